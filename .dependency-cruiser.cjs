@@ -1,0 +1,37 @@
+// The arrows of the house: errors, events, clock <- wire <- transport <- futures <- clients <- cli;
+// server: http -> queue -> engine -> store. A module imports only from its left.
+const layer = (name, from, forbidden) => ({
+  name,
+  severity: "error",
+  from: { path: from, pathNot: "\\.test\\.ts$" },
+  to: { path: forbidden },
+});
+const sdk = (dir) => `^packages/tinklet/src/${dir}`;
+
+module.exports = {
+  forbidden: [
+    { name: "no-circular", severity: "error", from: {}, to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } } },
+    layer("leaves-import-nothing", sdk("(errors|events|clock)\\.ts$"), sdk("(wire|transport|futures|clients|cli|autodiff)/")),
+    layer("wire-is-below", sdk("wire/"), sdk("(transport|futures|clients|cli)/")),
+    layer("transport-is-below", sdk("transport/"), sdk("(futures|clients|cli)/")),
+    layer("futures-are-below", sdk("futures/"), sdk("(clients|cli)/")),
+    layer("clients-are-below", sdk("(clients|autodiff)/"), sdk("cli/")),
+    layer("sdk-knows-no-engine", "^packages/tinklet/src", "^packages/(engine|base-model)/"),
+    layer("engine-stands-alone", "^packages/engine/src", "^packages/(tinklet|server|cookbook)/"),
+    layer("server-speaks-the-wire", "^packages/server/src", sdk("(transport|futures|clients|cli)/")),
+    {
+      name: "no-node-on-the-sdk-path",
+      comment: 'import "tinklet" must work in a browser: files named *.node.ts and the CLI may use node:, nothing else',
+      severity: "error",
+      from: { path: "^packages/tinklet/src", pathNot: "(\\.node\\.ts|\\.test\\.ts)$|/cli/|/testing/" },
+      to: { dependencyTypes: ["core"] },
+    },
+  ],
+  options: {
+    doNotFollow: { path: "node_modules" },
+    exclude: { path: "(dist|node_modules)/" },
+    tsConfig: { fileName: "tsconfig.json" },
+    tsPreCompilationDeps: true,
+    enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "types", "default"] },
+  },
+};

@@ -1,0 +1,4 @@
+// The committed executable: npm links a workspace bin only if its file exists before the build.
+import { main } from "../dist/cli/main.js";
+
+process.exitCode = await main(process.argv.slice(2));

@@ -1,0 +1,23 @@
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+
+const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+// Tests run against the sources, so that a failing line is a line of ours and no build is needed first.
+export default defineConfig({
+  resolve: {
+    alias: [
+      { find: /^tinklet$/, replacement: source("packages/tinklet/src/index.ts") },
+      { find: /^tinklet\/wire$/, replacement: source("packages/tinklet/src/wire/index.ts") },
+      { find: /^@tinklet\/engine$/, replacement: source("packages/engine/src/index.ts") },
+      { find: /^@tinklet\/server$/, replacement: source("packages/server/src/index.ts") },
+    ],
+  },
+  test: {
+    include: ["packages/*/src/**/*.test.ts", "test/**/*.test.ts"],
+    exclude: ["**/node_modules/**", "**/dist/**", "test/python/**"],
+    typecheck: { enabled: false },
+    testTimeout: 30_000,
+    reporters: process.env["CI"] ? ["dot"] : ["default"],
+  },
+});
