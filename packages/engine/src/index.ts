@@ -1,1 +1,3 @@
-export {};
+/** The public face of the engine; the only file that decides what is public. */
+export * from "./errors.ts";
+export type * from "./types.ts";
