@@ -1,0 +1,1 @@
+"""Records what the official Tinker SDK does, as language-neutral JSON. See ../record.py."""
