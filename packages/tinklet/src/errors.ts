@@ -1,0 +1,227 @@
+/**
+ * The errors of the SDK: one tree, one `code` per kind, and one function that says whether trying again can help.
+ * Imports nothing. Messages say what happened, to which request, and what to do next; they never hold headers or keys.
+ */
+
+/** What kind of failure the server says it was. `user` will fail again unchanged; the other two may pass. */
+export type RequestErrorCategory = "unknown" | "server" | "user";
+
+interface TinkerErrorOptions {
+  /** Stable, machine-readable name of the failure, for example `invalid_input`. */
+  readonly code: string;
+  /** What to do about it, in one sentence. */
+  readonly hint?: string | undefined;
+  readonly cause?: unknown;
+}
+
+/**
+ * The root of everything this SDK throws, except `signal.reason` of an abort, which is rethrown untouched.
+ *
+ * @example
+ * ```ts
+ * try { await trainer.optimStep({ learningRate: 1e-4 }) } catch (error) {
+ *   if (error instanceof TinkerError) console.error(error.code, error.message, error.hint ?? "");
+ * }
+ * ```
+ */
+export class TinkerError extends Error {
+  override readonly name: string = "TinkerError";
+  readonly code: string;
+  readonly hint: string | undefined;
+  constructor(message: string, options: TinkerErrorOptions) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = options.code;
+    this.hint = options.hint;
+  }
+}
+
+/** A value that the caller gave cannot be sent. Raised before any byte leaves the process. */
+export class InvalidInputError extends TinkerError {
+  override readonly name = "InvalidInputError";
+  /** Path of the offending field in API spelling, for example `lossFnInputs.weights`. */
+  readonly field: string;
+  /** The sentence without the field in front of it. */
+  readonly problem: string;
+  constructor(field: string, problem: string, options: { hint?: string; cause?: unknown } = {}) {
+    super(field === "" ? problem : `${field}: ${problem}`, { code: "invalid_input", ...options });
+    this.field = field;
+    this.problem = problem;
+  }
+}
+
+/** The base of the errors that come from talking to a server. */
+export class APIError extends TinkerError {
+  override readonly name: string = "APIError";
+}
+
+/** An answer arrived, but it does not have the shape that the contract promises. Never retried. */
+export class ResponseValidationError extends APIError {
+  override readonly name = "ResponseValidationError";
+  /** Path of the offending field as it stands on the wire, for example `checkpoints[2].time`. */
+  readonly field: string;
+  readonly problem: string;
+  constructor(field: string, problem: string, options: { hint?: string; cause?: unknown } = {}) {
+    super(field === "" ? problem : `${field}: ${problem}`, { code: "response_validation", ...options });
+    this.field = field;
+    this.problem = problem;
+  }
+}
+
+/** No answer arrived: refused, reset, unreachable, or stuck for too long. */
+export class APIConnectionError extends APIError {
+  override readonly name: string = "APIConnectionError";
+  constructor(message = "Connection error.", options: { hint?: string; cause?: unknown; code?: string } = {}) {
+    super(message, { ...options, code: options.code ?? "connection" });
+  }
+}
+
+/** No answer arrived within the time allowed. */
+export class APITimeoutError extends APIConnectionError {
+  override readonly name = "APITimeoutError";
+  constructor(message = "Request timed out.", options: { hint?: string; cause?: unknown } = {}) {
+    super(message, { ...options, code: "timeout" });
+  }
+}
+
+/** What an {@link APIStatusError} knows of the answer. */
+export interface StatusErrorDetails {
+  readonly status: number;
+  /** The parsed JSON body, or its text. */
+  readonly body?: unknown;
+  readonly requestId?: string | undefined;
+  readonly category?: RequestErrorCategory | undefined;
+  /** How long the server asks us to wait, from `retry-after-ms`, `retry-after` or the body. */
+  readonly retryAfterMs?: number | undefined;
+  readonly hint?: string | undefined;
+  readonly cause?: unknown;
+}
+
+/** The server answered with a status outside 2xx. */
+export class APIStatusError extends APIError {
+  override readonly name: string = "APIStatusError";
+  readonly status: number;
+  readonly body: unknown;
+  readonly requestId: string | undefined;
+  readonly category: RequestErrorCategory | undefined;
+  readonly retryAfterMs: number | undefined;
+  constructor(message: string, details: StatusErrorDetails) {
+    super(message, { code: `http_${details.status}`, hint: details.hint, cause: details.cause });
+    this.status = details.status;
+    this.body = details.body;
+    this.requestId = details.requestId;
+    this.category = details.category;
+    this.retryAfterMs = details.retryAfterMs;
+  }
+}
+
+/** 400: the server could not understand the request. */
+export class BadRequestError extends APIStatusError {
+  override readonly name = "BadRequestError";
+}
+/** 401: the key is missing, wrong or expired. */
+export class AuthenticationError extends APIStatusError {
+  override readonly name = "AuthenticationError";
+}
+/** 403: the key is good, but not for this. */
+export class PermissionDeniedError extends APIStatusError {
+  override readonly name = "PermissionDeniedError";
+}
+/** 404: no such route, run, checkpoint or model. */
+export class NotFoundError extends APIStatusError {
+  override readonly name = "NotFoundError";
+}
+/** 409: something else got there first. */
+export class ConflictError extends APIStatusError {
+  override readonly name = "ConflictError";
+}
+/** 422: the request was understood and refused. */
+export class UnprocessableEntityError extends APIStatusError {
+  override readonly name = "UnprocessableEntityError";
+}
+/** 429: too many requests. */
+export class RateLimitError extends APIStatusError {
+  override readonly name = "RateLimitError";
+}
+/** 500 and above: the server failed. */
+export class InternalServerError extends APIStatusError {
+  override readonly name = "InternalServerError";
+}
+
+const statusErrors: Record<number, typeof APIStatusError> = {
+  400: BadRequestError,
+  401: AuthenticationError,
+  403: PermissionDeniedError,
+  404: NotFoundError,
+  409: ConflictError,
+  422: UnprocessableEntityError,
+  429: RateLimitError,
+};
+
+/** Makes the error class that belongs to a status, as the Python SDK does. */
+export function statusError(message: string, details: StatusErrorDetails): APIStatusError {
+  const ErrorClass = statusErrors[details.status] ?? (details.status >= 500 ? InternalServerError : APIStatusError);
+  return new ErrorClass(message, details);
+}
+
+/** An accepted request failed on the server; the future carried the reason. */
+export class RequestFailedError extends TinkerError {
+  override readonly name = "RequestFailedError";
+  readonly requestId: string;
+  readonly category: RequestErrorCategory;
+  constructor(
+    message: string,
+    details: { requestId: string; category: RequestErrorCategory; hint?: string | undefined; cause?: unknown },
+  ) {
+    super(message, { code: "request_failed", hint: details.hint, cause: details.cause });
+    this.requestId = details.requestId;
+    this.category = details.category;
+  }
+  /** False when the request itself was at fault. A hint to the caller: the SDK never re-submits a failed future. */
+  get retryable(): boolean {
+    return this.category !== "user";
+  }
+}
+
+/** The server no longer knows the future (410). A sample is submitted again by itself; a training request is not. */
+export class FutureExpiredError extends TinkerError {
+  override readonly name = "FutureExpiredError";
+  readonly requestId: string;
+  constructor(requestId: string, options: { hint?: string; cause?: unknown } = {}) {
+    super(`The server no longer has the result of request ${requestId}.`, { code: "future_expired", ...options });
+    this.requestId = requestId;
+  }
+}
+
+/** Reads a category as servers write it: without regard to case, and anything unheard of is `unknown`. */
+export function requestErrorCategory(value: unknown): RequestErrorCategory {
+  const text = typeof value === "string" ? value.toLowerCase() : "";
+  return text === "server" || text === "user" ? text : "unknown";
+}
+
+/** Whether sending the same request again can help: transport failures, 408, 409, 429 and 5xx. */
+export function isRetryable(error: unknown): boolean {
+  if (error instanceof APIConnectionError) return true;
+  if (error instanceof APIStatusError) return isRetryableStatus(error.status);
+  return error instanceof FutureExpiredError;
+}
+
+/** The statuses after which the same request is sent again. */
+export function isRetryableStatus(status: number): boolean {
+  return status === 408 || status === 409 || status === 429 || status >= 500;
+}
+
+/**
+ * Whether the caller, not the service, has to change something: category `user`, or a 4xx other than 408 and 429,
+ * anywhere in the chain of causes.
+ */
+export function isUserError(error: unknown): boolean {
+  const seen = new Set<unknown>();
+  for (let at = error; at instanceof Error && !seen.has(at); at = at.cause) {
+    seen.add(at);
+    if (at instanceof RequestFailedError && at.category === "user") return true;
+    if (at instanceof APIStatusError && at.status >= 400 && at.status < 500 && at.status !== 408 && at.status !== 429) {
+      return true;
+    }
+  }
+  return false;
+}

@@ -1,0 +1,64 @@
+/**
+ * The one union of things the SDK reports while it works. A logger prints them, an observer may act on them. Imports
+ * nothing; carries no headers and no keys.
+ */
+
+/** Something that happened. Told apart by `type`. */
+export type TinkletEvent =
+  | {
+      readonly type: "request.retry";
+      readonly operation: string;
+      readonly attempt: number;
+      readonly delayMs: number;
+      readonly reason: string;
+    }
+  | {
+      readonly type: "billing.paused";
+      readonly operation: string;
+      readonly elapsedMs: number;
+      readonly remainingMs: number;
+    }
+  | {
+      readonly type: "future.queued";
+      readonly requestId: string;
+      readonly requestType: string;
+      readonly queueState: string;
+      readonly reason?: string;
+    }
+  | {
+      readonly type: "future.paused";
+      readonly requestId: string;
+      readonly requestType: string;
+      readonly queueState: string;
+      readonly reason?: string;
+    }
+  | {
+      readonly type: "future.slow";
+      readonly requestId: string;
+      readonly requestType: string;
+      readonly waitedMs: number;
+      readonly reason?: string;
+    }
+  | {
+      readonly type: "future.done";
+      readonly requestId: string;
+      readonly requestType: string;
+      readonly waitedMs: number;
+    }
+  | { readonly type: "future.failed"; readonly requestId: string; readonly requestType: string; readonly error: Error }
+  | { readonly type: "session.message"; readonly level: "info" | "warn" | "error"; readonly message: string }
+  | { readonly type: "session.heartbeat_failing"; readonly sessionId: string; readonly sinceMs: number };
+
+/** Receives events. Must not throw; what it throws is ignored. */
+export type EventListener = (event: TinkletEvent) => void;
+
+/** How much a logger hears. */
+export type LogLevel = "debug" | "info" | "warn" | "error" | "off";
+
+/** Where log lines go. `console` fits. */
+export interface Logger {
+  debug(message: string, ...details: unknown[]): void;
+  info(message: string, ...details: unknown[]): void;
+  warn(message: string, ...details: unknown[]): void;
+  error(message: string, ...details: unknown[]): void;
+}

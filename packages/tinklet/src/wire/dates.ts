@@ -1,0 +1,70 @@
+/**
+ * The one place where timestamps are read and written. Servers send ISO 8601 (with `Z`, an offset, or naive, which we
+ * read as UTC) or unix numbers; we write what Python writes: UTC, `Z`, no fraction when it is zero, else microseconds.
+ */
+
+const iso =
+  /^(\d{4})-(\d\d)-(\d\d)(?:[Tt _](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*(Z|z|[+-]\d\d(?::?\d\d)?)?)?$/;
+const unixNumber = /^[+-]?\d+(?:\.\d+)?$/;
+/** Unix numbers above this are milliseconds, as pydantic reads them: 2e10 s is the year 2603. */
+const largestSeconds = 2e10;
+
+/** Reads a timestamp, or returns `undefined` when it is none. */
+export function readDate(wire: unknown): Date | undefined {
+  if (typeof wire === "number" || typeof wire === "bigint") return unixDate(Number(wire));
+  if (typeof wire !== "string") return undefined;
+  const text = wire.trim();
+  if (unixNumber.test(text)) return unixDate(Number(text));
+  const match = iso.exec(text);
+  if (match === null) return undefined;
+  const [, year, month, day, hour = "0", minute = "0", second = "0", fraction = "0", zone = "Z"] = match;
+  const milliseconds = Math.floor(Number(`0.${fraction}`) * 1000 + 1e-9);
+  const [y, mo, d, h, mi, s] = [year, month, day, hour, minute, second].map(Number) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  if (mo < 1 || mo > 12 || h > 23 || mi > 59 || s > 59) return undefined;
+  const at = Date.UTC(y, mo - 1, d, h, mi, s, milliseconds);
+  const date = new Date(at);
+  date.setUTCFullYear(y, mo - 1, d); // Date.UTC reads the years 0 to 99 as 1900 to 1999
+  if (date.getUTCDate() !== d) return undefined; // 30 February
+  const offset = zoneMinutes(zone);
+  return offset === undefined ? undefined : new Date(date.getTime() - offset * 60_000);
+}
+
+function zoneMinutes(zone: string): number | undefined {
+  if (zone === "Z" || zone === "z") return 0;
+  const hours = Number(zone.slice(1, 3));
+  const minutes = Number(zone.slice(3).replace(":", "") || "0");
+  if (hours > 23 || minutes > 59) return undefined;
+  return (zone.startsWith("-") ? -1 : 1) * (hours * 60 + minutes);
+}
+
+function unixDate(value: number): Date | undefined {
+  const milliseconds = Math.abs(value) > largestSeconds ? value : value * 1000;
+  const date = new Date(milliseconds);
+  return Number.isNaN(date.getTime()) ? undefined : date;
+}
+
+/** Writes a timestamp as Python's `datetime` does on the wire. */
+export function writeDate(date: Date): string {
+  return date.toISOString().replace(/\.(\d{3})Z$/, (_, ms: string) => (ms === "000" ? "Z" : `.${ms}000Z`));
+}
+
+/** Writes a length of time as the text of Python's `timedelta`, for example `0:00:00.551106` or `2 days, 1:00:00`. */
+export function writeDuration(milliseconds: number): string {
+  let micros = Math.round(milliseconds * 1000);
+  const dayMicros = 86_400_000_000;
+  const days = Math.floor(micros / dayMicros);
+  micros -= days * dayMicros;
+  const pad = (value: number, width = 2) => String(value).padStart(width, "0");
+  const seconds = Math.floor(micros / 1_000_000);
+  const fraction = micros % 1_000_000;
+  const clock = `${Math.floor(seconds / 3600)}:${pad(Math.floor(seconds / 60) % 60)}:${pad(seconds % 60)}`;
+  const head = days === 0 ? "" : `${days} day${Math.abs(days) === 1 ? "" : "s"}, `;
+  return `${head}${clock}${fraction === 0 ? "" : `.${pad(fraction, 6)}`}`;
+}

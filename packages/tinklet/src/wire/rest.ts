@@ -1,0 +1,313 @@
+/** Messages of the REST side: training runs, checkpoints, sessions, samplers, audit and billing. */
+import {
+  bool,
+  custom,
+  date,
+  describe,
+  FieldProblem,
+  float,
+  int,
+  isPlainObject,
+  list,
+  literal,
+  map,
+  oneOf,
+  openWord,
+  optional,
+  string,
+  withDefault,
+} from "./fields.ts";
+import { type Message, message } from "./message.ts";
+
+/** Whose things a listing shows. */
+export type AccessScope = "owned" | "accessible";
+
+/** What a checkpoint is for. */
+export type CheckpointType = "training" | "sampler" | (string & {});
+
+/** Where a page of a listing stands. */
+export interface Cursor {
+  readonly offset: number;
+  readonly limit: number;
+  readonly totalCount: number;
+}
+export const Cursor = message<Cursor>("Cursor", { offset: int(), limit: int(), totalCount: int() });
+
+/** A saved checkpoint. */
+export interface Checkpoint {
+  /** `weights/<name>` or `sampler_weights/<name>`. */
+  readonly checkpointId: string;
+  readonly checkpointType: CheckpointType;
+  readonly time: Date;
+  readonly tinkerPath: string;
+  readonly sizeBytes?: number;
+  /** @defaultValue false */
+  readonly public: boolean;
+  readonly expiresAt?: Date;
+}
+export const Checkpoint = message<Checkpoint, "public">("Checkpoint", {
+  checkpointId: string(),
+  checkpointType: openWord("training", "sampler"),
+  time: date(),
+  tinkerPath: string(),
+  sizeBytes: optional(int()),
+  public: withDefault(bool(), false),
+  expiresAt: optional(date()),
+});
+
+export interface CheckpointsListResponse {
+  readonly checkpoints: readonly Checkpoint[];
+  readonly cursor?: Cursor;
+}
+export const CheckpointsListResponse = message<CheckpointsListResponse>("CheckpointsListResponse", {
+  checkpoints: list(Checkpoint.field),
+  cursor: optional(Cursor.field),
+});
+
+/** Where a checkpoint's archive can be fetched, and until when. */
+export interface CheckpointArchiveUrlResponse {
+  readonly url: string;
+  readonly expires: Date;
+}
+export const CheckpointArchiveUrlResponse = message<CheckpointArchiveUrlResponse>("CheckpointArchiveUrlResponse", {
+  url: string(),
+  expires: date(),
+});
+
+/** A training run: one model and what was saved of it. */
+export interface TrainingRun {
+  readonly trainingRunId: string;
+  readonly baseModel: string;
+  readonly modelOwner: string;
+  readonly isLora: boolean;
+  /** @defaultValue false */
+  readonly corrupted: boolean;
+  readonly loraRank?: number;
+  readonly lastRequestTime: Date;
+  readonly lastCheckpoint?: Checkpoint;
+  readonly lastSamplerCheckpoint?: Checkpoint;
+  readonly userMetadata?: Readonly<Record<string, string>>;
+}
+export const TrainingRun = message<TrainingRun, "corrupted">("TrainingRun", {
+  trainingRunId: string(),
+  baseModel: string(),
+  modelOwner: string(),
+  isLora: bool(),
+  corrupted: withDefault(bool(), false),
+  loraRank: optional(int()),
+  lastRequestTime: date(),
+  lastCheckpoint: optional(Checkpoint.field),
+  lastSamplerCheckpoint: optional(Checkpoint.field),
+  userMetadata: optional(map(string())),
+});
+
+export interface TrainingRunsResponse {
+  readonly trainingRuns: readonly TrainingRun[];
+  /** Some servers leave it out. */
+  readonly cursor?: Cursor;
+}
+export const TrainingRunsResponse = message<TrainingRunsResponse>("TrainingRunsResponse", {
+  trainingRuns: list(TrainingRun.field),
+  cursor: optional(Cursor.field),
+});
+
+export interface ListSessionsResponse {
+  readonly sessions: readonly string[];
+}
+export const ListSessionsResponse = message<ListSessionsResponse>("ListSessionsResponse", { sessions: list(string()) });
+
+export interface GetSessionResponse {
+  readonly trainingRunIds: readonly string[];
+  readonly samplerIds: readonly string[];
+}
+export const GetSessionResponse = message<GetSessionResponse>("GetSessionResponse", {
+  trainingRunIds: list(string()),
+  samplerIds: list(string()),
+});
+
+export interface AssignSessionProjectRequest {
+  readonly projectId: string;
+}
+export const AssignSessionProjectRequest = message<AssignSessionProjectRequest>("AssignSessionProjectRequest", {
+  projectId: string(),
+});
+
+/** How far the export of a session's trace is. */
+export interface TraceExportResponse {
+  readonly status: "pending" | "ready" | "failed" | (string & {});
+  readonly url?: string;
+  readonly error?: string;
+}
+export const TraceExportResponse = message<TraceExportResponse>("TraceExportResponse", {
+  status: openWord("pending", "ready", "failed"),
+  url: optional(string()),
+  error: optional(string()),
+});
+
+export interface GetSamplerResponse {
+  readonly samplerId: string;
+  readonly baseModel: string;
+  readonly modelPath?: string;
+}
+export const GetSamplerResponse = message<GetSamplerResponse>("GetSamplerResponse", {
+  samplerId: string(),
+  baseModel: string(),
+  modelPath: optional(string()),
+});
+
+export interface AuditLogEntry {
+  readonly timestamp: Date;
+  readonly event: string;
+  readonly modelId?: string;
+  readonly tinkerPath?: string;
+  readonly purpose?: string;
+}
+export const AuditLogEntry = message<AuditLogEntry>("AuditLogEntry", {
+  timestamp: date(),
+  event: string(),
+  modelId: optional(string()),
+  tinkerPath: optional(string()),
+  purpose: optional(string()),
+});
+
+export interface AuditLogResponse {
+  readonly entries: readonly AuditLogEntry[];
+}
+export const AuditLogResponse = message<AuditLogResponse>("AuditLogResponse", { entries: list(AuditLogEntry.field) });
+
+export interface TrainingUsage {
+  readonly type: "training";
+  readonly tokenCount: number;
+}
+export const TrainingUsage = message<TrainingUsage, "type">("TrainingUsage", {
+  type: literal("training"),
+  tokenCount: int(),
+});
+export interface SamplingPrefillUsage {
+  readonly type: "sampling_prefill";
+  readonly cached: boolean;
+  readonly tokenCount: number;
+}
+export const SamplingPrefillUsage = message<SamplingPrefillUsage, "type">("SamplingPrefillUsage", {
+  type: literal("sampling_prefill"),
+  cached: bool(),
+  tokenCount: int(),
+});
+export interface SamplingSampleUsage {
+  readonly type: "sampling_sample";
+  readonly tokenCount: number;
+}
+export const SamplingSampleUsage = message<SamplingSampleUsage, "type">("SamplingSampleUsage", {
+  type: literal("sampling_sample"),
+  tokenCount: int(),
+});
+export interface CheckpointUsage {
+  readonly type: "checkpoint";
+  readonly count: number;
+}
+export const CheckpointUsage = message<CheckpointUsage, "type">("CheckpointUsage", {
+  type: literal("checkpoint"),
+  count: int(),
+});
+export interface StorageUsage {
+  readonly type: "storage";
+  readonly gigabyteHours: number;
+}
+export const StorageUsage = message<StorageUsage, "type">("StorageUsage", {
+  type: literal("storage"),
+  gigabyteHours: float(),
+});
+
+/** A kind of use that this version does not know; its fields are in `wireOf`. */
+export interface UnknownUsage {
+  readonly type: string & {};
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** What was used; told apart by `type`. */
+export type UsageInfo =
+  | TrainingUsage
+  | SamplingPrefillUsage
+  | SamplingSampleUsage
+  | CheckpointUsage
+  | StorageUsage
+  | UnknownUsage;
+
+const usageMessages: Readonly<Record<string, Message<UsageInfo>>> = Object.fromEntries(
+  [
+    ["training", TrainingUsage],
+    ["sampling_prefill", SamplingPrefillUsage],
+    ["sampling_sample", SamplingSampleUsage],
+    ["checkpoint", CheckpointUsage],
+    ["storage", StorageUsage],
+  ].map(([type, schema]) => [type as string, schema as unknown as Message<UsageInfo>]),
+);
+const usageInfo = custom<UsageInfo>(
+  {
+    type: "union",
+    options: Object.values(usageMessages).map((item) => ({ type: "message" as const, name: item.name })),
+  },
+  (wire) => {
+    if (!isPlainObject(wire)) throw new FieldProblem(`must be an object, not ${describe(wire)}`);
+    const { type } = wire;
+    if (typeof type !== "string") throw new FieldProblem("has no type, so the kinds of use cannot be told apart");
+    const known = Object.hasOwn(usageMessages, type) ? usageMessages[type] : undefined;
+    return known === undefined ? { type, fields: wire } : known.field.fromWire(wire);
+  },
+  (value) => {
+    const known = Object.hasOwn(usageMessages, value.type) ? usageMessages[value.type] : undefined;
+    return known === undefined ? (value as UnknownUsage).fields : known.field.toWire(value);
+  },
+);
+
+/** One hour of one kind of use. */
+export interface BillingUsageEvent {
+  readonly bucketStart: Date;
+  readonly bucketEnd: Date;
+  readonly baseModel?: string;
+  readonly userId?: string;
+  readonly userName?: string;
+  readonly sessionId?: string;
+  readonly projectId?: string;
+  readonly eventInfo: UsageInfo;
+}
+export const BillingUsageEvent = message<BillingUsageEvent>("BillingUsageEvent", {
+  bucketStart: date(),
+  bucketEnd: date(),
+  baseModel: optional(string()),
+  userId: optional(string()),
+  userName: optional(string()),
+  sessionId: optional(string()),
+  projectId: optional(string()),
+  eventInfo: usageInfo,
+});
+
+export interface BillingUsageSession {
+  readonly userMetadata?: Readonly<Record<string, string>>;
+}
+export const BillingUsageSession = message<BillingUsageSession>("BillingUsageSession", {
+  userMetadata: optional(map(string())),
+});
+
+export interface BillingUsageResponse {
+  readonly data: readonly BillingUsageEvent[];
+  readonly sessions: Readonly<Record<string, BillingUsageSession>>;
+}
+export const BillingUsageResponse = message<BillingUsageResponse, "sessions">("BillingUsageResponse", {
+  data: list(BillingUsageEvent.field),
+  sessions: withDefault(map(BillingUsageSession.field), {}),
+});
+
+/** The span of a billing query. */
+export interface GetBillingUsageRequest {
+  readonly startingOn: Date;
+  readonly endingBefore: Date;
+}
+export const GetBillingUsageRequest = message<GetBillingUsageRequest>("GetBillingUsageRequest", {
+  startingOn: date(),
+  endingBefore: date(),
+});
+
+/** What an audit query shows. */
+export type AuditEventType = "all" | "checkpoints";
+export const auditEventType = oneOf("all", "checkpoints");

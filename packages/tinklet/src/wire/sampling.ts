@@ -1,0 +1,228 @@
+/**
+ * Messages of sampling. The request is JSON; the answer is binary (`proto/tensors.ts`) and read lazily: token ids and
+ * log-probabilities stay typed arrays until somebody asks for plain lists.
+ */
+import {
+  bool,
+  custom,
+  describe,
+  FieldProblem,
+  float,
+  int,
+  literal,
+  long,
+  optional,
+  string,
+  withDefault,
+} from "./fields.ts";
+import { type InputOf, message } from "./message.ts";
+import { ModelInput } from "./model-input.ts";
+
+/** Why a sequence ended. A word that this version does not know is kept as it came. */
+export type StopReason = "length" | "stop" | (string & {});
+
+/** Where to stop: a text, texts, or token ids. */
+export type Stop = string | readonly string[] | readonly number[];
+
+const stop = () =>
+  custom<Stop>(
+    {
+      type: "union",
+      options: [
+        { type: "string" },
+        { type: "array", items: { type: "string" } },
+        { type: "array", items: { type: "integer" } },
+      ],
+    },
+    (value) => {
+      if (typeof value === "string") return value;
+      if (Array.isArray(value)) {
+        if (value.every((item) => typeof item === "string")) return value as string[];
+        if (value.every((item) => Number.isSafeInteger(item))) return value as number[];
+        throw new FieldProblem("must hold only texts or only token ids, not both");
+      }
+      throw new FieldProblem(`must be a text, a list of texts or a list of token ids, not ${describe(value)}`);
+    },
+  );
+
+/** How to sample. Unknown parameters are refused: the official client drops them silently. */
+export interface SamplingParams {
+  /** Absent: until the context is full or a stop is met. */
+  readonly maxTokens?: number;
+  readonly seed?: number;
+  readonly stop?: Stop;
+  /** 0 is greedy. @defaultValue 1 */
+  readonly temperature: number;
+  /** -1 switches it off. @defaultValue -1 */
+  readonly topK: number;
+  /** @defaultValue 1 */
+  readonly topP: number;
+}
+/** {@link SamplingParams} with every field optional. */
+export type SamplingParamsInput = InputOf<SamplingParams, "temperature" | "topK" | "topP">;
+export const SamplingParams = message<SamplingParams, "temperature" | "topK" | "topP">("SamplingParams", {
+  maxTokens: optional(int()),
+  seed: optional(int()),
+  stop: optional(stop()),
+  temperature: withDefault(float(), 1),
+  topK: withDefault(int(), -1),
+  topP: withDefault(float(), 1),
+});
+
+/** Asks for samples, in one of three ways: from a sampling session, a base model, or a checkpoint. */
+export interface SampleRequest {
+  /** @defaultValue 1 */
+  readonly numSamples: number;
+  readonly prompt: ModelInput;
+  readonly samplingParams: SamplingParams;
+  readonly baseModel?: string;
+  readonly modelPath?: string;
+  readonly samplingSessionId?: string;
+  /** From 0, not dense, and up to 1e18 in some clients: a `bigint` beyond 2^53. */
+  readonly seqId?: number | bigint;
+  /** Absent, false and true are three different things on the wire. */
+  readonly promptLogprobs?: boolean;
+  /** @defaultValue 0 */
+  readonly topkPromptLogprobs: number;
+  readonly type: "sample";
+}
+export const SampleRequest = message<SampleRequest, "numSamples" | "topkPromptLogprobs" | "type">("SampleRequest", {
+  numSamples: withDefault(int(), 1),
+  prompt: ModelInput.message.field,
+  samplingParams: SamplingParams.field,
+  baseModel: optional(string()),
+  modelPath: optional(string()),
+  samplingSessionId: optional(string()),
+  seqId: optional(long()),
+  promptLogprobs: optional(bool()),
+  topkPromptLogprobs: withDefault(int(), 0),
+  type: literal("sample"),
+});
+
+/** A typed array as a plain list. A loop into a sized array is several times faster than `Array.from`. */
+function plain(values: Int32Array | Float32Array): number[] {
+  const out = new Array<number>(values.length);
+  for (let i = 0; i < values.length; i++) out[i] = values[i]!;
+  return out;
+}
+
+/** One sampled continuation. */
+export class SampledSequence {
+  readonly stopReason: StopReason;
+  /** The token ids as they came. */
+  readonly tokenArray: Int32Array;
+  /** Log-probability of each token under the untempered distribution, as they came. */
+  readonly logprobArray: Float32Array | undefined;
+  /** The likeliest tokens at each sampled position, where the server gave them. */
+  readonly topkSampledLogprobs: TopkLogprobs | undefined;
+  #tokens: number[] | undefined;
+  #logprobs: number[] | undefined;
+
+  constructor(parts: {
+    readonly stopReason: StopReason;
+    readonly tokens: Int32Array | readonly number[];
+    readonly logprobs?: Float32Array | readonly number[] | undefined;
+    readonly topkSampledLogprobs?: TopkLogprobs | undefined;
+  }) {
+    this.stopReason = parts.stopReason;
+    this.tokenArray = parts.tokens instanceof Int32Array ? parts.tokens : Int32Array.from(parts.tokens);
+    const { logprobs } = parts;
+    this.logprobArray =
+      logprobs === undefined || logprobs instanceof Float32Array ? logprobs : Float32Array.from(logprobs);
+    this.topkSampledLogprobs = parts.topkSampledLogprobs;
+  }
+
+  /** The token ids as a plain list, made when first asked for. */
+  get tokens(): readonly number[] {
+    this.#tokens ??= plain(this.tokenArray);
+    return this.#tokens;
+  }
+
+  /** The log-probabilities as a plain list, made when first asked for. */
+  get logprobs(): readonly number[] | undefined {
+    if (this.logprobArray === undefined) return undefined;
+    this.#logprobs ??= plain(this.logprobArray);
+    return this.#logprobs;
+  }
+
+  toJSON(): unknown {
+    return { stopReason: this.stopReason, tokens: this.tokens, logprobs: this.logprobs };
+  }
+}
+
+/** The k likeliest tokens at each of n positions, row by row. An empty cell is (0, -99999). */
+export interface TopkLogprobs {
+  /** [n, k] */
+  readonly tokenIds: Int32Array;
+  /** [n, k] */
+  readonly logprobs: Float32Array;
+  readonly k: number;
+  readonly length: number;
+}
+
+/** The value that marks an empty top-k cell. */
+export const emptyTopkLogprob = -99999;
+
+/** A token and its log-probability. */
+export type TokenLogprob = readonly [tokenId: number, logprob: number];
+
+/** Top-k cells as lists: null where nothing was computed, and without the empty cells at a row's end. */
+export function topkLists(topk: TopkLogprobs): (readonly TokenLogprob[] | null)[] {
+  const empty = (cell: number) => topk.tokenIds[cell] === 0 && topk.logprobs[cell] === emptyTopkLogprob;
+  return Array.from({ length: topk.length }, (_, row) => {
+    const start = row * topk.k;
+    if (empty(start)) return null;
+    let end = start + topk.k;
+    while (end > start && empty(end - 1)) end--;
+    return Array.from(
+      { length: end - start },
+      (_unused, i): TokenLogprob => [topk.tokenIds[start + i]!, topk.logprobs[start + i]!],
+    );
+  });
+}
+
+/** The answer to a {@link SampleRequest}. */
+export class SampleResponse {
+  readonly sequences: readonly SampledSequence[];
+  /** One value per prompt token as it came: NaN where nothing was computed (the first token). */
+  readonly promptLogprobArray: Float32Array | undefined;
+  readonly topkPromptLogprobTable: TopkLogprobs | undefined;
+  readonly promptCacheHitTokens: number;
+  #promptLogprobs: (number | null)[] | undefined;
+  #topk: (readonly TokenLogprob[] | null)[] | undefined;
+
+  constructor(parts: {
+    readonly sequences: readonly SampledSequence[];
+    readonly promptLogprobs?: Float32Array | undefined;
+    readonly topkPromptLogprobs?: TopkLogprobs | undefined;
+    readonly promptCacheHitTokens?: number;
+  }) {
+    this.sequences = parts.sequences;
+    this.promptLogprobArray = parts.promptLogprobs;
+    this.topkPromptLogprobTable = parts.topkPromptLogprobs;
+    this.promptCacheHitTokens = parts.promptCacheHitTokens ?? 0;
+  }
+
+  /** One value per prompt token, null where nothing was computed. */
+  get promptLogprobs(): readonly (number | null)[] | undefined {
+    if (this.promptLogprobArray === undefined) return undefined;
+    this.#promptLogprobs ??= Array.from(this.promptLogprobArray, (value) => (Number.isNaN(value) ? null : value));
+    return this.#promptLogprobs;
+  }
+
+  /** For each prompt position null or the likeliest tokens. */
+  get topkPromptLogprobs(): readonly (readonly TokenLogprob[] | null)[] | undefined {
+    if (this.topkPromptLogprobTable === undefined) return undefined;
+    this.#topk ??= topkLists(this.topkPromptLogprobTable);
+    return this.#topk;
+  }
+
+  toJSON(): unknown {
+    return {
+      sequences: this.sequences,
+      promptLogprobs: this.promptLogprobs,
+      topkPromptLogprobs: this.topkPromptLogprobs,
+      promptCacheHitTokens: this.promptCacheHitTokens,
+    };
+  }
+}

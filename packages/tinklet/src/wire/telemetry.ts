@@ -1,0 +1,134 @@
+/** Messages of the telemetry that a client sends about its own session. */
+import {
+  custom,
+  date,
+  describe,
+  FieldProblem,
+  int,
+  isPlainObject,
+  json,
+  list,
+  literal,
+  map,
+  oneOf,
+  openWord,
+  optional,
+  string,
+} from "./fields.ts";
+import type { JsonValue } from "./json.ts";
+import { type Message, message } from "./message.ts";
+
+export type EventType = "SESSION_START" | "SESSION_END" | "UNHANDLED_EXCEPTION" | "GENERIC_EVENT";
+export type Severity = "DEBUG" | "INFO" | "WARNING" | "ERROR" | "CRITICAL" | (string & {});
+
+interface EventCommon {
+  readonly eventId: string;
+  /** Counts from 0 within the session. */
+  readonly eventSessionIndex: number;
+  readonly severity: Severity;
+  readonly timestamp: Date;
+}
+const common = {
+  eventId: string(),
+  eventSessionIndex: int(),
+  severity: openWord("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+  timestamp: date(),
+} as const;
+
+export interface SessionStartEvent extends EventCommon {
+  readonly event: "SESSION_START";
+}
+export const SessionStartEvent = message<SessionStartEvent, "event">("SessionStartEvent", {
+  event: literal("SESSION_START"),
+  ...common,
+});
+
+export interface SessionEndEvent extends EventCommon {
+  readonly event: "SESSION_END";
+  /** The text of a Python timedelta, for example `0:00:00.551106`. */
+  readonly duration: string;
+}
+export const SessionEndEvent = message<SessionEndEvent, "event">("SessionEndEvent", {
+  event: literal("SESSION_END"),
+  duration: string(),
+  ...common,
+});
+
+export interface UnhandledExceptionEvent extends EventCommon {
+  readonly event: "UNHANDLED_EXCEPTION";
+  readonly errorType: string;
+  readonly errorMessage: string;
+  readonly traceback?: string;
+}
+export const UnhandledExceptionEvent = message<UnhandledExceptionEvent, "event">("UnhandledExceptionEvent", {
+  event: literal("UNHANDLED_EXCEPTION"),
+  errorType: string(),
+  errorMessage: string(),
+  traceback: optional(string()),
+  ...common,
+});
+
+export interface GenericEvent extends EventCommon {
+  readonly event: "GENERIC_EVENT";
+  readonly eventName: string;
+  readonly eventData: Readonly<Record<string, JsonValue>>;
+}
+export const GenericEvent = message<GenericEvent, "event">("GenericEvent", {
+  event: literal("GENERIC_EVENT"),
+  eventName: string(),
+  eventData: map(json()),
+  ...common,
+});
+
+/** Told apart by `event`. */
+export type TelemetryEvent = SessionStartEvent | SessionEndEvent | UnhandledExceptionEvent | GenericEvent;
+
+const eventMessages = {
+  SESSION_START: SessionStartEvent,
+  SESSION_END: SessionEndEvent,
+  UNHANDLED_EXCEPTION: UnhandledExceptionEvent,
+  GENERIC_EVENT: GenericEvent,
+} as const;
+
+function eventMessage(value: unknown): Message<TelemetryEvent> {
+  if (!isPlainObject(value)) throw new FieldProblem(`must be an object, not ${describe(value)}`);
+  const { event } = value;
+  if (typeof event !== "string" || !Object.hasOwn(eventMessages, event)) {
+    const problem = new FieldProblem(`must be one of ${Object.keys(eventMessages).join(", ")}, not ${describe(event)}`);
+    problem.path.unshift("event");
+    throw problem;
+  }
+  return eventMessages[event as EventType] as unknown as Message<TelemetryEvent>;
+}
+
+const telemetryEvent = custom<TelemetryEvent>(
+  {
+    type: "union",
+    options: Object.values(eventMessages).map((item) => ({ type: "message" as const, name: item.name })),
+  },
+  (wire) => eventMessage(wire).field.fromWire(wire),
+  (value) => eventMessage(value).field.toWire(value),
+);
+
+/** A batch of events from one process. */
+export interface TelemetrySendRequest {
+  readonly events: readonly TelemetryEvent[];
+  readonly platform: string;
+  readonly sdkVersion: string;
+  readonly sessionId: string;
+  readonly processUuid: string;
+}
+/** The same thing under the name that the Python SDK also gives it. */
+export type TelemetryBatch = TelemetrySendRequest;
+export const TelemetrySendRequest = message<TelemetrySendRequest>("TelemetrySendRequest", {
+  events: list(telemetryEvent),
+  platform: string(),
+  sdkVersion: string(),
+  sessionId: string(),
+  processUuid: string(),
+});
+
+export interface TelemetryResponse {
+  readonly status: "accepted";
+}
+export const TelemetryResponse = message<TelemetryResponse>("TelemetryResponse", { status: oneOf("accepted") });

@@ -1,0 +1,151 @@
+/** Messages about saving and loading weights. */
+import { bool, int, json, literal, map, nullable, oneOf, optional, string, withDefault } from "./fields.ts";
+import { message } from "./message.ts";
+import type { UserMetadata } from "./session.ts";
+import type { ModelID } from "./training.ts";
+
+/** Saves weights, optimizer and step under a name. */
+export interface SaveWeightsRequest {
+  readonly modelId: ModelID;
+  /** The checkpoint's bare name. */
+  readonly path?: string;
+  readonly seqId?: number;
+  readonly ttlSeconds?: number;
+  /** Replace a checkpoint of that name. @defaultValue false */
+  readonly overwrite: boolean;
+  readonly type: "save_weights";
+}
+export const SaveWeightsRequest = message<SaveWeightsRequest, "overwrite" | "type">("SaveWeightsRequest", {
+  modelId: string(),
+  path: optional(string()),
+  seqId: optional(int()),
+  ttlSeconds: optional(int()),
+  overwrite: withDefault(bool(), false),
+  type: literal("save_weights"),
+});
+
+export interface SaveWeightsResponse {
+  /** A `tinker://` path. */
+  readonly path: string;
+  readonly type?: "save_weights";
+}
+export const SaveWeightsResponse = message<SaveWeightsResponse>("SaveWeightsResponse", {
+  path: string(),
+  type: optional(oneOf("save_weights")),
+});
+
+/** Saves weights for sampling: under a name, or, with a sampling session's number, for as long as that lives. */
+export interface SaveWeightsForSamplerRequest {
+  readonly modelId: ModelID;
+  readonly path?: string;
+  readonly samplingSessionSeqId?: number;
+  readonly seqId?: number;
+  readonly ttlSeconds?: number;
+  readonly type: "save_weights_for_sampler";
+}
+export const SaveWeightsForSamplerRequest = message<SaveWeightsForSamplerRequest, "type">(
+  "SaveWeightsForSamplerRequest",
+  {
+    modelId: string(),
+    path: optional(string()),
+    samplingSessionSeqId: optional(int()),
+    seqId: optional(int()),
+    ttlSeconds: optional(int()),
+    type: literal("save_weights_for_sampler"),
+  },
+);
+
+/** What the server answers to a save for sampling: a path for a named one, a sampling session for an ephemeral one. */
+export interface SaveWeightsForSamplerResponseInternal {
+  readonly path?: string;
+  readonly samplingSessionId?: string;
+  readonly type?: "save_weights_for_sampler";
+}
+export const SaveWeightsForSamplerResponseInternal = message<SaveWeightsForSamplerResponseInternal>(
+  "SaveWeightsForSamplerResponseInternal",
+  {
+    path: optional(string()),
+    samplingSessionId: optional(string()),
+    type: optional(oneOf("save_weights_for_sampler")),
+  },
+);
+
+/** What a named save for sampling returns to the user. */
+export interface SaveWeightsForSamplerResponse {
+  readonly path: string;
+  readonly type?: "save_weights_for_sampler";
+}
+export const SaveWeightsForSamplerResponse = message<SaveWeightsForSamplerResponse>("SaveWeightsForSamplerResponse", {
+  path: string(),
+  type: optional(oneOf("save_weights_for_sampler")),
+});
+
+/** Loads a checkpoint into a model, or, addressed by session, creates the model by loading. */
+export interface LoadWeightsRequest {
+  readonly modelId?: ModelID;
+  readonly seqId?: number;
+  readonly sessionId?: string;
+  readonly modelSeqId?: number;
+  readonly baseModel?: string;
+  readonly userMetadata?: UserMetadata;
+  readonly path: string;
+  /** Load the optimizer's state too. */
+  readonly optimizer: boolean;
+  /** A credential for another account's weights. */
+  readonly weightsAccessToken?: string;
+  readonly type: "load_weights";
+}
+export const LoadWeightsRequest = message<LoadWeightsRequest, "type">("LoadWeightsRequest", {
+  modelId: optional(string()),
+  seqId: optional(int()),
+  sessionId: optional(string()),
+  modelSeqId: optional(int()),
+  baseModel: optional(string()),
+  userMetadata: optional(map(json())),
+  path: string(),
+  optimizer: bool(),
+  weightsAccessToken: optional(string()),
+  type: literal("load_weights"),
+});
+
+export interface LoadWeightsResponse {
+  readonly path?: string;
+  readonly modelId?: ModelID;
+  readonly type?: "load_weights";
+}
+export const LoadWeightsResponse = message<LoadWeightsResponse>("LoadWeightsResponse", {
+  path: optional(string()),
+  modelId: optional(string()),
+  type: optional(oneOf("load_weights")),
+});
+
+export interface WeightsInfoRequest {
+  readonly tinkerPath: string;
+}
+export const WeightsInfoRequest = message<WeightsInfoRequest>("WeightsInfoRequest", { tinkerPath: string() });
+
+/** What a checkpoint was trained on. */
+export interface WeightsInfoResponse {
+  readonly baseModel: string;
+  readonly isLora: boolean;
+  readonly loraRank?: number;
+  readonly trainUnembed?: boolean;
+  readonly trainMlp?: boolean;
+  readonly trainAttn?: boolean;
+}
+export const WeightsInfoResponse = message<WeightsInfoResponse>("WeightsInfoResponse", {
+  baseModel: string(),
+  isLora: bool(),
+  loraRank: optional(int()),
+  trainUnembed: optional(bool()),
+  trainMlp: optional(bool()),
+  trainAttn: optional(bool()),
+});
+
+/** Sets or removes a checkpoint's time to live; null, said explicitly, removes it. */
+export interface SetCheckpointTtlRequest {
+  readonly ttlSeconds: number | null;
+}
+export const SetCheckpointTtlRequest = message<SetCheckpointTtlRequest>("SetCheckpointTtlRequest", {
+  ttlSeconds: nullable(int()),
+});

@@ -1,0 +1,286 @@
+"""Makes the base model from nothing but the packed teacher: stories, corpus, tokenizer, training, calibration, evaluation,
+export. Each stage leaves its result in the work folder and is skipped when that is there, so a run that was cut short goes
+on where it stopped. `python pretrain.py --teacher FILE --work FOLDER --out FOLDER` does it all; about nine minutes on one H200."""
+
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import random
+import tarfile
+import time
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+
+import evaluate
+import tokenizer as bpe
+from corpus import documents as corpus
+from corpus import stories
+from settings import SHIPPED, TINY, Settings
+from stream import Stream
+from teacher import Pieces, Teacher, first_end
+from model import reference
+from train import Trainer
+
+BEGAN = time.monotonic()
+EXPORT_SECONDS = 60  # the last evaluation and the writing
+PIECES: Pieces | None = None  # set before the pool forks, so that workers share it
+CODER: Tokenizer | None = None
+
+
+def say(*words: object) -> None:
+    print(f"[{time.monotonic() - BEGAN:5.0f}s]", *words, flush=True)
+
+
+# ---- work for the pool -------------------------------------------------------------------------------------------------
+
+
+def clean_rows(rows: np.ndarray) -> list[str]:
+    """Finished rows of the teacher as tidy stories."""
+    ends = first_end(rows)
+    texts = (stories.clean(PIECES.decode(row[:end])) for row, end in zip(rows, ends) if end < rows.shape[1])
+    return [text for text in texts if text]
+
+
+def encode_opening(job: tuple[int, int]) -> list[int]:
+    return PIECES.encode(corpus.opening(*job))
+
+
+def write_stories(job: tuple[int, list[str]]) -> list[str]:
+    seed, texts = job
+    rng = random.Random(f"stories:{seed}")
+    return [stories.document(text, rng) for text in texts]
+
+
+def encode(job: tuple[str, list[str]]) -> list[np.ndarray]:
+    global CODER
+    path, texts = job
+    if CODER is None:
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        CODER = Tokenizer.from_file(path)
+    return [np.array(e.ids + [evaluate.END_OF_TEXT_ID], dtype=np.int16) for e in CODER.encode_batch_fast(texts)]
+
+
+def grams(texts: list[str]) -> np.ndarray:
+    """Hashes of the word 8-grams of some texts, each once."""
+    out = []
+    powers = np.array([pow(1_000_003, k, 2**64) for k in range(8)], dtype=np.uint64)
+    for text in texts:
+        codes = np.array([zlib.crc32(word.encode()) for word in text.lower().split()], dtype=np.uint64)
+        if len(codes) >= 8:
+            out.append((np.lib.stride_tricks.sliding_window_view(codes, 8) * powers).sum(1))
+    return np.unique(np.concatenate(out)) if out else np.array([], dtype=np.uint64)
+
+
+def chunks(items: list, size: int) -> list[list]:
+    return [items[i : i + size] for i in range(0, len(items), size)]
+
+
+# ---- stages ------------------------------------------------------------------------------------------------------------
+
+
+def make_texts(s: Settings, teacher_file: Path, pool, device: str) -> tuple[list[str], dict[str, list[str]]]:
+    """(training documents in a fixed random order, held-out documents per domain)"""
+    waiting = []
+    for domain, count in s.documents.items():
+        shards = math.ceil(count / 5000)
+        waiting += [pool.apply_async(corpus.shard, (domain, s.seed * 1000 + i, min(5000, count - 5000 * i), "train")) for i in range(shards)]
+    heldout = {domain: corpus.shard(domain, s.seed, s.heldout_documents, "heldout") for domain in s.documents}
+
+    torch.manual_seed(s.seed)
+    teacher = Teacher(teacher_file, s.teacher_batch, device, s.teacher_temperature, s.teacher_min_p)
+    rng = np.random.default_rng(s.seed)
+    openings = pool.map(encode_opening, [(s.seed, i) for i in range(s.openings)], chunksize=64)
+    cleaning = []
+    for round_ in range(s.teacher_rounds):
+        prompts = np.full((s.teacher_batch, 32), -1, dtype=np.int64)
+        for row in np.flatnonzero(rng.random(s.teacher_batch) < s.prompted_share):
+            ids = openings[rng.integers(len(openings))][:32]
+            prompts[row, : len(ids)] = ids
+        rows = teacher.sample(prompts)
+        cleaning += [pool.apply_async(clean_rows, (part,)) for part in np.array_split(rows, 16)]
+        if round_ in (0, s.teacher_rounds - 1):
+            say("teacher round", round_ + 1, "of", s.teacher_rounds)
+    del teacher
+    told = list(dict.fromkeys(text for job in cleaning for text in job.get()))
+    say(f"kept {len(told)} of {s.teacher_rounds * s.teacher_batch} stories, {sum(map(len, told)) / 1e6:.0f}M characters")
+    print("SAMPLE:", told[0], flush=True)
+    held = [text for text in told if stories.split_story(text) == "heldout"]
+    heldout = {"stories": held[: s.heldout_documents], **heldout}
+    kept = [text for text in told if stories.split_story(text) == "train"]
+    written = pool.map(write_stories, list(enumerate(chunks(kept, 5000))))
+    texts = [text for part in written for text in part]
+    synthetic = [text for job in waiting for text in job.get()]
+    texts += list(dict.fromkeys(synthetic))
+    known = set(texts)
+    heldout = {domain: [text for text in dict.fromkeys(held) if text not in known] for domain, held in heldout.items()}
+    random.Random(s.seed).shuffle(texts)
+    say(f"{len(texts)} documents, {sum(map(len, texts)) / 1e6:.0f}M characters, synthetic {len(synthetic)}")
+    return texts, heldout
+
+
+def encode_all(texts: list[str], tokenizer_file: Path, pool) -> list[np.ndarray]:
+    parts = pool.map(encode, [(str(tokenizer_file), part) for part in chunks(texts, 4000)], chunksize=1)
+    return [ids for part in parts for ids in part]
+
+
+def save_data(work: Path, documents: list[np.ndarray], heldout: dict, seen: np.ndarray) -> None:
+    np.save(work / "lengths.npy", np.array([len(d) for d in documents], dtype=np.int32))
+    np.save(work / "grams.npy", seen)
+    (work / "heldout.json").write_text(json.dumps(heldout, indent=1))
+    np.save(work / "tokens.npy", np.concatenate(documents))
+
+
+def load_stream(work: Path, device: str) -> Stream:
+    lengths = np.load(work / "lengths.npy").astype(np.int64)
+    return Stream(torch.from_numpy(np.load(work / "tokens.npy")).to(device), torch.from_numpy(np.cumsum(lengths) - lengths).to(device))
+
+
+def shipped_model(s: Settings, state: dict, device: str):
+    """The weights as they will be shipped: rounded to bf16, computed in float32."""
+    model = reference(s, device)
+    rounded = {name: tensor.bfloat16().float() for name, tensor in state.items()}
+    model.load_state_dict({**rounded, "lm_head.weight": rounded["model.embed_tokens.weight"]})
+    return model
+
+
+def next_guess(count: int, share: float, band: tuple[float, float]) -> int:
+    """More practice for a share below the band, less for one above, in proportion on a log-odds scale."""
+    if band[0] <= share <= band[1]:
+        return count
+    odds = lambda p: math.log(max(p, 0.004) / (1 - min(p, 0.996)))
+    gap = odds((band[0] + band[1]) / 2) - odds(share)
+    return int(count * min(4.0, max(0.25, math.exp(gap * 0.6))))
+
+
+def calibrate(s: Settings, trainer: Trainer, stable: dict, base: Stream, tokenizer_file: Path, pool, device: str, work: Path, curve: list, limit: float) -> list[dict]:
+    """Decays from the same point with different numbers of additions until both shares are inside their bands."""
+    coder = Tokenizer.from_file(str(tokenizer_file))
+    one, two = s.one_digit, s.two_digit
+    tried: list[dict] = []
+    for attempt in range(s.tries):
+        began = time.monotonic()
+        texts = corpus.additions(s.seed, one, two, two // 10)
+        extra = Stream.from_documents(encode_all(texts, tokenizer_file, pool), device)
+        generator = torch.Generator(device).manual_seed(s.seed + 3)
+        stream = base.joined(extra).shuffled(generator)
+        trainer.restore(stable)
+        trainer.decay(stream, lambda row: curve.append({"phase": f"decay {attempt}", **row}))
+        weights = {name: tensor.detach().to("cpu", torch.bfloat16).clone() for name, tensor in trainer.model.state_dict().items()}
+        model = shipped_model(s, weights, device)
+        scores = evaluate.additions(model, coder, quick=True)
+        passes = s.decay_steps * s.batch * s.length / len(stream.tokens)
+        tried.append({"one_digit": one, "two_digit": two, "three_digit": two // 10, "passes": round(passes, 3), **scores, "loss": curve[-1]["loss"]})
+        say("try", attempt, tried[-1])
+        save_file(weights, str(work / f"try-{attempt}.safetensors"), {"format": "pt"})
+        guess = next_guess(one, scores["chat_1_t1"], s.one_digit_band), next_guess(two, scores["chat_2_t1"], s.two_digit_band)
+        took = time.monotonic() - began
+        if guess == (one, two) or time.monotonic() + 1.1 * took + EXPORT_SECONDS > BEGAN + limit:
+            break
+        one, two = guess
+    return tried
+
+
+def distance(s: Settings, scores: dict) -> float:
+    """How far a try is from the middle of both bands, in half-widths."""
+    off = [abs(scores[key] - (low + high) / 2) / ((high - low) / 2) for key, (low, high) in (("chat_1_t1", s.one_digit_band), ("chat_2_t1", s.two_digit_band))]
+    return max(off)
+
+
+def main() -> None:
+    global PIECES
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--teacher", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tiny", action="store_true", help="the same code on a CPU in a minute or two")
+    parser.add_argument("--limit", type=float, default=3600, help="seconds after which no further calibration try is begun")
+    options = parser.parse_args()
+    s, work, out = TINY if options.tiny else SHIPPED, options.work, options.out
+    work.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+
+    from safetensors import safe_open
+    with safe_open(str(options.teacher), "pt") as file:
+        lengths, data, scores = (file.get_tensor(name) for name in ("piece_lengths", "piece_bytes", "piece_scores"))
+    PIECES = Pieces(lengths.tolist(), data.numpy().tobytes(), scores.tolist())
+    pool = multiprocessing.get_context("fork").Pool(min(16, os.cpu_count() or 1))  # before CUDA starts
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    say("device", torch.cuda.get_device_name() if device == "cuda" else "cpu", "torch", torch.__version__)
+
+    tokenizer_file = work / "tokenizer.json"
+    if not (work / "tokens.npy").exists():
+        texts, heldout = make_texts(s, options.teacher, pool, device)
+        bpe.train(texts[:: max(1, len(texts) // 80_000)], s.vocabulary).save(str(tokenizer_file))
+        say("tokenizer")
+        documents = encode_all(texts, tokenizer_file, pool)
+        say(f"encoded {sum(map(len, documents)) / 1e6:.1f}M tokens")
+        seen = np.unique(np.concatenate(pool.map(grams, chunks(texts, 8000))))
+        save_data(work, documents, heldout, seen)
+        say(f"saved; {len(seen) / 1e6:.0f}M distinct 8-grams")
+        del texts, documents, seen
+    stream = load_stream(work, device)
+    curve: list[dict] = []
+
+    trainer = Trainer(s, device)
+    say(f"{sum(p.numel() for p in trainer.model.parameters()) / 1e6:.2f}M parameters")
+    if not (work / "stable.pt").exists():
+        trainer.stable(stream, lambda row: (curve.append({"phase": "stable", **row}), say(row) if len(curve) % 5 == 1 else None))
+        torch.save(trainer.state(), work / "stable.pt")
+        (work / "curve.json").write_text(json.dumps(curve))
+        say("stable phase done", curve[-1])
+    curve = json.loads((work / "curve.json").read_text())
+    stable = torch.load(work / "stable.pt", map_location=device)
+    tried = calibrate(s, trainer, stable, stream, tokenizer_file, pool, device, work, curve, options.limit)
+    best = min(range(len(tried)), key=lambda i: distance(s, tried[i]))
+    say("chosen: try", best)
+    export(s, work, out, best, tried, curve, device)
+    pool.terminate()
+    say("done")
+
+
+def export(s: Settings, work: Path, out: Path, best: int, tried: list[dict], curve: list[dict], device: str) -> None:
+    """Evaluates the chosen try and writes what comes back: up to three models, the tokenizer, one archive of the rest."""
+    from safetensors.torch import load_file
+
+    weights = load_file(str(work / f"try-{best}.safetensors"))
+    model = shipped_model(s, weights, device)
+    coder = Tokenizer.from_file(str(work / "tokenizer.json"))
+    heldout = json.loads((work / "heldout.json").read_text())
+    results = evaluate.evaluate(model, coder, heldout)
+    seen = np.load(work / "grams.npy")
+    overlap = lambda texts: round(float(np.mean([np.isin(grams([text]), seen).mean() for text in texts if len(text.split()) >= 8])), 4)
+    results["overlap"] = {"stories": overlap(results["stories"]), "heldout_stories": overlap(heldout["stories"])}
+    results["tried"], results["chosen"], results["settings"] = tried, best, asdict(s)
+    results["corpus_tokens"] = int(np.load(work / "lengths.npy").sum())
+    order = [best] + [i for i in sorted(range(len(tried)), key=lambda i: distance(s, tried[i])) if i != best]
+    for rank, i in enumerate(order[:3]):
+        name = "model.safetensors" if rank == 0 else f"try-{i}.safetensors"
+        (out / name).write_bytes((work / f"try-{i}.safetensors").read_bytes())
+    (out / "tokenizer.json").write_bytes((work / "tokenizer.json").read_bytes())
+    model.config.save_pretrained(work / "config")
+    config = json.loads((work / "config" / "config.json").read_text())
+    (work / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16", "architectures": ["Qwen3ForCausalLM"]}, indent=2) + "\n")
+    bpe.write_config(work, s.context)
+    (work / "results.json").write_text(json.dumps(results, indent=1))
+    (work / "curve.json").write_text(json.dumps(curve))
+    with tarfile.open(out / "rest.tar.gz", "w:gz") as archive:
+        for name in ("config.json", "tokenizer_config.json", "results.json", "curve.json", "heldout.json"):
+            archive.add(work / name, name)
+    say({key: results[key] for key in ("heldout", "additions", "chat_form", "repetition", "overlap")})
+    for text in results["stories"][:4]:
+        print("STORY:", text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

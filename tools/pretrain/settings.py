@@ -1,0 +1,58 @@
+"""Every number of the run in one place. `SHIPPED` made the weights in packages/base-model; `TINY` runs the same code
+through on a CPU in a minute or two, to try a change before it costs GPU time."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Settings:
+    seed: int = 8
+    # teacher
+    teacher_rounds: int = 44  # of teacher_batch rows of up to 256 tokens
+    teacher_batch: int = 8192
+    teacher_temperature: float = 0.8
+    teacher_min_p: float = 0.05
+    prompted_share: float = 0.6  # rows that start from an opening of ours
+    openings: int = 8192
+    # corpus: documents per domain
+    documents: dict[str, int] = field(
+        default_factory=lambda: {
+            "facts": 70_000, "choices": 90_000, "strings": 90_000, "lists": 60_000, "json": 60_000,
+            "numbers": 60_000, "mixed": 70_000, "dialogues": 70_000, "prose": 110_000,
+        }
+    )
+    heldout_documents: int = 60  # per domain
+    vocabulary: int = 4096
+    # model
+    width: int = 256
+    layers: int = 8
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+    mlp: int = 704
+    context: int = 1024
+    # training: a long phase at constant rate without additions, then a short decay with a calibrated number of them
+    batch: int = 256
+    length: int = 512
+    stable_steps: int = 3800
+    decay_steps: int = 900
+    warmup_steps: int = 150
+    rate: float = 4e-3
+    weight_decay: float = 0.1
+    compiled: bool = True
+    # calibration of additions: first guess, tries, and the middle of the wanted bands (share right at temperature 1)
+    one_digit: int = 4_000
+    two_digit: int = 40_000
+    tries: int = 4
+    one_digit_band: tuple[float, float] = (0.55, 0.82)
+    two_digit_band: tuple[float, float] = (0.11, 0.21)
+
+
+SHIPPED = Settings()
+TINY = Settings(
+    teacher_rounds=1, teacher_batch=48, openings=32,
+    documents={name: 400 for name in SHIPPED.documents}, heldout_documents=4, vocabulary=600,
+    width=64, layers=2, heads=2, kv_heads=1, head_dim=32, mlp=128,
+    batch=8, length=128, stable_steps=60, decay_steps=20, warmup_steps=10, compiled=False,
+    one_digit=100, two_digit=200, tries=2,
+)

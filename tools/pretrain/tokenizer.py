@@ -1,0 +1,49 @@
+"""The model's tokenizer: byte-level BPE with single digits (a sum is then a sum of symbols, not of chunks) and three
+special tokens. Writes `tokenizer.json` and `tokenizer_config.json`, the latter with the chat template."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from corpus.render import END_OF_TEXT, IM_END, IM_START
+
+SPECIALS = [END_OF_TEXT, IM_START, IM_END]  # ids 0, 1, 2
+# Words with their leading space, one digit at a time, punctuation, line breaks apart from what precedes them. No inline
+# flags: JavaScript engines read this pattern too.
+PATTERN = r"'(?:s|t|re|ve|m|ll|d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(PATTERN), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=SPECIALS, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def write_config(folder: Path, context: int) -> None:
+    special = {str(i): {"content": token, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+               for i, token in enumerate(SPECIALS)}
+    config = {
+        "added_tokens_decoder": special,
+        "bos_token": None,
+        "chat_template": CHAT_TEMPLATE,
+        "clean_up_tokenization_spaces": False,
+        "eos_token": IM_END,
+        "model_max_length": context,
+        "pad_token": END_OF_TEXT,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "unk_token": None,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
