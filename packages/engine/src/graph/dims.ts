@@ -1,0 +1,64 @@
+/**
+ * Dimensions of tensors: a number, or a product of named sizes that are only known when a graph runs ("tokens", "4*tokens").
+ * One graph then serves every batch: no rebuilding per length, no padding to fit a shape. Equality is equality of the
+ * canonical text, which is all that shape inference needs.
+ */
+
+/** A size known now (number) or at run time (a monomial such as `"tokens"` or `"3*batch*time"`). */
+export type Dim = number | string;
+export type Shape = readonly Dim[];
+
+interface Monomial {
+  coefficient: number;
+  atoms: string[];
+}
+
+const parse = (dim: Dim): Monomial => {
+  if (typeof dim === "number") return { coefficient: dim, atoms: [] };
+  let coefficient = 1;
+  const atoms: string[] = [];
+  for (const factor of dim.split("*")) {
+    if (/^\d+$/.test(factor)) coefficient *= Number(factor);
+    else atoms.push(factor);
+  }
+  return { coefficient, atoms };
+};
+
+const format = ({ coefficient, atoms }: Monomial): Dim => {
+  if (atoms.length === 0 || coefficient === 0) return coefficient;
+  const names = [...atoms].sort().join("*");
+  return coefficient === 1 ? names : `${coefficient}*${names}`;
+};
+
+/** Product of dimensions in canonical form, so that equal sizes have equal text. */
+export const product = (dims: Shape): Dim => {
+  const result: Monomial = { coefficient: 1, atoms: [] };
+  for (const dim of dims) {
+    const { coefficient, atoms } = parse(dim);
+    result.coefficient *= coefficient;
+    result.atoms.push(...atoms);
+  }
+  return format(result);
+};
+
+export const sameShape = (a: Shape, b: Shape): boolean =>
+  a.length === b.length && a.every((dim, axis) => dim === b[axis]);
+
+/** `[2, tokens, 64]`, for messages. */
+export const showShape = (shape: Shape): string => `[${shape.join(", ")}]`;
+
+/**
+ * Shape of an elementwise operation, or undefined when the operands do not fit. A named size matches itself and 1 only: whether
+ * it would happen to be equal to some other size at run time is not something to rely on.
+ */
+export const broadcast = (a: Shape, b: Shape): Shape | undefined => {
+  const rank = Math.max(a.length, b.length);
+  const result: Dim[] = [];
+  for (let axis = 0; axis < rank; axis++) {
+    const left = a[a.length - rank + axis] ?? 1;
+    const right = b[b.length - rank + axis] ?? 1;
+    if (left !== right && left !== 1 && right !== 1) return undefined;
+    result.push(left === 1 ? right : left);
+  }
+  return result;
+};

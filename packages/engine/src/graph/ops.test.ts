@@ -1,0 +1,178 @@
+/** Every operation: its gradient against finite differences in float64, and its value in the native runtime against the interpreter. */
+import { describe, expect, it } from "vitest";
+import { createInterpreter } from "../runtime/interpreter.ts";
+import { loadNativeRuntime } from "../runtime/ort.ts";
+import type { Value } from "../runtime/runtime.ts";
+import { broadcast, product } from "./dims.ts";
+import { gradients } from "./gradient.ts";
+import { Graph, ShapeError, type Tensor } from "./graph.ts";
+import * as ops from "./ops.ts";
+
+/** Deterministic values in (-1, 1). */
+const noise = (length: number, seed: number): Float64Array => {
+  let state = seed * 2654435761 + 12345;
+  return Float64Array.from({ length }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) | 0;
+    return state / 2147483648;
+  });
+};
+
+interface Case {
+  /** Trainable inputs by name; positive ones where a logarithm needs it. */
+  readonly inputs: Record<string, { readonly shape: readonly number[]; readonly positive?: boolean }>;
+  readonly build: (graph: Graph, inputs: Record<string, Tensor>) => Tensor;
+}
+
+const positions = (graph: Graph): Tensor => graph.constant(BigInt64Array.of(0n, 1n, 2n, 3n, 1n, 2n), [2, 3]);
+const tables = (graph: Graph): ops.RopeTables => ({
+  cos: graph.constant(
+    Float32Array.from({ length: 8 }, (_, i) => Math.cos(i)),
+    [4, 2],
+  ),
+  sin: graph.constant(
+    Float32Array.from({ length: 8 }, (_, i) => Math.sin(i)),
+    [4, 2],
+  ),
+});
+
+const cases: Record<string, Case> = {
+  add: { inputs: { a: { shape: [2, 3] }, b: { shape: [3] } }, build: (g, { a, b }) => ops.add(g, a!, b!) },
+  sub: { inputs: { a: { shape: [2, 1] }, b: { shape: [2, 3] } }, build: (g, { a, b }) => ops.sub(g, a!, b!) },
+  mul: { inputs: { a: { shape: [2, 3] }, b: { shape: [2, 1] } }, build: (g, { a, b }) => ops.mul(g, a!, b!) },
+  scale: { inputs: { a: { shape: [2, 3] } }, build: (g, { a }) => ops.scale(g, a!, -2.5) },
+  exp: { inputs: { a: { shape: [4] } }, build: (g, { a }) => ops.exp(g, a!) },
+  log: { inputs: { a: { shape: [4], positive: true } }, build: (g, { a }) => ops.log(g, a!) },
+  sigmoid: { inputs: { a: { shape: [4] } }, build: (g, { a }) => ops.sigmoid(g, a!) },
+  where: {
+    inputs: { a: { shape: [2, 3] }, b: { shape: [2, 3] } },
+    build: (g, { a, b }) => ops.where(g, ops.greater(g, a!, g.scalar(0)), ops.scale(g, a!, 2), b!),
+  },
+  "matmul of stacks": {
+    inputs: { a: { shape: [2, 3, 4] }, b: { shape: [2, 4, 2] } },
+    build: (g, { a, b }) => ops.matmul(g, a!, b!),
+  },
+  "matmul transposed": {
+    inputs: { a: { shape: [4, 3] }, b: { shape: [5, 4] } },
+    build: (g, { a, b }) => ops.matmul(g, a!, b!, { transA: true, transB: true, alpha: 0.5 }),
+  },
+  "matmul transposed left": {
+    inputs: { a: { shape: [4, 3] }, b: { shape: [4, 2] } },
+    build: (g, { a, b }) => ops.matmul(g, a!, b!, { transA: true }),
+  },
+  "matmul transposed right": {
+    inputs: { a: { shape: [3, 4] }, b: { shape: [2, 4] } },
+    build: (g, { a, b }) => ops.matmul(g, a!, b!, { transB: true }),
+  },
+  reshape: { inputs: { a: { shape: [2, 6] } }, build: (g, { a }) => ops.reshape(g, a!, [3, 4]) },
+  transpose: { inputs: { a: { shape: [2, 3, 4] } }, build: (g, { a }) => ops.transpose(g, a!, [2, 0, 1]) },
+  concat: {
+    inputs: { a: { shape: [2, 3] }, b: { shape: [2, 2] } },
+    build: (g, { a, b }) => ops.concat(g, [a!, b!], 1),
+  },
+  slice: { inputs: { a: { shape: [2, 5] } }, build: (g, { a }) => ops.slice(g, a!, 1, 1, 4) },
+  gather: {
+    inputs: { a: { shape: [4, 3] } },
+    build: (g, { a }) => ops.gather(g, a!, g.constant(Int32Array.of(2, 0, 2, 3, 3, 3), [2, 3])),
+  },
+  reduceSum: { inputs: { a: { shape: [2, 3, 4] } }, build: (g, { a }) => ops.reduceSum(g, a!, [0, 2]) },
+  softmax: { inputs: { a: { shape: [3, 4] } }, build: (g, { a }) => ops.softmax(g, a!) },
+  rmsNorm: {
+    inputs: { a: { shape: [3, 4] } },
+    build: (g, { a }) => ops.rmsNorm(g, a!, g.constant(Float32Array.of(0.5, 1, 2, -1), [4]), 1e-3),
+  },
+  rope: { inputs: { a: { shape: [2, 2, 3, 4] } }, build: (g, { a }) => ops.rope(g, a!, positions(g), tables(g)) },
+  swiglu: { inputs: { a: { shape: [3, 4] }, b: { shape: [3, 4] } }, build: (g, { a, b }) => ops.swiglu(g, a!, b!) },
+  "a value used twice": {
+    inputs: { a: { shape: [2, 2] } },
+    build: (g, { a }) => ops.mul(g, ops.matmul(g, a!, a!), a!),
+  },
+};
+
+const size = (shape: readonly (number | string)[]): number => shape.reduce<number>((n, d) => n * (d as number), 1);
+
+/** The case as a graph with outputs `y`, `loss` = ⟨y, seed⟩ and `d.<input>`. */
+const assemble = ({ inputs, build }: Case): { graph: Graph; values: Record<string, Value> } => {
+  const graph = new Graph();
+  const handles: Record<string, Tensor> = {};
+  const values: Record<string, Value> = {};
+  Object.entries(inputs).forEach(([name, { shape, positive }], index) => {
+    handles[name] = graph.input(name, shape, { trainable: true });
+    const data = noise(size(shape), index + 1);
+    values[name] = { data: positive ? data.map((x) => Math.abs(x) + 0.5) : data, dims: shape };
+  });
+  const y = build(graph, handles);
+  const seed = graph.constant(Float32Array.from(noise(size(y.shape), 99)), y.shape);
+  const every = y.shape.map((_, axis) => axis);
+  graph.output("y", y);
+  graph.output("loss", ops.reduceSum(graph, ops.mul(graph, y, seed), every));
+  const leaves = Object.values(handles);
+  gradients(graph, [{ value: y, seed }], leaves).forEach((grad, i) => graph.output(`d.${leaves[i]!.name}`, grad));
+  return { graph, values };
+};
+
+describe.each(Object.entries(cases))("%s", (_, given) => {
+  it("has the gradient that finite differences show", async () => {
+    const { graph, values } = assemble(given);
+    const program = await createInterpreter({ float64: true }).compile(graph, new Map());
+    const exact = await program.run(values);
+    const step = 1e-5;
+    for (const [name, value] of Object.entries(values)) {
+      for (let i = 0; i < value.data.length; i++) {
+        const lossAt = async (delta: number): Promise<number> => {
+          const data = (value.data as Float64Array).slice();
+          data[i]! += delta;
+          return (await program.run({ ...values, [name]: { ...value, data } }))["loss"]!.data[0] as number;
+        };
+        const numeric = ((await lossAt(step)) - (await lossAt(-step))) / (2 * step);
+        expect(exact[`d.${name}`]!.data[i]).toBeCloseTo(numeric, 7);
+      }
+    }
+  });
+
+  it("is the same in the native runtime", async () => {
+    const { runtime } = await loadNativeRuntime(1);
+    if (!runtime) return;
+    const { graph, values } = assemble(given);
+    const single: Record<string, Value> = {};
+    for (const [name, { data, dims }] of Object.entries(values)) {
+      single[name] = { data: Float32Array.from(data as Float64Array), dims };
+    }
+    const native = await (await runtime.compile(graph, new Map())).run(single);
+    const plain = await (await createInterpreter().compile(graph, new Map())).run(single);
+    for (const [name, value] of Object.entries(plain)) {
+      expect(native[name]!.dims, name).toEqual(value.dims);
+      value.data.forEach((x, i) => {
+        expect(native[name]!.data[i], `${name}[${i}]`).toBeCloseTo(x as number, 4);
+      });
+    }
+  });
+});
+
+describe("shapes", () => {
+  const graph = new Graph();
+  const a = graph.input("a", ["tokens", 4]);
+
+  it("names the operation that does not fit", () => {
+    expect(() => ops.matmul(graph, a, graph.weight("w", [3, 5]))).toThrow(/^matmul: .*\[tokens, 4\] and \[3, 5\]/);
+    expect(() => ops.add(graph, a, graph.weight("b", [3]))).toThrow(ShapeError);
+    expect(() => ops.reshape(graph, a, ["tokens", 5])).toThrow(/^reshape: element counts differ/);
+    expect(() => ops.slice(graph, a, 1, 2, 9)).toThrow(/^slice/);
+    expect(() => ops.rmsNorm(graph, a, graph.weight("n", [5]), 1e-6)).toThrow(/^rmsNorm/);
+    expect(() => ops.transpose(graph, a, [0, 0])).toThrow(/^transpose/);
+    expect(() => ops.reshape(graph, graph.input("p", ["a*b", 2]), ["a", "b", 2])).toThrow(/more than one size/);
+  });
+
+  it("multiplies and compares named sizes", () => {
+    expect(product(["tokens", 2, "heads", 3])).toBe("6*heads*tokens");
+    expect(product(["3*tokens", 0])).toBe(0);
+    expect(broadcast(["tokens", 1], [4])).toEqual(["tokens", 4]);
+    expect(broadcast(["tokens"], ["other"])).toBeUndefined();
+  });
+
+  it("refuses a gradient for a leaf that does not reach the loss", () => {
+    const other = new Graph();
+    const x = other.input("x", [2], { trainable: true });
+    const y = other.input("y", [2], { trainable: true });
+    expect(() => gradients(other, [{ value: ops.scale(other, x, 2), seed: x }], [y])).toThrow(/y does not reach/);
+  });
+});

@@ -1,0 +1,373 @@
+/**
+ * The operations that graphs are made of. Each function checks shapes (naming itself when they do not fit), adds ONNX nodes and
+ * states its vector-Jacobian product right there. Only what transformers need is here; reductions and broadcasts are undone by
+ * `sumTo`. In comments g is the incoming gradient.
+ */
+import { broadcast, type Dim, product, type Shape, sameShape, showShape } from "./dims.ts";
+import { type Graph, ShapeError, type Tensor } from "./graph.ts";
+
+const MS = { domain: "com.microsoft" } as const;
+const at = (shape: Shape, axis: number): Dim => shape.at(axis)!;
+
+const elementwise = (name: string, a: Tensor, b: Tensor): Shape => {
+  const shape = broadcast(a.shape, b.shape);
+  if (!shape) throw new ShapeError(name, "shapes do not broadcast", [a.shape, b.shape]);
+  return shape;
+};
+
+/** Sums a gradient over the axes that broadcasting had stretched, back to `shape`. */
+const sumTo = (graph: Graph, grad: Tensor, shape: Shape): Tensor => {
+  if (sameShape(grad.shape, shape)) return grad;
+  const extra = grad.shape.length - shape.length;
+  const axes = grad.shape
+    .map((_, axis) => axis)
+    .filter((axis) => axis < extra || shape[axis - extra] !== grad.shape[axis]);
+  return reshape(graph, reduceSum(graph, grad, axes), shape);
+};
+
+export const add = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
+  graph.node("Add", [a, b], elementwise("add", a, b), {
+    backward: (g) => [
+      a.requiresGrad ? sumTo(graph, g, a.shape) : null,
+      b.requiresGrad ? sumTo(graph, g, b.shape) : null,
+    ],
+  });
+
+export const sub = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
+  graph.node("Sub", [a, b], elementwise("sub", a, b), {
+    backward: (g) => [
+      a.requiresGrad ? sumTo(graph, g, a.shape) : null,
+      b.requiresGrad ? sumTo(graph, scale(graph, g, -1), b.shape) : null,
+    ],
+  });
+
+export const mul = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
+  graph.node("Mul", [a, b], elementwise("mul", a, b), {
+    backward: (g) => [
+      a.requiresGrad ? sumTo(graph, mul(graph, g, b), a.shape) : null,
+      b.requiresGrad ? sumTo(graph, mul(graph, g, a), b.shape) : null,
+    ],
+  });
+
+/** Multiplication by a number. */
+export const scale = (graph: Graph, a: Tensor, factor: number): Tensor =>
+  graph.node("Mul", [a, graph.scalar(factor)], a.shape, { backward: (g) => [scale(graph, g, factor), null] });
+
+export const exp = (graph: Graph, a: Tensor): Tensor => {
+  const y: Tensor = graph.node("Exp", [a], a.shape, { backward: (g) => [mul(graph, g, y)] });
+  return y;
+};
+
+/** Natural logarithm; its gradient is g / a. */
+export const log = (graph: Graph, a: Tensor): Tensor =>
+  graph.node("Log", [a], a.shape, { backward: (g) => [graph.node("Div", [g, a], a.shape)] });
+
+export const sigmoid = (graph: Graph, a: Tensor): Tensor => {
+  const y: Tensor = graph.node("Sigmoid", [a], a.shape, {
+    // g · y · (1 − y)
+    backward: (g) => [mul(graph, g, sub(graph, y, mul(graph, y, y)))],
+  });
+  return y;
+};
+
+/** Smaller or larger of two values; no gradient passes (used on detached coefficients only). */
+export const minimum = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
+  graph.node("Min", [a, b], elementwise("minimum", a, b));
+export const maximum = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
+  graph.node("Max", [a, b], elementwise("maximum", a, b));
+
+export const greater = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
+  graph.node("Greater", [a, b], elementwise("greater", a, b), { dtype: "bool" });
+
+/** `condition ? a : b`; the branch not taken does not spread its infinities, as a product with 0 would. */
+export const where = (graph: Graph, condition: Tensor, a: Tensor, b: Tensor): Tensor => {
+  const inner = elementwise("where", a, b);
+  const shape = broadcast(condition.shape, inner);
+  if (!shape) throw new ShapeError("where", "condition does not broadcast", [condition.shape, inner]);
+  const zero = graph.scalar(0);
+  return graph.node("Where", [condition, a, b], shape, {
+    backward: (g) => [
+      null,
+      a.requiresGrad ? sumTo(graph, where(graph, condition, g, zero), a.shape) : null,
+      b.requiresGrad ? sumTo(graph, where(graph, condition, zero, g), b.shape) : null,
+    ],
+  });
+};
+
+/** Swapped last two axes are part of the product, so that no transposed copy is ever made. */
+export interface MatmulOptions {
+  readonly transA?: boolean;
+  readonly transB?: boolean;
+  /** Factor on the result. */
+  readonly alpha?: number;
+}
+
+/** alpha · op(a) · op(b) over the last two axes; leading axes must be equal or absent on `b`. */
+export const matmul = (graph: Graph, a: Tensor, b: Tensor, options: MatmulOptions = {}): Tensor => {
+  const { transA = false, transB = false, alpha = 1 } = options;
+  if (a.shape.length < 2 || b.shape.length < 2) {
+    throw new ShapeError("matmul", "operands need at least two axes", [a.shape, b.shape]);
+  }
+  const rows = at(a.shape, transA ? -1 : -2);
+  const inner = at(a.shape, transA ? -2 : -1);
+  const columns = at(b.shape, transB ? -2 : -1);
+  if (inner !== at(b.shape, transB ? -1 : -2)) {
+    throw new ShapeError("matmul", `inner dimensions differ${transA || transB ? " (after transposition)" : ""}`, [
+      a.shape,
+      b.shape,
+    ]);
+  }
+  const leading = a.shape.slice(0, -2);
+  const shared = b.shape.length === 2 && leading.length > 0;
+  if (!shared && !sameShape(leading, b.shape.slice(0, -2))) {
+    throw new ShapeError("matmul", "leading axes differ", [a.shape, b.shape]);
+  }
+  if (shared && (a.requiresGrad || b.requiresGrad) && b.requiresGrad) {
+    throw new ShapeError("matmul", "a shared trainable operand needs two-dimensional operands", [a.shape, b.shape]);
+  }
+  const plain = !transA && !transB && alpha === 1;
+  return graph.node(plain ? "MatMul" : "FusedMatMul", [a, b], [...leading, rows, columns], {
+    ...(plain ? {} : MS),
+    attributes: plain ? {} : { transA: transA ? 1 : 0, transB: transB ? 1 : 0, alpha: { float: alpha } },
+    backward: (g) => [
+      !a.requiresGrad
+        ? null
+        : transA
+          ? matmul(graph, b, g, { transA: transB, transB: true, alpha })
+          : matmul(graph, g, b, { transB: !transB, alpha }),
+      !b.requiresGrad
+        ? null
+        : transB
+          ? matmul(graph, g, a, { transA: true, transB: transA, alpha })
+          : matmul(graph, a, g, { transA: !transA, alpha }),
+    ],
+  });
+};
+
+/**
+ * Same values under another shape. ONNX spells unknown sizes as 0 (copy the input's) and one -1 (the rest); a target with more
+ * unknown sizes than that is refused here rather than guessed.
+ */
+export const reshape = (graph: Graph, a: Tensor, shape: Shape): Tensor => {
+  if (sameShape(a.shape, shape)) return a;
+  if (product(a.shape) !== product(shape)) {
+    throw new ShapeError("reshape", "element counts differ", [a.shape, shape]);
+  }
+  let rests = 0;
+  const spelled = shape.map((dim, axis) => {
+    if (typeof dim === "number") return dim;
+    if (a.shape[axis] === dim) return 0;
+    rests++;
+    return -1;
+  });
+  if (rests > 1) throw new ShapeError("reshape", "more than one size is unknown", [a.shape, shape]);
+  return graph.node("Reshape", [a, graph.int64(spelled)], shape, {
+    backward: (g) => [reshape(graph, g, a.shape), null],
+  });
+};
+
+export const transpose = (graph: Graph, a: Tensor, permutation: readonly number[]): Tensor => {
+  if (
+    [...permutation].sort((x, y) => x - y).some((axis, index) => axis !== index) ||
+    permutation.length !== a.shape.length
+  ) {
+    throw new ShapeError("transpose", `${permutation.join()} is no permutation of the axes`, [a.shape]);
+  }
+  const inverse = permutation.map((_, axis) => permutation.indexOf(axis));
+  return graph.node(
+    "Transpose",
+    [a],
+    permutation.map((axis) => a.shape[axis]!),
+    {
+      attributes: { perm: permutation },
+      backward: (g) => [transpose(graph, g, inverse)],
+    },
+  );
+};
+
+/** Joins along an axis. `size` names the resulting size when the parts' own are not all known. */
+export const concat = (graph: Graph, parts: readonly Tensor[], axis: number, size?: Dim): Tensor => {
+  const first = parts[0];
+  if (!first) throw new ShapeError("concat", "no parts");
+  if (parts.length === 1) return first;
+  let total = 0;
+  for (const part of parts) {
+    const fits =
+      part.shape.length === first.shape.length && part.shape.every((dim, i) => i === axis || dim === first.shape[i]);
+    if (!fits) throw new ShapeError("concat", `parts differ outside axis ${axis}`, [first.shape, part.shape]);
+    const dim = part.shape[axis]!;
+    total = typeof dim === "number" ? total + dim : Number.NaN;
+  }
+  if (Number.isNaN(total) && size === undefined) {
+    throw new ShapeError(
+      "concat",
+      "the resulting size needs a name",
+      parts.map((part) => part.shape),
+    );
+  }
+  const shape = first.shape.map((dim, i) => (i === axis ? (Number.isNaN(total) ? size! : total) : dim));
+  return graph.node("Concat", parts, shape, {
+    attributes: { axis },
+    backward: (g) => {
+      let start = 0;
+      return parts.map((part) => {
+        const dim = part.shape[axis]!;
+        if (typeof dim !== "number")
+          throw new ShapeError("concat", "no gradient for parts of unknown size", [part.shape]);
+        const from = start;
+        start += dim;
+        return part.requiresGrad ? slice(graph, g, axis, from, start) : null;
+      });
+    },
+  });
+};
+
+/** Elements `from` to `to` (exclusive) of one axis of known size. */
+export const slice = (graph: Graph, a: Tensor, axis: number, from: number, to: number): Tensor => {
+  const size = a.shape[axis];
+  if (typeof size !== "number" || from < 0 || to > size || from >= to) {
+    throw new ShapeError("slice", `${from}..${to} of axis ${axis} does not exist`, [a.shape]);
+  }
+  const shape = a.shape.map((dim, i) => (i === axis ? to - from : dim));
+  return graph.node("Slice", [a, graph.int64([from]), graph.int64([to]), graph.int64([axis])], shape, {
+    backward: (g) => {
+      const pads = a.shape.map(() => 0);
+      pads[axis] = from;
+      const after = a.shape.map(() => 0);
+      after[axis] = size - to;
+      return [graph.node("Pad", [g, graph.int64([...pads, ...after])], a.shape), null, null, null];
+    },
+  });
+};
+
+/** Rows of `table` by index: `[rows, ...rest]` and indices of any shape give `[...indices, ...rest]`. */
+export const gather = (graph: Graph, table: Tensor, indices: Tensor): Tensor => {
+  if (indices.dtype !== "int32" && indices.dtype !== "int64") {
+    throw new ShapeError("gather", `indices must be integers, not ${indices.dtype}`);
+  }
+  return graph.node("Gather", [table, indices], [...indices.shape, ...table.shape.slice(1)], {
+    attributes: { axis: 0 },
+    backward: (g) => [table.requiresGrad ? scatterAddRows(graph, g, indices, table.shape) : null, null],
+  });
+};
+
+/** Zeros of a known shape with `rows` added at `indices`; repeated indices add up. */
+export const scatterAddRows = (graph: Graph, rows: Tensor, indices: Tensor, shape: Shape): Tensor => {
+  if (shape.some((dim) => typeof dim === "string"))
+    throw new ShapeError("scatterAddRows", "needs a known shape", [shape]);
+  const zeros = graph.node("ConstantOfShape", [graph.int64(shape as number[])], shape);
+  const positions = graph.node("Cast", [indices], indices.shape, { attributes: { to: 7 }, dtype: "int64" });
+  const last = graph.node("Unsqueeze", [positions, graph.int64([indices.shape.length])], [...indices.shape, 1], {
+    dtype: "int64",
+  });
+  return graph.node("ScatterND", [zeros, last, rows], shape, { attributes: { reduction: "add" } });
+};
+
+/** `a[i, indices[i, j]]` over the last axis of a matrix. */
+export const gatherElements = (graph: Graph, a: Tensor, indices: Tensor): Tensor => {
+  if (a.shape.length !== 2 || indices.shape.length !== 2 || a.shape[0] !== indices.shape[0]) {
+    throw new ShapeError("gatherElements", "needs two matrices with equal rows", [a.shape, indices.shape]);
+  }
+  return graph.node("GatherElements", [a, indices], indices.shape, { attributes: { axis: 1 } });
+};
+
+/** Sums over axes, which stay with size 1. */
+export const reduceSum = (graph: Graph, a: Tensor, axes: readonly number[]): Tensor => {
+  const positive = axes.map((axis) => (axis < 0 ? axis + a.shape.length : axis));
+  const shape = a.shape.map((dim, axis) => (positive.includes(axis) ? 1 : dim));
+  return graph.node("ReduceSum", [a, graph.int64(positive)], shape, {
+    attributes: { keepdims: 1 },
+    // g broadcasts back over the summed axes; the product with ones of a's shape is a's own shape by construction.
+    backward: (g) => [
+      graph.node("Expand", [g, graph.node("Shape", [a], [a.shape.length], { dtype: "int64" })], a.shape),
+      null,
+    ],
+  });
+};
+
+/** Largest value of the last axis, which stays with size 1; no gradient. */
+export const reduceMax = (graph: Graph, a: Tensor): Tensor =>
+  graph.node("ReduceMax", [a, graph.int64([a.shape.length - 1])], [...a.shape.slice(0, -1), 1], {
+    attributes: { keepdims: 1 },
+  });
+
+export const softmax = (graph: Graph, a: Tensor): Tensor => {
+  const y: Tensor = graph.node("Softmax", [a], a.shape, {
+    attributes: { axis: -1 },
+    // y · (g − Σ g·y)
+    backward: (g) => [mul(graph, y, sub(graph, g, reduceSum(graph, mul(graph, g, y), [-1])))],
+  });
+  return y;
+};
+
+/** x · w / √(mean x² + ε) over the last axis. The weight is frozen, so only x gets a gradient. */
+export const rmsNorm = (graph: Graph, x: Tensor, weight: Tensor, epsilon: number): Tensor => {
+  const width = at(x.shape, -1);
+  if (typeof width !== "number" || weight.shape.length !== 1 || weight.shape[0] !== width) {
+    throw new ShapeError("rmsNorm", "the weight must match the last axis", [x.shape, weight.shape]);
+  }
+  // The second output is 1 / √(mean x² + ε) per row, which the gradient needs and which costs nothing here.
+  const [y, inverse] = graph.multi(
+    "SimplifiedLayerNormalization",
+    [x, weight],
+    [{ shape: x.shape }, { shape: [...x.shape.slice(0, -1), 1] }],
+    {
+      attributes: { axis: -1, epsilon: { float: epsilon } },
+      // With v = g·w and i the inverse: i·v − x · i³ · mean(v·x)
+      backward: (g) => {
+        const v = mul(graph, g, weight);
+        const dot = reduceSum(graph, mul(graph, v, x), [-1]);
+        const cube = mul(graph, inverse!, mul(graph, inverse!, inverse!));
+        const pull = scale(graph, mul(graph, dot, cube), 1 / width);
+        return [sub(graph, mul(graph, v, inverse!), mul(graph, x, pull)), null];
+      },
+    },
+  ) as [Tensor, Tensor];
+  return y;
+};
+
+/** Tables of a rotary embedding: `cos` and `sin` are `[positions, headDim / 2]`. */
+export interface RopeTables {
+  readonly cos: Tensor;
+  readonly sin: Tensor;
+}
+
+/**
+ * Rotates the two halves of each head by its position's angles ("half rotation", as Hugging Face weights expect).
+ * x is `[batch, heads, time, headDim]`, positions `[batch, time]`. A rotation's inverse is that by the opposite angle.
+ */
+export const rope = (graph: Graph, x: Tensor, positions: Tensor, tables: RopeTables, inverse = false): Tensor => {
+  const { shape } = x;
+  if (shape.length !== 4 || !sameShape(positions.shape, [shape[0]!, shape[2]!])) {
+    throw new ShapeError("rope", "needs [batch, heads, time, headDim] and positions [batch, time]", [
+      shape,
+      positions.shape,
+    ]);
+  }
+  if (positions.dtype !== "int64") throw new ShapeError("rope", `positions must be int64, not ${positions.dtype}`);
+  const half = at(tables.cos.shape, -1);
+  if (typeof half !== "number" || half * 2 !== at(shape, -1)) {
+    throw new ShapeError("rope", `tables of width ${half} do not fit ${showShape(shape)}`);
+  }
+  const sin = inverse ? graph.node("Neg", [tables.sin], tables.sin.shape) : tables.sin;
+  return graph.node("RotaryEmbedding", [x, positions, tables.cos, sin], shape, {
+    ...MS,
+    attributes: { interleaved: 0 },
+    backward: (g) => [rope(graph, g, positions, tables, !inverse), null, null, null],
+  });
+};
+
+/** silu(gate) · up, the activation of all supported architectures. Both are `[tokens, mlp]`. */
+export const swiglu = (graph: Graph, gate: Tensor, up: Tensor): Tensor => {
+  if (!sameShape(gate.shape, up.shape)) throw new ShapeError("swiglu", "shapes differ", [gate.shape, up.shape]);
+  const silu = graph.node("QuickGelu", [gate], gate.shape, { ...MS, attributes: { alpha: { float: 1 } } });
+  const y = graph.node("Mul", [silu, up], gate.shape);
+  // With s = σ(gate): d up = g · gate · s, and d gate = g · (up · silu′) = g · (y + s · (up − y)), which reads y and up instead of
+  // three further products. silu is recomputed as gate · s, since keeping it would cost a [tokens, mlp] buffer per layer.
+  return graph.withGradient(y, [gate, up], (g) => {
+    const s = sigmoid(graph, gate);
+    const dUp = up.requiresGrad ? mul(graph, g, mul(graph, gate, s)) : null;
+    const dGate = gate.requiresGrad ? mul(graph, g, add(graph, y, mul(graph, s, sub(graph, up, y)))) : null;
+    return [dGate, dUp];
+  });
+};

@@ -1,0 +1,100 @@
+/**
+ * Turns a graph into the bytes of an ONNX model. Field numbers are those of onnx.proto (ModelProto, GraphProto, NodeProto,
+ * AttributeProto, TensorProto, ValueInfoProto). Weights become inputs (bound zero-copy at each run) or initialisers (copied into
+ * the session, pre-packed for speed), as the runtime asks.
+ */
+import type { Attribute, ConstantData, Dtype, Graph, GraphNode, Tensor } from "../graph/graph.ts";
+import { ProtobufWriter } from "./protobuf.ts";
+
+const IR_VERSION = 10;
+const OPSET = 21;
+const DTYPE: Record<Dtype, number> = { float32: 1, int32: 6, int64: 7, bool: 9 };
+const ATTRIBUTE = { float: 1, int: 2, string: 3, ints: 7 } as const;
+
+const writeAttribute = (writer: ProtobufWriter, name: string, value: Attribute): void => {
+  writer.string(1, name);
+  if (typeof value === "number") writer.varint(3, value).varint(20, ATTRIBUTE.int);
+  else if (typeof value === "string") writer.string(4, value).varint(20, ATTRIBUTE.string);
+  else if ("float" in value) writer.float(2, value.float).varint(20, ATTRIBUTE.float);
+  else {
+    for (const item of value) writer.varint(8, item);
+    writer.varint(20, ATTRIBUTE.ints);
+  }
+};
+
+const writeNode = (writer: ProtobufWriter, node: GraphNode, nameOf: (tensor: Tensor) => string): void => {
+  for (const input of node.inputs) writer.string(1, nameOf(input));
+  for (const output of node.outputs) writer.string(2, nameOf(output));
+  writer.string(4, node.type);
+  for (const [name, value] of Object.entries(node.attributes))
+    writer.message(5, (inner) => writeAttribute(inner, name, value));
+  if (node.domain) writer.string(7, node.domain);
+};
+
+const writeTensor = (writer: ProtobufWriter, tensor: Tensor, data: ConstantData): void => {
+  for (const dim of tensor.shape) writer.varint(1, dim as number);
+  writer.varint(2, DTYPE[tensor.dtype]);
+  writer.string(8, tensor.name);
+  writer.bytes(9, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+};
+
+const writeValueInfo = (writer: ProtobufWriter, tensor: Tensor, name: string): void => {
+  writer.string(1, name).message(2, (type) =>
+    type.message(1, (tensorType) =>
+      tensorType.varint(1, DTYPE[tensor.dtype]).message(2, (shape) => {
+        for (const dim of tensor.shape) {
+          shape.message(1, (writerOfDim) =>
+            typeof dim === "number" ? writerOfDim.varint(1, dim) : writerOfDim.string(2, dim),
+          );
+        }
+      }),
+    ),
+  );
+};
+
+/**
+ * Serialises a graph.
+ *
+ * Nodes are written last to first. onnxruntime executes in the order of a depth-first search from the outputs that visits the
+ * input with the highest node index first; written this way, it computes each value just before its first use, in the order the
+ * graph was built. Written first to last it would put off all weight gradients of all layers to the end, and keep every
+ * activation alive until then (measured: 1.6 times the memory at 135M parameters).
+ *
+ * @param initializers weights to put into the model itself; the others become inputs.
+ */
+export const encodeModel = (graph: Graph, initializers: ReadonlyMap<string, Float32Array> = new Map()): Uint8Array => {
+  const made = new Set(graph.nodes.flatMap((node) => node.outputs.map((output) => output.id)));
+  const renamed = new Map<number, string>();
+  const aliases: { from: Tensor; name: string }[] = [];
+  for (const [name, tensor] of graph.outputs) {
+    // One tensor under two names, or an input handed through, needs a node of its own.
+    if (renamed.has(tensor.id) || !made.has(tensor.id)) aliases.push({ from: tensor, name });
+    else renamed.set(tensor.id, name);
+  }
+  const nameOf = (tensor: Tensor): string => renamed.get(tensor.id) ?? tensor.name;
+  const used = new Set(graph.nodes.flatMap((node) => node.inputs.map((input) => input.id)));
+  for (const { from } of aliases) used.add(from.id);
+
+  const writer = new ProtobufWriter();
+  writer.varint(1, IR_VERSION).string(2, "tinklet");
+  writer.message(7, (body) => {
+    for (const { from, name } of aliases) {
+      body.message(1, (node) => node.string(1, nameOf(from)).string(2, name).string(4, "Identity"));
+    }
+    for (const node of graph.nodes.toReversed()) body.message(1, (inner) => writeNode(inner, node, nameOf));
+    body.string(2, "graph");
+    for (const [tensor, data] of graph.constants) {
+      if (used.has(tensor.id)) body.message(5, (inner) => writeTensor(inner, tensor, data));
+    }
+    for (const weight of graph.weights) {
+      const data = initializers.get(weight.name);
+      if (data) body.message(5, (inner) => writeTensor(inner, weight, data));
+      else body.message(11, (inner) => writeValueInfo(inner, weight, weight.name));
+    }
+    for (const input of graph.inputs) body.message(11, (inner) => writeValueInfo(inner, input, input.name));
+    for (const [name, tensor] of graph.outputs) body.message(12, (inner) => writeValueInfo(inner, tensor, name));
+  });
+  writer.message(8, (opset) => opset.varint(2, OPSET));
+  writer.message(8, (opset) => opset.string(1, "com.microsoft").varint(2, 1));
+  return writer.finish();
+};

@@ -1,0 +1,59 @@
+/** The little of the protobuf wire format that writing an ONNX model takes: varints and length-delimited fields. */
+
+/** Collects bytes; nested messages are finished buffers. */
+export class ProtobufWriter {
+  readonly #parts: Uint8Array[] = [];
+  #length = 0;
+
+  #push(bytes: Uint8Array): this {
+    this.#parts.push(bytes);
+    this.#length += bytes.length;
+    return this;
+  }
+
+  #rawVarint(value: number | bigint): this {
+    let rest = BigInt.asUintN(64, BigInt(value)); // negative numbers are ten bytes, as protobuf has it
+    const bytes: number[] = [];
+    do {
+      const low = Number(rest & 0x7fn);
+      rest >>= 7n;
+      bytes.push(rest > 0n ? low | 0x80 : low);
+    } while (rest > 0n);
+    return this.#push(Uint8Array.from(bytes));
+  }
+
+  varint(field: number, value: number | bigint): this {
+    return this.#rawVarint(field << 3).#rawVarint(value);
+  }
+
+  float(field: number, value: number): this {
+    this.#rawVarint((field << 3) | 5);
+    return this.#push(new Uint8Array(Float32Array.of(value).buffer));
+  }
+
+  bytes(field: number, value: Uint8Array): this {
+    return this.#rawVarint((field << 3) | 2)
+      .#rawVarint(value.length)
+      .#push(value);
+  }
+
+  string(field: number, value: string): this {
+    return this.bytes(field, new TextEncoder().encode(value));
+  }
+
+  message(field: number, write: (writer: ProtobufWriter) => void): this {
+    const inner = new ProtobufWriter();
+    write(inner);
+    return this.bytes(field, inner.finish());
+  }
+
+  finish(): Uint8Array {
+    const result = new Uint8Array(this.#length);
+    let offset = 0;
+    for (const part of this.#parts) {
+      result.set(part, offset);
+      offset += part.length;
+    }
+    return result;
+  }
+}

@@ -1,0 +1,82 @@
+/**
+ * A plain TypeScript runtime: the second opinion. It executes the very nodes that the ONNX runtimes get, in float64 if asked,
+ * written for the reader and not for speed. Tests compare the other runtimes with it and check gradients by finite differences
+ * on it, where float32 would drown them in rounding.
+ */
+import { EngineError } from "../errors.ts";
+import type { Graph, GraphNode } from "../graph/graph.ts";
+import { type Arrays, kernels } from "./kernels.ts";
+import type { Program, Runtime, Value, WeightMap } from "./runtime.ts";
+
+const asValue = (value: Value, arrays: Arrays): Value => {
+  if (value.data instanceof Int32Array) return value;
+  if (value.data instanceof BigInt64Array) return { data: Int32Array.from(value.data, Number), dims: value.dims };
+  return value.data instanceof arrays ? value : { data: arrays.from(value.data), dims: value.dims };
+};
+
+class InterpreterProgram implements Program {
+  readonly #graph: Graph;
+  readonly #arrays: Arrays;
+  readonly #fixed = new Map<number, Value>();
+  /** Id of a tensor to the index of the last node that reads it, so that memory is freed as in a real runtime. */
+  readonly #lastUse = new Map<number, number>();
+
+  constructor(graph: Graph, weights: WeightMap, arrays: Arrays) {
+    this.#graph = graph;
+    this.#arrays = arrays;
+    for (const [tensor, data] of graph.constants) {
+      this.#fixed.set(tensor.id, asValue({ data, dims: tensor.shape as number[] }, arrays));
+    }
+    for (const tensor of graph.weights) {
+      const weight = weights.get(tensor.name);
+      if (!weight) throw new EngineError("missing_weight", `weight ${tensor.name} is not bound`);
+      this.#fixed.set(tensor.id, asValue(weight, arrays));
+    }
+    graph.nodes.forEach((node, index) => {
+      for (const input of node.inputs) this.#lastUse.set(input.id, index);
+    });
+    for (const tensor of graph.outputs.values()) this.#lastUse.set(tensor.id, Number.POSITIVE_INFINITY);
+  }
+
+  #execute(node: GraphNode, inputs: Value[]): Value[] {
+    const kernel = kernels[node.type];
+    if (!kernel) throw new EngineError("missing_kernel", `the interpreter has no ${node.type}`);
+    return kernel(inputs, node.attributes, this.#arrays);
+  }
+
+  run(given: Readonly<Record<string, Value>>): Promise<Record<string, Value>> {
+    const values = new Map(this.#fixed);
+    for (const input of this.#graph.inputs) {
+      const value = given[input.name];
+      if (!value) throw new EngineError("missing_input", `graph input ${input.name} was not given`);
+      values.set(input.id, asValue(value, this.#arrays));
+    }
+    this.#graph.nodes.forEach((node, index) => {
+      const results = this.#execute(
+        node,
+        node.inputs.map((input) => values.get(input.id)!),
+      );
+      node.outputs.forEach((output, slot) => {
+        if (this.#lastUse.has(output.id)) values.set(output.id, results[slot]!);
+      });
+      for (const input of node.inputs) {
+        if (this.#lastUse.get(input.id) === index && !this.#fixed.has(input.id)) values.delete(input.id);
+      }
+    });
+    const outputs: Record<string, Value> = {};
+    for (const [name, tensor] of this.#graph.outputs) outputs[name] = values.get(tensor.id)!;
+    return Promise.resolve(outputs);
+  }
+
+  dispose(): Promise<void> {
+    this.#fixed.clear();
+    return Promise.resolve();
+  }
+}
+
+/** @param options.float64 compute in double precision. */
+export const createInterpreter = (options: { float64?: boolean } = {}): Runtime => ({
+  name: "interpreter",
+  compile: (graph, weights) =>
+    Promise.resolve(new InterpreterProgram(graph, weights, options.float64 ? Float64Array : Float32Array)),
+});

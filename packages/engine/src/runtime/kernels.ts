@@ -1,0 +1,343 @@
+/**
+ * The ONNX operations in use, one plain function each: inputs and attributes to outputs. Loops over explicit indices; no kernel
+ * is clever. Integers (and bools) are Int32Array, floats the array type the interpreter was made with.
+ */
+import { EngineError } from "../errors.ts";
+import type { Attribute } from "../graph/graph.ts";
+import type { Value } from "./runtime.ts";
+
+export type Floats = Float32Array | Float64Array;
+export type Arrays = typeof Float32Array | typeof Float64Array;
+export type Kernel = (inputs: Value[], attributes: Readonly<Record<string, Attribute>>, arrays: Arrays) => Value[];
+
+const count = (dims: readonly number[]): number => dims.reduce((total, dim) => total * dim, 1);
+const floats = (value: Value): Floats => value.data as Floats;
+const ints = (value: Value): Int32Array => value.data as Int32Array;
+
+const number = (attributes: Readonly<Record<string, Attribute>>, name: string, fallback: number): number => {
+  const value = attributes[name];
+  if (value === undefined) return fallback;
+  return typeof value === "number" ? value : (value as { float: number }).float;
+};
+
+/** Row-major strides; 0 along axes of size 1, so that reading broadcasts. */
+const strides = (dims: readonly number[], rank: number): number[] => {
+  const result = new Array<number>(rank).fill(0);
+  let step = 1;
+  for (let axis = dims.length - 1; axis >= 0; axis--) {
+    result[rank - dims.length + axis] = dims[axis] === 1 ? 0 : step;
+    step *= dims[axis]!;
+  }
+  return result;
+};
+
+const broadcastDims = (values: readonly Value[]): number[] => {
+  const rank = Math.max(...values.map((value) => value.dims.length));
+  return Array.from({ length: rank }, (_, axis) => {
+    let size = 1;
+    for (const { dims } of values) {
+      const dim = dims[dims.length - rank + axis] ?? 1;
+      if (dim !== 1 && size !== 1 && dim !== size)
+        throw new EngineError("shape_mismatch", `cannot broadcast ${dim} to ${size}`);
+      if (dim !== 1) size = dim;
+    }
+    return size;
+  });
+};
+
+/** Calls `visit(out, offsets)` for every element of a broadcast shape, with the element's offset in each input. */
+const walk = (
+  dims: readonly number[],
+  inputs: readonly Value[],
+  visit: (out: number, offsets: number[]) => void,
+): void => {
+  const total = count(dims);
+  const steps = inputs.map((input) => strides(input.dims, dims.length));
+  const position = new Array<number>(dims.length).fill(0);
+  const offsets = new Array<number>(inputs.length).fill(0);
+  for (let out = 0; out < total; out++) {
+    visit(out, offsets);
+    for (let axis = dims.length - 1; axis >= 0; axis--) {
+      const next = position[axis]! + 1;
+      const wraps = next === dims[axis];
+      for (let k = 0; k < inputs.length; k++) offsets[k]! += steps[k]![axis]! * (wraps ? -position[axis]! : 1);
+      position[axis] = wraps ? 0 : next;
+      if (!wraps) break;
+    }
+  }
+};
+
+const binary =
+  (compute: (a: number, b: number) => number, bools = false): Kernel =>
+  (inputs, _attributes, arrays) => {
+    const dims = broadcastDims(inputs);
+    const data = bools ? new Int32Array(count(dims)) : new arrays(count(dims));
+    const [a, b] = [floats(inputs[0]!), floats(inputs[1]!)];
+    walk(dims, inputs, (out, offsets) => {
+      data[out] = compute(a[offsets[0]!]!, b[offsets[1]!]!);
+    });
+    return [{ data, dims }];
+  };
+
+const unary =
+  (compute: (a: number, attributes: Readonly<Record<string, Attribute>>) => number): Kernel =>
+  ([a], attributes, arrays) => {
+    const data = arrays.from(floats(a!));
+    for (let i = 0; i < data.length; i++) data[i] = compute(data[i]!, attributes);
+    return [{ data, dims: a!.dims }];
+  };
+
+const logistic = (x: number): number => 1 / (1 + Math.exp(-x));
+
+const matmul: Kernel = ([a, b], attributes, arrays) => {
+  const transA = number(attributes, "transA", 0) === 1;
+  const transB = number(attributes, "transB", 0) === 1;
+  const alpha = number(attributes, "alpha", 1);
+  const [rowsA, columnsA] = a!.dims.slice(-2) as [number, number];
+  const [rowsB, columnsB] = b!.dims.slice(-2) as [number, number];
+  const [rows, inner] = transA ? [columnsA, rowsA] : [rowsA, columnsA];
+  const columns = transB ? rowsB : columnsB;
+  if (inner !== (transB ? columnsB : rowsB))
+    throw new EngineError("shape_mismatch", `matmul of ${a!.dims} and ${b!.dims}`);
+  const leading = a!.dims.slice(0, -2);
+  const batches = count(leading);
+  const stepB = b!.dims.length > 2 ? rowsB * columnsB : 0;
+  const data = new arrays(batches * rows * columns);
+  const [x, y] = [floats(a!), floats(b!)];
+  for (let batch = 0; batch < batches; batch++) {
+    const [offsetA, offsetB, offset] = [batch * rowsA * columnsA, batch * stepB, batch * rows * columns];
+    for (let i = 0; i < rows; i++) {
+      for (let j = 0; j < columns; j++) {
+        let sum = 0;
+        for (let k = 0; k < inner; k++) {
+          sum +=
+            x[offsetA + (transA ? k * columnsA + i : i * columnsA + k)]! *
+            y[offsetB + (transB ? j * columnsB + k : k * columnsB + j)]!;
+        }
+        data[offset + i * columns + j] = alpha * sum;
+      }
+    }
+  }
+  return [{ data, dims: [...leading, rows, columns] }];
+};
+
+/** Applies `compute` to each run of the last axis; it writes its results to `out`. */
+const rows = (
+  value: Value,
+  arrays: Arrays,
+  compute: (row: Floats, out: Floats) => void,
+): { data: Floats; dims: readonly number[] } => {
+  const width = value.dims.at(-1)!;
+  const data = new arrays(value.data.length);
+  const source = floats(value);
+  for (let start = 0; start < data.length; start += width) {
+    compute(source.subarray(start, start + width), data.subarray(start, start + width));
+  }
+  return { data, dims: value.dims };
+};
+
+const reduce =
+  (initial: number, combine: (total: number, value: number) => number): Kernel =>
+  ([a, axes], _attributes, arrays) => {
+    const summed = new Set(ints(axes!));
+    const dims = a!.dims.map((dim, axis) => (summed.has(axis) ? 1 : dim));
+    const data = new arrays(count(dims)).fill(initial);
+    walk(a!.dims, [a!, { data, dims }], (_, [from, to]) => {
+      data[to!] = combine(data[to!]!, floats(a!)[from!]!);
+    });
+    return [{ data, dims }];
+  };
+
+const rotary: Kernel = ([x, positions, cos, sin], _attributes, arrays) => {
+  const [batch, heads, time, width] = x!.dims as [number, number, number, number];
+  const half = width / 2;
+  const data = new arrays(x!.data.length);
+  const [source, c, s] = [floats(x!), floats(cos!), floats(sin!)];
+  for (let b = 0; b < batch; b++) {
+    for (let h = 0; h < heads; h++) {
+      for (let t = 0; t < time; t++) {
+        const start = ((b * heads + h) * time + t) * width;
+        const angle = ints(positions!)[b * time + t]! * half;
+        for (let i = 0; i < half; i++) {
+          const [left, right] = [source[start + i]!, source[start + half + i]!];
+          data[start + i] = left * c[angle + i]! - right * s[angle + i]!;
+          data[start + half + i] = right * c[angle + i]! + left * s[angle + i]!;
+        }
+      }
+    }
+  }
+  return [{ data, dims: x!.dims }];
+};
+
+export const kernels: Readonly<Record<string, Kernel>> = {
+  Add: binary((a, b) => a + b),
+  Sub: binary((a, b) => a - b),
+  Mul: binary((a, b) => a * b),
+  Div: binary((a, b) => a / b),
+  Min: binary(Math.min),
+  Max: binary(Math.max),
+  Greater: binary((a, b) => (a > b ? 1 : 0), true),
+  Exp: unary(Math.exp),
+  Log: unary(Math.log),
+  Neg: unary((x) => -x),
+  Sigmoid: unary(logistic),
+  QuickGelu: unary((x, attributes) => x * logistic(number(attributes, "alpha", 1.702) * x)),
+  MatMul: matmul,
+  FusedMatMul: matmul,
+  RotaryEmbedding: rotary,
+  Identity: ([a]) => [a!],
+
+  Where: ([condition, a, b], _attributes, arrays) => {
+    const dims = broadcastDims([condition!, a!, b!]);
+    const data = new arrays(count(dims));
+    walk(dims, [condition!, a!, b!], (out, [c, i, j]) => {
+      data[out] = ints(condition!)[c!] ? floats(a!)[i!]! : floats(b!)[j!]!;
+    });
+    return [{ data, dims }];
+  },
+
+  Reshape: ([a, shape]) => {
+    const dims = Array.from(ints(shape!), (dim, axis) => (dim === 0 ? a!.dims[axis]! : dim));
+    const known = dims.reduce((total, dim) => (dim === -1 ? total : total * dim), 1);
+    return [
+      { data: a!.data, dims: dims.map((dim) => (dim === -1 ? (known === 0 ? 0 : a!.data.length / known) : dim)) },
+    ];
+  },
+
+  Transpose: ([a], attributes, arrays) => {
+    const permutation = attributes["perm"] as readonly number[];
+    const source = strides(a!.dims, a!.dims.length);
+    const dims = permutation.map((axis) => a!.dims[axis]!);
+    const data = new arrays(a!.data.length);
+    const position = new Array<number>(dims.length).fill(0);
+    for (let out = 0; out < data.length; out++) {
+      let offset = 0;
+      for (let axis = 0; axis < dims.length; axis++) offset += position[axis]! * source[permutation[axis]!]!;
+      data[out] = floats(a!)[offset]!;
+      for (let axis = dims.length - 1; axis >= 0; axis--) {
+        position[axis]!++;
+        if (position[axis]! < dims[axis]!) break;
+        position[axis] = 0;
+      }
+    }
+    return [{ data, dims }];
+  },
+
+  Concat: (parts, attributes, arrays) => {
+    const axis = number(attributes, "axis", 0);
+    const dims = parts[0]!.dims.map((dim, i) =>
+      i === axis ? parts.reduce((sum, part) => sum + part.dims[axis]!, 0) : dim,
+    );
+    const data = new arrays(count(dims));
+    const outer = count(dims.slice(0, axis));
+    let offset = 0;
+    for (let block = 0; block < outer; block++) {
+      for (const part of parts) {
+        const run = count(part.dims.slice(axis));
+        data.set(floats(part).subarray(block * run, (block + 1) * run), offset);
+        offset += run;
+      }
+    }
+    return [{ data, dims }];
+  },
+
+  Slice: ([a, starts, ends, axes], _attributes, arrays) => {
+    const [axis, from, to] = [ints(axes!)[0]!, ints(starts!)[0]!, ints(ends!)[0]!];
+    const dims = a!.dims.map((dim, i) => (i === axis ? to - from : dim));
+    const data = new arrays(count(dims));
+    const inner = count(a!.dims.slice(axis + 1));
+    const size = a!.dims[axis]! * inner;
+    const run = (to - from) * inner;
+    for (let block = 0; block * run < data.length; block++) {
+      const start = block * size + from * inner;
+      data.set(floats(a!).subarray(start, start + run), block * run);
+    }
+    return [{ data, dims }];
+  },
+
+  Pad: ([a, pads], _attributes, arrays) => {
+    const rank = a!.dims.length;
+    const dims = a!.dims.map((dim, axis) => dim + ints(pads!)[axis]! + ints(pads!)[axis + rank]!);
+    const data = new arrays(count(dims));
+    const step = strides(dims, rank);
+    const position = new Array<number>(rank).fill(0);
+    for (let i = 0; i < a!.data.length; i++) {
+      let offset = 0;
+      for (let axis = 0; axis < rank; axis++) offset += (position[axis]! + ints(pads!)[axis]!) * step[axis]!;
+      data[offset] = floats(a!)[i]!;
+      for (let axis = rank - 1; axis >= 0; axis--) {
+        position[axis]!++;
+        if (position[axis]! < a!.dims[axis]!) break;
+        position[axis] = 0;
+      }
+    }
+    return [{ data, dims }];
+  },
+
+  Gather: ([table, indices], _attributes, arrays) => {
+    const width = count(table!.dims.slice(1));
+    const data = new arrays(indices!.data.length * width);
+    ints(indices!).forEach((row, i) => {
+      if (row < 0 || row >= table!.dims[0]!) throw new EngineError("bad_index", `row ${row} of ${table!.dims[0]}`);
+      data.set(floats(table!).subarray(row * width, (row + 1) * width), i * width);
+    });
+    return [{ data, dims: [...indices!.dims, ...table!.dims.slice(1)] }];
+  },
+
+  GatherElements: ([a, indices], _attributes, arrays) => {
+    const [width, picks] = [a!.dims[1]!, indices!.dims[1]!];
+    const data = new arrays(indices!.data.length);
+    for (let i = 0; i < data.length; i++) data[i] = floats(a!)[Math.floor(i / picks) * width + ints(indices!)[i]!]!;
+    return [{ data, dims: indices!.dims }];
+  },
+
+  ConstantOfShape: ([shape], _attributes, arrays) => {
+    const dims = Array.from(ints(shape!));
+    return [{ data: new arrays(count(dims)), dims }];
+  },
+  Cast: ([a]) => [a!], // only ever int32 to int64, which are one type here
+  Unsqueeze: ([a]) => [{ data: a!.data, dims: [...a!.dims, 1] }], // only ever at the end
+
+  ScatterND: ([base, indices, updates], _attributes, arrays) => {
+    const data = arrays.from(floats(base!));
+    const width = count(base!.dims.slice(1));
+    ints(indices!).forEach((row, i) => {
+      for (let k = 0; k < width; k++) data[row * width + k]! += floats(updates!)[i * width + k]!;
+    });
+    return [{ data, dims: base!.dims }];
+  },
+
+  ReduceSum: reduce(0, (total, value) => total + value),
+  ReduceMax: reduce(Number.NEGATIVE_INFINITY, Math.max),
+  Shape: ([a]) => [{ data: Int32Array.from(a!.dims), dims: [a!.dims.length] }],
+  Expand: ([a, shape], _attributes, arrays) => {
+    const dims = Array.from(ints(shape!));
+    const data = new arrays(count(dims));
+    walk(dims, [a!], (out, [from]) => {
+      data[out] = floats(a!)[from!]!;
+    });
+    return [{ data, dims }];
+  },
+
+  Softmax: ([a], _attributes, arrays) => [
+    rows(a!, arrays, (row, out) => {
+      let largest = Number.NEGATIVE_INFINITY;
+      for (let i = 0; i < row.length; i++) largest = Math.max(largest, row[i]!);
+      let sum = 0;
+      for (let i = 0; i < row.length; i++) sum += out[i] = Math.exp(row[i]! - largest);
+      for (let i = 0; i < row.length; i++) out[i]! /= sum;
+    }),
+  ],
+
+  SimplifiedLayerNormalization: ([x, weight], attributes, arrays) => {
+    const inverses: number[] = [];
+    const y = rows(x!, arrays, (row, out) => {
+      let squares = 0;
+      for (let i = 0; i < row.length; i++) squares += row[i]! * row[i]!;
+      const inverse = 1 / Math.sqrt(squares / row.length + number(attributes, "epsilon", 0));
+      inverses.push(inverse);
+      for (let i = 0; i < row.length; i++) out[i] = row[i]! * inverse * floats(weight!)[i]!;
+    });
+    return [y, { data: arrays.from(inverses), dims: [...x!.dims.slice(0, -1), 1] }];
+  },
+};

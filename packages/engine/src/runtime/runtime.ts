@@ -1,0 +1,38 @@
+/**
+ * The one interface behind which graphs run: compile once, run many times. Values are typed arrays with a shape; integers are
+ * Int32Array on this side whatever width the runtime wants.
+ */
+import type { Graph } from "../graph/graph.ts";
+import type { RuntimeName } from "../types.ts";
+
+/** A value of a run. Bools and integers are Int32Array. */
+export interface Value {
+  readonly data: Float32Array | Float64Array | Int32Array | BigInt64Array;
+  readonly dims: readonly number[];
+}
+
+export const f32 = (data: Float32Array, dims: readonly number[]): Value => ({ data, dims });
+export const i32 = (data: Int32Array, dims: readonly number[]): Value => ({ data, dims });
+
+/** Frozen weights by name; shared by all programs of a model, never copied by the native runtime. */
+export type WeightMap = ReadonlyMap<string, { readonly data: Float32Array; readonly dims: readonly number[] }>;
+
+export interface CompileOptions {
+  /**
+   * Copy the weights into the program, laid out for its multiplications: faster for few rows (decoding), but a second copy in
+   * memory. Runtimes that cannot share weights always do it.
+   * @defaultValue false
+   */
+  readonly packWeights?: boolean;
+}
+
+/** A compiled graph. */
+export interface Program {
+  run(inputs: Readonly<Record<string, Value>>): Promise<Record<string, Value>>;
+  dispose(): Promise<void>;
+}
+
+export interface Runtime {
+  readonly name: RuntimeName;
+  compile(graph: Graph, weights: WeightMap, options?: CompileOptions): Promise<Program>;
+}
