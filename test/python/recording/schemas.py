@@ -11,7 +11,6 @@ import typing
 
 import pydantic
 import tinker
-from pydantic_core import PydanticUndefined
 
 from . import neutral, sdk
 
@@ -65,10 +64,8 @@ def _model(model: type[pydantic.BaseModel]) -> dict[str, object]:
 
 
 def _dataclass(cls: type) -> dict[str, object]:
-    try:
-        hints = typing.get_type_hints(cls)
-    except NameError:
-        hints = {}
+    # The SDK renames the module of its public classes, so the names in annotations are looked up where `__init__` was made.
+    hints = typing.get_type_hints(cls, cls.__init__.__globals__)  # type: ignore[misc]
     fields = []
     for field in dataclasses.fields(cls):
         if field.name.startswith("_"):
@@ -165,11 +162,12 @@ def routes() -> list[dict[str, str]]:
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             method = node.func.attr.lstrip("_")
-            if method not in ("get", "post", "put", "delete", "patch", "get_api_list"):
+            arguments = list(node.args)
+            if method == "request" and arguments:  # request("GET", path)
+                method = str(_path_text(arguments.pop(0))).lower()
+            if method not in ("get", "post", "put", "delete", "patch"):
                 continue
-            arguments = list(node.args) + [k.value for k in node.keywords if k.arg in ("path", "url")]
-            for argument in arguments:
-                path = _path_text(argument)
-                if path and path.startswith("/api/"):
-                    found.add((path, method.upper()))
+            path = _path_text(arguments[0]) if arguments else None
+            if path and path.startswith("/api/"):
+                found.add((path, method.upper()))
     return [{"method": method, "path": path} for path, method in sorted(found)]
