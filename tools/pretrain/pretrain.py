@@ -270,7 +270,7 @@ def export(s: Settings, work: Path, out: Path, best: int, tried: list[dict], cur
     (out / "tokenizer.json").write_bytes((work / "tokenizer.json").read_bytes())
     model.config.save_pretrained(work / "config")
     config = json.loads((work / "config" / "config.json").read_text())
-    (work / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16", "architectures": ["Qwen3ForCausalLM"]}, indent=2) + "\n")
+    (work / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16", "rope_theta": 10000.0, "architectures": ["Qwen3ForCausalLM"]}, indent=2) + "\n")
     bpe.write_config(work, s.context)
     (work / "results.json").write_text(json.dumps(results, indent=1))
     (work / "curve.json").write_text(json.dumps(curve))

@@ -37,7 +37,7 @@ class Settings:
     stable_steps: int = 3800
     decay_steps: int = 900
     warmup_steps: int = 150
-    rate: float = 4e-3
+    rate: float = 6e-3
     weight_decay: float = 0.1
     compiled: bool = True
     # calibration of additions: first guess, tries, and the middle of the wanted bands (share right at temperature 1)
