@@ -1,0 +1,91 @@
+/**
+ * How big things are thought to be, and how a batch is cut by it: byte estimates for training data and prompts, and the
+ * chunks that one `forwardBackward` call becomes. Pure; sending the chunks is the training client's work.
+ */
+import { InvalidInputError } from "../errors.ts";
+import type { Datum } from "../wire/datum.ts";
+import type { ModelInput, ModelInputChunk } from "../wire/model-input.ts";
+import type { ClientConfigResponse } from "../wire/session.ts";
+
+/** Bytes of a text token in a training request, where tokens are packed as int32. */
+const trainingBytesPerToken = 4;
+/** Bytes of a text token in a sampling request, where tokens are decimal digits in JSON. */
+const samplingBytesPerToken = 10;
+
+/** What limits one training request; the server's client config says it. */
+export type ChunkLimits = Pick<ClientConfigResponse, "fwdbwdMaxChunkLen" | "fwdbwdMaxChunkBytesCount">;
+
+/**
+ * Estimated bytes of one datum in a training request.
+ *
+ * @example
+ * ```ts
+ * estimateDatumBytes(datum); // 4 per text token, 8 per int64, 4 per float32, files as they are
+ * ```
+ */
+export function estimateDatumBytes(datum: Datum): number {
+  let bytes = estimateInputBytes(datum.modelInput, trainingBytesPerToken);
+  for (const tensor of Object.values(datum.lossFnInputs)) bytes += tensor.byteLength;
+  return bytes;
+}
+
+/** Estimated bytes of a prompt in a sampling request; the byte budget of sampling counts in these. */
+export function estimatePromptBytes(prompt: ModelInput): number {
+  return estimateInputBytes(prompt, samplingBytesPerToken);
+}
+
+function estimateInputBytes(input: ModelInput, bytesPerToken: number): number {
+  return input.chunks.reduce((sum, chunk) => sum + estimateChunkBytes(chunk, bytesPerToken), 0);
+}
+
+function estimateChunkBytes(chunk: ModelInputChunk, bytesPerToken: number): number {
+  switch (chunk.type) {
+    case "encoded_text":
+      return chunk.tokens.length * bytesPerToken;
+    case "image":
+      return chunk.data.byteLength;
+    case "image_asset_pointer":
+      return [...chunk.location].length; // Python counts characters, not UTF-16 units
+    case "dmel":
+      return chunk.dmel.byteLength;
+  }
+}
+
+/** A part of a batch that goes out as one request. */
+export interface DataChunk {
+  readonly data: readonly Datum[];
+  /** Estimated bytes of the request, as the dispatch budget counts them. */
+  readonly bytes: number;
+}
+
+/**
+ * Cuts a batch into requests, in order: a chunk is closed before a datum that would take it beyond the byte limit, or
+ * when it has as many data as allowed. A datum that is larger than the limit goes alone.
+ *
+ * @throws {@link InvalidInputError} naming `data` when there is nothing to send.
+ *
+ * @example
+ * ```ts
+ * for (const { data, bytes } of chunkData(batch, config)) { … }
+ * ```
+ */
+export function chunkData(data: readonly Datum[], limits: ChunkLimits): DataChunk[] {
+  if (data.length === 0) throw new InvalidInputError("data", "must hold at least one datum");
+  const chunks: DataChunk[] = [];
+  let current: Datum[] = [];
+  let bytes = 0;
+  const close = () => {
+    chunks.push({ data: current, bytes });
+    current = [];
+    bytes = 0;
+  };
+  for (const datum of data) {
+    const size = estimateDatumBytes(datum);
+    const full = bytes + size > limits.fwdbwdMaxChunkBytesCount || current.length >= limits.fwdbwdMaxChunkLen;
+    if (current.length > 0 && full) close();
+    current.push(datum);
+    bytes += size;
+  }
+  close();
+  return chunks;
+}
