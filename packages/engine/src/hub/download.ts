@@ -1,0 +1,160 @@
+/**
+ * One file from the Hub into the cache: resumed where an earlier attempt stopped, retried when the connection breaks, and not
+ * believed before its size and, where the Hub gives one, its checksum are right.
+ */
+
+import { createHash, type Hash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { type FileHandle, open, rm, stat } from "node:fs/promises";
+import type { DownloadProgress } from "../weights/types.ts";
+import type { HubCache } from "./hub-cache.ts";
+import { type HubClient, isTransient, type RemoteFile } from "./hub-client.ts";
+import { HubError } from "./hub-error.ts";
+
+export interface DownloadOptions {
+  readonly client: HubClient;
+  readonly cache: HubCache;
+  readonly commit: string;
+  readonly file: string;
+  readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Waits between attempts; a seam for tests. */
+  readonly sleep: (ms: number) => Promise<void>;
+}
+
+/** Waits before the second, third … attempt. An attempt that came further than all before starts the count anew. */
+const RETRY_DELAYS_MS = [500, 1000, 2000, 4000, 8000];
+/** Progress is reported at most once per this many bytes, and at the end. */
+const PROGRESS_STEP_BYTES = 1024 * 1024;
+
+/** Makes `file` of `commit` present in the cache and linked into its snapshot. */
+export async function download(options: DownloadOptions): Promise<void> {
+  const { client, cache, commit, file, signal } = options;
+  let furthest = 0;
+  for (let attempt = 0; ; attempt++) {
+    signal?.throwIfAborted();
+    try {
+      const remote = await client.describeFile(commit, file); // anew each time: signed URLs expire
+      if (!(await cache.hasBlob(remote.etag, remote.size))) {
+        await fetchBlob(remote, options, (position) => {
+          if (position <= furthest) return;
+          furthest = position;
+          attempt = 0;
+        });
+      }
+      await cache.link(commit, file, remote.etag);
+      return;
+    } catch (error) {
+      const delay = RETRY_DELAYS_MS[attempt];
+      if (delay === undefined || !isTransient(error)) throw error;
+      await options.sleep(delay);
+    }
+  }
+}
+
+async function fetchBlob(
+  remote: RemoteFile,
+  options: DownloadOptions,
+  onBytes: (position: number) => void,
+): Promise<void> {
+  const { client, cache, file } = options;
+  const partial = await cache.claimPartial(remote.etag);
+  let handle: FileHandle | undefined;
+  try {
+    let received = (await stat(partial)).size;
+    if (remote.size !== undefined && received > remote.size) received = 0; // not a piece of this file
+    let digest = contentDigest(remote);
+    await hashStart(partial, received, digest?.hash);
+    handle = await open(partial, "r+");
+    const isWhole = received > 0 && received === remote.size;
+    if (!isWhole) {
+      const { body, resumed } = await client.openFile(remote, received);
+      if (!resumed && received > 0) {
+        received = 0;
+        digest = contentDigest(remote);
+      }
+      await handle.truncate(received);
+      const report = progressOf(options, remote);
+      report(received);
+      received = await receive(body, received, async (part, position) => {
+        onBytes(position + part.byteLength);
+        if (remote.size !== undefined && position + part.byteLength > remote.size) throw wrongSize(file, remote);
+        digest?.hash.update(part);
+        await (handle as FileHandle).write(part, 0, part.byteLength, position);
+        report(position + part.byteLength);
+      });
+      if (remote.size !== undefined && received < remote.size) {
+        throw new HubError("network", `the connection ended after ${received} of ${remote.size} bytes of ${file}`);
+      }
+    }
+    if (digest && digest.hash.digest("hex") !== digest.expected) {
+      throw new HubError("corrupt_download", `${file} does not have the checksum that the Hub gives for it`, {
+        hint: "what was received is thrown away; try again",
+      });
+    }
+    await handle.sync();
+    await handle.close();
+    handle = undefined;
+    await cache.adoptBlob(partial, remote.etag);
+  } catch (error) {
+    await handle?.close();
+    if (error instanceof HubError && error.code === "corrupt_download") await rm(partial, { force: true });
+    else await cache.leavePartial(partial, remote.etag);
+    throw error;
+  }
+
+  /** A broken connection shows as an error of the body; it is one more kind of network failure. */
+  async function receive(
+    body: AsyncIterable<Uint8Array>,
+    start: number,
+    store: (part: Uint8Array, position: number) => Promise<void>,
+  ): Promise<number> {
+    let position = start;
+    const parts = body[Symbol.asyncIterator]();
+    for (;;) {
+      let next: IteratorResult<Uint8Array>;
+      try {
+        next = await parts.next();
+      } catch (cause) {
+        options.signal?.throwIfAborted();
+        throw new HubError("network", `the connection broke at byte ${position} of ${file}`, { cause });
+      }
+      if (next.done) return position;
+      try {
+        await store(next.value, position);
+      } catch (error) {
+        await parts.return?.(); // lets go of the connection
+        throw error;
+      }
+      position += next.value.byteLength;
+    }
+  }
+}
+
+function wrongSize(file: string, remote: RemoteFile): HubError {
+  return new HubError("corrupt_download", `${file} is longer than the ${remote.size} bytes that the Hub gives for it`);
+}
+
+/** What the content must hash to: large files are named by their sha256, small ones by their git blob id. */
+function contentDigest({ etag, size }: RemoteFile): { hash: Hash; expected: string } | undefined {
+  if (/^[0-9a-f]{64}$/.test(etag)) return { hash: createHash("sha256"), expected: etag };
+  if (/^[0-9a-f]{40}$/.test(etag) && size !== undefined) {
+    return { hash: createHash("sha1").update(`blob ${size}\0`), expected: etag };
+  }
+  return undefined;
+}
+
+/** Feeds the bytes that are already there, so that a resumed file is verified as a whole. */
+async function hashStart(path: string, bytes: number, hash: Hash | undefined): Promise<void> {
+  if (!hash || bytes === 0) return;
+  for await (const part of createReadStream(path, { end: bytes - 1 })) hash.update(part as Buffer);
+}
+
+function progressOf({ onProgress, file }: DownloadOptions, { size }: RemoteFile): (receivedBytes: number) => void {
+  let next = 0;
+  return (receivedBytes) => {
+    if (!onProgress || (receivedBytes < next && receivedBytes !== size)) return;
+    next = receivedBytes + PROGRESS_STEP_BYTES;
+    onProgress({ file, receivedBytes, ...(size !== undefined && { totalBytes: size }) });
+  };
+}

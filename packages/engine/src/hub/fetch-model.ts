@@ -1,0 +1,129 @@
+/**
+ * From a Hub id to files on disk: which files of a repository make a model, fetched if they are not in the cache. Offline, or
+ * with the Hub out of reach, a model that is complete in the cache is used as it is.
+ */
+
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { parseShardIndex } from "../weights/shards.ts";
+import type { OpenModelOptions } from "../weights/types.ts";
+import { readSmallText } from "../weights/weight-file.ts";
+import { download } from "./download.ts";
+import { type HubCache, hubCache } from "./hub-cache.ts";
+import { hubClient, isTransient } from "./hub-client.ts";
+import { HubError } from "./hub-error.ts";
+import { type HubId, repositoryOf } from "./hub-id.ts";
+import { hubSettings } from "./hub-settings.ts";
+
+const SINGLE = "model.safetensors";
+const INDEX = "model.safetensors.index.json";
+const LARGEST_INDEX_BYTES = 64 * 1024 * 1024;
+/** Beside the weights; only the first is always there. */
+const settingsFiles = [
+  "config.json",
+  "generation_config.json",
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "chat_template.jinja",
+];
+
+/** Seams for tests. */
+interface FetchSeams {
+  readonly sleep?: (ms: number) => Promise<void>;
+}
+
+/**
+ * Makes a model present in the cache.
+ * @returns its snapshot folder, or the path of its GGUF file.
+ * @throws HubError
+ */
+export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seams: FetchSeams = {}): Promise<string> {
+  const settings = hubSettings(options);
+  const { signal, onProgress } = options;
+  const cache = hubCache(settings.cacheDir, id);
+  const cached = completeInCache(id, cache);
+  const isPinned = /^[0-9a-f]{40}$/.test(id.revision); // a commit never changes: nothing to ask
+  if (cached !== undefined && (settings.offline || isPinned)) return cached;
+  if (settings.offline) {
+    throw new HubError("offline", `${describe(id)} is not complete in the cache and downloads are off`, {
+      hint: `unset HF_HUB_OFFLINE (or the offline option) to fetch it once; the cache is ${settings.cacheDir}`,
+    });
+  }
+
+  const client = hubClient(id, settings, signal);
+  const sleep = seams.sleep ?? ((ms: number) => setTimeout(ms, undefined, { ...(signal && { signal }) }));
+  let listing: { commit: string; files: readonly string[] };
+  try {
+    listing = await client.listFiles();
+  } catch (error) {
+    if (cached !== undefined && isTransient(error)) return cached; // the Hub is out of reach; what we have is whole
+    throw error;
+  }
+  const { commit, files } = listing;
+  const fetchFile = (file: string) => download({ client, cache, commit, file, onProgress, signal, sleep });
+
+  for (const file of settingsFiles) if (files.includes(file) && !id.file) await fetchFile(file);
+  const weights = weightFiles(id, files);
+  for (const file of weights) await fetchFile(file);
+  if (weights.includes(INDEX)) for (const shard of shardsOf(cache.snapshot(commit))) await fetchFile(shard);
+  await cache.remember(commit);
+  return result(cache.snapshot(commit), weights);
+}
+
+/** The files that hold the weights, out of those in the repository. */
+function weightFiles(id: HubId, files: readonly string[]): readonly string[] {
+  if (id.file !== undefined) {
+    if (!files.includes(id.file)) {
+      throw new HubError("not_found", `${repositoryOf(id)} has no file ${id.file}`, { hint: ggufHint(id, files) });
+    }
+    return [id.file];
+  }
+  if (files.includes(SINGLE)) return [SINGLE];
+  if (files.includes(INDEX)) return [INDEX];
+  const ggufs = files.filter((file) => file.endsWith(".gguf"));
+  if (ggufs.length === 1 && !(ggufs[0] as string).includes("/")) return ggufs;
+  throw new HubError("not_found", `${repositoryOf(id)} has no safetensors weights and not exactly one GGUF file`, {
+    hint: ggufHint(id, files),
+  });
+}
+
+function ggufHint(id: HubId, files: readonly string[]): string {
+  const ggufs = files.filter((file) => /^[^/]+\.gguf$/.test(file));
+  if (ggufs.length === 0) return "only safetensors and GGUF are read";
+  return `name one: ${ggufs
+    .slice(0, 8)
+    .map((file) => `${repositoryOf(id)}:${file}`)
+    .join(", ")}`;
+}
+
+/** Where the model is, if every file of it is there. */
+function completeInCache(id: HubId, cache: HubCache): string | undefined {
+  const commit = cache.knownCommit();
+  if (commit === undefined || !existsSync(cache.snapshot(commit))) return undefined;
+  const folder = cache.snapshot(commit);
+  try {
+    const files = readdirSync(folder).filter((file) => existsSync(join(folder, file))); // a broken link is not a file
+    const weights = weightFiles(id, files);
+    const needed = weights.includes(INDEX) ? shardsOf(folder) : [];
+    const isGguf = weights.some((file) => file.endsWith(".gguf"));
+    const isComplete = (isGguf || files.includes("config.json")) && needed.every((file) => files.includes(file));
+    return isComplete ? result(folder, weights) : undefined;
+  } catch {
+    return undefined; // whatever is wrong with it, it is not a complete model
+  }
+}
+
+function shardsOf(folder: string): readonly string[] {
+  const path = join(folder, INDEX);
+  return [...new Set(parseShardIndex(readSmallText(path, LARGEST_INDEX_BYTES), path).values())];
+}
+
+function result(folder: string, weights: readonly string[]): string {
+  const gguf = weights.find((file) => file.endsWith(".gguf"));
+  return gguf === undefined ? folder : join(folder, gguf);
+}
+
+function describe(id: HubId): string {
+  return `${repositoryOf(id)} at ${id.revision}${id.file ? ` (${id.file})` : ""}`;
+}

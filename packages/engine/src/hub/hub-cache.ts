@@ -1,0 +1,124 @@
+/**
+ * The Hugging Face cache on disk, laid out as `huggingface_hub` does, so that both find each other's files:
+ * `models--org--name/blobs/<etag>` holds contents, `snapshots/<commit>/<file>` links to them, `refs/<revision>` names a commit.
+ * A download in progress is a file of its own beside the blobs, claimed by renaming, so that two processes never write into one.
+ */
+
+import { createHash, randomBytes } from "node:crypto";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { copyFile, mkdir, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
+import { dirname, join, relative } from "node:path";
+import type { HubId } from "./hub-id.ts";
+
+export interface HubCache {
+  /** The commit that the revision stood for when last fetched. */
+  knownCommit(): string | undefined;
+  /** Folder of a commit's files; it may not exist yet. */
+  snapshot(commit: string): string;
+  hasBlob(etag: string, size: number | undefined): Promise<boolean>;
+  /** Takes over what an earlier attempt left of a blob, or starts a new file; the caller alone writes to it. */
+  claimPartial(etag: string): Promise<string>;
+  /** Leaves an unfinished file for the next attempt. */
+  leavePartial(partial: string, etag: string): Promise<void>;
+  /** Makes a finished, verified file the blob. */
+  adoptBlob(partial: string, etag: string): Promise<void>;
+  link(commit: string, file: string, etag: string): Promise<void>;
+  remember(commit: string): Promise<void>;
+}
+
+const INCOMPLETE = ".incomplete";
+/** Process ids mean something on one machine only. */
+const machine = createHash("sha256").update(hostname()).digest("hex").slice(0, 8);
+
+export function hubCache(cacheDir: string, id: HubId): HubCache {
+  const root = join(cacheDir, `models--${id.owner}--${id.name}`);
+  const blobs = join(root, "blobs");
+  const ref = join(root, "refs", ...id.revision.split("/"));
+  // An ETag that is not a plain checksum (some mirrors) must not choose a file name.
+  const nameOf = (etag: string) =>
+    /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(etag) ? etag : `etag-${createHash("sha256").update(etag).digest("hex")}`;
+  const blob = (etag: string) => join(blobs, nameOf(etag));
+  const snapshot = (commit: string) => join(root, "snapshots", commit);
+
+  return {
+    snapshot,
+
+    knownCommit() {
+      if (/^[0-9a-f]{40}$/.test(id.revision)) return id.revision;
+      if (!existsSync(ref)) return undefined;
+      const commit = readFileSync(ref, "utf8").trim();
+      return /^[0-9a-f]{40}$/.test(commit) ? commit : undefined;
+    },
+
+    async hasBlob(etag, size) {
+      const found = await stat(blob(etag)).catch(() => undefined);
+      return found?.isFile() === true && (size === undefined || found.size === size);
+    },
+
+    async claimPartial(etag) {
+      await mkdir(blobs, { recursive: true });
+      const own = join(
+        blobs,
+        `${nameOf(etag)}.${machine}-${process.pid}-${randomBytes(4).toString("hex")}${INCOMPLETE}`,
+      );
+      for (const left of readdirSync(blobs).filter((name) => isAbandoned(name, nameOf(etag)))) {
+        const taken = await rename(join(blobs, left), own).then(
+          () => true,
+          () => false, // someone else was faster
+        );
+        if (taken) return own;
+      }
+      await writeFile(own, "", { flag: "wx" });
+      return own;
+    },
+
+    async leavePartial(partial, etag) {
+      await rename(partial, `${blob(etag)}${INCOMPLETE}`).catch(() => undefined);
+    },
+
+    async adoptBlob(partial, etag) {
+      await rename(partial, blob(etag));
+    },
+
+    async link(commit, file, etag) {
+      const target = join(snapshot(commit), file);
+      await mkdir(dirname(target), { recursive: true });
+      const temporary = `${target}.${randomBytes(4).toString("hex")}.tmp`;
+      try {
+        await symlink(relative(dirname(target), blob(etag)), temporary);
+      } catch {
+        await copyFile(blob(etag), temporary); // file systems and Windows accounts without links
+      }
+      await rename(temporary, target).catch(async (error) => {
+        await rm(temporary, { force: true });
+        throw error;
+      });
+    },
+
+    async remember(commit) {
+      if (commit === id.revision) return;
+      await mkdir(dirname(ref), { recursive: true });
+      const temporary = `${ref}.${randomBytes(4).toString("hex")}.tmp`;
+      await writeFile(temporary, commit);
+      await rename(temporary, ref);
+    },
+  };
+}
+
+/** Whether `name` is what is left of an earlier attempt at `blob`, and nobody on this machine is still writing to it. */
+function isAbandoned(name: string, blob: string): boolean {
+  if (name === `${blob}${INCOMPLETE}`) return true;
+  if (!name.startsWith(`${blob}.`) || !name.endsWith(INCOMPLETE)) return false;
+  const owner = /\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.incomplete$/.exec(name);
+  return owner !== null && owner[1] === machine && !isRunning(Number(owner[2]));
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM"; // running, and not ours
+  }
+}

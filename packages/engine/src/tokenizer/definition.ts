@@ -1,0 +1,137 @@
+/**
+ * The shape of `tokenizer.json` as far as the engine touches it, and what must be changed in one before
+ * `@huggingface/tokenizers` reads it as the Rust library does. Where it cannot be made to, the tokenizer is refused: text that is
+ * cut into other tokens than the model was trained on is worse than an error.
+ */
+
+import { TokenizerError } from "../errors.ts";
+
+/** A part of the pipeline: `type` and whatever that type has. */
+export interface Component {
+  readonly type: string;
+  readonly [key: string]: unknown;
+}
+
+export interface AddedTokenDefinition {
+  readonly id: number;
+  readonly content: string;
+  readonly special: boolean;
+  readonly normalized?: boolean;
+  readonly single_word?: boolean;
+  readonly lstrip?: boolean;
+  readonly rstrip?: boolean;
+}
+
+/** `tokenizer.json`. */
+export interface TokenizerDefinition {
+  readonly added_tokens: readonly AddedTokenDefinition[];
+  readonly normalizer: Component | null;
+  readonly pre_tokenizer: Component | null;
+  readonly post_processor: Component | null;
+  readonly decoder: Component | null;
+  readonly model: Component;
+}
+
+/** GPT-2's way to cut text into words, which `ByteLevel` with `use_regex` stands for. */
+export const gpt2Pattern = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/** A cut at every match, the matches being pieces of their own. */
+export const isolate = (regex: string): Component => ({
+  type: "Split",
+  pattern: { Regex: regex },
+  behavior: "Isolated",
+  invert: false,
+});
+
+/** Ids beyond this are a sign of a broken file; the largest published vocabularies have some 300,000. */
+const LARGEST_ID = 1 << 24;
+
+/**
+ * Checks a parsed `tokenizer.json` and returns one that the library reads as meant.
+ * @throws TokenizerError saying what in `origin` is malformed or cannot be honoured.
+ */
+export function soundDefinition(value: unknown, origin: string): TokenizerDefinition {
+  const refuse = (message: string) => new TokenizerError(`${origin}: ${message}`);
+  if (!isRecord(value) || !isComponent(value["model"])) throw refuse("this is not a tokenizer.json");
+  const added = value["added_tokens"] ?? [];
+  if (!Array.isArray(added)) throw refuse("added_tokens is not a list");
+  for (const token of added) {
+    if (!isRecord(token) || typeof token["content"] !== "string" || !isId(token["id"])) {
+      throw refuse(`${JSON.stringify(token)} is not an added token`);
+    }
+    if (token["single_word"] === true) {
+      throw refuse(`the added token ${JSON.stringify(token["content"])} asks for single_word, which is not supported`);
+    }
+  }
+  checkModel(value["model"], refuse);
+  const part = (key: string): Component | null => {
+    const component = value[key] ?? null;
+    if (component !== null && !isComponent(component)) throw refuse(`${key} has no type`);
+    return component;
+  };
+  const preTokenizer = part("pre_tokenizer");
+  return {
+    added_tokens: added as AddedTokenDefinition[],
+    normalizer: part("normalizer"),
+    pre_tokenizer: preTokenizer && soundPreTokenizer(preTokenizer, refuse),
+    post_processor: part("post_processor"),
+    decoder: part("decoder"),
+    model: value["model"],
+  };
+}
+
+function checkModel(model: Component, refuse: (message: string) => TokenizerError): void {
+  const { type, vocab, merges } = model;
+  if (type !== "BPE") throw refuse(`its model is ${type}; only BPE is supported`);
+  if (!isRecord(vocab) || Object.keys(vocab).length === 0) throw refuse("its vocabulary is empty");
+  for (const [token, id] of Object.entries(vocab)) {
+    if (!isId(id)) throw refuse(`token ${JSON.stringify(token)} has the id ${JSON.stringify(id)}`);
+  }
+  const isMerge = (merge: unknown) =>
+    typeof merge === "string" ||
+    (Array.isArray(merge) && merge.length === 2 && merge.every((side) => typeof side === "string"));
+  if (!Array.isArray(merges) || !merges.every(isMerge)) throw refuse("its merges are not pairs of tokens");
+  // Without these the Rust library cuts differently, and the JavaScript one has neither.
+  for (const key of ["dropout", "continuing_subword_prefix"]) {
+    if (model[key]) throw refuse(`its model sets ${key}, which is not supported`);
+  }
+}
+
+/**
+ * Two parts of the library differ from the Rust one in rare characters: `Digits` knows only 0–9 (not ², ٣ or Ⅷ), and `ByteLevel`
+ * uses JavaScript's `\s`, which has U+FEFF and lacks U+0085. Both are written here as `Split`, whose patterns are exact.
+ */
+function soundPreTokenizer(component: Component, refuse: (message: string) => TokenizerError): Component {
+  switch (component.type) {
+    case "Sequence": {
+      const parts = component["pretokenizers"];
+      if (!Array.isArray(parts) || !parts.every(isComponent)) throw refuse("a Sequence of pre-tokenizers has no parts");
+      return { ...component, pretokenizers: parts.map((part) => soundPreTokenizer(part, refuse)) };
+    }
+    case "Digits":
+      return isolate(component["individual_digits"] ? "\\p{N}" : "\\p{N}+");
+    case "ByteLevel":
+      if (component["use_regex"] === false || component["add_prefix_space"] === true) return component;
+      return { type: "Sequence", pretokenizers: [isolate(gpt2Pattern), { ...component, use_regex: false }] };
+    case "Split": {
+      const { behavior, invert } = component;
+      const exact = behavior === "Isolated" || behavior === "Removed" || invert === true;
+      if (!exact) throw refuse(`it splits with the behaviour ${String(behavior)}, which is not supported`);
+      return component;
+    }
+    default:
+      return component;
+  }
+}
+
+function isId(value: unknown): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= LARGEST_ID;
+}
+
+function isComponent(value: unknown): value is Component {
+  return isRecord(value) && typeof value["type"] === "string";
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

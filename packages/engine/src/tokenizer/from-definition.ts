@@ -1,0 +1,135 @@
+/**
+ * The engine's `Tokenizer` over `@huggingface/tokenizers`: encoding is the library's, decoding is ours (by bytes, see
+ * `token-bytes.ts`), since the library cleans up spaces, refuses empty lists and looks through all special tokens for each id.
+ */
+
+import { Tokenizer as LibraryTokenizer } from "@huggingface/tokenizers";
+import { TokenizerError } from "../errors.ts";
+import type { ChatTemplate } from "./chat-template.ts";
+import type { TokenizerDefinition } from "./definition.ts";
+import { tokenBytesOf } from "./token-bytes.ts";
+import type { ChatMessage, ChatTemplateOptions, Tokenizer } from "./types.ts";
+
+export interface FromDefinitionOptions {
+  readonly definition: TokenizerDefinition;
+  readonly eosTokenIds: readonly number[];
+  readonly chatTemplate?: ChatTemplate | undefined;
+  /** For messages. */
+  readonly origin: string;
+}
+
+const encoder = new TextEncoder();
+// A byte-order mark is text like any other here, or decoding would not undo encoding.
+const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
+const strict = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
+
+/** @throws TokenizerError when the library cannot make sense of the definition. */
+export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokenizer {
+  const { definition, chatTemplate, origin } = options;
+  let library: LibraryTokenizer;
+  try {
+    library = new LibraryTokenizer(definition, {});
+  } catch (cause) {
+    throw new TokenizerError(`${origin}: the tokenizer cannot be built: ${(cause as Error).message}`, { cause });
+  }
+  const vocabulary = Object.entries(definition.model["vocab"] as Record<string, number>);
+  const idOf = new Map(vocabulary);
+  const tokenOf = new Map(vocabulary.map(([token, id]) => [id, token]));
+  const added = new Map<number, string>();
+  const special = new Set<number>();
+  for (const token of definition.added_tokens) {
+    idOf.set(token.content, token.id);
+    tokenOf.set(token.id, token.content);
+    added.set(token.id, token.content);
+    if (token.special) special.add(token.id);
+  }
+  let vocabSize = 0;
+  for (const id of tokenOf.keys()) vocabSize = Math.max(vocabSize, id + 1);
+
+  const byBytes = tokenBytesOf(definition.decoder);
+  const memory = new Map<number, Uint8Array>(); // bytes of the tokens seen so far
+  const tokenBytes = (id: number): Uint8Array | undefined => {
+    const known = memory.get(id);
+    if (known || !byBytes) return known;
+    const token = tokenOf.get(id);
+    const bytes =
+      token === undefined ? new Uint8Array(0) : added.has(id) ? encoder.encode(token) : byBytes.bytesOf(token);
+    memory.set(id, bytes);
+    return bytes;
+  };
+
+  const decode = (ids: readonly number[], { skipSpecialTokens = false } = {}): string => {
+    const kept = ids.filter((id) => tokenOf.has(id) && !(skipSpecialTokens && special.has(id)));
+    if (kept.length === 0) return "";
+    if (!byBytes) {
+      return library.decode(kept, { skip_special_tokens: false, clean_up_tokenization_spaces: false });
+    }
+    const pieces: string[] = [];
+    let run: Uint8Array[] = [];
+    let runIsLoneBytes = false;
+    const flush = () => {
+      if (run.length > 0) pieces.push(runIsLoneBytes ? decodeLoneBytes(run) : lossy.decode(Buffer.concat(run)));
+      run = [];
+    };
+    for (const id of kept) {
+      const isLoneByte = !added.has(id) && byBytes.isLoneByte(tokenOf.get(id) as string);
+      if (isLoneByte !== runIsLoneBytes) flush();
+      runIsLoneBytes = isLoneByte;
+      run.push(tokenBytes(id) as Uint8Array);
+    }
+    flush();
+    const text = pieces.join("");
+    return byBytes.dropsLeadingSpace && text.startsWith(" ") ? text.slice(1) : text;
+  };
+
+  const encode = (text: string, { addSpecialTokens = true } = {}): number[] => {
+    try {
+      return library.encode(text, { add_special_tokens: addSpecialTokens }).ids;
+    } catch (cause) {
+      throw new TokenizerError(`${origin}: the text cannot be encoded: ${(cause as Error).message}`, { cause });
+    }
+  };
+
+  function applyChatTemplate(
+    messages: readonly ChatMessage[],
+    options: ChatTemplateOptions & { tokenize: true },
+  ): number[];
+  function applyChatTemplate(
+    messages: readonly ChatMessage[],
+    options?: ChatTemplateOptions & { tokenize?: false },
+  ): string;
+  function applyChatTemplate(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string | number[] {
+    if (!chatTemplate) {
+      throw new TokenizerError(`${origin} has no chat template`, {
+        code: "no_chat_template",
+        hint: "this is a base model; give it plain text",
+      });
+    }
+    const { addGenerationPrompt = false, variables = {} } = options;
+    const text = chatTemplate(messages, { addGenerationPrompt, variables });
+    // Templates write the special tokens themselves.
+    return options.tokenize ? encode(text, { addSpecialTokens: false }) : text;
+  }
+
+  return {
+    encode,
+    decode,
+    applyChatTemplate,
+    eosTokenIds: [...new Set(options.eosTokenIds)],
+    vocabSize,
+    hasChatTemplate: chatTemplate !== undefined,
+    idToToken: (id) => tokenOf.get(id),
+    tokenToId: (token) => idOf.get(token),
+    isSpecial: (id) => special.has(id),
+    tokenBytes,
+  };
+}
+
+/** A run of lone bytes is a piece of text if it is UTF-8, and otherwise one U+FFFD for each byte, as in the Rust library. */
+function decodeLoneBytes(run: readonly Uint8Array[]): string {
+  try {
+    return strict.decode(Buffer.concat(run));
+  } catch {
+    return "\ufffd".repeat(run.length);
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * The one implementation of `WeightSource`: tensors at checked places in open files, decoded through a small scratch buffer, so
+ * that a tensor exists once in memory, as the float32 values asked for.
+ */
+
+import { WeightsError } from "../errors.ts";
+import { codecs, countValues } from "./codecs.ts";
+import type { TensorInfo, WeightSource } from "./types.ts";
+import type { WeightFile } from "./weight-file.ts";
+
+/** Bytes decoded at a time: large enough that system calls do not show, small enough to stay in the cache. */
+const SCRATCH_BYTES = 1024 * 1024;
+
+/** What a format knows about its tensors beyond where they are. */
+export interface FileWeightsOptions {
+  readonly files: ReadonlyMap<string, WeightFile>;
+  readonly tensors: ReadonlyMap<string, TensorInfo>;
+  /** Tensors that are in the files but in formats that the engine does not read, by name. */
+  readonly unreadable?: ReadonlyMap<string, { dtype: string; file: string }>;
+  /** Heads whose rows are stored in GGUF's interleaved order, by tensor name. */
+  readonly interleavedHeads?: ReadonlyMap<string, number>;
+}
+
+export function fileWeights(options: FileWeightsOptions): WeightSource {
+  const { files, tensors, unreadable, interleavedHeads } = options;
+  let scratch: Uint8Array | undefined;
+  let closed = false;
+
+  const find = (name: string): TensorInfo => {
+    if (closed)
+      throw new WeightsError(`reading ${name} from weights that are closed`, { code: "closed", tensor: name });
+    const info = tensors.get(name);
+    if (info) return info;
+    const other = unreadable?.get(name);
+    if (!other) throw new WeightsError(`there is no tensor ${name}`, { code: "missing_tensor", tensor: name });
+    throw new WeightsError(`tensor ${name} is stored as ${other.dtype}, which is not supported`, {
+      code: "unsupported_dtype",
+      tensor: name,
+      file: other.file,
+      hint: `supported: ${Object.keys(codecs).join(", ")}`,
+    });
+  };
+
+  /** Reads stored bytes through the scratch buffer, `unit` bytes being the least that can be decoded alone. */
+  const eachChunk = (info: TensorInfo, unit: number, use: (bytes: Uint8Array, done: number) => void): void => {
+    const file = files.get(info.file) as WeightFile;
+    const wanted = Math.max(unit, Math.floor(SCRATCH_BYTES / unit) * unit);
+    if (!scratch || scratch.byteLength < Math.min(wanted, info.byteLength)) scratch = new Uint8Array(wanted);
+    for (let done = 0; done < info.byteLength; done += wanted) {
+      const bytes = scratch.subarray(0, Math.min(wanted, info.byteLength - done));
+      file.read(bytes, info.offset + done);
+      use(bytes, done);
+    }
+  };
+
+  return {
+    tensors,
+    readFloat32(name, out) {
+      const info = find(name);
+      const count = countValues(info.shape) as number; // checked when the header was read
+      const values = out ?? new Float32Array(count);
+      if (values.length !== count) {
+        throw new WeightsError(`tensor ${name} has ${count} values, the array given ${values.length}`, {
+          code: "bad_length",
+          tensor: name,
+          file: info.file,
+        });
+      }
+      try {
+        const codec = codecs[info.dtype];
+        const heads = interleavedHeads?.get(name);
+        if (heads !== undefined) {
+          const rows = info.shape[0] as number;
+          const width = count / rows; // a bias has width 1
+          const rowBytes = info.byteLength / rows;
+          eachChunk(info, rowBytes, (bytes, done) => {
+            for (let at = 0, row = done / rowBytes; at < bytes.byteLength; at += rowBytes, row++) {
+              const target = halfRotationRow(row, rows / heads) * width;
+              codec.decode(bytes.subarray(at, at + rowBytes), width / codec.blockValues, values, target);
+            }
+          });
+          refuseNonFinite(values, 0, count, info);
+        } else if (info.dtype === "F32") {
+          (files.get(info.file) as WeightFile).read(
+            new Uint8Array(values.buffer, values.byteOffset, values.byteLength),
+            info.offset,
+          );
+          refuseNonFinite(values, 0, count, info);
+        } else {
+          eachChunk(info, codec.blockBytes, (bytes, done) => {
+            const start = (done / codec.blockBytes) * codec.blockValues;
+            const blocks = bytes.byteLength / codec.blockBytes;
+            codec.decode(bytes, blocks, values, start);
+            refuseNonFinite(values, start, start + blocks * codec.blockValues, info); // while it is in the cache
+          });
+        }
+      } catch (error) {
+        if (!(error instanceof WeightsError) || error.tensor !== undefined) throw error;
+        const { message, code, file } = error; // a file that ended or could not be read: say for which tensor
+        throw new WeightsError(`tensor ${name}: ${message}`, {
+          code,
+          tensor: name,
+          ...(file && { file }),
+          cause: error,
+        });
+      }
+      return values;
+    },
+    close() {
+      closed = true;
+      scratch = undefined;
+      for (const file of files.values()) file.close();
+    },
+  };
+}
+
+/**
+ * Where a row of a llama GGUF belongs. llama.cpp rotates neighbours (2i, 2i + 1), Hugging Face the halves (i, i + size/2); the
+ * converter therefore interleaves the halves of each head's q and k rows, and this is the way back.
+ */
+export function halfRotationRow(row: number, headSize: number): number {
+  const within = row % headSize;
+  return row - within + (within % 2) * (headSize / 2) + Math.floor(within / 2);
+}
+
+/** A NaN or an infinity would spread over every later number; better to know now, and where. */
+function refuseNonFinite(values: Float32Array, from: number, to: number, info: TensorInfo): void {
+  const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
+  for (let i = from; i < to; i++) {
+    if (((bits[i] as number) & 0x7f800000) === 0x7f800000) {
+      throw new WeightsError(`tensor ${info.name} holds ${values[i]} at index ${i}`, {
+        code: "non_finite",
+        tensor: info.name,
+        file: info.file,
+        hint: "the file is damaged, or the model was saved after it had diverged",
+      });
+    }
+  }
+}

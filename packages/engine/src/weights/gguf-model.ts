@@ -1,0 +1,208 @@
+/**
+ * From llama.cpp's vocabulary to Hugging Face's: tensor names, dimension order, the order of q and k rows, and a `config.json`
+ * rebuilt from GGUF metadata, so that the rest of the engine knows one world only.
+ */
+
+import { ConfigError, WeightsError } from "../errors.ts";
+import { assertLittleEndian } from "./codecs.ts";
+import { fileWeights } from "./file-weights.ts";
+import { type GgufHeader, type GgufValue, readGgufHeader } from "./gguf.ts";
+import { llama3Scaling } from "./rope-factors.ts";
+import type { TensorInfo, WeightSource } from "./types.ts";
+import { WeightFile } from "./weight-file.ts";
+
+const architectures: Readonly<Record<string, string>> = {
+  llama: "LlamaForCausalLM",
+  qwen2: "Qwen2ForCausalLM",
+  qwen3: "Qwen3ForCausalLM",
+};
+
+const topLevelNames: Readonly<Record<string, string>> = {
+  token_embd: "model.embed_tokens",
+  output_norm: "model.norm",
+  output: "lm_head",
+};
+
+const layerNames: Readonly<Record<string, string>> = {
+  attn_norm: "input_layernorm",
+  attn_q: "self_attn.q_proj",
+  attn_k: "self_attn.k_proj",
+  attn_v: "self_attn.v_proj",
+  attn_output: "self_attn.o_proj",
+  attn_q_norm: "self_attn.q_norm",
+  attn_k_norm: "self_attn.k_norm",
+  ffn_norm: "post_attention_layernorm",
+  ffn_gate: "mlp.gate_proj",
+  ffn_up: "mlp.up_proj",
+  ffn_down: "mlp.down_proj",
+};
+
+/** RoPE frequency divisors of Llama 3; they become `rope_scaling` in the configuration. */
+const ROPE_FACTORS = "rope_freqs.weight";
+
+export interface OpenedGguf {
+  readonly config: Record<string, unknown>;
+  readonly weights: WeightSource;
+  /** For the tokenizer. */
+  readonly metadata: ReadonlyMap<string, GgufValue>;
+}
+
+/** Hugging Face's name of a GGUF tensor, or undefined when it has none. */
+export function huggingFaceName(name: string): string | undefined {
+  const parts = /^(?:blk\.(0|[1-9]\d{0,4})\.)?([a-z_]+)\.(weight|bias)$/.exec(name);
+  if (!parts) return undefined;
+  const [, layer, stem, kind] = parts;
+  const table = layer === undefined ? topLevelNames : layerNames;
+  if (!Object.hasOwn(table, stem as string)) return undefined;
+  const target = table[stem as string];
+  return layer === undefined ? `${target}.${kind}` : `model.layers.${layer}.${target}.${kind}`;
+}
+
+export function openGguf(path: string): OpenedGguf {
+  assertLittleEndian();
+  const file = new WeightFile(path);
+  try {
+    const header = readGgufHeader(file);
+    const { metadata } = header;
+    const split = metadata.get("split.count");
+    if (split !== undefined && split !== 1 && split !== 0) {
+      throw new WeightsError(`${path} is one of ${String(split)} parts`, {
+        code: "split_gguf",
+        file: path,
+        hint: "join them with llama.cpp's llama-gguf-split --merge",
+      });
+    }
+    const tensors = new Map<string, TensorInfo>();
+    let factors: TensorInfo | undefined;
+    for (const { name, dtype, dimensions, offset, byteLength } of header.tensors) {
+      const target = name === ROPE_FACTORS ? name : huggingFaceName(name);
+      if (target === undefined) {
+        const message = `${path}: tensor ${name} belongs to no supported architecture`;
+        throw new WeightsError(message, { code: "unknown_tensor", tensor: name, file: path });
+      }
+      const info = { name: target, dtype, shape: [...dimensions].reverse(), file: path, offset, byteLength };
+      if (name === ROPE_FACTORS) factors = info;
+      else tensors.set(target, info);
+    }
+
+    const config = ggufConfig(header, tensors, path);
+    if (factors) {
+      const files = new Map([[path, file]]);
+      const values = fileWeights({ files, tensors: new Map([[ROPE_FACTORS, factors]]) }).readFloat32(ROPE_FACTORS);
+      config["rope_scaling"] = llama3Scaling(
+        values,
+        config["head_dim"] as number,
+        config["rope_theta"] as number,
+        path,
+      );
+    }
+    const heads = metadata.get("general.architecture") === "llama" ? interleavedHeads(config, tensors) : undefined;
+    const weights = fileWeights({
+      files: new Map([[path, file]]),
+      tensors,
+      ...(heads && { interleavedHeads: heads }),
+    });
+    return { config, weights, metadata };
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+/** The keys of `config.json`, from the metadata and, for what the metadata do not say, from the tensors. */
+function ggufConfig(
+  { metadata }: GgufHeader,
+  tensors: ReadonlyMap<string, TensorInfo>,
+  path: string,
+): Record<string, unknown> {
+  const refuse = (key: string, message: string) =>
+    new ConfigError(`${path}: ${key} ${message}`, { code: "unsupported_config", field: key });
+  const architecture = metadata.get("general.architecture");
+  if (typeof architecture !== "string" || !Object.hasOwn(architectures, architecture)) {
+    throw refuse("general.architecture", `${JSON.stringify(architecture ?? null)} is not supported`);
+  }
+  const integer = (name: string, fallback?: number): number => {
+    const key = `${architecture}.${name}`;
+    const value = metadata.get(key) ?? fallback;
+    if (value === undefined) throw refuse(key, "is missing");
+    if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 1) {
+      throw refuse(key, `is ${describe(value)} instead of a whole number from 1 up`);
+    }
+    return value;
+  };
+  const positive = (name: string, fallback?: number): number => {
+    const key = `${architecture}.${name}`;
+    const value = metadata.get(key) ?? fallback;
+    if (typeof value !== "number" || !(value > 0) || !Number.isFinite(value)) {
+      throw refuse(key, value === undefined ? "is missing" : `is ${describe(value)} instead of a positive number`);
+    }
+    return value;
+  };
+  const tokenId = (name: string): number | null => {
+    const key = `tokenizer.ggml.${name}`;
+    const value = metadata.get(key);
+    if (value === undefined) return null;
+    if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0)
+      throw refuse(key, `is ${describe(value)}`);
+    return value;
+  };
+
+  if (integer("expert_count", 1) > 1)
+    throw refuse(`${architecture}.expert_count`, "says mixture of experts: not supported");
+  const hidden = integer("embedding_length");
+  const heads = integer("attention.head_count");
+  const headDim = integer("attention.key_length", hidden / heads);
+  for (const name of ["attention.value_length", "rope.dimension_count"]) {
+    const size = integer(name, headDim);
+    if (size !== headDim) throw refuse(`${architecture}.${name}`, `is ${size}, but the heads have ${headDim}`);
+  }
+  const config: Record<string, unknown> = {
+    architectures: [architectures[architecture]],
+    model_type: architecture,
+    hidden_act: "silu",
+    hidden_size: hidden,
+    intermediate_size: integer("feed_forward_length"),
+    num_hidden_layers: integer("block_count"),
+    num_attention_heads: heads,
+    num_key_value_heads: integer("attention.head_count_kv", heads),
+    head_dim: headDim,
+    rms_norm_eps: positive("attention.layer_norm_rms_epsilon"),
+    rope_theta: positive("rope.freq_base", 10_000),
+    max_position_embeddings: integer("context_length"),
+    // The rows of the embedding count, since the model can only be fed what has one.
+    vocab_size: tensors.get("model.embed_tokens.weight")?.shape[0] ?? 0,
+    tie_word_embeddings: !tensors.has("lm_head.weight"),
+    bos_token_id: tokenId("bos_token_id"),
+    eos_token_id: tokenId("eos_token_id"),
+    pad_token_id: tokenId("padding_token_id"),
+  };
+  if (architecture === "llama") {
+    config["attention_bias"] = tensors.has("model.layers.0.self_attn.q_proj.bias");
+    config["mlp_bias"] = tensors.has("model.layers.0.mlp.gate_proj.bias");
+  }
+  const window = metadata.get(`${architecture}.attention.sliding_window`);
+  if (typeof window === "number" && window > 0) config["sliding_window"] = window;
+  const scaling = metadata.get(`${architecture}.rope.scaling.type`);
+  if (scaling !== undefined && scaling !== "none") {
+    config["rope_scaling"] = { rope_type: describe(scaling), factor: positive("rope.scaling.factor") };
+  }
+  return config;
+}
+
+/** The llama tensors whose rows llama.cpp's converter interleaves, with their number of heads. */
+function interleavedHeads(
+  config: Record<string, unknown>,
+  tensors: ReadonlyMap<string, TensorInfo>,
+): ReadonlyMap<string, number> {
+  const heads = new Map<string, number>();
+  for (const name of tensors.keys()) {
+    const projection = /self_attn\.([qk])_proj\.(?:weight|bias)$/.exec(name)?.[1];
+    if (projection === "q") heads.set(name, config["num_attention_heads"] as number);
+    if (projection === "k") heads.set(name, config["num_key_value_heads"] as number);
+  }
+  return heads;
+}
+
+function describe(value: GgufValue): string {
+  return typeof value === "object" ? `an array of ${value.length}` : String(value);
+}

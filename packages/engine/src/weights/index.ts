@@ -1,0 +1,13 @@
+/** What the rest of the engine uses of this folder. */
+
+export { openModel } from "./open-model.ts";
+export { openSafetensors } from "./safetensors.ts";
+export type {
+  DownloadProgress,
+  OpenedModel,
+  OpenModelOptions,
+  StoredDtype,
+  TensorInfo,
+  WeightSource,
+} from "./types.ts";
+export { type TensorToWrite, writeSafetensors } from "./write-safetensors.ts";

@@ -1,0 +1,132 @@
+/**
+ * From what a person types to a model that can be read: a folder, a file, or a Hub id. Finds the weights, the configuration and
+ * the tokenizer, and lets nothing through that does not fit together.
+ */
+
+import { readdirSync, statSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { ConfigError, WeightsError } from "../errors.ts";
+import { fetchModel } from "../hub/fetch-model.ts";
+import { parseHubId } from "../hub/hub-id.ts";
+import { tokenizerFromFolder } from "../tokenizer/from-folder.ts";
+import { tokenizerFromGguf } from "../tokenizer/from-gguf.ts";
+import { checkAgainstConfig } from "./expected-tensors.ts";
+import { openGguf } from "./gguf-model.ts";
+import { openSafetensors } from "./safetensors.ts";
+import { openShards } from "./shards.ts";
+import type { OpenedModel, OpenModelOptions, WeightSource } from "./types.ts";
+import { readSmallText } from "./weight-file.ts";
+
+const LARGEST_CONFIG_BYTES = 4 * 1024 * 1024;
+const SINGLE = "model.safetensors";
+const INDEX = "model.safetensors.index.json";
+
+/**
+ * Opens a model: a folder as Hugging Face lays it out, a `.safetensors` file beside its `config.json`, a `.gguf` file, or a Hub
+ * id (`org/name`, `org/name@revision`, `org/name:file.gguf`), which is fetched into the cache first.
+ *
+ * Only headers are read here; tensors are read when asked for.
+ * @throws WeightsError, ConfigError, and HubError when a download is needed and fails.
+ * @example
+ * ```ts
+ * const model = await openModel("HuggingFaceTB/SmolLM2-135M-Instruct");
+ * const embedding = model.weights.readFloat32("model.embed_tokens.weight");
+ * ```
+ */
+export async function openModel(source: string, options: OpenModelOptions = {}): Promise<OpenedModel> {
+  options.signal?.throwIfAborted();
+  const kind = kindOnDisk(source);
+  if (kind === "folder") return openFolder(source, source);
+  if (kind === "file") return openFile(source, source);
+  const id = parseHubId(source);
+  if (!id) {
+    throw new WeightsError(`there is no file or folder ${source}, and it is not a Hub id (org/name) either`, {
+      code: "not_found",
+      file: source,
+    });
+  }
+  const fetched = await fetchModel(id, options);
+  return kindOnDisk(fetched) === "folder" ? openFolder(fetched, source) : openFile(fetched, source);
+}
+
+function kindOnDisk(path: string): "file" | "folder" | undefined {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat?.isDirectory() ? "folder" : stat?.isFile() ? "file" : undefined;
+}
+
+function openFile(path: string, origin: string): OpenedModel {
+  if (path.endsWith(".gguf")) {
+    const { config, weights, metadata } = openGguf(path);
+    return opened({ config, weights, origin, loadTokenizer: async () => tokenizerFromGguf(metadata, path) });
+  }
+  if (path.endsWith(".safetensors")) {
+    const folder = dirname(path);
+    const config = readConfig(folder);
+    return opened({
+      config,
+      weights: openSafetensors(path),
+      origin,
+      loadTokenizer: async () => tokenizerFromFolder(folder, config),
+    });
+  }
+  throw new WeightsError(`${path} is neither a .safetensors nor a .gguf file`, { code: "unknown_format", file: path });
+}
+
+function openFolder(folder: string, origin: string): OpenedModel {
+  const names = readdirSync(folder);
+  const ggufs = names.filter((name) => name.endsWith(".gguf"));
+  const isSingle = names.includes(SINGLE);
+  if (!isSingle && !names.includes(INDEX)) {
+    if (ggufs.length === 1) return openFile(join(folder, ggufs[0] as string), origin);
+    const pickles = names.some((name) => name.endsWith(".bin") || name.endsWith(".pth") || name.endsWith(".pt"));
+    throw new WeightsError(`${folder} has no ${SINGLE}, no ${INDEX}, and not exactly one .gguf file`, {
+      code: "no_weights",
+      file: folder,
+      ...(ggufs.length > 1 && { hint: `name one of its files: ${ggufs.map((name) => basename(name)).join(", ")}` }),
+      ...(pickles && { hint: "PyTorch pickles are not read; save the model with safe_serialization=True" }),
+    });
+  }
+  const config = readConfig(folder);
+  return opened({
+    config,
+    weights: isSingle ? openSafetensors(join(folder, SINGLE)) : openShards(folder, INDEX),
+    origin,
+    loadTokenizer: async () => tokenizerFromFolder(folder, config),
+  });
+}
+
+/** The last check, common to all formats: the tensors must be those that the configuration calls for. */
+function opened(model: {
+  config: Record<string, unknown>;
+  weights: WeightSource;
+  origin: string;
+  loadTokenizer: OpenedModel["loadTokenizer"];
+}): OpenedModel {
+  try {
+    checkAgainstConfig(model.config, model.weights, model.origin);
+  } catch (error) {
+    model.weights.close();
+    throw error;
+  }
+  return { ...model, close: () => model.weights.close() };
+}
+
+function readConfig(folder: string): Record<string, unknown> {
+  const path = join(folder, "config.json");
+  if (kindOnDisk(path) !== "file") {
+    throw new ConfigError(`${folder} has no config.json`, {
+      code: "no_config",
+      hint: "weights alone do not say what model they are; put the model's config.json beside them",
+    });
+  }
+  let config: unknown;
+  try {
+    config = JSON.parse(readSmallText(path, LARGEST_CONFIG_BYTES));
+  } catch (cause) {
+    throw new ConfigError(`${path}: ${(cause as Error).message}`, { code: "bad_config", cause });
+  }
+  if (typeof config !== "object" || config === null || Array.isArray(config)) {
+    throw new ConfigError(`${path} does not hold an object`, { code: "bad_config" });
+  }
+  return config as Record<string, unknown>;
+}

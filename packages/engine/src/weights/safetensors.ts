@@ -1,0 +1,149 @@
+/**
+ * Reading safetensors: eight bytes of header length, a JSON header, then the tensors back to back. Nothing in the header is
+ * believed before it was checked: lengths against the file, shapes against byte ranges, ranges against each other (no overlap,
+ * no hole, nothing left over), names for repeats.
+ */
+
+import { WeightsError } from "../errors.ts";
+import { assertLittleEndian, codecs, countValues } from "./codecs.ts";
+import { fileWeights } from "./file-weights.ts";
+import { parseStrictJson } from "./strict-json.ts";
+import type { StoredDtype, TensorInfo, WeightSource } from "./types.ts";
+import { WeightFile } from "./weight-file.ts";
+
+/** The format's own limit; real headers are a few hundred kilobytes. */
+const LARGEST_HEADER_BYTES = 100_000_000;
+/** Bytes per value of the formats that are valid but not read by the engine. */
+const otherDtypeBytes: Readonly<Record<string, number>> = {
+  F64: 8,
+  I64: 8,
+  U64: 8,
+  I32: 4,
+  U32: 4,
+  I16: 2,
+  U16: 2,
+  I8: 1,
+  U8: 1,
+  BOOL: 1,
+  F8_E4M3: 1,
+  F8_E5M2: 1,
+};
+
+/** One file's header after every check. */
+export interface SafetensorsHeader {
+  readonly tensors: Map<string, TensorInfo>;
+  readonly unreadable: Map<string, { dtype: string; file: string }>;
+  readonly metadata: Readonly<Record<string, string>>;
+}
+
+/** Reads and checks the header of an open file. @throws WeightsError naming the file and, where there is one, the tensor. */
+export function readSafetensorsHeader(file: WeightFile): SafetensorsHeader {
+  const refuse = (message: string, code: string, tensor?: string): WeightsError =>
+    new WeightsError(`${file.path}: ${tensor === undefined ? "" : `tensor ${tensor}: `}${message}`, {
+      code,
+      file: file.path,
+      ...(tensor !== undefined && { tensor }),
+    });
+
+  if (file.size < 8) throw refuse(`${file.size} bytes are too few for a safetensors file`, "truncated");
+  const prefix = new Uint8Array(8);
+  file.read(prefix, 0);
+  const headerBytes = Number(new DataView(prefix.buffer).getBigUint64(0, true));
+  if (headerBytes > LARGEST_HEADER_BYTES) {
+    throw refuse(`a header of ${headerBytes} bytes is beyond the format's limit`, "bad_header");
+  }
+  if (headerBytes > file.size - 8) throw refuse(`the header ends after the file`, "truncated");
+  const raw = new Uint8Array(headerBytes);
+  file.read(raw, 8);
+
+  let header: unknown;
+  try {
+    header = parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(raw));
+  } catch (cause) {
+    throw refuse(`the header is not sound JSON: ${(cause as Error).message}`, "bad_header");
+  }
+  if (!isRecord(header)) throw refuse("the header is not an object", "bad_header");
+
+  const dataStart = 8 + headerBytes;
+  const dataBytes = file.size - dataStart;
+  const tensors = new Map<string, TensorInfo>();
+  const unreadable = new Map<string, { dtype: string; file: string }>();
+  const ranges: { name: string; begin: number; end: number }[] = [];
+  let metadata: Record<string, string> = {};
+
+  for (const [name, entry] of Object.entries(header)) {
+    if (name === "__metadata__") {
+      if (!isRecord(entry) || Object.values(entry).some((value) => typeof value !== "string")) {
+        throw refuse("__metadata__ must map strings to strings", "bad_header");
+      }
+      metadata = entry as Record<string, string>;
+      continue;
+    }
+    if (!isRecord(entry)) throw refuse("its entry is not an object", "bad_header", name);
+    const { dtype, shape, data_offsets: offsets } = entry;
+    const readable = typeof dtype === "string" && Object.hasOwn(codecs, dtype) && !dtype.startsWith("Q");
+    const valueBytes =
+      typeof dtype !== "string"
+        ? undefined
+        : readable
+          ? codecs[dtype as StoredDtype].blockBytes
+          : Object.hasOwn(otherDtypeBytes, dtype)
+            ? otherDtypeBytes[dtype]
+            : undefined;
+    if (valueBytes === undefined)
+      throw refuse(`dtype ${JSON.stringify(dtype)} is not known`, "unsupported_dtype", name);
+    const count = Array.isArray(shape) ? countValues(shape) : undefined;
+    if (count === undefined) throw refuse(`shape ${JSON.stringify(shape)} is not possible`, "bad_shape", name);
+    if (!Array.isArray(offsets) || offsets.length !== 2 || countValues(offsets) === undefined) {
+      throw refuse(`data_offsets ${JSON.stringify(offsets)} are not two byte offsets`, "bad_offsets", name);
+    }
+    const [begin, end] = offsets as [number, number];
+    if (begin > end || end > dataBytes) {
+      throw refuse(`bytes ${begin} to ${end} are not within the ${dataBytes} bytes of data`, "bad_offsets", name);
+    }
+    if (count * valueBytes !== end - begin) {
+      const needs = count * valueBytes;
+      throw refuse(`shape [${shape}] of ${dtype} needs ${needs} bytes but has ${end - begin}`, "bad_shape", name);
+    }
+    ranges.push({ name, begin, end });
+    if (readable) {
+      tensors.set(name, {
+        name,
+        dtype: dtype as StoredDtype,
+        shape: shape as number[],
+        file: file.path,
+        offset: dataStart + begin,
+        byteLength: end - begin,
+      });
+    } else {
+      unreadable.set(name, { dtype: dtype as string, file: file.path });
+    }
+  }
+
+  ranges.sort((a, b) => a.begin - b.begin || a.end - b.end);
+  let covered = 0;
+  for (const { name, begin, end } of ranges) {
+    if (begin < covered) throw refuse("its bytes overlap with another tensor's", "bad_offsets", name);
+    if (begin > covered) throw refuse(`${begin - covered} bytes before it belong to no tensor`, "bad_offsets", name);
+    covered = end;
+  }
+  if (covered !== dataBytes) throw refuse(`the last ${dataBytes - covered} bytes belong to no tensor`, "bad_offsets");
+  return { tensors, unreadable, metadata };
+}
+
+/** A single safetensors file as a source of tensors under the names it uses, for example a PEFT adapter. */
+export function openSafetensors(path: string): WeightSource & { readonly metadata: Readonly<Record<string, string>> } {
+  assertLittleEndian();
+  const file = new WeightFile(path);
+  try {
+    const { tensors, unreadable, metadata } = readSafetensorsHeader(file);
+    return { ...fileWeights({ files: new Map([[path, file]]), tensors, unreadable }), metadata };
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

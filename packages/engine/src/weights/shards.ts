@@ -1,0 +1,98 @@
+/**
+ * A safetensors checkpoint in several files: `model.safetensors.index.json` says which tensor lies in which file. The index is
+ * held to what it says, and its file names may not leave the folder.
+ */
+
+import { join } from "node:path";
+import { WeightsError } from "../errors.ts";
+import { assertLittleEndian } from "./codecs.ts";
+import { fileWeights } from "./file-weights.ts";
+import { readSafetensorsHeader, type SafetensorsHeader } from "./safetensors.ts";
+import { parseStrictJson } from "./strict-json.ts";
+import type { TensorInfo, WeightSource } from "./types.ts";
+import { readSmallText, WeightFile } from "./weight-file.ts";
+
+/** The largest published indices are a few megabytes. */
+const LARGEST_INDEX_BYTES = 64 * 1024 * 1024;
+/** Open files are bounded by what a process may hold; real checkpoints have at most a few hundred shards. */
+const MOST_SHARDS = 1000;
+
+/** The files that an index names, checked to be plain names in its own folder. @throws WeightsError naming the index. */
+export function parseShardIndex(text: string, path: string): Map<string, string> {
+  const refuse = (message: string, tensor?: string) =>
+    new WeightsError(`${path}: ${message}`, { code: "bad_index", file: path, ...(tensor !== undefined && { tensor }) });
+  let index: unknown;
+  try {
+    index = parseStrictJson(text);
+  } catch (cause) {
+    throw refuse(`not sound JSON: ${(cause as Error).message}`);
+  }
+  const map = (index as { weight_map?: unknown } | null)?.weight_map;
+  if (typeof map !== "object" || map === null || Array.isArray(map)) throw refuse("it has no weight_map");
+  const files = new Map<string, string>();
+  for (const [name, file] of Object.entries(map)) {
+    // Only a plain file name: no separators of any system, no drive, no leading dot.
+    if (typeof file !== "string" || !/^[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors$/.test(file)) {
+      throw refuse(`tensor ${name} is in ${JSON.stringify(file)}, which is not the name of a file beside it`, name);
+    }
+    files.set(name, file);
+  }
+  if (files.size === 0) throw refuse("its weight_map is empty");
+  if (new Set(files.values()).size > MOST_SHARDS) throw refuse(`it names more than ${MOST_SHARDS} files`);
+  return files;
+}
+
+/** Opens every shard that the index in `folder` names. */
+export function openShards(folder: string, indexName = "model.safetensors.index.json"): WeightSource {
+  assertLittleEndian();
+  const indexPath = join(folder, indexName);
+  const weightMap = parseShardIndex(readSmallText(indexPath, LARGEST_INDEX_BYTES), indexPath);
+  const files = new Map<string, WeightFile>();
+  try {
+    const headers = new Map<string, SafetensorsHeader>();
+    for (const shard of new Set(weightMap.values())) {
+      const file = new WeightFile(join(folder, shard));
+      files.set(file.path, file);
+      headers.set(shard, readSafetensorsHeader(file));
+    }
+    refuseRepeats(headers, indexPath);
+    const tensors = new Map<string, TensorInfo>();
+    const unreadable = new Map<string, { dtype: string; file: string }>();
+    for (const [name, shard] of weightMap) {
+      const header = headers.get(shard) as SafetensorsHeader;
+      const info = header.tensors.get(name);
+      const other = header.unreadable.get(name);
+      if (info) tensors.set(name, info);
+      else if (other) unreadable.set(name, other);
+      else {
+        throw new WeightsError(`${indexPath} says that tensor ${name} is in ${shard}, but it is not`, {
+          code: "bad_index",
+          tensor: name,
+          file: join(folder, shard),
+        });
+      }
+    }
+    return fileWeights({ files, tensors, unreadable });
+  } catch (error) {
+    for (const file of files.values()) file.close();
+    throw error;
+  }
+}
+
+/** A name in two shards has two values; which one is meant is not ours to guess. */
+function refuseRepeats(headers: ReadonlyMap<string, SafetensorsHeader>, indexPath: string): void {
+  const home = new Map<string, string>();
+  for (const [shard, header] of headers) {
+    for (const name of [...header.tensors.keys(), ...header.unreadable.keys()]) {
+      const first = home.get(name);
+      if (first !== undefined) {
+        throw new WeightsError(`tensor ${name} is both in ${first} and in ${shard}`, {
+          code: "duplicate_tensor",
+          tensor: name,
+          file: indexPath,
+        });
+      }
+      home.set(name, shard);
+    }
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * Writing safetensors. The file appears under its name only when it is complete and on the disk: a crash leaves the old file, or
+ * none, and never half of one.
+ */
+
+import { randomBytes } from "node:crypto";
+import { type FileHandle, open, rename, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { WeightsError } from "../errors.ts";
+import { assertLittleEndian, countValues } from "./codecs.ts";
+
+/** One tensor to be written; BF16 is rounded to nearest, ties to even. */
+export interface TensorToWrite {
+  readonly name: string;
+  readonly dtype: "F32" | "BF16";
+  readonly shape: readonly number[];
+  readonly data: Float32Array;
+}
+
+/** Values converted to bfloat16 at a time. */
+const CHUNK_VALUES = 512 * 1024;
+
+/**
+ * Writes tensors in the order given.
+ * @param metadata Free strings; loaders of transformers expect `{ format: "pt" }`.
+ * @throws WeightsError for a repeated name or a shape that does not fit its data; then nothing is written.
+ */
+export async function writeSafetensors(
+  file: string,
+  tensors: Iterable<TensorToWrite>,
+  metadata?: Readonly<Record<string, string>>,
+): Promise<void> {
+  assertLittleEndian();
+  const list = [...tensors];
+  const header = new Map<string, unknown>(metadata ? [["__metadata__", metadata]] : []);
+  let end = 0;
+  for (const { name, dtype, shape, data } of list) {
+    const refuse = (message: string) => new WeightsError(`tensor ${name}: ${message}`, { tensor: name, file });
+    if (header.has(name) || name === "__metadata__") throw refuse("the name is already taken");
+    if (countValues(shape) !== data.length) throw refuse(`shape [${shape}] does not fit ${data.length} values`);
+    const begin = end;
+    end += data.length * (dtype === "F32" ? 4 : 2);
+    header.set(name, { dtype, shape, data_offsets: [begin, end] });
+  }
+  const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
+  const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20); // data starts at a multiple of 8
+  new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - 8), true);
+  padded.set(json, 8);
+
+  const temporary = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString("hex")}.tmp`);
+  let handle: FileHandle | undefined;
+  try {
+    handle = await open(temporary, "wx");
+    await writeAll(handle, padded);
+    for (const { dtype, data } of list) {
+      if (dtype === "F32") await writeAll(handle, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+      else for (const bytes of bfloat16Chunks(data)) await writeAll(handle, bytes);
+    }
+    await handle.sync();
+    await handle.close();
+    handle = undefined;
+    await rename(temporary, file);
+    await syncFolder(dirname(file));
+  } catch (error) {
+    await handle?.close();
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let done = 0; done < bytes.byteLength; ) {
+    const length = Math.min(bytes.byteLength - done, 64 * 1024 * 1024);
+    done += (await handle.write(bytes, done, length)).bytesWritten;
+  }
+}
+
+function* bfloat16Chunks(data: Float32Array): Generator<Uint8Array> {
+  const bits = new Uint32Array(data.buffer, data.byteOffset, data.length);
+  const words = new Uint16Array(Math.min(CHUNK_VALUES, data.length));
+  for (let start = 0; start < data.length; start += words.length) {
+    const count = Math.min(words.length, data.length - start);
+    for (let i = 0; i < count; i++) {
+      const value = bits[start + i] as number;
+      // Adding half of the dropped part (less one when the kept part is even) rounds to nearest, ties to even. A NaN could
+      // carry into an infinity that way, so its quiet bit is set instead.
+      const quiet = (value & 0x7fffffff) > 0x7f800000;
+      words[i] = quiet ? (value >>> 16) | 0x40 : (value + 0x7fff + ((value >>> 16) & 1)) >>> 16;
+    }
+    yield new Uint8Array(words.buffer, 0, count * 2);
+  }
+}
+
+/** So that the rename itself survives a power cut. Folders cannot be opened on Windows, where it is not needed. */
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, "r").catch(() => undefined);
+  await handle?.sync().catch(() => undefined);
+  await handle?.close();
+}
