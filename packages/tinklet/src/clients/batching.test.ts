@@ -47,18 +47,24 @@ function tensor(recipe: Recorded): TensorData | number[] {
 
 describe.each(["0.25.0", "0.36.0"])("byte estimates against recordings of tinker %s", (version) => {
   const { modelInputs, datumBytes } = recorded(version);
-  test.each(modelInputs.map((item: Recorded) => [item.id, item]))("M-602 input: %s", (_, item: Recorded) => {
-    const modelInput = input(item.input);
-    expect(estimatePromptBytes(modelInput)).toBe(item.sample_bytes.output);
-    expect(estimateDatumBytes(new Datum({ modelInput }))).toBe(item.training_bytes.output);
-  });
-  test.each(datumBytes.map((item: Recorded) => [item.id, item]))("M-602 datum: %s", (_, item: Recorded) => {
-    const inputs = Object.entries(item.input.loss_fn_inputs as Record<string, Recorded>);
-    const lossFnInputs = Object.fromEntries(inputs.map(([key, value]) => [key, tensor(value)]));
-    expect(estimateDatumBytes(new Datum({ modelInput: input(item.input.model_input), lossFnInputs }))).toBe(
-      item.output,
-    );
-  });
+  test.each<[string, Recorded]>(modelInputs.map((item: Recorded) => [item.id, item]))(
+    "M-602 input: %s",
+    (_, item: Recorded) => {
+      const modelInput = input(item.input);
+      expect(estimatePromptBytes(modelInput)).toBe(item.sample_bytes.output);
+      expect(estimateDatumBytes(new Datum({ modelInput }))).toBe(item.training_bytes.output);
+    },
+  );
+  test.each<[string, Recorded]>(datumBytes.map((item: Recorded) => [item.id, item]))(
+    "M-602 datum: %s",
+    (_, item: Recorded) => {
+      const inputs = Object.entries(item.input.loss_fn_inputs as Record<string, Recorded>);
+      const lossFnInputs = Object.fromEntries(inputs.map(([key, value]) => [key, tensor(value)]));
+      expect(estimateDatumBytes(new Datum({ modelInput: input(item.input.model_input), lossFnInputs }))).toBe(
+        item.output,
+      );
+    },
+  );
 });
 
 describe("M-602 chunks of a batch", () => {

@@ -1,0 +1,62 @@
+/**
+ * Functions of one or two numbers, each beside its slope. At kinks the slopes are PyTorch's: zero for `abs` at 0, half
+ * for each side of a tie between `max` or `min` operands, one inside and on the bounds of `clamp`.
+ */
+
+/** A function of one number; `slope` may use the function's own value `y`. */
+export interface Unary {
+  readonly value: (x: number) => number;
+  readonly slope: (x: number, y: number) => number;
+}
+/** A function of two numbers and its slopes by each. */
+export interface Binary {
+  readonly value: (a: number, b: number) => number;
+  readonly slopes: readonly [(a: number, b: number) => number, (a: number, b: number) => number];
+}
+
+/** 1 / (1 + e^-x) without overflow on either side. */
+export function sigmoid(x: number): number {
+  if (x >= 0) return 1 / (1 + Math.exp(-x));
+  const e = Math.exp(x);
+  return e / (1 + e);
+}
+
+/** log(1 + e^x) without overflow, and without losing small values. */
+export const softplus = (x: number): number => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+
+export const unary = {
+  neg: { value: (x) => -x, slope: () => -1 },
+  abs: { value: Math.abs, slope: Math.sign },
+  exp: { value: Math.exp, slope: (_, y) => y },
+  expm1: { value: Math.expm1, slope: (_, y) => y + 1 },
+  log: { value: Math.log, slope: (x) => 1 / x },
+  log1p: { value: Math.log1p, slope: (x) => 1 / (1 + x) },
+  sqrt: { value: Math.sqrt, slope: (_, y) => 0.5 / y },
+  sigmoid: { value: sigmoid, slope: (_, y) => y * (1 - y) },
+  softplus: { value: softplus, slope: sigmoid },
+  logSigmoid: { value: (x) => -softplus(-x), slope: (x) => sigmoid(-x) },
+} satisfies Record<string, Unary>;
+
+/** The share of a tie: all to the winner, half to each when they are equal. */
+const share = (wins: boolean, ties: boolean) => (ties ? 0.5 : wins ? 1 : 0);
+
+export const binary = {
+  add: { value: (a, b) => a + b, slopes: [() => 1, () => 1] },
+  sub: { value: (a, b) => a - b, slopes: [() => 1, () => -1] },
+  mul: { value: (a, b) => a * b, slopes: [(_, b) => b, (a) => a] },
+  div: { value: (a, b) => a / b, slopes: [(_, b) => 1 / b, (a, b) => -a / (b * b)] },
+  max: { value: (a, b) => Math.max(a, b), slopes: [(a, b) => share(a > b, a === b), (a, b) => share(b > a, a === b)] },
+  min: { value: (a, b) => Math.min(a, b), slopes: [(a, b) => share(a < b, a === b), (a, b) => share(b < a, a === b)] },
+} satisfies Record<string, Binary>;
+
+/** x to a fixed power. */
+export const power = (exponent: number): Unary => ({
+  value: (x) => x ** exponent,
+  slope: (x) => (exponent === 0 ? 0 : exponent * x ** (exponent - 1)),
+});
+
+/** x held between two bounds; outside them the slope is zero. */
+export const clamped = (low: number, high: number): Unary => ({
+  value: (x) => Math.min(Math.max(x, low), high),
+  slope: (x) => (x >= low && x <= high ? 1 : 0),
+});
