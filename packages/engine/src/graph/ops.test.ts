@@ -64,6 +64,8 @@ const cases: Record<string, Case> = {
     build: (g, { a, b }) => ops.matmul(g, a!, b!, { transB: true }),
   },
   reshape: { inputs: { a: { shape: [2, 6] } }, build: (g, { a }) => ops.reshape(g, a!, [3, 4]) },
+  unsqueeze: { inputs: { a: { shape: [2, 3] } }, build: (g, { a }) => ops.unsqueeze(g, a!, 1) },
+  squeeze: { inputs: { a: { shape: [2, 1, 3] } }, build: (g, { a }) => ops.squeeze(g, a!, 1) },
   transpose: { inputs: { a: { shape: [2, 3, 4] } }, build: (g, { a }) => ops.transpose(g, a!, [2, 0, 1]) },
   concat: {
     inputs: { a: { shape: [2, 3] }, b: { shape: [2, 2] } },
@@ -106,7 +108,8 @@ const assemble = ({ inputs, build }: Case): { graph: Graph; values: Record<strin
   graph.output("y", y);
   graph.output("loss", ops.reduceSum(graph, ops.mul(graph, y, seed), every));
   const leaves = Object.values(handles);
-  gradients(graph, [{ value: y, seed }], leaves).forEach((grad, i) => graph.output(`d.${leaves[i]!.name}`, grad));
+  const grads = gradients(graph, [{ value: y, seed }], leaves);
+  for (const [i, leaf] of leaves.entries()) graph.output(`d.${leaf.name}`, grads[i]!);
   return { graph, values };
 };
 

@@ -166,6 +166,24 @@ export const reshape = (graph: Graph, a: Tensor, shape: Shape): Tensor => {
   });
 };
 
+/** Drops an axis of size 1. */
+export const squeeze = (graph: Graph, a: Tensor, axis: number): Tensor => {
+  if (a.shape[axis] !== 1) throw new ShapeError("squeeze", `axis ${axis} does not have size 1`, [a.shape]);
+  return graph.node("Squeeze", [a, graph.int64([axis])], a.shape.toSpliced(axis, 1), {
+    dtype: a.dtype,
+    backward: (g) => [unsqueeze(graph, g, axis), null],
+  });
+};
+
+/** A new axis of size 1; unlike a reshape it is well defined for tensors without elements. */
+export const unsqueeze = (graph: Graph, a: Tensor, axis: number): Tensor => {
+  const shape = [...a.shape.slice(0, axis), 1, ...a.shape.slice(axis)];
+  return graph.node("Unsqueeze", [a, graph.int64([axis])], shape, {
+    dtype: a.dtype,
+    backward: (g) => [squeeze(graph, g, axis), null],
+  });
+};
+
 export const transpose = (graph: Graph, a: Tensor, permutation: readonly number[]): Tensor => {
   if (
     [...permutation].sort((x, y) => x - y).some((axis, index) => axis !== index) ||

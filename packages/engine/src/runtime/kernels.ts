@@ -296,7 +296,8 @@ export const kernels: Readonly<Record<string, Kernel>> = {
     return [{ data: new arrays(count(dims)), dims }];
   },
   Cast: ([a]) => [a!], // only ever int32 to int64, which are one type here
-  Unsqueeze: ([a]) => [{ data: a!.data, dims: [...a!.dims, 1] }], // only ever at the end
+  Squeeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 1) }],
+  Unsqueeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 0, 1) }],
 
   ScatterND: ([base, indices, updates], _attributes, arrays) => {
     const data = arrays.from(floats(base!));

@@ -1,0 +1,98 @@
+"""The PyTorch + transformers + PEFT side of the engine bench.
+
+One process per model shape. Reads one JSON command per line on stdin, answers one JSON line on stdout, so that the
+bench can interleave runs of both sides. Settings are the best honest ones: threads = cores, SDPA attention, fused AdamW
+where it exists, inference mode for sampling.
+"""
+
+import json
+import resource
+import sys
+import time
+
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+
+def build(shape):
+    common = dict(
+        vocab_size=shape["vocab"], hidden_size=shape["width"], num_hidden_layers=shape["layers"],
+        num_attention_heads=shape["heads"], num_key_value_heads=shape["kvHeads"], head_dim=shape["headDim"],
+        intermediate_size=shape["mlp"], tie_word_embeddings=True, max_position_embeddings=2048,
+        attn_implementation="sdpa", bos_token_id=None, eos_token_id=None, pad_token_id=0,
+    )
+    config, cls = (Qwen3Config(**common), Qwen3ForCausalLM) if shape["qkNorm"] else (LlamaConfig(**common), LlamaForCausalLM)
+    return cls(config).to(torch.float32)
+
+
+def with_lora(model, rank):
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    return get_peft_model(model, LoraConfig(r=rank, lora_alpha=32, target_modules=targets))
+
+
+def optimizer_of(model):
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    try:
+        return torch.optim.AdamW(parameters, lr=1e-4, betas=(0.9, 0.95), eps=1e-12, weight_decay=0.0, fused=True)
+    except RuntimeError:
+        return torch.optim.AdamW(parameters, lr=1e-4, betas=(0.9, 0.95), eps=1e-12, weight_decay=0.0)
+
+
+class Peer:
+    def __init__(self):
+        torch.set_num_threads(int(sys.argv[2]) if len(sys.argv) > 2 else 2)
+        torch.manual_seed(0)
+        self.shape = json.loads(sys.argv[1])
+        self.base = build(self.shape)
+        self.model = None
+
+    def training(self):
+        if self.model is None:
+            self.model = with_lora(self.base, 16)
+            self.model.train()
+            self.optimizer = optimizer_of(self.model)
+
+    def train(self, lengths, steps):
+        """Padded to the longest, as every transformers recipe does; labels of the padding are ignored."""
+        self.training()
+        longest = max(lengths)
+        ids = torch.randint(0, self.shape["vocab"], (len(lengths), longest))
+        mask = torch.zeros_like(ids)
+        for row, length in enumerate(lengths):
+            mask[row, :length] = 1
+        labels = ids.masked_fill(mask == 0, -100)
+        uniform = bool(mask.all())
+        times = []
+        for _ in range(steps):
+            start = time.perf_counter()
+            loss = self.model(input_ids=ids, attention_mask=None if uniform else mask, labels=labels).loss
+            loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            times.append(time.perf_counter() - start)
+        return {"seconds": times, "tokens": sum(lengths)}
+
+    def generate(self, batch, prompt, new):
+        model = self.base
+        model.eval()
+        ids = torch.randint(0, self.shape["vocab"], (batch, prompt))
+        with torch.inference_mode():
+            start = time.perf_counter()
+            model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=True, top_k=0, temperature=1.0,
+                           min_new_tokens=new, max_new_tokens=new)
+            seconds = time.perf_counter() - start
+        return {"seconds": [seconds], "tokens": batch * new}
+
+    def memory(self):
+        return {"peakBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+
+
+peer = Peer()
+print(json.dumps({"ready": True, "torch": torch.__version__}), flush=True)
+for line in sys.stdin:
+    command = json.loads(line)
+    name = command.pop("do")
+    if name == "quit":
+        break
+    print(json.dumps(getattr(peer, name)(**command)), flush=True)

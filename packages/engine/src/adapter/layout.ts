@@ -1,0 +1,91 @@
+/**
+ * Where the values of a LoRA adapter live: one flat float32 array per adapter, each A and B matrix at a fixed offset. Flat, so that
+ * gradients arrive as one tensor, the optimizer is one loop, and a copy of an adapter is one `slice()`. Which linears are adapted
+ * follows from `trainAttn`, `trainMlp` and `trainUnembed`.
+ */
+import type { ModelConfig } from "../model/config.ts";
+import type { LoraOptions } from "../types.ts";
+
+/** One adapted linear: y = x·Wᵀ + (alpha / rank) · (x·Aᵀ)·Bᵀ with A `[rank, in]` and B `[out, rank]`. */
+export interface LoraModule {
+  /** Hugging Face name without `.weight`: `model.layers.0.self_attn.q_proj` or `lm_head`. */
+  readonly name: string;
+  readonly inSize: number;
+  readonly outSize: number;
+  /** Offsets into the flat array, in values. */
+  readonly offsetA: number;
+  readonly offsetB: number;
+}
+
+/** What of a model is adapted; two adapters with equal targets share all their programs. */
+export interface LoraTargets {
+  readonly attn: boolean;
+  readonly mlp: boolean;
+  readonly unembed: boolean;
+}
+
+export interface AdapterLayout {
+  readonly rank: number;
+  readonly targets: LoraTargets;
+  readonly modules: readonly LoraModule[];
+  /** Values in all. */
+  readonly size: number;
+}
+
+export const ATTENTION_LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj"] as const;
+export const MLP_LINEARS = ["gate_proj", "up_proj", "down_proj"] as const;
+
+/** Input and output width of a linear of a layer. */
+export const linearSizes = (config: ModelConfig, linear: string): { inSize: number; outSize: number } => {
+  const { hiddenSize, heads, kvHeads, headDim, mlpSize } = config;
+  switch (linear) {
+    case "q_proj":
+      return { inSize: hiddenSize, outSize: heads * headDim };
+    case "k_proj":
+    case "v_proj":
+      return { inSize: hiddenSize, outSize: kvHeads * headDim };
+    case "o_proj":
+      return { inSize: heads * headDim, outSize: hiddenSize };
+    case "down_proj":
+      return { inSize: mlpSize, outSize: hiddenSize };
+    default:
+      return { inSize: hiddenSize, outSize: mlpSize };
+  }
+};
+
+/** Names and sizes of the adapted linears, in the order of the flat array. */
+export const targetLinears = (
+  config: ModelConfig,
+  targets: LoraTargets,
+): { name: string; inSize: number; outSize: number }[] => {
+  const linears: { name: string; inSize: number; outSize: number }[] = [];
+  for (let layer = 0; layer < config.layers; layer++) {
+    for (const [wanted, block, names] of [
+      [targets.attn, "self_attn", ATTENTION_LINEARS],
+      [targets.mlp, "mlp", MLP_LINEARS],
+    ] as const) {
+      if (!wanted) continue;
+      for (const name of names)
+        linears.push({ name: `model.layers.${layer}.${block}.${name}`, ...linearSizes(config, name) });
+    }
+  }
+  if (targets.unembed) linears.push({ name: "lm_head", inSize: config.hiddenSize, outSize: config.vocabSize });
+  return linears;
+};
+
+export const targetsOf = (options: LoraOptions): LoraTargets => ({
+  attn: options.trainAttn ?? true,
+  mlp: options.trainMlp ?? true,
+  unembed: options.trainUnembed ?? true,
+});
+
+export const adapterLayout = (config: ModelConfig, targets: LoraTargets, rank: number): AdapterLayout => {
+  let size = 0;
+  const modules = targetLinears(config, targets).map((linear): LoraModule => {
+    const offsetA = size;
+    const offsetB = offsetA + rank * linear.inSize;
+    size = offsetB + linear.outSize * rank;
+    return { ...linear, offsetA, offsetB };
+  });
+  return { rank, targets, modules, size };
+};

@@ -1,0 +1,117 @@
+/**
+ * Causal grouped-query attention over a packed token axis, with its hand-written gradient. Rows of q, k and v are gathered into
+ * rectangular groups of sequences of similar length; keys are never repeated for the query heads that share them; the
+ * gradient uses rowsum(dO·O) instead of a second pass over the probabilities.
+ */
+import { type Dim, product } from "../graph/dims.ts";
+import type { Graph, Tensor } from "../graph/graph.ts";
+import { add, concat, gather, matmul, mul, reduceSum, reshape, rope, softmax, sub } from "../graph/ops.ts";
+
+/** A rectangle of sequences. Indices point into the packed rows; padding points at any row and is switched off by `valid`. */
+export interface AttentionGroup {
+  /** `[batch, heads, time]` into the q rows. */
+  readonly q: Tensor;
+  /** `[batch, kvHeads, time]` into the k and v rows. */
+  readonly kv: Tensor;
+  /** `[batch, time]`. */
+  readonly positions: Tensor;
+  /** `[time, time]`: 0 where a query (row) may see a key (column), very negative elsewhere. */
+  readonly mask: Tensor;
+  /** `[batch, 1, time, 1]`: 1 on tokens, 0 on padding. Padding comes last, so causality hides it from tokens; this keeps its own
+   * (meaningless) queries out of the gradients. */
+  readonly valid: Tensor;
+}
+
+export interface PackedAttentionInputs {
+  /** `[tokens]`. */
+  readonly tokens: Tensor;
+  readonly groups: readonly AttentionGroup[];
+  readonly cos: Tensor;
+  readonly sin: Tensor;
+  /** `[heads · tokens]` and `[kvHeads · tokens]`: where each packed row is in the groups' rows laid end to end. */
+  readonly unpackQ: Tensor;
+  readonly unpackKv: Tensor;
+}
+
+export interface AttentionShape {
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  /** Compute the probabilities again in the backward pass instead of keeping them (heads · time values per token and layer). */
+  readonly recomputeAttention: boolean;
+}
+
+/** q, k, v rows (`[heads · tokens, headDim]`, …) to `[tokens, heads · headDim]`. */
+export const packedAttention = (
+  graph: Graph,
+  rows: { readonly q: Tensor; readonly k: Tensor; readonly v: Tensor },
+  inputs: PackedAttentionInputs,
+  shape: AttentionShape,
+): Tensor => {
+  const { heads, kvHeads, headDim } = shape;
+  const share = heads / kvHeads; // query heads per key head
+  const alpha = 1 / Math.sqrt(headDim);
+  const tables = { cos: inputs.cos, sin: inputs.sin };
+
+  const groups = inputs.groups.map((group, index) => {
+    const [batch, time] = group.positions.shape as [Dim, Dim];
+    const perHead = [batch, heads, time, headDim];
+    // Query heads that share a key head are stacked along time: [batch, kvHeads, share · time, …].
+    const stackedTime = product([share, time]);
+    const stacked = [batch, kvHeads, stackedTime, headDim];
+    const q = reshape(graph, rope(graph, gather(graph, rows.q, group.q), group.positions, tables), stacked);
+    const k = rope(graph, gather(graph, rows.k, group.kv), group.positions, tables); // [batch, kvHeads, time, headDim]
+    const v = gather(graph, rows.v, group.kv);
+    const probabilities = (): Tensor => {
+      const scores = reshape(graph, matmul(graph, q, k, { transB: true, alpha }), [batch, heads, time, time]);
+      return reshape(graph, softmax(graph, add(graph, scores, group.mask)), [batch, kvHeads, stackedTime, time]);
+    };
+    const p = probabilities();
+    const o = matmul(graph, p, v); // stacked
+    return { group, index, batch, time, perHead, stacked, q, k, v, p, o, probabilities };
+  });
+
+  /** The groups' values laid end to end, put back in packed order. */
+  const unpack = (values: readonly Tensor[], indices: Tensor, count: number): Tensor => {
+    const flat = values.map((value, index) => {
+      const { batch, time } = groups[index]!;
+      return reshape(graph, value, [product([count, batch, time]), headDim]);
+    });
+    return gather(graph, concat(graph, flat, 0, "groupRows"), indices);
+  };
+  const packed = unpack(
+    groups.map(({ o }) => o),
+    inputs.unpackQ,
+    heads,
+  );
+  const output = reshape(graph, packed, [inputs.tokens.shape[0]!, heads * headDim]);
+
+  return graph.withGradient(output, [rows.q, rows.k, rows.v], (grad) => {
+    const gradRows = reshape(graph, grad, rows.q.shape); // [heads · tokens, headDim]
+    const parts = groups.map(({ group, batch, time, perHead, stacked, q, k, v, p, o, probabilities }) => {
+      const weights = shape.recomputeAttention ? probabilities() : p;
+      const dO = reshape(graph, mul(graph, gather(graph, gradRows, group.q), group.valid), stacked);
+      const dV = matmul(graph, weights, dO, { transA: true });
+      const delta = reduceSum(graph, mul(graph, dO, o), [-1]);
+      const dScores = mul(graph, weights, sub(graph, matmul(graph, dO, v, { transB: true }), delta));
+      const dQ = reshape(graph, matmul(graph, dScores, k, { alpha }), perHead);
+      const dK = reshape(graph, matmul(graph, dScores, q, { transA: true, alpha }), [batch, kvHeads, time, headDim]);
+      return {
+        q: rope(graph, dQ, group.positions, tables, true),
+        k: rope(graph, dK, group.positions, tables, true),
+        v: dV,
+      };
+    });
+    const back = (name: "q" | "k" | "v"): Tensor =>
+      unpack(
+        parts.map((part) => part[name]),
+        name === "q" ? inputs.unpackQ : inputs.unpackKv,
+        name === "q" ? heads : kvHeads,
+      );
+    return [
+      rows.q.requiresGrad ? back("q") : null,
+      rows.k.requiresGrad ? back("k") : null,
+      rows.v.requiresGrad ? back("v") : null,
+    ];
+  });
+};

@@ -1,0 +1,50 @@
+/** Rotary position tables: cos and sin of position × frequency, with the frequency scalings that the supported models use. */
+import type { ModelConfig } from "./config.ts";
+
+/** Angular frequencies, one per pair of dimensions: θ^(−2i/d), stretched as the configuration says. */
+export const ropeFrequencies = ({ headDim, ropeTheta, ropeScaling }: ModelConfig): Float64Array => {
+  const frequencies = Float64Array.from({ length: headDim / 2 }, (_, i) => ropeTheta ** ((-2 * i) / headDim));
+  if (ropeScaling.type === "linear") return frequencies.map((frequency) => frequency / ropeScaling.factor);
+  if (ropeScaling.type === "llama3") {
+    const { factor, lowFreqFactor, highFreqFactor, originalContextLength } = ropeScaling;
+    return frequencies.map((frequency) => {
+      const turns = (originalContextLength * frequency) / (2 * Math.PI); // full turns within the original context
+      if (turns > highFreqFactor) return frequency;
+      if (turns < lowFreqFactor) return frequency / factor;
+      const share = (turns - lowFreqFactor) / (highFreqFactor - lowFreqFactor);
+      return (1 - share) * (frequency / factor) + share * frequency;
+    });
+  }
+  return frequencies;
+};
+
+/** Tables `[positions, headDim / 2]` that grow on demand, since contexts may be far longer than anything that is ever run. */
+export class RopeCache {
+  readonly #frequencies: Float64Array;
+  #positions = 0;
+  #cos = new Float32Array(0);
+  #sin = new Float32Array(0);
+
+  constructor(config: ModelConfig) {
+    this.#frequencies = ropeFrequencies(config);
+  }
+
+  /** Tables for at least `positions` positions. */
+  tables(positions: number): { cos: Float32Array; sin: Float32Array; dims: readonly [number, number] } {
+    const half = this.#frequencies.length;
+    if (positions > this.#positions) {
+      this.#positions = Math.ceil(Math.max(positions, this.#positions * 2) / 64) * 64;
+      this.#cos = new Float32Array(this.#positions * half);
+      this.#sin = new Float32Array(this.#positions * half);
+      for (let position = 0; position < this.#positions; position++) {
+        for (let i = 0; i < half; i++) {
+          // transformers multiplies in float32; the rounding of the angle matters for far positions.
+          const angle = Math.fround(position * Math.fround(this.#frequencies[i]!));
+          this.#cos[position * half + i] = Math.cos(angle);
+          this.#sin[position * half + i] = Math.sin(angle);
+        }
+      }
+    }
+    return { cos: this.#cos, sin: this.#sin, dims: [this.#positions, half] };
+  }
+}

@@ -1,0 +1,46 @@
+/** Small models with seeded random weights, for tests: every architecture in a few hundred parameters. */
+import { type ModelConfig, readConfig } from "../model/config.ts";
+import { type LoadedModel, weightShapes } from "../model/load.ts";
+import { createRandom } from "../random.ts";
+import type { WeightMap } from "../runtime/runtime.ts";
+
+/** A `config.json` of a small model; override what a test is about. */
+export const tinyConfig = (overrides: Record<string, unknown> = {}): ModelConfig =>
+  readConfig({
+    model_type: "llama",
+    vocab_size: 37,
+    hidden_size: 16,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    head_dim: 6,
+    intermediate_size: 20,
+    max_position_embeddings: 64,
+    rms_norm_eps: 1e-5,
+    tie_word_embeddings: true,
+    eos_token_id: 0,
+    ...overrides,
+  });
+
+/** Random weights of about unit gain; norms near 1. */
+export const randomWeights = (config: ModelConfig, seed: number): WeightMap => {
+  const weights = new Map<string, { data: Float32Array; dims: readonly number[] }>();
+  for (const [name, dims] of weightShapes(config)) {
+    const random = createRandom(seed, name);
+    const fanIn = dims.at(-1)!;
+    const isNorm = dims.length === 1 && name.includes("norm");
+    const data = Float32Array.from({ length: dims.reduce((n, dim) => n * dim, 1) }, () =>
+      isNorm ? 1 + 0.2 * (random() - 0.5) : (2 * random() - 1) * Math.sqrt(3 / fanIn),
+    );
+    weights.set(name, { data, dims });
+  }
+  return weights;
+};
+
+export const tinyModel = (overrides: Record<string, unknown> = {}, seed = 1): LoadedModel => {
+  const config = tinyConfig(overrides);
+  const weights = randomWeights(config, seed);
+  let bytes = 0;
+  for (const { data } of weights.values()) bytes += data.byteLength;
+  return { config, weights, bytes };
+};

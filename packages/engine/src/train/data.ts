@@ -1,0 +1,193 @@
+/**
+ * From what a caller gives (`TrainingDatum`s with loosely typed tensors, dense or CSR) to checked, flat arrays. Every refusal is an
+ * InputError with the path of the value at fault. Nothing past this file has to doubt its inputs.
+ */
+import { InputError } from "../errors.ts";
+import type { LossFnName, LossRequest, TensorInput, TrainingDatum } from "../types.ts";
+import { type LossPosition, losses } from "./losses.ts";
+
+/** One datum, checked. Arrays are row-major `[positions, width]`. */
+export interface CheckedDatum {
+  readonly tokens: Int32Array;
+  /** Targets per position: 1, or more for distillation. */
+  readonly width: number;
+  /** Shape of `target_tokens` as given, which outputs repeat. */
+  readonly shape: readonly number[];
+  readonly targets: Int32Array;
+  /** Loss inputs of target i, without the log-prob. */
+  position(index: number): Omit<LossPosition, "logprob">;
+}
+
+const toNumbers = (data: TensorInput["data"] | NonNullable<TensorInput["sparseColIndices"]>): ArrayLike<number> =>
+  data instanceof BigInt64Array ? Float64Array.from(data, Number) : data;
+
+/** Row-major values and shape; CSR becomes dense. */
+const densify = (tensor: TensorInput, field: string): { values: ArrayLike<number>; shape: readonly number[] } => {
+  const stored = toNumbers(tensor.data);
+  const { sparseCrowIndices, sparseColIndices } = tensor;
+  if (!sparseCrowIndices && !sparseColIndices) {
+    const shape = tensor.shape ?? [stored.length];
+    if (shape.reduce((n, dim) => n * dim, 1) !== stored.length) {
+      throw new InputError(field, `shape [${shape.join(", ")}] does not hold ${stored.length} values`);
+    }
+    return { values: stored, shape };
+  }
+  if (!sparseCrowIndices || !sparseColIndices)
+    throw new InputError(field, "a sparse tensor needs both row and column indices");
+  const [rows, columns] = tensor.shape ?? [];
+  if (tensor.shape?.length !== 2 || rows === undefined || columns === undefined) {
+    throw new InputError(field, "a sparse tensor needs a two-dimensional shape");
+  }
+  const pointers = toNumbers(sparseCrowIndices);
+  const column = toNumbers(sparseColIndices);
+  if (
+    pointers.length !== rows + 1 ||
+    column.length !== stored.length ||
+    pointers[rows] !== stored.length ||
+    pointers[0] !== 0
+  ) {
+    throw new InputError(field, "row pointers, column indices and values of the sparse tensor do not belong together");
+  }
+  const values = new Float64Array(rows * columns);
+  for (let row = 0; row < rows; row++) {
+    if (pointers[row + 1]! < pointers[row]!)
+      throw new InputError(field, "row pointers of the sparse tensor go backwards");
+    for (let i = pointers[row]!; i < pointers[row + 1]!; i++) {
+      const at = column[i]!;
+      if (!Number.isInteger(at) || at < 0 || at >= columns)
+        throw new InputError(field, `column ${at} is outside the shape`);
+      values[row * columns + at] = stored[i]!;
+    }
+  }
+  return { values, shape: tensor.shape };
+};
+
+const checkTokens = (given: ArrayLike<number>, vocabSize: number, field: string): Int32Array => {
+  const tokens = new Int32Array(given.length);
+  for (let i = 0; i < given.length; i++) {
+    const token = given[i]!;
+    if (!Number.isInteger(token) || token < 0 || token >= vocabSize) {
+      throw new InputError(`${field}[${i}]`, `token ${token} is not in the vocabulary of ${vocabSize}`);
+    }
+    tokens[i] = token;
+  }
+  return tokens;
+};
+
+/** Configuration of a loss with its defaults; unknown keys are refused. */
+export const lossConfig = (
+  lossFn: LossFnName,
+  given: Readonly<Record<string, number>> = {},
+): Record<string, number> => {
+  const known = losses[lossFn].config;
+  for (const [key, value] of Object.entries(given)) {
+    if (!(key in known)) {
+      const keys = Object.keys(known);
+      throw new InputError(
+        `loss_fn_config.${key}`,
+        `${lossFn} takes ${keys.length ? keys.join(", ") : "no configuration"}`,
+      );
+    }
+    if (typeof value !== "number" || Number.isNaN(value)) throw new InputError(`loss_fn_config.${key}`, "not a number");
+  }
+  const config = { ...known, ...given };
+  if ((config["clip_low_threshold"] ?? 0) > (config["clip_high_threshold"] ?? 0)) {
+    throw new InputError("loss_fn_config", "clip_low_threshold is above clip_high_threshold");
+  }
+  return config;
+};
+
+const checkDatum = (
+  datum: TrainingDatum,
+  index: number,
+  lossFn: LossFnName,
+  config: Record<string, number>,
+  limits: { vocabSize: number; contextLength: number },
+): CheckedDatum => {
+  const path = `data[${index}]`;
+  const { inputs } = losses[lossFn];
+  for (const key of Object.keys(datum.lossFnInputs)) {
+    if (key !== "target_tokens" && key !== "weights" && !(key in inputs)) {
+      const keys = ["target_tokens", "weights", ...Object.keys(inputs)].join(", ");
+      throw new InputError(`${path}.loss_fn_inputs.${key}`, `${lossFn} takes ${keys}`);
+    }
+  }
+  const tokens = checkTokens(datum.tokens, limits.vocabSize, `${path}.model_input`);
+  if (tokens.length === 0) throw new InputError(`${path}.model_input`, "is empty");
+  if (tokens.length > limits.contextLength) {
+    throw new InputError(
+      `${path}.model_input`,
+      `${tokens.length} tokens exceed the context of ${limits.contextLength}`,
+    );
+  }
+  const field = (name: string): string => `${path}.loss_fn_inputs.${name}`;
+  const given = datum.lossFnInputs["target_tokens"];
+  if (!given) throw new InputError(field("target_tokens"), "is required");
+  const targets = densify(given, field("target_tokens"));
+  const { shape } = targets;
+  if (shape.length < 1 || shape.length > 2 || shape[0] !== tokens.length || shape[1] === 0) {
+    throw new InputError(
+      field("target_tokens"),
+      `shape [${shape.join(", ")}] does not fit ${tokens.length} input tokens`,
+    );
+  }
+  const optional = (name: string): ArrayLike<number> | undefined => {
+    const tensor = datum.lossFnInputs[name];
+    if (!tensor) {
+      if (inputs[name]) throw new InputError(field(name), `${lossFn} needs it`);
+      return undefined;
+    }
+    const dense = densify(tensor, field(name));
+    if (dense.shape.length !== shape.length || dense.shape.some((dim, axis) => dim !== shape[axis])) {
+      throw new InputError(
+        field(name),
+        `shape [${dense.shape.join(", ")}] differs from that of target_tokens, [${shape.join(", ")}]`,
+      );
+    }
+    return dense.values;
+  };
+  const weights = optional("weights");
+  const logprobs = optional("logprobs");
+  const advantages = optional("advantages");
+  const low = optional("clip_low_threshold");
+  const high = optional("clip_high_threshold");
+  for (const [name, values] of Object.entries({ weights, logprobs, advantages })) {
+    for (let i = 0; values && i < values.length; i++) {
+      // A sampler has no log-prob for the prompt: not-a-number is fine where the position does not count.
+      const counts = (weights?.[i] ?? 1) !== 0 && (advantages?.[i] ?? 1) !== 0;
+      if (!Number.isFinite(values[i]) && (counts || name !== "logprobs")) {
+        throw new InputError(`${field(name)}[${i}]`, `${values[i]} is not a finite number`);
+      }
+    }
+  }
+  return {
+    tokens,
+    shape,
+    width: shape[1] ?? 1,
+    targets: checkTokens(targets.values, limits.vocabSize, field("target_tokens")),
+    position: (i) => ({
+      weight: weights?.[i] ?? 1,
+      samplingLogprob: Number.isFinite(logprobs?.[i]) ? logprobs![i]! : 0,
+      advantage: advantages?.[i] ?? 0,
+      clipLow: low?.[i] ?? config["clip_low_threshold"] ?? 0,
+      clipHigh: high?.[i] ?? config["clip_high_threshold"] ?? 0,
+      beta: config["beta"] ?? 0,
+    }),
+  };
+};
+
+/** Checks a whole request. */
+export const checkRequest = (
+  request: LossRequest,
+  limits: { vocabSize: number; contextLength: number },
+): { data: CheckedDatum[]; lossFn: LossFnName } => {
+  if (!Object.hasOwn(losses, request.lossFn)) {
+    throw new InputError("loss_fn", `${JSON.stringify(request.lossFn)} is none of ${Object.keys(losses).join(", ")}`);
+  }
+  if (request.data.length === 0) throw new InputError("data", "is empty");
+  const config = lossConfig(request.lossFn, request.lossFnConfig);
+  return {
+    lossFn: request.lossFn,
+    data: request.data.map((datum, index) => checkDatum(datum, index, request.lossFn, config, limits)),
+  };
+};

@@ -1,0 +1,162 @@
+/**
+ * The five losses, each with its slope beside it. Sums over tokens, never means: the official semantics. Per position, l is the
+ * model's log-prob of the target, q the sampler's, A the advantage, w the weight (1 unless given) and ρ = exp(l − q):
+ *
+ * | loss                | value                                | slope (d value / d l)                            |
+ * |---------------------|--------------------------------------|--------------------------------------------------|
+ * | cross_entropy       | −w·l                                 | −w                                               |
+ * | importance_sampling | −w·ρ·A                               | −w·ρ·A                                           |
+ * | ppo                 | −w·min(ρ·A, clip(ρ, lo, hi)·A)       | −w·ρ·A where the first is not the larger, else 0 |
+ * | cispo               | −w·sg(clip(ρ, lo, hi))·l·A           | −w·clip(ρ, lo, hi)·A                             |
+ * | dro                 | −w·(l·A − ½β(l − q)²)                | −w·(A − β(l − q))                                |
+ *
+ * (sg: stop-gradient.) The slope is what a training graph needs in its middle, before the log-probs have left it. All five are
+ * therefore cases of one formula whose coefficients are known beforehand; `slopeTerms` gives them, `model/head.ts` evaluates it, and
+ * a test holds the two against each other.
+ */
+import type { LossFnName } from "../types.ts";
+
+/** Everything a loss may look at, for one target of one position. */
+export interface LossPosition {
+  /** l: log-prob of the target under the model. */
+  readonly logprob: number;
+  /** w */
+  readonly weight: number;
+  /** q: log-prob of the target under the sampler. */
+  readonly samplingLogprob: number;
+  /** A */
+  readonly advantage: number;
+  readonly clipLow: number;
+  readonly clipHigh: number;
+  /** β of dro. */
+  readonly beta: number;
+}
+
+/**
+ * slope = (ρ within [windowLow, windowHigh] ? ratio·ρ : 0) + clipped·clip(ρ, clipLow, clipHigh) + constant + gap·(l − q)
+ */
+export interface SlopeTerms {
+  samplingLogprob: number;
+  ratio: number;
+  windowLow: number;
+  windowHigh: number;
+  clipped: number;
+  clipLow: number;
+  clipHigh: number;
+  constant: number;
+  gap: number;
+}
+
+/** Terms of a slope that is 0 everywhere; an empty window, so that not even an infinite ratio gets through. */
+export const NO_SLOPE: SlopeTerms = {
+  samplingLogprob: 0,
+  ratio: 0,
+  windowLow: Number.POSITIVE_INFINITY,
+  windowHigh: Number.NEGATIVE_INFINITY,
+  clipped: 0,
+  clipLow: 0,
+  clipHigh: 0,
+  constant: 0,
+  gap: 0,
+};
+
+/** Order in which terms are laid out for the graph. */
+export const SLOPE_TERMS = Object.keys(NO_SLOPE) as (keyof SlopeTerms)[];
+
+interface Loss {
+  readonly value: (position: LossPosition) => number;
+  readonly slope: (position: LossPosition) => number;
+  readonly slopeTerms: (position: Omit<LossPosition, "logprob">) => SlopeTerms;
+  /** Which loss inputs it takes besides `target_tokens` and `weights`; those marked true are required. */
+  readonly inputs: Readonly<Record<string, boolean>>;
+  /** Configuration keys and their defaults. */
+  readonly config: Readonly<Record<string, number>>;
+}
+
+const ratioOf = ({ logprob, samplingLogprob }: LossPosition): number => Math.exp(logprob - samplingLogprob);
+const clip = (x: number, low: number, high: number): number => Math.min(Math.max(x, low), high);
+const POLICY = { logprobs: true, advantages: true } as const;
+const CLIPPED = { ...POLICY, clip_low_threshold: false, clip_high_threshold: false } as const;
+
+export const losses: Readonly<Record<LossFnName, Loss>> = {
+  cross_entropy: {
+    value: ({ weight, logprob }) => -weight * logprob,
+    slope: ({ weight }) => -weight,
+    slopeTerms: ({ weight }) => ({ ...NO_SLOPE, constant: -weight }),
+    inputs: {},
+    config: {},
+  },
+
+  importance_sampling: {
+    value: (position) => -position.weight * ratioOf(position) * position.advantage,
+    slope: (position) => -position.weight * ratioOf(position) * position.advantage, // exp is its own derivative
+    slopeTerms: ({ weight, advantage, samplingLogprob }) => ({
+      ...NO_SLOPE,
+      samplingLogprob,
+      ratio: -weight * advantage,
+      windowLow: Number.NEGATIVE_INFINITY,
+      windowHigh: Number.POSITIVE_INFINITY,
+    }),
+    inputs: POLICY,
+    config: {},
+  },
+
+  ppo: {
+    value: (position) => {
+      const ratio = ratioOf(position);
+      const { weight, advantage, clipLow, clipHigh } = position;
+      return -weight * Math.min(ratio * advantage, clip(ratio, clipLow, clipHigh) * advantage);
+    },
+    slope: (position) => {
+      const ratio = ratioOf(position);
+      const { weight, advantage, clipLow, clipHigh } = position;
+      // The clipped branch is flat; it is the smaller one above hi for A > 0 and below lo for A < 0.
+      const flat = advantage > 0 ? ratio > clipHigh : ratio < clipLow;
+      return flat ? 0 : -weight * ratio * advantage;
+    },
+    slopeTerms: ({ weight, advantage, samplingLogprob, clipLow, clipHigh }) => ({
+      ...NO_SLOPE,
+      samplingLogprob,
+      ratio: -weight * advantage,
+      windowLow: advantage > 0 ? Number.NEGATIVE_INFINITY : clipLow,
+      windowHigh: advantage > 0 ? clipHigh : Number.POSITIVE_INFINITY,
+    }),
+    inputs: CLIPPED,
+    config: { clip_low_threshold: 0.8, clip_high_threshold: 1.2 },
+  },
+
+  cispo: {
+    value: (position) => {
+      const { weight, advantage, logprob, clipLow, clipHigh } = position;
+      return -weight * clip(ratioOf(position), clipLow, clipHigh) * logprob * advantage;
+    },
+    slope: (position) => {
+      const { weight, advantage, clipLow, clipHigh } = position;
+      return -weight * clip(ratioOf(position), clipLow, clipHigh) * advantage;
+    },
+    slopeTerms: ({ weight, advantage, samplingLogprob, clipLow, clipHigh }) => ({
+      ...NO_SLOPE,
+      samplingLogprob,
+      clipped: -weight * advantage,
+      clipLow,
+      clipHigh,
+    }),
+    inputs: CLIPPED,
+    config: { clip_low_threshold: 0, clip_high_threshold: 4 },
+  },
+
+  dro: {
+    value: ({ weight, advantage, logprob, samplingLogprob, beta }) =>
+      -weight * (logprob * advantage - 0.5 * beta * (logprob - samplingLogprob) ** 2),
+    slope: ({ weight, advantage, logprob, samplingLogprob, beta }) =>
+      -weight * (advantage - beta * (logprob - samplingLogprob)),
+    slopeTerms: ({ weight, advantage, samplingLogprob, beta }) => ({
+      ...NO_SLOPE,
+      samplingLogprob,
+      constant: -weight * advantage,
+      gap: weight * beta,
+    }),
+    inputs: POLICY,
+    config: { beta: 0.05 },
+  },
+};

@@ -1,0 +1,63 @@
+/** AdamW on flat arrays, with decoupled weight decay and clipping by global norm, as PyTorch computes it. */
+import type { Adapter } from "../adapter/adapter.ts";
+import { InputError } from "../errors.ts";
+import type { AdamParams, OptimStepResult } from "../types.ts";
+
+/** The official defaults. */
+export const ADAM_DEFAULTS: Required<AdamParams> = {
+  learningRate: 1e-4,
+  beta1: 0.9,
+  beta2: 0.95,
+  eps: 1e-12,
+  weightDecay: 0,
+  gradClipNorm: 0,
+};
+
+const check = (params: Required<AdamParams>): void => {
+  for (const name of ["learningRate", "eps", "weightDecay", "gradClipNorm"] as const) {
+    if (!(params[name] >= 0 && Number.isFinite(params[name])))
+      throw new InputError(name, `${params[name]} is not a number ≥ 0`);
+  }
+  for (const name of ["beta1", "beta2"] as const) {
+    if (!(params[name] >= 0 && params[name] < 1)) throw new InputError(name, `${params[name]} is not within [0, 1)`);
+  }
+};
+
+/** Euclidean norm, summed in double precision: float32 would lose small values behind a large sum. */
+export const norm = (values: Float32Array): number => {
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += values[i]! * values[i]!;
+  return Math.sqrt(sum);
+};
+
+/**
+ * Takes one step with the accumulated gradient and clears it. Without one (nothing was accumulated) the gradient is zero: moments
+ * decay and so do weights, as an optimizer that was asked to step does.
+ */
+export const optimStep = (adapter: Adapter, given: AdamParams = {}): OptimStepResult => {
+  const params = { ...ADAM_DEFAULTS, ...given };
+  check(params);
+  const { learningRate, beta1, beta2, eps, weightDecay, gradClipNorm } = params;
+  const { values } = adapter;
+  const gradient = adapter.gradient ?? new Float32Array(values.length);
+  adapter.m ??= new Float32Array(values.length);
+  adapter.v ??= new Float32Array(values.length);
+  const { m, v } = adapter;
+  const total = norm(gradient);
+  // As torch.nn.utils.clip_grad_norm_: the small constant keeps a zero norm from dividing by zero.
+  const clip = gradClipNorm > 0 ? Math.min(1, gradClipNorm / (total + 1e-6)) : 1;
+  const step = ++adapter.step;
+  const rate = learningRate / (1 - beta1 ** step);
+  const correction = 1 / Math.sqrt(1 - beta2 ** step);
+  const keep = 1 - learningRate * weightDecay;
+  for (let i = 0; i < values.length; i++) {
+    const g = gradient[i]! * clip;
+    const mi = beta1 * m[i]! + (1 - beta1) * g;
+    const vi = beta2 * v[i]! + (1 - beta2) * g * g;
+    m[i] = mi;
+    v[i] = vi;
+    values[i] = keep * values[i]! - (rate * mi) / (Math.sqrt(vi) * correction + eps);
+  }
+  delete adapter.gradient;
+  return { step, metrics: { "unclipped_grad_l2:mean": total, "clipped_grad_l2:mean": total * clip } };
+};

@@ -1,0 +1,154 @@
+/**
+ * Packs sequences of any lengths into one run: an end-to-end token axis without padding, and up to a few rectangles for
+ * attention chosen so that little of them is padding. Pure index arithmetic; the graph side is `model/attention.ts`.
+ */
+import type { ModelConfig } from "../model/config.ts";
+import { f32, i32, type Value } from "../runtime/runtime.ts";
+
+/** Rectangles a program can have; a run uses the smallest number that serves it and fills the rest with a dummy token. */
+export const GROUP_COUNTS = [1, 2, 4] as const;
+const MASKED = -1e30;
+
+/** Sequences (by index) that share a rectangle as long as the longest of them. */
+export interface Rectangle {
+  readonly members: readonly number[];
+  readonly time: number;
+}
+
+/**
+ * Splits sequences into at most `limit` rectangles with the least attention work, Σ batch · time². Lengths sorted, a rectangle is a
+ * run of neighbours, so a small dynamic program finds the optimum. A further rectangle must save 5 % to be worth its overhead.
+ */
+export const planRectangles = (lengths: readonly number[], limit: number): Rectangle[] => {
+  const order = lengths.map((_, index) => index).sort((a, b) => lengths[b]! - lengths[a]! || a - b);
+  const sorted = order.map((index) => lengths[index]!);
+  const n = sorted.length;
+  // cost[k][i]: the least work for the first i sequences in k rectangles; cut[k][i] where the last of them starts.
+  const cost: number[][] = [[0, ...new Array<number>(n).fill(Number.POSITIVE_INFINITY)]];
+  const cut: number[][] = [[]];
+  for (let k = 1; k <= limit; k++) {
+    cost.push(new Array<number>(n + 1).fill(Number.POSITIVE_INFINITY));
+    cut.push(new Array<number>(n + 1).fill(0));
+    for (let end = 1; end <= n; end++) {
+      for (let start = 0; start < end; start++) {
+        const work = cost[k - 1]![start]! + (end - start) * sorted[start]! ** 2;
+        if (work < cost[k]![end]!) {
+          cost[k]![end] = work;
+          cut[k]![end] = start;
+        }
+      }
+    }
+  }
+  let best = 1;
+  for (let k = 2; k <= limit; k++) if (cost[k]![n]! < 0.95 * cost[best]![n]!) best = k;
+  const rectangles: Rectangle[] = [];
+  for (let k = best, end = n; k > 0 && end > 0; k--) {
+    const start = cut[k]![end]!;
+    rectangles.unshift({ members: order.slice(start, end), time: sorted[start]! });
+    end = start;
+  }
+  return rectangles;
+};
+
+const masks = new Map<number, Float32Array>();
+/** Causal mask `[time, time]`, kept for the few sizes that recur. */
+const causalMask = (time: number): Float32Array => {
+  let mask = masks.get(time);
+  if (!mask) {
+    mask = new Float32Array(time * time);
+    for (let query = 0; query < time; query++) mask.fill(MASKED, query * time + query + 1, (query + 1) * time);
+    if (masks.size >= 64) masks.delete(masks.keys().next().value!);
+    masks.set(time, mask);
+  }
+  return mask;
+};
+
+/** A packed batch, ready to be given to a program. */
+export interface PackedBatch {
+  readonly tokenCount: number;
+  /** First packed row of each sequence, in the order given. */
+  readonly starts: readonly number[];
+  /** One of GROUP_COUNTS. */
+  readonly groupCount: number;
+  readonly longest: number;
+  /** Everything `packedInputs` declares, except the rotary tables. */
+  readonly inputs: Record<string, Value>;
+}
+
+/** Lays sequences end to end in the order given. */
+export const packSequences = (config: ModelConfig, sequences: readonly Int32Array[]): PackedBatch => {
+  const { heads, kvHeads } = config;
+  const starts: number[] = [];
+  let tokenCount = 0;
+  for (const sequence of sequences) {
+    starts.push(tokenCount);
+    tokenCount += sequence.length;
+  }
+  const tokens = new Int32Array(tokenCount);
+  sequences.forEach((sequence, index) => {
+    tokens.set(sequence, starts[index]!);
+  });
+  const rectangles = planRectangles(
+    sequences.map((sequence) => sequence.length),
+    GROUP_COUNTS.at(-1)!,
+  );
+  const groupCount = GROUP_COUNTS.find((size) => size >= rectangles.length)!;
+  const inputs: Record<string, Value> = { tokens: i32(tokens, [tokenCount]) };
+  const unpack = { q: new Int32Array(tokenCount * heads), kv: new Int32Array(tokenCount * kvHeads) };
+  const base = { q: 0, kv: 0 };
+
+  for (let index = 0; index < groupCount; index++) {
+    const rectangle = rectangles[index];
+    const time = rectangle?.time ?? 1;
+    const batch = rectangle?.members.length ?? 1;
+    const positions = new Int32Array(batch * time);
+    const valid = new Float32Array(batch * time);
+    const gather = { q: new Int32Array(batch * heads * time), kv: new Int32Array(batch * kvHeads * time) };
+    rectangle?.members.forEach((member, row) => {
+      const [start, length] = [starts[member]!, sequences[member]!.length];
+      for (let t = 0; t < length; t++) {
+        positions[row * time + t] = t;
+        valid[row * time + t] = 1;
+      }
+      for (const [side, count] of [
+        ["q", heads],
+        ["kv", kvHeads],
+      ] as const) {
+        for (let head = 0; head < count; head++) {
+          const line = (row * count + head) * time;
+          for (let t = 0; t < time; t++) gather[side][line + t] = (start + Math.min(t, length - 1)) * count + head;
+          for (let t = 0; t < length; t++) unpack[side][(start + t) * count + head] = base[side] + line + t;
+        }
+      }
+    });
+    base.q += batch * heads * time;
+    base.kv += batch * kvHeads * time;
+    inputs[`group${index}.q`] = i32(gather.q, [batch, heads, time]);
+    inputs[`group${index}.kv`] = i32(gather.kv, [batch, kvHeads, time]);
+    inputs[`group${index}.positions`] = i32(positions, [batch, time]);
+    inputs[`group${index}.mask`] = f32(causalMask(time), [time, time]);
+    inputs[`group${index}.valid`] = f32(valid, [batch, 1, time, 1]);
+  }
+  inputs["unpack.q"] = i32(unpack.q, [unpack.q.length]);
+  inputs["unpack.kv"] = i32(unpack.kv, [unpack.kv.length]);
+  const longest = Math.max(...sequences.map((sequence) => sequence.length));
+  return { tokenCount, starts, groupCount, longest, inputs };
+};
+
+/**
+ * Divides sequences into runs of at most `maxTokens` tokens (a longer sequence runs alone). Longest first, so that a run's
+ * lengths are similar; depends on the lengths alone, never on timing.
+ */
+export const planRuns = (lengths: readonly number[], maxTokens: number): number[][] => {
+  const order = lengths.map((_, index) => index).sort((a, b) => lengths[b]! - lengths[a]! || a - b);
+  const runs: { members: number[]; tokens: number }[] = [];
+  for (const index of order) {
+    const length = lengths[index]!;
+    const room = runs.find((run) => run.tokens + length <= maxTokens);
+    if (room) {
+      room.members.push(index);
+      room.tokens += length;
+    } else runs.push({ members: [index], tokens: length });
+  }
+  return runs.map((run) => run.members.sort((a, b) => a - b));
+};

@@ -1,0 +1,292 @@
+/** The whole training step on small random models: gradients, packing, runtimes, accumulation. PyTorch's view of it is in test/torch. */
+import { describe, expect, it } from "vitest";
+import { type Adapter, createAdapter } from "../adapter/adapter.ts";
+import { createRandom } from "../random.ts";
+import { createInterpreter } from "../runtime/interpreter.ts";
+import { loadNativeRuntime } from "../runtime/ort.ts";
+import type { Runtime } from "../runtime/runtime.ts";
+import { tinyModel } from "../testing/tiny-model.ts";
+import type { LossFnName, LossRequest, LossResult, TensorInput, TrainingDatum } from "../types.ts";
+import { optimStep } from "./optimizer.ts";
+import { Trainer } from "./trainer.ts";
+
+const plain = createInterpreter({ float64: true });
+const native = (await loadNativeRuntime(1)).runtime;
+const options = { activationBytes: 1e9, contextLength: 64 };
+
+const architectures: Record<string, Record<string, unknown>> = {
+  "llama, grouped heads, tied": {},
+  "llama, untied, llama3 rope": {
+    tie_word_embeddings: false,
+    rope_scaling: {
+      rope_type: "llama3",
+      factor: 8,
+      low_freq_factor: 1,
+      high_freq_factor: 4,
+      original_max_position_embeddings: 16,
+    },
+  },
+  "qwen2, biases": { model_type: "qwen2" },
+  "qwen3, head norms": { model_type: "qwen3", num_key_value_heads: 1 },
+  "mistral, no grouping": { model_type: "mistral", num_key_value_heads: 4, sliding_window: null },
+  "llama, all biases, linear rope": {
+    attention_bias: true,
+    mlp_bias: true,
+    rope_scaling: { type: "linear", factor: 2 },
+  },
+};
+
+const floats = (...data: number[]): TensorInput => ({ data: Float32Array.from(data) });
+
+/** A datum of a given length with inputs for any loss. */
+const datum = (length: number, seed: number, lossFn: LossFnName, weights?: number[]): TrainingDatum => {
+  const random = createRandom(seed, "datum");
+  const tokens = (): number[] => Array.from({ length }, () => Math.floor(random() * 37));
+  const inputs: Record<string, TensorInput> = { target_tokens: { data: Int32Array.from(tokens()) } };
+  if (weights) inputs["weights"] = floats(...weights);
+  if (lossFn !== "cross_entropy") {
+    inputs["logprobs"] = floats(...Array.from({ length }, () => -3.6 - random()));
+    inputs["advantages"] = floats(...Array.from({ length }, () => random() * 2 - 1));
+  }
+  return { tokens: tokens(), lossFnInputs: inputs };
+};
+
+/** An adapter whose B matrices are not zero, so that every gradient path counts. */
+const noisyAdapter = (config: Parameters<typeof createAdapter>[0], rank = 3): Adapter => {
+  const lora = { rank, alpha: 32, seed: 5, trainAttn: true, trainMlp: true, trainUnembed: true };
+  const adapter = createAdapter(config, lora);
+  const random = createRandom(7, "b");
+  for (let i = 0; i < adapter.values.length; i++) adapter.values[i]! += (random() - 0.5) * 0.1;
+  return adapter;
+};
+
+const lossOf = ({ lossFnOutputs }: LossResult): number =>
+  lossFnOutputs.reduce((sum, { elementwise_loss }) => sum + elementwise_loss.data.reduce((a, b) => a + b, 0), 0);
+
+/** Derivative of the loss along the gradient, by differences, over the gradient's own claim. */
+const checkGradient = async (trainer: Trainer, adapter: Adapter, request: LossRequest): Promise<void> => {
+  await trainer.forwardBackward(adapter, request);
+  const gradient = adapter.gradient!;
+  const original = adapter.values.slice();
+  // Along the gradient restricted to each module in turn: a wrong module cannot hide behind the others.
+  for (const module of adapter.layout.modules) {
+    for (const [from, to] of [
+      [module.offsetA, module.offsetB],
+      [module.offsetB, module.offsetB + module.outSize * adapter.layout.rank],
+    ] as const) {
+      let claim = 0;
+      for (let i = from; i < to; i++) claim += gradient[i]! ** 2;
+      const step = 1e-3 / Math.sqrt(claim + 1e-12);
+      const lossAt = async (sign: number): Promise<number> => {
+        for (let i = from; i < to; i++) adapter.values[i] = original[i]! + sign * step * gradient[i]!;
+        const loss = lossOf(await trainer.forward(adapter, request));
+        adapter.values.set(original);
+        return loss;
+      };
+      const numeric = ((await lossAt(1)) - (await lossAt(-1))) / (2 * step);
+      expect(Math.abs(numeric - claim), `${module.name} ${from}`).toBeLessThan(
+        2e-3 * claim + 2e-5 * Math.sqrt(claim) + 1e-5,
+      );
+    }
+  }
+};
+
+describe.each(Object.entries(architectures))("%s", (_, overrides) => {
+  it("has the gradients that finite differences show", async () => {
+    const model = tinyModel(overrides);
+    const trainer = new Trainer(model, plain, options);
+    const data = [datum(5, 1, "cross_entropy"), datum(3, 2, "cross_entropy", [0, 1, 0.5])];
+    await checkGradient(trainer, noisyAdapter(model.config), { data, lossFn: "cross_entropy" });
+  });
+
+  it("agrees between runtimes", async () => {
+    if (!native) return;
+    const model = tinyModel(overrides);
+    const data = [datum(9, 1, "ppo"), datum(4, 2, "ppo"), datum(9, 3, "ppo"), datum(1, 4, "ppo")];
+    const results = await Promise.all(
+      [native, plain].map(async (runtime) => {
+        const adapter = noisyAdapter(model.config);
+        const result = await new Trainer(model, runtime, options).forwardBackward(adapter, { data, lossFn: "ppo" });
+        return { result, gradient: adapter.gradient! };
+      }),
+    );
+    expectClose(results[0]!, results[1]!);
+  });
+});
+
+const expectClose = (
+  a: { result: LossResult; gradient: Float32Array },
+  b: { result: LossResult; gradient: Float32Array },
+  tolerance = 1e-4,
+): void => {
+  a.result.lossFnOutputs.forEach((outputs, index) => {
+    outputs.logprobs.data.forEach((value, i) => {
+      expect(Math.abs(value - b.result.lossFnOutputs[index]!.logprobs.data[i]!)).toBeLessThan(tolerance);
+    });
+  });
+  let [difference, size] = [0, 0];
+  a.gradient.forEach((value, i) => {
+    difference += (value - b.gradient[i]!) ** 2;
+    size += value ** 2;
+  });
+  expect(Math.sqrt(difference / size)).toBeLessThan(tolerance);
+};
+
+const runtimes: [string, Runtime][] = native ? [["native", native]] : [["interpreter", plain]];
+
+describe.each(runtimes)("training (%s)", (_, runtime) => {
+  it.each(["cross_entropy", "importance_sampling", "ppo", "cispo", "dro"] as const)(
+    "%s: gradients match finite differences",
+    async (lossFn) => {
+      const model = tinyModel();
+      const trainer = new Trainer(model, plain, options);
+      const adapter = noisyAdapter(model.config);
+      const data = [datum(6, 1, lossFn), datum(4, 2, lossFn)];
+      if (lossFn !== "cispo") return checkGradient(trainer, adapter, { data, lossFn });
+      // The ratio of cispo is detached: its gradient is that of cross-entropy with weight clip(ρ)·A.
+      await trainer.forwardBackward(adapter, { data, lossFn });
+      const logprobs = (await trainer.forward(adapter, { data, lossFn })).lossFnOutputs.map((o) => o.logprobs.data);
+      const weighted = data.map(({ tokens, lossFnInputs }, d): TrainingDatum => {
+        const weights = Array.from(logprobs[d]!, (l, i) => {
+          const ratio = Math.exp(l - (lossFnInputs["logprobs"]!.data[i] as number));
+          return Math.min(Math.max(ratio, 0), 4) * (lossFnInputs["advantages"]!.data[i] as number);
+        });
+        return { tokens, lossFnInputs: { target_tokens: lossFnInputs["target_tokens"]!, weights: floats(...weights) } };
+      });
+      const other = noisyAdapter(model.config);
+      const result = await trainer.forwardBackward(other, { data: weighted, lossFn: "cross_entropy" });
+      expectClose({ result, gradient: adapter.gradient! }, { result, gradient: other.gradient! }, 1e-5);
+    },
+  );
+
+  it("gives each sequence the same whatever it is packed with", async () => {
+    const model = tinyModel({ model_type: "qwen3" });
+    const trainer = new Trainer(model, runtime, options);
+    const adapter = noisyAdapter(model.config);
+    const lengths = [12, 1, 7, 3, 12, 30, 2, 19];
+    const data = lengths.map((length, i) => datum(length, i, "cross_entropy"));
+    const together = await trainer.forwardBackward(adapter, { data, lossFn: "cross_entropy" });
+    const alone = noisyAdapter(model.config);
+    for (const [index, single] of data.entries()) {
+      const result = await trainer.forwardBackward(alone, { data: [single], lossFn: "cross_entropy" });
+      result.lossFnOutputs[0]!.logprobs.data.forEach((value, i) => {
+        expect(value).toBeCloseTo(together.lossFnOutputs[index]!.logprobs.data[i]!, 5);
+      });
+    }
+    // Gradients accumulate over calls: eight calls are one batch.
+    expectClose(
+      { result: together, gradient: adapter.gradient! },
+      { result: together, gradient: alone.gradient! },
+      1e-5,
+    );
+  });
+
+  it("splits a batch that does not fit, with the same sum", async () => {
+    const model = tinyModel();
+    const data = Array.from({ length: 6 }, (_, i) => datum(8 + i, i, "cross_entropy"));
+    const whole = noisyAdapter(model.config);
+    const result = await new Trainer(model, runtime, options).forwardBackward(whole, { data, lossFn: "cross_entropy" });
+    const small = new Trainer(model, runtime, options);
+    const tight = new Trainer(model, runtime, { ...options, activationBytes: small.bytesPerToken(13) * 14 });
+    const split = noisyAdapter(model.config);
+    const pieces = await tight.forwardBackward(split, { data, lossFn: "cross_entropy" });
+    expect(pieces.metrics["loss:sum"]).toBeCloseTo(result.metrics["loss:sum"]!, 4);
+    expectClose({ result, gradient: whole.gradient! }, { result: pieces, gradient: split.gradient! }, 1e-5);
+    const none = new Trainer(model, runtime, { ...options, activationBytes: 1000 });
+    await expect(none.forward(undefined, { data, lossFn: "cross_entropy" })).rejects.toThrow(/memory budget/);
+  });
+
+  it("recomputed attention has the same gradients", async () => {
+    const model = tinyModel({ max_position_embeddings: 1024 });
+    const wide = { activationBytes: 1e10, contextLength: 1024 };
+    const long = datum(520, 3, "cross_entropy");
+    const adapter = noisyAdapter(model.config);
+    const result = await new Trainer(model, runtime, wide).forwardBackward(adapter, {
+      data: [long],
+      lossFn: "cross_entropy",
+    });
+    const cut = (from: number, to: number): TrainingDatum => ({
+      tokens: (long.tokens as number[]).slice(from, to),
+      lossFnInputs: {
+        target_tokens: { data: (long.lossFnInputs["target_tokens"]!.data as Int32Array).slice(from, to) },
+      },
+    });
+    const shorter = await new Trainer(model, runtime, wide).forward(adapter, {
+      data: [cut(0, 500)],
+      lossFn: "cross_entropy",
+    });
+    shorter.lossFnOutputs[0]!.logprobs.data.forEach((value, i) => {
+      expect(value).toBeCloseTo(result.lossFnOutputs[0]!.logprobs.data[i]!, 4);
+    });
+    // One step down the gradient lowers the loss about as much as its norm promises.
+    const size = adapter.gradient!.reduce((sum, g) => sum + g * g, 0);
+    const step = 1e-2 / Math.sqrt(size);
+    adapter.gradient!.forEach((g, i) => {
+      adapter.values[i]! -= step * g;
+    });
+    const after = await new Trainer(model, runtime, wide).forward(adapter, { data: [long], lossFn: "cross_entropy" });
+    const drop = result.metrics["loss:sum"]! - after.metrics["loss:sum"]!;
+    expect(drop / (step * size)).toBeGreaterThan(0.8);
+    expect(drop / (step * size)).toBeLessThan(1.2);
+  });
+
+  it("learns a sequence, and is deterministic to the bit", async () => {
+    const model = tinyModel();
+    const train = async (): Promise<{ first: number; last: number; values: Float32Array }> => {
+      const trainer = new Trainer(model, runtime, options);
+      const adapter = createAdapter(model.config, {
+        rank: 4,
+        alpha: 32,
+        seed: 3,
+        trainAttn: true,
+        trainMlp: true,
+        trainUnembed: true,
+      });
+      const request: LossRequest = {
+        data: [datum(12, 1, "cross_entropy"), datum(7, 2, "cross_entropy")],
+        lossFn: "cross_entropy",
+      };
+      const history: number[] = [];
+      for (let step = 0; step < 40; step++) {
+        history.push((await trainer.forwardBackward(adapter, request)).metrics["loss:sum"]!);
+        optimStep(adapter, { learningRate: 0.02, gradClipNorm: 1e3 });
+      }
+      return { first: history[0]!, last: history.at(-1)!, values: adapter.values };
+    };
+    const [one, two] = [await train(), await train()];
+    expect(one.last).toBeLessThan(one.first / 20);
+    expect(two.values).toEqual(one.values);
+  });
+
+  it("takes several targets per position, dense or sparse", async () => {
+    const model = tinyModel();
+    const trainer = new Trainer(model, runtime, options);
+    const tokens = [3, 1, 4];
+    const target_tokens = { data: [5, 9, 2, 6, 5, 3], shape: [3, 2] };
+    const weights = { data: [0.5, 0.5, 0, 1, 0, 0], shape: [3, 2] };
+    const sparse = { data: [0.5, 0.5, 1], shape: [3, 2], sparseCrowIndices: [0, 2, 3, 3], sparseColIndices: [0, 1, 1] };
+    const adapters = [noisyAdapter(model.config), noisyAdapter(model.config), noisyAdapter(model.config)] as const;
+    const request = (lossFnInputs: Record<string, TensorInput>): LossRequest => ({
+      data: [{ tokens, lossFnInputs }],
+      lossFn: "cross_entropy",
+    });
+    const dense = await trainer.forwardBackward(adapters[0], request({ target_tokens, weights }));
+    const csr = await trainer.forwardBackward(adapters[1], request({ target_tokens, weights: sparse }));
+    expect(dense.lossFnOutputs[0]!.logprobs.shape).toEqual([3, 2]);
+    expect(csr).toEqual(dense);
+    expect(adapters[1].gradient).toEqual(adapters[0].gradient);
+    // The same as two batches of one target each.
+    for (const k of [0, 1]) {
+      const pick = (values: number[]): TensorInput => floats(...[0, 1, 2].map((i) => values[2 * i + k]!));
+      await trainer.forwardBackward(
+        adapters[2],
+        request({ target_tokens: pick(target_tokens.data), weights: pick(weights.data) }),
+      );
+    }
+    expectClose(
+      { result: dense, gradient: adapters[0].gradient! },
+      { result: dense, gradient: adapters[2].gradient! },
+      1e-5,
+    );
+  });
+});
