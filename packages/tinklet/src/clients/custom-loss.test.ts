@@ -1,0 +1,146 @@
+import { describe, expect, test } from "vitest";
+import { stack, UnusedLeafError } from "../autodiff/index.ts";
+import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { Datum } from "../wire/datum.ts";
+import { ModelInput } from "../wire/model-input.ts";
+import { TensorData, type TensorLike } from "../wire/tensor-data.ts";
+import { ForwardBackwardOutput } from "../wire/training.ts";
+import { type CustomLossFn, CustomLossOutput, customForwardData, runCustomLoss } from "./custom-loss.ts";
+
+const datum = (lossFnInputs: Record<string, TensorLike>) =>
+  new Datum({ modelInput: ModelInput.fromInts([1, 2]), lossFnInputs });
+const answer = (...logprobs: TensorLike[]) =>
+  new ForwardBackwardOutput({
+    lossFnOutputType: "ArrayRecord",
+    lossFnOutputs: logprobs.map((values) => ({ logprobs: TensorData.from(values, { dtype: "float32" }) })),
+    metrics: { "loss:sum": 7 },
+  });
+const plain = [datum({ target_tokens: [3, 4] })];
+const weights = (item: Datum | undefined) => item?.lossFnInputs["weights"] as TensorData;
+
+describe("M-604 the forward pass", () => {
+  test("zero weights in the targets' shape are added to a copy", () => {
+    const given = [datum({ target_tokens: [[1, 2], [3, 4]] })]; // biome-ignore format: a matrix
+    const [sent] = customForwardData(given);
+    expect(weights(sent).toList()).toEqual([
+      [0, 0],
+      [0, 0],
+    ]);
+    expect(weights(sent).dtype).toBe("float32");
+    expect(Object.keys(given[0]!.lossFnInputs)).toEqual(["target_tokens"]);
+  });
+  test("given weights are sent as they are", () => {
+    const given = datum({ target_tokens: [1, 2], weights: [1, 0] });
+    expect(customForwardData([given])[0]).toBe(given);
+  });
+  test("sparse targets get dense zeros of their dense shape", () => {
+    const sparse = TensorData.from([[0, 0, 0, 5, 0, 0]], { dtype: "int64" }).toSparse();
+    expect(sparse.isSparse).toBe(true);
+    expect(weights(customForwardData([datum({ target_tokens: sparse })])[0]).shape).toEqual([1, 6]);
+  });
+  test.each<[string, () => unknown]>([
+    ["data[1].lossFnInputs.target_tokens", () => customForwardData([...plain, datum({ weights: [1, 1] })])],
+    [
+      "data[0].lossFnInputs.advantages",
+      () => customForwardData([datum({ target_tokens: [1, 2], advantages: [1, 1] })]),
+    ],
+    ["lossTypeInput", () => customForwardData(plain, { lossTypeInput: "logits" })],
+    ["data", () => customForwardData([])],
+    ["lossFnInputs.target_tokens[1]", () => datum({ target_tokens: [[1, 2], [3]] })],
+  ])("refuses by name: %s", (field, attempt) => {
+    expect(attempt).toThrow(InvalidInputError);
+    expect(attempt).toThrow(expect.objectContaining({ field }));
+  });
+});
+
+describe("M-604 the loss and the backward pass", () => {
+  test("1-D: weights are minus the slope", async () => {
+    const back = await runCustomLoss(plain, answer([-1, -2]), (_, [lp]) => ({ loss: lp!.at(-1).neg() }));
+    expect(back.loss).toBe(2);
+    expect(Array.from(weights(back.data[0]).values as Float32Array)).toEqual([-0, 1]); // minus zero, as in Python
+    expect(weights(back.data[0]).shape).toEqual([2]);
+    expect(back.data[0]!.modelInput).toBe(plain[0]!.modelInput);
+    expect(back.data[0]!.lossFnInputs["target_tokens"]).toBe(plain[0]!.lossFnInputs["target_tokens"]);
+  });
+  test("2-D: log-probs come in the targets' shape, whatever shape the server gave them", async () => {
+    const targets = [[1, 2], [3, 4]]; // biome-ignore format: a matrix
+    const back = await runCustomLoss([datum({ target_tokens: targets })], answer([-1, -2, -3, -4]), (_, [lp]) => {
+      expect(lp!.shape).toEqual([2, 2]);
+      return { loss: lp!.mul([[1, 2], [3, 4]]).sum(), metrics: { mine: 5 } }; // biome-ignore format: a matrix
+    });
+    expect(weights(back.data[0]).toList()).toEqual([
+      [-1, -2],
+      [-3, -4],
+    ]);
+    expect(back.metrics).toEqual({ mine: 5 });
+  });
+  test("2-D weights that are mostly zero travel sparse", async () => {
+    const data = [datum({ target_tokens: [Array.from({ length: 12 }, (_, i) => i)] })];
+    const logprobs = answer([Array.from({ length: 12 }, () => -1)]);
+    const back = await runCustomLoss(data, logprobs, (_, [lp]) => ({ loss: lp!.reshape([12]).at(3).mul(2) }));
+    expect(weights(back.data[0]).isSparse).toBe(true);
+    expect(weights(back.data[0]).toDense().data).toEqual([0, 0, 0, -2, 0, 0, 0, 0, 0, 0, 0, 0]);
+  });
+  test("the user sees the data as given, and may work asynchronously", async () => {
+    const data = [datum({ target_tokens: [3, 4], weights: [0, 1] }), datum({ target_tokens: [5] })];
+    const loss: CustomLossFn = async (given, logprobs) => {
+      await Promise.resolve();
+      expect(given).toBe(data);
+      return { loss: stack(logprobs.map((lp) => lp.mean())).sum() };
+    };
+    const back = await runCustomLoss(data, answer([-1, -2], [-3]), loss);
+    expect(back.data.map((item) => weights(item).data)).toEqual([[-0.5, -0.5], [-1]]);
+  });
+  test("gradients may be handed over directly", async () => {
+    const back = await runCustomLoss(plain, answer([-1, -2]), () => ({ loss: 1.5, gradients: [[0.5, -0.25]] }));
+    expect(back.loss).toBe(1.5);
+    expect(weights(back.data[0]).data).toEqual([-0.5, 0.25]);
+    const tensors = { loss: 1, gradients: [TensorData.from(Float32Array.of(1, 2))] };
+    expect(weights((await runCustomLoss(plain, answer([-1, -2]), () => tensors)).data[0]).data).toEqual([-1, -2]);
+  });
+  test("a loss of one element counts as a scalar", async () => {
+    const back = await runCustomLoss(plain, answer([-1, -2]), (_, [lp]) => ({ loss: lp!.slice(0, 1) }));
+    expect(back.loss).toBe(-1);
+  });
+
+  const run = (loss: unknown, forward = answer([-1, -2])) => runCustomLoss(plain, forward, loss as CustomLossFn);
+  test("a datum whose log-probs are not used is an error", async () => {
+    const two = [...plain, ...plain];
+    const loss: CustomLossFn = (_, [lp]) => ({ loss: lp!.sum() });
+    await expect(runCustomLoss(two, answer([-1, -2], [-1, -2]), loss)).rejects.toThrow(UnusedLeafError);
+  });
+  test.each<[string, CustomLossFn | (() => unknown)]>([
+    ["loss", () => undefined],
+    ["loss", () => ({ loss: "low" })],
+    ["gradients", () => ({ loss: 1 })],
+    ["gradients", () => ({ loss: 1, gradients: [] })],
+    ["gradients[0]", () => ({ loss: 1, gradients: [[1]] })],
+    ["gradients[0]", () => ({ loss: 1, gradients: [[1, Number.NaN]] })],
+    ["gradients[0]", (_: unknown, [lp]) => ({ loss: lp!.add(1).log().sum() })],
+    ["metrics.mine", () => ({ loss: 1, gradients: [[1, 1]], metrics: { mine: "5" } })],
+  ])("refuses by name: %s", async (field, loss) => {
+    await expect(run(loss)).rejects.toThrow(expect.objectContaining({ name: "InvalidInputError", field }));
+  });
+  test("an answer that does not fit the batch is the server's fault, by name", async () => {
+    const fine: CustomLossFn = (_, [lp]) => ({ loss: lp!.sum() });
+    await expect(run(fine, answer([-1, -2], [-1]))).rejects.toThrow(ResponseValidationError);
+    await expect(run(fine, answer([-1]))).rejects.toThrow(/loss_fn_outputs\[0\]\.logprobs/);
+    const empty = new ForwardBackwardOutput({ lossFnOutputType: "x", lossFnOutputs: [{}] });
+    await expect(run(fine, empty)).rejects.toThrow(/logprobs: is missing/);
+  });
+  test("what the user's loss throws arrives untouched", async () => {
+    const oops = new Error("mine");
+    await expect(
+      run(() => {
+        throw oops;
+      }),
+    ).rejects.toBe(oops);
+  });
+});
+
+test("M-604 the user's metrics join the server's, and `loss` is the custom loss", () => {
+  const output = new CustomLossOutput(answer([-1, -2]), { loss: 3, metrics: { mine: 5, "loss:mean": 1 } });
+  expect(output.metrics).toEqual({ "loss:sum": 7, mine: 5, "loss:mean": 1 });
+  expect(output.loss).toBe(3);
+  expect(output.lossFnOutputs).toHaveLength(1);
+});
