@@ -147,6 +147,14 @@ function ggufConfig(
     return value;
   };
 
+  const embedding = tensors.get("model.embed_tokens.weight");
+  if (!embedding) {
+    throw new WeightsError(`${path}: tensor token_embd.weight is missing`, {
+      code: "missing_tensor",
+      tensor: "token_embd.weight",
+      file: path,
+    });
+  }
   if (integer("expert_count", 1) > 1)
     throw refuse(`${architecture}.expert_count`, "says mixture of experts: not supported");
   const hidden = integer("embedding_length");
@@ -169,8 +177,7 @@ function ggufConfig(
     rms_norm_eps: positive("attention.layer_norm_rms_epsilon"),
     rope_theta: positive("rope.freq_base", 10_000),
     max_position_embeddings: integer("context_length"),
-    // The rows of the embedding count, since the model can only be fed what has one.
-    vocab_size: tensors.get("model.embed_tokens.weight")?.shape[0] ?? 0,
+    vocab_size: embedding.shape[0], // its rows count, since the model can only be fed what has one
     tie_word_embeddings: !tensors.has("lm_head.weight"),
     bos_token_id: tokenId("bos_token_id"),
     eos_token_id: tokenId("eos_token_id"),
