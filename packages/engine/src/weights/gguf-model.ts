@@ -187,8 +187,10 @@ function ggufConfig(
     config["attention_bias"] = tensors.has("model.layers.0.self_attn.q_proj.bias");
     config["mlp_bias"] = tensors.has("model.layers.0.mlp.gate_proj.bias");
   }
-  const window = metadata.get(`${architecture}.attention.sliding_window`);
-  if (typeof window === "number" && window > 0) config["sliding_window"] = window;
+  const window = integer("attention.sliding_window", config["max_position_embeddings"] as number);
+  if (window < (config["max_position_embeddings"] as number)) {
+    throw refuse(`${architecture}.attention.sliding_window`, `is ${window}; only full attention is supported`);
+  }
   const scaling = metadata.get(`${architecture}.rope.scaling.type`);
   if (scaling !== undefined && scaling !== "none") {
     config["rope_scaling"] = { rope_type: describe(scaling), factor: positive("rope.scaling.factor") };

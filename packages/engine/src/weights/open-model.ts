@@ -10,7 +10,7 @@ import { fetchModel } from "../hub/fetch-model.ts";
 import { parseHubId } from "../hub/hub-id.ts";
 import { tokenizerFromFolder } from "../tokenizer/from-folder.ts";
 import { tokenizerFromGguf } from "../tokenizer/from-gguf.ts";
-import { checkAgainstConfig } from "./expected-tensors.ts";
+import { checkTensors } from "./check-tensors.ts";
 import { openGguf } from "./gguf-model.ts";
 import { openSafetensors } from "./safetensors.ts";
 import { openShards } from "./shards.ts";
@@ -103,7 +103,7 @@ function opened(model: {
   loadTokenizer: OpenedModel["loadTokenizer"];
 }): OpenedModel {
   try {
-    checkAgainstConfig(model.config, model.weights, model.origin);
+    checkTensors(model.config, model.weights, model.origin);
   } catch (error) {
     model.weights.close();
     throw error;
