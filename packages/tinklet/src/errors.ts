@@ -92,6 +92,8 @@ export interface StatusErrorDetails {
   readonly category?: RequestErrorCategory | undefined;
   /** How long the server asks us to wait, from `retry-after-ms`, `retry-after` or the body. */
   readonly retryAfterMs?: number | undefined;
+  /** What `x-should-retry` said, if anything. */
+  readonly shouldRetry?: boolean | undefined;
   readonly hint?: string | undefined;
   readonly cause?: unknown;
 }
@@ -104,6 +106,7 @@ export class APIStatusError extends APIError {
   readonly requestId: string | undefined;
   readonly category: RequestErrorCategory | undefined;
   readonly retryAfterMs: number | undefined;
+  readonly shouldRetry: boolean | undefined;
   constructor(message: string, details: StatusErrorDetails) {
     super(message, { code: `http_${details.status}`, hint: details.hint, cause: details.cause });
     this.status = details.status;
@@ -111,6 +114,7 @@ export class APIStatusError extends APIError {
     this.requestId = details.requestId;
     this.category = details.category;
     this.retryAfterMs = details.retryAfterMs;
+    this.shouldRetry = details.shouldRetry;
   }
 }
 
@@ -198,10 +202,13 @@ export function requestErrorCategory(value: unknown): RequestErrorCategory {
   return text === "server" || text === "user" ? text : "unknown";
 }
 
-/** Whether sending the same request again can help: transport failures, 408, 409, 429 and 5xx. */
+/**
+ * Whether sending the same request again can help: transport failures, 408, 409, 429 and 5xx, unless the server said
+ * otherwise (`x-should-retry`), it never answered at all (`unreachable`), or this client is closed.
+ */
 export function isRetryable(error: unknown): boolean {
-  if (error instanceof APIConnectionError) return true;
-  if (error instanceof APIStatusError) return isRetryableStatus(error.status);
+  if (error instanceof APIConnectionError) return error.code !== "unreachable" && error.code !== "closed";
+  if (error instanceof APIStatusError) return error.shouldRetry ?? isRetryableStatus(error.status);
   return error instanceof FutureExpiredError;
 }
 

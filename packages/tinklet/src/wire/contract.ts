@@ -340,6 +340,8 @@ export function encodeRequest<K extends Operation>(operation: K, request: Reques
   });
   const queryText = query === undefined ? "" : encodeQuery(query.encode(rest as object));
   const base = { method, path: `${apiPrefix}${filled}`, query: queryText };
+  const [unexpected] = query === undefined && body === undefined ? Object.keys(rest) : [];
+  if (unexpected !== undefined) throw new InvalidInputError(unexpected, `is not a field of ${operation}`);
   if (body === undefined)
     return { ...base, body: undefined, contentType: method === "GET" ? undefined : "application/json" };
   if (isBinary(body)) return { ...base, body: body.encode(rest), contentType: body.contentType };

@@ -3,8 +3,7 @@
  * read as UTC) or unix numbers; we write what Python writes: UTC, `Z`, no fraction when it is zero, else microseconds.
  */
 
-const iso =
-  /^(\d{4})-(\d\d)-(\d\d)(?:[Tt _](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*(Z|z|[+-]\d\d(?::?\d\d)?)?)?$/;
+const iso = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt _](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|z|[+-]\d\d(?::?\d\d)?)?)?$/;
 const unixNumber = /^[+-]?\d+(?:\.\d+)?$/;
 /** Unix numbers above this are milliseconds, as pydantic reads them: 2e10 s is the year 2603. */
 const largestSeconds = 2e10;
@@ -13,9 +12,8 @@ const largestSeconds = 2e10;
 export function readDate(wire: unknown): Date | undefined {
   if (typeof wire === "number" || typeof wire === "bigint") return unixDate(Number(wire));
   if (typeof wire !== "string") return undefined;
-  const text = wire.trim();
-  if (unixNumber.test(text)) return unixDate(Number(text));
-  const match = iso.exec(text);
+  if (unixNumber.test(wire)) return unixDate(Number(wire));
+  const match = iso.exec(wire);
   if (match === null) return undefined;
   const [, year, month, day, hour = "0", minute = "0", second = "0", fraction = "0", zone = "Z"] = match;
   const milliseconds = Math.floor(Number(`0.${fraction}`) * 1000 + 1e-9);
@@ -27,7 +25,7 @@ export function readDate(wire: unknown): Date | undefined {
     number,
     number,
   ];
-  if (mo < 1 || mo > 12 || h > 23 || mi > 59 || s > 59) return undefined;
+  if (y < 1 || mo < 1 || mo > 12 || h > 23 || mi > 59 || s > 59) return undefined;
   const at = Date.UTC(y, mo - 1, d, h, mi, s, milliseconds);
   const date = new Date(at);
   date.setUTCFullYear(y, mo - 1, d); // Date.UTC reads the years 0 to 99 as 1900 to 1999

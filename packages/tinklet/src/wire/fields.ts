@@ -89,10 +89,23 @@ export const withDefault = <T>(of: Field<T>, value: T): DefaultField<T> => ({ pr
 export const custom = field;
 
 export const string = (): Field<string> =>
-  field({ type: "string" }, (value) => {
-    if (typeof value !== "string") throw problem("a string", value);
-    return value;
-  });
+  field(
+    { type: "string" },
+    (wire) => {
+      if (typeof wire !== "string") throw problem("a string", wire);
+      return wire;
+    },
+    (value) => {
+      if (typeof value !== "string") throw problem("a string", value);
+      return wellFormed(value);
+    },
+  );
+
+/** Half a surrogate pair is no character: UTF-8 cannot carry it, and a server would see something else. */
+function wellFormed(text: string): string {
+  if (/\p{Surrogate}/u.test(text)) throw new FieldProblem("holds half a character (a lone surrogate)");
+  return text;
+}
 
 const integerText = /^\s*[+-]?\d+\s*$/;
 
@@ -112,7 +125,7 @@ export const int = (): Field<number> =>
     },
   );
 
-/** An integer of up to 64 bits: a number where a double holds it exactly, a `bigint` beyond. */
+/** An integer of 64 bits, signed or not: a number where a double holds it exactly, a `bigint` beyond. */
 export const long = (): Field<number | bigint> =>
   field(
     { type: "integer" },
@@ -125,7 +138,7 @@ export const long = (): Field<number | bigint> =>
 
 function checkLong(value: unknown, given: unknown): number | bigint {
   if (typeof value === "bigint") {
-    if (value !== BigInt.asIntN(64, value)) throw problem("an integer of at most 64 bits", given);
+    if (value < -(2n ** 63n) || value >= 2n ** 64n) throw problem("an integer of at most 64 bits", given);
     return value >= BigInt(Number.MIN_SAFE_INTEGER) && value <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value;
   }
   if (!Number.isSafeInteger(value)) throw problem("an integer (a bigint beyond 2^53)", given);
@@ -275,7 +288,10 @@ export const map = <T>(of: Field<T>): Field<Readonly<Record<string, T>>> => {
         key,
         at(
           () => key,
-          () => convert(item as never),
+          () => {
+            wellFormed(key);
+            return convert(item as never);
+          },
         ),
       ]),
     );
@@ -299,7 +315,11 @@ export const json = (): Field<JsonValue> =>
   );
 
 function checkJson(value: unknown, parents: Set<unknown>): void {
-  if (value === null || typeof value === "string" || typeof value === "boolean" || typeof value === "bigint") return;
+  if (value === null || typeof value === "boolean" || typeof value === "bigint") return;
+  if (typeof value === "string") {
+    wellFormed(value);
+    return;
+  }
   if (typeof value === "number") {
     if (!Number.isFinite(value)) throw problem("something JSON can say", value);
     return;
@@ -312,7 +332,10 @@ function checkJson(value: unknown, parents: Set<unknown>): void {
     if (item === undefined && !Array.isArray(value)) continue; // JSON leaves it out, like an absent option
     at(
       () => (Array.isArray(value) ? Number(key) : key),
-      () => checkJson(item, parents),
+      () => {
+        wellFormed(key);
+        checkJson(item, parents);
+      },
     );
   }
   parents.delete(value);

@@ -3,7 +3,18 @@
  * poll loop only acts on it.
  */
 import { type RequestErrorCategory, requestErrorCategory } from "../errors.ts";
-import { bool, int, isPlainObject, literal, nullable, openWord, optional, string, withDefault } from "./fields.ts";
+import {
+  bool,
+  int,
+  isPlainObject,
+  list,
+  literal,
+  nullable,
+  openWord,
+  optional,
+  string,
+  withDefault,
+} from "./fields.ts";
 import { message } from "./message.ts";
 import type { ModelID } from "./training.ts";
 
@@ -22,10 +33,13 @@ export function queueState(value: unknown): QueueState {
 export interface UntypedAPIFuture {
   readonly requestId: RequestID;
   readonly modelId?: ModelID;
+  /** Newer than 0.25: one id per sample asked for. */
+  readonly sampleSequenceIds?: readonly string[];
 }
 export const UntypedAPIFuture = message<UntypedAPIFuture>("UntypedAPIFuture", {
   requestId: string(),
   modelId: optional(string()),
+  sampleSequenceIds: optional(list(string())),
 });
 
 export interface FutureRetrieveRequest {

@@ -58,7 +58,7 @@ function unusedMark(text: string): string {
 export function stringifyJson(value: unknown): string {
   let longIntegers = false;
   const text = JSON.stringify(value, (key, item: unknown) => {
-    if (typeof item === "bigint") {
+    if (isLong(item)) {
       longIntegers = true;
       return 0;
     }
@@ -71,10 +71,19 @@ export function stringifyJson(value: unknown): string {
   // JSON.stringify cannot write a bigint: write marked strings, then take quotes and mark away. The mark is a character
   // that the text (escapes included) does not hold, so no string of the caller's can be mistaken for a number.
   const mark = unusedMark(text);
-  return JSON.stringify(value, (_key, item: unknown) => (typeof item === "bigint" ? `${mark}${item}` : item)).replace(
+  return JSON.stringify(value, (_key, item: unknown) => (isLong(item) ? `${mark}${BigInt(item)}` : item)).replace(
     new RegExp(`"${mark}(-?\\d+)"`, "g"),
     "$1",
   );
+}
+
+/**
+ * A bigint, or a double beyond 2^53 that would be written as digits: its shortest text (`32965805720171070`) is not the
+ * integer it holds (`32965805720171072`), and a reader that keeps integers exact would tell the two apart.
+ */
+function isLong(item: unknown): item is bigint | number {
+  if (typeof item !== "number") return typeof item === "bigint";
+  return Number.isInteger(item) && !Number.isSafeInteger(item) && Math.abs(item) < 1e21;
 }
 
 function notJson(key: string, what: string): InvalidInputError {

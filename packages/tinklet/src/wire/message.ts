@@ -120,7 +120,7 @@ export function message<T extends object, D extends keyof T = never>(
     const full: Record<string, unknown> = {};
     for (const { key, wire: wireName, field } of slots) {
       let value = input[key];
-      if (field.presence === "default") value ??= field.value;
+      if (field.presence === "default" && value === undefined) value = field.value;
       if (value === undefined || (value === null && field.presence === "optional")) {
         if (field.presence === "required") throw missing(key);
         continue;
@@ -204,7 +204,7 @@ function unknownKey(key: string, known: ReadonlySet<string>): FieldProblem {
 
 /** The candidate nearest to a misspelt word, if one is near enough to be meant. */
 export function closest(word: string, candidates: Iterable<string>): string | undefined {
-  const limit = Math.max(1, Math.floor(word.length / 3));
+  const limit = Math.ceil(word.length / 3);
   let best: { candidate: string; distance: number } | undefined;
   for (const candidate of candidates) {
     const distance = editDistance(word.toLowerCase().replaceAll("_", ""), candidate.toLowerCase(), limit);

@@ -72,7 +72,11 @@ function tokenIds(value: unknown): TokenIds {
 }
 
 const tokens = (): Field<TokenIds> =>
-  custom<TokenIds>({ type: "array", items: { type: "integer" } }, tokenIds, (value) => Array.from(tokenIds(value)));
+  custom<TokenIds>(
+    { type: "array", items: { type: "integer" } },
+    (wire) => Int32Array.from(tokenIds(wire)),
+    (value) => Array.from(tokenIds(value)),
+  );
 
 export const EncodedTextChunk = message<EncodedTextChunk, "type">("EncodedTextChunk", {
   tokens: tokens(),
@@ -203,6 +207,11 @@ export class ModelInput {
   }
 }
 
+/** Token ids as 32-bit integers, as they are where they already are. */
+export function int32Tokens(tokens: ArrayLike<number>, field: string): Int32Array {
+  return tokens instanceof Int32Array ? tokens : copyTokens(tokens, field);
+}
+
 function copyTokens(tokens: ArrayLike<number>, field: string): Int32Array {
   if (tokens instanceof Int32Array) return tokens.slice();
   if (typeof tokens !== "object" || tokens === null || typeof tokens.length !== "number") {
@@ -253,15 +262,18 @@ export function firstDimension(container: Uint8Array, field = "dmel"): number {
       if (shift > 63) return fail("has a number that is too long");
       const next = byte();
       value += (next & 0x7f) * 2 ** shift;
-      if (next < 0x80) return value;
+      if (next < 0x80) return Number.isSafeInteger(value) ? value : fail("has a dimension beyond 2^53");
     }
   };
   if (container.length === 0) fail("is empty");
   let dtype = byte();
   if (dtype === 254) dtype = byte();
   if (dtype > 7) fail(`has the unknown element type ${dtype}`);
-  if (varint() === 0) fail("has no dimensions");
-  return varint();
+  const rank = varint();
+  if (rank === 0) fail("has no dimensions");
+  const first = varint();
+  for (let i = 1; i < rank; i++) varint(); // the header must be whole
+  return first;
 }
 
 function modelInputMessage(): Message<ModelInput> {

@@ -22,7 +22,7 @@ import { type Message, message } from "./message.ts";
 /** Whose things a listing shows. */
 export type AccessScope = "owned" | "accessible";
 
-/** What a checkpoint is for. */
+/** What a checkpoint is for. Newer services also know `external`. */
 export type CheckpointType = "training" | "sampler" | (string & {});
 
 /** Where a page of a listing stands. */
@@ -44,6 +44,8 @@ export interface Checkpoint {
   /** @defaultValue false */
   readonly public: boolean;
   readonly expiresAt?: Date;
+  /** Newer than 0.25. */
+  readonly userMetadata?: Readonly<Record<string, string>>;
 }
 export const Checkpoint = message<Checkpoint, "public">("Checkpoint", {
   checkpointId: string(),
@@ -53,6 +55,7 @@ export const Checkpoint = message<Checkpoint, "public">("Checkpoint", {
   sizeBytes: optional(int()),
   public: withDefault(bool(), false),
   expiresAt: optional(date()),
+  userMetadata: optional(map(string())),
 });
 
 export interface CheckpointsListResponse {
@@ -119,10 +122,16 @@ export const ListSessionsResponse = message<ListSessionsResponse>("ListSessionsR
 export interface GetSessionResponse {
   readonly trainingRunIds: readonly string[];
   readonly samplerIds: readonly string[];
+  /** Newer than 0.25. */
+  readonly userMetadata?: Readonly<Record<string, string>>;
+  /** Newer than 0.25. */
+  readonly displayName?: string;
 }
 export const GetSessionResponse = message<GetSessionResponse>("GetSessionResponse", {
   trainingRunIds: list(string()),
   samplerIds: list(string()),
+  userMetadata: optional(map(string())),
+  displayName: optional(string()),
 });
 
 export interface AssignSessionProjectRequest {
@@ -175,88 +184,96 @@ export interface AuditLogResponse {
 }
 export const AuditLogResponse = message<AuditLogResponse>("AuditLogResponse", { entries: list(AuditLogEntry.field) });
 
-export interface TrainingUsage {
+export interface TrainingBillingEvent {
   readonly type: "training";
   readonly tokenCount: number;
 }
-export const TrainingUsage = message<TrainingUsage, "type">("TrainingUsage", {
+export const TrainingBillingEvent = message<TrainingBillingEvent, "type">("TrainingBillingEvent", {
   type: literal("training"),
   tokenCount: int(),
 });
-export interface SamplingPrefillUsage {
+export interface SamplingPrefillBillingEvent {
   readonly type: "sampling_prefill";
   readonly cached: boolean;
   readonly tokenCount: number;
 }
-export const SamplingPrefillUsage = message<SamplingPrefillUsage, "type">("SamplingPrefillUsage", {
+export const SamplingPrefillBillingEvent = message<SamplingPrefillBillingEvent, "type">("SamplingPrefillBillingEvent", {
   type: literal("sampling_prefill"),
   cached: bool(),
   tokenCount: int(),
 });
-export interface SamplingSampleUsage {
+export interface SamplingSampleBillingEvent {
   readonly type: "sampling_sample";
   readonly tokenCount: number;
 }
-export const SamplingSampleUsage = message<SamplingSampleUsage, "type">("SamplingSampleUsage", {
+export const SamplingSampleBillingEvent = message<SamplingSampleBillingEvent, "type">("SamplingSampleBillingEvent", {
   type: literal("sampling_sample"),
   tokenCount: int(),
 });
-export interface CheckpointUsage {
+export interface CheckpointBillingEvent {
   readonly type: "checkpoint";
   readonly count: number;
 }
-export const CheckpointUsage = message<CheckpointUsage, "type">("CheckpointUsage", {
+export const CheckpointBillingEvent = message<CheckpointBillingEvent, "type">("CheckpointBillingEvent", {
   type: literal("checkpoint"),
   count: int(),
 });
-export interface StorageUsage {
+export interface StorageBillingEvent {
   readonly type: "storage";
   readonly gigabyteHours: number;
 }
-export const StorageUsage = message<StorageUsage, "type">("StorageUsage", {
+export const StorageBillingEvent = message<StorageBillingEvent, "type">("StorageBillingEvent", {
   type: literal("storage"),
   gigabyteHours: float(),
 });
 
 /** A kind of use that this version does not know; its fields are in `wireOf`. */
-export interface UnknownUsage {
+export interface UnknownBillingEvent {
   readonly type: string & {};
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
 /** What was used; told apart by `type`. */
-export type UsageInfo =
-  | TrainingUsage
-  | SamplingPrefillUsage
-  | SamplingSampleUsage
-  | CheckpointUsage
-  | StorageUsage
-  | UnknownUsage;
+export type BillingEventInfo =
+  | TrainingBillingEvent
+  | SamplingPrefillBillingEvent
+  | SamplingSampleBillingEvent
+  | CheckpointBillingEvent
+  | StorageBillingEvent
+  | UnknownBillingEvent;
 
-const usageMessages: Readonly<Record<string, Message<UsageInfo>>> = Object.fromEntries(
+/** The kind of use: as it says, or, where it does not, by the field that only that kind has, as the official client does. */
+function billingType(wire: Readonly<Record<string, unknown>>): string | undefined {
+  if (typeof wire["type"] === "string") return wire["type"];
+  if ("cached" in wire) return "sampling_prefill";
+  if ("token_count" in wire) return "training";
+  return "count" in wire ? "checkpoint" : "gigabyte_hours" in wire ? "storage" : undefined;
+}
+
+const usageMessages: Readonly<Record<string, Message<BillingEventInfo>>> = Object.fromEntries(
   [
-    ["training", TrainingUsage],
-    ["sampling_prefill", SamplingPrefillUsage],
-    ["sampling_sample", SamplingSampleUsage],
-    ["checkpoint", CheckpointUsage],
-    ["storage", StorageUsage],
-  ].map(([type, schema]) => [type as string, schema as unknown as Message<UsageInfo>]),
+    ["training", TrainingBillingEvent],
+    ["sampling_prefill", SamplingPrefillBillingEvent],
+    ["sampling_sample", SamplingSampleBillingEvent],
+    ["checkpoint", CheckpointBillingEvent],
+    ["storage", StorageBillingEvent],
+  ].map(([type, schema]) => [type as string, schema as unknown as Message<BillingEventInfo>]),
 );
-const usageInfo = custom<UsageInfo>(
+const usageInfo = custom<BillingEventInfo>(
   {
     type: "union",
     options: Object.values(usageMessages).map((item) => ({ type: "message" as const, name: item.name })),
   },
   (wire) => {
     if (!isPlainObject(wire)) throw new FieldProblem(`must be an object, not ${describe(wire)}`);
-    const { type } = wire;
-    if (typeof type !== "string") throw new FieldProblem("has no type, so the kinds of use cannot be told apart");
+    const type = billingType(wire);
+    if (type === undefined) throw new FieldProblem("has no type, so the kinds of use cannot be told apart");
     const known = Object.hasOwn(usageMessages, type) ? usageMessages[type] : undefined;
     return known === undefined ? { type, fields: wire } : known.field.fromWire(wire);
   },
   (value) => {
     const known = Object.hasOwn(usageMessages, value.type) ? usageMessages[value.type] : undefined;
-    return known === undefined ? (value as UnknownUsage).fields : known.field.toWire(value);
+    return known === undefined ? (value as UnknownBillingEvent).fields : known.field.toWire(value);
   },
 );
 
@@ -269,7 +286,7 @@ export interface BillingUsageEvent {
   readonly userName?: string;
   readonly sessionId?: string;
   readonly projectId?: string;
-  readonly eventInfo: UsageInfo;
+  readonly eventInfo: BillingEventInfo;
 }
 export const BillingUsageEvent = message<BillingUsageEvent>("BillingUsageEvent", {
   bucketStart: date(),

@@ -9,6 +9,7 @@ import {
   FieldProblem,
   float,
   int,
+  list,
   literal,
   long,
   optional,
@@ -35,9 +36,10 @@ const stop = () =>
       ],
     },
     (value) => {
-      if (typeof value === "string") return value;
+      if (typeof value === "string") return string().toWire(value) as string;
       if (Array.isArray(value)) {
-        if (value.every((item) => typeof item === "string")) return value as string[];
+        if (value.every((item) => typeof item === "string"))
+          return list(string()).toWire(value as string[]) as string[];
         if (value.every((item) => Number.isSafeInteger(item))) return value as number[];
         throw new FieldProblem("must hold only texts or only token ids, not both");
       }
@@ -49,7 +51,7 @@ const stop = () =>
 export interface SamplingParams {
   /** Absent: until the context is full or a stop is met. */
   readonly maxTokens?: number;
-  readonly seed?: number;
+  readonly seed?: number | bigint;
   readonly stop?: Stop;
   /** 0 is greedy. @defaultValue 1 */
   readonly temperature: number;
@@ -62,7 +64,7 @@ export interface SamplingParams {
 export type SamplingParamsInput = InputOf<SamplingParams, "temperature" | "topK" | "topP">;
 export const SamplingParams = message<SamplingParams, "temperature" | "topK" | "topP">("SamplingParams", {
   maxTokens: optional(int()),
-  seed: optional(int()),
+  seed: optional(long()),
   stop: optional(stop()),
   temperature: withDefault(float(), 1),
   topK: withDefault(int(), -1),
@@ -84,6 +86,10 @@ export interface SampleRequest {
   readonly promptLogprobs?: boolean;
   /** @defaultValue 0 */
   readonly topkPromptLogprobs: number;
+  /** Newer than 0.25: how many of the likeliest tokens to return at each sampled position. */
+  readonly topkSampleLogprobs?: number;
+  /** Newer than 0.25: prompt log-probs for the last n positions only. */
+  readonly promptLogprobsLastN?: number;
   readonly type: "sample";
 }
 export const SampleRequest = message<SampleRequest, "numSamples" | "topkPromptLogprobs" | "type">("SampleRequest", {
@@ -96,6 +102,8 @@ export const SampleRequest = message<SampleRequest, "numSamples" | "topkPromptLo
   seqId: optional(long()),
   promptLogprobs: optional(bool()),
   topkPromptLogprobs: withDefault(int(), 0),
+  topkSampleLogprobs: optional(int()),
+  promptLogprobsLastN: optional(int()),
   type: literal("sample"),
 });
 

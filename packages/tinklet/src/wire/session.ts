@@ -44,6 +44,12 @@ export interface ClientConfigResponse {
   readonly usePyqwestTransport: boolean;
   /** Create a training client from a checkpoint with one `load_weights`. */
   readonly createModelViaLoadWeights: boolean;
+  /** Newer than 0.25: fetch samples through one long poll per sampling session. */
+  readonly sampleUseRetrieveFutures: boolean;
+  /** Newer than 0.25: custom losses may run on the server. */
+  readonly customLossServerSide: boolean;
+  /** Newer than 0.25: several processes may share one sampling session. */
+  readonly sampleJoinSamplingSession: boolean;
 }
 export const ClientConfigResponse = message<ClientConfigResponse, keyof ClientConfigResponse>("ClientConfigResponse", {
   pjwtAuthEnabled: withDefault(bool(), false),
@@ -61,16 +67,27 @@ export const ClientConfigResponse = message<ClientConfigResponse, keyof ClientCo
   sampleMaxConcurrentRequests: withDefault(int(), 2000),
   usePyqwestTransport: withDefault(bool(), true),
   createModelViaLoadWeights: withDefault(bool(), false),
+  sampleUseRetrieveFutures: withDefault(bool(), false),
+  customLossServerSide: withDefault(bool(), false),
+  sampleJoinSamplingSession: withDefault(bool(), false),
 });
 
 /** Flags that may change while a client runs. */
 export interface ClientDynamicConfigResponse {
   /** Seconds until the next refresh. */
   readonly refreshIntervalSec: number;
+  /** Newer than 0.25: samples that nobody waits for any more may be cancelled. */
+  readonly sampleCancelEnabled: boolean;
+  /** Newer than 0.25. */
+  readonly sampleCancelMaxBatchSize: number;
 }
-export const ClientDynamicConfigResponse = message<ClientDynamicConfigResponse, "refreshIntervalSec">(
+export const ClientDynamicConfigResponse = message<ClientDynamicConfigResponse, keyof ClientDynamicConfigResponse>(
   "ClientDynamicConfigResponse",
-  { refreshIntervalSec: withDefault(int(), 300) },
+  {
+    refreshIntervalSec: withDefault(int(), 300),
+    sampleCancelEnabled: withDefault(bool(), false),
+    sampleCancelMaxBatchSize: withDefault(int(), 64),
+  },
 );
 
 /** The token that a credential was exchanged for. */
@@ -85,6 +102,8 @@ export interface CreateSessionRequest {
   readonly userMetadata?: UserMetadata;
   readonly sdkVersion: string;
   readonly projectId?: string;
+  /** Newer than 0.25. */
+  readonly displayName?: string;
   readonly type: "create_session";
 }
 export const CreateSessionRequest = message<CreateSessionRequest, "type">("CreateSessionRequest", {
@@ -92,6 +111,7 @@ export const CreateSessionRequest = message<CreateSessionRequest, "type">("Creat
   userMetadata: optional(map(json())),
   sdkVersion: string(),
   projectId: optional(string()),
+  displayName: optional(string()),
   type: literal("create_session"),
 });
 
@@ -160,10 +180,19 @@ export const CreateSamplingSessionResponse = message<CreateSamplingSessionRespon
 export interface SupportedModel {
   readonly modelName?: string;
   readonly maxContextLength?: number;
+  /** Newer than 0.25. */
+  readonly trainable?: boolean;
+  /** Newer than 0.25. */
+  readonly sampleable?: boolean;
 }
 export const SupportedModel = message<SupportedModel>(
   "SupportedModel",
-  { modelName: optional(string()), maxContextLength: optional(int()) },
+  {
+    modelName: optional(string()),
+    maxContextLength: optional(int()),
+    trainable: optional(bool()),
+    sampleable: optional(bool()),
+  },
   // older servers list bare names
   { fromScalar: (wire) => (typeof wire === "string" ? { model_name: wire } : wire) },
 );
@@ -184,8 +213,11 @@ export const HealthResponse = message<HealthResponse>("HealthResponse", { status
 export interface WhoamiResponse {
   readonly userUrn: string;
   readonly email?: string;
+  /** Newer than 0.25. */
+  readonly orgUrn?: string;
 }
 export const WhoamiResponse = message<WhoamiResponse>("WhoamiResponse", {
   userUrn: string(),
   email: optional(string()),
+  orgUrn: optional(string()),
 });

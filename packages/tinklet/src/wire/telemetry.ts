@@ -14,6 +14,7 @@ import {
   openWord,
   optional,
   string,
+  withDefault,
 } from "./fields.ts";
 import type { JsonValue } from "./json.ts";
 import { type Message, message } from "./message.ts";
@@ -73,10 +74,10 @@ export interface GenericEvent extends EventCommon {
   readonly eventName: string;
   readonly eventData: Readonly<Record<string, JsonValue>>;
 }
-export const GenericEvent = message<GenericEvent, "event">("GenericEvent", {
+export const GenericEvent = message<GenericEvent, "event" | "eventData">("GenericEvent", {
   event: literal("GENERIC_EVENT"),
   eventName: string(),
-  eventData: map(json()),
+  eventData: withDefault(map(json()), {}),
   ...common,
 });
 

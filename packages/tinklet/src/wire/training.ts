@@ -60,7 +60,7 @@ export type LossFnConfig = Readonly<Record<string, number>>;
 export interface LoraConfig {
   readonly rank: number;
   /** Seed of the adapter's first weights; absent: the service draws one. */
-  readonly seed?: number;
+  readonly seed?: number | bigint;
   readonly trainUnembed: boolean;
   readonly trainMlp: boolean;
   readonly trainAttn: boolean;
@@ -69,7 +69,7 @@ export const LoraConfig = message<LoraConfig, "trainUnembed" | "trainMlp" | "tra
   "LoraConfig",
   {
     rank: int(),
-    seed: optional(int()),
+    seed: optional(long()),
     trainUnembed: withDefault(bool(), true),
     trainMlp: withDefault(bool(), true),
     trainAttn: withDefault(bool(), true),
@@ -91,6 +91,8 @@ export interface CreateModelRequest {
   readonly baseModel: string;
   readonly userMetadata?: UserMetadata;
   readonly loraConfig?: LoraConfig;
+  /** Newer than 0.25: which optimizer; absent means AdamW. */
+  readonly optimizerConfig?: UserMetadata;
   readonly type: "create_model";
 }
 export const CreateModelRequest = message<CreateModelRequest, "type">("CreateModelRequest", {
@@ -99,6 +101,7 @@ export const CreateModelRequest = message<CreateModelRequest, "type">("CreateMod
   baseModel: string(),
   userMetadata: optional(map(json())),
   loraConfig: optional(LoraConfig.field),
+  optimizerConfig: optional(map(json())),
   type: literal("create_model"),
 });
 
@@ -139,6 +142,8 @@ export interface GetInfoResponse {
   readonly isLora?: boolean;
   readonly loraRank?: number;
   readonly modelName?: string;
+  /** Newer than 0.25. */
+  readonly optimizerConfig?: UserMetadata;
 }
 export const GetInfoResponse = message<GetInfoResponse>("GetInfoResponse", {
   type: optional(oneOf("get_info")),
@@ -147,6 +152,7 @@ export const GetInfoResponse = message<GetInfoResponse>("GetInfoResponse", {
   isLora: optional(bool()),
   loraRank: optional(int()),
   modelName: optional(string()),
+  optimizerConfig: optional(map(json())),
 });
 
 /** Frees a model. The official clients never send it; ours does, as an extension. */

@@ -13,6 +13,8 @@ export interface SaveWeightsRequest {
   readonly ttlSeconds?: number;
   /** Replace a checkpoint of that name. @defaultValue false */
   readonly overwrite: boolean;
+  /** Newer than 0.25. */
+  readonly userMetadata?: Readonly<Record<string, string>>;
   readonly type: "save_weights";
 }
 export const SaveWeightsRequest = message<SaveWeightsRequest, "overwrite" | "type">("SaveWeightsRequest", {
@@ -21,6 +23,7 @@ export const SaveWeightsRequest = message<SaveWeightsRequest, "overwrite" | "typ
   seqId: optional(int()),
   ttlSeconds: optional(int()),
   overwrite: withDefault(bool(), false),
+  userMetadata: optional(map(string())),
   type: literal("save_weights"),
 });
 
@@ -41,6 +44,8 @@ export interface SaveWeightsForSamplerRequest {
   readonly samplingSessionSeqId?: number;
   readonly seqId?: number;
   readonly ttlSeconds?: number;
+  /** Newer than 0.25. */
+  readonly userMetadata?: Readonly<Record<string, string>>;
   readonly type: "save_weights_for_sampler";
 }
 export const SaveWeightsForSamplerRequest = message<SaveWeightsForSamplerRequest, "type">(
@@ -51,6 +56,7 @@ export const SaveWeightsForSamplerRequest = message<SaveWeightsForSamplerRequest
     samplingSessionSeqId: optional(int()),
     seqId: optional(int()),
     ttlSeconds: optional(int()),
+    userMetadata: optional(map(string())),
     type: literal("save_weights_for_sampler"),
   },
 );
@@ -91,6 +97,8 @@ export interface LoadWeightsRequest {
   readonly path: string;
   /** Load the optimizer's state too. */
   readonly optimizer: boolean;
+  /** Newer than 0.25. */
+  readonly optimizerConfig?: UserMetadata;
   /** A credential for another account's weights. */
   readonly weightsAccessToken?: string;
   readonly type: "load_weights";
@@ -104,6 +112,7 @@ export const LoadWeightsRequest = message<LoadWeightsRequest, "type">("LoadWeigh
   userMetadata: optional(map(json())),
   path: string(),
   optimizer: bool(),
+  optimizerConfig: optional(map(json())),
   weightsAccessToken: optional(string()),
   type: literal("load_weights"),
 });
@@ -132,6 +141,8 @@ export interface WeightsInfoResponse {
   readonly trainUnembed?: boolean;
   readonly trainMlp?: boolean;
   readonly trainAttn?: boolean;
+  /** Newer than 0.25. */
+  readonly optimizerConfig?: UserMetadata;
 }
 export const WeightsInfoResponse = message<WeightsInfoResponse>("WeightsInfoResponse", {
   baseModel: string(),
@@ -140,6 +151,7 @@ export const WeightsInfoResponse = message<WeightsInfoResponse>("WeightsInfoResp
   trainUnembed: optional(bool()),
   trainMlp: optional(bool()),
   trainAttn: optional(bool()),
+  optimizerConfig: optional(map(json())),
 });
 
 /** Sets or removes a checkpoint's time to live; null, said explicitly, removes it. */

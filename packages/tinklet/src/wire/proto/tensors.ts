@@ -6,7 +6,7 @@
 import { InvalidInputError, ResponseValidationError } from "../../errors.ts";
 import { Datum, type LossFnOutput } from "../datum.ts";
 import { describe } from "../fields.ts";
-import { ModelInput, type ModelInputChunk } from "../model-input.ts";
+import { int32Tokens, ModelInput, type ModelInputChunk } from "../model-input.ts";
 import { SampledSequence, SampleResponse, type StopReason, type TopkLogprobs } from "../sampling.ts";
 import { TensorData } from "../tensor-data.ts";
 import { ForwardBackwardOutput, type ForwardBackwardRequest } from "../training.ts";
@@ -28,7 +28,8 @@ function elements<T extends ElementArray>(Class: ArrayClass<T>, bytes: Uint8Arra
   if (bytes.byteLength % size !== 0) {
     throw new WireFormatError(`${field}: ${bytes.byteLength} bytes are no whole number of ${size}-byte elements`);
   }
-  const aligned = bytes.byteOffset % size === 0 ? bytes : bytes.slice();
+  // not slice(): a Node Buffer overrides it with a view
+  const aligned = bytes.byteOffset % size === 0 ? bytes : new Uint8Array(bytes);
   return new Class(aligned.buffer as ArrayBuffer, aligned.byteOffset, aligned.byteLength / size);
 }
 
@@ -67,10 +68,19 @@ export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): U
     }
     config.set(key, value);
   }
+  const seqId = request.seqId ?? 0;
+  if ((seqId | 0) !== seqId) {
+    throw new InvalidInputError("seqId", `must be an integer of 32 bits, not ${describe(seqId)}`);
+  }
+  for (const [field, text] of Object.entries({ modelId: request.modelId, lossFn: input.lossFn })) {
+    if (typeof text !== "string" || /\p{Surrogate}/u.test(text)) {
+      throw new InvalidInputError(field, `must be text without half characters, not ${describe(text)}`);
+    }
+  }
   return encodeMessage(
     {
       modelId: request.modelId,
-      seqId: request.seqId ?? 0,
+      seqId,
       data: input.data.map((datum, i) => datumToProto(datum, `data[${i}]`)),
       lossFn: input.lossFn,
       lossFnConfig: config,
@@ -97,8 +107,7 @@ function datumToProto(datum: Datum, field: string): gen.Datum {
 function chunkToProto(chunk: ModelInputChunk, field: string): gen.Chunk {
   switch (chunk.type) {
     case "encoded_text": {
-      const tokens = chunk.tokens instanceof Int32Array ? chunk.tokens : Int32Array.from(chunk.tokens);
-      return { encodedText: { tokens: bytesOf(tokens) } };
+      return { encodedText: { tokens: bytesOf(int32Tokens(chunk.tokens, `${field}.tokens`)) } };
     }
     case "image":
       return { image: { data: chunk.data, format: chunk.format, expectedTokens: chunk.expectedTokens } };
@@ -244,23 +253,30 @@ const wireElementSizes: Readonly<Record<number, number>> = {
 export function decodeForwardBackwardOutput(bytes: Uint8Array): ForwardBackwardOutput {
   return decoding(() => {
     const raw = gen.readForwardBackwardOutput(new Reader(bytes));
-    const type = raw.lossFnOutputType.slice(raw.lossFnOutputType.lastIndexOf(":") + 1);
+    const told = raw.lossFnOutputType;
+    const names = new Set(raw.lossFnOutputs.flatMap((record) => [...record.fields.keys()]));
     return new ForwardBackwardOutput({
-      lossFnOutputType: type === "" ? "ArrayRecord" : type,
-      lossFnOutputs: raw.lossFnOutputs.flatMap((record, i) => recordDatums(record, `loss_fn_outputs[${i}]`)),
+      // as the official client has it: the class's own name where there are records, else the text as it came
+      lossFnOutputType: raw.lossFnOutputs.length > 0 ? told.slice(told.lastIndexOf(":") + 1) : told || "ArrayRecord",
+      lossFnOutputs: raw.lossFnOutputs.flatMap((record, i) => recordDatums(record, names, `loss_fn_outputs[${i}]`)),
       metrics: Object.fromEntries(raw.metrics),
     });
   }, badAnswer("ForwardBackwardOutput"));
 }
 
 /** One record holds the same fields for several data, each field's values end to end. */
-function recordDatums(record: gen.ArrayRecord, field: string): LossFnOutput[] {
+function recordDatums(record: gen.ArrayRecord, names: ReadonlySet<string>, field: string): LossFnOutput[] {
   const columns = Array.from(record.fields, ([name, batched]) => ({
     name,
     tensors: splitBatched(batched, `${field}.${name}`),
   }));
   const told = Number(record.numDatums);
+  if (told < 0) throw new WireFormatError(`${field}.num_datums: ${told}`);
   const count = told > 0 ? told : (columns[0]?.tensors.length ?? 0);
+  for (const name of names) {
+    if (count > 0 && !record.fields.has(name))
+      throw new WireFormatError(`${field}.${name}: is missing from this record`);
+  }
   if (columns.length === 0 && count > 1e7) throw new WireFormatError(`${field}: ${count} data without a field`);
   for (const { name, tensors } of columns) {
     if (tensors.length !== count) {

@@ -1,0 +1,80 @@
+import { describe, expect, it } from "vitest";
+import { InvalidInputError } from "../errors.ts";
+import { Datum } from "./datum.ts";
+import { ModelInput } from "./model-input.ts";
+import { TensorData } from "./tensor-data.ts";
+
+const modelInput = ModelInput.fromInts([1, 2, 3]);
+const make = (lossFnInputs: Record<string, unknown>) => new Datum({ modelInput, lossFnInputs: lossFnInputs as never });
+const refusal = (body: () => unknown): InvalidInputError => {
+  try {
+    body();
+  } catch (error) {
+    if (error instanceof InvalidInputError) return error;
+    throw error;
+  }
+  throw new Error("nothing was refused");
+};
+
+describe("Datum", () => {
+  it("M-305: plain lists become tensors by their key's rule", () => {
+    expect(make({ target_tokens: [1, 2, 3] }).lossFnInputs["target_tokens"]).toMatchObject({
+      dtype: "int64",
+      shape: [3],
+    });
+    for (const key of ["weights", "advantages", "logprobs", "clip_low_threshold", "clip_high_threshold"]) {
+      const tensor = make({ [key]: [1, 0.5, null] }).lossFnInputs[key]!;
+      expect(tensor.dtype).toBe("float32");
+      expect(tensor.data).toEqual([1, 0.5, Number.NaN]);
+    }
+    expect(
+      make({
+        target_tokens: [
+          [1, 2],
+          [3, 4],
+        ],
+      }).lossFnInputs["target_tokens"]!.shape,
+    ).toEqual([2, 2]);
+    expect(make({ weights: [] }).lossFnInputs["weights"]!.shape).toEqual([0]);
+    expect(make({ weights: [true, false] }).lossFnInputs["weights"]!.data).toEqual([1, 0]);
+    expect(new Datum({ modelInput }).lossFnInputs).toEqual({});
+  });
+
+  it("M-305: a plain list under any other key asks for a typed array or a TensorData", () => {
+    for (const key of ["mask", "toString", "__proto__x", "Weights"]) {
+      const error = refusal(() => make({ [key]: [1, 2, 3] }));
+      expect(error.field).toBe(`lossFnInputs.${key}`);
+      expect(error.hint).toMatch(/target_tokens, weights.*typed array or a TensorData/);
+    }
+    expect(make({ mask: Float32Array.of(1) }).lossFnInputs["mask"]!.dtype).toBe("float32");
+  });
+
+  it("M-305: typed arrays keep their own dtype, tensors pass through", () => {
+    expect(make({ weights: Int32Array.of(1) }).lossFnInputs["weights"]!.dtype).toBe("int64");
+    expect(make({ target_tokens: Float32Array.of(1) }).lossFnInputs["target_tokens"]!.dtype).toBe("float32");
+    const tensor = TensorData.from([1], { dtype: "int64" });
+    expect(make({ weights: tensor }).lossFnInputs["weights"]).toBe(tensor);
+    expect(
+      make({ weights: { data: Float32Array.of(1, 2), dims: [2, 1], type: "float32" } }).lossFnInputs["weights"]!.shape,
+    ).toEqual([2, 1]);
+  });
+
+  it("M-305: a string, an object, a number or ragged lists are refused, naming the field", () => {
+    for (const value of ["abc", {}, 5, null, undefined, new Set([1]), true]) {
+      const error = refusal(() => make({ weights: value }));
+      expect(error.field).toBe("lossFnInputs.weights");
+      expect(error.hint).toContain("array of numbers");
+    }
+    expect(refusal(() => make({ weights: [[1, 2], [3]] })).field).toBe("lossFnInputs.weights[1]");
+    expect(refusal(() => make({ target_tokens: [1, "2"] })).message).toBe(
+      'lossFnInputs.target_tokens[1]: must be an integer (beyond 2^53 a bigint), not "2"',
+    );
+    expect(refusal(() => new Datum({ modelInput: [1, 2] as never })).hint).toContain("ModelInput.fromInts");
+    expect(refusal(() => new Datum({ modelInput, lossFnInputs: [] as never })).field).toBe("lossFnInputs");
+  });
+
+  it("is immutable", () => {
+    const datum = make({ weights: [1] });
+    expect(Object.isFrozen(datum.lossFnInputs)).toBe(true);
+  });
+});

@@ -1,0 +1,85 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { type JsonValue, parseJson, stringifyJson } from "./json.ts";
+
+describe("JSON text", () => {
+  it("M-306: integers beyond 2^53 stay exact in both directions", () => {
+    const text = '{"seq_id":54784135000000001,"a":[-9223372036854775808,9007199254740993,12]}';
+    const value = parseJson(text) as { seq_id: bigint; a: unknown[] };
+    expect(value).toEqual({ seq_id: 54784135000000001n, a: [-9223372036854775808n, 9007199254740993n, 12] });
+    expect(stringifyJson(value)).toBe(text);
+  });
+
+  it("keeps numbers that a double holds as numbers, however they are written", () => {
+    expect(parseJson("[9007199254740991, 1234567890123456.5, 1e20, 0.12345678901234567890]")).toEqual([
+      9007199254740991, 1234567890123456.5, 1e20, 0.12345678901234568,
+    ]);
+  });
+
+  it("does not touch digits inside strings, escapes included", () => {
+    const text = '["12345678901234567890","a\\"12345678901234567890\\"",12345678901234567890]';
+    expect(parseJson(text)).toEqual(["12345678901234567890", 'a"12345678901234567890"', 12345678901234567890n]);
+  });
+
+  it("is not fooled by strings that look like its own mark", () => {
+    const value = ["\ue00012", "\ue001", 12345678901234567890n];
+    expect(parseJson(stringifyJson(value))).toEqual(value);
+    expect(parseJson('["\\ue0005", 12345678901234567890]')).toEqual(["\ue0005", 12345678901234567890n]);
+  });
+
+  it("refuses leading zeros, bare words and truncated text with a typed error", () => {
+    for (const text of ["", "{", "01234567890123456789", "-", "[1,]", "NaN", "nope", '{"a":12345678901234567890']) {
+      expect(() => parseJson(text), text).toThrow(ResponseValidationError);
+    }
+  });
+
+  it("refuses to write what JSON cannot say, and names the key", () => {
+    expect(() => stringifyJson({ rate: Number.NaN })).toThrow(/rate.*NaN/);
+    expect(() => stringifyJson({ rate: Infinity })).toThrow(InvalidInputError);
+    expect(() => stringifyJson({ f: () => 1 })).toThrow(/function/);
+    expect(() => stringifyJson(undefined)).toThrow(InvalidInputError);
+    expect(() => stringifyJson(Symbol("x"))).toThrow(InvalidInputError);
+  });
+
+  it("M-413: parse(stringify(x)) equals x for any JSON value with any integers", () => {
+    const { tree } = fc.letrec<{ tree: JsonValue }>((tie) => ({
+      tree: fc.oneof(
+        { depthSize: "small" },
+        fc.constantFrom(null, true, false),
+        fc.string({ unit: "binary" }),
+        fc.double({ noNaN: true, noDefaultInfinity: true }).map((x) => (Object.is(x, -0) ? 0 : x)),
+        // long only where a double would not do: the parser gives the small ones back as numbers
+        fc.bigInt({ min: -(2n ** 80n), max: 2n ** 80n }).map((x) => (Number.isSafeInteger(Number(x)) ? Number(x) : x)),
+        fc.array(tie("tree"), { maxLength: 4 }),
+        fc.dictionary(
+          fc.string().filter((key) => key !== "__proto__"),
+          tie("tree"),
+          { maxKeys: 4, noNullPrototype: true },
+        ),
+      ),
+    }));
+    fc.assert(
+      fc.property(tree, (value) => {
+        // a double of 1e21 and more is written with an exponent, below that as digits: those come back as exact integers
+        const back = parseJson(stringifyJson(value));
+        expect(widen(back)).toEqual(widen(value));
+      }),
+      { numRuns: runs() },
+    );
+  });
+});
+
+/** Integers as bigint, so that 1e17 (a double) and 100000000000000000n (what its digits say) count as equal. */
+function widen(value: JsonValue): unknown {
+  if (typeof value === "number" && Number.isInteger(value)) return BigInt(value);
+  if (Array.isArray(value)) return value.map(widen);
+  if (typeof value === "object" && value !== null) {
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, widen(item as JsonValue)]));
+  }
+  return value;
+}
+
+export function runs(): number {
+  return Number(process.env["FUZZ_RUNS"] ?? 2000);
+}

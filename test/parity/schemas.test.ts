@@ -1,0 +1,212 @@
+/**
+ * Our schemas against the official SDK's, field by field (name, type, required, default), and every public name of
+ * `tinker.types` against ours.
+ */
+import { appendFileSync, readdirSync, readFileSync } from "node:fs";
+import type * as wire from "tinklet/wire";
+import * as wireValues from "tinklet/wire";
+import { describe, expect, it } from "vitest";
+import { type AnyMessage, fixture, messages, newerFields, type Version, versions } from "./fixtures.ts";
+
+interface TheirField {
+  readonly name: string;
+  readonly type: string;
+  readonly required: boolean;
+  readonly default?: unknown;
+}
+interface TheirType {
+  readonly name: string;
+  readonly kind: "model" | "dataclass" | "literal" | "enum" | "alias";
+  readonly public: boolean;
+  readonly fields?: readonly TheirField[];
+  readonly values?: readonly unknown[];
+}
+
+/** Our type in the recorder's words. */
+function words(shape: wire.Shape): string {
+  switch (shape.type) {
+    case "integer":
+      return "int";
+    case "number":
+      return "float";
+    case "boolean":
+      return "bool";
+    case "json":
+      return "any";
+    case "literal":
+      return JSON.stringify(shape.value);
+    case "enum":
+      return shape.values.map((value) => JSON.stringify(value)).join(" | ");
+    case "array":
+      return `list<${words(shape.items)}>`;
+    case "map":
+      return `map<string, ${words(shape.values)}>`;
+    case "message":
+      return shape.name;
+    case "union":
+      return shape.options.map(words).join(" | ");
+    case "nullable":
+      return `${words(shape.of)} | null`;
+    default:
+      return shape.type;
+  }
+}
+
+const unordered = (type: string) => type.split(" | ").sort().join(" | ");
+
+/** Where a schema differs for a reason that docs/PARITY.md gives; by `Type.field`. */
+const explained: Readonly<Record<string, string>> = {
+  "CreateSessionRequest.user_metadata": "Answers are read more leniently",
+  "TrainingRunsResponse.cursor": "Answers are read more leniently",
+  "RequestFailedResponse.category": "Answers are read more leniently",
+  "SessionStartEvent.event": "A telemetry event says its own kind",
+  "SessionEndEvent.event": "A telemetry event says its own kind",
+  "UnhandledExceptionEvent.event": "A telemetry event says its own kind",
+  "GenericEvent.event": "A telemetry event says its own kind",
+  "TelemetrySendRequest.events": "A telemetry event says its own kind",
+  "ForwardBackwardInput.loss_fn_config": "What newer releases added is read, and sent only when given",
+  "OptimStepRequest.adam_params": "What newer releases added is read, and sent only when given",
+  "OptimStepRequest.optim_params": "What newer releases added is read, and sent only when given",
+  "WhoamiResponse.org_urn": "What newer releases added is read, and sent only when given",
+};
+
+function compare(type: TheirType, message: AnyMessage, version: Version): string[] {
+  const newer = newerFields.get(type.name) ?? new Set<string>();
+  const theirs = new Map(
+    (type.fields ?? []).filter(({ name }) => !newer.has(name)).map((field) => [field.name, field]),
+  );
+  const ours = new Map(message.fields.filter(({ name }) => !newer.has(name)).map((field) => [field.name, field]));
+  const problems: string[] = [];
+  for (const name of new Set([...theirs.keys(), ...ours.keys()])) {
+    if (`${type.name}.${name}` in explained) continue;
+    const [mine, official] = [ours.get(name), theirs.get(name)];
+    if (mine === undefined || official === undefined) {
+      if (mine === undefined || `${type.name}.${name}` !== "TryAgainResponse.queue_state_reason") {
+        problems.push(`${type.name}.${name}: only in ${mine === undefined ? "theirs" : "ours"}`);
+      }
+      continue;
+    }
+    const nullable = / \| null$/.test(official.type);
+    const theirType = unordered(official.type.replace(/ \| null$/, ""));
+    const myType = unordered(words(mine.shape));
+    const open = mine.shape.type === "enum" && mine.shape.open;
+    // an open word list may lag behind a newer one: unknown words are kept anyway
+    const lagging =
+      open && version !== "0.25.0" && myType.split(" | ").every((word) => theirType.split(" | ").includes(word));
+    if (theirType !== myType && !lagging) problems.push(`${type.name}.${name}: ${theirType} there, ${myType} here`);
+    const presence = official.required ? "required" : nullable && official.default === null ? "optional" : "default";
+    if (presence !== mine.presence) problems.push(`${type.name}.${name}: ${presence} there, ${mine.presence} here`);
+    if (presence === "default" && JSON.stringify(official.default) !== JSON.stringify(mine.default)) {
+      problems.push(
+        `${type.name}.${name}: default ${JSON.stringify(official.default)} there, ${JSON.stringify(mine.default)} here`,
+      );
+    }
+  }
+  return problems;
+}
+
+/** Types whose fields are a class's own properties here; their behaviour is compared value by value. */
+const classes = new Set([
+  "Datum",
+  "TensorData",
+  "SampleResponse",
+  "SampledSequence",
+  "ForwardBackwardOutput",
+  "ParsedCheckpointTinkerPath",
+  "TopkPromptLogprobs",
+]);
+
+/** Every name that our sources export. */
+const exported = new Set(
+  ["", "wire/"].flatMap((folder) => {
+    const base = new URL(`../../packages/tinklet/src/${folder}`, import.meta.url);
+    return readdirSync(base)
+      .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts"))
+      .flatMap((file) =>
+        Array.from(
+          readFileSync(new URL(file, base), "utf8").matchAll(
+            /^export (?:abstract )?(?:interface|type|const|class|function) (\w+)/gm,
+          ),
+          (match) => match[1] as string,
+        ),
+      );
+  }),
+);
+/** The same thing under our name. */
+const renamed: Readonly<Record<string, string>> = {
+  TelemetryBatch: "TelemetryBatch",
+  TopkPromptLogprobs: "TopkLogprobs",
+  FutureRetrieveResponse: "JsonOutcome",
+};
+
+describe.each(versions)("schemas of tinker %s", (version: Version) => {
+  const { types } = fixture<{ types: TheirType[] }>(version, "schemas");
+
+  it("M-904: every field of every type agrees, or differs in an explained way", () => {
+    const problems: string[] = [];
+    let compared = 0;
+    for (const type of types) {
+      const message = messages.get(type.name);
+      if (type.fields === undefined || classes.has(type.name)) continue;
+      if (message === undefined) {
+        if (version === "0.25.0" && !type.name.startsWith("pydantic:"))
+          problems.push(`${type.name}: no such message here`);
+        continue;
+      }
+      compared++;
+      problems.push(...compare(type, message, version));
+    }
+    expect(compared).toBeGreaterThan(60);
+    expect(problems, problems.join("\n")).toEqual([]);
+    report({ version, types: compared });
+  });
+
+  it("M-904: words and values of enums agree", () => {
+    const values: Record<string, readonly string[]> = {
+      LossFnType: wireValues.lossFnTypes,
+      StopReason: ["length", "stop"],
+      TensorDtype: ["int64", "float32"],
+      CheckpointType: ["training", "sampler"],
+      EventType: ["SESSION_START", "SESSION_END", "UNHANDLED_EXCEPTION", "GENERIC_EVENT"],
+      Severity: ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"],
+      RequestErrorCategory: ["unknown", "server", "user"],
+      QueueState: ["active", "paused_rate_limit", "paused_capacity", "unknown"],
+    };
+    for (const [name, ours] of Object.entries(values)) {
+      const theirs = types.find((type) => type.name === name)?.values;
+      expect(theirs, name).toBeDefined();
+      if (version === "0.25.0") expect([...ours].sort(), name).toEqual([...(theirs as string[])].sort());
+      else expect(theirs, name).toEqual(expect.arrayContaining([...ours]));
+    }
+    report({ version, types: Object.keys(values).length });
+  });
+
+  it("M-414: every public name of tinker.types has a twin here", () => {
+    const wanted = types.filter((type) => type.public && !type.name.startsWith("pydantic:")).map((type) => type.name);
+    const missing = wanted.filter((name) => !exported.has(renamed[name] ?? name));
+    if (version === "0.25.0") {
+      expect(missing).toEqual([]);
+      report({ version, types: wanted.length - types.filter((type) => type.fields !== undefined).length });
+      return;
+    }
+    // newer names are not mirrored: the parity page lists each of them
+    const page = readFileSync(new URL("../../docs/PARITY.md", import.meta.url), "utf8");
+    expect(missing.filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
+  });
+});
+
+it("M-904: newer fields that ours does not know are listed on the parity page", () => {
+  const page = readFileSync(new URL("../../docs/PARITY.md", import.meta.url), "utf8");
+  const unlisted: string[] = [];
+  for (const [type, fields] of newerFields) {
+    const known = new Set(messages.get(type)?.fields.map((field) => field.name));
+    for (const field of fields)
+      if (!known.has(field) && !page.includes(`\`${type}.${field}\``)) unlisted.push(`${type}.${field}`);
+  }
+  expect(unlisted).toEqual([]);
+});
+
+function report(line: { version: string; types?: number; values?: number }): void {
+  const file = process.env["PARITY_REPORT"];
+  if (file !== undefined) appendFileSync(file, `${JSON.stringify({ types: 0, values: 0, ...line })}\n`);
+}
