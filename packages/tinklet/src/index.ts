@@ -12,4 +12,5 @@ export {
 export { type Clock, FakeClock, systemClock } from "./clock.ts";
 export * from "./errors.ts";
 export type { EventListener, Logger, LogLevel, TinkletEvent } from "./events.ts";
+export * from "./tokenizer/index.ts";
 export * from "./wire/index.ts";

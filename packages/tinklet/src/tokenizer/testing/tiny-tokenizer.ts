@@ -1,0 +1,60 @@
+/** A byte-level BPE tokenizer of some 270 tokens, as the contents of its files, for tests. */
+import type { TokenizerFiles } from "../tokenizer.ts";
+
+/** The 256 characters that stand for bytes in byte-level BPE, in the order of the bytes. */
+function byteCharacters(): string[] {
+  const plain = (byte: number) => (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+  let shifted = 256;
+  return Array.from({ length: 256 }, (_, byte) => String.fromCodePoint(plain(byte) ? byte : shifted++));
+}
+
+const merges = ["h e", "l l", "he ll", "hell o", "Ġ w", "o r", "Ġw or", "l d", "Ġwor ld"];
+const tokens = [...byteCharacters(), ...merges.map((merge) => merge.replace(" ", ""))];
+const special = ["<|begin|>", "<|im_start|>", "<|im_end|>", "<|end|>"];
+
+const chatml =
+  "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" +
+  "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+/** Token ids: bytes 0 to 255, merges from 256, special tokens from 265. */
+export const tinyTokenizer = {
+  "tokenizer.json": JSON.stringify({
+    version: "1.0",
+    added_tokens: special.map((content, i) => ({
+      id: tokens.length + i,
+      content,
+      single_word: false,
+      lstrip: false,
+      rstrip: false,
+      normalized: false,
+      special: true,
+    })),
+    normalizer: null,
+    pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true },
+    post_processor: {
+      type: "TemplateProcessing",
+      single: [{ SpecialToken: { id: "<|begin|>", type_id: 0 } }, { Sequence: { id: "A", type_id: 0 } }],
+      pair: [],
+      special_tokens: { "<|begin|>": { id: "<|begin|>", ids: [tokens.length], tokens: ["<|begin|>"] } },
+    },
+    decoder: { type: "ByteLevel", add_prefix_space: true, trim_offsets: true, use_regex: true },
+    model: {
+      type: "BPE",
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
+      merges: merges.map((merge) => merge.split(" ")),
+    },
+  }),
+  "tokenizer_config.json": JSON.stringify({
+    bos_token: "<|begin|>",
+    eos_token: { content: "<|im_end|>" },
+    chat_template: chatml,
+    tokenizer_class: "PreTrainedTokenizerFast",
+  }),
+  "generation_config.json": JSON.stringify({ eos_token_id: [267, 268] }),
+} satisfies TokenizerFiles;
