@@ -27,15 +27,8 @@ export interface LoadTokenizerOptions {
   readonly signal?: AbortSignal;
 }
 
-const fileNames = [
-  "tokenizer.json",
-  "tokenizer_config.json",
-  "generation_config.json",
-  "chat_template.jinja",
-] as const satisfies (keyof TokenizerFiles)[];
-
-type FileName = (typeof fileNames)[number];
-type ReadFile = (file: FileName) => Promise<string | undefined>;
+const optionalFiles = ["tokenizer_config.json", "generation_config.json", "chat_template.jinja"] as const;
+type ReadFile = (file: keyof TokenizerFiles) => Promise<string | undefined>;
 
 /**
  * Loads a tokenizer from a folder, or by its Hub name: from the cache if it is there, else from the Hub into the cache.
@@ -61,7 +54,7 @@ export async function loadTokenizer(
       hint: "Only tokenizers with a tokenizer.json can be loaded; convert others in Python with save_pretrained().",
     });
   }
-  const [, config, generation, template] = await Promise.all([undefined, ...fileNames.slice(1).map(read)]);
+  const [config, generation, template] = await Promise.all(optionalFiles.map(read));
   return tokenizerFromFiles(
     {
       "tokenizer.json": definition,
