@@ -1,5 +1,6 @@
-// Records the fixtures that the tests of GGUF compare with: `node test/weights/record.mjs`. Makes a virtual environment under
-// .venv/gguf with the `gguf` package from PyPI, which nothing else in the repository needs. The fixtures are committed.
+// Records the fixtures that the tests of GGUF and of tokenizers compare with: `node test/weights/record.mjs`. Makes a virtual
+// environment under .venv/gguf with `gguf` and `tokenizers` from PyPI, which the suite itself does not need. The fixtures are
+// committed.
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -16,5 +17,6 @@ function run(command, ...args) {
 }
 
 if (!existsSync(python)) run("python3", "-m", "venv", venv);
-run(python, "-m", "pip", "install", "--quiet", "gguf==0.19.0", "numpy");
+run(python, "-m", "pip", "install", "--quiet", "gguf==0.19.0", "numpy", "tokenizers==0.23.3");
 run(python, join(here, "record.py"), join(here, "fixtures"));
+run(python, join(here, "record_tokenizers.py"), join(here, "fixtures"));

@@ -44,7 +44,8 @@ export function tokenizerFromGguf(metadata: Metadata, origin: string): Tokenizer
   const addedTokens: AddedTokenDefinition[] = [];
   tokens.forEach((content, tokenId) => {
     const type = types?.[tokenId];
-    const special = type === CONTROL || (types === undefined && (tokenId === bos || tokenId === eos));
+    const isUntyped = types === undefined && (tokenId === bos || tokenId === eos);
+    const special = type === CONTROL || type === UNKNOWN || isUntyped;
     if (special || type === USER_DEFINED) addedTokens.push({ id: tokenId, content, special, normalized: false });
   });
   const definition = soundDefinition(

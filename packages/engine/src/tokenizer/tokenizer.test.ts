@@ -1,0 +1,285 @@
+/** Against the Rust library: every recorded text and id list must come out the same (test/weights/record_tokenizers.py). */
+
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { afterAll, describe, expect, test } from "vitest";
+import { tinyGguf } from "../../../../test/weights/tiny-models.ts";
+import { TokenizerError } from "../errors.ts";
+import type { GgufValue } from "../weights/gguf.ts";
+import { openGguf } from "../weights/gguf-model.ts";
+import { tokenizerFromFolder } from "./from-folder.ts";
+import { tokenizerFromGguf } from "./from-gguf.ts";
+import { createTextStream } from "./text-stream.ts";
+import type { Tokenizer } from "./types.ts";
+
+type Decodes = [ids: number[], all: string, withoutSpecial: string][];
+const recorded = JSON.parse(
+  readFileSync(new URL("../../../../test/weights/fixtures/tokenizers.json", import.meta.url), "utf8"),
+) as {
+  texts: string[];
+  byteLevel: { tokens: string[]; merges: string[]; ids: Record<string, number[][]>; decodes: Decodes };
+  sentencePiece: { tokens: string[]; types: number[]; scores: number[]; ids: number[][]; decodes: Decodes };
+};
+const { texts, byteLevel, sentencePiece } = recorded;
+
+function byteLevelMetadata(pre: string, more: [string, GgufValue][] = []): Map<string, GgufValue> {
+  return new Map<string, GgufValue>([
+    ["tokenizer.ggml.model", "gpt2"],
+    ["tokenizer.ggml.pre", pre],
+    ["tokenizer.ggml.tokens", byteLevel.tokens],
+    ["tokenizer.ggml.token_type", Float64Array.from(byteLevel.tokens, (_, id) => (id < 3 ? 3 : 1))],
+    ["tokenizer.ggml.merges", byteLevel.merges],
+    ["tokenizer.ggml.bos_token_id", 1],
+    ["tokenizer.ggml.eos_token_id", 2],
+    ...more,
+  ]);
+}
+
+function sentencePieceMetadata(more: [string, GgufValue][] = []): Map<string, GgufValue> {
+  return new Map<string, GgufValue>([
+    ["tokenizer.ggml.model", "llama"],
+    ["tokenizer.ggml.tokens", sentencePiece.tokens],
+    ["tokenizer.ggml.token_type", Float64Array.from(sentencePiece.types)],
+    ["tokenizer.ggml.scores", Float64Array.from(sentencePiece.scores)],
+    ["tokenizer.ggml.bos_token_id", 1],
+    ["tokenizer.ggml.eos_token_id", 2],
+    ["tokenizer.ggml.unknown_token_id", 0],
+    ...more,
+  ]);
+}
+
+const smollm = tokenizerFromGguf(byteLevelMetadata("smollm"), "x.gguf");
+const llama = tokenizerFromGguf(sentencePieceMetadata(), "x.gguf");
+
+describe("as the Rust library does it", () => {
+  test.each(Object.entries(byteLevel.ids))("byte-level, words cut as %s", (pre, ids) => {
+    const tokenizer = tokenizerFromGguf(byteLevelMetadata(pre), "x.gguf");
+    const got = texts.map((text) => tokenizer.encode(text, { addSpecialTokens: false }));
+    texts.forEach((text, i) => {
+      expect([text, got[i]]).toEqual([text, ids[i]]);
+    });
+  });
+
+  test("SentencePiece from scores, with byte fallback", () => {
+    texts.forEach((text, i) => {
+      expect([text, llama.encode(text, { addSpecialTokens: false })]).toEqual([text, sentencePiece.ids[i]]);
+    });
+  });
+
+  test.each([
+    ["byte-level", smollm, byteLevel.decodes],
+    ["SentencePiece", llama, sentencePiece.decodes],
+  ])("decoding random ids, %s", (_, tokenizer, decodes) => {
+    for (const [ids, all, withoutSpecial] of decodes) {
+      expect([ids, tokenizer.decode(ids)]).toEqual([ids, all]);
+      expect([ids, tokenizer.decode(ids, { skipSpecialTokens: true })]).toEqual([ids, withoutSpecial]);
+    }
+  });
+});
+
+describe("round trips", () => {
+  // U+2581 is SentencePiece's sign for a space, and comes back as one.
+  const anyText = fc.string({ unit: "binary", maxLength: 40 }).map((text) => text.replaceAll("\u2581", "_"));
+
+  test.each([
+    ["byte-level", smollm],
+    ["SentencePiece", llama],
+  ])("any text, %s", (_, tokenizer: Tokenizer) => {
+    fc.assert(
+      fc.property(anyText, (text) => {
+        expect(tokenizer.decode(tokenizer.encode(text, { addSpecialTokens: false }))).toBe(text);
+      }),
+    );
+  });
+
+  test("a lone surrogate becomes U+FFFD, and nothing throws", () => {
+    expect(smollm.decode(smollm.encode("a\ud800b"))).toBe("a\ufffdb");
+    expect(smollm.decode([])).toBe("");
+    expect(smollm.encode("")).toEqual([]);
+  });
+
+  test("unknown ids add nothing", () => {
+    expect(smollm.decode([-1, 10 ** 6, 0.5])).toBe("");
+    const hello = smollm.encode("Hello");
+    expect(smollm.decode([...hello, 10 ** 6])).toBe("Hello");
+  });
+});
+
+describe("streaming", () => {
+  const stream = (tokenizer: Tokenizer, ids: readonly number[], options = {}) => {
+    const text = createTextStream(tokenizer, options);
+    return [...ids.map((id) => text.push(id)), text.end()];
+  };
+
+  test("all pieces joined are the decoded text, for any ids of a byte-level vocabulary", () => {
+    const ids = fc.array(fc.integer({ min: 0, max: byteLevel.tokens.length - 1 }), { maxLength: 40 });
+    fc.assert(
+      fc.property(ids, fc.boolean(), (list, skipSpecialTokens) => {
+        expect(stream(smollm, list, { skipSpecialTokens }).join("")).toBe(smollm.decode(list, { skipSpecialTokens }));
+      }),
+    );
+  });
+
+  test("all pieces joined are the decoded text for what was encoded, and no piece holds half a character", () => {
+    for (const tokenizer of [smollm, llama]) {
+      for (const text of texts) {
+        const ids = tokenizer.encode(text, { addSpecialTokens: false });
+        const pieces = stream(tokenizer, ids);
+        expect(pieces.join("")).toBe(tokenizer.decode(ids));
+        for (const piece of pieces) expect(piece).not.toMatch(/\ufffd|\p{Cs}/u);
+      }
+    }
+  });
+
+  test("a character in four tokens appears with the last of them; one that never ends, at the end", () => {
+    const fox = smollm.encode("🦊");
+    expect(fox.length).toBe(4);
+    expect(stream(smollm, fox)).toEqual(["", "", "", "🦊", ""]);
+    expect(stream(smollm, fox.slice(0, 3))).toEqual(["", "", "", "\ufffd"]);
+    expect(stream(smollm, [...fox.slice(0, 2), ...smollm.encode("a")])).toEqual(["", "", "\ufffda", ""]);
+  });
+
+  test("the space that SentencePiece puts in front is taken away once", () => {
+    const ids = llama.encode("the  the", { addSpecialTokens: false });
+    expect(stream(llama, ids).join("")).toBe("the  the");
+    expect(stream(llama, [...llama.encode("  a", { addSpecialTokens: false })]).join("")).toBe("  a");
+  });
+});
+
+describe("what comes with the vocabulary", () => {
+  test("BOS and EOS where the file asks for them, or where its kind always had them", () => {
+    const ids = (metadata: Map<string, GgufValue>) => tokenizerFromGguf(metadata, "x.gguf").encode("a");
+    const a = byteLevel.tokens.indexOf("a");
+    expect(ids(byteLevelMetadata("smollm"))).toEqual([a]);
+    expect(ids(byteLevelMetadata("llama-bpe"))).toEqual([1, a]);
+    expect(ids(byteLevelMetadata("llama-bpe", [["tokenizer.ggml.add_bos_token", false]]))).toEqual([a]);
+    expect(ids(byteLevelMetadata("smollm", [["tokenizer.ggml.add_eos_token", true]]))).toEqual([a, 2]);
+    expect(llama.encode("a")[0]).toBe(1);
+    expect(llama.encode("a", { addSpecialTokens: false })[0]).not.toBe(1);
+  });
+
+  test("special tokens in a text are tokens; ids, names and specialness agree", () => {
+    expect(smollm.encode("<|im_end|>")).toEqual([2]);
+    expect(smollm.eosTokenIds).toEqual([2]);
+    expect(smollm.tokenToId("<|im_start|>")).toBe(1);
+    expect(smollm.idToToken(1)).toBe("<|im_start|>");
+    expect([1, 3].map((id) => smollm.isSpecial(id))).toEqual([true, false]);
+    expect(smollm.vocabSize).toBe(byteLevel.tokens.length);
+    const turn = tokenizerFromGguf(byteLevelMetadata("smollm", [["tokenizer.ggml.eot_token_id", 0]]), "x.gguf");
+    expect(turn.eosTokenIds).toEqual([2, 0]);
+  });
+
+  test("the chat template of a real file", () => {
+    const { metadata, weights } = openGguf(tinyGguf);
+    const tokenizer = tokenizerFromGguf(metadata, tinyGguf);
+    const messages = [{ role: "user", content: "hé" }];
+    const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+    expect(text).toBe("<|im_start|>user\nhé<|im_end|>\n<|im_start|>assistant\n");
+    expect(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true, tokenize: true })).toEqual(
+      tokenizer.encode(text, { addSpecialTokens: false }),
+    );
+    weights.close();
+    expect(() => smollm.applyChatTemplate(messages)).toThrow(expect.objectContaining({ code: "no_chat_template" }));
+  });
+
+  test.each([
+    ["an unknown kind", byteLevelMetadata("smollm", [["tokenizer.ggml.model", "bert"]])],
+    ["an unknown way to cut words", byteLevelMetadata("martian")],
+    ["a way from the prototype", byteLevelMetadata("constructor")],
+    ["no tokens", byteLevelMetadata("smollm", [["tokenizer.ggml.tokens", []]])],
+    ["types of another length", byteLevelMetadata("smollm", [["tokenizer.ggml.token_type", new Float64Array(3)]])],
+    ["an id outside of the vocabulary", byteLevelMetadata("smollm", [["tokenizer.ggml.eos_token_id", 10 ** 9]])],
+    ["a template that is not Jinja", byteLevelMetadata("smollm", [["tokenizer.chat_template", "{% if %}"]])],
+    ["scores that are missing", sentencePieceMetadata([["tokenizer.ggml.scores", "none"]])],
+  ])("%s is a TokenizerError that names the file", (_, metadata) => {
+    expect(() => tokenizerFromGguf(metadata, "x.gguf")).toThrow(TokenizerError);
+    expect(() => tokenizerFromGguf(metadata, "x.gguf")).toThrow(/x\.gguf/);
+  });
+});
+
+describe("a folder", () => {
+  const folder = mkdtempSync(join(tmpdir(), "tokenizer-"));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const write = (name: string, value: unknown) =>
+    writeFileSync(join(folder, name), typeof value === "string" ? value : JSON.stringify(value));
+  const definition = {
+    added_tokens: byteLevel.tokens
+      .slice(0, 3)
+      .map((content, id) => ({ id, content, special: true, normalized: false })),
+    normalizer: null,
+    pre_tokenizer: {
+      type: "Sequence",
+      pretokenizers: [
+        { type: "Digits", individual_digits: true },
+        { type: "ByteLevel", add_prefix_space: false },
+      ],
+    },
+    post_processor: null,
+    decoder: { type: "ByteLevel" },
+    model: {
+      type: "BPE",
+      vocab: Object.fromEntries(byteLevel.tokens.map((token, id) => [token, id])),
+      merges: byteLevel.merges,
+    },
+  };
+
+  test("tokenizer.json is read as the Rust library reads it, rare digits and blanks included", () => {
+    write("tokenizer.json", definition);
+    const tokenizer = tokenizerFromFolder(folder, {});
+    texts.forEach((text, i) => {
+      expect([text, tokenizer.encode(text)]).toEqual([text, byteLevel.ids["smollm"]?.[i]]);
+    });
+  });
+
+  test("settings beside it: several ends of text, special tokens as objects, templates by name or as a file", () => {
+    write("tokenizer.json", definition);
+    write("generation_config.json", { eos_token_id: [2, 0] });
+    write("tokenizer_config.json", {
+      eos_token: { content: "<|endoftext|>" },
+      chat_template: [
+        { name: "tool_use", template: "no" },
+        { name: "default", template: "{{ eos_token }}{{ messages[0].content }}{{ 'tools' if tools else '' }}" },
+      ],
+    });
+    const first = tokenizerFromFolder(folder, { eos_token_id: 2 });
+    expect(first.eosTokenIds).toEqual([2, 0]);
+    expect(first.applyChatTemplate([{ role: "user", content: "hi" }])).toBe("<|endoftext|>hi");
+    write("chat_template.jinja", "{{ raise_exception('not like this') if messages | length > 1 }}{{ extra }}");
+    const second = tokenizerFromFolder(folder, {});
+    expect(second.applyChatTemplate([], { variables: { extra: "more" } })).toBe("more");
+    const two = [
+      { role: "user", content: "a" },
+      { role: "user", content: "b" },
+    ];
+    expect(() => second.applyChatTemplate(two)).toThrow(/not like this/);
+  });
+
+  test.each([
+    ["nonsense", "{"],
+    ["another kind of file", { hello: 1 }],
+    ["a model that is not BPE", { ...definition, model: { type: "Unigram", vocab: [] } }],
+    ["an id that is not one", { ...definition, model: { ...definition.model, vocab: { a: -1 } } }],
+    ["merges that are no pairs", { ...definition, model: { ...definition.model, merges: [7] } }],
+    [
+      "a split that would be read wrongly",
+      {
+        ...definition,
+        pre_tokenizer: { type: "Split", pattern: { String: " " }, behavior: "MergedWithPrevious", invert: false },
+      },
+    ],
+    ["an unknown part", { ...definition, normalizer: { type: "Martian" } }],
+    ["an added token without an id", { ...definition, added_tokens: [{ content: "x" }] }],
+  ])("%s is a TokenizerError", (_, value) => {
+    write("tokenizer.json", value);
+    expect(() => tokenizerFromFolder(folder, {})).toThrow(TokenizerError);
+  });
+
+  test("none at all, with what to do about a SentencePiece model", () => {
+    rmSync(join(folder, "tokenizer.json"));
+    expect(() => tokenizerFromFolder(folder, {})).toThrow(expect.objectContaining({ code: "no_tokenizer" }));
+    write("tokenizer.model", "");
+    expect(() => tokenizerFromFolder(folder, {})).toThrow(/save_pretrained/);
+  });
+});
