@@ -12,15 +12,78 @@ const scope = root.lookup("tinker_public");
 const target = new URL("gen/tinker-public.ts", here);
 
 const scalars = {
-  string: { ts: "string", empty: '""', wire: 2, read: "reader.string()", size: (v) => `sizer.text(${v})`, write: () => "writer.text()" },
-  bytes: { ts: "Uint8Array", empty: "emptyBytes", wire: 2, read: "reader.byteArray()", size: (v) => `delimitedSize(${v}.byteLength)`, write: (v) => `writer.byteArray(${v})` },
-  bool: { ts: "boolean", empty: "false", wire: 0, read: "reader.bool()", size: () => "1", write: (v) => `writer.uint32(${v} ? 1 : 0)` },
-  int32: { ts: "number", empty: "0", wire: 0, read: "reader.int32()", size: (v) => `int32Size(${v})`, write: (v) => `writer.int32(${v})` },
-  uint32: { ts: "number", empty: "0", wire: 0, read: "reader.uint32()", size: (v) => `varintSize(${v})`, write: (v) => `writer.uint32(${v})` },
-  int64: { ts: "Int64", empty: "0", wire: 0, read: "reader.int64()", size: (v) => `int64Size(${v})`, write: (v) => `writer.int64(${v})` },
-  uint64: { ts: "Int64", empty: "0", wire: 0, read: "reader.uint64()", size: (v) => `int64Size(${v})`, write: (v) => `writer.int64(${v})` },
-  float: { ts: "number", empty: "0", wire: 5, read: "reader.float()", size: () => "4", write: (v) => `writer.float(${v})` },
-  double: { ts: "number", empty: "0", wire: 1, read: "reader.double()", size: () => "8", write: (v) => `writer.double(${v})` },
+  string: {
+    ts: "string",
+    empty: '""',
+    wire: 2,
+    read: "reader.string()",
+    size: (v) => `sizer.text(${v})`,
+    write: () => "writer.text()",
+  },
+  bytes: {
+    ts: "Uint8Array",
+    empty: "emptyBytes",
+    wire: 2,
+    read: "reader.byteArray()",
+    size: (v) => `delimitedSize(${v}.byteLength)`,
+    write: (v) => `writer.byteArray(${v})`,
+  },
+  bool: {
+    ts: "boolean",
+    empty: "false",
+    wire: 0,
+    read: "reader.bool()",
+    size: () => "1",
+    write: (v) => `writer.uint32(${v} ? 1 : 0)`,
+  },
+  int32: {
+    ts: "number",
+    empty: "0",
+    wire: 0,
+    read: "reader.int32()",
+    size: (v) => `int32Size(${v})`,
+    write: (v) => `writer.int32(${v})`,
+  },
+  uint32: {
+    ts: "number",
+    empty: "0",
+    wire: 0,
+    read: "reader.uint32()",
+    size: (v) => `varintSize(${v})`,
+    write: (v) => `writer.uint32(${v})`,
+  },
+  int64: {
+    ts: "Int64",
+    empty: "0",
+    wire: 0,
+    read: "reader.int64()",
+    size: (v) => `int64Size(${v})`,
+    write: (v) => `writer.int64(${v})`,
+  },
+  uint64: {
+    ts: "Int64",
+    empty: "0",
+    wire: 0,
+    read: "reader.uint64()",
+    size: (v) => `int64Size(${v})`,
+    write: (v) => `writer.int64(${v})`,
+  },
+  float: {
+    ts: "number",
+    empty: "0",
+    wire: 5,
+    read: "reader.float()",
+    size: () => "4",
+    write: (v) => `writer.float(${v})`,
+  },
+  double: {
+    ts: "number",
+    empty: "0",
+    wire: 1,
+    read: "reader.double()",
+    size: () => "8",
+    write: (v) => `writer.double(${v})`,
+  },
 };
 
 /** How one value of a type is read, measured and written. */
@@ -34,7 +97,7 @@ function codec(type, resolved) {
       wire: 2,
       isMessage: true,
       read: `reader.nested((r) => read${name}(r))`,
-      size: (v) => `sizer.nested(() => size${name}(${v}, sizer))`,
+      size: (v) => `sizer.close(sizer.open(), size${name}(${v}, sizer))`,
       write: (v) => `writer.nestedSize(); write${name}(${v}, writer)`,
     };
   }
@@ -55,7 +118,10 @@ function emitMessage(type) {
   const name = type.name;
   const fields = type.fieldsArray.map((field) => {
     const c = codec(field.type, field.resolvedType);
-    const isOptional = Boolean(field.options?.proto3_optional) || Boolean(field.partOf) || (c.isMessage && !field.repeated && !field.map);
+    const isOptional =
+      Boolean(field.options?.proto3_optional) ||
+      Boolean(field.partOf) ||
+      (c.isMessage && !field.repeated && !field.map);
     const snake = field.name.replace(/[A-Z]/g, (l) => `_${l.toLowerCase()}`);
     return { field, c, key: field.name, isOptional, snake };
   });
@@ -74,18 +140,36 @@ function emitMessage(type) {
   }
   out.push("  };", "}", "");
 
-  out.push(`export function size${name}(message: ${name}, ${fields.some(({ c, field }) => c.isMessage || c.ts === "string" || field.map) ? "sizer" : "_sizer"}: Sizer): number {`, "  let size = 0;");
+  out.push(
+    `export function size${name}(message: ${name}, ${fields.some(({ c, field }) => c.isMessage || c.ts === "string" || field.map) ? "sizer" : "_sizer"}: Sizer): number {`,
+    "  let size = 0;",
+  );
   for (const { field, c, key, isOptional } of fields) {
     const v = `message.${key}`;
     const tag = tagOf(field.id, field.map || (field.repeated && c.wire !== 2) ? 2 : c.wire);
     if (field.map) {
-      out.push(`  for (const [key, value] of ${v}) {`, `    size += ${tagSize(tag)} + sizer.nested(() => 1 + sizer.text(key) + 1 + ${c.size("value")});`, "  }");
+      out.push(
+        `  for (const [key, value] of ${v}) {`,
+        `    size += ${tagSize(tag)} + sizer.close(sizer.open(), 2 + sizer.text(key) + ${c.size("value")});`,
+        "  }",
+      );
     } else if (field.repeated && c.wire !== 2) {
-      out.push(`  if (${v}.length > 0) {`, "    let packed = 0;", `    for (const item of ${v}) packed += ${c.size("item")};`, `    size += ${tagSize(tag)} + delimitedSize(packed);`, "  }");
+      out.push(
+        `  if (${v}.length > 0) {`,
+        "    let packed = 0;",
+        `    for (const item of ${v}) packed += ${c.size("item")};`,
+        `    size += ${tagSize(tag)} + delimitedSize(packed);`,
+        "  }",
+      );
     } else if (field.repeated) {
       out.push(`  for (const item of ${v}) size += ${tagSize(tag)} + ${c.size("item")};`);
     } else if (isOptional) {
-      out.push(`  if (${v} !== undefined) {`, `    const value = ${v};`, `    size += ${tagSize(tag)} + ${c.size("value")};`, "  }");
+      out.push(
+        `  if (${v} !== undefined) {`,
+        `    const value = ${v};`,
+        `    size += ${tagSize(tag)} + ${c.size("value")};`,
+        "  }",
+      );
     } else out.push(`  if (!(${absent(field, c, v)})) size += ${tagSize(tag)} + ${c.size(v)};`);
   }
   out.push("  return size;", "}", "");
@@ -95,31 +179,82 @@ function emitMessage(type) {
     const v = `message.${key}`;
     const tag = tagOf(field.id, field.map || (field.repeated && c.wire !== 2) ? 2 : c.wire);
     if (field.map) {
-      out.push(`  for (const [, value] of ${v}) {`, `    writer.uint32(${tag});`, "    writer.nestedSize();", `    writer.uint32(${tagOf(1, 2)});`, "    writer.text();", `    writer.uint32(${tagOf(2, c.wire)});`, `    ${c.write("value")};`, "  }");
+      out.push(
+        `  for (const [, value] of ${v}) {`,
+        `    writer.uint32(${tag});`,
+        "    writer.nestedSize();",
+        `    writer.uint32(${tagOf(1, 2)});`,
+        "    writer.text();",
+        `    writer.uint32(${tagOf(2, c.wire)});`,
+        `    ${c.write("value")};`,
+        "  }",
+      );
     } else if (field.repeated && c.wire !== 2) {
-      out.push(`  if (${v}.length > 0) {`, "    let packed = 0;", `    for (const item of ${v}) packed += ${c.size("item")};`, `    writer.uint32(${tag});`, "    writer.uint32(packed);", `    for (const item of ${v}) ${c.write("item")};`, "  }");
+      out.push(
+        `  if (${v}.length > 0) {`,
+        "    let packed = 0;",
+        `    for (const item of ${v}) packed += ${c.size("item")};`,
+        `    writer.uint32(${tag});`,
+        "    writer.uint32(packed);",
+        `    for (const item of ${v}) ${c.write("item")};`,
+        "  }",
+      );
     } else if (field.repeated) {
-      out.push(`  for (const ${c.ts === "string" ? "_item" : "item"} of ${v}) {`, `    writer.uint32(${tag});`, `    ${c.write("item")};`, "  }");
+      out.push(
+        `  for (const ${c.ts === "string" ? "_item" : "item"} of ${v}) {`,
+        `    writer.uint32(${tag});`,
+        `    ${c.write("item")};`,
+        "  }",
+      );
     } else if (isOptional) {
       out.push(`  if (${v} !== undefined) {`, `    writer.uint32(${tag});`, `    ${c.write(v)};`, "  }");
     } else out.push(`  if (!(${absent(field, c, v)})) {`, `    writer.uint32(${tag});`, `    ${c.write(v)};`, "  }");
   }
   out.push("}", "");
 
-  out.push(`export function read${name}(reader: Reader, into: ${name} = create${name}()): ${name} {`, "  for (let tag = reader.tag(); tag !== 0; tag = reader.tag()) {", "    switch (tag) {");
+  out.push(
+    `export function read${name}(reader: Reader, into: ${name} = create${name}()): ${name} {`,
+    "  for (let tag = reader.tag(); tag !== 0; tag = reader.tag()) {",
+    "    switch (tag) {",
+  );
   for (const { field, c, key } of fields) {
     const others = (field.partOf?.oneof ?? []).filter((other) => other !== key && !field.options?.proto3_optional);
     const clear = others.map((other) => `into.${other} = undefined; `).join("");
     if (field.map) {
-      out.push(`      case ${tagOf(field.id, 2)}:`, "        reader.nested((entry) => {", '          let key = "";', `          let value: ${c.ts} = ${c.empty};`, "          for (let inner = entry.tag(); inner !== 0; inner = entry.tag()) {", `            if (inner === ${tagOf(1, 2)}) key = entry.string();`, `            else if (inner === ${tagOf(2, c.wire)}) value = ${c.read.replaceAll("reader.", "entry.")};`, "            else entry.skip(inner);", "          }", `          into.${key}.set(key, value);`, "        });", "        break;");
+      out.push(
+        `      case ${tagOf(field.id, 2)}:`,
+        "        reader.nested((entry) => {",
+        '          let key = "";',
+        `          let value: ${c.ts} = ${c.empty};`,
+        "          for (let inner = entry.tag(); inner !== 0; inner = entry.tag()) {",
+        `            if (inner === ${tagOf(1, 2)}) key = entry.string();`,
+        `            else if (inner === ${tagOf(2, c.wire)}) value = ${c.read.replaceAll("reader.", "entry.")};`,
+        "            else entry.skip(inner);",
+        "          }",
+        `          into.${key}.set(key, value);`,
+        "        });",
+        "        break;",
+      );
     } else if (field.repeated && c.wire !== 2) {
-      out.push(`      case ${tagOf(field.id, 2)}:`, `      case ${tagOf(field.id, c.wire)}:`, `        reader.repeated(tag, (r) => ${c.read.replaceAll("reader.", "r.")}, into.${key});`, "        break;");
+      out.push(
+        `      case ${tagOf(field.id, 2)}:`,
+        `      case ${tagOf(field.id, c.wire)}:`,
+        `        reader.repeated(tag, (r) => ${c.read.replaceAll("reader.", "r.")}, into.${key});`,
+        "        break;",
+      );
     } else if (field.repeated) {
       out.push(`      case ${tagOf(field.id, 2)}:`, `        into.${key}.push(${c.read});`, "        break;");
     } else if (c.isMessage) {
       // a message that occurs twice is merged, as the format asks
-      out.push(`      case ${tagOf(field.id, 2)}: {`, `        ${clear}const before = into.${key};`, `        into.${key} = reader.nested((r) => read${c.ts}(r, before));`, "        break;", "      }");
-    } else out.push(`      case ${tagOf(field.id, c.wire)}:`, `        ${clear}into.${key} = ${c.read};`, "        break;");
+      out.push(
+        `      case ${tagOf(field.id, 2)}: {`,
+        `        ${clear}const before = into.${key};`,
+        `        into.${key} = reader.nested((r) => read${c.ts}(r, before));`,
+        "        break;",
+        "      }",
+      );
+    } else
+      out.push(`      case ${tagOf(field.id, c.wire)}:`, `        ${clear}into.${key} = ${c.read};`, "        break;");
   }
   out.push("      default:", "        reader.skip(tag);", "    }", "  }", "  return into;", "}", "");
   return out.join("\n");

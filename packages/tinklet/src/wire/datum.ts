@@ -33,14 +33,15 @@ const keyDtypes: Readonly<Record<string, TensorDtype>> = {
  * });
  * ```
  */
-export class Datum {
+export class Datum<Keys extends string = string> {
   readonly modelInput: ModelInput;
-  readonly lossFnInputs: LossFnInputs;
+  /** The compiler knows which tensors are there, so that a loss whose inputs are missing does not compile. */
+  readonly lossFnInputs: Readonly<Record<Keys, TensorData>>;
 
   /** @throws {@link InvalidInputError} naming `lossFnInputs.<key>` when a value cannot become a tensor. */
   constructor(parts: {
     readonly modelInput: ModelInput;
-    readonly lossFnInputs?: Readonly<Record<string, TensorLike>>;
+    readonly lossFnInputs?: Readonly<Record<Keys, TensorLike>>;
   }) {
     if (!(parts.modelInput instanceof ModelInput)) {
       throw new InvalidInputError("modelInput", `must be a ModelInput, not ${describe(parts.modelInput)}`, {
@@ -54,7 +55,7 @@ export class Datum {
     this.modelInput = parts.modelInput;
     this.lossFnInputs = Object.freeze(
       Object.fromEntries(Object.entries(inputs).map(([key, value]) => [key, toTensor(key, value)])),
-    );
+    ) as Record<Keys, TensorData>;
   }
 }
 

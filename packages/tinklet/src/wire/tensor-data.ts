@@ -450,7 +450,10 @@ function toInt64(items: readonly unknown[], field: string): BigInt64Array {
   const words = new Int32Array(out.buffer);
   for (let i = 0; i < items.length; i++) {
     const item = items[i];
-    if (typeof item === "number" && Number.isSafeInteger(item)) {
+    if (typeof item === "number" && (item | 0) === item) {
+      words[2 * i] = item; // 32 bits, as nearly all are: the sign fills the upper word
+      words[2 * i + 1] = item >> 31;
+    } else if (typeof item === "number" && Number.isSafeInteger(item)) {
       words[2 * i] = item | 0;
       words[2 * i + 1] = Math.floor(item / 4294967296);
     } else if (typeof item === "bigint") {

@@ -214,30 +214,50 @@ export function int64Size(value: Int64): number {
 /** Size of a length-delimited value of `length` bytes, its length included. */
 export const delimitedSize = (length: number): number => varintSize(length) + length;
 
-/** Pass one: sizes of nested messages and texts in the order of the walk, and the texts' bytes. */
+/** Texts that come again and again in one batch (`target_tokens`, `weights`): encoding them afresh costs more than the copy. */
+const knownTexts = new Map<string, Uint8Array>();
+
+function encodeText(value: string): Uint8Array {
+  const known = knownTexts.get(value);
+  if (known !== undefined) return known;
+  const bytes = textEncoder.encode(value);
+  if (value.length <= 32 && knownTexts.size < 256) knownTexts.set(value, bytes);
+  return bytes;
+}
+
+/** Pass one: sizes of nested messages in the order of the walk, and the texts' bytes. */
 export class Sizer {
   readonly sizes: number[] = [];
   readonly texts: Uint8Array[] = [];
 
-  /** Measures a nested message; returns its size with its length prefix. */
-  nested(body: () => number): number {
-    const slot = this.sizes.length;
-    this.sizes.push(0);
-    const size = body();
+  /** Begins a nested message; goes with {@link close}. */
+  open(): number {
+    return this.sizes.push(0) - 1;
+  }
+
+  /** Ends a nested message of `size` bytes; returns its size with its length prefix. */
+  close(slot: number, size: number): number {
     this.sizes[slot] = size;
     return delimitedSize(size);
   }
 
   text(value: string): number {
-    const bytes = textEncoder.encode(value);
+    const bytes = encodeText(value);
     this.texts.push(bytes);
     return delimitedSize(bytes.byteLength);
   }
 }
 
+/** Memory without the zeros where the runtime offers it: every byte is written anyway. */
+function uninitialised(length: number): Uint8Array<ArrayBuffer> {
+  const host = globalThis as { Buffer?: { allocUnsafeSlow?(length: number): Uint8Array<ArrayBuffer> } };
+  const memory = host.Buffer?.allocUnsafeSlow?.(length);
+  return memory === undefined ? new Uint8Array(length) : new Uint8Array(memory.buffer, memory.byteOffset, length);
+}
+
 /** Pass two: writes into a buffer of exactly the measured size. */
 export class Writer {
-  readonly bytes: Uint8Array;
+  readonly bytes: Uint8Array<ArrayBuffer>;
   readonly #view: DataView;
   readonly #sizer: Sizer;
   #position = 0;
@@ -245,8 +265,8 @@ export class Writer {
   #text = 0;
 
   constructor(sizer: Sizer, length: number) {
-    this.bytes = new Uint8Array(length);
-    this.#view = new DataView(this.bytes.buffer);
+    this.bytes = uninitialised(length);
+    this.#view = new DataView(this.bytes.buffer, this.bytes.byteOffset, length);
     this.#sizer = sizer;
   }
 
@@ -286,9 +306,16 @@ export class Writer {
   }
 
   byteArray(value: Uint8Array): void {
-    this.uint32(value.byteLength);
-    this.bytes.set(value, this.#position);
-    this.#position += value.byteLength;
+    const length = value.byteLength;
+    this.uint32(length);
+    if (length > 32) this.bytes.set(value, this.#position);
+    else for (let i = 0; i < length; i++) this.bytes[this.#position + i] = value[i] as number; // cheaper than a call
+    this.#position += length;
+  }
+
+  /** How much was written; must equal what was measured. */
+  get written(): number {
+    return this.#position;
   }
 
   text(): void {
@@ -310,5 +337,6 @@ export function encodeMessage<T>(
   const sizer = new Sizer();
   const writer = new Writer(sizer, size(value, sizer));
   write(value, writer);
+  if (writer.written !== writer.bytes.byteLength) throw new Error("a value changed while it was being encoded");
   return writer.bytes;
 }

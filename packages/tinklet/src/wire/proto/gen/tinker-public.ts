@@ -26,23 +26,23 @@ export function createSampleResponse(): SampleResponse {
 
 export function sizeSampleResponse(message: SampleResponse, sizer: Sizer): number {
   let size = 0;
-  for (const item of message.sequences) size += 1 + sizer.nested(() => sizeSampledSequence(item, sizer));
+  for (const item of message.sequences) size += 1 + sizer.close(sizer.open(), sizeSampledSequence(item, sizer));
   if (message.promptLogprobs !== undefined) {
     const value = message.promptLogprobs;
     size += 1 + delimitedSize(value.byteLength);
   }
   if (message.topkPromptLogprobs !== undefined) {
     const value = message.topkPromptLogprobs;
-    size += 1 + sizer.nested(() => sizeTopkLogprobs(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeTopkLogprobs(value, sizer));
   }
   if (!(message.promptCacheHitTokens === 0)) size += 1 + int32Size(message.promptCacheHitTokens);
   if (message.targetPromptLogprobs !== undefined) {
     const value = message.targetPromptLogprobs;
-    size += 1 + sizer.nested(() => sizeTensor(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeTensor(value, sizer));
   }
   if (message.promptAltTokens !== undefined) {
     const value = message.promptAltTokens;
-    size += 1 + sizer.nested(() => sizePromptAltTokens(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizePromptAltTokens(value, sizer));
   }
   return size;
 }
@@ -122,11 +122,11 @@ export function sizePromptAltTokens(message: PromptAltTokens, sizer: Sizer): num
   let size = 0;
   if (message.tokens !== undefined) {
     const value = message.tokens;
-    size += 1 + sizer.nested(() => sizeTensor(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeTensor(value, sizer));
   }
   if (message.logprobs !== undefined) {
     const value = message.logprobs;
-    size += 1 + sizer.nested(() => sizeTensor(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeTensor(value, sizer));
   }
   return size;
 }
@@ -186,7 +186,7 @@ export function sizeSampledSequence(message: SampledSequence, sizer: Sizer): num
   }
   if (message.topkSampledLogprobs !== undefined) {
     const value = message.topkSampledLogprobs;
-    size += 1 + sizer.nested(() => sizeTopkLogprobs(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeTopkLogprobs(value, sizer));
   }
   return size;
 }
@@ -378,7 +378,7 @@ export function sizeTensor(message: Tensor, sizer: Sizer): number {
   }
   if (message.sparseCsr !== undefined) {
     const value = message.sparseCsr;
-    size += 1 + sizer.nested(() => sizeSparseCsr(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeSparseCsr(value, sizer));
   }
   if (!(message.dtype === 0)) size += 1 + int32Size(message.dtype);
   if (message.shape.length > 0) {
@@ -528,7 +528,7 @@ export function sizeArrayRecord(message: ArrayRecord, sizer: Sizer): number {
   let size = 0;
   if (!(message.typeTag === "")) size += 1 + sizer.text(message.typeTag);
   for (const [key, value] of message.fields) {
-    size += 1 + sizer.nested(() => 1 + sizer.text(key) + 1 + sizer.nested(() => sizeBatchedTensor(value, sizer)));
+    size += 1 + sizer.close(sizer.open(), 2 + sizer.text(key) + sizer.close(sizer.open(), sizeBatchedTensor(value, sizer)));
   }
   if (!(message.numDatums == 0)) size += 1 + int64Size(message.numDatums);
   return size;
@@ -598,9 +598,9 @@ export function createForwardBackwardOutput(): ForwardBackwardOutput {
 export function sizeForwardBackwardOutput(message: ForwardBackwardOutput, sizer: Sizer): number {
   let size = 0;
   if (!(message.lossFnOutputType === "")) size += 1 + sizer.text(message.lossFnOutputType);
-  for (const item of message.lossFnOutputs) size += 1 + sizer.nested(() => sizeArrayRecord(item, sizer));
+  for (const item of message.lossFnOutputs) size += 1 + sizer.close(sizer.open(), sizeArrayRecord(item, sizer));
   for (const [key, value] of message.metrics) {
-    size += 1 + sizer.nested(() => 1 + sizer.text(key) + 1 + 8);
+    size += 1 + sizer.close(sizer.open(), 2 + sizer.text(key) + 8);
   }
   return size;
 }
@@ -678,14 +678,14 @@ export function sizeForwardBackwardRequest(message: ForwardBackwardRequest, size
   let size = 0;
   if (!(message.modelId === "")) size += 1 + sizer.text(message.modelId);
   if (!(message.seqId === 0)) size += 1 + int32Size(message.seqId);
-  for (const item of message.data) size += 1 + sizer.nested(() => sizeDatum(item, sizer));
+  for (const item of message.data) size += 1 + sizer.close(sizer.open(), sizeDatum(item, sizer));
   if (!(message.lossFn === "")) size += 1 + sizer.text(message.lossFn);
   for (const [key, value] of message.lossFnConfig) {
-    size += 1 + sizer.nested(() => 1 + sizer.text(key) + 1 + 8);
+    size += 1 + sizer.close(sizer.open(), 2 + sizer.text(key) + 8);
   }
   if (!(!message.forwardOnly)) size += 1 + 1;
   for (const [key, value] of message.lossFnConfigV2) {
-    size += 1 + sizer.nested(() => 1 + sizer.text(key) + 1 + sizer.nested(() => sizeLossConfigValue(value, sizer)));
+    size += 1 + sizer.close(sizer.open(), 2 + sizer.text(key) + sizer.close(sizer.open(), sizeLossConfigValue(value, sizer)));
   }
   return size;
 }
@@ -846,12 +846,12 @@ export function createDatum(): Datum {
 
 export function sizeDatum(message: Datum, sizer: Sizer): number {
   let size = 0;
-  for (const item of message.modelInput) size += 1 + sizer.nested(() => sizeChunk(item, sizer));
+  for (const item of message.modelInput) size += 1 + sizer.close(sizer.open(), sizeChunk(item, sizer));
   for (const [key, value] of message.lossFnInputs) {
-    size += 1 + sizer.nested(() => 1 + sizer.text(key) + 1 + sizer.nested(() => sizeTensor(value, sizer)));
+    size += 1 + sizer.close(sizer.open(), 2 + sizer.text(key) + sizer.close(sizer.open(), sizeTensor(value, sizer)));
   }
-  for (const item of message.modelInputSpans) size += 1 + sizer.nested(() => sizeProvenanceSpan(item, sizer));
-  for (const item of message.lossFnInputSpans) size += 1 + sizer.nested(() => sizeProvenanceSpan(item, sizer));
+  for (const item of message.modelInputSpans) size += 1 + sizer.close(sizer.open(), sizeProvenanceSpan(item, sizer));
+  for (const item of message.lossFnInputSpans) size += 1 + sizer.close(sizer.open(), sizeProvenanceSpan(item, sizer));
   return size;
 }
 
@@ -923,11 +923,11 @@ export function sizeProvenanceSpan(message: ProvenanceSpan, sizer: Sizer): numbe
   let size = 0;
   if (message.promptTokens !== undefined) {
     const value = message.promptTokens;
-    size += 1 + sizer.nested(() => sizeTokenSpan(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeTokenSpan(value, sizer));
   }
   if (message.sampledTokens !== undefined) {
     const value = message.sampledTokens;
-    size += 1 + sizer.nested(() => sizeTokenSpan(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeTokenSpan(value, sizer));
   }
   return size;
 }
@@ -1034,15 +1034,15 @@ export function sizeChunk(message: Chunk, sizer: Sizer): number {
   let size = 0;
   if (message.encodedText !== undefined) {
     const value = message.encodedText;
-    size += 1 + sizer.nested(() => sizeEncodedTextChunk(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeEncodedTextChunk(value, sizer));
   }
   if (message.image !== undefined) {
     const value = message.image;
-    size += 1 + sizer.nested(() => sizeImageChunk(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeImageChunk(value, sizer));
   }
   if (message.dmel !== undefined) {
     const value = message.dmel;
-    size += 1 + sizer.nested(() => sizeDmelChunk(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeDmelChunk(value, sizer));
   }
   return size;
 }
@@ -1147,7 +1147,7 @@ export function sizeImageChunk(message: ImageChunk, sizer: Sizer): number {
   }
   if (message.overrideDimensions !== undefined) {
     const value = message.overrideDimensions;
-    size += 1 + sizer.nested(() => sizeImageDimensions(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeImageDimensions(value, sizer));
   }
   return size;
 }
@@ -1316,11 +1316,11 @@ export function sizeSamplingParams(message: SamplingParams, sizer: Sizer): numbe
   }
   if (message.stopStrs !== undefined) {
     const value = message.stopStrs;
-    size += 1 + sizer.nested(() => sizeStopStrings(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeStopStrings(value, sizer));
   }
   if (message.stopTokens !== undefined) {
     const value = message.stopTokens;
-    size += 1 + sizer.nested(() => sizeStopTokens(value, sizer));
+    size += 1 + sizer.close(sizer.open(), sizeStopTokens(value, sizer));
   }
   return size;
 }
