@@ -375,7 +375,8 @@ function combine(operation: string, fn: Binary, a: Var, other: Operand): Var {
   const maps = [stretchMap(a.shape, shape), stretchMap(b.shape, shape)] as const;
   const left = (i: number) => a.data[maps[0]?.[i] ?? i] as number;
   const right = (i: number) => b.data[maps[1]?.[i] ?? i] as number;
-  const data = Float64Array.from({ length: sizeOf(shape) }, (_, i) => fn.value(left(i), right(i)));
+  const data = new Float64Array(sizeOf(shape));
+  for (let i = 0; i < data.length; i++) data[i] = fn.value(left(i), right(i));
   return result(data, shape, [a, b], (grad, into) => {
     for (const [side, target] of into.entries()) {
       if (!target) continue;
