@@ -3,6 +3,7 @@
  */
 export * as autodiff from "./autodiff/index.ts";
 export { gradient, ShapeError, UnusedLeafError, Var } from "./autodiff/index.ts";
+export { CombinedOutput } from "./clients/combine-metrics.ts";
 export {
   type CustomLossFn,
   CustomLossOutput,

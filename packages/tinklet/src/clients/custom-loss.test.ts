@@ -5,6 +5,7 @@ import { Datum } from "../wire/datum.ts";
 import { ModelInput } from "../wire/model-input.ts";
 import { TensorData, type TensorLike } from "../wire/tensor-data.ts";
 import { ForwardBackwardOutput } from "../wire/training.ts";
+import { combineOutputs } from "./combine-metrics.ts";
 import { type CustomLossFn, CustomLossOutput, customForwardData, runCustomLoss } from "./custom-loss.ts";
 
 const datum = (lossFnInputs: Record<string, TensorLike>) =>
@@ -143,4 +144,8 @@ test("M-604 the user's metrics join the server's, and `loss` is the custom loss"
   expect(output.metrics).toEqual({ "loss:sum": 7, mine: 5, "loss:mean": 1 });
   expect(output.loss).toBe(3);
   expect(output.lossFnOutputs).toHaveLength(1);
+  const hashed = combineOutputs(
+    [answer([-1]), answer([-1])].map((part) => ({ ...part, metrics: { "h:hash2": 2 } }) as never),
+  );
+  expect(new CustomLossOutput(hashed, { loss: 3, metrics: {} }).hashes).toEqual({ "h:hash2": 4n });
 });

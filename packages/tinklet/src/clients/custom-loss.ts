@@ -9,7 +9,8 @@ import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import { Datum } from "../wire/datum.ts";
 import { describe } from "../wire/fields.ts";
 import { TensorData } from "../wire/tensor-data.ts";
-import { ForwardBackwardOutput, type LossFnType } from "../wire/training.ts";
+import type { ForwardBackwardOutput, LossFnType } from "../wire/training.ts";
+import { CombinedOutput } from "./combine-metrics.ts";
 
 /** The loss of the server that carries a custom loss's gradient, in both passes. */
 export const customLossCarrier: LossFnType = "cross_entropy";
@@ -191,10 +192,11 @@ function checkedMetrics(metrics: CustomMetrics): CustomMetrics {
 }
 
 /** The result of a custom loss: the server's metrics with the user's added, as in Python. */
-export class CustomLossOutput extends ForwardBackwardOutput {
+export class CustomLossOutput extends CombinedOutput {
   readonly #loss: number;
   constructor(output: ForwardBackwardOutput, custom: Pick<CustomBackward, "loss" | "metrics">) {
-    super({ ...output, metrics: { ...output.metrics, ...custom.metrics } });
+    const hashes = output instanceof CombinedOutput ? output.hashes : {};
+    super({ ...output, metrics: { ...output.metrics, ...custom.metrics }, hashes });
     this.#loss = custom.loss;
   }
   /** The custom loss itself. (`metrics["loss:sum"]` is that of the server's carrier loss, which only has its slope.) */
