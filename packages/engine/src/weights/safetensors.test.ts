@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
@@ -64,6 +64,21 @@ describe("reading", () => {
     expect([...source.readFloat32("b")]).toEqual([7, 8]);
     expect(source.tensors.has("ids")).toBe(false);
     expect(() => source.readFloat32("ids")).toThrow(/ids is stored as I64/);
+    source.close();
+  });
+
+  test("offsets beyond 2^32, in a file that is mostly a hole", () => {
+    const far = 6 * 2 ** 30;
+    const header = JSON.stringify({
+      far: entry("F32", [2], [far, far + 8]),
+      hole: entry("F16", [3, 2 ** 30], [0, far]),
+    });
+    const prefix = safetensorsBytes(header, []);
+    writeFileSync(path, prefix);
+    truncateSync(path, prefix.length + far); // sparse: takes no space
+    appendFileSync(path, b.bytes);
+    const source = openSafetensors(path);
+    expect([...source.readFloat32("far")]).toEqual([7, 8]);
     source.close();
   });
 

@@ -94,7 +94,7 @@ export function readSafetensorsHeader(file: WeightFile): SafetensorsHeader {
       throw refuse(`dtype ${JSON.stringify(dtype)} is not known`, "unsupported_dtype", name);
     const count = Array.isArray(shape) ? countValues(shape) : undefined;
     if (count === undefined) throw refuse(`shape ${JSON.stringify(shape)} is not possible`, "bad_shape", name);
-    if (!Array.isArray(offsets) || offsets.length !== 2 || countValues(offsets) === undefined) {
+    if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isOffset)) {
       throw refuse(`data_offsets ${JSON.stringify(offsets)} are not two byte offsets`, "bad_offsets", name);
     }
     const [begin, end] = offsets as [number, number];
@@ -143,6 +143,8 @@ export function openSafetensors(path: string): WeightSource & { readonly metadat
     throw error;
   }
 }
+
+const isOffset = (value: unknown) => typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
