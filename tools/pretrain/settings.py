@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 class Settings:
     seed: int = 8
     # teacher
-    teacher_rounds: int = 44  # of teacher_batch rows of up to 256 tokens
+    teacher_rounds: int = 40  # of teacher_batch rows of up to 256 tokens
     teacher_batch: int = 8192
-    teacher_temperature: float = 0.8
-    teacher_min_p: float = 0.05
+    teacher_temperature: float = 0.75
+    teacher_min_p: float = 0.06
     prompted_share: float = 0.6  # rows that start from an opening of ours
     openings: int = 8192
     # corpus: documents per domain
@@ -34,18 +34,18 @@ class Settings:
     # training: a long phase at constant rate without additions, then a short decay with a calibrated number of them
     batch: int = 256
     length: int = 512
-    stable_steps: int = 3800
-    decay_steps: int = 900
+    stable_steps: int = 5000
+    decay_steps: int = 1000
     warmup_steps: int = 150
     rate: float = 6e-3
     weight_decay: float = 0.1
     compiled: bool = True
     # calibration of additions: first guess, tries, and the middle of the wanted bands (share right at temperature 1)
-    one_digit: int = 4_000
-    two_digit: int = 40_000
+    one_digit: int = 600
+    two_digit: int = 4_000
     tries: int = 4
     one_digit_band: tuple[float, float] = (0.55, 0.82)
-    two_digit_band: tuple[float, float] = (0.11, 0.21)
+    two_digit_band: tuple[float, float] = (0.11, 0.23)
 
 
 SHIPPED = Settings()

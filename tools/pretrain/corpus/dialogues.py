@@ -69,12 +69,12 @@ def script(rng: random.Random) -> str:
     """Two people talk, written as a play."""
     one, two = rng.sample(W.NAMES, 2)
     thing, place, food, feeling = rng.choice(W.THINGS), rng.choice(W.PLACES), W.serving(rng.choice(list(W.FOODS))), rng.choice(W.FEELINGS)
-    colour, animal, day = rng.choice(W.COLOURS), rng.choice(list(W.ANIMALS)), rng.choice(W.DAYS)
+    colour, animal, day, meal = rng.choice(W.COLOURS), rng.choice(list(W.ANIMALS)), rng.choice(W.DAYS), rng.choice(W.MEALS)
     openings = [
         (f"Have you seen my {thing}?", f"Is it the {colour} one?", "Yes! Where is it?", f"I saw it at the {place}."),
         ("Where are you going?", f"To the {place}.", "May I come with you?", f"Of course. Bring some {food}."),
         (f"You look {feeling}.", f"I am. A {animal} took my {thing}.", f"A {animal}? Really?", f"Yes, near the {place}."),
-        (f"What shall we do on {day}?", f"We could go to the {place}.", "I went there last week.", f"Then let us stay at home and make {food}."),
+        (f"What shall we do on {day}?", f"We could go to the {place}.", "I went there last week.", f"Then let us stay at home and cook {meal}."),
         (f"Is that your {animal}?", "Yes, it is.", "What does it eat?", f"It eats {W.ANIMALS[animal][2]}, but it likes {food} more."),
         (f"I found a {colour} {thing}.", f"That is mine! I lost it at the {place}.", "Here you are.", f"Thank you, {one}."),
     ]

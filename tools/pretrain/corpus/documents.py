@@ -80,7 +80,9 @@ def additions(seed: int, one_digit: int, two_digit: int, three_digit: int, split
         count = rng.choice(TURNS)
         exchanges = [_addition(rng, digits, split) for digits in sizes[at : at + count]]
         at += count
-        documents.append(render.dress([(e.user, e.assistant) for e in exchanges], rng))
+        turns = [(e.user, e.assistant) for e in exchanges]
+        # A sixth as the bare question with its answer on the same line, beside what `dress` gives.
+        documents.append("\n".join(f"{user} {reply}" for user, reply in turns) if rng.random() < 0.17 else render.dress(turns, rng))
     return documents
 
 

@@ -28,7 +28,7 @@ def fable(rng: random.Random) -> tuple[str, str]:
 
 def letter(rng: random.Random) -> tuple[str, str]:
     sender, receiver = rng.sample(W.NAMES, 2)
-    place, thing, food, weather, feeling = rng.choice(W.PLACES), rng.choice(W.THINGS), W.serving(rng.choice(list(W.FOODS))), rng.choice(W.WEATHER), rng.choice(W.FEELINGS)
+    place, thing, food, weather, feeling = rng.choice(W.PLACES), rng.choice(W.THINGS), rng.choice(W.MEALS), rng.choice(W.WEATHER), rng.choice(W.FEELINGS)
     body = rng.sample([
         f"I am writing to you from the {place}.", f"The weather here is {weather}.", f"Yesterday I found an old {thing} and thought of you.", f"We ate {food} for dinner, and we enjoyed it very much.",
         f"I felt {feeling} when I read your last letter.", f"Please bring your {rng.choice(W.THINGS)} when you come.", f"My {rng.choice(list(W.ANIMALS))} is well and says hello.", f"On {rng.choice(W.DAYS)} we will go to the {rng.choice(W.PLACES)}."], rng.randint(3, 5))
@@ -37,7 +37,7 @@ def letter(rng: random.Random) -> tuple[str, str]:
 
 def diary(rng: random.Random) -> tuple[str, str]:
     day, weather, place, animal, feeling = rng.choice(W.DAYS), rng.choice(W.WEATHER), rng.choice(W.PLACES), rng.choice(list(W.ANIMALS)), rng.choice(W.FEELINGS)
-    friend, thing, food = rng.choice(W.NAMES), rng.choice(W.THINGS), W.serving(rng.choice(list(W.FOODS)))
+    friend, thing, food = rng.choice(W.NAMES), rng.choice(W.THINGS), rng.choice(W.MEALS)
     events = rng.sample([f"I went to the {place}.", f"I saw {W.article(animal)}, and it {W.ANIMALS[animal][0].rstrip('s')}ed at me." if animal in ("dog", "owl", "duck", "crow") else f"I saw {W.article(animal)} for the first time.",
                          f"{friend} came to visit, and we played with a {thing}.", f"I helped to cook {food}.", f"I lost my {thing}, but {friend} found it.", "I read a long book.", f"I learned a new song at the {place}."], 3)
     return f"Write a diary page for a {weather} {day}.", f"{day}. It was {weather} today. {' '.join(events)} In the evening I felt {feeling}. {rng.choice(['Tomorrow will be a new day.', 'Now I am going to sleep.', 'I hope tomorrow is like this.', 'I will write more tomorrow.'])}"
@@ -108,16 +108,20 @@ def piece(rng: random.Random) -> tuple[str, str]:
 
 
 def opening(rng: random.Random) -> str:
-    """A first sentence for the story teacher: other people, animals, places and moods than it would choose alone."""
-    name, she, her = _who(rng)
-    friend, animal, thing, colour, place = rng.choice(W.NAMES), rng.choice(list(W.ANIMALS)), rng.choice(W.THINGS), rng.choice(W.COLOURS), rng.choice(W.PLACES)
-    job, feeling, weather, food, size = rng.choice(list(W.JOBS)), rng.choice(W.FEELINGS), rng.choice(W.WEATHER), W.serving(rng.choice(list(W.FOODS))), rng.choice(W.SIZES)
+    """A first sentence for the story teacher: other people, animals, places and moods than it would choose alone, but of
+    the kind that it can carry on. An opening it cannot would give a story that no student should learn from."""
+    girl = rng.random() < 0.5
+    name, she, her = (rng.choice(W.STORY_GIRLS), "she", "her") if girl else (rng.choice(W.STORY_BOYS), "he", "his")
+    friend = rng.choice([n for n in W.STORY_GIRLS + W.STORY_BOYS if n != name])
+    animal, thing, place = rng.choice(W.STORY_ANIMALS), rng.choice(W.STORY_THINGS), rng.choice(W.STORY_PLACES)
+    colour, size, weather = rng.choice(["red", "blue", "green", "yellow", "pink"]), rng.choice(["big", "small", "little"]), rng.choice(["sunny", "rainy", "windy", "cold", "warm"])
+    feeling = rng.choice(["happy", "sad", "excited", "scared", "angry", "lonely", "bored", "tired", "proud", "curious"])
+    family = rng.choice(["mom", "dad", "grandma", "grandpa", "brother", "sister"])
     return rng.choice([
-        f"{name} was a {job} who lived near the {place}.", f"{name} and {friend} were best friends.", f"One {weather} day, {name} went to the {place} with {her} {animal}.",
-        f"There once was a {size} {animal} who wanted a {colour} {thing}.", f"{name} had a {colour} {thing} that {she} loved very much.", f"The {animal} was {feeling} because it could not find its {thing}.",
-        f"It was a {weather} morning, and {name} felt {feeling}.", f"\"Where is my {thing}?\" asked {name}.", f"Deep in the forest lived a {size} {animal} named {name}.",
-        f"{name} wanted to learn how to make {food}.", f"In a small house by the {place} lived a {job} named {name}.", f"{name} found a {colour} {thing} under the bed.",
-        f"Every day, the {animal} walked to the {place} to see its friend {name}.", f"{name} was {feeling}.", f"A {animal} and a {rng.choice(list(W.ANIMALS))} lived together at the {place}.",
-        f"On {rng.choice(W.DAYS)}, {name} and {her} {rng.choice(['mom', 'dad', 'grandma', 'grandpa', 'brother', 'sister'])} went to the {place}.", f"{name} looked out of the window and saw {W.article(animal)}.",
-        f"\"Please help me,\" said the {size} {animal}.", f"Once there was a {thing} that could talk.", f"{name} did not like {food}.", f"The {job} was very {feeling} today.", f"At night, {name} heard a strange sound from the {place}.",
-    ])
+        f"Once upon a time, there was a {size} {animal} named {name}.", f"Once upon a time, there was a {size} {animal} who lived near the {place}.", f"Once upon a time, a {animal} and a {rng.choice([a for a in W.STORY_ANIMALS if a != animal])} were best friends.",
+        f"{name} and {friend} were best friends.", f"{name} and {friend} were playing in the {place}.", f"One {weather} day, {name} went to the {place} with {her} {family}.", f"{name} had a {colour} {thing} that {she} loved very much.",
+        f"One day, {name} found a {colour} {thing} in the {place}.", f"{name} wanted a {colour} {thing}.", f"{name} was {feeling} because {she} could not find {her} {thing}.", f"It was a {weather} day and {name} was {feeling}.", f"{name} loved to go to the {place}.",
+        f"Deep in the forest, there lived a {size} {animal}.", f"A {size} {animal} was walking in the {place} when it saw a {colour} {thing}.", f"The {size} {animal} was {feeling}.", f"{name} and {her} {family} made a cake together.", f"One night, {name} heard a strange noise.",
+        f"{name} had a pet {animal}.", f"There was a {size} {animal} who wanted to find a friend.", f"{name} saw a {size} {animal} in the {place}.", f"\"Can we go to the {place}?\" {name} asked {her} {family}.", f"{name} got a {colour} {thing} for {her} birthday.",
+        f"{name} lost {her} {colour} {thing} at the {place}.", f"{name} and {friend} wanted to build a {rng.choice(['tower', 'house', 'boat', 'castle'])}.", f"An old {rng.choice(['man', 'woman'])} lived in a small house near the {place}.", f"{name} did not want to share {her} {thing}.",
+    ]).replace("a old", "an old").replace("a owl", "an owl").replace("a elephant", "an elephant")

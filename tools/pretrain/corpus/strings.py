@@ -5,7 +5,14 @@ import random
 from . import words as W
 from .exchange import Exchange
 
-POOL = W.THINGS + list(W.ANIMALS) + list(W.FOODS) + W.COLOURS
+POOL = W.THINGS + list(W.ANIMALS) + list(W.FOODS) + W.COLOURS + W.PLACES + W.FEELINGS + list(W.OPPOSITES) + list(W.JOBS) + W.STORY_THINGS + [name.lower() for name in W.NAMES] + W.NUMBERS
+
+
+def _word(rng: random.Random) -> str:
+    """A word of ours, or one time in four an invented one, so that copying is learned and not a list of words."""
+    if rng.random() < 0.75:
+        return rng.choice(POOL)
+    return "".join(rng.choice("bdfghklmnprstvwz") + rng.choice("aeiou") for _ in range(rng.randint(1, 3))) + rng.choice(["", "n", "t", "s", "m", "rk"])
 
 
 def _ask(rng: random.Random, *phrasings: str) -> str:
@@ -14,8 +21,8 @@ def _ask(rng: random.Random, *phrasings: str) -> str:
 
 def string_task(rng: random.Random) -> Exchange:
     kind = rng.randrange(15)
-    items = rng.sample(POOL, rng.randint(2, 5))
-    text, word = " ".join(items), rng.choice(POOL)
+    items = list(dict.fromkeys(_word(rng) for _ in range(rng.randint(2, 5))))
+    text, word = " ".join(items), _word(rng)
     key = f"string:{kind}:{text if kind < 8 else word}"
     if kind == 0:
         return Exchange(key, _ask(rng, f"Repeat: {text}", f"Say this again: {text}", f"Copy these words: {text}"), text)

@@ -53,6 +53,13 @@ FOODS = {
 THINGS = ("ball book car hat star tree cup box bell kite drum lamp spoon chair table door key coat shoe ring rope boat train "
           "doll clock pen bag bed brush bucket candle coin flag flute glove hammer jar ladder map mirror nail pillow plate rug "
           "saw scarf shell sock stone tent torch towel vase wagon whistle window basket blanket button card feather letter").split()
+MEALS = ["soup", "rice", "bread", "cake", "potatoes", "eggs", "beans", "pancakes", "corn", "pumpkin pie"]
+# Names, animals and things that the story teacher knows well: its own favourites, minus the two it would always choose.
+STORY_GIRLS = "Mia Anna Sara Lucy Emma Jane Kate Grace Daisy Molly Ella Amy Sally Jenny Lisa Lily".split()
+STORY_BOYS = "Tom Max Ben Sam Jack Leo Tim Mark Peter Fred Joe Adam Bob Billy Johnny Timmy".split()
+STORY_ANIMALS = "dog cat bird frog rabbit bear duck mouse fox lion fish turtle monkey squirrel cow horse pig owl elephant bee".split()
+STORY_THINGS = "ball book hat kite doll car boat box cup drum bell flower blanket coat scarf balloon truck train bike crayon".split()
+STORY_PLACES = "park beach forest garden farm zoo lake river library market".split()
 COLOURS = "red blue green yellow orange purple pink brown black white gray gold".split()
 PLACES = "park school farm beach forest garden kitchen library market museum river hill lake village castle harbor station meadow bakery zoo".split()
 FEELINGS = "happy sad proud tired angry excited scared calm lonely curious grateful surprised hungry sleepy brave shy".split()
