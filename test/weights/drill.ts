@@ -6,11 +6,11 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EngineError, WeightsError } from "../../packages/engine/src/errors.ts";
+import { EngineError, TokenizerError, WeightsError } from "../../packages/engine/src/errors.ts";
 import { codecs } from "../../packages/engine/src/weights/codecs.ts";
 import { halfRotationRow } from "../../packages/engine/src/weights/file-weights.ts";
 import { openModel } from "../../packages/engine/src/weights/index.ts";
-import type { TensorInfo } from "../../packages/engine/src/weights/types.ts";
+import type { OpenedModel, TensorInfo } from "../../packages/engine/src/weights/types.ts";
 import { ggufMutations, indexMutations, type Mutate, type Mutation, safetensorsMutations } from "./mutations.ts";
 import { seededRandom } from "./random.ts";
 import { writeTinyGguf, writeTinyModel, writeTinyShards } from "./tiny-models.ts";
@@ -141,8 +141,20 @@ async function readAll(source: string): Promise<Map<string, ReferenceTensor>> {
   try {
     const all = new Map<string, ReferenceTensor>();
     for (const [name, info] of model.weights.tensors) all.set(name, { info, values: model.weights.readFloat32(name) });
+    if (source.endsWith(".gguf")) await tryTokenizer(model);
     return all;
   } finally {
     model.close();
+  }
+}
+
+/** A spoiled vocabulary may be refused, by a typed error, or be used; it may not throw anything else. */
+async function tryTokenizer(model: OpenedModel): Promise<void> {
+  try {
+    const tokenizer = await model.loadTokenizer();
+    tokenizer.decode(tokenizer.encode("the 🦊 and <|im_end|>"));
+    tokenizer.applyChatTemplate([{ role: "user", content: "hi" }], { tokenize: true });
+  } catch (error) {
+    if (!(error instanceof TokenizerError)) throw error;
   }
 }
