@@ -55,11 +55,6 @@ const writeValueInfo = (writer: ProtobufWriter, tensor: Tensor, name: string): v
 /**
  * Serialises a graph.
  *
- * Nodes are written last to first. onnxruntime executes in the order of a depth-first search from the outputs that visits the
- * input with the highest node index first; written this way, it computes each value just before its first use, in the order the
- * graph was built. Written first to last it would put off all weight gradients of all layers to the end, and keep every
- * activation alive until then (measured: 1.6 times the memory at 135M parameters).
- *
  * @param initializers weights to put into the model itself; the others become inputs.
  */
 export const encodeModel = (graph: Graph, initializers: ReadonlyMap<string, Float32Array> = new Map()): Uint8Array => {
@@ -81,7 +76,7 @@ export const encodeModel = (graph: Graph, initializers: ReadonlyMap<string, Floa
     for (const { from, name } of aliases) {
       body.message(1, (node) => node.string(1, nameOf(from)).string(2, name).string(4, "Identity"));
     }
-    for (const node of graph.nodes.toReversed()) body.message(1, (inner) => writeNode(inner, node, nameOf));
+    for (const node of graph.nodes) body.message(1, (inner) => writeNode(inner, node, nameOf));
     body.string(2, "graph");
     for (const [tensor, data] of graph.constants) {
       if (used.has(tensor.id)) body.message(5, (inner) => writeTensor(inner, tensor, data));
@@ -93,6 +88,13 @@ export const encodeModel = (graph: Graph, initializers: ReadonlyMap<string, Floa
     }
     for (const input of graph.inputs) body.message(11, (inner) => writeValueInfo(inner, input, input.name));
     for (const [name, tensor] of graph.outputs) body.message(12, (inner) => writeValueInfo(inner, tensor, name));
+    // Our own shapes for what is between: onnxruntime loses track of named sizes at each reshape, and then searches ever longer
+    // lists for buffers to reuse (compiling a training step of 30 layers: 3.1 s without, 0.3 s with).
+    for (const { outputs } of graph.nodes) {
+      for (const tensor of outputs) {
+        if (!renamed.has(tensor.id)) body.message(13, (inner) => writeValueInfo(inner, tensor, tensor.name));
+      }
+    }
   });
   writer.message(8, (opset) => opset.varint(2, OPSET));
   writer.message(8, (opset) => opset.string(1, "com.microsoft").varint(2, 1));

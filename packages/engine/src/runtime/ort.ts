@@ -94,6 +94,8 @@ const createRuntime = (name: "native" | "wasm", ort: Ort, threads: number): Runt
       // The graph is already written with fused operations; rewriting it costs start-up time and would merge what is recomputed
       // on purpose with what was computed before.
       graphOptimizationLevel: "disabled",
+      // A memory plan per input shape pays off when shapes recur; ours rarely do, and each plan would keep a block of its own.
+      enableMemPattern: false,
       ...(name === "wasm" ? { executionProviders: ["wasm"] } : {}),
     });
     const dtypes = new Map(graph.inputs.map((input): [string, Dtype] => [input.name, input.dtype]));
