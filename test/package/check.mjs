@@ -119,8 +119,8 @@ try {
     splitting: true,
     outdir: join(work, "bundle"),
     logLevel: "silent",
-    // loaded on demand, and only where they are installed
-    external: ["@tinklet/*", "undici", "@bokuweb/zstd-wasm", "@opentelemetry/api", "@huggingface/*"],
+    // optional peers: a page that wants them installs them
+    external: ["@opentelemetry/api", "@huggingface/*"],
   }).catch((error) => error);
   check("tinklet: bundles for a browser without node: imports", () => {
     if (bundle instanceof Error) throw bundle;

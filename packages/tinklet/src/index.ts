@@ -2,7 +2,8 @@
  * `tinklet`: the public SDK. This file alone decides what is public.
  */
 export * as autodiff from "./autodiff/index.ts";
-export { gradient, ShapeError, UnusedLeafError, Var } from "./autodiff/index.ts";
+export { gradient, type Penalty, ShapeError, UnusedLeafError, Var } from "./autodiff/index.ts";
+export { estimateDatumBytes, estimatePromptBytes } from "./clients/batching.ts";
 export { CombinedOutput } from "./clients/combine-metrics.ts";
 export {
   type CustomLossFn,
@@ -10,8 +11,31 @@ export {
   type CustomLossResult,
   type CustomMetrics,
 } from "./clients/custom-loss.ts";
+export type { LocalOptions } from "./clients/local.ts";
+export type { HasInputsFor, MissingLossInputs, RequiredLossInputs } from "./clients/loss-inputs.ts";
+export type { ClientOptions } from "./clients/options.ts";
+export { PagedList } from "./clients/paged-list.ts";
+export { type PageOptions, RestClient, type ScopeOptions } from "./clients/rest-client.ts";
+export type { RetryConfig } from "./clients/retry-config.ts";
+export { type SampleOptions, SamplingClient, type SamplingClientHandle } from "./clients/sampling-client.ts";
+export { type FromStateOptions, type LoraOptions, type LowLevelApi, ServiceClient } from "./clients/service-client.ts";
+export type { StepResult } from "./clients/step-result.ts";
+export { Telemetry } from "./clients/telemetry.ts";
+export {
+  type BatchFor,
+  type LoadOptions,
+  type OperationOptions,
+  type PassOptions,
+  type SaveOptions,
+  TrainingClient,
+  type UnknownLoss,
+} from "./clients/training-client.ts";
 export { type Clock, FakeClock, systemClock } from "./clock.ts";
 export * from "./errors.ts";
 export type { EventListener, Logger, LogLevel, TinkletEvent } from "./events.ts";
+export { type Acknowledgement, APIFuture, type Explanation, type FuturePhase } from "./futures/api-future.ts";
 export * from "./tokenizer/index.ts";
-export * from "./wire/index.ts";
+export type { FetchLike } from "./transport/exchange.ts";
+export { defaultMaxSockets, type MaxSockets } from "./transport/pools.ts";
+export type { CallOptions } from "./transport/transport.ts";
+export * from "./wire/client.ts";

@@ -2,11 +2,13 @@
  * The Hugging Face cache on disk, in the layout that `huggingface_hub` uses, so that what Python downloaded is found here
  * and the other way round: `models--org--name/{refs,snapshots,.no_exist}`.
  */
-import { randomUUID } from "node:crypto";
-import { mkdir, readFile, rename, stat, writeFile } from "node:fs/promises";
-import { homedir } from "node:os";
-import { dirname, join } from "node:path";
+import { nodeBuiltin } from "../node-builtin.ts";
 import { environment } from "../transport/environment.ts";
+
+const { randomUUID } = nodeBuiltin<typeof import("node:crypto")>("node:crypto");
+const { mkdir, readFile, rename, stat, writeFile } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
+const { homedir } = nodeBuiltin<typeof import("node:os")>("node:os");
+const { dirname, join } = nodeBuiltin<typeof import("node:path")>("node:path");
 
 /** What is known of a file without asking the Hub. */
 export type Cached = { readonly known: true; readonly text: string | undefined } | { readonly known: false };

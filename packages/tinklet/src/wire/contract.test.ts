@@ -4,13 +4,13 @@ import {
   contract,
   encodeQuery,
   encodeRequest,
-  matchRoute,
   mirroredSdkVersion,
   type Operation,
   type PathParams,
   type RequestOf,
   type ResponseOf,
 } from "./contract.ts";
+import { matchRoute } from "./match-route.ts";
 import type { TrainingRun } from "./rest.ts";
 
 const refusal = (body: () => unknown): InvalidInputError => {

@@ -6,12 +6,7 @@ import { InvalidInputError } from "../errors.ts";
 import { date, describe, type Field, int, isPlainObject, oneOf, optional, string, withDefault } from "./fields.ts";
 import { FutureRetrieveRequest, UntypedAPIFuture } from "./futures.ts";
 import { type InputTypeOf, type Message, message, type TypeOf } from "./message.ts";
-import {
-  decodeForwardBackwardOutput,
-  decodeForwardBackwardRequest,
-  decodeSampleResponse,
-  encodeForwardBackwardRequest,
-} from "./proto/tensors.ts";
+import { decodeForwardBackwardOutput, decodeSampleResponse, encodeForwardBackwardRequest } from "./proto/tensors.ts";
 import {
   type AccessScope,
   AssignSessionProjectRequest,
@@ -89,11 +84,10 @@ export type PathParams<Path extends string> = Path extends `${string}{${infer Na
   ? { readonly [K in Name]: string } & PathParams<Rest>
   : unknown;
 
-/** A body that is not JSON. */
+/** A body that is not JSON. Servers decode it with `decodeForwardBackwardRequest`, which clients need not carry. */
 export interface BinaryBody<T> {
   readonly contentType: "application/x-protobuf";
   readonly encode: (value: T) => Uint8Array;
-  readonly decode: (bytes: Uint8Array) => T;
 }
 
 /** One route. */
@@ -180,7 +174,6 @@ const Empty = message<Record<never, never>>("Empty", {});
 export const forwardBackwardBody: BinaryBody<ForwardBackwardRequest> = {
   contentType: "application/x-protobuf",
   encode: encodeForwardBackwardRequest,
-  decode: decodeForwardBackwardRequest,
 };
 
 // ---- results of futures -----------------------------------------------------------------------------------------
@@ -281,7 +274,11 @@ export const contract = {
 export type Operation = keyof typeof contract;
 
 type QueryOf<R> =
-  R extends Route<string, infer Q, infer _B, infer _A> ? (Q extends Message<never, never> ? Q : never) : never;
+  R extends Route<string, infer Q, infer _B, infer _A>
+    ? Q extends { readonly fields: readonly unknown[] }
+      ? Q
+      : never
+    : never;
 type BodyOf<R> = R extends Route<string, infer _Q, infer B, infer _A> ? B : never;
 type AnswerOf<R> = R extends Route<string, infer _Q, infer _B, infer A> ? A : never;
 type BodyInput<B> = B extends BinaryBody<infer T> ? T : B extends Message<infer _T, infer I> ? I : unknown;
@@ -367,27 +364,3 @@ export function encodeQuery(query: Readonly<Record<string, unknown>>): string {
       .map(([key, value]): [string, string] => [key, String(value)]),
   ).toString();
 }
-
-/** The route that a method and a path (prefix included) mean, with its path parameters. For servers. */
-export function matchRoute(
-  method: string,
-  path: string,
-): { readonly operation: Operation; readonly params: Readonly<Record<string, string>> } | undefined {
-  if (!path.startsWith(`${apiPrefix}/`)) return undefined;
-  for (const { operation, method: own, pattern } of patterns) {
-    const match = own === method ? pattern.exec(path.slice(apiPrefix.length)) : null;
-    if (match !== null) return { operation, params: { ...match.groups } };
-  }
-  return undefined;
-}
-
-// A checkpoint id holds one slash: `weights/<name>` or `sampler_weights/<name>`.
-const patterns = (Object.keys(contract) as Operation[]).map((operation) => ({
-  operation,
-  method: contract[operation].method as string,
-  pattern: new RegExp(
-    `^${contract[operation].path.replace(/\{(\w+)\}/g, (_, name: string) =>
-      name === "checkpointId" ? `(?<${name}>(?:weights|sampler_weights)/[^/]+)` : `(?<${name}>[^/]+)`,
-    )}$`,
-  ),
-}));

@@ -1,0 +1,86 @@
+/**
+ * What the stub server trains and samples: nothing, but with results that follow from the request alone, so that a test
+ * knows what it must get back, and in the order of the numbers, so that a test sees what was applied and how often.
+ */
+import type { Datum } from "../wire/datum.ts";
+import { SampledSequence, type SampleRequest, SampleResponse } from "../wire/sampling.ts";
+import { TensorData } from "../wire/tensor-data.ts";
+import { type ForwardBackwardInput, ForwardBackwardOutput } from "../wire/training.ts";
+
+/** The log-prob that the stub gives a token. */
+export const stubLogprob = (token: number): number => Math.fround(-0.125 * ((token % 8) + 1));
+
+/** Outputs of a pass: the log-prob of each target, and their weighted sum as loss. */
+export function stubPass({ data }: ForwardBackwardInput): ForwardBackwardOutput {
+  let loss = 0;
+  const lossFnOutputs = data.map((datum: Datum) => {
+    const targets = datum.lossFnInputs["target_tokens"]?.toDense();
+    const weights = datum.lossFnInputs["weights"]?.toDense().values;
+    const logprobs = Float32Array.from(targets?.values as ArrayLike<bigint>, (token: bigint) =>
+      stubLogprob(Number(token)),
+    );
+    for (const [i, logprob] of logprobs.entries()) loss -= logprob * (weights === undefined ? 1 : Number(weights[i]));
+    const shape = targets?.shape ?? [logprobs.length];
+    return { logprobs: TensorData.ofParts({ dtype: "float32", values: logprobs, shape }) };
+  });
+  return new ForwardBackwardOutput({
+    lossFnOutputType: "ArrayRecord",
+    lossFnOutputs,
+    metrics: { "loss:sum": loss, "tokens:sum": data.reduce((sum, datum) => sum + datum.modelInput.length, 0) },
+  });
+}
+
+/** Continuations that repeat the prompt's last token plus one, two, three … */
+export function stubSample(request: SampleRequest): SampleResponse {
+  const prompt = request.prompt.toInts();
+  const last = prompt.at(-1) ?? 0;
+  const length = Math.min(request.samplingParams.maxTokens ?? 16, 64);
+  const tokens = Int32Array.from({ length }, (_, i) => last + i + 1);
+  const sequences = Array.from(
+    { length: request.numSamples },
+    () => new SampledSequence({ stopReason: "length", tokens, logprobs: Float32Array.from(tokens, stubLogprob) }),
+  );
+  const promptLogprobs =
+    request.promptLogprobs === true
+      ? Float32Array.from(prompt, (token, i) => (i === 0 ? Number.NaN : stubLogprob(token)))
+      : undefined;
+  const k = request.topkPromptLogprobs;
+  const topkPromptLogprobs =
+    k === 0
+      ? undefined
+      : {
+          k,
+          length: prompt.length,
+          tokenIds: Int32Array.from({ length: prompt.length * k }, (_, i) => i % k),
+          logprobs: Float32Array.from({ length: prompt.length * k }, (_, i) => -(i % k) - 1),
+        };
+  return new SampleResponse({ sequences, promptLogprobs, topkPromptLogprobs });
+}
+
+/** Runs what was submitted for one model, strictly by number. */
+export class OrderedModel {
+  /** Numbers and kinds in the order in which they were applied. */
+  readonly applied: { readonly seqId: number; readonly kind: string; readonly forwardOnly: boolean }[] = [];
+  readonly #waiting = new Map<number, { kind: string; forwardOnly: boolean; run: () => void }>();
+  #next = 1;
+
+  submit(seqId: number, kind: string, forwardOnly: boolean, run: () => void): void {
+    this.#waiting.set(seqId, { kind, forwardOnly, run });
+    this.#advance();
+  }
+
+  /** A number that the server refused: the ones behind it do not wait for it. */
+  refuse(seqId: number): void {
+    if (seqId >= this.#next && !this.#waiting.has(seqId)) this.submit(seqId, "refused", true, () => {});
+  }
+
+  #advance(): void {
+    for (let item = this.#waiting.get(this.#next); item !== undefined; item = this.#waiting.get(this.#next)) {
+      this.#waiting.delete(this.#next);
+      const { kind, forwardOnly, run } = item;
+      if (kind !== "refused") this.applied.push({ seqId: this.#next, kind, forwardOnly });
+      this.#next++;
+      run();
+    }
+  }
+}

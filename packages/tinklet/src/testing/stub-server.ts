@@ -1,0 +1,394 @@
+/**
+ * A scripted Tinker server for tests: speaks the real codec on every route, executes by number, remembers what it was
+ * asked, and breaks where a script tells it to. Reached in process through {@link StubServer.fetch}, or over real sockets
+ * through `listen` of `stub-listener.node.ts`.
+ */
+import { type Clock, systemClock } from "../clock.ts";
+import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import type { FetchLike } from "../transport/exchange.ts";
+import { contract, type FutureResultName, futureResults, type Operation } from "../wire/contract.ts";
+import { parseJson, stringifyJson } from "../wire/json.ts";
+import { matchRoute, matchRoute } from "../wire/match-route.ts";
+import type { Message } from "../wire/message.ts";
+import { decodeForwardBackwardRequest, encodeForwardBackwardOutput, encodeSampleResponse, protobufContentType } from "../wire/proto/tensors.ts";
+import type { SampleRequest } from "../wire/sampling.ts";
+import type { ForwardBackwardRequest } from "../wire/training.ts";
+import { decompressZstd } from "../wire/zstd.ts";
+import type { Delivery, Fault, FaultScript, StubCall } from "./faults.ts";
+import { OrderedModel, stubPass, stubSample } from "./stub-model.ts";
+import { restAnswers } from "./stub-rest.ts";
+
+/** A request as it arrives. */
+export interface StubRequest {
+  readonly method: string;
+  /** With its query. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array;
+}
+
+/** An answer, and how to deliver it. */
+export interface StubAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array;
+  readonly delivery: Delivery;
+}
+
+export interface StubOptions {
+  readonly clock?: Clock;
+  /** Flags of `client/config`, as on the wire. */
+  readonly config?: Readonly<Record<string, unknown>>;
+  readonly faults?: FaultScript;
+  /** Answers each future is said to be pending with before its result. @defaultValue 0 */
+  readonly pendingPolls?: number;
+  /** Holds a poll of an unfinished future so long before it says "try again". @defaultValue 20000 */
+  readonly holdMs?: number;
+  /** Results above this are announced first. @defaultValue never */
+  readonly metadataAboveBytes?: number;
+}
+
+/** The result of a future. */
+interface Result {
+  readonly type: FutureResultName;
+  readonly body: Uint8Array | object | undefined;
+  readonly done: Promise<void>;
+  polls: number;
+}
+
+const utf8 = new TextEncoder();
+const text = new TextDecoder();
+
+export class StubServer {
+  /** Every request that was understood, in order of arrival. */
+  readonly calls: StubCall[] = [];
+  readonly models = new Map<string, OrderedModel>();
+  /** Requests that came again under the same number with another content. */
+  conflicts = 0;
+  /** Requests that came again under the same number with the same content. */
+  repeats = 0;
+  readonly #clock: Clock;
+  readonly #options: StubOptions;
+  readonly #results = new Map<string, Result>();
+  readonly #numbered = new Map<string, { requestId: string; content: string }>();
+  #sessions = 0;
+  #nextRequest = 0;
+
+  constructor(options: StubOptions = {}) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock();
+  }
+
+  /** The requests of one operation. */
+  callsOf(operation: Operation): StubCall[] {
+    return this.calls.filter((call) => call.operation === operation);
+  }
+
+  /** What was applied to a model. */
+  applied(modelId = "session-1:train:0"): OrderedModel["applied"] {
+    return this.models.get(modelId)?.applied ?? [];
+  }
+
+  /** The server as a `fetch`, without a socket. */
+  get fetch(): FetchLike {
+    return async (url, init) => {
+      const { pathname, search } = new URL(url);
+      const body = init.body;
+      const answer = await this.handle({
+        method: init.method ?? "GET",
+        path: pathname + search,
+        headers: Object.fromEntries(new Headers(init.headers)),
+        body: typeof body === "string" ? utf8.encode(body) : ((body as Uint8Array | undefined) ?? new Uint8Array(0)),
+      });
+      return deliver(answer, this.#clock, init.signal ?? undefined);
+    };
+  }
+
+  async handle(request: StubRequest): Promise<StubAnswer> {
+    const { pathname } = new URL(request.path, "http://stub");
+    const match = matchRoute(request.method, pathname.slice(Math.max(pathname.indexOf("/api/v1"), 0)));
+    if (match === undefined) return json(404, { detail: `no route ${request.method} ${pathname}` });
+    const { operation, params } = match;
+    let body: unknown;
+    try {
+      body = await decodeBody(operation, request);
+    } catch (error) {
+      if (error instanceof InvalidInputError || error instanceof ResponseValidationError) {
+        return json(422, { detail: error.message });
+      }
+      throw error;
+    }
+    const call: StubCall = { index: this.calls.length, operation, path: request.path, headers: request.headers, body };
+    this.calls.push(call);
+    const fault = this.#options.faults?.(call);
+    if (fault === undefined) return this.#execute(call, params);
+    return this.#spoil(call, params, fault);
+  }
+
+  async #spoil(call: StubCall, params: Readonly<Record<string, string>>, fault: Fault): Promise<StubAnswer> {
+    switch (fault.kind) {
+      case "status": {
+        if (fault.executed === true) await this.#execute(call, params);
+        else this.#refuse(call, fault.status);
+        const body = fault.body === undefined ? new Uint8Array(0) : utf8.encode(stringifyJson(fault.body));
+        const type: Record<string, string> = fault.body === undefined ? {} : { "content-type": "application/json" };
+        return { status: fault.status, headers: { ...type, ...fault.headers }, body, delivery: "whole" };
+      }
+      case "delivery": {
+        if (fault.executed === false || fault.delivery === "reset") {
+          if (fault.executed === true) await this.#execute(call, params);
+          return { ...json(200, {}), delivery: fault.delivery };
+        }
+        return { ...(await this.#execute(call, params)), delivery: fault.delivery };
+      }
+      case "truncated": {
+        const answer = await this.#execute(call, params);
+        return { ...answer, body: answer.body.slice(0, Math.floor(answer.body.length / 2)) };
+      }
+      case "oversized": {
+        const answer = await this.#execute(call, params);
+        const body = new Uint8Array(answer.body.length + fault.bytes).fill(32);
+        body.set(answer.body);
+        return { ...answer, body };
+      }
+      case "content_type": {
+        const answer = await this.#execute(call, params);
+        return { ...answer, headers: { ...answer.headers, "content-type": fault.contentType } };
+      }
+    }
+  }
+
+  /** A definite refusal of a numbered request uses up its number, as servers of this API do. */
+  #refuse({ body }: StubCall, status: number): void {
+    if (status < 400 || status >= 500 || [408, 409, 429].includes(status)) return;
+    const { modelId, seqId } = (body ?? {}) as { modelId?: string; seqId?: number };
+    if (modelId === undefined || seqId === undefined) return;
+    // Acknowledged before? Then it is the acknowledgement that is refused, not the work.
+    if (!this.#numbered.has(`${modelId} ${seqId}`)) this.#model(modelId).refuse(seqId);
+  }
+
+  #model(modelId: string): OrderedModel {
+    const known = this.models.get(modelId) ?? new OrderedModel();
+    this.models.set(modelId, known);
+    return known;
+  }
+
+  async #execute(call: StubCall, params: Readonly<Record<string, string>>): Promise<StubAnswer> {
+    const { operation } = call;
+    const body = call.body as Record<string, unknown>;
+    switch (operation) {
+      case "clientConfig":
+        return json(200, { use_pyqwest_transport: false, ...this.#options.config });
+      case "clientDynamicConfig":
+        return json(200, { refresh_interval_sec: 300 });
+      case "authToken":
+        return json(200, { jwt: stubToken(this.#clock.now() / 1000 + 3600) });
+      case "createSession":
+        return json(200, { session_id: `session-${++this.#sessions}`, type: "create_session" });
+      case "sessionHeartbeat":
+        return json(200, { type: "session_heartbeat" });
+      case "telemetry":
+        return json(200, { status: "accepted" });
+      case "createSamplingSession":
+        return json(200, {
+          sampling_session_id: `${body["sessionId"]}:sample:${body["samplingSessionSeqId"]}`,
+          type: "create_sampling_session",
+        });
+      case "createModel":
+      case "unloadModel":
+        return this.#accept(operation === "createModel" ? "CreateModel" : "UnloadModel", {
+          model_id: body["modelId"] ?? `${body["sessionId"]}:train:${body["modelSeqId"]}`,
+        });
+      case "forwardBackward": {
+        const { forwardBackwardInput, forwardOnly } = call.body as ForwardBackwardRequest;
+        const type = forwardOnly === true ? "Forward" : "ForwardBackward";
+        return this.#ordered(call, type, () => encodeForwardBackwardOutput(stubPass(forwardBackwardInput)));
+      }
+      case "optimStep":
+        return this.#ordered(call, "OptimStep", () => ({ metrics: { "unclipped_grad_l2:mean": 0.5 } }));
+      case "saveWeights":
+        return this.#ordered(call, "SaveWeights", () => ({
+          path: `tinker://${body["modelId"]}/weights/${body["path"]}`,
+        }));
+      case "saveWeightsForSampler":
+        return this.#ordered(call, "SaveWeightsForSampler", () =>
+          body["path"] === undefined
+            ? { sampling_session_id: `session-1:sample:${body["samplingSessionSeqId"]}` }
+            : { path: `tinker://${body["modelId"]}/sampler_weights/${body["path"]}` },
+        );
+      case "loadWeights":
+        if (body["modelId"] !== undefined) return this.#ordered(call, "LoadWeights", () => ({ path: body["path"] }));
+        return this.#accept("LoadWeights", { path: body["path"] });
+      case "asample":
+        return this.#sample(call.body as SampleRequest);
+      case "retrieveFuture":
+        return this.#retrieve(body as { requestId: string; allowMetadataOnly: boolean });
+      default:
+        return restAnswers(operation, params, call);
+    }
+  }
+
+  /** A request outside any order. */
+  #accept(type: FutureResultName, result: object, requestId = this.#newRequest()): StubAnswer {
+    this.#results.set(requestId, { type, body: result, done: Promise.resolve(), polls: 0 });
+    return json(200, { request_id: requestId });
+  }
+
+  #newRequest(): string {
+    return `request-${this.#nextRequest++}`;
+  }
+
+  /** A numbered request: the same one again gets the same answer, another one under its number is refused. */
+  #ordered({ body }: StubCall, type: FutureResultName, run: () => Uint8Array | object): StubAnswer {
+    const { modelId, seqId } = body as { modelId: string; seqId: number };
+    const key = `${modelId} ${seqId}`;
+    const content = fingerprint(type, body);
+    const known = this.#numbered.get(key);
+    if (known !== undefined) {
+      if (known.content !== content) {
+        this.conflicts++;
+        return json(422, { detail: `${key} is taken by another request` });
+      }
+      this.repeats++;
+      return json(200, { request_id: known.requestId });
+    }
+    const requestId = this.#newRequest();
+    this.#numbered.set(key, { requestId, content });
+    let finish: () => void = () => {};
+    const done = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    const result: { -readonly [K in keyof Result]: Result[K] } = { type, body: undefined, done, polls: 0 };
+    this.#results.set(requestId, result);
+    this.#model(modelId).submit(seqId, type, type === "Forward", () => {
+      result.body = run();
+      finish();
+    });
+    return json(200, { request_id: requestId });
+  }
+
+  #sample(request: SampleRequest): StubAnswer {
+    const key = `${request.samplingSessionId} ${request.seqId}`;
+    const known = request.samplingSessionId === undefined ? undefined : this.#numbered.get(key);
+    if (known !== undefined) {
+      this.repeats++;
+      return json(200, { request_id: known.requestId });
+    }
+    const requestId = this.#newRequest();
+    this.#numbered.set(key, { requestId, content: "" });
+    return this.#accept("Sample", encodeSampleResponse(stubSample(request)), requestId);
+  }
+
+  async #retrieve({
+    requestId,
+    allowMetadataOnly,
+  }: {
+    requestId: string;
+    allowMetadataOnly: boolean;
+  }): Promise<StubAnswer> {
+    const result = this.#results.get(requestId);
+    if (result === undefined) return json(404, { detail: `no future ${requestId}` });
+    const pending = { type: "try_again", request_id: requestId, queue_state: "active" };
+    if (result.polls++ < (this.#options.pendingPolls ?? 0)) return json(200, pending);
+    if (result.body === undefined) {
+      await Promise.race([result.done, this.#clock.sleep(this.#options.holdMs ?? 20_000)]);
+      if (result.body === undefined) return json(200, pending);
+    }
+    const body = result.body as Uint8Array | object;
+    if (!(body instanceof Uint8Array)) return json(200, body);
+    const limit = this.#options.metadataAboveBytes ?? Infinity;
+    if (allowMetadataOnly && body.byteLength > limit) {
+      return json(200, { status: "complete_metadata", response_payload_size: body.byteLength });
+    }
+    return { status: 200, headers: { "content-type": protobufContentType }, body, delivery: "whole" };
+  }
+
+  /** Makes a future answer with a failure. */
+  fail(requestId: string, error: string, category: string): void {
+    const type = this.#results.get(requestId)?.type ?? "OptimStep";
+    this.#results.set(requestId, { type, body: { error, category }, done: Promise.resolve(), polls: 0 });
+  }
+
+  /** Forgets a future; asking for it is answered 404. */
+  forget(requestId: string): void {
+    this.#results.delete(requestId);
+  }
+}
+
+async function decodeBody(operation: Operation, { headers, body }: StubRequest): Promise<unknown> {
+  const schema = contract[operation].body as Message<unknown> | { readonly contentType: string } | undefined;
+  if (schema === undefined) return undefined;
+  const plain = headers["content-encoding"] === "zstd" ? await decompressZstd(body, 1 << 30) : body;
+  if ("contentType" in schema) return decodeForwardBackwardRequest(plain);
+  return schema.decode(parseJson(text.decode(plain)));
+}
+
+/** What makes two requests the same one; the number of an ephemeral sampling session may change on a retry. */
+function fingerprint(type: string, body: unknown): string {
+  const { samplingSessionSeqId: _, ...rest } = body as Record<string, unknown>;
+  return `${type} ${JSON.stringify(rest, (_key, value: unknown) => (typeof value === "bigint" ? String(value) : value))}`;
+}
+
+export function json(status: number, value: unknown, headers: Readonly<Record<string, string>> = {}): StubAnswer {
+  const body = utf8.encode(stringifyJson(value));
+  return { status, headers: { "content-type": "application/json", ...headers }, body, delivery: "whole" };
+}
+
+/** A token that ends at a moment (seconds since the epoch). */
+export function stubToken(expires: number, claims: Readonly<Record<string, unknown>> = {}): string {
+  const part = (value: unknown) =>
+    btoa(JSON.stringify(value)).replaceAll("=", "").replaceAll("+", "-").replaceAll("/", "_");
+  return `${part({ alg: "none" })}.${part({ sub: "urn:user:1", email: "a@b.example", exp: expires, ...claims })}.sig`;
+}
+
+/** Turns an answer into what `fetch` would give: a response, a failure, or nothing for ever. */
+async function deliver(answer: StubAnswer, clock: Clock, signal?: AbortSignal): Promise<Response> {
+  const never = new Promise<never>((_, reject) => {
+    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+  never.catch(() => {});
+  const broken = () =>
+    new TypeError("fetch failed", { cause: Object.assign(new Error("reset"), { code: "ECONNRESET" }) });
+  const { status, body, delivery } = answer;
+  const headers = new Headers(answer.headers);
+  const empty = status === 204 || status === 304;
+  if (!empty) headers.set("content-length", String(body.length));
+  const half = body.slice(0, Math.ceil(body.length / 2));
+  switch (delivery) {
+    case "whole":
+      return new Response(empty ? null : (body as BodyInit), { status, headers });
+    case "reset":
+      throw broken();
+    case "stall":
+      return never;
+    case "reset_mid_body":
+    case "stall_mid_body": {
+      let sent = false;
+      const stream = new ReadableStream<Uint8Array>({
+        pull: async (controller) => {
+          if (!sent) {
+            sent = true;
+            return controller.enqueue(half);
+          }
+          if (delivery === "reset_mid_body") controller.error(broken());
+          else await never.catch(() => {});
+        },
+      });
+      return new Response(stream, { status, headers });
+    }
+    case "slow_loris": {
+      let at = 0;
+      const stream = new ReadableStream<Uint8Array>({
+        pull: async (controller) => {
+          if (signal?.aborted || at === body.length) return controller.close();
+          controller.enqueue(body.slice(at, ++at));
+          await clock.sleep(1_000, signal).catch(() => {});
+        },
+      });
+      return new Response(stream, { status, headers });
+    }
+  }
+}
+
+/** Names of all future results, for tests that go through them. */
+export const stubFutureTypes = Object.keys(futureResults) as FutureResultName[];

@@ -1,0 +1,228 @@
+/**
+ * One HTTP exchange: a request goes out, a whole answer comes back, nothing is tried again. Owns the deadline of a single
+ * attempt and the `fetch` implementation; connection pools for Node live in `undici-exchange.node.ts`.
+ */
+import type { Clock } from "../clock.ts";
+import { APIConnectionError, APITimeoutError, ResponseValidationError } from "../errors.ts";
+import type { Pool } from "../wire/contract.ts";
+
+/** A request, ready to be sent. */
+export interface HttpRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | Uint8Array | undefined;
+  readonly pool: Pool;
+  /** How long to wait for the answer's head, and for every further 64 KiB of its body. */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** An answer with its body read to the end. Redirects are answers like any other. */
+export interface HttpResponse {
+  readonly status: number;
+  /** A header's value by its lower-case name. */
+  header(name: string): string | undefined;
+  readonly body: Uint8Array;
+}
+
+/** Sends requests. */
+export interface Exchange {
+  /**
+   * @throws {@link APIConnectionError} when no whole answer arrived, {@link APITimeoutError} when it took too long, and
+   * `signal.reason` untouched when aborted.
+   */
+  send(request: HttpRequest): Promise<HttpResponse>;
+  /** Gives sockets back. What is still on its way fails. */
+  close(): Promise<void>;
+}
+
+/** An answer longer than this is refused. */
+export const defaultMaxResponseBytes = 1024 ** 3;
+
+/** So much of a body must arrive before the deadline moves: one byte now and then (a slow loris) does not move it. */
+const progressBytes = 64 * 1024;
+
+/**
+ * The deadline of one attempt. Counts on the clock's timers, so that it needs no polling, and moves only with progress.
+ */
+export class Deadline {
+  readonly #clock: Clock;
+  readonly #timeoutMs: number;
+  readonly #expire: () => void;
+  #cancel: () => void;
+  #unseen = 0;
+
+  constructor(clock: Clock, timeoutMs: number, expire: () => void) {
+    this.#clock = clock;
+    this.#timeoutMs = timeoutMs;
+    this.#expire = expire;
+    this.#cancel = clock.timer(timeoutMs, expire);
+  }
+
+  /** The head arrived. */
+  restart(): void {
+    this.#cancel();
+    this.#unseen = 0;
+    this.#cancel = this.#clock.timer(this.#timeoutMs, this.#expire);
+  }
+
+  /** Another piece of the body arrived. */
+  received(bytes: number): void {
+    this.#unseen += bytes;
+    if (this.#unseen >= progressBytes) this.restart();
+  }
+
+  stop(): void {
+    this.#cancel();
+  }
+}
+
+export function timeoutError(request: HttpRequest): APITimeoutError {
+  return new APITimeoutError(
+    `${request.method} ${withoutQuery(request.url)}: no answer within ${request.timeoutMs / 1000} s`,
+  );
+}
+
+export function tooLargeError(request: HttpRequest, limit: number): ResponseValidationError {
+  return new ResponseValidationError(
+    "",
+    `${request.method} ${withoutQuery(request.url)}: the answer is larger than the ${limit} bytes allowed`,
+    { hint: "Raise maxResponseBytes, or ask for less at once." },
+  );
+}
+
+/** What a transport failure is called. The cause stays reachable, the message names it. */
+export function connectionError(request: HttpRequest, cause: unknown): APIConnectionError {
+  const code = causeCode(cause);
+  const text = causeTexts[code ?? ""] ?? (cause instanceof Error && cause.message !== "" ? cause.message : "failed");
+  return new APIConnectionError(`${request.method} ${withoutQuery(request.url)}: ${text}`, { cause });
+}
+
+const causeTexts: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "connection refused",
+  ECONNRESET: "the connection was reset",
+  EPIPE: "the connection was closed while sending",
+  ENOTFOUND: "the host name is not known",
+  EAI_AGAIN: "the host name could not be looked up",
+  EHOSTUNREACH: "the host is unreachable",
+  ENETUNREACH: "the network is unreachable",
+  ETIMEDOUT: "the connection timed out",
+  UND_ERR_CONNECT_TIMEOUT: "the connection could not be opened in time",
+  UND_ERR_SOCKET: "the connection was closed before the answer was complete",
+};
+
+/** The system's code of a failure, wherever in the chain of causes it stands. */
+export function causeCode(error: unknown): string | undefined {
+  const seen = new Set<unknown>();
+  for (let at = error; typeof at === "object" && at !== null && !seen.has(at); at = (at as { cause?: unknown }).cause) {
+    seen.add(at);
+    const { code, errors } = at as { code?: unknown; errors?: unknown };
+    if (typeof code === "string") return code;
+    // Node tries IPv6 and IPv4 and reports both failures together.
+    if (Array.isArray(errors) && errors.length > 0) return causeCode(errors[0]);
+  }
+  return undefined;
+}
+
+/** A URL as it may stand in a message. */
+export function withoutQuery(url: string): string {
+  const end = url.search(/[?#]/);
+  return (end === -1 ? url : url.slice(0, end)).replace(/\/\/[^/@]*@/, "//");
+}
+
+/** One buffer of many pieces; a single piece is not copied. */
+export function joinBytes(pieces: readonly Uint8Array[], length: number): Uint8Array {
+  if (pieces.length === 1) return pieces[0]!;
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const piece of pieces) {
+    whole.set(piece, at);
+    at += piece.byteLength;
+  }
+  return whole;
+}
+
+/** A function like the platform's `fetch`. */
+export type FetchLike = (url: string, init: RequestInit) => Promise<Response>;
+
+/**
+ * Exchanges over `fetch`: the platform's, or one that the caller brings (a proxy, a recorder, an in-process server).
+ */
+export class FetchExchange implements Exchange {
+  readonly #fetch: FetchLike;
+  readonly #clock: Clock;
+  readonly #maxResponseBytes: number;
+  readonly #underWay = new Set<AbortController>();
+
+  constructor(options: { readonly fetch: FetchLike; readonly clock: Clock; readonly maxResponseBytes?: number }) {
+    this.#fetch = options.fetch;
+    this.#clock = options.clock;
+    this.#maxResponseBytes = options.maxResponseBytes ?? defaultMaxResponseBytes;
+  }
+
+  async send(request: HttpRequest): Promise<HttpResponse> {
+    const { signal } = request;
+    signal?.throwIfAborted();
+    const controller = new AbortController();
+    this.#underWay.add(controller);
+    const abort = () => controller.abort(signal?.reason);
+    signal?.addEventListener("abort", abort, { once: true });
+    const late = timeoutError(request);
+    const deadline = new Deadline(this.#clock, request.timeoutMs, () => controller.abort(late));
+    // An injected fetch may ignore the signal; the race makes the deadline hold all the same.
+    const aborted = new Promise<never>((_, reject) => {
+      controller.signal.addEventListener("abort", () => reject(controller.signal.reason), { once: true });
+    });
+    try {
+      return await Promise.race([this.#exchange(request, controller.signal, deadline), aborted]);
+    } catch (error) {
+      if (signal?.aborted) throw signal.reason;
+      if (controller.signal.aborted) throw controller.signal.reason;
+      if (error instanceof ResponseValidationError) throw error;
+      throw connectionError(request, error);
+    } finally {
+      deadline.stop();
+      this.#underWay.delete(controller);
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+
+  async #exchange(request: HttpRequest, signal: AbortSignal, deadline: Deadline): Promise<HttpResponse> {
+    const { method, headers, body } = request;
+    const init: RequestInit = { method, headers, redirect: "manual", signal };
+    if (body !== undefined) init.body = body as BodyInit;
+    let response = await this.#fetch(request.url, init);
+    // Browsers hide where a redirect leads; there the platform has to follow it.
+    if (response.type === "opaqueredirect") {
+      response = await this.#fetch(request.url, { ...init, redirect: "follow" });
+    }
+    deadline.restart();
+    const bytes = await this.#read(request, response, deadline);
+    return { status: response.status, header: (name) => response.headers.get(name) ?? undefined, body: bytes };
+  }
+
+  async #read(request: HttpRequest, response: Response, deadline: Deadline): Promise<Uint8Array> {
+    if (response.body === null) return new Uint8Array(0);
+    const pieces: Uint8Array[] = [];
+    let length = 0;
+    const reader = response.body.getReader();
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      length += value.byteLength;
+      if (length > this.#maxResponseBytes) {
+        await reader.cancel().catch(() => {});
+        throw tooLargeError(request, this.#maxResponseBytes);
+      }
+      pieces.push(value);
+      deadline.received(value.byteLength);
+    }
+    return joinBytes(pieces, length);
+  }
+
+  async close(): Promise<void> {
+    const closed = new APIConnectionError("The client was closed.", { code: "closed" });
+    for (const controller of this.#underWay) controller.abort(closed);
+  }
+}

@@ -1,0 +1,71 @@
+/**
+ * Turns an answer outside 2xx into the error that callers see: message, request id, category and wait from wherever the
+ * server put them, a hint for the known traps, and no secrets.
+ */
+import { type APIStatusError, requestErrorCategory, statusError } from "../errors.ts";
+import type { HttpResponse } from "./exchange.ts";
+import { type FailureFacts, hintFor } from "./hints.ts";
+import type { Redactor } from "./redact.ts";
+import { retryAfterMs, shouldRetryHeader } from "./retry.ts";
+
+const utf8 = new TextDecoder();
+/** More of a body than this helps nobody in an error message. */
+const longestMessage = 2_000;
+
+/** The body of a failed answer: parsed when it is JSON, else its text. */
+export function errorBody(response: HttpResponse): unknown {
+  const text = utf8.decode(response.body).trim();
+  if (text === "") return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+export function failureOf(
+  response: HttpResponse,
+  context: {
+    readonly method: string;
+    readonly path: string;
+    readonly redactor: Redactor;
+    readonly nowMs: number;
+    readonly facts: Omit<FailureFacts, "status" | "message">;
+  },
+): APIStatusError {
+  const header = (name: string) => response.header(name);
+  const body = context.redactor.value(errorBody(response));
+  const fields = typeof body === "object" && body !== null ? (body as Record<string, unknown>) : {};
+  const said = bodyMessage(body);
+  const requestId = firstText(fields["request_id"], header("x-request-id"), header("request-id"));
+  const about = `${response.status} from ${context.method} ${context.path}`;
+  const message = `${about}${said === undefined ? "" : `: ${said.slice(0, longestMessage)}`}${requestId === undefined ? "" : ` (request ${requestId})`}`;
+  return statusError(message, {
+    status: response.status,
+    body,
+    requestId,
+    category: fields["category"] === undefined ? undefined : requestErrorCategory(fields["category"]),
+    retryAfterMs: retryAfterMs(header, body, context.nowMs),
+    shouldRetry: shouldRetryHeader(header("x-should-retry")),
+    hint: hintFor({ ...context.facts, status: response.status, message: said ?? "" }),
+  });
+}
+
+const firstText = (...values: readonly unknown[]): string | undefined =>
+  values.find((value): value is string => typeof value === "string" && value !== "");
+
+/** What a body says in words: `message`, `error` or `detail`, themselves texts, objects with one, or lists of such. */
+function bodyMessage(body: unknown): string | undefined {
+  if (body === undefined || body === null) return undefined;
+  if (typeof body !== "object") return String(body);
+  if (Array.isArray(body)) {
+    const parts = body.map(bodyMessage).filter((part) => part !== undefined);
+    return parts.length === 0 ? undefined : parts.join("; ");
+  }
+  const fields = body as Record<string, unknown>;
+  const said = bodyMessage(fields["message"] ?? fields["error"] ?? fields["detail"] ?? fields["msg"]);
+  if (said === undefined) return undefined;
+  // FastAPI says where: { loc: ["body", "adam_params", "beta1"], msg: "…" }
+  const where = fields["loc"];
+  return Array.isArray(where) ? `${where.join(".")}: ${said}` : said;
+}

@@ -1,0 +1,327 @@
+/**
+ * The transport over HTTP: URL and headers of a request, its credential, redirects, the one retry loop, and what an
+ * answer means. Knows no clients and no futures.
+ */
+import type { Clock } from "../clock.ts";
+import {
+  APIConnectionError,
+  APIStatusError,
+  APITimeoutError,
+  InvalidInputError,
+  isRetryable,
+  ResponseValidationError,
+} from "../errors.ts";
+import {
+  contract,
+  encodeRequest,
+  type Operation,
+  type Pool,
+  type RequestOf,
+  type ResponseOf,
+} from "../wire/contract.ts";
+import { parseJson, stringifyJson } from "../wire/json.ts";
+import type { Message } from "../wire/message.ts";
+import type { Credentials } from "./auth.ts";
+import { type BillingPause, billingRetryMs } from "./billing-pause.ts";
+import { clientHeaders } from "./environment.ts";
+import { causeCode, type Exchange, type HttpResponse } from "./exchange.ts";
+import { failureOf } from "./failures.ts";
+import type { FailureFacts } from "./hints.ts";
+import type { Reporter } from "./report.ts";
+import { defaultRetryPolicy, firstContactWindowMs, nextDelayMs, type RetryPolicy } from "./retry.ts";
+import type { PreparedRequest, SendOptions, Transport } from "./transport.ts";
+
+export interface HttpTransportOptions {
+  readonly baseUrl: string;
+  readonly credentials: Credentials;
+  readonly exchange: Exchange;
+  /** Its waits are awaited by somebody, so they must keep the process alive. */
+  readonly clock: Clock;
+  readonly reporter: Reporter;
+  readonly billing: BillingPause;
+  readonly defaultHeaders?: Readonly<Record<string, string>> | undefined;
+  /** Replaces the contract's timeout of ordinary calls; polls and background calls keep theirs. */
+  readonly timeoutMs?: number | undefined;
+  readonly maxRetries?: number | undefined;
+  /** In [0, 1); for jitter. */
+  readonly random?: () => number;
+}
+
+/** Bare 400s in a row, per pool, that are taken for a proxy's hiccup. */
+const bareBadRequestBudget = 16;
+const mostRedirects = 20;
+/** Even at the end of a window an attempt gets this long. */
+const shortestAttemptMs = 1_000;
+const utf8 = new TextDecoder();
+
+/** The base URL without its trailing slash. @throws {@link InvalidInputError} naming `baseUrl`. */
+export function checkedBaseUrl(baseUrl: string): string {
+  let url: URL;
+  try {
+    url = new URL(baseUrl);
+  } catch (cause) {
+    throw new InvalidInputError("baseUrl", `${JSON.stringify(baseUrl)} is not a URL`, {
+      hint: "Write it with its scheme, for example http://localhost:8000.",
+      cause,
+    });
+  }
+  if (url.protocol !== "http:" && url.protocol !== "https:") {
+    throw new InvalidInputError("baseUrl", `must begin with http:// or https://, not ${url.protocol}`);
+  }
+  return `${url.origin}${url.pathname}`.replace(/\/+$/, "");
+}
+
+export class HttpTransport implements Transport {
+  readonly baseUrl: string;
+  readonly billing: BillingPause;
+  readonly reporter: Reporter;
+  /** Replaced once, when the server asks for tokens in place of keys. */
+  credentials: Credentials;
+  readonly #exchange: Exchange;
+  readonly #clock: Clock;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #policy: RetryPolicy;
+  readonly #timeoutMs: number | undefined;
+  readonly #random: () => number;
+  readonly #bareBudget = new Map<Pool, number>();
+  readonly #closing = new AbortController();
+  #contacted = false;
+
+  constructor(options: HttpTransportOptions) {
+    this.baseUrl = checkedBaseUrl(options.baseUrl);
+    this.billing = options.billing;
+    this.reporter = options.reporter;
+    this.credentials = options.credentials;
+    this.#exchange = options.exchange;
+    this.#clock = options.clock;
+    this.#headers = { accept: "application/json", ...clientHeaders(), ...lowerCased(options.defaultHeaders) };
+    this.#policy = { ...defaultRetryPolicy, maxRetries: options.maxRetries ?? defaultRetryPolicy.maxRetries };
+    this.#timeoutMs = options.timeoutMs;
+    this.#random = options.random ?? Math.random;
+  }
+
+  prepare<K extends Operation>(operation: K, request: RequestOf<K>): PreparedRequest {
+    const { method, path, query, body, contentType } = encodeRequest(operation, request);
+    const { pool, timeoutMs, retry } = contract[operation];
+    const headers: Record<string, string> = {};
+    if (contentType !== undefined) headers["content-type"] = contentType;
+    if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${crypto.randomUUID()}`;
+    return {
+      operation,
+      method,
+      path,
+      url: `${this.baseUrl}${path}${query === "" ? "" : `?${query}`}`,
+      body: body === undefined || body instanceof Uint8Array ? body : stringifyJson(body),
+      headers,
+      pool,
+      timeoutMs: retry === "standard" ? (this.#timeoutMs ?? timeoutMs) : timeoutMs,
+    };
+  }
+
+  async attempt(request: PreparedRequest, options: SendOptions = {}): Promise<HttpResponse> {
+    if (this.#closing.signal.aborted) throw this.#closing.signal.reason;
+    let timeoutMs = options.timeoutMs ?? request.timeoutMs;
+    if (!this.#contacted) {
+      const elapsedMs = options.startedAtMs === undefined ? 0 : this.#clock.monotonic() - options.startedAtMs;
+      timeoutMs = Math.min(timeoutMs, Math.max(firstContactWindowMs - elapsedMs, shortestAttemptMs));
+    }
+    const response = await this.#exchangeOnce(request, options, timeoutMs);
+    if (response.status < 500) this.#contacted = true;
+    const spare = this.#bareBudget.get(request.pool) ?? bareBadRequestBudget;
+    if (response.status < 300 && spare < bareBadRequestBudget) this.#bareBudget.set(request.pool, spare + 1);
+    if (response.status === 400 && response.body.byteLength === 0 && spare > 0) {
+      this.#bareBudget.set(request.pool, spare - 1);
+      throw new APIConnectionError(`${request.method} ${request.path}: a proxy on the way lost the request (bare 400)`);
+    }
+    return response;
+  }
+
+  async #exchangeOnce(request: PreparedRequest, options: SendOptions, timeoutMs: number): Promise<HttpResponse> {
+    const given = options.token ?? this.credentials.token();
+    const token = typeof given === "string" ? given : await given;
+    this.reporter.redactor.add(token);
+    const headers: Record<string, string> = {
+      ...this.#headers,
+      ...request.headers,
+      "x-api-key": token,
+      "x-stainless-retry-count": String(options.retries ?? 0),
+      "x-stainless-read-timeout": String(timeoutMs / 1000),
+      ...lowerCased(options.headers),
+    };
+    const { method, body, pool } = request;
+    const signal = options.signal;
+    const response = await this.#exchange.send({ method, url: request.url, headers, body, pool, timeoutMs, signal });
+    if (!isRedirect(response) || request.operation === "getCheckpointArchiveUrl") return response;
+    return this.#follow(request, response, { headers, timeoutMs, signal });
+  }
+
+  async #follow(
+    request: PreparedRequest,
+    redirect: HttpResponse,
+    sent: { headers: Record<string, string>; timeoutMs: number; signal: AbortSignal | undefined },
+  ): Promise<HttpResponse> {
+    let { method, url } = request;
+    let body = request.body;
+    let headers = sent.headers;
+    let response = redirect;
+    for (let hops = 0; isRedirect(response); hops++) {
+      if (hops === mostRedirects) throw new APIConnectionError(`${request.method} ${request.path}: too many redirects`);
+      const next = new URL(response.header("location")!, url);
+      if (next.origin !== new URL(url).origin) headers = withoutSecrets(headers);
+      if (response.status === 303 || (response.status < 303 && method === "POST")) {
+        method = "GET";
+        body = undefined;
+      }
+      url = next.href;
+      response = await this.#exchange.send({ ...sent, method, url, headers, body, pool: request.pool });
+    }
+    return response;
+  }
+
+  async send(request: PreparedRequest, options: SendOptions = {}): Promise<HttpResponse> {
+    const startedAtMs = options.startedAtMs ?? this.#clock.monotonic();
+    let pausedMs = 0;
+    for (let retries = 0; ; retries++) {
+      const error = await this.#tryOnce(request, { ...options, startedAtMs, retries });
+      if (!(error instanceof Error)) return error;
+      if (error instanceof APIStatusError && error.status === 402 && this.billing.met(request.operation)) {
+        const before = this.#clock.monotonic();
+        await this.sleep(billingRetryMs, options.signal);
+        pausedMs += this.#clock.monotonic() - before;
+        retries--;
+        continue;
+      }
+      const retryable = isRetryable(error);
+      const delayMs = retryable
+        ? nextDelayMs(this.#policyFor(options), {
+            retries,
+            elapsedMs: this.#clock.monotonic() - startedAtMs - pausedMs,
+            retryAfterMs: error instanceof APIStatusError ? error.retryAfterMs : undefined,
+            random: this.#random(),
+          })
+        : undefined;
+      if (delayMs === undefined) throw retryable ? this.#asUnreachable(error) : error;
+      this.reporter.report({
+        type: "request.retry",
+        operation: request.operation,
+        attempt: retries + 1,
+        delayMs,
+        reason: error.message,
+      });
+      await this.sleep(delayMs, options.signal);
+    }
+  }
+
+  /** Waits; ends early when aborted or when the transport is closed. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    const closing = this.#closing.signal;
+    return this.#clock.sleep(ms, signal === undefined ? closing : AbortSignal.any([signal, closing]));
+  }
+
+  /** A 2xx answer, or the error of this attempt. Aborts and bugs are thrown. */
+  async #tryOnce(
+    request: PreparedRequest,
+    options: SendOptions,
+  ): Promise<HttpResponse | APIStatusError | APIConnectionError> {
+    try {
+      const response = await this.attempt(request, options);
+      return isSuccess(response) ? response : this.failure(request, response, options.facts);
+    } catch (error) {
+      if (error instanceof APIConnectionError && !options.signal?.aborted) return error;
+      throw error;
+    }
+  }
+
+  #policyFor(options: SendOptions): RetryPolicy {
+    const maxRetries = options.maxRetries ?? this.#policy.maxRetries;
+    const windowMs = this.#contacted ? this.#policy.windowMs : firstContactWindowMs;
+    return { ...this.#policy, maxRetries, windowMs };
+  }
+
+  /** While the server has never answered, giving up says where we looked and what to check. */
+  #asUnreachable(error: APIStatusError | APIConnectionError): Error {
+    if (this.#contacted) return error;
+    if (error instanceof APIStatusError) {
+      return new APIConnectionError(`${this.baseUrl} answers, but only with errors: ${error.message}`, {
+        code: "unreachable",
+        hint: "Something is listening there, but the service behind it is down or this is the wrong URL (baseUrl, TINKER_BASE_URL).",
+        cause: error,
+      });
+    }
+    const local = /\/\/(localhost|127\.|\[::1\])/.test(this.baseUrl);
+    return new APIConnectionError(`No Tinker server answers at ${this.baseUrl}: ${error.message}`, {
+      code: "unreachable",
+      hint:
+        error instanceof APITimeoutError
+          ? "The host does not answer: check the URL (baseUrl, TINKER_BASE_URL), the network, and proxies (HTTPS_PROXY, NO_PROXY)."
+          : causeCode(error) === "ENOTFOUND"
+            ? "The host name is not known: check the URL (baseUrl, TINKER_BASE_URL) for a typing error."
+            : local
+              ? "Nothing listens there: start the server (npx tinklet serve) or check the port (baseUrl, TINKER_BASE_URL)."
+              : "Check the URL (baseUrl, TINKER_BASE_URL) and the network.",
+      cause: error,
+    });
+  }
+
+  failure(request: PreparedRequest, response: HttpResponse, facts: Partial<FailureFacts> = {}): APIStatusError {
+    return failureOf(response, {
+      method: request.method,
+      path: request.path,
+      redactor: this.reporter.redactor,
+      nowMs: this.#clock.now(),
+      facts: { operation: request.operation, baseUrl: this.baseUrl, ...facts },
+    });
+  }
+
+  decode<K extends Operation>(operation: K, response: HttpResponse): ResponseOf<K> {
+    const schema = contract[operation].response as Message<ResponseOf<K>> | undefined;
+    if (schema === undefined) return undefined as ResponseOf<K>;
+    try {
+      return schema.decode(parseJson(utf8.decode(response.body)));
+    } catch (error) {
+      if (!(error instanceof ResponseValidationError)) throw error;
+      const type = response.header("content-type") ?? "no content type";
+      const { path } = contract[operation];
+      throw new ResponseValidationError(error.field, `${error.problem} (answer to ${path}, ${type})`, {
+        hint:
+          error.hint ??
+          (type.includes("json")
+            ? "The server speaks another version of the API than this client."
+            : `Is ${this.baseUrl} a Tinker server? It did not answer with JSON.`),
+        cause: error,
+      });
+    }
+  }
+
+  async call<K extends Operation>(
+    operation: K,
+    request: RequestOf<K>,
+    options: SendOptions = {},
+  ): Promise<ResponseOf<K>> {
+    const retry = contract[operation].retry;
+    const prepared = this.prepare(operation, request);
+    const response = await this.send(prepared, retry === "standard" ? options : { maxRetries: 0, ...options });
+    return this.decode(operation, response);
+  }
+
+  /** Ends what is under way; every later call fails at once. */
+  async close(): Promise<void> {
+    this.#closing.abort(new APIConnectionError("The client is closed.", { code: "closed" }));
+    await this.#exchange.close();
+  }
+}
+
+const isSuccess = ({ status }: HttpResponse) => status >= 200 && status < 300;
+const isRedirect = (response: HttpResponse) =>
+  [301, 302, 303, 307, 308].includes(response.status) && response.header("location") !== undefined;
+
+function lowerCased(headers: Readonly<Record<string, string>> = {}): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+/** Credentials are for the server that was asked, not for wherever it points. */
+function withoutSecrets(headers: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !/^(x-api-key|authorization|cookie|cf-access-)/.test(name)),
+  );
+}

@@ -1,0 +1,66 @@
+/**
+ * How many sockets each purpose may open, and which exchange serves them: undici's pools on Node, `fetch` elsewhere or
+ * when the caller brings one.
+ */
+import type { Clock } from "../clock.ts";
+import type { Pool } from "../wire/contract.ts";
+import { isNode } from "./environment.ts";
+import { type Exchange, FetchExchange, type FetchLike, type HttpRequest, type HttpResponse } from "./exchange.ts";
+
+/** Sockets per purpose. */
+export type MaxSockets = Readonly<Record<Pool, number>>;
+
+/** A poll holds its socket while it waits, so there are as many as samples may be waited for at once. */
+export const defaultMaxSockets: MaxSockets = {
+  session: 50,
+  train: 50,
+  sample: 50,
+  retrieve: 2_000,
+  rest: 50,
+  redirect: 50,
+  telemetry: 50,
+};
+
+export interface ExchangeOptions {
+  readonly fetch?: FetchLike | undefined;
+  readonly clock: Clock;
+  readonly maxSockets: MaxSockets;
+  readonly maxResponseBytes?: number | undefined;
+}
+
+/** The exchange for this runtime. Loads undici with the first request and not before. */
+export function createExchange(options: ExchangeOptions): Exchange {
+  const { clock, maxResponseBytes } = options;
+  const limits = maxResponseBytes === undefined ? {} : { maxResponseBytes };
+  if (options.fetch !== undefined) return new FetchExchange({ fetch: options.fetch, clock, ...limits });
+  if (!isNode()) {
+    return new FetchExchange({ fetch: (url, init) => globalThis.fetch(url, init), clock, ...limits });
+  }
+  return new LazyExchange(async () => {
+    const { UndiciExchange } = await import("./undici-exchange.node.ts");
+    return new UndiciExchange({ clock, maxSockets: options.maxSockets, maxResponseBytes });
+  });
+}
+
+class LazyExchange implements Exchange {
+  readonly #load: () => Promise<Exchange>;
+  #loading: Promise<Exchange> | undefined;
+  #loaded: Exchange | undefined;
+
+  constructor(load: () => Promise<Exchange>) {
+    this.#load = load;
+  }
+
+  send(request: HttpRequest): Promise<HttpResponse> {
+    if (this.#loaded !== undefined) return this.#loaded.send(request);
+    this.#loading ??= this.#load().then((exchange) => {
+      this.#loaded = exchange;
+      return exchange;
+    });
+    return this.#loading.then((exchange) => exchange.send(request));
+  }
+
+  async close(): Promise<void> {
+    await (await this.#loading)?.close();
+  }
+}

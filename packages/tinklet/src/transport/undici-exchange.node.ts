@@ -1,0 +1,226 @@
+/**
+ * Exchanges over undici: one agent per purpose, each with its own limit of sockets, so that thousands of waiting polls
+ * never take a socket from a training request. Speaks to undici's dispatcher directly; its `fetch` would cost several
+ * times the processor time and memory per call. Node only, loaded when first needed.
+ */
+
+import { Agent, type Dispatcher, EnvHttpProxyAgent } from "undici";
+import type { Clock } from "../clock.ts";
+import { APIConnectionError, type TinkerError } from "../errors.ts";
+import { nodeBuiltin } from "../node-builtin.ts";
+import type { Pool } from "../wire/contract.ts";
+import {
+  connectionError,
+  Deadline,
+  defaultMaxResponseBytes,
+  type Exchange,
+  type HttpRequest,
+  type HttpResponse,
+  joinBytes,
+  timeoutError,
+  tooLargeError,
+} from "./exchange.ts";
+import type { MaxSockets } from "./pools.ts";
+
+const { promisify } = nodeBuiltin<typeof import("node:util")>("node:util");
+const { brotliDecompress, gunzip, inflate } = nodeBuiltin<typeof import("node:zlib")>("node:zlib");
+
+/** What opening a connection may take; part of the attempt's own time. */
+const connectTimeoutMs = 5_000;
+
+const decoders: Readonly<
+  Record<string, (bytes: Uint8Array, options: { maxOutputLength: number }) => Promise<Uint8Array>>
+> = {
+  gzip: promisify(gunzip),
+  "x-gzip": promisify(gunzip),
+  deflate: promisify(inflate),
+  br: promisify(brotliDecompress),
+};
+
+export class UndiciExchange implements Exchange {
+  readonly #clock: Clock;
+  readonly #maxSockets: MaxSockets;
+  readonly #maxResponseBytes: number;
+  readonly #agents = new Map<Pool, Dispatcher>();
+  #closed = false;
+
+  constructor(options: {
+    readonly clock: Clock;
+    readonly maxSockets: MaxSockets;
+    readonly maxResponseBytes?: number | undefined;
+  }) {
+    this.#clock = options.clock;
+    this.#maxSockets = options.maxSockets;
+    this.#maxResponseBytes = options.maxResponseBytes ?? defaultMaxResponseBytes;
+  }
+
+  async send(request: HttpRequest): Promise<HttpResponse> {
+    request.signal?.throwIfAborted();
+    if (this.#closed) throw new APIConnectionError("The client is closed.", { code: "closed" });
+    const answer = await new Promise<Received>((resolve, reject) => {
+      const handler = new Exchanging(request, this.#clock, this.#maxResponseBytes, resolve, reject);
+      const { origin, path, host } = splitUrl(request.url);
+      this.#agent(request.pool).dispatch(
+        {
+          origin,
+          path,
+          method: request.method as Dispatcher.HttpMethod,
+          headers: request.headers as Record<string, string>,
+          body: request.body ?? null,
+          headersTimeout: 0,
+          bodyTimeout: 0,
+          // TLS names must not hold an underscore; the certificate is for the name with a dash.
+          ...(host.includes("_") ? { servername: host.replaceAll("_", "-") } : {}),
+        },
+        handler,
+      );
+    });
+    return answer.encoding === undefined ? answer : this.#decoded(request, answer, answer.encoding);
+  }
+
+  async #decoded(request: HttpRequest, answer: Received, encoding: string): Promise<HttpResponse> {
+    const decode = decoders[encoding];
+    if (decode === undefined || answer.body.byteLength === 0) return answer;
+    try {
+      const body = await decode(answer.body, { maxOutputLength: this.#maxResponseBytes });
+      return { status: answer.status, header: (name) => answer.header(name), body };
+    } catch (cause) {
+      if ((cause as { code?: string }).code === "ERR_BUFFER_TOO_LARGE") {
+        throw tooLargeError(request, this.#maxResponseBytes);
+      }
+      throw connectionError(request, cause);
+    }
+  }
+
+  #agent(pool: Pool): Dispatcher {
+    const known = this.#agents.get(pool);
+    if (known !== undefined) return known;
+    const options = {
+      connections: this.#maxSockets[pool],
+      pipelining: 1,
+      connect: { timeout: connectTimeoutMs },
+    };
+    const agent = usesProxy() ? new EnvHttpProxyAgent(options) : new Agent(options);
+    this.#agents.set(pool, agent);
+    return agent;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const agents = [...this.#agents.values()];
+    this.#agents.clear();
+    await Promise.all(
+      agents.map((agent) => agent.destroy(new APIConnectionError("The client was closed.", { code: "closed" }))),
+    );
+  }
+}
+
+/** An answer as it came off the wire. */
+interface Received extends HttpResponse {
+  /** `content-encoding`, when the body is not plain. */
+  readonly encoding: string | undefined;
+}
+
+/** One request on its way: collects the answer, keeps the deadline, obeys the signal. Settles exactly once. */
+class Exchanging implements Dispatcher.DispatchHandler {
+  readonly #request: HttpRequest;
+  readonly #maxBytes: number;
+  readonly #resolve: (answer: Received) => void;
+  readonly #reject: (error: unknown) => void;
+  readonly #deadline: Deadline;
+  readonly #onAbort: (() => void) | undefined;
+  #controller: Dispatcher.DispatchController | undefined;
+  #settled = false;
+  #status = 0;
+  #headers: Record<string, string | string[] | undefined> = {};
+  #pieces: Uint8Array[] = [];
+  #length = 0;
+
+  constructor(
+    request: HttpRequest,
+    clock: Clock,
+    maxBytes: number,
+    resolve: (answer: Received) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.#request = request;
+    this.#maxBytes = maxBytes;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#deadline = new Deadline(clock, request.timeoutMs, () => this.#fail(timeoutError(request)));
+    if (request.signal !== undefined) {
+      this.#onAbort = () => this.#fail(request.signal?.reason);
+      request.signal.addEventListener("abort", this.#onAbort, { once: true });
+    }
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // Given up while it stood in the pool's queue.
+    if (this.#settled) controller.abort(new Error("given up"));
+  }
+
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
+    if (status < 200) return;
+    this.#status = status;
+    this.#headers = headers;
+    this.#deadline.restart();
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, piece: Uint8Array): void {
+    this.#length += piece.byteLength;
+    if (this.#length > this.#maxBytes) {
+      this.#fail(tooLargeError(this.#request, this.#maxBytes));
+      return;
+    }
+    this.#pieces.push(piece);
+    this.#deadline.received(piece.byteLength);
+  }
+
+  onResponseEnd(): void {
+    if (!this.#settle()) return;
+    const headers = this.#headers;
+    const header = (name: string) => {
+      const value = headers[name];
+      return Array.isArray(value) ? value.join(", ") : value;
+    };
+    const encoding = header("content-encoding")?.toLowerCase();
+    this.#resolve({ status: this.#status, header, body: joinBytes(this.#pieces, this.#length), encoding });
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (!this.#settle()) return;
+    this.#reject(error instanceof APIConnectionError ? error : connectionError(this.#request, error));
+  }
+
+  #fail(error: TinkerError | unknown): void {
+    if (!this.#settle()) return;
+    this.#reject(error);
+    this.#controller?.abort(new Error("given up"));
+  }
+
+  #settle(): boolean {
+    if (this.#settled) return false;
+    this.#settled = true;
+    this.#deadline.stop();
+    if (this.#onAbort !== undefined) this.#request.signal?.removeEventListener("abort", this.#onAbort);
+    return true;
+  }
+}
+
+/** Splits without `new URL`, which costs more than the rest of the dispatch. The base URL was checked before. */
+function splitUrl(url: string): { origin: string; path: string; host: string } {
+  const start = url.indexOf("//") + 2;
+  const slash = url.indexOf("/", start);
+  if (slash === -1) return { origin: url, path: "/", host: url.slice(start) };
+  return { origin: url.slice(0, slash), path: url.slice(slash), host: url.slice(start, slash) };
+}
+
+function usesProxy(): boolean {
+  const { env } = process;
+  return ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"].some((name) => (env[name] ?? "") !== "");
+}
