@@ -1,7 +1,12 @@
 import { defineConfig } from "tsdown";
 
 export default defineConfig({
-  entry: { index: "src/index.ts", "wire/index": "src/wire/index.ts", "cli/main": "src/cli/main.ts" },
+  entry: {
+    index: "src/index.ts",
+    "wire/index": "src/wire/index.ts",
+    "testing/index": "src/testing/index.ts",
+    "cli/main": "src/cli/main.ts",
+  },
   format: "esm",
   platform: "neutral",
   target: "es2022",

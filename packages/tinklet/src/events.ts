@@ -29,13 +29,17 @@ export type TinkletEvent =
       readonly type: "future.paused";
       readonly requestId: string;
       readonly requestType: string;
+      /** What the request works on: a model, a sampling session, a base model. */
+      readonly subject?: string;
       readonly queueState: string;
       readonly reason?: string;
     }
   | {
       readonly type: "future.slow";
+      /** Empty while the request has not been submitted. */
       readonly requestId: string;
       readonly requestType: string;
+      readonly subject?: string;
       readonly waitedMs: number;
       readonly reason?: string;
     }

@@ -8,9 +8,14 @@ import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { contract, type FutureResultName, futureResults, type Operation } from "../wire/contract.ts";
 import { parseJson, stringifyJson } from "../wire/json.ts";
-import { matchRoute, matchRoute } from "../wire/match-route.ts";
+import { matchRoute } from "../wire/match-route.ts";
 import type { Message } from "../wire/message.ts";
-import { decodeForwardBackwardRequest, encodeForwardBackwardOutput, encodeSampleResponse, protobufContentType } from "../wire/proto/tensors.ts";
+import {
+  decodeForwardBackwardRequest,
+  encodeForwardBackwardOutput,
+  encodeSampleResponse,
+  protobufContentType,
+} from "../wire/proto/tensors.ts";
 import type { SampleRequest } from "../wire/sampling.ts";
 import type { ForwardBackwardRequest } from "../wire/training.ts";
 import { decompressZstd } from "../wire/zstd.ts";

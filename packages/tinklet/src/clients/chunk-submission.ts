@@ -1,0 +1,88 @@
+/**
+ * Submits the chunks of one batch in the order that the contract asks for, and leaves no hole behind when one of them
+ * fails (docs/decisions/0005-client-order-and-retries.md). Knows numbers and chunks, not requests: sending is given to it.
+ */
+import { APIConnectionError, APIStatusError, APITimeoutError, InvalidInputError, statusError } from "../errors.ts";
+import type { Datum } from "../wire/datum.ts";
+import type { DataChunk } from "./batching.ts";
+import type { Turn } from "./submission-queue.ts";
+
+/** An accepted chunk. */
+export interface AcceptedChunk {
+  readonly requestId: string;
+  /** How long the submission took. */
+  readonly roundtripMs: number;
+}
+
+/** How chunks are sent. */
+export interface ChunkSender {
+  send(chunk: DataChunk, seqId: number): Promise<AcceptedChunk>;
+  /** Uses up a number with a forward-only pass over one datum, which changes nothing. */
+  fill(datum: Datum, seqId: number): Promise<void>;
+  /** A number could not be used up: servers that execute strictly by number will wait. */
+  gap(seqId: number, error: unknown): void;
+}
+
+/** @returns the accepted chunks in the order of the batch. */
+export function submitChunks(
+  turn: Turn,
+  chunks: readonly DataChunk[],
+  sender: ChunkSender,
+  options: { readonly parallel: boolean },
+): Promise<AcceptedChunk[]> {
+  return options.parallel && chunks.length > 1 ? inParallel(turn, chunks, sender) : oneByOne(turn, chunks, sender);
+}
+
+async function oneByOne(turn: Turn, chunks: readonly DataChunk[], sender: ChunkSender): Promise<AcceptedChunk[]> {
+  const accepted: AcceptedChunk[] = [];
+  for (const chunk of chunks) {
+    const seqId = turn.draw();
+    try {
+      accepted.push(await sender.send(chunk, seqId));
+    } catch (error) {
+      if (error instanceof InvalidInputError) turn.giveBack(seqId);
+      throw partly(error, accepted.length, chunks.length);
+    }
+  }
+  return accepted;
+}
+
+async function inParallel(turn: Turn, chunks: readonly DataChunk[], sender: ChunkSender): Promise<AcceptedChunk[]> {
+  const first = turn.draw(chunks.length);
+  const outcomes = new Array<AcceptedChunk | undefined>(chunks.length);
+  const failures: unknown[] = [];
+  const send = async (i: number) => {
+    try {
+      outcomes[i] = await sender.send(chunks[i]!, first + i);
+    } catch (error) {
+      failures.push(error);
+    }
+  };
+  await Promise.all(chunks.slice(1).map((_, i) => send(i + 1)));
+  if (failures.length === 0) await send(0); // the server starts with it
+  if (failures.length === 0) return outcomes as AcceptedChunk[];
+
+  const accepted = outcomes.filter((outcome) => outcome !== undefined).length;
+  if (accepted === 0 && failures.every((error) => error instanceof InvalidInputError)) {
+    turn.giveBack(first); // nothing was sent at all
+  } else {
+    // A datum that the server has just accepted is the best thing to fill with.
+    const known = outcomes.findIndex((outcome) => outcome !== undefined);
+    const datum = chunks[Math.max(known, 0)]!.data[0]!;
+    const holes = [...outcomes.keys()].filter((i) => outcomes[i] === undefined);
+    await Promise.all(
+      holes.map((i) => sender.fill(datum, first + i).catch((error: unknown) => sender.gap(first + i, error))),
+    );
+  }
+  throw partly(failures[0], accepted, chunks.length);
+}
+
+/** The error of a chunk, with a hint about those that the server did take. */
+function partly(error: unknown, accepted: number, total: number): unknown {
+  if (accepted === 0 || !(error instanceof APIStatusError || error instanceof APIConnectionError)) return error;
+  const own = error.hint === undefined ? "" : `${error.hint} `;
+  const hint = `${own}${accepted} of ${total} chunks of this batch were accepted; their gradients count in the next optimizer step unless weights are loaded again.`;
+  if (error instanceof APIStatusError) return statusError(error.message, { ...error, hint, cause: error });
+  if (error instanceof APITimeoutError) return new APITimeoutError(error.message, { hint, cause: error });
+  return new APIConnectionError(error.message, { code: error.code, hint, cause: error });
+}

@@ -1,0 +1,59 @@
+/**
+ * Starts `@tinklet/server` inside this process. The package is optional and heavy, so it is loaded here, when asked for,
+ * and nowhere else.
+ */
+import { TinkerError } from "../errors.ts";
+import type { FetchLike } from "../transport/exchange.ts";
+import type { ClientOptions } from "./options.ts";
+
+/** Options of {@link ServiceClient.local}; they go to the server as they are. */
+export interface LocalOptions {
+  /** Folder for checkpoints and state. @defaultValue a temporary one that is removed with the server */
+  readonly dataDir?: string;
+  /** Models to serve: folders, files or Hub ids, or `name=path`. @defaultValue the bundled model, `tinklet/base` */
+  readonly models?: readonly string[];
+}
+
+/** A running server, as far as the client cares. */
+export interface LocalServer {
+  /** Where it listens; when absent, `fetch` reaches it without a socket. */
+  readonly url?: string;
+  readonly fetch?: FetchLike;
+  close(): Promise<void>;
+}
+
+const serverPackage = "@tinklet/server";
+/** Any well-formed key works on loopback. */
+const localKey = "tml-local";
+
+export async function startLocal(
+  options: LocalOptions & ClientOptions,
+  load: () => Promise<unknown> = () => import(/* webpackIgnore: true */ /* @vite-ignore */ serverPackage),
+): Promise<{ readonly server: LocalServer; readonly client: ClientOptions }> {
+  let module: { readonly startLocalServer?: (options: LocalOptions) => Promise<LocalServer> };
+  try {
+    module = (await load()) as typeof module;
+  } catch (cause) {
+    throw new TinkerError(`ServiceClient.local() needs the package ${serverPackage}, which is not installed.`, {
+      code: "missing_peer",
+      hint: `npm install ${serverPackage}`,
+      cause,
+    });
+  }
+  if (module.startLocalServer === undefined) {
+    throw new TinkerError(`The installed ${serverPackage} does not fit this version of tinklet.`, {
+      code: "missing_peer",
+      hint: `npm install ${serverPackage}@latest tinklet@latest`,
+    });
+  }
+  const { dataDir, models, ...client } = options;
+  const server = await module.startLocalServer({
+    ...(dataDir === undefined ? {} : { dataDir }),
+    ...(models === undefined ? {} : { models }),
+  });
+  const reach = server.url === undefined ? { baseUrl: "http://tinklet.local" } : { baseUrl: server.url };
+  return {
+    server,
+    client: { apiKey: localKey, ...reach, ...(server.fetch === undefined ? {} : { fetch: server.fetch }), ...client },
+  };
+}

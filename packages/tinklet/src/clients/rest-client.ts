@@ -1,0 +1,319 @@
+/**
+ * `RestClient`: runs, checkpoints, sessions, billing and audit. Needs no session; everything is one request, except the
+ * archive and the trace, which the server may still be preparing.
+ */
+import { APIStatusError, InvalidInputError, ResponseValidationError, TinkerError } from "../errors.ts";
+import type { CallOptions } from "../transport/transport.ts";
+import type { QueryTime, RequestOf, ResponseOf } from "../wire/contract.ts";
+import { readDate } from "../wire/dates.ts";
+import type {
+  AccessScope,
+  AuditEventType,
+  AuditLogResponse,
+  BillingUsageResponse,
+  Checkpoint,
+  CheckpointArchiveUrlResponse,
+  CheckpointsListResponse,
+  GetSamplerResponse,
+  GetSessionResponse,
+  ListSessionsResponse,
+  TrainingRun,
+  TrainingRunsResponse,
+} from "../wire/rest.ts";
+import type { WhoamiResponse } from "../wire/session.ts";
+import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
+import type { WeightsInfoResponse } from "../wire/weights.ts";
+import { PagedList, type PageRequest } from "./paged-list.ts";
+import type { Session } from "./session.ts";
+import type { Telemetry } from "./telemetry.ts";
+
+/** Whose things a call looks at. */
+export interface ScopeOptions extends CallOptions {
+  /** @defaultValue `owned` */
+  readonly accessScope?: AccessScope;
+}
+
+/** Which page of a listing. */
+export interface PageOptions extends CallOptions {
+  /** Items of a page. */
+  readonly limit?: number;
+  /** Items to skip. @defaultValue 0 */
+  readonly offset?: number;
+}
+
+/** An archive that is being packed is asked for again after so long, so often. */
+const archiveRetryMs = 30_000;
+const archiveAttempts = 6;
+/** A link whose end the server does not tell is taken to live so long. */
+const archiveLifeMs = 15 * 60_000;
+const tracePollMs = 5_000;
+
+/**
+ * Looks after runs, checkpoints and sessions. Made by {@link ServiceClient.createRestClient}.
+ *
+ * @example
+ * ```ts
+ * const rest = service.createRestClient();
+ * for await (const run of rest.listTrainingRuns()) console.log(run.trainingRunId, run.baseModel);
+ * ```
+ */
+export class RestClient {
+  readonly #session: Session;
+
+  /** @internal */
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  #call<K extends RestOperation>(operation: K, request: RequestOf<K>, options: CallOptions): Promise<ResponseOf<K>> {
+    return this.#session.call(operation, request, callOptions(options));
+  }
+
+  // ---- training runs ------------------------------------------------------------------------------------------------
+
+  getTrainingRun(trainingRunId: string, options: ScopeOptions = {}): Promise<TrainingRun> {
+    return this.#call("getTrainingRun", { trainingRunId, ...scope(options) }, options);
+  }
+
+  async getTrainingRunByTinkerPath(tinkerPath: string, options: ScopeOptions = {}): Promise<TrainingRun> {
+    return this.getTrainingRun(ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath).trainingRunId, options);
+  }
+
+  /** Training runs, newest first: a page when awaited, all of them when iterated. @defaultValue limit 20 */
+  listTrainingRuns(
+    options: PageOptions & ScopeOptions & { readonly projectId?: string } = {},
+  ): PagedList<TrainingRunsResponse, TrainingRun> {
+    const { projectId } = options;
+    return new PagedList<TrainingRunsResponse, TrainingRun>({
+      first: page(options, 20),
+      fetch: (at) =>
+        this.#call(
+          "listTrainingRuns",
+          { ...at, ...scope(options), ...(projectId === undefined ? {} : { projectId }) },
+          options,
+        ),
+      items: (response) => response.trainingRuns,
+      total: (response) => response.cursor?.totalCount,
+    });
+  }
+
+  // ---- checkpoints --------------------------------------------------------------------------------------------------
+
+  listCheckpoints(trainingRunId: string, options: CallOptions = {}): Promise<CheckpointsListResponse> {
+    return this.#call("listCheckpoints", { trainingRunId }, options);
+  }
+
+  /** Checkpoints of all runs: a page when awaited, all of them when iterated. @defaultValue limit 100 */
+  listUserCheckpoints(options: PageOptions = {}): PagedList<CheckpointsListResponse, Checkpoint> {
+    return new PagedList<CheckpointsListResponse, Checkpoint>({
+      first: page(options, 100),
+      fetch: (at) => this.#call("listUserCheckpoints", at, options),
+      items: (response) => response.checkpoints,
+      total: (response) => response.cursor?.totalCount,
+    });
+  }
+
+  /** Where a checkpoint's archive can be fetched from, and until when. Waits while the server packs it. */
+  async getCheckpointArchiveUrl(
+    trainingRunId: string,
+    checkpointId: string,
+    options: CallOptions = {},
+  ): Promise<CheckpointArchiveUrlResponse> {
+    const session = this.#session;
+    await session.connect();
+    const { transport, clock, reporter } = session;
+    const startedAtMs = clock.monotonic();
+    for (let attempt = 1; ; attempt++) {
+      const request = transport.prepare("getCheckpointArchiveUrl", { trainingRunId, checkpointId });
+      try {
+        // 503 means "being packed", which the usual retries are too impatient for.
+        const response = await transport.attempt(request, { ...callOptions(options), startedAtMs });
+        const url = response.header("location");
+        if (response.status === 302 && url !== undefined) {
+          const expires = readDate(response.header("expires")) ?? httpDate(response.header("expires"));
+          return { url, expires: expires ?? new Date(clock.now() + archiveLifeMs) };
+        }
+        if (response.status === 200) return transport.decode("getCheckpointArchiveUrl", response);
+        throw transport.failure(request, response, { path: checkpointId });
+      } catch (error) {
+        const packing = error instanceof APIStatusError && error.status === 503;
+        if (!packing || attempt === archiveAttempts) {
+          if (packing || !(error instanceof TinkerError)) throw error;
+          // Anything else goes the ordinary way, with its budget.
+          const response = await transport.send(request, { ...callOptions(options), startedAtMs });
+          return transport.decode("getCheckpointArchiveUrl", response);
+        }
+        reporter.logSometimes(
+          "warn",
+          `archive ${checkpointId}`,
+          `The archive of ${checkpointId} is being packed; waiting.`,
+        );
+        await transport.sleep(archiveRetryMs, options.signal);
+      }
+    }
+  }
+
+  async getCheckpointArchiveUrlFromTinkerPath(
+    tinkerPath: string,
+    options: CallOptions = {},
+  ): Promise<CheckpointArchiveUrlResponse> {
+    const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
+    return this.getCheckpointArchiveUrl(trainingRunId, checkpointId, options);
+  }
+
+  async deleteCheckpoint(trainingRunId: string, checkpointId: string, options: CallOptions = {}): Promise<void> {
+    await this.#call("deleteCheckpoint", { trainingRunId, checkpointId }, options);
+  }
+
+  async deleteCheckpointFromTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<void> {
+    await this.#call("deleteCheckpoint", checkpointOf(tinkerPath), options);
+  }
+
+  /** Lets everybody use a checkpoint. */
+  async publishCheckpointFromTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<void> {
+    await this.#call("publishCheckpoint", checkpointOf(tinkerPath), options);
+  }
+
+  async unpublishCheckpointFromTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<void> {
+    await this.#call("unpublishCheckpoint", checkpointOf(tinkerPath), options);
+  }
+
+  /** Sets how long a checkpoint is kept from now on. @param ttlSeconds - null keeps it for good */
+  async setCheckpointTtlFromTinkerPath(
+    tinkerPath: string,
+    ttlSeconds: number | null,
+    options: CallOptions = {},
+  ): Promise<void> {
+    await this.#call("setCheckpointTtl", { ...checkpointOf(tinkerPath), ttlSeconds }, options);
+  }
+
+  /** What a checkpoint was trained on. */
+  getWeightsInfoByTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<WeightsInfoResponse> {
+    return this.#session.call("weightsInfo", { tinkerPath }, { ...callOptions(options), facts: { path: tinkerPath } });
+  }
+
+  // ---- sessions and samplers ----------------------------------------------------------------------------------------
+
+  getSession(sessionId: string, options: ScopeOptions = {}): Promise<GetSessionResponse> {
+    return this.#call("getSession", { sessionId, ...scope(options) }, options);
+  }
+
+  /** Ids of sessions: a page when awaited, all of them when iterated. @defaultValue limit 20 */
+  listSessions(options: PageOptions & ScopeOptions = {}): PagedList<ListSessionsResponse, string> {
+    return new PagedList<ListSessionsResponse, string>({
+      first: page(options, 20),
+      fetch: (at) => this.#call("listSessions", { ...at, ...scope(options) }, options),
+      items: (response) => response.sessions,
+      total: () => undefined,
+    });
+  }
+
+  async assignSessionProject(sessionId: string, projectId: string, options: CallOptions = {}): Promise<void> {
+    await this.#call("assignSessionProject", { sessionId, projectId }, options);
+  }
+
+  /** Has a session's trace exported and returns where it can be fetched from. Waits until it is ready. */
+  async exportSessionTrace(sessionId: string, options: CallOptions = {}): Promise<string> {
+    for (;;) {
+      const { status, url, error } = await this.#call("exportSessionTrace", { sessionId }, options);
+      if (status === "failed") {
+        throw new TinkerError(
+          `The trace of session ${sessionId} could not be exported: ${error ?? "no reason given"}`,
+          {
+            code: "trace_export_failed",
+          },
+        );
+      }
+      if (status === "ready") {
+        if (url === undefined) throw new ResponseValidationError("url", "is missing from a trace that is ready");
+        return url;
+      }
+      await this.#session.transport.sleep(tracePollMs, options.signal);
+    }
+  }
+
+  getSampler(samplerId: string, options: CallOptions = {}): Promise<GetSamplerResponse> {
+    return this.#call("getSampler", { samplerId }, options);
+  }
+
+  // ---- account ------------------------------------------------------------------------------------------------------
+
+  /** Whose credential this is, read from its claims; no request. @throws {@link TinkerError} for a plain API key. */
+  whoami(): Promise<WhoamiResponse> {
+    return this.#session.whoami();
+  }
+
+  /** What was used between two moments, by the hour. */
+  getBillingUsage(
+    startingOn: QueryTime,
+    endingBefore: QueryTime,
+    options: CallOptions = {},
+  ): Promise<BillingUsageResponse> {
+    return this.#call("getBillingUsage", { startingOn, endingBefore }, options);
+  }
+
+  /** Who did what. @param options.day - one day, as a Date (its UTC day) or `YYYY-MM-DD` */
+  async getAuditLog(
+    options: CallOptions & { readonly eventType?: AuditEventType; readonly day?: Date | string } = {},
+  ): Promise<AuditLogResponse> {
+    const { eventType, day } = options;
+    const request = {
+      ...(eventType === undefined ? {} : { eventType }),
+      ...(day === undefined ? {} : { day: dayText(day) }),
+    };
+    return this.#call("getAuditLog", request, options);
+  }
+
+  /** Where failures are told to the server, or `undefined` when telemetry is off. */
+  getTelemetry(): Telemetry | undefined {
+    return this.#session.telemetry;
+  }
+}
+
+type RestOperation =
+  | "getTrainingRun"
+  | "listTrainingRuns"
+  | "listCheckpoints"
+  | "listUserCheckpoints"
+  | "deleteCheckpoint"
+  | "publishCheckpoint"
+  | "unpublishCheckpoint"
+  | "setCheckpointTtl"
+  | "getSession"
+  | "listSessions"
+  | "assignSessionProject"
+  | "exportSessionTrace"
+  | "getSampler"
+  | "getBillingUsage"
+  | "getAuditLog";
+
+/** The part of an options object that is about the call. */
+export function callOptions({ signal, timeoutMs, maxRetries, headers, token }: CallOptions): CallOptions {
+  return { signal, timeoutMs, maxRetries, headers, token };
+}
+
+const scope = ({ accessScope }: ScopeOptions) => (accessScope === undefined ? {} : { accessScope });
+
+function page({ limit, offset }: PageOptions, defaultLimit: number): PageRequest {
+  const whole = (field: string, value: number, least: number) => {
+    if (Number.isInteger(value) && value >= least) return value;
+    throw new InvalidInputError(field, `must be an integer from ${least} on, and is ${value}`);
+  };
+  return { limit: whole("limit", limit ?? defaultLimit, 1), offset: whole("offset", offset ?? 0, 0) };
+}
+
+function checkpointOf(tinkerPath: string): { trainingRunId: string; checkpointId: string } {
+  const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
+  return { trainingRunId, checkpointId };
+}
+
+function httpDate(text: string | undefined): Date | undefined {
+  const ms = text === undefined ? Number.NaN : Date.parse(text);
+  return Number.isNaN(ms) ? undefined : new Date(ms);
+}
+
+function dayText(day: Date | string): string {
+  const text = typeof day === "string" ? day : day.toISOString().slice(0, 10);
+  if (/^\d{4}-\d{2}-\d{2}$/.test(text)) return text;
+  throw new InvalidInputError("day", `must be a Date or YYYY-MM-DD, and is ${JSON.stringify(day)}`);
+}

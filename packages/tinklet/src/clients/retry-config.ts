@@ -1,0 +1,58 @@
+/**
+ * How sampling is retried and limited: the options that users may set, with the service's defaults.
+ */
+import { InvalidInputError } from "../errors.ts";
+
+/** How a sampling client retries. */
+export interface RetryConfig {
+  /** Samples under way at once, below what the server allows. @defaultValue the server's limit, 2000 */
+  readonly maxConnections?: number;
+  /** Gives up when no sample of this client has succeeded for so long. @defaultValue 7200000 */
+  readonly progressTimeoutMs?: number;
+  /** First wait between two attempts. @defaultValue 500 */
+  readonly retryDelayBaseMs?: number;
+  /** Longest wait. @defaultValue 10000 */
+  readonly retryDelayMaxMs?: number;
+  /** The share of a wait that is random, to either side. @defaultValue 0.25 */
+  readonly jitterFactor?: number;
+  /** False: one attempt only. @defaultValue true */
+  readonly enableRetryLogic?: boolean;
+  /** @defaultValue true */
+  readonly enableStuckDetection?: boolean;
+}
+
+export type FullRetryConfig = Required<Omit<RetryConfig, "maxConnections">> & {
+  readonly maxConnections: number | undefined;
+};
+
+/** @throws {@link InvalidInputError} naming the field. */
+export function fullRetryConfig(config: RetryConfig = {}): FullRetryConfig {
+  const full: FullRetryConfig = {
+    maxConnections: config.maxConnections,
+    progressTimeoutMs: config.progressTimeoutMs ?? 7_200_000,
+    retryDelayBaseMs: config.retryDelayBaseMs ?? 500,
+    retryDelayMaxMs: config.retryDelayMaxMs ?? 10_000,
+    jitterFactor: config.jitterFactor ?? 0.25,
+    enableRetryLogic: config.enableRetryLogic ?? true,
+    enableStuckDetection: config.enableStuckDetection ?? true,
+  };
+  const positive = (key: "maxConnections" | "progressTimeoutMs" | "retryDelayBaseMs" | "retryDelayMaxMs") => {
+    const value = full[key];
+    if (value !== undefined && !(value > 0)) {
+      throw new InvalidInputError(`retryConfig.${key}`, `must be above 0, and is ${value}`);
+    }
+  };
+  for (const key of ["maxConnections", "progressTimeoutMs", "retryDelayBaseMs", "retryDelayMaxMs"] as const)
+    positive(key);
+  if (!(full.jitterFactor >= 0 && full.jitterFactor <= 1)) {
+    throw new InvalidInputError("retryConfig.jitterFactor", `must be between 0 and 1, and is ${full.jitterFactor}`);
+  }
+  return full;
+}
+
+/** The wait before attempt `attempt + 1`, counted from 1; `random` in [0, 1). */
+export function sampleDelayMs(config: FullRetryConfig, attempt: number, random: number): number {
+  const delay = Math.min(config.retryDelayBaseMs * 2 ** (attempt - 1), config.retryDelayMaxMs);
+  const jittered = delay + delay * config.jitterFactor * (2 * random - 1);
+  return Math.min(Math.max(jittered, 0), config.retryDelayMaxMs);
+}

@@ -1,0 +1,170 @@
+/**
+ * One sample from the call to its result: takes a place, submits, waits out 429s, polls, and tries again where that can
+ * help. The only loop that retries sampling; the transport sends each attempt once.
+ */
+import { APIConnectionError, type APIStatusError, FutureExpiredError, isRetryable } from "../errors.ts";
+import type { FutureState } from "../futures/api-future.ts";
+import { pollFuture } from "../futures/poll.ts";
+import { billingRetryMs } from "../transport/billing-pause.ts";
+import type { Release, Semaphore } from "../transport/byte-budget.ts";
+import type { FailureFacts } from "../transport/hints.ts";
+import { seconds } from "../transport/report.ts";
+import type { PreparedRequest } from "../transport/transport.ts";
+import type { SampleRequest, SampleResponse } from "../wire/sampling.ts";
+import { type FullRetryConfig, sampleDelayMs } from "./retry-config.ts";
+import type { Session } from "./session.ts";
+
+/** What one sampling client's calls share. */
+export interface SamplerState {
+  readonly session: Session;
+  readonly config: FullRetryConfig;
+  /** This client's own limit, where it asked for one below the service's. */
+  readonly own: Semaphore | undefined;
+  /** The number of the next request. */
+  nextSeqId(): number;
+  /** When a sample of this client last succeeded, or the first one began, on the monotonic clock. */
+  lastProgressMs: number;
+  /** Samples under way. */
+  underWay: number;
+}
+
+export interface SampleJob {
+  readonly request: Omit<SampleRequest, "seqId" | "type">;
+  readonly promptBytes: number;
+  readonly subject: string;
+  readonly facts: Partial<FailureFacts>;
+}
+
+/** Runs a job to its result. */
+export async function runSample(
+  sampler: SamplerState,
+  job: SampleJob,
+  state: FutureState,
+  signal: AbortSignal,
+): Promise<SampleResponse> {
+  const { session } = sampler;
+  const { clock } = session;
+  const release = await enter([sampler.own, session.sampling.concurrent], signal);
+  if (sampler.underWay++ === 0) sampler.lastProgressMs = clock.monotonic();
+  const startedAtMs = clock.monotonic();
+  let seqId = sampler.nextSeqId();
+  try {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const result = await sampleOnce(sampler, job, seqId, { state, signal, startedAtMs });
+        sampler.lastProgressMs = clock.monotonic();
+        return result;
+      } catch (error) {
+        if (signal.aborted) throw signal.reason;
+        state.lastError = error as Error;
+        if (!mayTryAgain(sampler, error)) throw error;
+        // The server has forgotten what it once took: that number is spent. Otherwise the same number is sent again, so
+        // that a request whose acknowledgement was lost is not sampled twice.
+        if (error instanceof FutureExpiredError) seqId = sampler.nextSeqId();
+        const delayMs = sampleDelayMs(sampler.config, attempt, Math.random());
+        throwWhenStuck(sampler, error);
+        session.reporter.report({
+          type: "request.retry",
+          operation: "asample",
+          attempt,
+          delayMs,
+          reason: (error as Error).message,
+        });
+        await session.transport.sleep(delayMs, signal);
+      }
+    }
+  } finally {
+    sampler.underWay--;
+    release();
+  }
+}
+
+/** Takes a place in each line, or in none. */
+async function enter(lines: readonly (Semaphore | undefined)[], signal: AbortSignal): Promise<Release> {
+  const held: Release[] = [];
+  const release = () => {
+    for (const give of held) give();
+  };
+  try {
+    for (const line of lines) {
+      const place = line?.acquire(signal);
+      if (place !== undefined) held.push(typeof place === "function" ? place : await place);
+    }
+    return release;
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+function mayTryAgain({ config, session }: SamplerState, error: unknown): boolean {
+  return config.enableRetryLogic && !session.config.sampleNoRetries && isRetryable(error);
+}
+
+function throwWhenStuck(sampler: SamplerState, cause: unknown): void {
+  const { config, session } = sampler;
+  if (!config.enableStuckDetection || !session.config.sampleEnableStuckDetection) return;
+  const quietMs = session.clock.monotonic() - sampler.lastProgressMs;
+  if (quietMs < config.progressTimeoutMs) return;
+  throw new APIConnectionError(`No sample has succeeded for ${seconds(quietMs)}: ${(cause as Error).message}`, {
+    code: "stuck",
+    hint: "Requests appear stuck: look at the service's status and the queue state, or raise retryConfig.progressTimeoutMs.",
+    cause,
+  });
+}
+
+async function sampleOnce(
+  sampler: SamplerState,
+  job: SampleJob,
+  seqId: number,
+  { state, signal, startedAtMs }: { state: FutureState; signal: AbortSignal; startedAtMs: number },
+): Promise<SampleResponse> {
+  const { session } = sampler;
+  state.phase = "submitting";
+  const release = await session.sampling.enter(job.promptBytes, signal);
+  let requestId: string;
+  try {
+    requestId = await submit(session, job, seqId, signal, startedAtMs);
+  } finally {
+    release();
+  }
+  state.submitted([requestId]);
+  return pollFuture(session.poll, {
+    requestId,
+    requestType: "Sample",
+    subject: job.subject,
+    signal,
+    facts: job.facts,
+    progress: state,
+  });
+}
+
+/** Sends until the server has taken the request; 429 and a billing pause are waited out under the same number. */
+async function submit(
+  session: Session,
+  job: SampleJob,
+  seqId: number,
+  signal: AbortSignal,
+  startedAtMs: number,
+): Promise<string> {
+  const { transport, sampling } = session;
+  for (;;) {
+    while (sampling.pausedForMs > 0) await transport.sleep(sampling.pausedForMs, signal);
+    // A new idempotency key for each sending, as the contract has it: the number is what makes it the same request.
+    const request: PreparedRequest = transport.prepare("asample", { ...job.request, seqId });
+    const response = await transport.attempt(request, {
+      signal,
+      startedAtMs,
+      headers: { "x-tinker-sampling-backpressure": "1" },
+    });
+    if (response.status >= 200 && response.status < 300) return transport.decode("asample", response).requestId;
+    if (response.status === 429) {
+      sampling.pause(job.promptBytes);
+      continue;
+    }
+    const failure: APIStatusError = transport.failure(request, response, job.facts);
+    if (failure.status !== 402 || !transport.billing.met("asample")) throw failure;
+    sampling.pause(job.promptBytes);
+    await transport.sleep(billingRetryMs, signal);
+  }
+}

@@ -1,0 +1,263 @@
+/**
+ * `SamplingClient`: samples and log-probabilities from one sampling session. Validates, numbers and starts the calls;
+ * dispatch and retries are `sample-dispatch.ts`.
+ */
+import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import type { APIFuture } from "../futures/api-future.ts";
+import type { Tokenizer } from "../tokenizer/index.ts";
+import { Semaphore } from "../transport/byte-budget.ts";
+import type { CallOptions } from "../transport/transport.ts";
+import { describe } from "../wire/fields.ts";
+import { ModelInput } from "../wire/model-input.ts";
+import type { GetSamplerResponse } from "../wire/rest.ts";
+import { type SampleResponse, SamplingParams, type SamplingParamsInput } from "../wire/sampling.ts";
+import { estimatePromptBytes } from "./batching.ts";
+import type { ClientOptions } from "./options.ts";
+import { fullRetryConfig, type RetryConfig } from "./retry-config.ts";
+import { runSample, type SamplerState } from "./sample-dispatch.ts";
+import { Session, type SessionHandle } from "./session.ts";
+
+/** How to sample. */
+export interface SampleOptions {
+  /** Continuations to draw. @defaultValue 1 */
+  readonly numSamples?: number;
+  readonly samplingParams?: SamplingParamsInput;
+  /** Return the log-probability of each prompt token. @defaultValue false */
+  readonly includePromptLogprobs?: boolean;
+  /** Return so many of the likeliest tokens at each prompt position. @defaultValue 0 */
+  readonly topkPromptLogprobs?: number;
+  /** Ends the waiting; a request that was sent is not undone. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * A sampling client as plain data, for a worker thread or another process. Holds a credential: treat it like a key.
+ */
+export interface SamplingClientHandle {
+  readonly kind: "tinklet.sampling_client";
+  readonly session: SessionHandle;
+  readonly samplingSessionId: string;
+  readonly retryConfig: RetryConfig;
+}
+
+/**
+ * Samples from a base model or a checkpoint. Made by {@link ServiceClient.createSamplingClient} and
+ * {@link TrainingClient.saveWeightsAndGetSamplingClient}.
+ *
+ * @example
+ * ```ts
+ * const sampler = await service.createSamplingClient({ baseModel: "Qwen/Qwen3-8B" });
+ * const { sequences } = await sampler.sample(prompt, { numSamples: 4, samplingParams: { maxTokens: 64 } });
+ * ```
+ */
+export class SamplingClient {
+  readonly samplingSessionId: string;
+  readonly #session: Session;
+  readonly #ownsSession: boolean;
+  readonly #retryConfig: RetryConfig;
+  readonly #state: SamplerState;
+  #sampler: Promise<GetSamplerResponse> | undefined;
+
+  /** @internal */
+  constructor(
+    session: Session,
+    samplingSessionId: string,
+    options: {
+      readonly retryConfig?: RetryConfig | undefined;
+      readonly firstSeqId?: number;
+      readonly ownsSession?: boolean;
+    } = {},
+  ) {
+    this.samplingSessionId = samplingSessionId;
+    this.#session = session;
+    this.#ownsSession = options.ownsSession ?? false;
+    this.#retryConfig = { ...session.options.retryConfig, ...options.retryConfig };
+    let next = options.firstSeqId ?? 0;
+    const config = fullRetryConfig(this.#retryConfig);
+    const own = config.maxConnections === undefined ? undefined : new Semaphore(config.maxConnections);
+    this.#state = { session, config, own, nextSeqId: () => next++, lastProgressMs: 0, underWay: 0 };
+  }
+
+  /** Opens a sampling session. @internal */
+  static async create(
+    session: Session,
+    options: {
+      readonly modelPath?: string | undefined;
+      readonly baseModel?: string | undefined;
+      readonly retryConfig?: RetryConfig | undefined;
+      readonly signal?: AbortSignal | undefined;
+    },
+  ): Promise<SamplingClient> {
+    const { modelPath, baseModel, retryConfig, signal } = options;
+    if (modelPath === undefined && baseModel === undefined) {
+      throw new InvalidInputError("modelPath", "or baseModel must be given");
+    }
+    if (modelPath !== undefined && !modelPath.startsWith("tinker://")) {
+      throw new InvalidInputError("modelPath", `must begin with tinker://, and is ${describe(modelPath)}`, {
+        hint: "A model by its name goes under baseModel.",
+      });
+    }
+    fullRetryConfig(retryConfig); // refuses nonsense before anything is sent
+    const sessionId = await session.open();
+    const { samplingSessionId } = await session.call(
+      "createSamplingSession",
+      {
+        sessionId,
+        samplingSessionSeqId: session.nextSamplingSessionSeqId(),
+        ...(baseModel === undefined ? {} : { baseModel }),
+        ...(modelPath === undefined ? {} : { modelPath }),
+      },
+      { signal, facts: { path: modelPath, baseModel } },
+    );
+    return new SamplingClient(session, samplingSessionId, { retryConfig });
+  }
+
+  /**
+   * Draws continuations of a prompt.
+   *
+   * @throws {@link InvalidInputError} when a parameter cannot be sent, {@link RequestFailedError} when the server could not
+   * sample; both by rejecting.
+   */
+  sample(prompt: ModelInput, options: SampleOptions = {}): APIFuture<SampleResponse> {
+    return this.#start("sample", prompt, options, (response) => response);
+  }
+
+  /**
+   * The log-probability of each token of a prompt; null where none was computed (the first token).
+   */
+  computeLogprobs(
+    prompt: ModelInput,
+    options: { readonly signal?: AbortSignal } = {},
+  ): APIFuture<readonly (number | null)[]> {
+    const asked = { ...options, samplingParams: { maxTokens: 1 }, includePromptLogprobs: true };
+    return this.#start("compute_logprobs", prompt, asked, ({ promptLogprobs }) => {
+      if (promptLogprobs === undefined) {
+        throw new ResponseValidationError("prompt_logprobs", "is missing from the answer");
+      }
+      return promptLogprobs;
+    });
+  }
+
+  #start<T>(
+    operation: string,
+    prompt: ModelInput,
+    options: SampleOptions,
+    read: (response: SampleResponse) => T,
+  ): APIFuture<T> {
+    const session = this.#session;
+    const { samplingSessionId: subject } = this;
+    return session.start(
+      {
+        requestType: "Sample",
+        operation,
+        subject,
+        signal: options.signal,
+        attributes: { "tinker.sampling_session_id": subject },
+      },
+      async (state, signal) => {
+        if (!(prompt instanceof ModelInput)) {
+          throw new InvalidInputError("prompt", "must be a ModelInput", { hint: "Use ModelInput.fromInts(tokenIds)." });
+        }
+        const { numSamples = 1, samplingParams = {} } = options;
+        if (!Number.isInteger(numSamples) || numSamples < 1) {
+          throw new InvalidInputError("numSamples", `must be an integer above 0, and is ${numSamples}`);
+        }
+        const request = {
+          numSamples,
+          prompt,
+          // Read back from its own encoding: checked, and with its defaults filled in.
+          samplingParams: SamplingParams.decode(SamplingParams.encode(samplingParams)),
+          samplingSessionId: subject,
+          promptLogprobs: options.includePromptLogprobs ?? false,
+          topkPromptLogprobs: options.topkPromptLogprobs ?? 0,
+        };
+        session.notes.sampledWith(request.samplingParams);
+        const facts = { promptTokens: textTokens(prompt), maxTokens: samplingParams.maxTokens };
+        const promptBytes = estimatePromptBytes(prompt);
+        const response = await runSample(this.#state, { request, promptBytes, subject, facts }, state, signal);
+        this.#measure(operation, facts.promptTokens, response);
+        return read(response);
+      },
+    );
+  }
+
+  #measure(operation: string, promptTokens: number, response: SampleResponse): void {
+    const { instruments } = this.#session;
+    const attributes = { "gen_ai.operation.name": operation };
+    instruments.tokens("input", promptTokens, attributes);
+    const drawn = response.sequences.reduce((sum, sequence) => sum + sequence.tokenArray.length, 0);
+    instruments.tokens("output", drawn, attributes);
+  }
+
+  /** The base model behind this sampler. */
+  async getBaseModel(options: CallOptions = {}): Promise<string> {
+    return (await this.#lookup(options)).baseModel;
+  }
+
+  /** The tokenizer of the base model. Needs the optional packages `@huggingface/tokenizers` and `@huggingface/jinja`. */
+  async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
+    const { tokenizerForModel } = await import("../tokenizer/index.ts");
+    return tokenizerForModel({ modelName: await this.getBaseModel(options) });
+  }
+
+  #lookup(options: CallOptions): Promise<GetSamplerResponse> {
+    this.#sampler ??= this.#session
+      .call("getSampler", { samplerId: this.samplingSessionId }, options)
+      .catch((error: unknown) => {
+        this.#sampler = undefined;
+        throw error;
+      });
+    return this.#sampler;
+  }
+
+  /** This client as plain data, for `worker_threads` or another process. */
+  async handle(): Promise<SamplingClientHandle> {
+    return {
+      kind: "tinklet.sampling_client",
+      session: await this.#session.handle(),
+      samplingSessionId: this.samplingSessionId,
+      retryConfig: this.#retryConfig,
+    };
+  }
+
+  /**
+   * The client that a {@link SamplingClient.handle} stands for. It keeps the session alive by itself and numbers its
+   * requests in a range of its own, so that the two never collide. Close it when done.
+   */
+  static fromHandle(handle: SamplingClientHandle, options: ClientOptions = {}): SamplingClient {
+    if (handle?.kind !== "tinklet.sampling_client") {
+      throw new InvalidInputError("handle", "is not the handle of a sampling client");
+    }
+    const session = new Session(options, handle.session);
+    const { retryConfig } = handle;
+    return new SamplingClient(session, handle.samplingSessionId, {
+      retryConfig,
+      firstSeqId: foreignFirstSeqId(),
+      ownsSession: true,
+    });
+  }
+
+  /** Closes a client made by {@link SamplingClient.fromHandle}; other clients belong to their service. */
+  async close(): Promise<void> {
+    if (this.#ownsSession) await this.#session.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+/** A billion numbers each, and all of them exact in a double. */
+function foreignFirstSeqId(): number {
+  return 1e9 * (1 + Math.floor(Math.random() * 9_000_000));
+}
+
+/** Tokens of a prompt's text; images have no length of their own here. */
+function textTokens(prompt: ModelInput): number {
+  let tokens = 0;
+  for (const chunk of prompt.chunks) {
+    if (chunk.type === "encoded_text") tokens += chunk.tokens.length;
+    else if ("expectedTokens" in chunk) tokens += chunk.expectedTokens ?? 0;
+  }
+  return tokens;
+}

@@ -1,0 +1,354 @@
+/**
+ * `ServiceClient`: the entrance. Makes training, sampling and REST clients over one session, and is what gets closed.
+ * Making one does no I/O.
+ */
+import { TinkerError } from "../errors.ts";
+import type { APIFuture, FutureState } from "../futures/api-future.ts";
+import { pollFuture } from "../futures/poll.ts";
+import type { FailureFacts } from "../transport/hints.ts";
+import type { CallOptions } from "../transport/transport.ts";
+import {
+  contract,
+  type FutureResult,
+  type FutureResultName,
+  type Operation,
+  type RequestOf,
+  type ResponseOf,
+} from "../wire/contract.ts";
+import type { UntypedAPIFuture } from "../wire/futures.ts";
+import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
+import { LoraConfig } from "../wire/training.ts";
+import { type LocalOptions, startLocal } from "./local.ts";
+import type { ClientOptions } from "./options.ts";
+import { callOptions, RestClient } from "./rest-client.ts";
+import type { RetryConfig } from "./retry-config.ts";
+import { SamplingClient } from "./sampling-client.ts";
+import { Session } from "./session.ts";
+import type { Telemetry } from "./telemetry.ts";
+import { checkedTinkerPath, TrainingClient } from "./training-client.ts";
+
+/** Options of {@link ServiceClient.createLoraTrainingClient}. */
+export interface LoraOptions {
+  /** The model to train, by the service's name. */
+  readonly baseModel: string;
+  /** @defaultValue 32 */
+  readonly rank?: number | undefined;
+  /** Seed of the adapter's first weights. @defaultValue drawn by the server */
+  readonly seed?: number | undefined;
+  /** @defaultValue true */
+  readonly trainMlp?: boolean | undefined;
+  /** @defaultValue true */
+  readonly trainAttn?: boolean | undefined;
+  /** @defaultValue true */
+  readonly trainUnembed?: boolean | undefined;
+  /** Notes that travel with the model. */
+  readonly userMetadata?: UserMetadata | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of {@link ServiceClient.createTrainingClientFromState}. */
+export interface FromStateOptions {
+  /** Replaces the base model that the checkpoint names. */
+  readonly baseModel?: string | undefined;
+  readonly userMetadata?: UserMetadata | undefined;
+  /** A credential for another account's weights. */
+  readonly weightsAccessToken?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The contract's operations as functions, one request each, without sessions, order or polling. */
+export type LowLevelApi = {
+  readonly [K in Operation]: (request: RequestOf<K>, options?: CallOptions) => Promise<ResponseOf<K>>;
+};
+
+/**
+ * The entrance to a Tinker service.
+ *
+ * @example
+ * ```ts
+ * const service = await ServiceClient.connect();             // TINKER_API_KEY, TINKER_BASE_URL
+ * try {
+ *   const trainer = await service.createLoraTrainingClient({ baseModel: "Qwen/Qwen3-8B" });
+ *   // …
+ * } finally {
+ *   await service.close();
+ * }
+ * ```
+ */
+export class ServiceClient {
+  readonly #session: Session;
+  readonly #beforeClose: (() => Promise<void>) | undefined;
+  #api: LowLevelApi | undefined;
+
+  /** Does no I/O; the first call connects. @throws {@link TinkerError} when there is no usable key or URL. */
+  constructor(options: ClientOptions = {}, ends?: () => Promise<void>) {
+    this.#session = new Session(options);
+    this.#beforeClose = ends;
+  }
+
+  /** Makes a client and fetches the server's configuration, so that a wrong URL or key shows at once. */
+  static async connect(options: ClientOptions = {}): Promise<ServiceClient> {
+    const service = new ServiceClient(options);
+    try {
+      return await service.connect();
+    } catch (error) {
+      await service.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Starts a server inside this process and connects to it: no key, no network. Needs the package `@tinklet/server`.
+   *
+   * @throws {@link TinkerError} with code `missing_peer` and the line that installs it.
+   */
+  static async local(options: LocalOptions & ClientOptions = {}): Promise<ServiceClient> {
+    const { server, client } = await startLocal(options);
+    const service = new ServiceClient(client, () => server.close());
+    try {
+      return await service.connect();
+    } catch (error) {
+      await service.close();
+      throw error;
+    }
+  }
+
+  /** Fetches the server's configuration, if that has not happened yet. */
+  async connect(): Promise<this> {
+    await this.#session.connect();
+    return this;
+  }
+
+  /** Where the server is. */
+  get baseUrl(): string {
+    return this.#session.transport.baseUrl;
+  }
+
+  /** The session's id, once something needed a session. */
+  get sessionId(): string | undefined {
+    return this.#session.sessionId;
+  }
+
+  /** Which models the server offers, with their context lengths. */
+  async getServerCapabilities(options: CallOptions = {}): Promise<GetServerCapabilitiesResponse> {
+    const capabilities = await this.#session.call("getServerCapabilities", {}, options);
+    return capabilities;
+  }
+
+  /**
+   * Creates a model to train: a LoRA adapter over a base model.
+   *
+   * @throws {@link InvalidInputError} (by rejecting) when rank or flags make no sense.
+   */
+  createLoraTrainingClient(options: LoraOptions): APIFuture<TrainingClient> {
+    const { baseModel, signal } = options;
+    return this.#start("CreateModel", "create_lora_training_client", baseModel, signal, (state, inner) =>
+      this.#createModel(options, state, inner),
+    );
+  }
+
+  async #createModel(options: LoraOptions, state: FutureState, signal: AbortSignal): Promise<TrainingClient> {
+    const {
+      baseModel,
+      rank = 32,
+      seed,
+      trainMlp = true,
+      trainAttn = true,
+      trainUnembed = true,
+      userMetadata,
+    } = options;
+    const loraConfig = { rank, trainUnembed, trainMlp, trainAttn, ...(seed === undefined ? {} : { seed }) };
+    LoraConfig.encode(loraConfig); // refuses nonsense before a session is opened
+    const session = this.#session;
+    const sessionId = await session.open();
+    signal.throwIfAborted();
+    const request = {
+      sessionId,
+      modelSeqId: session.nextModelSeqId(),
+      baseModel,
+      loraConfig,
+      ...(userMetadata === undefined ? {} : { userMetadata }),
+    };
+    const facts = { rank, baseModel };
+    const { modelId } = await this.#submitAndPoll(
+      "CreateModel",
+      "createModel",
+      request,
+      state,
+      signal,
+      baseModel,
+      facts,
+    );
+    return new TrainingClient(session, modelId);
+  }
+
+  /** A request that stands before any model's order, from submission to result. */
+  async #submitAndPoll<K extends FutureResultName, O extends "createModel" | "loadWeights">(
+    requestType: K,
+    operation: O,
+    request: RequestOf<O>,
+    state: FutureState,
+    signal: AbortSignal,
+    subject: string,
+    facts: Partial<FailureFacts>,
+  ): Promise<FutureResult<K>> {
+    const { transport, clock, poll } = this.#session;
+    const startedAtMs = clock.monotonic();
+    state.phase = "submitting";
+    const { requestId }: UntypedAPIFuture = await transport.call<"createModel" | "loadWeights">(operation, request, {
+      signal,
+      facts,
+    });
+    state.submitted([requestId]);
+    const roundtripMs = clock.monotonic() - startedAtMs;
+    return pollFuture(poll, { requestId, requestType, subject, roundtripMs, signal, facts, progress: state });
+  }
+
+  /** Creates a training client from a checkpoint; the optimizer starts afresh. */
+  createTrainingClientFromState(path: string, options: FromStateOptions = {}): APIFuture<TrainingClient> {
+    return this.#fromState(path, false, options);
+  }
+
+  /** Creates a training client from a checkpoint and its optimizer's state: training goes on where it was saved. */
+  createTrainingClientFromStateWithOptimizer(path: string, options: FromStateOptions = {}): APIFuture<TrainingClient> {
+    return this.#fromState(path, true, options);
+  }
+
+  #fromState(path: string, optimizer: boolean, options: FromStateOptions): APIFuture<TrainingClient> {
+    const name = `create_training_client_from_state${optimizer ? "_with_optimizer" : ""}`;
+    return this.#start("LoadWeights", name, path, options.signal, async (state, signal) => {
+      checkedTinkerPath("path", path);
+      const { createModelViaLoadWeights } = await this.#session.connect();
+      return createModelViaLoadWeights
+        ? this.#createByLoading(path, optimizer, options, state, signal)
+        : this.#createThenLoad(path, optimizer, options, state, signal);
+    });
+  }
+
+  /** One request that creates the model and loads the weights; the model's id follows from session and number. */
+  async #createByLoading(
+    path: string,
+    optimizer: boolean,
+    options: FromStateOptions,
+    state: FutureState,
+    signal: AbortSignal,
+  ): Promise<TrainingClient> {
+    const session = this.#session;
+    const sessionId = await session.open();
+    const modelSeqId = session.nextModelSeqId();
+    const modelId = `${sessionId}:train:${modelSeqId}`;
+    const { baseModel, userMetadata, weightsAccessToken } = options;
+    const request = {
+      sessionId,
+      modelSeqId,
+      path,
+      optimizer,
+      ...(baseModel === undefined ? {} : { baseModel }),
+      ...(userMetadata === undefined ? {} : { userMetadata }),
+      ...(weightsAccessToken === undefined ? {} : { weightsAccessToken }),
+    };
+    await this.#submitAndPoll("LoadWeights", "loadWeights", request, state, signal, modelId, { path });
+    return new TrainingClient(session, modelId);
+  }
+
+  async #createThenLoad(
+    path: string,
+    optimizer: boolean,
+    options: FromStateOptions,
+    state: FutureState,
+    signal: AbortSignal,
+  ): Promise<TrainingClient> {
+    const { weightsAccessToken, userMetadata } = options;
+    const token = weightsAccessToken === undefined ? undefined : await this.#session.foreignToken(weightsAccessToken);
+    const info = await this.#session.call("weightsInfo", { tinkerPath: path }, { signal, token, facts: { path } });
+    if (!info.isLora || info.loraRank === undefined) {
+      throw new TinkerError(`${path} is not a LoRA checkpoint, and only those can be trained on.`, {
+        code: "not_lora",
+      });
+    }
+    const { loraRank: rank, trainMlp, trainAttn, trainUnembed } = info;
+    const baseModel = options.baseModel ?? info.baseModel;
+    const lora = { baseModel, rank, trainMlp, trainAttn, trainUnembed, userMetadata };
+    const trainer = await this.#createModel(lora, state, signal);
+    const load = { signal, weightsAccessToken };
+    await (optimizer ? trainer.loadStateWithOptimizer(path, load) : trainer.loadState(path, load));
+    return trainer;
+  }
+
+  /**
+   * Opens a sampler over a base model or a checkpoint saved for sampling.
+   *
+   * @throws {@link InvalidInputError} (by rejecting) when neither is given.
+   */
+  createSamplingClient(options: {
+    /** `tinker://<run>/sampler_weights/<name>` */
+    readonly modelPath?: string;
+    readonly baseModel?: string;
+    readonly retryConfig?: RetryConfig;
+    readonly signal?: AbortSignal;
+  }): Promise<SamplingClient> {
+    return SamplingClient.create(this.#session, options);
+  }
+
+  /** Runs, checkpoints, sessions, billing. Needs no session. */
+  createRestClient(): RestClient {
+    return new RestClient(this.#session);
+  }
+
+  /** The contract's operations, one request each: for what the clients do not offer. */
+  get api(): LowLevelApi {
+    this.#api ??= Object.fromEntries(
+      (Object.keys(contract) as Operation[]).map((operation) => [
+        operation,
+        (request: never, options: CallOptions = {}) =>
+          this.#session.call(operation, request ?? {}, callOptions(options)),
+      ]),
+    ) as unknown as LowLevelApi;
+    return this.#api;
+  }
+
+  /**
+   * A future by its id, for example after a restart, or of a request that was submitted through {@link ServiceClient.api}.
+   *
+   * @param requestType - what the request was; it decides how the result is read.
+   */
+  future<K extends FutureResultName>(
+    requestId: string,
+    requestType: K,
+    options: { readonly signal?: AbortSignal } = {},
+  ): APIFuture<FutureResult<K>> {
+    return this.#start(requestType, "retrieve_future", undefined, options.signal, async (state, signal) => {
+      await this.#session.connect();
+      state.submitted([requestId]);
+      return pollFuture(this.#session.poll, { requestId, requestType, signal, progress: state });
+    });
+  }
+
+  #start<T>(
+    requestType: string,
+    operation: string,
+    subject: string | undefined,
+    signal: AbortSignal | undefined,
+    work: (state: FutureState, signal: AbortSignal) => Promise<T>,
+  ): APIFuture<T> {
+    return this.#session.start({ requestType, operation, subject, signal }, work);
+  }
+
+  /** Where failures are told to the server, or `undefined` when telemetry is off. */
+  getTelemetry(): Telemetry | undefined {
+    return this.#session.telemetry;
+  }
+
+  /**
+   * Ends everything that this client started: pending calls reject, heartbeats stop, sockets close. May be called twice. A
+   * program that forgets it still exits.
+   */
+  async close(): Promise<void> {
+    await this.#session.close();
+    await this.#beforeClose?.();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}

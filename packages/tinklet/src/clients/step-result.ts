@@ -1,0 +1,65 @@
+/**
+ * What one training step came to, read from the metrics of its pass and its optimizer step.
+ */
+import type { Datum } from "../wire/datum.ts";
+import type { ForwardBackwardOutput, OptimStepResponse } from "../wire/training.ts";
+
+/** The result of {@link TrainingClient.step}. */
+export interface StepResult {
+  /** The loss as the server's metrics tell it: a sum over tokens where it says `loss:sum`. */
+  readonly loss: number | undefined;
+  /** The gradient's norm before clipping, where the server reports it. */
+  readonly gradNorm?: number;
+  /** Input tokens of the batch. */
+  readonly tokens: number;
+  /** The metrics of the pass and of the optimizer step. */
+  readonly metrics: Readonly<Record<string, number>>;
+  /** From the call to the result, in milliseconds. */
+  readonly waitMs: number;
+  /** Time in the server's queue, where it reports it. */
+  readonly queueMs?: number;
+  /** Time of computing, where the server reports it. */
+  readonly computeMs?: number;
+  /** The pass itself, with its outputs per datum. */
+  readonly output: ForwardBackwardOutput;
+}
+
+/** Names under which servers report the norm of the gradient. */
+const gradNormNames = ["unclipped_grad_l2", "grad_norm", "grad_l2"];
+
+export function stepResult(
+  data: readonly Datum[],
+  output: ForwardBackwardOutput,
+  optimized: OptimStepResponse,
+  waitMs: number,
+): StepResult {
+  const metrics = { ...output.metrics, ...optimized.metrics };
+  const gradNorm = named(metrics, gradNormNames);
+  const queueMs = named(metrics, ["queue_ms"]);
+  const computeMs = named(metrics, ["compute_ms"]);
+  return {
+    loss: output.loss,
+    ...(gradNorm === undefined ? {} : { gradNorm }),
+    tokens: data.reduce((sum, datum) => sum + textTokens(datum), 0),
+    metrics,
+    waitMs,
+    ...(queueMs === undefined ? {} : { queueMs }),
+    ...(computeMs === undefined ? {} : { computeMs }),
+    output,
+  };
+}
+
+/** A metric by its name, whatever its reduction. */
+function named(metrics: Readonly<Record<string, number>>, names: readonly string[]): number | undefined {
+  for (const name of names) {
+    for (const [key, value] of Object.entries(metrics)) if (key === name || key.startsWith(`${name}:`)) return value;
+  }
+  return undefined;
+}
+
+function textTokens({ modelInput }: Datum): number {
+  return modelInput.chunks.reduce((sum, chunk) => {
+    if (chunk.type === "encoded_text") return sum + chunk.tokens.length;
+    return sum + ("expectedTokens" in chunk ? (chunk.expectedTokens ?? 0) : 0);
+  }, 0);
+}

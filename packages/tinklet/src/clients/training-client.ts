@@ -1,0 +1,338 @@
+/**
+ * `TrainingClient`: passes, optimizer steps and checkpoints of one model, in the order of the calls. Says what each call
+ * sends and returns; `model-requests.ts` says how.
+ */
+import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { type APIFuture, FutureState } from "../futures/api-future.ts";
+import type { Tokenizer } from "../tokenizer/index.ts";
+import type { CallOptions } from "../transport/transport.ts";
+import type { Datum } from "../wire/datum.ts";
+import { describe } from "../wire/fields.ts";
+import type {
+  AdamParamsInput,
+  ForwardBackwardOutput,
+  GetInfoResponse,
+  LossFnConfig,
+  LossFnType,
+  OptimStepResponse,
+  UnloadModelResponse,
+} from "../wire/training.ts";
+import type { LoadWeightsResponse, SaveWeightsForSamplerResponse, SaveWeightsResponse } from "../wire/weights.ts";
+import {
+  type CustomLossFn,
+  CustomLossOutput,
+  customForwardData,
+  customLossCarrier,
+  runCustomLoss,
+} from "./custom-loss.ts";
+import type { HasInputsFor } from "./loss-inputs.ts";
+import { ModelRequests, together } from "./model-requests.ts";
+import type { RetryConfig } from "./retry-config.ts";
+import { SamplingClient } from "./sampling-client.ts";
+import type { Session } from "./session.ts";
+import { type StepResult, stepResult } from "./step-result.ts";
+
+/** What every operation of a training client takes. */
+export interface OperationOptions {
+  /** Aborted before the call's turn: it is not sent. Later: the waiting ends, the work on the server does not. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of a pass. */
+export interface PassOptions extends OperationOptions {
+  /** Numbers that steer the loss, for example `{ clip_low_threshold: 0.8 }`. */
+  readonly lossFnConfig?: LossFnConfig | undefined;
+}
+
+/** Lets a loss pass whose name the official service does not know. */
+export interface UnknownLoss {
+  readonly allowUnknownLoss: true;
+}
+
+/** Options of saving. */
+export interface SaveOptions extends OperationOptions {
+  /** How long the checkpoint is kept, in seconds. @defaultValue for good */
+  readonly ttlSeconds?: number | undefined;
+}
+
+/** Options of loading. */
+export interface LoadOptions extends OperationOptions {
+  /** A credential for another account's weights. */
+  readonly weightsAccessToken?: string | undefined;
+}
+
+/** A batch whose data have what the loss needs. */
+export type BatchFor<L extends LossFnType, K extends string> = readonly (Datum<K> & HasInputsFor<L, K>)[];
+
+/**
+ * Trains one model. Made by {@link ServiceClient.createLoraTrainingClient} and its siblings.
+ *
+ * Calls go out in the order in which they are made, without being awaited in between. A call that fails, is cancelled or
+ * times out never blocks the ones behind it.
+ *
+ * @example
+ * ```ts
+ * const trainer = await service.createLoraTrainingClient({ baseModel: "Qwen/Qwen3-8B", rank: 32 });
+ * for (const batch of batches) {
+ *   const pass = trainer.forwardBackward(batch, "cross_entropy");
+ *   const step = trainer.optimStep({ learningRate: 1e-4 });
+ *   console.log((await pass).loss);
+ *   await step;
+ * }
+ * ```
+ */
+export class TrainingClient {
+  readonly #requests: ModelRequests;
+
+  /** @internal */
+  constructor(session: Session, modelId: string) {
+    this.#requests = new ModelRequests(session, modelId);
+  }
+
+  /** The model's id, which is also its training run's. */
+  get modelId(): string {
+    return this.#requests.modelId;
+  }
+
+  /** A pass without gradients: per-token outputs and metrics. */
+  forward<L extends LossFnType, K extends string = string>(
+    data: BatchFor<L, K>,
+    lossFn: L,
+    options?: PassOptions,
+  ): APIFuture<ForwardBackwardOutput>;
+  /** As above, with a loss that only some servers know. */
+  forward(data: readonly Datum[], lossFn: string, options: PassOptions & UnknownLoss): APIFuture<ForwardBackwardOutput>;
+  forward(data: readonly Datum[], lossFn: string, options: PassOptions = {}): APIFuture<ForwardBackwardOutput> {
+    const pass = { data, lossFn, ...options, forwardOnly: true };
+    return this.#start("Forward", "forward", options, (state, signal) => this.#requests.pass(pass, state, signal));
+  }
+
+  /**
+   * A pass that adds to the gradients. Large batches go out in chunks; their results come back as one.
+   *
+   * @throws {@link InvalidInputError} (by rejecting) naming the field, before anything is sent, when the batch lacks what
+   * the loss needs, a length does not fit or a number is not finite.
+   */
+  forwardBackward<L extends LossFnType, K extends string = string>(
+    data: BatchFor<L, K>,
+    lossFn: L,
+    options?: PassOptions,
+  ): APIFuture<ForwardBackwardOutput>;
+  /** As above, with a loss that only some servers know. */
+  forwardBackward(
+    data: readonly Datum[],
+    lossFn: string,
+    options: PassOptions & UnknownLoss,
+  ): APIFuture<ForwardBackwardOutput>;
+  forwardBackward(data: readonly Datum[], lossFn: string, options: PassOptions = {}): APIFuture<ForwardBackwardOutput> {
+    const pass = { data, lossFn, ...options, forwardOnly: false };
+    return this.#start("ForwardBackward", "forward_backward", options, (state, signal) =>
+      this.#requests.pass(pass, state, signal),
+    );
+  }
+
+  /**
+   * A pass with a loss of your own: a forward pass, your function on the log-probs, and a pass that carries its gradient.
+   * The function returns a {@link Var}, whose gradient is taken for you, or a number with gradients. Later calls wait until
+   * the second pass is submitted, so the function must not await calls of the same client.
+   *
+   * @throws {@link InvalidInputError} (by rejecting) when the data or what the function returns cannot be used.
+   *
+   * @example
+   * ```ts
+   * await trainer.forwardBackwardCustom(pairs, (_, [chosen, rejected]) => ({
+   *   loss: chosen.sum().sub(rejected.sum()).mul(0.1).sigmoid().log().neg(),
+   * }));
+   * ```
+   */
+  forwardBackwardCustom(
+    data: readonly Datum[],
+    lossFn: CustomLossFn,
+    options: OperationOptions & { readonly lossTypeInput?: "logprobs" } = {},
+  ): APIFuture<ForwardBackwardOutput> {
+    const requests = this.#requests;
+    return this.#start("ForwardBackward", "forward_backward_custom", options, async (state, signal) => {
+      const carrier = { lossFn: customLossCarrier };
+      const forward = requests.prepare({ ...carrier, data: customForwardData(data, options), forwardOnly: true });
+      const { custom, backward, accepted } = await requests.inTurn(state, signal, async (turn) => {
+        const inner = new FutureState("Forward", requests.modelId);
+        const output = await requests.passResult(forward, await requests.submitPass(turn, forward), inner, signal);
+        const custom = await runCustomLoss(data, output, lossFn);
+        signal.throwIfAborted(); // the forward pass changed nothing, so this is a good place to stop
+        const backward = requests.prepare({ ...carrier, data: custom.data, forwardOnly: false });
+        return { custom, backward, accepted: await requests.submitPass(turn, backward) };
+      });
+      state.submitted(accepted.map(({ requestId }) => requestId));
+      return new CustomLossOutput(await requests.passResult(backward, accepted, state, signal), custom);
+    });
+  }
+
+  /** Applies the gradients gathered so far. */
+  optimStep(adamParams: AdamParamsInput = {}, options: OperationOptions = {}): APIFuture<OptimStepResponse> {
+    const requests = this.#requests;
+    return this.#start("OptimStep", "optim_step", options, async (state, signal) => {
+      const accepted = await requests.inTurn(state, signal, requests.optimStep(adamParams));
+      state.submitted([accepted.requestId]);
+      return requests.poll("OptimStep", accepted, state, signal);
+    });
+  }
+
+  /**
+   * A pass and its optimizer step, both submitted before either is awaited. When the server does not take the pass, the
+   * step is not sent.
+   *
+   * @example
+   * ```ts
+   * const { loss, gradNorm, tokens, waitMs } = await trainer.step(batch, "cross_entropy", { learningRate: 1e-4 });
+   * ```
+   */
+  step<L extends LossFnType, K extends string = string>(
+    data: BatchFor<L, K>,
+    lossFn: L,
+    adamParams: AdamParamsInput = {},
+    options: PassOptions = {},
+  ): APIFuture<StepResult> {
+    const requests = this.#requests;
+    const { clock } = requests.session;
+    return this.#start("ForwardBackward", "step", options, async (state, signal) => {
+      const startedAtMs = clock.monotonic();
+      const pass = requests.prepare({ data, lossFn, ...options, forwardOnly: false });
+      const optimStep = requests.optimStep(adamParams);
+      const [passed, stepped] = await requests.inTurn(
+        state,
+        signal,
+        async (turn) => [await requests.submitPass(turn, pass), await optimStep(turn)] as const,
+      );
+      state.submitted([...passed, stepped].map(({ requestId }) => requestId));
+      const [output, optimized] = await together<unknown>(signal, (inner) => [
+        requests.passResult(pass, passed, state, inner),
+        requests.poll("OptimStep", stepped, state, inner),
+      ]);
+      const waitMs = clock.monotonic() - startedAtMs;
+      return stepResult(data, output as ForwardBackwardOutput, optimized as OptimStepResponse, waitMs);
+    });
+  }
+
+  /** Saves weights, optimizer and step under a name. @param options.overwrite - replaces a checkpoint of that name */
+  saveState(
+    name: string,
+    options: SaveOptions & { readonly overwrite?: boolean | undefined } = {},
+  ): APIFuture<SaveWeightsResponse> {
+    const { ttlSeconds, overwrite } = options;
+    return this.#start("SaveWeights", "save_state", options, async (state, signal) => {
+      const request = { path: checkedName(name), ...given({ ttlSeconds, overwrite }) };
+      return this.#requests.run("SaveWeights", "saveWeights", request, state, signal);
+    });
+  }
+
+  /** Loads weights; the optimizer starts afresh. @param path - `tinker://<run>/weights/<name>` */
+  loadState(path: string, options: LoadOptions = {}): APIFuture<LoadWeightsResponse> {
+    return this.#load("load_state", path, false, options);
+  }
+
+  /** Loads weights and the optimizer's state: training goes on where it was saved. */
+  loadStateWithOptimizer(path: string, options: LoadOptions = {}): APIFuture<LoadWeightsResponse> {
+    return this.#load("load_state_with_optimizer", path, true, options);
+  }
+
+  #load(name: string, path: string, optimizer: boolean, options: LoadOptions): APIFuture<LoadWeightsResponse> {
+    const { weightsAccessToken } = options;
+    return this.#start("LoadWeights", name, options, async (state, signal) => {
+      const request = { path: checkedTinkerPath("path", path), optimizer, ...given({ weightsAccessToken }) };
+      return this.#requests.run("LoadWeights", "loadWeights", request, state, signal, { path });
+    });
+  }
+
+  /** Saves weights for sampling under a name; the result's path goes to `createSamplingClient`. */
+  saveWeightsForSampler(name: string, options: SaveOptions = {}): APIFuture<SaveWeightsForSamplerResponse> {
+    const { ttlSeconds } = options;
+    return this.#start("SaveWeightsForSampler", "save_weights_for_sampler", options, async (state, signal) => {
+      const request = { path: checkedName(name), ...given({ ttlSeconds }) };
+      const saved = await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal);
+      const { path, type } = saved;
+      if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a named save");
+      return { path, ...given({ type }) };
+    });
+  }
+
+  /** Saves the weights as they are now and returns a client that samples from them; nothing is kept afterwards. */
+  saveWeightsAndGetSamplingClient(
+    options: OperationOptions & { readonly retryConfig?: RetryConfig } = {},
+  ): APIFuture<SamplingClient> {
+    const { session } = this.#requests;
+    const name = "save_weights_and_get_sampling_client";
+    return this.#start("SaveWeightsForSampler", name, options, async (state, signal) => {
+      const request = { samplingSessionSeqId: session.nextSamplingSessionSeqId() };
+      const saved = await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal);
+      if (saved.samplingSessionId === undefined) {
+        throw new ResponseValidationError("sampling_session_id", "is missing from the answer to an unnamed save");
+      }
+      return new SamplingClient(session, saved.samplingSessionId, options);
+    });
+  }
+
+  /** A client that samples from a saved checkpoint. @param modelPath - `tinker://<run>/sampler_weights/<name>` */
+  createSamplingClient(
+    modelPath: string,
+    options: OperationOptions & { readonly retryConfig?: RetryConfig } = {},
+  ): Promise<SamplingClient> {
+    return SamplingClient.create(this.#requests.session, { modelPath, ...options });
+  }
+
+  /** What the server says about this model. */
+  async getInfo(options: CallOptions = {}): Promise<GetInfoResponse> {
+    const info = await this.#requests.session.call("getInfo", { modelId: this.modelId }, options);
+    const { tokenizerId } = info.modelData;
+    if (tokenizerId === undefined) return info;
+    // What stands behind a colon is the service's own affair.
+    return { ...info, modelData: { ...info.modelData, tokenizerId: tokenizerId.split(":", 1)[0]! } };
+  }
+
+  /** The model's tokenizer. Needs the optional packages `@huggingface/tokenizers` and `@huggingface/jinja`. */
+  async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
+    const { modelData, modelName } = await this.getInfo(options);
+    const { tokenizerForModel } = await import("../tokenizer/index.ts");
+    const name = modelData.modelName ?? modelName ?? "";
+    return tokenizerForModel({ modelName: name, tokenizerId: modelData.tokenizerId });
+  }
+
+  /** Frees the model on the server, after everything called before. An extension: the Python SDK never sends it. */
+  unload(options: OperationOptions = {}): APIFuture<UnloadModelResponse> {
+    const requests = this.#requests;
+    return this.#start("UnloadModel", "unload_model", options, async (state, signal) => {
+      const { modelId } = this;
+      const accepted = await requests.inTurn(state, signal, () => requests.submit("unloadModel", { modelId }));
+      state.submitted([accepted.requestId]);
+      return requests.poll("UnloadModel", accepted, state, signal);
+    });
+  }
+
+  #start<T>(
+    requestType: string,
+    operation: string,
+    { signal }: OperationOptions,
+    work: (state: FutureState, signal: AbortSignal) => Promise<T>,
+  ): APIFuture<T> {
+    const { session, modelId } = this.#requests;
+    const attributes = { "tinker.model_id": modelId };
+    return session.start({ requestType, operation, subject: modelId, signal, attributes }, work);
+  }
+}
+
+/** The entries that have a value. */
+function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
+}
+
+function checkedName(name: string): string {
+  if (typeof name === "string" && name !== "") return name;
+  throw new InvalidInputError("name", `must be a checkpoint's name, not ${describe(name)}`);
+}
+
+/** @throws {@link InvalidInputError} when it is no `tinker://` path. */
+export function checkedTinkerPath(field: string, path: string): string {
+  if (typeof path === "string" && path.startsWith("tinker://")) return path;
+  throw new InvalidInputError(field, `must begin with tinker://, and is ${describe(path)}`, {
+    hint: "Use the path that saveState or saveWeightsForSampler returned.",
+  });
+}

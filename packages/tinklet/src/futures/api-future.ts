@@ -1,0 +1,310 @@
+/**
+ * `APIFuture`: the handle of a call that is under way. A `PromiseLike`, not a `Promise`: two calls are submitted before
+ * either is awaited, and a native promise that fails while nobody is looking yet would end the process. Owns result,
+ * acknowledgement, cancellation, the report of slow and lost outcomes, and `explain()`; the work itself is given to it.
+ */
+import type { Clock } from "../clock.ts";
+import { APITimeoutError, type TinkerError } from "../errors.ts";
+import { type Reporter, seconds } from "../transport/report.ts";
+import type { PollProgress } from "./poll.ts";
+
+/** A future that waits longer than this says so, once. */
+const slowAfterMs = 10_000;
+
+/** The server has taken the request. */
+export interface Acknowledgement {
+  /** One id per request that the call became; a large batch becomes several. */
+  readonly requestIds: readonly string[];
+}
+
+/** Where a call stands. */
+export type FuturePhase = "waiting" | "submitting" | "running" | "done" | "failed";
+
+/** What a call is doing, as {@link APIFuture.explain} tells it. */
+export interface Explanation {
+  /** Type of the request, for example `ForwardBackward`. */
+  readonly requestType: string;
+  readonly subject?: string;
+  readonly phase: FuturePhase;
+  readonly requestIds: readonly string[];
+  readonly waitedMs: number;
+  readonly queueState?: string;
+  readonly queueReason?: string;
+  readonly lastError?: string;
+  /** What to do, if anything. */
+  readonly advice: string;
+  /** All of it in one line. */
+  readonly text: string;
+}
+
+/** What the work tells its future while it runs. */
+export class FutureState implements PollProgress {
+  readonly requestType: string;
+  readonly subject: string | undefined;
+  phase: FuturePhase = "waiting";
+  requestIds: readonly string[] = [];
+  queueState: PollProgress["queueState"] = undefined;
+  reason: string | undefined = undefined;
+  lastError: Error | undefined = undefined;
+  polls = 0;
+
+  constructor(requestType: string, subject: string | undefined) {
+    this.requestType = requestType;
+    this.subject = subject;
+  }
+
+  /** Called once the server has taken the whole call. */
+  submitted(requestIds: readonly string[]): void {
+    this.requestIds = requestIds;
+    this.phase = "running";
+    this.onSubmitted?.();
+  }
+
+  onSubmitted: (() => void) | undefined = undefined;
+}
+
+/** What futures share. */
+export interface FutureContext {
+  readonly clock: Clock;
+  /** The same clock, but its timers do not keep the process alive. */
+  readonly background: Clock;
+  readonly reporter: Reporter;
+}
+
+/** The work behind a future. Ends early when the signal aborts. */
+export type FutureWork<T> = (state: FutureState, signal: AbortSignal) => Promise<T>;
+
+export interface FutureOptions {
+  readonly requestType: string;
+  readonly subject?: string | undefined;
+  /** Aborting it ends the waiting with `signal.reason`. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * A call that is under way. Await it for the result; it may be awaited many times, and later.
+ *
+ * @example
+ * ```ts
+ * const pass = trainer.forwardBackward(batch, "cross_entropy"); // both are on the queue
+ * const step = trainer.optimStep({ learningRate: 1e-4 });       // before either is awaited
+ * const { metrics } = await pass;
+ * await step;
+ * ```
+ */
+export class APIFuture<T> implements PromiseLike<T> {
+  readonly #state: FutureState;
+  readonly #context: FutureContext;
+  readonly #controller = new AbortController();
+  readonly #promise: Promise<T>;
+  readonly #startedAtMs: number;
+  #endedAtMs: number | undefined;
+  #acknowledged: Promise<Acknowledgement> | undefined;
+  #observed = false;
+  #submissionObserved = false;
+
+  private constructor(context: FutureContext, options: FutureOptions, work: FutureWork<T>) {
+    this.#context = context;
+    this.#state = new FutureState(options.requestType, options.subject);
+    this.#startedAtMs = context.clock.monotonic();
+    const { signal } = options;
+    const forward = () => this.#controller.abort(signal?.reason);
+    if (signal?.aborted) forward();
+    else signal?.addEventListener("abort", forward, { once: true });
+    const stopSlow = context.background.timer(slowAfterMs, () => this.#reportSlow());
+    this.#promise = this.#run(work).finally(() => {
+      stopSlow();
+      signal?.removeEventListener("abort", forward);
+    });
+    // Marks the rejection as handled: whether anybody looks is decided one macrotask after it (#reportLost).
+    this.#promise.then(
+      () => this.#settled(undefined),
+      (error: unknown) => this.#settled(error),
+    );
+  }
+
+  /** Starts work. @internal */
+  static start<T>(context: FutureContext, options: FutureOptions, work: FutureWork<T>): APIFuture<T> {
+    return new APIFuture(context, options, work);
+  }
+
+  async #run(work: FutureWork<T>): Promise<T> {
+    this.#controller.signal.throwIfAborted();
+    return work(this.#state, this.#controller.signal);
+  }
+
+  /** The id of the request, once the server has taken it; the first one where a call became several. */
+  get requestId(): string | undefined {
+    return this.#state.requestIds[0];
+  }
+
+  /** Where the call stands. */
+  get phase(): FuturePhase {
+    return this.#state.phase;
+  }
+
+  /** Settles when the server has taken the request, before there is a result. Rejects when it does not. */
+  get submitted(): Promise<Acknowledgement> {
+    this.#submissionObserved = true;
+    this.#acknowledged ??= new Promise<Acknowledgement>((resolve, reject) => {
+      const taken = () => resolve({ requestIds: this.#state.requestIds });
+      if (this.#state.requestIds.length > 0) return taken();
+      this.#state.onSubmitted = taken;
+      // Work that ends without an acknowledgement has nothing to acknowledge, or failed.
+      this.#promise.then(taken, reject);
+    });
+    this.#acknowledged.catch(() => {});
+    return this.#acknowledged;
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: a future is awaited
+  then<A = T, B = never>(
+    onResult?: ((value: T) => A | PromiseLike<A>) | null,
+    onError?: ((error: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    this.#observed = true;
+    return this.#promise.then(onResult, onError);
+  }
+
+  catch<B = never>(onError?: ((error: unknown) => B | PromiseLike<B>) | null): Promise<T | B> {
+    return this.then(undefined, onError);
+  }
+
+  finally(onEnd?: (() => void) | null): Promise<T> {
+    this.#observed = true;
+    return this.#promise.finally(onEnd);
+  }
+
+  /**
+   * The result, waited for no longer than this. The call goes on and may be awaited again.
+   *
+   * @throws {@link APITimeoutError} after `timeoutMs`, `signal.reason` when aborted.
+   */
+  result(options: { readonly timeoutMs?: number; readonly signal?: AbortSignal } = {}): Promise<T> {
+    this.#observed = true;
+    const { timeoutMs, signal } = options;
+    if (timeoutMs === undefined && signal === undefined) return this.#promise;
+    return new Promise<T>((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const abort = () => end(() => reject(signal?.reason));
+      const cancelTimer =
+        timeoutMs === undefined
+          ? () => {}
+          : this.#context.clock.timer(timeoutMs, () =>
+              end(() => reject(new APITimeoutError(`No result within ${seconds(timeoutMs)}. ${this.explain().text}`))),
+            );
+      const end = (settle: () => void) => {
+        cancelTimer();
+        signal?.removeEventListener("abort", abort);
+        settle();
+      };
+      signal?.addEventListener("abort", abort, { once: true });
+      this.#promise.then(
+        (value) => end(() => resolve(value)),
+        (error: unknown) => end(() => reject(error)),
+      );
+    });
+  }
+
+  /**
+   * Stops waiting for the result. A request that is still in line is not sent; one that was sent is not undone: the server
+   * finishes it.
+   */
+  cancel(reason: unknown = new DOMException("The call was cancelled.", "AbortError")): void {
+    this.#controller.abort(reason);
+  }
+
+  /** What the call is doing, for how long, and what to do about it. */
+  explain(): Explanation {
+    const { requestType, subject, phase, requestIds, queueState, reason, lastError } = this.#state;
+    const waitedMs = (this.#endedAtMs ?? this.#context.clock.monotonic()) - this.#startedAtMs;
+    const advice = this.#advice();
+    const text = [
+      `${requestType}${subject === undefined ? "" : ` of ${subject}`}: ${phaseTexts[phase]}, ${seconds(waitedMs)}`,
+      requestIds.length === 0 ? undefined : `request ${requestIds.join(", ")}`,
+      queueState === undefined || phase !== "running"
+        ? undefined
+        : `queue: ${queueState}${reason === undefined ? "" : ` (${reason})`}`,
+      lastError === undefined ? undefined : `last error: ${lastError.message}`,
+      advice === "" ? undefined : advice,
+    ];
+    return {
+      requestType,
+      ...(subject === undefined ? {} : { subject }),
+      phase,
+      requestIds,
+      waitedMs,
+      ...(queueState === undefined ? {} : { queueState }),
+      ...(reason === undefined ? {} : { queueReason: reason }),
+      ...(lastError === undefined ? {} : { lastError: lastError.message }),
+      advice,
+      text: text.filter((part) => part !== undefined).join("; "),
+    };
+  }
+
+  #advice(): string {
+    const { phase, queueState, lastError } = this.#state;
+    const hint = (lastError as Partial<TinkerError> | undefined)?.hint;
+    if (phase === "failed") return hint ?? "";
+    if (phase === "waiting") return "An earlier call of this client is still being submitted; this one follows.";
+    if (queueState === "paused_rate_limit")
+      return "Close training or sampling clients that are no longer needed, or wait.";
+    if (queueState === "paused_capacity") return "Nothing to do but wait; the service goes on by itself.";
+    if (lastError !== undefined) return hint ?? "The connection is being retried; check the network if this lasts.";
+    return "";
+  }
+
+  #reason(): string | undefined {
+    const { phase, reason, lastError } = this.#state;
+    if (lastError !== undefined) return lastError.message;
+    if (phase !== "running") return phaseTexts[phase];
+    return reason;
+  }
+
+  #reportSlow(): void {
+    const reason = this.#reason();
+    this.#context.reporter.report({
+      type: "future.slow",
+      requestId: this.requestId ?? "",
+      requestType: this.#state.requestType,
+      ...(this.#state.subject === undefined ? {} : { subject: this.#state.subject }),
+      waitedMs: this.#context.clock.monotonic() - this.#startedAtMs,
+      ...(reason === undefined ? {} : { reason }),
+    });
+  }
+
+  #settled(error: unknown): void {
+    const { clock, reporter } = this.#context;
+    const { requestType } = this.#state;
+    this.#endedAtMs = clock.monotonic();
+    const requestId = this.requestId ?? "";
+    if (error === undefined) {
+      this.#state.phase = "done";
+      reporter.report({ type: "future.done", requestId, requestType, waitedMs: this.#endedAtMs - this.#startedAtMs });
+      return;
+    }
+    this.#state.phase = "failed";
+    const failure = error instanceof Error ? error : new Error(String(error));
+    this.#state.lastError = failure;
+    reporter.report({ type: "future.failed", requestId, requestType, error: failure });
+    // A caller who awaits at once has attached by the next macrotask.
+    if (!this.#observed) clock.timer(0, () => this.#reportLost(failure));
+  }
+
+  #reportLost(error: Error): void {
+    const seen = this.#observed || (this.#submissionObserved && this.requestId === undefined);
+    if (seen || this.#controller.signal.aborted) return;
+    this.#context.reporter.log(
+      "error",
+      `${this.#state.requestType}${this.requestId === undefined ? "" : ` ${this.requestId}`} failed and nobody awaits it: ${error.message}`,
+    );
+  }
+}
+
+const phaseTexts: Readonly<Record<FuturePhase, string>> = {
+  waiting: "waiting for its turn",
+  submitting: "being submitted",
+  running: "waiting for the result",
+  done: "done",
+  failed: "failed",
+};

@@ -1,0 +1,250 @@
+/**
+ * The poll loop: asks `retrieve_future` for one result until it is there. The only loop that knows try-again, metadata-only
+ * answers and the rules for each status; it reads like its specification.
+ */
+import type { Clock } from "../clock.ts";
+import {
+  APIConnectionError,
+  type APIStatusError,
+  FutureExpiredError,
+  RequestFailedError,
+  ResponseValidationError,
+} from "../errors.ts";
+import { type BillingPause, billingRetryMs } from "../transport/billing-pause.ts";
+import type { ByteBudget, Release } from "../transport/byte-budget.ts";
+import type { HttpResponse } from "../transport/exchange.ts";
+import { type FailureFacts, hintFor } from "../transport/hints.ts";
+import type { Reporter } from "../transport/report.ts";
+import { pollBackoffMs } from "../transport/retry.ts";
+import type { PreparedRequest, Transport } from "../transport/transport.ts";
+import { type FutureResult, type FutureResultName, futureResults } from "../wire/contract.ts";
+import { classifyOutcome, type JsonOutcome, pendingOutcome, type QueueState } from "../wire/futures.ts";
+import { parseJson } from "../wire/json.ts";
+import { protobufContentType } from "../wire/proto/tensors.ts";
+
+/** What the loop needs. Shared by all futures of a service. */
+export interface PollContext {
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly billing: BillingPause;
+  readonly reporter: Reporter;
+  /** Bytes of large answers that may be fetched at once. */
+  readonly responseBytes: ByteBudget;
+}
+
+/** What a caller may watch while the loop runs. */
+export interface PollProgress {
+  queueState: QueueState | undefined;
+  reason: string | undefined;
+  lastError: Error | undefined;
+  polls: number;
+}
+
+export interface PollTarget<K extends FutureResultName> {
+  readonly requestId: string;
+  readonly requestType: K;
+  /** What the request works on, for messages: a model, a sampling session. */
+  readonly subject?: string | undefined;
+  /** How long the submission took; told to the server with the first poll. */
+  readonly roundtripMs?: number;
+  readonly signal?: AbortSignal | undefined;
+  readonly facts?: Partial<FailureFacts> | undefined;
+  readonly progress?: PollProgress;
+}
+
+/** Suspicious answers (400 with a body, unreadable ones) are asked for again so often, without a pause. */
+const suspiciousBudget = 3;
+
+/** What one poll came to. */
+export type PollOutcome<T> =
+  | JsonOutcome
+  | { readonly kind: "result"; readonly value: T }
+  | { readonly kind: "expired" }
+  | { readonly kind: "backoff"; readonly error: Error }
+  | { readonly kind: "suspicious"; readonly error: Error }
+  | { readonly kind: "unpaid"; readonly error: APIStatusError }
+  | { readonly kind: "fatal"; readonly error: Error };
+
+/**
+ * Waits for a future's result.
+ *
+ * @throws {@link RequestFailedError} when the request failed, {@link FutureExpiredError} when the server has forgotten it
+ * (410), an `APIStatusError` for an answer that polling cannot cure, `signal.reason` when aborted.
+ */
+export async function pollFuture<K extends FutureResultName>(
+  context: PollContext,
+  target: PollTarget<K>,
+): Promise<FutureResult<K>> {
+  const { transport, reporter, billing } = context;
+  const { requestId, requestType, signal } = target;
+  const progress = target.progress ?? { queueState: undefined, reason: undefined, lastError: undefined, polls: 0 };
+  let allowMetadataOnly = true;
+  let failures = 0;
+  let suspicious = 0;
+  let held: Release | undefined;
+  let request = retrieve(transport, requestId, allowMetadataOnly);
+  try {
+    for (let iteration = 0; ; iteration++) {
+      const outcome = await pollOnce(context, target, request, iteration);
+      progress.polls++;
+      if (outcome.kind !== "backoff") failures = 0;
+      switch (outcome.kind) {
+        case "pending":
+          suspicious = 0;
+          announce(reporter, target, outcome, progress);
+          break;
+        case "metadata": {
+          if (held !== undefined) {
+            throw new ResponseValidationError("status", `request ${requestId}: announced twice instead of being sent`);
+          }
+          const reserved = context.responseBytes.acquire(outcome.payloadBytes, signal);
+          held = typeof reserved === "function" ? reserved : await reserved;
+          allowMetadataOnly = false;
+          request = retrieve(transport, requestId, allowMetadataOnly);
+          break;
+        }
+        case "result":
+          return outcome.value as FutureResult<K>;
+        case "done":
+          return readJson(requestType, outcome.body, requestId);
+        case "failed":
+          throw failed(target, outcome);
+        case "expired":
+          throw new FutureExpiredError(requestId, {
+            hint: "Results are kept for a limited time; training requests are not repeated by themselves.",
+          });
+        case "backoff":
+          progress.lastError = outcome.error;
+          await transport.sleep(pollBackoffMs(failures++), signal);
+          break;
+        case "suspicious":
+          progress.lastError = outcome.error;
+          if (suspicious++ >= suspiciousBudget) throw outcome.error;
+          break;
+        case "unpaid":
+          progress.lastError = outcome.error;
+          if (!billing.met("retrieveFuture")) throw outcome.error;
+          await transport.sleep(billingRetryMs, signal);
+          break;
+        case "fatal":
+          throw outcome.error;
+        default:
+          outcome satisfies never;
+      }
+    }
+  } finally {
+    held?.();
+  }
+}
+
+const retrieve = (transport: Transport, requestId: string, allowMetadataOnly: boolean): PreparedRequest =>
+  transport.prepare("retrieveFuture", { requestId, allowMetadataOnly });
+
+async function pollOnce<K extends FutureResultName>(
+  { transport }: PollContext,
+  target: PollTarget<K>,
+  request: PreparedRequest,
+  iteration: number,
+): Promise<PollOutcome<FutureResult<K>>> {
+  const { requestType, signal } = target;
+  const headers: Record<string, string> = {
+    accept: futureResults[requestType].format === "proto" ? protobufContentType : "application/json",
+    "x-tinker-request-iteration": String(iteration),
+    "x-tinker-request-type": requestType,
+  };
+  if (iteration === 0) {
+    headers["x-tinker-create-promise-roundtrip-time"] = String((target.roundtripMs ?? 0) / 1000);
+  }
+  let response: HttpResponse;
+  try {
+    response = await transport.attempt(request, { headers, signal });
+  } catch (error) {
+    // A closed client and an abort end the wait; everything else may pass.
+    if (error instanceof APIConnectionError && error.code !== "closed") return { kind: "backoff", error };
+    throw error;
+  }
+  return classify(response, requestType, () => transport.failure(request, response, target.facts));
+}
+
+/** What an answer is: the contract's table of statuses and bodies. */
+export function classify<K extends FutureResultName>(
+  response: HttpResponse,
+  requestType: K,
+  failure: () => APIStatusError,
+): PollOutcome<FutureResult<K>> {
+  const { status } = response;
+  if (status === 408) return pendingOutcome(jsonBody(response));
+  if (status === 410) return { kind: "expired" };
+  if (status === 429 || status >= 500) return { kind: "backoff", error: failure() };
+  if (status === 400) return { kind: "suspicious", error: failure() };
+  if (status === 402) return { kind: "unpaid", error: failure() };
+  if (status < 200 || status >= 300) return { kind: "fatal", error: failure() };
+  try {
+    const type = response.header("content-type") ?? "";
+    if (!type.includes(protobufContentType)) return classifyOutcome(parsed(response));
+    const { format, decode } = futureResults[requestType];
+    if (format !== "proto") throw new ResponseValidationError("", `a ${requestType} result is not binary`);
+    return { kind: "result", value: decode(response.body) as FutureResult<K> };
+  } catch (error) {
+    if (error instanceof ResponseValidationError) return { kind: "suspicious", error };
+    throw error;
+  }
+}
+
+const utf8 = new TextDecoder();
+const parsed = (response: HttpResponse): unknown => parseJson(utf8.decode(response.body));
+
+function jsonBody(response: HttpResponse): unknown {
+  try {
+    return parsed(response);
+  } catch {
+    return undefined;
+  }
+}
+
+function readJson<K extends FutureResultName>(requestType: K, body: unknown, requestId: string): FutureResult<K> {
+  const { format, decode } = futureResults[requestType];
+  if (format !== "json") {
+    throw new ResponseValidationError("", `request ${requestId}: the ${requestType} result came as JSON, not binary`);
+  }
+  return decode(body) as FutureResult<K>;
+}
+
+function failed(target: PollTarget<FutureResultName>, outcome: JsonOutcome & { kind: "failed" }): RequestFailedError {
+  const { requestId, requestType } = target;
+  const facts = { operation: requestType, ...target.facts, message: outcome.message };
+  return new RequestFailedError(`${requestType} failed: ${outcome.message} (request ${requestId})`, {
+    requestId,
+    category: outcome.category,
+    hint: hintFor(facts),
+  });
+}
+
+function announce(
+  reporter: Reporter,
+  target: PollTarget<FutureResultName>,
+  outcome: JsonOutcome & { kind: "pending" },
+  progress: PollProgress,
+): void {
+  const { queueState, reason } = outcome;
+  progress.queueState = queueState;
+  progress.reason = reason ?? defaultReason(target.requestType, queueState);
+  // "Unknown" without a reason tells nothing.
+  if (queueState === "unknown" && reason === undefined) return;
+  reporter.report({
+    type: queueState.startsWith("paused") ? "future.paused" : "future.queued",
+    requestId: target.requestId,
+    requestType: target.requestType,
+    ...(target.subject === undefined ? {} : { subject: target.subject }),
+    queueState,
+    ...(progress.reason === undefined ? {} : { reason: progress.reason }),
+  });
+}
+
+function defaultReason(requestType: FutureResultName, queueState: QueueState): string | undefined {
+  if (queueState === "paused_capacity") return "the service is short on capacity";
+  if (queueState !== "paused_rate_limit") return undefined;
+  return requestType === "Sample"
+    ? "the limit of concurrent sampler weights is reached"
+    : "the limit of concurrent training clients is reached";
+}
