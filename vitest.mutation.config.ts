@@ -6,5 +6,7 @@ process.env["FUZZ_RUNS"] ??= "60";
 
 export default mergeConfig(
   base,
-  defineConfig({ test: { include: ["packages/tinklet/src/**/*.test.ts", "test/parity/*.test.ts"], reporters: ["dot"] } }),
+  defineConfig({
+    test: { include: ["packages/tinklet/src/**/*.test.ts", "test/parity/*.test.ts"], reporters: ["dot"] },
+  }),
 );
