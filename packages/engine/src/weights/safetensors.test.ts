@@ -199,6 +199,21 @@ describe("writing", () => {
     source.close();
   });
 
+  test("values can be computed one tensor at a time", async () => {
+    const file = join(folder, "lazy.safetensors");
+    let alive = 0;
+    const tensor = (value: number) => ({
+      name: `t${value}`,
+      dtype: "F32" as const,
+      shape: [2],
+      data: () => Float32Array.of(value, ++alive),
+    });
+    await writeSafetensors(file, [tensor(5), tensor(6)]);
+    const source = openSafetensors(file);
+    expect([...source.readFloat32("t5"), ...source.readFloat32("t6")]).toEqual([5, 1, 6, 2]);
+    source.close();
+  });
+
   test("a failure leaves the old file and nothing else", async () => {
     const home = mkdtempSync(join(folder, "atomic-"));
     const file = join(home, "x.safetensors");
@@ -207,6 +222,8 @@ describe("writing", () => {
     const before = readFileSync(file);
     await expect(writeSafetensors(file, [one, one])).rejects.toMatchObject({ tensor: "x" });
     await expect(writeSafetensors(file, [{ ...one, shape: [2] }])).rejects.toMatchObject({ tensor: "x" });
+    const failing = { ...one, name: "y", data: () => Float32Array.of(1, 2) };
+    await expect(writeSafetensors(file, [one, failing])).rejects.toMatchObject({ tensor: "y" });
     await expect(writeSafetensors(join(home, "no", "x.safetensors"), [one])).rejects.toThrow();
     expect(readFileSync(file)).toEqual(before);
     expect(readdirSync(home)).toEqual(["x.safetensors"]);

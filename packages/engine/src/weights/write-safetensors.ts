@@ -14,7 +14,8 @@ export interface TensorToWrite {
   readonly name: string;
   readonly dtype: "F32" | "BF16";
   readonly shape: readonly number[];
-  readonly data: Float32Array;
+  /** The values, or how to compute them when their turn comes, so that a merged model need not exist in memory as a whole. */
+  readonly data: Float32Array | (() => Float32Array);
 }
 
 /** Values converted to bfloat16 at a time. */
@@ -23,7 +24,7 @@ const CHUNK_VALUES = 512 * 1024;
 /**
  * Writes tensors in the order given.
  * @param metadata Free strings; loaders of transformers expect `{ format: "pt" }`.
- * @throws WeightsError for a repeated name or a shape that does not fit its data; then nothing is written.
+ * @throws WeightsError for a repeated name or a shape that does not fit its data; then the file is as it was.
  */
 export async function writeSafetensors(
   file: string,
@@ -34,12 +35,13 @@ export async function writeSafetensors(
   const list = [...tensors];
   const header = new Map<string, unknown>(metadata ? [["__metadata__", metadata]] : []);
   let end = 0;
-  for (const { name, dtype, shape, data } of list) {
+  for (const { name, dtype, shape } of list) {
+    const count = countValues(shape);
     const refuse = (message: string) => new WeightsError(`tensor ${name}: ${message}`, { tensor: name, file });
     if (header.has(name) || name === "__metadata__") throw refuse("the name is already taken");
-    if (countValues(shape) !== data.length) throw refuse(`shape [${shape}] does not fit ${data.length} values`);
+    if (count === undefined) throw refuse(`shape [${shape}] is not possible`);
     const begin = end;
-    end += data.length * (dtype === "F32" ? 4 : 2);
+    end += count * (dtype === "F32" ? 4 : 2);
     header.set(name, { dtype, shape, data_offsets: [begin, end] });
   }
   const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
@@ -52,7 +54,9 @@ export async function writeSafetensors(
   try {
     handle = await open(temporary, "wx");
     await writeAll(handle, padded);
-    for (const { dtype, data } of list) {
+    for (const tensor of list) {
+      const { dtype } = tensor;
+      const data = valuesOf(tensor, file);
       if (dtype === "F32") await writeAll(handle, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
       else for (const bytes of bfloat16Chunks(data)) await writeAll(handle, bytes);
     }
@@ -66,6 +70,15 @@ export async function writeSafetensors(
     await rm(temporary, { force: true });
     throw error;
   }
+}
+
+function valuesOf({ name, shape, data }: TensorToWrite, file: string): Float32Array {
+  const values = typeof data === "function" ? data() : data;
+  if (values.length !== countValues(shape)) {
+    const message = `tensor ${name}: shape [${shape}] does not fit ${values.length} values`;
+    throw new WeightsError(message, { tensor: name, file });
+  }
+  return values;
 }
 
 async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
