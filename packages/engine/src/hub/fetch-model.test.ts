@@ -281,6 +281,11 @@ describe("access", () => {
   });
 
   test("what does not exist", async () => {
+    const mistyped = openModel("modles/mine", { cacheDir });
+    await expect(mistyped).rejects.toMatchObject({ code: "not_found", status: 404 });
+    await expect(mistyped).rejects.toThrow(
+      "there is no file or folder modles/mine, and the Hub has no modles/mine at main",
+    );
     await expect(fetchModel({ ...id, name: "other" }, { cacheDir })).rejects.toMatchObject({ code: "not_found" });
     await expect(fetchModel({ ...id, revision: "dev" }, { cacheDir })).rejects.toMatchObject({ code: "not_found" });
     hub.files.delete("model.safetensors");

@@ -13,11 +13,24 @@ export type HubErrorCode =
   | "bad_response";
 
 export class HubError extends EngineError {
+  declare readonly code: HubErrorCode;
   /** HTTP status, where there was an answer. */
   readonly status?: number;
+  /** The message without the hint. */
+  readonly #what: string;
 
   constructor(code: HubErrorCode, message: string, options: { status?: number; hint?: string; cause?: unknown } = {}) {
     super(code, message, options);
+    this.#what = message;
     if (options.status !== undefined) this.status = options.status;
+  }
+
+  /** The same error, with what led to asking the Hub in front: a mistyped path looks like a Hub id. */
+  about(reason: string): HubError {
+    return new HubError(this.code, `${reason}, and ${this.#what}`, {
+      ...(this.status !== undefined && { status: this.status }),
+      ...(this.hint !== undefined && { hint: this.hint }),
+      cause: this,
+    });
   }
 }

@@ -1,5 +1,6 @@
 /** What the rest of the engine uses of this folder. */
 
+export { HubError, type HubErrorCode } from "../hub/hub-error.ts";
 export { openModel } from "./open-model.ts";
 export { openSafetensors } from "./safetensors.ts";
 export type {

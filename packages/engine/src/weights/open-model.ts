@@ -7,6 +7,7 @@ import { readdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { ConfigError, WeightsError } from "../errors.ts";
 import { fetchModel } from "../hub/fetch-model.ts";
+import { HubError } from "../hub/hub-error.ts";
 import { parseHubId } from "../hub/hub-id.ts";
 import { tokenizerFromFolder } from "../tokenizer/from-folder.ts";
 import { tokenizerFromGguf } from "../tokenizer/from-gguf.ts";
@@ -45,7 +46,9 @@ export async function openModel(source: string, options: OpenModelOptions = {}):
       file: source,
     });
   }
-  const fetched = await fetchModel(id, options);
+  const fetched = await fetchModel(id, options).catch((error: unknown) => {
+    throw error instanceof HubError ? error.about(`there is no file or folder ${source}`) : error;
+  });
   return kindOnDisk(fetched) === "folder" ? openFolder(fetched, source) : openFile(fetched, source);
 }
 
