@@ -258,6 +258,30 @@ export const slice = (graph: Graph, a: Tensor, axis: number, from: number, to: n
   });
 };
 
+/** Cuts an axis in two at a size that is only known at run time: `lengths` holds both sizes. No gradient. */
+export const splitInTwo = (
+  graph: Graph,
+  a: Tensor,
+  axis: number,
+  lengths: Tensor,
+  sizes: readonly [Dim, Dim],
+): [Tensor, Tensor] =>
+  graph.multi(
+    "Split",
+    [a, lengths],
+    sizes.map((size) => ({ shape: a.shape.with(axis, size) })),
+    { attributes: { axis } },
+  ) as [Tensor, Tensor];
+
+/** The `k` (a one-element int64 tensor) largest values of each row of a matrix, descending, and where they are. No gradient. */
+export const topK = (graph: Graph, a: Tensor, k: Tensor): { values: Tensor; indices: Tensor } => {
+  const shape = [a.shape[0]!, "k"];
+  const [values, indices] = graph.multi("TopK", [a, k], [{ shape }, { shape, dtype: "int64" }], {
+    attributes: { axis: -1, largest: 1, sorted: 1 },
+  });
+  return { values: values!, indices: indices! };
+};
+
 /** Rows of `table` by index: `[rows, ...rest]` and indices of any shape give `[...indices, ...rest]`. */
 export const gather = (graph: Graph, table: Tensor, indices: Tensor): Tensor => {
   if (indices.dtype !== "int32" && indices.dtype !== "int64") {

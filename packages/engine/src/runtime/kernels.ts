@@ -255,6 +255,32 @@ export const kernels: Readonly<Record<string, Kernel>> = {
     return [{ data, dims }];
   },
 
+  Split: ([a, lengths], attributes, arrays) => {
+    const axis = number(attributes, "axis", 0);
+    let from = 0;
+    return Array.from(ints(lengths!), (size) => {
+      const bounds = [from, from + size, axis].map((x): Value => ({ data: Int32Array.of(x), dims: [1] }));
+      from += size;
+      return kernels["Slice"]!([a!, ...bounds], {}, arrays)[0]!;
+    });
+  },
+
+  TopK: ([a, k], _attributes, arrays) => {
+    const [height, width] = a!.dims as [number, number];
+    const best = ints(k!)[0]!;
+    const values = new arrays(height * best);
+    const indices = new Int32Array(height * best);
+    for (let row = 0; row < height; row++) {
+      const line = floats(a!).subarray(row * width, (row + 1) * width);
+      const order = Array.from(line.keys()).sort((x, y) => line[y]! - line[x]! || x - y);
+      for (let i = 0; i < best; i++) {
+        indices[row * best + i] = order[i]!;
+        values[row * best + i] = line[order[i]!]!;
+      }
+    }
+    return [values, indices].map((data) => ({ data, dims: [height, best] }));
+  },
+
   Pad: ([a, pads], _attributes, arrays) => {
     const rank = a!.dims.length;
     const dims = a!.dims.map((dim, axis) => dim + ints(pads!)[axis]! + ints(pads!)[axis + rank]!);

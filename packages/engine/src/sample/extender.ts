@@ -1,0 +1,172 @@
+/** Runs the extend graph: compiles its variants on first use and lays out their inputs. Knows nothing of requests or sampling. */
+import type { AdapterWeights } from "../adapter/adapter.ts";
+import type { LoraTargets } from "../adapter/layout.ts";
+import type { LoadedModel } from "../model/load.ts";
+import { RopeCache } from "../model/rope.ts";
+import { f32, i32, type Program, type Runtime, type Value } from "../runtime/runtime.ts";
+import { type AdapterStack, selectionOf, stackAdapters } from "./adapters.ts";
+import type { KvCache } from "./cache.ts";
+import { extendGraph } from "./graph.ts";
+
+const MASKED = -1e30;
+
+/** New tokens for each row of a cache: `time` per row, row-major. */
+export interface Extension {
+  readonly cache: KvCache;
+  readonly tokens: Int32Array;
+  readonly time: number;
+  /** One per row of the cache; undefined is the base model. */
+  readonly adapters: readonly (AdapterWeights | undefined)[];
+  /** Packed rows (row · time + t) whose distribution is wanted, with 1 / temperature for each. */
+  readonly rows: Int32Array;
+  readonly coldness: Float32Array;
+  /** Score these targets at these packed rows, and list the k best. */
+  readonly scored?: { readonly rows: Int32Array; readonly targets: Int32Array; readonly k: number };
+}
+
+export interface ExtensionResult {
+  readonly logits: Float32Array;
+  readonly logSumExp: Float32Array;
+  readonly probabilities: Float32Array;
+  readonly scored?: { readonly logprobs: Float32Array; readonly top: Float32Array; readonly topIds: Int32Array };
+}
+
+export class Extender {
+  readonly #model: LoadedModel;
+  readonly #runtime: Runtime;
+  readonly #rope: RopeCache;
+  readonly #programs = new Map<string, Promise<Program>>();
+  readonly #packWeights: boolean;
+  #stack: { adapters: readonly AdapterWeights[]; stack: AdapterStack } | undefined;
+
+  constructor(model: LoadedModel, runtime: Runtime, options: { packWeights: boolean }) {
+    this.#model = model;
+    this.#runtime = runtime;
+    this.#rope = new RopeCache(model.config);
+    this.#packWeights = options.packWeights;
+  }
+
+  #program(targets: LoraTargets | undefined, prompt: boolean): Promise<Program> {
+    const id = JSON.stringify([targets, prompt]);
+    let program = this.#programs.get(id);
+    if (!program) {
+      const graph = extendGraph(this.#model.config, { ...(targets ? { targets } : {}), prompt });
+      program = this.#runtime.compile(graph, this.#model.weights, { packWeights: this.#packWeights && !prompt });
+      program.catch(() => this.#programs.delete(id));
+      this.#programs.set(id, program);
+    }
+    return program;
+  }
+
+  /** The stack of a set of adapters; rebuilt only when the set changes. */
+  #stackOf(adapters: readonly (AdapterWeights | undefined)[]): AdapterStack | undefined {
+    const distinct = [...new Set(adapters)].filter((adapter) => adapter !== undefined);
+    if (distinct.length === 0) return undefined;
+    const known = this.#stack;
+    if (known?.adapters.length === distinct.length && distinct.every((adapter) => known.stack.columns.has(adapter))) {
+      return known.stack;
+    }
+    const stack = stackAdapters(this.#model.config, distinct);
+    this.#stack = { adapters: distinct, stack };
+    return stack;
+  }
+
+  /**
+   * Extends every row of the cache by `time` tokens and stores their keys and values. A single row with a single token is padded
+   * to two: products of one row take another path in the runtime, whose last bits differ, and a sequence must not change when
+   * its neighbours leave.
+   */
+  async extend(extension: Extension): Promise<ExtensionResult> {
+    const { cache, time, scored } = extension;
+    const { config } = this.#model;
+    const sequences = cache.lengths.length;
+    const batch = time === 1 ? Math.max(2, sequences) : sequences;
+    const tokens = new Int32Array(batch * time);
+    tokens.set(extension.tokens);
+    cache.prepare(time, batch);
+    const longest = Math.max(...cache.lengths) + time;
+    const tables = this.#rope.tables(longest);
+    const positions = new Int32Array(batch * time);
+    // An empty cache is one masked column: nothing to look at, but products of size zero are no one's favourite case.
+    const room = cache.isEmpty ? 1 : cache.room;
+    const pastMask = new Float32Array(batch * room).fill(MASKED);
+    cache.lengths.forEach((length, row) => {
+      pastMask.fill(0, row * room, row * room + length);
+      for (let t = 0; t < time; t++) positions[row * time + t] = length + t;
+    });
+    const causal = new Float32Array(time * time);
+    for (let t = 0; t < time; t++) causal.fill(MASKED, t * time + t + 1, (t + 1) * time);
+    const count = extension.rows.length;
+    const padded = time === 1 ? Math.max(2, count) : count;
+    const rows = new Int32Array(padded);
+    rows.set(extension.rows);
+    const coldness = new Float32Array(padded).fill(1);
+    coldness.set(extension.coldness);
+    const stack = this.#stackOf(extension.adapters);
+    const inputs: Record<string, Value> = {
+      tokens: i32(tokens, [tokens.length]),
+      cos: f32(tables.cos, tables.dims),
+      sin: f32(tables.sin, tables.dims),
+      "index.q": i32(headIndex(batch, config.heads, time), [batch, config.heads, time]),
+      "index.kv": i32(headIndex(batch, config.kvHeads, time), [batch, config.kvHeads, time]),
+      "unpack.q": i32(headIndex(batch, time, config.heads), [batch * config.heads * time]),
+      position_ids: i32(positions, [batch, time]),
+      "mask.new": f32(causal, [time, time]),
+      "mask.past": f32(pastMask, [batch, 1, 1, room]),
+      lengths: i32(Int32Array.of(time, room), [2]),
+      rows: i32(rows, [rows.length]),
+      coldness: f32(coldness, [rows.length, 1]),
+    };
+    for (let layer = 0; layer < config.layers; layer++) {
+      for (const side of ["k", "v"] as const) inputs[`past.${side}.${layer}`] = cache.view(layer, side, batch, room);
+    }
+    if (stack) {
+      const perToken = Array.from({ length: batch * time }, (_, i) => extension.adapters[Math.floor(i / time)]);
+      Object.assign(inputs, stack.inputs, { "lora.select": selectionOf(stack, perToken) });
+    }
+    if (scored) {
+      inputs["scored.rows"] = i32(scored.rows, [scored.rows.length]);
+      inputs["scored.targets"] = i32(scored.targets, [scored.targets.length, 1]);
+      inputs["scored.k"] = i32(Int32Array.of(Math.max(1, scored.k)), [1]);
+    }
+    const program = await this.#program(stack?.targets, scored !== undefined);
+    const outputs = await program.run(inputs);
+    const floats = (name: string): Float32Array => asFloat32(outputs[name]!.data);
+    cache.append(time, (layer, side) => floats(`${side}.${layer}`));
+    return {
+      logits: floats("logits").subarray(0, count * config.vocabSize),
+      logSumExp: floats("logSumExp").subarray(0, count),
+      probabilities: floats("probabilities").subarray(0, count * config.vocabSize),
+      ...(scored
+        ? {
+            scored: {
+              logprobs: floats("scored.logprobs"),
+              top: floats("scored.top"),
+              topIds: outputs["scored.topIds"]!.data as Int32Array,
+            },
+          }
+        : {}),
+    };
+  }
+
+  async dispose(): Promise<void> {
+    const programs = await Promise.all(this.#programs.values());
+    this.#programs.clear();
+    await Promise.all(programs.map((program) => program.dispose()));
+  }
+}
+
+const asFloat32 = (data: Value["data"]): Float32Array =>
+  data instanceof Float32Array ? data : Float32Array.from(data as Float64Array);
+
+/** Where element (batch, i, j) of a `[batch, outer, inner]` array lies in one stored as `[batch, inner, outer]`. */
+const headIndex = (batch: number, outer: number, inner: number): Int32Array => {
+  const index = new Int32Array(batch * outer * inner);
+  let at = 0;
+  for (let b = 0; b < batch; b++) {
+    for (let i = 0; i < outer; i++) {
+      for (let j = 0; j < inner; j++) index[at++] = (b * inner + j) * outer + i;
+    }
+  }
+  return index;
+};

@@ -1,0 +1,64 @@
+/**
+ * Chooses a token from a distribution: temperature (already in the probabilities), then top-k, then top-p, then one random number.
+ * Deterministic given the distribution and the number: ties go to the smaller id.
+ */
+
+export interface Choice {
+  /** -1 or 0: off. */
+  readonly topK: number;
+  /** 1: off. */
+  readonly topP: number;
+}
+
+/** The largest logit; the smaller id wins a tie. */
+export const argmax = (values: Float32Array): number => {
+  let best = 0;
+  for (let i = 1; i < values.length; i++) if (values[i]! > values[best]!) best = i;
+  return best;
+};
+
+/** The first id at which the running sum exceeds `target`; rounding cannot lead past the last id that has any weight. */
+const walk = (weights: ArrayLike<number>, target: number): number => {
+  let running = 0;
+  let last = 0;
+  for (let i = 0; i < weights.length; i++) {
+    if (weights[i] === 0) continue;
+    running += weights[i]!;
+    last = i;
+    if (running > target) return i;
+  }
+  return last;
+};
+
+const sum = (values: ArrayLike<number>): number => {
+  let total = 0;
+  for (let i = 0; i < values.length; i++) total += values[i]!;
+  return total;
+};
+
+/** Ids in falling probability, as many as the filters keep. */
+const kept = (probabilities: Float32Array, { topK, topP }: Choice): number[] => {
+  const order: number[] = [];
+  // Without top-k, ids that cannot be in the nucleus need no sorting: all below (1 − p) / vocabulary together are less than 1 − p.
+  const floor = topK <= 0 && topP < 1 ? (1 - topP) / probabilities.length : -1;
+  for (let i = 0; i < probabilities.length; i++) if (probabilities[i]! > floor) order.push(i);
+  order.sort((a, b) => probabilities[b]! - probabilities[a]! || a - b);
+  if (topK > 0) order.length = Math.min(order.length, topK);
+  if (topP >= 1) return order;
+  // The smallest set whose share of what top-k left reaches p; never empty.
+  const enough = topP * (topK > 0 ? sum(order.map((id) => probabilities[id]!)) : sum(probabilities));
+  let held = 0;
+  const end = order.findIndex((id) => {
+    held += probabilities[id]!;
+    return held >= enough;
+  });
+  return end < 0 ? order : order.slice(0, end + 1);
+};
+
+/** @param random a number in [0, 1). */
+export const pick = (probabilities: Float32Array, choice: Choice, random: number): number => {
+  if (choice.topK <= 0 && choice.topP >= 1) return walk(probabilities, random * sum(probabilities));
+  const ids = kept(probabilities, choice);
+  const weights = ids.map((id) => probabilities[id]!);
+  return ids[walk(weights, random * sum(weights))]!;
+};

@@ -1,0 +1,256 @@
+/** Sampling on small random models: against full forward passes, and against itself under every kind of company. */
+import { describe, expect, it } from "vitest";
+import { type Adapter, createAdapter } from "../adapter/adapter.ts";
+import { createRandom } from "../random.ts";
+import { createInterpreter } from "../runtime/interpreter.ts";
+import { loadNativeRuntime } from "../runtime/ort.ts";
+import { tinyModel } from "../testing/tiny-model.ts";
+import type { Tokenizer } from "../tokenizer/types.ts";
+import { Trainer } from "../train/trainer.ts";
+import type { SampleRequest, SampleResult } from "../types.ts";
+import { pick } from "./pick.ts";
+import { Sampler, type SamplerOptions } from "./sampler.ts";
+
+const runtime = (await loadNativeRuntime(1)).runtime ?? createInterpreter();
+const defaults: SamplerOptions = {
+  contextLength: 64,
+  maxBatch: 32,
+  cacheBytes: 1e9,
+  eosTokenIds: [],
+  packWeights: false,
+};
+
+const adapterOf = (config: Parameters<typeof createAdapter>[0], seed: number, rank = 3): Adapter => {
+  const adapter = createAdapter(config, {
+    rank,
+    alpha: 32,
+    seed,
+    trainAttn: seed !== 2,
+    trainMlp: true,
+    trainUnembed: seed !== 3,
+  });
+  const random = createRandom(seed, "noise");
+  for (let i = 0; i < adapter.values.length; i++) adapter.values[i]! += (random() - 0.5) * 0.2;
+  return adapter;
+};
+
+/** Submits requests and steps until all are done. */
+const runAll = async (
+  sampler: Sampler,
+  requests: readonly (SampleRequest & { weights?: Adapter })[],
+): Promise<SampleResult[]> => {
+  const handles = requests.map(({ weights, ...request }) => sampler.submit(request, weights));
+  while (sampler.busy) await sampler.step();
+  return Promise.all(handles.map((handle) => handle.result));
+};
+
+describe("against full forward passes", () => {
+  const model = tinyModel({ model_type: "qwen3", tie_word_embeddings: false });
+  const weights = adapterOf(model.config, 1);
+  const prompt = [3, 1, 4, 1, 5];
+
+  it("greedy tokens are the argmax and log-probs those of the training forward", async () => {
+    const [result] = await runAll(new Sampler(model, runtime, defaults), [
+      { prompt, weights, params: { maxTokens: 20, temperature: 0 } },
+    ]);
+    const { tokens, logprobs, stopReason } = result!.sequences[0]!;
+    expect(tokens.length).toBe(20);
+    expect(stopReason).toBe("length");
+    const trainer = new Trainer(model, runtime, { activationBytes: 1e9, contextLength: 64 });
+    const all = [...prompt, ...tokens];
+    const scored = await trainer.forward(weights, {
+      lossFn: "cross_entropy",
+      data: [{ tokens: all.slice(0, -1), lossFnInputs: { target_tokens: { data: all.slice(1) } } }],
+    });
+    logprobs.forEach((logprob, i) => {
+      expect(logprob).toBeCloseTo(scored.lossFnOutputs[0]!.logprobs.data[prompt.length - 1 + i]!, 4);
+    });
+  });
+
+  it("scores the prompt: the first value is missing, top-1 is at least the token itself", async () => {
+    const [result] = await runAll(new Sampler(model, runtime, defaults), [
+      { prompt, weights, promptLogprobs: true, topkPromptLogprobs: 3, params: { maxTokens: 1, temperature: 0 } },
+    ]);
+    const trainer = new Trainer(model, runtime, { activationBytes: 1e9, contextLength: 64 });
+    const scored = await trainer.forward(weights, {
+      lossFn: "cross_entropy",
+      data: [{ tokens: prompt.slice(0, -1), lossFnInputs: { target_tokens: { data: prompt.slice(1) } } }],
+    });
+    expect(result!.promptLogprobs![0]).toBeNaN();
+    expect(result!.promptLogprobs!.length).toBe(prompt.length);
+    scored.lossFnOutputs[0]!.logprobs.data.forEach((value, i) => {
+      expect(result!.promptLogprobs![i + 1]).toBeCloseTo(value, 4);
+    });
+    const top = result!.topkPromptLogprobs!;
+    expect([...top.tokenIds.subarray(0, 3), ...top.logprobs.subarray(0, 3)]).toEqual([0, 0, 0, -99999, -99999, -99999]);
+    for (let i = 1; i < prompt.length; i++) {
+      const row = [...top.logprobs.subarray(i * 3, i * 3 + 3)];
+      expect(row).toEqual([...row].sort((a, b) => b - a));
+      expect(row[0]!).toBeGreaterThanOrEqual(result!.promptLogprobs![i]! - 1e-6);
+    }
+  });
+
+  it("needs no prefill for zero tokens beyond the prompt's own scores", async () => {
+    const [result] = await runAll(new Sampler(model, runtime, defaults), [
+      { prompt, promptLogprobs: true, params: { maxTokens: 0 } },
+    ]);
+    expect(result!.sequences).toEqual([
+      { stopReason: "length", tokens: new Int32Array(0), logprobs: new Float32Array(0) },
+    ]);
+  });
+});
+
+describe("independence", () => {
+  const model = tinyModel({ model_type: "qwen2", max_position_embeddings: 256, eos_token_id: null });
+  const options = { ...defaults, contextLength: 256 };
+  const adapters = [
+    undefined,
+    adapterOf(model.config, 1),
+    adapterOf(model.config, 2, 5),
+    adapterOf(model.config, 3, 2),
+  ];
+  const random = createRandom(9, "requests");
+  const requests = Array.from({ length: 50 }, (_, i) => {
+    const weights = adapters[i % adapters.length];
+    return {
+      prompt: Array.from({ length: 1 + Math.floor(random() * 40) }, () => Math.floor(random() * 37)),
+      ...(weights ? { weights } : {}),
+      numSamples: 1 + (i % 3),
+      params: {
+        maxTokens: 100,
+        seed: 1000 + i,
+        temperature: [1, 0.7, 1.3][i % 3]!,
+        topK: i % 4 === 3 ? 8 : -1,
+        topP: i % 5 === 4 ? 0.9 : 1,
+      },
+    };
+  });
+
+  it("10,000 tokens do not depend on what else is in the batch", async () => {
+    const together = await runAll(new Sampler(model, runtime, options), requests);
+    let tokens = 0;
+    for (const [i, request] of requests.entries()) {
+      const [alone] = await runAll(new Sampler(model, runtime, { ...options, maxBatch: 1 + (i % 2) }), [request]);
+      alone!.sequences.forEach((sequence, s) => {
+        expect([...together[i]!.sequences[s]!.tokens]).toEqual([...sequence.tokens]);
+        sequence.logprobs.forEach((value, t) => {
+          expect(Math.abs(value - together[i]!.sequences[s]!.logprobs[t]!)).toBeLessThan(1e-5);
+        });
+        tokens += sequence.tokens.length;
+      });
+    }
+    expect(tokens).toBeGreaterThanOrEqual(9_900);
+  });
+
+  it("sample i of n is the sample of seed + i", async () => {
+    const request = { prompt: [5, 6, 7], params: { maxTokens: 12, seed: 40 } };
+    const [three] = await runAll(new Sampler(model, runtime, options), [{ ...request, numSamples: 3 }]);
+    const [last] = await runAll(new Sampler(model, runtime, options), [
+      { ...request, params: { maxTokens: 12, seed: 42 } },
+    ]);
+    expect(three!.sequences[2]!.tokens).toEqual(last!.sequences[0]!.tokens);
+    expect(three!.sequences[0]!.tokens).not.toEqual(three!.sequences[1]!.tokens);
+  });
+
+  it("draws a seed and reports it", async () => {
+    const request = { prompt: [5, 6, 7], params: { maxTokens: 12 } };
+    const [first] = await runAll(new Sampler(model, runtime, options), [request]);
+    const [again] = await runAll(new Sampler(model, runtime, options), [
+      { ...request, params: { maxTokens: 12, seed: first!.seed } },
+    ]);
+    expect(again!.sequences[0]!.tokens).toEqual(first!.sequences[0]!.tokens);
+  });
+});
+
+describe("ends", () => {
+  const model = tinyModel();
+  const greedy = { maxTokens: 30, temperature: 0 };
+  const run = async (request: Partial<SampleRequest>, options: Partial<SamplerOptions> = {}): Promise<number[]> => {
+    const [result] = await runAll(new Sampler(model, runtime, { ...defaults, ...options }), [
+      { prompt: [7, 8], params: greedy, ...request },
+    ]);
+    return [...result!.sequences[0]!.tokens];
+  };
+
+  it("stops at end-of-sequence and at stop tokens, which are kept", async () => {
+    const free = await run({});
+    const stop = free[5]!;
+    const upTo = free.slice(0, free.indexOf(stop) + 1);
+    expect(await run({}, { eosTokenIds: [stop] })).toEqual(upTo);
+    expect(await run({ params: { ...greedy, stop: [stop] } })).toEqual(upTo);
+  });
+
+  it("stops when a text appears, also across tokens", async () => {
+    const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJK";
+    const tokenizer = {
+      decode: (ids: readonly number[]) => ids.map((id) => letters[id]).join(""),
+      tokenBytes: (id: number) => new TextEncoder().encode(letters[id]),
+      isSpecial: () => false,
+    } as unknown as Tokenizer;
+    const free = await run({});
+    const text = tokenizer.decode(free);
+    const stop = text.slice(4, 7);
+    const options = { tokenizer: () => Promise.resolve(tokenizer) };
+    expect(tokenizer.decode(await run({ params: { ...greedy, stop } }, options))).toBe(
+      text.slice(0, text.indexOf(stop) + 3),
+    );
+    await expect(run({ params: { ...greedy, stop: "never" } })).rejects.toThrow(/need a tokenizer/);
+    await expect(run({ params: { ...greedy, stop: [""] } }, options)).rejects.toThrow(/empty text/);
+  });
+
+  it("fills the rest of the context when max_tokens is absent", async () => {
+    expect((await run({ params: { temperature: 0 } }, { contextLength: 20 })).length).toBe(18);
+  });
+
+  it("streams tokens and can be cancelled between two of them", async () => {
+    const sampler = new Sampler(model, runtime, defaults);
+    const events: number[] = [];
+    const other = sampler.submit({ prompt: [1], params: greedy }, undefined);
+    const handle = sampler.submit({ prompt: [7, 8], params: greedy }, undefined, ({ token }) => {
+      if (events.push(token) === 4) handle.cancel(new Error("enough"));
+    });
+    handle.result.catch(() => {});
+    while (sampler.busy) await sampler.step();
+    await expect(handle.result).rejects.toThrow("enough");
+    expect(events).toEqual((await run({})).slice(0, 4));
+    expect((await other.result).sequences[0]!.tokens.length).toBe(30);
+  });
+
+  it("refuses what makes no sense, by name", async () => {
+    for (const [request, message] of [
+      [{ prompt: [] }, /prompt: is empty/],
+      [{ prompt: [99] }, /prompt\[0\]: token 99/],
+      [{ params: { temperature: -1 } }, /temperature/],
+      [{ params: { topP: 0 } }, /top_p/],
+      [{ params: { topK: 1.5 } }, /top_k/],
+      [{ numSamples: 0 }, /num_samples/],
+      [{ params: { stop: ["a", 1] as unknown as string[] } }, /cannot be mixed/],
+    ] as const) {
+      await expect(run(request as Partial<SampleRequest>)).rejects.toThrow(message);
+    }
+    await expect(run({}, { cacheBytes: 100 })).rejects.toThrow(/memory budget/);
+  });
+});
+
+describe("pick", () => {
+  const probabilities = Float32Array.of(0.1, 0.4, 0.05, 0.3, 0.15);
+
+  it("is the inverse of the distribution function", () => {
+    const counts = new Float64Array(5);
+    for (let i = 0; i < 10_000; i++) counts[pick(probabilities, { topK: -1, topP: 1 }, (i + 0.5) / 10_000)]!++;
+    counts.forEach((count, id) => {
+      expect(count / 10_000).toBeCloseTo(probabilities[id]!, 3);
+    });
+  });
+
+  it("keeps the k best, then the smallest set that holds p", () => {
+    const all = (topK: number, topP: number): number[] =>
+      [...new Set(Array.from({ length: 1000 }, (_, i) => pick(probabilities, { topK, topP }, i / 1000)))].sort();
+    expect(all(2, 1)).toEqual([1, 3]);
+    expect(all(-1, 0.7)).toEqual([1, 3]);
+    expect(all(-1, 0.71)).toEqual([1, 3, 4]);
+    expect(all(3, 0.5)).toEqual([1, 3]); // shares of what top-k left: 0.47, 0.82
+    expect(all(-1, 1e-9)).toEqual([1]);
+    expect(all(1, 1)).toEqual([1]);
+  });
+});

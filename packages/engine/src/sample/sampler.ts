@@ -1,0 +1,410 @@
+/**
+ * Continuous batching: requests wait, are prefilled one prompt at a time (once for all samples of a prompt), and then decode together,
+ * whatever their adapters, until each is done on its own terms. `step()` does one unit of work (a prefill or one token for every active
+ * sequence) and returns, so that its owner can put other work in between. A sequence's tokens depend on its own request only.
+ */
+import type { AdapterWeights } from "../adapter/adapter.ts";
+import { InputError, MemoryError } from "../errors.ts";
+import type { LoadedModel } from "../model/load.ts";
+import { createRandom, drawSeed } from "../random.ts";
+import type { Runtime } from "../runtime/runtime.ts";
+import type { Tokenizer } from "../tokenizer/types.ts";
+import type { SampledSequence, SampleRequest, SampleResult, SamplingParams, TokenEvent } from "../types.ts";
+import { KvCache } from "./cache.ts";
+import { Extender } from "./extender.ts";
+import { argmax, type Choice, pick } from "./pick.ts";
+import { type StopRules, StopWatch, stopRules } from "./stop.ts";
+
+/** Prompt tokens per prefill run: enough for full speed, few enough to keep scores and pauses small. */
+const PREFILL_CHUNK = 512;
+/** What an absent cell of top-k prompt log-probs holds. */
+const NO_TOP = { id: 0, logprob: -99999 } as const;
+
+export interface SamplerOptions {
+  readonly contextLength: number;
+  readonly maxBatch: number;
+  /** Bytes that caches may take. */
+  readonly cacheBytes: number;
+  readonly eosTokenIds: readonly number[];
+  readonly packWeights: boolean;
+  /** Asked for once, when the first stop text comes. */
+  readonly tokenizer?: () => Promise<Tokenizer>;
+}
+
+/** What the model says about the next token of one sequence. */
+interface Distribution {
+  readonly logits: Float32Array;
+  /** At the sequence's temperature. */
+  readonly probabilities: Float32Array;
+  /** Of the logits. */
+  readonly logSumExp: number;
+}
+
+interface Job {
+  readonly prompt: Int32Array;
+  readonly adapter: AdapterWeights | undefined;
+  readonly numSamples: number;
+  readonly seed: number;
+  readonly temperature: number;
+  readonly choice: Choice;
+  readonly maxTokens: number;
+  readonly rules: StopRules;
+  readonly promptLogprobs: boolean;
+  readonly topkPromptLogprobs: number;
+  readonly onToken: ((event: TokenEvent) => void) | undefined;
+  readonly resolve: (result: SampleResult) => void;
+  readonly reject: (error: unknown) => void;
+  readonly sequences: Sequence[];
+  /** Set between the prefill and the start of the last sample. */
+  prefilled?: { readonly cache: KvCache; readonly last: Distribution };
+  prompted?: Pick<SampleResult, "promptLogprobs" | "topkPromptLogprobs">;
+  cancelled?: { readonly reason: unknown };
+}
+
+interface Sequence {
+  readonly job: Job;
+  readonly index: number;
+  readonly random: () => number;
+  readonly watch: StopWatch;
+  readonly tokens: number[];
+  readonly logprobs: number[];
+  stopReason?: "stop" | "length";
+}
+
+/** A submitted request. */
+export interface SampleHandle {
+  readonly result: Promise<SampleResult>;
+  /** Takes effect between two tokens; the result rejects with the reason. */
+  cancel(reason: unknown): void;
+}
+
+export class Sampler {
+  readonly #model: LoadedModel;
+  readonly #extender: Extender;
+  readonly #options: SamplerOptions;
+  readonly #waiting: Job[] = [];
+  /** In the order of the cache's rows. */
+  readonly #active: Sequence[] = [];
+  readonly #cache: KvCache;
+  #tokenizer: Tokenizer | undefined;
+
+  constructor(model: LoadedModel, runtime: Runtime, options: SamplerOptions) {
+    this.#model = model;
+    this.#extender = new Extender(model, runtime, options);
+    this.#options = options;
+    this.#cache = new KvCache(model.config);
+  }
+
+  get busy(): boolean {
+    return this.#waiting.length > 0 || this.#active.length > 0;
+  }
+
+  get stats(): { activeSequences: number; waitingSequences: number; cacheBytes: number } {
+    const waitingSequences = this.#waiting.reduce((sum, job) => sum + job.numSamples, 0);
+    return { activeSequences: this.#active.length, waitingSequences, cacheBytes: this.#cache.bytes };
+  }
+
+  /** Checks and queues a request; `adapter` is frozen by the caller for as long as the request lives. */
+  submit(
+    request: SampleRequest,
+    adapter: AdapterWeights | undefined,
+    onToken?: (event: TokenEvent) => void,
+  ): SampleHandle {
+    let job: Job | undefined;
+    const result = new Promise<SampleResult>((resolve, reject) => {
+      job = { ...this.#check(request), adapter, onToken, resolve, reject, sequences: [] };
+      this.#waiting.push(job);
+    });
+    return {
+      result,
+      cancel: (reason) => {
+        if (job) job.cancelled = { reason };
+      },
+    };
+  }
+
+  #check(request: SampleRequest): Omit<Job, "adapter" | "onToken" | "resolve" | "reject" | "sequences"> {
+    const params: SamplingParams = request.params ?? {};
+    const { vocabSize } = this.#model.config;
+    const { contextLength } = this.#options;
+    const prompt = Int32Array.from(request.prompt);
+    prompt.forEach((token, i) => {
+      if (token < 0 || token >= vocabSize || request.prompt[i] !== token) {
+        throw new InputError(`prompt[${i}]`, `token ${request.prompt[i]} is not in the vocabulary of ${vocabSize}`);
+      }
+    });
+    if (prompt.length === 0) throw new InputError("prompt", "is empty");
+    if (prompt.length > contextLength) {
+      throw new InputError("prompt", `${prompt.length} tokens exceed the context of ${contextLength}`);
+    }
+    const number = (name: string, value: number, ok: (x: number) => boolean, wanted: string): number => {
+      if (typeof value !== "number" || !ok(value)) throw new InputError(name, `${value} is not ${wanted}`);
+      return value;
+    };
+    const natural = (x: number): boolean => Number.isInteger(x) && x >= 0;
+    const room = contextLength - prompt.length;
+    const maxTokens = number("sampling_params.max_tokens", params.maxTokens ?? room, natural, "a number of tokens");
+    const numSamples = number(
+      "num_samples",
+      request.numSamples ?? 1,
+      (x) => Number.isInteger(x) && x > 0,
+      "a positive integer",
+    );
+    const temperature = number(
+      "sampling_params.temperature",
+      params.temperature ?? 1,
+      (x) => x >= 0 && x < Infinity,
+      "≥ 0",
+    );
+    const topK = number(
+      "sampling_params.top_k",
+      params.topK ?? -1,
+      (x) => Number.isInteger(x) && x >= -1,
+      "-1 or more",
+    );
+    const topP = number("sampling_params.top_p", params.topP ?? 1, (x) => x > 0 && x <= 1, "within (0, 1]");
+    const topk = number(
+      "topk_prompt_logprobs",
+      request.topkPromptLogprobs ?? 0,
+      (x) => natural(x) && x <= vocabSize,
+      "a count",
+    );
+    const seed = number("sampling_params.seed", params.seed ?? drawSeed(), Number.isSafeInteger, "an integer");
+    const bytes = KvCache.bytesFor(this.#model.config, 2, prompt.length + Math.min(maxTokens, room));
+    if (bytes > this.#options.cacheBytes) {
+      throw new MemoryError(`a cache for ${prompt.length + Math.min(maxTokens, room)} tokens does not fit`, {
+        neededBytes: bytes,
+        budgetBytes: this.#options.cacheBytes,
+        hint: "lower max_tokens or raise the memory budget",
+      });
+    }
+    return {
+      prompt,
+      numSamples,
+      seed,
+      temperature,
+      choice: { topK, topP },
+      maxTokens: Math.min(maxTokens, room),
+      rules: stopRules(params.stop, this.#options.eosTokenIds),
+      promptLogprobs: request.promptLogprobs === true,
+      topkPromptLogprobs: topk,
+    };
+  }
+
+  /** One unit of work: a prefill if a request can start, else one token for every active sequence. */
+  async step(): Promise<void> {
+    this.#dropCancelled();
+    this.#startSamples();
+    const next = this.#waiting[0];
+    if (next && !next.prefilled && this.#hasRoomFor(next)) {
+      try {
+        await this.#prefill(next);
+      } catch (error) {
+        next.cancelled = { reason: error };
+      }
+      this.#dropCancelled();
+      this.#startSamples();
+    } else if (this.#active.length > 0) await this.#decode();
+  }
+
+  #dropCancelled(): void {
+    for (let i = this.#waiting.length - 1; i >= 0; i--) {
+      const { cancelled, reject } = this.#waiting[i]!;
+      if (cancelled) {
+        this.#waiting.splice(i, 1);
+        reject(cancelled.reason);
+      }
+    }
+    for (let row = this.#active.length - 1; row >= 0; row--) {
+      const { job } = this.#active[row]!;
+      if (!job.cancelled) continue;
+      this.#release(row);
+      job.reject(job.cancelled.reason);
+    }
+  }
+
+  /** Whether one more sequence of a request fits beside the active ones; alone it always may start. */
+  #hasRoomFor(job: Job): boolean {
+    if (this.#active.length === 0) return true;
+    const sequences = this.#active.length + 1;
+    const longest = Math.max(
+      job.prompt.length + job.maxTokens,
+      ...this.#active.map((sequence) => sequence.job.prompt.length + sequence.job.maxTokens),
+    );
+    return (
+      sequences <= this.#options.maxBatch &&
+      KvCache.bytesFor(this.#model.config, sequences, longest) <= this.#options.cacheBytes
+    );
+  }
+
+  /** Starts samples of the request in front, as many as there is room for; each begins with the prompt's cache and distribution. */
+  #startSamples(): void {
+    for (;;) {
+      const job = this.#waiting[0];
+      if (!job?.prefilled || !this.#hasRoomFor(job)) return;
+      const { cache, last } = job.prefilled;
+      const index = job.sequences.length;
+      const sequence: Sequence = {
+        job,
+        index,
+        random: createRandom(job.seed + index, "sample"),
+        watch: new StopWatch(job.rules, this.#tokenizer),
+        tokens: [],
+        logprobs: [],
+      };
+      job.sequences.push(sequence);
+      if (job.sequences.length === job.numSamples) {
+        this.#waiting.shift();
+        delete job.prefilled;
+      }
+      if (job.maxTokens === 0) sequence.stopReason = "length";
+      else this.#take(sequence, last);
+      if (sequence.stopReason) this.#finishIfDone(job);
+      else {
+        this.#cache.adopt(cache);
+        this.#active.push(sequence);
+      }
+    }
+  }
+
+  /** Runs a prompt, scores it if asked, and starts the samples. */
+  async #prefill(job: Job): Promise<void> {
+    const { prompt, temperature } = job;
+    if (job.rules.texts.length > 0) this.#tokenizer ??= await this.#options.tokenizer?.();
+    const { vocabSize } = this.#model.config;
+    const cache = new KvCache(this.#model.config);
+    cache.addEmpty();
+    const scoring = job.promptLogprobs || job.topkPromptLogprobs > 0;
+    const logprobs = new Float32Array(prompt.length).fill(Number.NaN);
+    const k = job.topkPromptLogprobs;
+    const top = {
+      k,
+      tokenIds: new Int32Array(prompt.length * k).fill(NO_TOP.id),
+      logprobs: new Float32Array(prompt.length * k).fill(NO_TOP.logprob),
+    };
+    let last: Distribution | undefined;
+    for (let start = 0; start < prompt.length; start += PREFILL_CHUNK) {
+      const tokens = prompt.subarray(start, start + PREFILL_CHUNK);
+      // Row i predicts token i + 1; the last row of the prompt predicts the first sample instead.
+      const scoredRows = Math.min(tokens.length, prompt.length - 1 - start);
+      const result = await this.#extender.extend({
+        cache,
+        tokens,
+        time: tokens.length,
+        adapters: [job.adapter],
+        rows: Int32Array.of(tokens.length - 1),
+        coldness: Float32Array.of(temperature > 0 ? 1 / temperature : 1),
+        ...(scoring && scoredRows > 0
+          ? {
+              scored: {
+                rows: Int32Array.from({ length: scoredRows }, (_, i) => i),
+                targets: prompt.slice(start + 1, start + 1 + scoredRows),
+                k,
+              },
+            }
+          : {}),
+      });
+      if (result.scored) {
+        logprobs.set(result.scored.logprobs, start + 1);
+        if (k > 0) {
+          top.tokenIds.set(result.scored.topIds, (start + 1) * k);
+          top.logprobs.set(result.scored.top, (start + 1) * k);
+        }
+      }
+      last = {
+        logits: result.logits.slice(0, vocabSize),
+        probabilities: result.probabilities.slice(0, vocabSize),
+        logSumExp: result.logSumExp[0]!,
+      };
+      if (job.cancelled) return;
+    }
+    job.prompted = {
+      ...(job.promptLogprobs ? { promptLogprobs: logprobs } : {}),
+      ...(k > 0 ? { topkPromptLogprobs: top } : {}),
+    };
+    job.prefilled = { cache, last: last! };
+  }
+
+  /** Chooses a sequence's next token and decides whether it was the last. */
+  #take(sequence: Sequence, row: Distribution): void {
+    const { job } = sequence;
+    const greedy = job.temperature === 0;
+    const token = greedy ? argmax(row.logits) : pick(row.probabilities, job.choice, sequence.random());
+    const logprob = Math.min(0, row.logits[token]! - row.logSumExp);
+    sequence.tokens.push(token);
+    sequence.logprobs.push(logprob);
+    if (sequence.watch.push(token)) sequence.stopReason = "stop";
+    else if (sequence.tokens.length >= job.maxTokens) sequence.stopReason = "length";
+    job.onToken?.({
+      index: sequence.index,
+      token,
+      logprob,
+      ...(sequence.stopReason ? { stopReason: sequence.stopReason } : {}),
+    });
+  }
+
+  async #decode(): Promise<void> {
+    const sequences = [...this.#active];
+    const { vocabSize } = this.#model.config;
+    let result: Awaited<ReturnType<Extender["extend"]>>;
+    try {
+      result = await this.#extender.extend({
+        cache: this.#cache,
+        tokens: Int32Array.from(sequences, ({ tokens }) => tokens.at(-1)!),
+        time: 1,
+        adapters: sequences.map(({ job }) => job.adapter),
+        rows: Int32Array.from(sequences, (_, row) => row),
+        coldness: Float32Array.from(sequences, ({ job }) => (job.temperature > 0 ? 1 / job.temperature : 1)),
+      });
+    } catch (error) {
+      for (let row = this.#active.length - 1; row >= 0; row--) this.#release(row);
+      for (const job of new Set(sequences.map((sequence) => sequence.job))) job.reject(error);
+      return;
+    }
+    sequences.forEach((sequence, row) => {
+      const slice = (values: Float32Array): Float32Array => values.subarray(row * vocabSize, (row + 1) * vocabSize);
+      this.#take(sequence, {
+        logits: slice(result.logits),
+        probabilities: slice(result.probabilities),
+        logSumExp: result.logSumExp[row]!,
+      });
+    });
+    for (let row = this.#active.length - 1; row >= 0; row--) {
+      const sequence = this.#active[row]!;
+      if (!sequence.stopReason) continue;
+      this.#release(row);
+      this.#finishIfDone(sequence.job);
+    }
+  }
+
+  /** Takes a sequence out of the batch; the last one takes its row, here as in the cache. */
+  #release(row: number): void {
+    this.#cache.remove(row);
+    const last = this.#active.pop()!;
+    if (row < this.#active.length) this.#active[row] = last;
+  }
+
+  #finishIfDone(job: Job): void {
+    if (job.sequences.length < job.numSamples || job.sequences.some(({ stopReason }) => !stopReason)) return;
+    job.resolve({
+      sequences: job.sequences.map(
+        ({ tokens, logprobs, stopReason }): SampledSequence => ({
+          stopReason: stopReason!,
+          tokens: Int32Array.from(tokens),
+          logprobs: Float32Array.from(logprobs),
+        }),
+      ),
+      seed: job.seed,
+      promptCacheHitTokens: 0,
+      ...job.prompted,
+    });
+  }
+
+  /** Rejects everything that is queued or running. */
+  async dispose(reason: unknown): Promise<void> {
+    for (const job of new Set([...this.#waiting, ...this.#active.map((sequence) => sequence.job)])) job.reject(reason);
+    this.#waiting.length = 0;
+    this.#active.length = 0;
+    await this.#extender.dispose();
+  }
+}

@@ -1,0 +1,55 @@
+/** Decides after each token whether a sequence is over: end-of-sequence, stop tokens, or stop texts as they appear. */
+import { InputError } from "../errors.ts";
+import { createTextStream } from "../tokenizer/text-stream.ts";
+import type { Tokenizer } from "../tokenizer/types.ts";
+import type { SamplingParams } from "../types.ts";
+
+export interface StopRules {
+  readonly tokens: ReadonlySet<number>;
+  readonly texts: readonly string[];
+}
+
+/** Normalises the three forms of `stop`; end-of-sequence is always among the tokens. */
+export const stopRules = (stop: SamplingParams["stop"], eosTokenIds: readonly number[]): StopRules => {
+  const list = stop === undefined ? [] : typeof stop === "string" ? [stop] : stop;
+  const tokens = new Set(eosTokenIds);
+  const texts: string[] = [];
+  list.forEach((item, index) => {
+    if (typeof item === "number") tokens.add(item);
+    else if (item.length > 0) texts.push(item);
+    else throw new InputError(`sampling_params.stop[${index}]`, "an empty text would stop everything");
+  });
+  if (texts.length > 0 && list.some((item) => typeof item === "number")) {
+    throw new InputError("sampling_params.stop", "texts and token ids cannot be mixed");
+  }
+  return { tokens, texts };
+};
+
+/** Watches one sequence. */
+export class StopWatch {
+  readonly #rules: StopRules;
+  readonly #stream: { push(id: number): string } | undefined;
+  readonly #keep: number;
+  #tail = "";
+
+  constructor(rules: StopRules, tokenizer: Tokenizer | undefined) {
+    this.#rules = rules;
+    if (rules.texts.length > 0) {
+      if (!tokenizer)
+        throw new InputError("sampling_params.stop", "stop texts need a tokenizer, and this model has none");
+      this.#stream = createTextStream(tokenizer);
+    }
+    // A match ends in the new text, so it starts at most this far before it.
+    this.#keep = Math.max(0, ...rules.texts.map((text) => text.length - 1));
+  }
+
+  /** Takes the next token; true if it ends the sequence. */
+  push(token: number): boolean {
+    if (this.#rules.tokens.has(token)) return true;
+    if (!this.#stream) return false;
+    const text = this.#tail + this.#stream.push(token);
+    if (this.#rules.texts.some((stop) => text.includes(stop))) return true;
+    this.#tail = this.#keep > 0 ? text.slice(-this.#keep) : "";
+    return false;
+  }
+}
