@@ -1,1 +1,14 @@
-export {};
+/** `@tinklet/cookbook`: data, rendering, training loops and the record of a run, over the `tinklet` SDK. */
+export * from "./clients.ts";
+export * from "./cost.ts";
+export { DataError } from "./data-error.ts";
+export { BatchedDataset, splitData } from "./dataset.ts";
+export { type Example, type Place, readExamples, toExample } from "./examples.ts";
+export { type JsonLine, readJsonl } from "./jsonl.ts";
+export * from "./nll.ts";
+export * from "./policy-gradient.ts";
+export { derivedSeed, permutation, seededRandom } from "./random.ts";
+export * from "./render.ts";
+export * from "./run-folder.ts";
+export { recommendedLearningRate, type Schedule, scheduleFactor, schedules } from "./schedule.ts";
+export * from "./supervised.ts";

@@ -1,0 +1,48 @@
+/**
+ * What the loops need of the SDK's clients, as interfaces: `TrainingClient` and `SamplingClient` fit, and so does anything
+ * that a test makes up. Results are only awaited, so a promise will do where the SDK returns a future.
+ */
+import type {
+  AdamParamsInput,
+  Datum,
+  ForwardBackwardOutput,
+  LossFnType,
+  ModelInput,
+  SampleResponse,
+  SamplingParamsInput,
+} from "tinklet";
+
+/** What one step reports. */
+export interface TrainedStep {
+  readonly loss: number | undefined;
+  /** Metrics of the pass and of the optimizer, by the server's names. */
+  readonly metrics: Readonly<Record<string, number>>;
+  readonly output: ForwardBackwardOutput;
+}
+
+/** Samples from fixed weights. */
+export interface Sampler {
+  sample(
+    prompt: ModelInput,
+    options: {
+      readonly numSamples?: number;
+      readonly samplingParams?: SamplingParamsInput;
+      readonly signal?: AbortSignal;
+    },
+  ): PromiseLike<SampleResponse>;
+}
+
+/** Trains one model; calls take effect in the order in which they are made. */
+export interface Trainer {
+  step(data: readonly Datum[], lossFn: LossFnType, adamParams?: AdamParamsInput): PromiseLike<TrainedStep>;
+  forward(data: readonly Datum[], lossFn: LossFnType): PromiseLike<ForwardBackwardOutput>;
+  saveState(
+    name: string,
+    options?: { readonly ttlSeconds?: number | undefined },
+  ): PromiseLike<{ readonly path: string }>;
+  saveWeightsForSampler(
+    name: string,
+    options?: { readonly ttlSeconds?: number | undefined },
+  ): PromiseLike<{ readonly path: string }>;
+  saveWeightsAndGetSamplingClient(): PromiseLike<Sampler>;
+}

@@ -1,0 +1,77 @@
+import { mkdtemp, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { readExamples, toExample } from "./examples.ts";
+import { readJsonl } from "./jsonl.ts";
+
+async function file(content: string | Uint8Array): Promise<string> {
+  const path = join(await mkdtemp(join(tmpdir(), "tinklet-jsonl-")), "data.jsonl");
+  await writeFile(path, content);
+  return path;
+}
+
+describe("readJsonl", () => {
+  it("gives values with their line numbers, over blank lines, CRLF, a mark and a missing last break", async () => {
+    const path = await file('\uFEFF{"a":1}\r\n\r\n{"a":"x\u2028y"}');
+    const found = [];
+    for await (const line of readJsonl(path)) found.push(line);
+    expect(found).toEqual([
+      { value: { a: 1 }, line: 1 },
+      { value: { a: "x\u2028y" }, line: 3 },
+    ]);
+  });
+
+  it("reads lines longer than a read of the disk", async () => {
+    const long = "x".repeat(300_000);
+    const path = await file(`${JSON.stringify({ text: long })}\n${JSON.stringify({ text: "short" })}\n`);
+    const examples = await readExamples(path);
+    expect(examples.map((example) => example.kind === "text" && example.text.length)).toEqual([300_000, 5]);
+  });
+
+  it.each([
+    ["not JSON", '{"text":"a"}\n{"text":\n', ":2: is not JSON"],
+    ["not UTF-8", new Uint8Array([0x22, 0xff, 0x22, 10]), ":1: is not UTF-8 text"],
+    ["a JSON array", '[{"text":\n"a"}]', ":1: is not JSON"],
+  ])("names the line of what is %s", async (_, content, message) => {
+    await expect(readExamples(await file(content))).rejects.toThrow(message);
+  });
+
+  it("says that a file is missing, a folder or empty", async () => {
+    const path = await file("\n");
+    await expect(readExamples(path)).rejects.toThrow("has no examples");
+    await expect(readExamples(`${path}.none`)).rejects.toThrow("there is no such file");
+    await expect(readExamples(tmpdir())).rejects.toThrow("is a folder");
+  });
+});
+
+describe("toExample", () => {
+  const place = { file: "d.jsonl", line: 7 };
+  const user = { role: "user", content: "hi" };
+  const assistant = { role: "assistant", content: "ho" };
+
+  it("understands conversations, prompts with completions, and texts", () => {
+    expect(toExample({ messages: [user, assistant], id: 4 }, place)).toMatchObject({ kind: "chat", line: 7 });
+    expect(toExample({ prompt: [user], completion: [assistant] }, place)).toMatchObject({
+      kind: "chat",
+      messages: [user, assistant],
+    });
+    expect(toExample({ prompt: "", completion: "b" }, place)).toMatchObject({ kind: "completion", prompt: "" });
+    expect(toExample({ text: "b" }, place)).toMatchObject({ kind: "text", text: "b" });
+  });
+
+  it.each([
+    [3, "must be an object, not a number"],
+    [[], "must be an object, not an empty list"],
+    [{}, "its keys: none"],
+    [{ messages: [] }, "messages must be a list of messages, not an empty list"],
+    [{ messages: [{ role: 1, content: "" }] }, "messages[0].role must be a text, not a number"],
+    [{ messages: [user, { role: "assistant" }] }, "messages[1].content must be a text, not missing"],
+    [{ prompt: "a" }, "completion must be a text, not missing"],
+    [{ prompt: "a", completion: "" }, "completion must be a text, not empty"],
+    [{ text: "" }, "its keys: text"],
+  ])("refuses %j", (value, message) => {
+    expect(() => toExample(value, place)).toThrow(`d.jsonl:7: `);
+    expect(() => toExample(value, place)).toThrow(message);
+  });
+});

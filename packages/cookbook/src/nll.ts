@@ -1,0 +1,43 @@
+/** The mean loss per weighted token: the one figure by which batches of any size and mask can be compared. */
+import type { Datum, ForwardBackwardOutput } from "tinklet";
+import type { Trainer } from "./clients.ts";
+
+/**
+ * The weighted mean of the negative log-probabilities, over a whole batch. NaN without weighted tokens.
+ */
+export function meanNll(output: ForwardBackwardOutput, data: readonly Datum[]): number {
+  let nll = 0;
+  let total = 0;
+  data.forEach((datum, at) => {
+    const logprobs = output.lossFnOutputs[at]?.["logprobs"]?.values ?? [];
+    const weights = datum.lossFnInputs["weights"]?.values ?? [];
+    for (let i = 0; i < weights.length; i++) {
+      const weight = Number(weights[i]);
+      if (weight === 0) continue;
+      nll -= weight * Number(logprobs[i]);
+      total += weight;
+    }
+  });
+  return total === 0 ? Number.NaN : nll / total;
+}
+
+/** The mean loss of the weights as they are when the call's turn comes. */
+export async function evaluateNll(trainer: Pick<Trainer, "forward">, data: readonly Datum[]): Promise<number> {
+  return meanNll(await trainer.forward(data, "cross_entropy"), data);
+}
+
+/** Weighted tokens of a batch. */
+export function lossTokens(data: readonly Datum[]): number {
+  return data.reduce((sum, { lossFnInputs }) => sum + count(lossFnInputs["weights"]?.values ?? []), 0);
+}
+
+/** Input tokens of a batch. */
+export function inputTokens(data: readonly Datum[]): number {
+  return data.reduce((sum, { modelInput }) => sum + modelInput.length, 0);
+}
+
+function count(weights: ArrayLike<number | bigint>): number {
+  let found = 0;
+  for (let i = 0; i < weights.length; i++) if (Number(weights[i]) !== 0) found += 1;
+  return found;
+}

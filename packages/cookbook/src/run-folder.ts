@@ -1,0 +1,176 @@
+/**
+ * The record of one run on disk, in the official cookbook's files: `config.json`, `metrics.jsonl`, `checkpoints.jsonl` and
+ * `timing_spans.jsonl`. Knows how a run that ended anywhere goes on: the last checkpoint says which step is next, and what
+ * was written after it is taken back.
+ */
+import { appendFile, mkdir, open, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { TinkerError } from "tinklet";
+import { DataError } from "./data-error.ts";
+
+/** A line of `checkpoints.jsonl`. `epoch` and `batch` name the batch that comes next. Further keys are kept. */
+export interface CheckpointRecord {
+  readonly name: string;
+  readonly batch?: number;
+  readonly epoch?: number;
+  readonly final?: boolean;
+  /** Weights and optimizer: training can go on from here. */
+  readonly state_path?: string;
+  /** Weights for sampling. */
+  readonly sampler_path?: string;
+  readonly [key: string]: unknown;
+}
+
+/** A line of `metrics.jsonl`: the step, counted from 0, and numbers by name. */
+export type MetricsRow = Readonly<Record<string, number>> & { readonly step: number };
+
+const files = {
+  config: "config.json",
+  metrics: "metrics.jsonl",
+  checkpoints: "checkpoints.jsonl",
+  timing: "timing_spans.jsonl",
+} as const;
+
+/** The folder of one run. */
+export class RunFolder {
+  readonly path: string;
+
+  private constructor(path: string) {
+    this.path = path;
+  }
+
+  /** Opens a folder, making it where it is missing. */
+  static async open(path: string): Promise<RunFolder> {
+    await writing(path, () => mkdir(path, { recursive: true }));
+    return new RunFolder(path);
+  }
+
+  /** Looks at a folder without making it. */
+  static at(path: string): RunFolder {
+    return new RunFolder(path);
+  }
+
+  readConfig(): Promise<Readonly<Record<string, unknown>> | undefined> {
+    return this.#read(files.config).then((text) => {
+      if (text === undefined) return undefined;
+      try {
+        return JSON.parse(text) as Record<string, unknown>;
+      } catch (cause) {
+        throw new DataError({ file: join(this.path, files.config) }, "is not JSON", { cause });
+      }
+    });
+  }
+
+  async writeConfig(config: Readonly<Record<string, unknown>>): Promise<void> {
+    await this.#replace(files.config, `${JSON.stringify(config, null, 2)}\n`);
+  }
+
+  readMetrics(): Promise<MetricsRow[]> {
+    return this.#rows<MetricsRow>(files.metrics);
+  }
+
+  async appendMetrics(row: MetricsRow): Promise<void> {
+    await this.#append(files.metrics, row);
+  }
+
+  readCheckpoints(): Promise<CheckpointRecord[]> {
+    return this.#rows<CheckpointRecord>(files.checkpoints);
+  }
+
+  /** Durable when it resolves: a resume relies on this line. */
+  async appendCheckpoint(record: CheckpointRecord): Promise<void> {
+    const path = join(this.path, files.checkpoints);
+    await writing(path, async () => {
+      const file = await open(path, "a");
+      try {
+        await file.appendFile(`${JSON.stringify(record)}\n`);
+        await file.datasync();
+      } finally {
+        await file.close();
+      }
+    });
+  }
+
+  /** How long the parts of a step took. Kept apart from the metrics, which are the same however fast the machine is. */
+  async appendTiming(step: number, seconds: Readonly<Record<string, number>>): Promise<void> {
+    const spans = Object.entries(seconds).map(([name, duration]) => ({
+      name,
+      duration,
+      wall_start: 0,
+      wall_end: duration,
+    }));
+    await this.#append(files.timing, { step, spans });
+  }
+
+  /** The last checkpoint that can be trained on. */
+  async lastCheckpoint(): Promise<(CheckpointRecord & { readonly state_path: string }) | undefined> {
+    const records = await this.readCheckpoints();
+    return records.findLast(
+      (record): record is CheckpointRecord & { state_path: string } => record.state_path !== undefined,
+    );
+  }
+
+  /** Takes back what was recorded of `nextStep` and later, so that going on from there repeats no line. */
+  async rewind(nextStep: number): Promise<void> {
+    for (const name of [files.metrics, files.timing]) {
+      if ((await this.#read(name)) === undefined) continue;
+      const kept = (await this.#rows<{ readonly step: number }>(name)).filter(({ step }) => step < nextStep);
+      await this.#replace(name, kept.map((row) => `${JSON.stringify(row)}\n`).join(""));
+    }
+  }
+
+  async #append(name: string, row: object): Promise<void> {
+    const path = join(this.path, name);
+    await writing(path, () => appendFile(path, `${JSON.stringify(row)}\n`));
+  }
+
+  /** Written beside and moved over: a crash leaves the old file or the new one. */
+  async #replace(name: string, text: string): Promise<void> {
+    const path = join(this.path, name);
+    await writing(path, async () => {
+      await writeFile(`${path}.new`, text);
+      await rename(`${path}.new`, path);
+    });
+  }
+
+  async #read(name: string): Promise<string | undefined> {
+    try {
+      return await readFile(join(this.path, name), "utf8");
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+      throw cause;
+    }
+  }
+
+  /** The rows of a file. A last line without its line break was cut off by a crash and is not there. */
+  async #rows<T>(name: string): Promise<T[]> {
+    const text = (await this.#read(name)) ?? "";
+    const lines = text.split("\n").slice(0, -1);
+    return lines.flatMap((line, at) => {
+      if (line.trim() === "") return [];
+      try {
+        return [JSON.parse(line) as T];
+      } catch (cause) {
+        throw new DataError({ file: join(this.path, name), line: at + 1 }, "is not JSON", { cause });
+      }
+    });
+  }
+}
+
+/** Says what a failed write means. */
+async function writing<T>(path: string, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write();
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    const said = cause instanceof Error ? cause.message : String(cause);
+    if (code === "ENOSPC" || code === "EDQUOT") {
+      throw new TinkerError(`The disk is full: ${path} could not be written.`, {
+        code: "disk_full",
+        cause,
+        hint: "Free some space and run the same command again: it goes on from the last checkpoint.",
+      });
+    }
+    throw new TinkerError(`${path} could not be written: ${said}`, { code: "write_failed", cause });
+  }
+}

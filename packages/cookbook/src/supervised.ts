@@ -1,0 +1,232 @@
+/**
+ * The supervised loop: batches in, steps out, one step submitted ahead of the one that is waited for. Calls of a training
+ * client take effect in order, so a save or an evaluation submitted right after a step sees exactly that step's weights.
+ */
+import type { AdamParamsInput } from "tinklet";
+import type { Trainer } from "./clients.ts";
+import type { BatchedDataset } from "./dataset.ts";
+import { evaluateNll, inputTokens, lossTokens, meanNll } from "./nll.ts";
+import type { SupervisedDatum } from "./render.ts";
+import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
+import { type Schedule, scheduleFactor } from "./schedule.ts";
+
+/** What the loop is given. */
+export interface SupervisedOptions {
+  readonly trainer: Trainer;
+  readonly dataset: BatchedDataset<SupervisedDatum>;
+  /** Where metrics and checkpoints are recorded. Absent: nothing is written or saved. */
+  readonly run?: RunFolder;
+  readonly learningRate: number;
+  /** @defaultValue 1 */
+  readonly epochs?: number;
+  /** Ends sooner than the epochs would. */
+  readonly maxSteps?: number | undefined;
+  /** @defaultValue "linear" */
+  readonly schedule?: Schedule;
+  /** @defaultValue 0 */
+  readonly warmupSteps?: number;
+  /** Everything of the optimizer but its rate. */
+  readonly adam?: Omit<AdamParamsInput, "learningRate">;
+  /** Held-out data, whose loss is `test/nll`. */
+  readonly testData?: readonly SupervisedDatum[];
+  /** Evaluate before every so many steps, and after the last one. 0: never. @defaultValue 10 */
+  readonly evalEvery?: number;
+  /** Save after every so many steps. 0: only at the end. @defaultValue 20 */
+  readonly saveEvery?: number;
+  /** How long checkpoints other than the last are kept, in seconds. @defaultValue 7 days */
+  readonly ttlSeconds?: number;
+  /** The first step, when resuming: {@link nextStepOf} of the last checkpoint. @defaultValue 0 */
+  readonly startStep?: number;
+  /** Tokens of earlier steps, when resuming. @defaultValue 0 */
+  readonly elapsedTokens?: number;
+  /** Aborting it ends the run after the steps that are under way, with a checkpoint. */
+  readonly signal?: AbortSignal;
+  /** Asked after each step; a text ends the run like an abort and says why. */
+  readonly stopWhen?: (progress: StepDone) => string | undefined;
+}
+
+/** A step that is done. */
+export interface StepDone {
+  readonly type: "step";
+  /** Counted from 0. */
+  readonly step: number;
+  readonly totalSteps: number;
+  readonly metrics: MetricsRow;
+  /** Input tokens of this run so far, resumed ones included. */
+  readonly elapsedTokens: number;
+}
+
+/** What the loop tells while it runs. */
+export type SupervisedEvent = StepDone | { readonly type: "checkpoint"; readonly record: CheckpointRecord };
+
+/** How the run ended. */
+export interface SupervisedResult {
+  /** The step that would come next; `totalSteps` when the run is complete. */
+  readonly nextStep: number;
+  readonly totalSteps: number;
+  /** `interrupted` by the signal, or what `stopWhen` said. Absent: complete. */
+  readonly stopped?: string;
+  /** The last checkpoint of this call. */
+  readonly checkpoint?: CheckpointRecord;
+  /** Loss on the held-out data after the last step. */
+  readonly testNll?: number;
+}
+
+/** How many steps a run has. */
+export function totalStepsOf(options: Pick<SupervisedOptions, "dataset" | "epochs" | "maxSteps">): number {
+  const { dataset, epochs = 1, maxSteps = Number.POSITIVE_INFINITY } = options;
+  return Math.min(dataset.batchesPerEpoch * epochs, maxSteps);
+}
+
+/** The step that follows a checkpoint. */
+export function nextStepOf(record: CheckpointRecord, batchesPerEpoch: number): number {
+  return (record.epoch ?? 0) * batchesPerEpoch + (record.batch ?? 0);
+}
+
+/** A step that is submitted and not yet awaited. */
+interface Submitted {
+  readonly step: number;
+  readonly tokens: number;
+  readonly row: () => Promise<MetricsRow>;
+  readonly saved: Promise<CheckpointRecord> | undefined;
+}
+
+/**
+ * Trains on batches of examples. Iterate to run it; the generator's return value says how it ended.
+ *
+ * @example
+ * ```ts
+ * const dataset = new BatchedDataset(data, { batchSize: 8 });
+ * for await (const event of trainSupervised({ trainer, dataset, learningRate: 1e-4 })) {
+ *   if (event.type === "step") console.log(event.step, event.metrics["train_mean_nll"]);
+ * }
+ * ```
+ */
+export async function* trainSupervised(
+  options: SupervisedOptions,
+): AsyncGenerator<SupervisedEvent, SupervisedResult, void> {
+  const { run, trainer, testData = [], evalEvery = 10, startStep = 0, signal, stopWhen } = options;
+  const totalSteps = totalStepsOf(options);
+  if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps };
+  await run?.rewind(startStep);
+  let elapsedTokens = options.elapsedTokens ?? 0;
+  let submittedTokens = elapsedTokens;
+  let stopped: string | undefined;
+  let checkpoint: CheckpointRecord | undefined;
+  let next = startStep;
+  let since = performance.now();
+  const pending: Submitted[] = [];
+
+  while (next < totalSteps || pending.length > 0) {
+    if (signal?.aborted) stopped ??= "interrupted";
+    if (next < totalSteps && stopped === undefined && pending.length < 2) {
+      const submitted = submitStep(options, next, totalSteps, submittedTokens);
+      submittedTokens += submitted.tokens;
+      pending.push(submitted);
+      next += 1;
+      if (pending.length < 2 && next < totalSteps) continue; // one ahead of the one that is awaited
+    }
+    const oldest = pending.shift();
+    if (oldest === undefined) break; // stopped, and nothing is under way
+    const metrics = await oldest.row();
+    elapsedTokens += oldest.tokens;
+    await run?.appendMetrics(metrics);
+    await run?.appendTiming(oldest.step, { step: (performance.now() - since) / 1000 });
+    since = performance.now();
+    const done: StepDone = { type: "step", step: oldest.step, totalSteps, metrics, elapsedTokens };
+    yield done;
+    if (oldest.saved !== undefined) {
+      checkpoint = await oldest.saved;
+      await run?.appendCheckpoint(checkpoint);
+      yield { type: "checkpoint", record: checkpoint };
+    }
+    stopped ??= stopWhen?.(done);
+  }
+
+  const result = { nextStep: next, totalSteps, ...(stopped === undefined || next === totalSteps ? {} : { stopped }) };
+  if (next === startStep) return result; // stopped before anything was submitted
+  const complete = next === totalSteps;
+  const testNll = complete && evalEvery > 0 && testData.length > 0 ? await evaluateNll(trainer, testData) : undefined;
+  if (testNll !== undefined) await run?.appendMetrics({ step: totalSteps, progress: 1, "test/nll": testNll });
+  if (run !== undefined && (complete || checkpoint === undefined || !isAt(checkpoint, next, options))) {
+    checkpoint = await save(options, next, elapsedTokens, complete ? "final" : "state");
+    await run.appendCheckpoint(checkpoint);
+    yield { type: "checkpoint", record: checkpoint };
+  }
+  return {
+    ...result,
+    ...(checkpoint === undefined ? {} : { checkpoint }),
+    ...(testNll === undefined ? {} : { testNll }),
+  };
+}
+
+const isAt = (record: CheckpointRecord, step: number, { dataset }: SupervisedOptions) =>
+  nextStepOf(record, dataset.batchesPerEpoch) === step;
+
+function submitStep(options: SupervisedOptions, step: number, totalSteps: number, tokensBefore: number): Submitted {
+  const { trainer, dataset, testData = [], evalEvery = 10, saveEvery = 20, schedule = "linear" } = options;
+  const epoch = Math.floor(step / dataset.batchesPerEpoch);
+  const data = dataset.batch(epoch, step % dataset.batchesPerEpoch);
+  const factor = scheduleFactor(schedule, { step, totalSteps, warmupSteps: options.warmupSteps });
+  const learningRate = options.learningRate * factor;
+  const evaluates = evalEvery > 0 && testData.length > 0 && step % evalEvery === 0;
+  const evaluated = settled(evaluates ? evaluateNll(trainer, testData) : Promise.resolve(undefined));
+  const trained = settled(trainer.step(data, "cross_entropy", { ...options.adam, learningRate }));
+  const tokens = inputTokens(data);
+  const saves = options.run !== undefined && saveEvery > 0 && (step + 1) % saveEvery === 0 && step + 1 < totalSteps;
+  const saved = saves ? settled(save(options, step + 1, tokensBefore + tokens, "both")) : undefined;
+  const row = async (): Promise<MetricsRow> => {
+    const testNll = await evaluated;
+    const { output, metrics } = await trained;
+    return {
+      step,
+      epoch,
+      progress: (step + 1) / totalSteps,
+      learning_rate: learningRate,
+      ...repeatable(metrics),
+      num_sequences: data.length,
+      num_tokens: tokens,
+      num_loss_tokens: lossTokens(data),
+      train_mean_nll: meanNll(output, data),
+      ...(testNll === undefined ? {} : { "test/nll": testNll }),
+    };
+  };
+  return { step, tokens, row, saved };
+}
+
+/** The metrics that the same run would give again: without those that are times. */
+export function repeatable(metrics: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(metrics).filter(([name]) => !/^time\/|_(ms|seconds)(:|$)/.test(name)));
+}
+
+/** A promise whose failure is looked at later: it must not end the process in the meantime. */
+function settled<T>(work: PromiseLike<T>): Promise<T> {
+  const promise = Promise.resolve(work);
+  promise.catch(() => {});
+  return promise;
+}
+
+/** Saves the weights as they are after the calls made so far. */
+async function save(
+  options: SupervisedOptions,
+  nextStep: number,
+  elapsedTokens: number,
+  kind: "state" | "both" | "final",
+): Promise<CheckpointRecord> {
+  const { trainer, dataset, ttlSeconds = 7 * 24 * 3600 } = options;
+  const name = kind === "final" ? "final" : String(nextStep).padStart(6, "0");
+  const kept = kind === "final" ? {} : { ttlSeconds };
+  const [state, sampler] = await Promise.all([
+    trainer.saveState(name, kept),
+    kind === "state" ? undefined : trainer.saveWeightsForSampler(name, kept),
+  ]);
+  return {
+    name,
+    batch: nextStep % dataset.batchesPerEpoch,
+    epoch: Math.floor(nextStep / dataset.batchesPerEpoch),
+    ...(kind === "final" ? { final: true } : {}),
+    state_path: state.path,
+    ...(sampler === undefined ? {} : { sampler_path: sampler.path }),
+    elapsed_tokens: elapsedTokens,
+  };
+}

@@ -1,0 +1,178 @@
+/**
+ * A service in memory for tests: a table of bigram logits, really trained with Adam on the same losses. Small enough to
+ * read, and stateful where it matters: saving and loading must carry weights and moments, or a resumed run differs.
+ */
+import {
+  type AdamParamsInput,
+  type Datum,
+  ForwardBackwardOutput,
+  type LossFnType,
+  type ModelInput,
+  SampledSequence,
+  SampleResponse,
+  type SamplingParamsInput,
+  TensorData,
+} from "tinklet";
+import type { Sampler, TrainedStep, Trainer } from "../clients.ts";
+import { seededRandom } from "../random.ts";
+
+interface State {
+  readonly weights: Float64Array;
+  readonly m: Float64Array;
+  readonly v: Float64Array;
+  readonly steps: number;
+}
+
+export class BigramService {
+  readonly vocabSize: number;
+  readonly saved = new Map<string, State>();
+  /** Every call in order, for example `step`, `saveState final`. */
+  readonly calls: string[] = [];
+  /** Called at the start of each step. */
+  onStep: (() => void) | undefined;
+
+  constructor(vocabSize = 128) {
+    this.vocabSize = vocabSize;
+  }
+
+  trainer(fromPath?: string): Trainer {
+    const loaded = fromPath === undefined ? undefined : this.saved.get(fromPath);
+    if (fromPath !== undefined && loaded === undefined) throw new Error(`no checkpoint ${fromPath}`);
+    const size = this.vocabSize ** 2;
+    const empty = { weights: new Float64Array(size), m: new Float64Array(size), v: new Float64Array(size), steps: 0 };
+    return new BigramTrainer(this, structuredClone(loaded ?? empty));
+  }
+}
+
+class BigramTrainer implements Trainer {
+  readonly #service: BigramService;
+  #state: State;
+  readonly #run: string;
+
+  constructor(service: BigramService, state: State) {
+    this.#service = service;
+    this.#state = state;
+    this.#run = `run-${service.calls.filter((call) => call === "open").length}`;
+    service.calls.push("open");
+  }
+
+  async step(data: readonly Datum[], lossFn: LossFnType, adam: AdamParamsInput = {}): Promise<TrainedStep> {
+    this.#service.calls.push("step");
+    this.#service.onStep?.();
+    const gradient = new Float64Array(this.#state.weights.length);
+    const output = this.#pass(data, lossFn, gradient);
+    const { learningRate = 1e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-12 } = adam;
+    const { weights, m, v } = this.#state;
+    const steps = this.#state.steps + 1;
+    for (let i = 0; i < weights.length; i++) {
+      const slope = gradient[i] as number;
+      m[i] = beta1 * (m[i] as number) + (1 - beta1) * slope;
+      v[i] = beta2 * (v[i] as number) + (1 - beta2) * slope * slope;
+      const up = (m[i] as number) / (1 - beta1 ** steps);
+      weights[i] =
+        (weights[i] as number) - (learningRate * up) / (Math.sqrt((v[i] as number) / (1 - beta2 ** steps)) + eps);
+    }
+    this.#state = { weights, m, v, steps };
+    return { loss: output.loss, metrics: { ...output.metrics, "compute_ms:mean": performance.now() }, output };
+  }
+
+  async forward(data: readonly Datum[], lossFn: LossFnType): Promise<ForwardBackwardOutput> {
+    this.#service.calls.push("forward");
+    return this.#pass(data, lossFn);
+  }
+
+  async saveState(name: string): Promise<{ path: string }> {
+    return this.#save("saveState", `tinker://${this.#run}/weights/${name}`);
+  }
+
+  async saveWeightsForSampler(name: string): Promise<{ path: string }> {
+    return this.#save("saveWeightsForSampler", `tinker://${this.#run}/sampler_weights/${name}`);
+  }
+
+  #save(call: string, path: string): { path: string } {
+    this.#service.calls.push(`${call} ${path.split("/").at(-1)}`);
+    this.#service.saved.set(path, structuredClone(this.#state));
+    return { path };
+  }
+
+  async saveWeightsAndGetSamplingClient(): Promise<Sampler> {
+    return new BigramSampler(this.#service.vocabSize, this.#state.weights.slice());
+  }
+
+  #pass(data: readonly Datum[], lossFn: LossFnType, gradient?: Float64Array): ForwardBackwardOutput {
+    const { vocabSize } = this.#service;
+    let total = 0;
+    const lossFnOutputs = data.map((datum) => {
+      const inputs = datum.modelInput.toInts();
+      const targets = datum.lossFnInputs["target_tokens"]?.values ?? [];
+      const logprobs = inputs.map((token, i) => {
+        const row = logSoftmax(this.#state.weights, token, vocabSize);
+        const target = Number(targets[i]);
+        const logprob = row[target] as number;
+        const [loss, slope] = lossAt(datum, lossFn, i, logprob);
+        total += loss;
+        if (gradient !== undefined && slope !== 0) {
+          // d(logprob of target)/d(logit k) = [k is target] - p(k)
+          for (let k = 0; k < vocabSize; k++) {
+            const at = token * vocabSize + k;
+            gradient[at] = (gradient[at] as number) + slope * ((k === target ? 1 : 0) - Math.exp(row[k] as number));
+          }
+        }
+        return logprob;
+      });
+      return { logprobs: TensorData.from(Float32Array.from(logprobs)) };
+    });
+    return new ForwardBackwardOutput({ lossFnOutputType: "x", lossFnOutputs, metrics: { "loss:sum": total } });
+  }
+}
+
+/** The loss at one position and its derivative by the log-probability. */
+function lossAt(datum: Datum, lossFn: LossFnType, i: number, logprob: number): [number, number] {
+  const at = (key: string) => Number(datum.lossFnInputs[key]?.values[i] ?? 0);
+  if (lossFn === "cross_entropy") return [-at("weights") * logprob, -at("weights")];
+  const gain = Math.exp(logprob - at("logprobs")) * at("advantages");
+  return [-gain, -gain];
+}
+
+function logSoftmax(weights: Float64Array, token: number, vocabSize: number): Float64Array {
+  const row = weights.slice(token * vocabSize, (token + 1) * vocabSize);
+  const highest = row.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+  const sum = Math.log(row.reduce((total, x) => total + Math.exp(x - highest), 0)) + highest;
+  return row.map((x) => x - sum);
+}
+
+class BigramSampler implements Sampler {
+  readonly #vocabSize: number;
+  readonly #weights: Float64Array;
+
+  constructor(vocabSize: number, weights: Float64Array) {
+    this.#vocabSize = vocabSize;
+    this.#weights = weights;
+  }
+
+  async sample(
+    prompt: ModelInput,
+    options: { readonly numSamples?: number; readonly samplingParams?: SamplingParamsInput },
+  ): Promise<SampleResponse> {
+    const { numSamples = 1, samplingParams = {} } = options;
+    const sequences = Array.from({ length: numSamples }, (_, index) => {
+      const random = seededRandom(Number(samplingParams.seed ?? 0) + index);
+      const tokens: number[] = [];
+      const logprobs: number[] = [];
+      let last = prompt.toInts().at(-1) as number;
+      while (tokens.length < (samplingParams.maxTokens ?? 4)) {
+        const row = logSoftmax(this.#weights, last, this.#vocabSize);
+        let left = random();
+        last = 0;
+        for (; last < this.#vocabSize - 1; last++) {
+          left -= Math.exp(row[last] as number);
+          if (left <= 0) break;
+        }
+        tokens.push(last);
+        logprobs.push(row[last] as number);
+      }
+      return new SampledSequence({ stopReason: "length", tokens, logprobs });
+    });
+    return new SampleResponse({ sequences });
+  }
+}
