@@ -1,0 +1,61 @@
+/** What handlers work with, and their types: one for every route of the contract, or this does not compile. */
+import type { ModelInfo } from "@tinklet/engine";
+import type { Clock } from "tinklet";
+import type { Operation, ReceivedOf, ResponseOf } from "tinklet/wire";
+import type { Limits } from "../limits.ts";
+import type { Log } from "../log.ts";
+import type { Queue } from "../queue/queue.ts";
+import type { Store } from "../store/store.ts";
+import type { Auth, Caller } from "./auth.ts";
+import type { SignedLinks } from "./signed-links.ts";
+
+/** A base model that is served. */
+export interface ServedModel {
+  /** Its name in the API. */
+  readonly name: string;
+  readonly info: ModelInfo;
+  /** A folder that the Python client can load a tokenizer from without a network. */
+  readonly tokenizerId: string | undefined;
+}
+
+/** When each session was last heard of. Not stored: after a restart every session counts as just seen. */
+export interface Presence {
+  seen(sessionId: string): void;
+  lastSeen(sessionId: string): number;
+}
+
+export interface Api {
+  readonly store: Store;
+  readonly queue: Queue;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly limits: Limits;
+  readonly auth: Auth;
+  readonly links: SignedLinks;
+  readonly presence: Presence;
+  readonly models: ReadonlyMap<string, ServedModel>;
+  /** Flags that `client/config` answers. */
+  readonly clientConfig: { readonly createModelViaLoadWeights: boolean; readonly protoCompressFwdbwd: boolean };
+}
+
+/** The request that a handler answers. */
+export interface Call {
+  readonly caller: Caller;
+  readonly request: Request;
+  readonly url: URL;
+  /** The body as JSON, as it came. */
+  readonly wire: unknown;
+  /** The body's bytes, unpacked. */
+  readonly bytes: Uint8Array;
+}
+
+/** `undefined` answers an empty object; a `Response` goes out as it is. */
+type Answer<K extends Operation> = ResponseOf<K> | Response | undefined;
+type Handler<K extends Operation> = (received: ReceivedOf<K>, call: Call) => Promise<Answer<K>> | Answer<K>;
+
+/** Passes are decoded by their handler: what is wrong with their data is told through the future. */
+export type PassHandler = (call: Call, form: "proto" | "json" | "forward-json") => Promise<Answer<"forwardBackward">>;
+
+export type Handlers = { readonly [K in Exclude<Operation, "forwardBackward">]: Handler<K> } & {
+  readonly forwardBackward: PassHandler;
+};

@@ -1,0 +1,42 @@
+/** What signed links lead to: a checkpoint's archive, and a session's trace. Both are streamed. */
+import { Readable } from "node:stream";
+import { createGzip } from "node:zlib";
+import { archiveFiles } from "../store/adapter-files.ts";
+import { getCheckpoint } from "../store/models.ts";
+import { problem } from "./answers.ts";
+import type { Api } from "./api.ts";
+import { type TarEntry, tarStream } from "./tar.ts";
+import { traceStream } from "./trace.ts";
+
+/** Answers `/download/…`, or `undefined` when the path is something else. */
+export async function download(api: Api, url: URL): Promise<Response | undefined> {
+  const path = /^\/download\/(archive|trace)\/(.+)$/.exec(url.pathname);
+  if (path === null) return undefined;
+  const verdict = api.links.check(url);
+  if (verdict === "forged") return problem(403, "bad_signature", "This link was not made by this server.");
+  if (verdict === "expired") return problem(410, "link_expired", "This link has expired; ask for a new one.");
+  return path[1] === "archive" ? archive(api, path[2]!) : trace(api, path[2]!);
+}
+
+async function archive(api: Api, path: string): Promise<Response> {
+  const [run, kind, name] = path.split("/") as [string, string, string];
+  const row = getCheckpoint(api.store.db.sql, run, kind, name);
+  if (row === undefined) return problem(404, "unknown_checkpoint", "The checkpoint was deleted.");
+  const { files } = api.store;
+  const entries: TarEntry[] = [];
+  for (const file of archiveFiles) {
+    const size = await files.fileSize(row.files_id, file);
+    entries.push({ name: file, size, content: files.streamFile(row.files_id, file) });
+  }
+  const stream = Readable.from(tarStream(entries, row.created_at)).pipe(createGzip({ level: 1 }));
+  return new Response(Readable.toWeb(stream) as ReadableStream<Uint8Array>, {
+    headers: { "content-type": "application/gzip", "content-disposition": `attachment; filename="${row.name}.tar.gz"` },
+  });
+}
+
+function trace(api: Api, sessionId: string): Response {
+  const stream = Readable.from(traceStream(api.store.db.sql, sessionId));
+  return new Response(Readable.toWeb(stream) as ReadableStream<Uint8Array>, {
+    headers: { "content-type": "application/json", "content-disposition": 'attachment; filename="trace.json"' },
+  });
+}

@@ -1,0 +1,233 @@
+/**
+ * Routes that clients newer than 0.25 call and the contract table does not have yet: finishing and searching sessions, joining a
+ * sampler, copying weights, what storage is in use, and the key's own data.
+ */
+import { randomBytes } from "node:crypto";
+import { findReadable } from "../../queue/checkpoint-jobs.ts";
+import { UserError } from "../../queue/job.ts";
+import { Refusal } from "../../queue/refusal.ts";
+import { addModel, type CheckpointRow, type Lora, putCheckpoint, tinkerPath } from "../../store/models.ts";
+import { addAudit } from "../../store/requests.ts";
+import { addSession, type SessionRow } from "../../store/sessions.ts";
+import { ownSampler, ownSession } from "../access.ts";
+import { jsonAnswer } from "../answers.ts";
+import type { Api, Call } from "../api.ts";
+import { textValues } from "../views.ts";
+
+type NewerHandler = (call: Call, match: RegExpExecArray) => Promise<Response> | Response;
+
+interface NewerRoute {
+  readonly name: string;
+  readonly method: string;
+  readonly path: RegExp;
+  readonly handle: NewerHandler;
+}
+
+const field = (call: Call, name: string): unknown =>
+  typeof call.wire === "object" && call.wire !== null ? (call.wire as Record<string, unknown>)[name] : undefined;
+
+function textField(call: Call, name: string): string {
+  const value = field(call, name);
+  if (typeof value !== "string" || value === "") throw new Refusal(422, "invalid_request", `${name}: must be a text`);
+  return value;
+}
+
+const keyData = (tenant: string) => ({
+  key_id: 0,
+  name: tenant,
+  note: "",
+  details: { org_details: { name: "tinklet" }, user_details: { email: "" } },
+});
+
+export function newerRoutes(api: Api): readonly NewerRoute[] {
+  const { sql } = api.store.db;
+  const route = (name: string, method: string, path: string, handle: NewerHandler): NewerRoute => ({
+    name,
+    method,
+    path: new RegExp(`^/api/v1${path}$`),
+    handle,
+  });
+
+  const finishSession: NewerHandler = async (call, match) => {
+    const session = ownSession(api, call, decodeURIComponent(match[1]!));
+    const reason = field(call, "reason");
+    const type =
+      typeof reason === "object" && reason !== null ? (reason as Record<string, unknown>)["type"] : undefined;
+    if (type !== "success" && type !== "errored" && type !== "interrupted") {
+      throw new Refusal(422, "invalid_request", "reason.type: must be success, errored or interrupted");
+    }
+    // the first reason wins
+    await api.store.db.write((tx) =>
+      tx.run(
+        "UPDATE sessions SET finished_at = ?, finish_reason = ? WHERE id = ? AND finished_at IS NULL",
+        api.clock.now(),
+        type,
+        session.id,
+      ),
+    );
+    return jsonAnswer({});
+  };
+
+  const joinSampler: NewerHandler = async (call) => {
+    const sampler = ownSampler(api, call, textField(call, "sampling_session_id"));
+    const counter = await api.store.db.write((tx) => {
+      tx.run("UPDATE samplers SET clients = clients + 1 WHERE id = ?", sampler.id);
+      return tx.get<{ clients: number }>("SELECT clients FROM samplers WHERE id = ?", sampler.id)!.clients;
+    });
+    return jsonAnswer({ type: "join_sampling_session", client_counter: counter });
+  };
+
+  /** The copy shares the files of its source and belongs to a run of its own, which cannot be trained. */
+  const copyWeights: NewerHandler = async (call) => {
+    const token = call.request.headers.get("x-tinker-weights-access-token");
+    const access = token === null ? undefined : api.auth.tenantOf(token);
+    let source: CheckpointRow;
+    try {
+      source = findReadable(sql, textField(call, "source_path"), [call.caller.tenant, access], api.clock.now());
+    } catch (error) {
+      if (error instanceof UserError) throw new Refusal(404, "unknown_checkpoint", error.message);
+      throw error;
+    }
+    const ttl = field(call, "ttl_seconds");
+    const project = field(call, "destination_project_id");
+    const key = call.request.headers.get("x-idempotency-key") ?? undefined;
+    const now = api.clock.now();
+    const { tenant } = call.caller;
+    const path = await api.store.db.write((tx) => {
+      const sessionId = addSession(tx, {
+        id: `s-${randomBytes(10).toString("hex")}`,
+        tenant,
+        idempotencyKey: key === undefined ? undefined : `copy ${key}`,
+        tags: [],
+        userMetadata: {},
+        sdkVersion: "copy_weights",
+        projectId: typeof project === "string" ? project : undefined,
+        displayName: undefined,
+        now,
+      });
+      const run = `${sessionId}:train:0`;
+      const copy: CheckpointRow = {
+        ...source,
+        run_id: run,
+        tenant,
+        session_id: sessionId,
+        created_at: now,
+        expires_at: typeof ttl === "number" ? now + ttl * 1000 : null,
+        public: 0,
+      };
+      if (tx.get("SELECT 1 FROM models WHERE id = ?", run) === undefined) {
+        addModel(tx, {
+          id: run,
+          sessionId,
+          tenant,
+          modelSeq: 0,
+          baseModel: source.base_model,
+          lora: JSON.parse(source.lora) as Lora,
+          userMetadata: undefined,
+          now,
+        });
+        tx.run(
+          "UPDATE models SET state = 'failed', error = 'it holds copied weights and cannot be trained' WHERE id = ?",
+          run,
+        );
+        putCheckpoint(tx, copy);
+        addAudit(tx, { at: now, tenant, event: "checkpoint_copied", modelId: run, tinkerPath: tinkerPath(copy) });
+      }
+      return tinkerPath(copy);
+    });
+    return jsonAnswer({ tinker_path: path });
+  };
+
+  const searchSessions: NewerHandler = (call) => {
+    const limit = Number(field(call, "limit") ?? 50);
+    const cursor = field(call, "cursor") as { last_created_at?: string; last_session_id?: string } | null | undefined;
+    const before = cursor?.last_created_at === undefined ? Infinity : Date.parse(cursor.last_created_at);
+    const wanted = (field(call, "user_metadata") ?? {}) as Record<string, string>;
+    const name = field(call, "display_name");
+    const id = field(call, "session_id");
+    const projects = field(call, "project_ids") as string[] | null | undefined;
+    const rows = sql
+      .all<SessionRow>("SELECT * FROM sessions WHERE tenant = ? ORDER BY created_at DESC, id DESC", call.caller.tenant)
+      .filter((row) => {
+        const notes = textValues(row.user_metadata) ?? {};
+        const named =
+          typeof name === "string" &&
+          name
+            .toLowerCase()
+            .split(/\s+/)
+            .every((word) => (row.display_name ?? "").toLowerCase().includes(word));
+        const matches = typeof id === "string" || typeof name === "string" ? row.id === id || named : true;
+        const after =
+          row.created_at < before || (row.created_at === before && row.id < (cursor?.last_session_id ?? ""));
+        return (
+          matches &&
+          after &&
+          Object.entries(wanted).every(([key, value]) => notes[key] === value) &&
+          (!Array.isArray(projects) || projects.includes(row.project_id ?? ""))
+        );
+      });
+    const shown = rows.slice(0, limit);
+    const last = shown.at(-1);
+    return jsonAnswer({
+      sessions: shown.map((row) => {
+        const kept = sql.get<{ n: number; bytes: number }>(
+          "SELECT COUNT(*) AS n, COALESCE(SUM(bytes), 0) AS bytes FROM checkpoints WHERE session_id = ?",
+          row.id,
+        )!;
+        const active = api.presence.lastSeen(row.id) > api.clock.now() - api.limits.staleSessionMs;
+        const status =
+          row.finish_reason !== null
+            ? { type: "client_finished", reason: { type: row.finish_reason } }
+            : active
+              ? { type: "active" }
+              : null;
+        return {
+          session_id: row.id,
+          created_at: new Date(row.created_at).toISOString(),
+          owner: row.tenant,
+          project_id: row.project_id ?? "",
+          status,
+          checkpoints_count: kept.n,
+          checkpoint_storage_bytes: kept.bytes,
+          display_name: row.display_name,
+          user_metadata: textValues(row.user_metadata),
+        };
+      }),
+      next_cursor:
+        last === undefined || rows.length <= limit
+          ? null
+          : { last_created_at: new Date(last.created_at).toISOString(), last_session_id: last.id },
+    });
+  };
+
+  const currentStorage: NewerHandler = (call) => {
+    const project = call.url.searchParams.get("project_id");
+    const rows = sql.all<{ project: string | null; n: number; bytes: number }>(
+      `SELECT sessions.project_id AS project, COUNT(*) AS n, SUM(bytes) AS bytes FROM checkpoints
+       JOIN sessions ON sessions.id = checkpoints.session_id WHERE checkpoints.tenant = ? GROUP BY sessions.project_id`,
+      call.caller.tenant,
+    );
+    return jsonAnswer({
+      data: rows
+        .filter((row) => project === null || row.project === project)
+        .map((row) => ({
+          project_id: row.project,
+          org_user_urn: `tml:user:${call.caller.tenant}`,
+          user_name: call.caller.tenant,
+          checkpoint_count: row.n,
+          size_bytes: row.bytes,
+          size_gigabytes: row.bytes / 1e9,
+        })),
+    });
+  };
+
+  return [
+    route("finish_session", "POST", "/sessions/([^/]+)/finish", finishSession),
+    route("search_sessions", "POST", "/sessions/search", searchSessions),
+    route("join_sampling_session", "POST", "/join_sampling_session", joinSampler),
+    route("cancel_future", "POST", "/cancel_future", () => jsonAnswer({})),
+    route("copy_weights", "POST", "/copy_weights", copyWeights),
+    route("current_storage", "GET", "/billing/usage/checkpoints/current", currentStorage),
+    route("api_key_me", "GET", "/auth/apikey/me", ({ caller }) => jsonAnswer(keyData(caller.tenant))),
+  ];
+}

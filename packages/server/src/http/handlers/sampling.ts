@@ -1,0 +1,203 @@
+/** Handlers of sampling and of futures. */
+import {
+  decodeForwardBackwardOutput,
+  decodeSampleResponse,
+  ForwardBackwardOutput,
+  protobufContentType,
+  type SampleRequest,
+} from "tinklet/wire";
+import { findReadable } from "../../queue/checkpoint-jobs.ts";
+import { countTokens } from "../../queue/engine-input.ts";
+import { fingerprintJson } from "../../queue/fingerprint.ts";
+import type { Draws } from "../../queue/job.ts";
+import { Refusal } from "../../queue/refusal.ts";
+import type { Failure } from "../../store/requests.ts";
+import { addSampler, samplerBySeq } from "../../store/sessions.ts";
+import { openSession, ownSampler } from "../access.ts";
+import { bytesAnswer, jsonAnswer, problem } from "../answers.ts";
+import type { Api, Call, Handlers } from "../api.ts";
+import { engineSeed } from "./training.ts";
+
+export function samplingHandlers(
+  api: Api,
+): Pick<Handlers, "createSamplingSession" | "asample" | "getSampler" | "retrieveFuture"> {
+  const { sql } = api.store.db;
+
+  /** What a sampler, or a sample without one, draws from. */
+  const source = (call: Call, given: { baseModel?: string | undefined; modelPath?: string | undefined }) => {
+    if (given.modelPath !== undefined) {
+      const row = findReadable(sql, given.modelPath, [call.caller.tenant], api.clock.now());
+      if (given.baseModel !== undefined && given.baseModel !== row.base_model) {
+        throw new Refusal(
+          400,
+          "base_model_mismatch",
+          `${given.modelPath} was trained on ${row.base_model}, not on ${given.baseModel}.`,
+        );
+      }
+      return { baseModel: served(row.base_model), filesId: row.files_id };
+    }
+    if (given.baseModel === undefined) throw new Refusal(422, "invalid_request", "Give base_model or model_path.");
+    return { baseModel: served(given.baseModel), filesId: undefined };
+  };
+  const served = (name: string): string => {
+    if (api.models.has(name)) return name;
+    const known = [...api.models.keys()].map((item) => JSON.stringify(item)).join(", ");
+    throw new Refusal(
+      400,
+      "unknown_base_model",
+      `The base model ${JSON.stringify(name.slice(0, 200))} is not served here; this server has ${known}.`,
+    );
+  };
+
+  return {
+    createSamplingSession: async ({ body }, call) => {
+      const session = openSession(api, call, body.sessionId);
+      const seq = body.samplingSessionSeqId;
+      if (seq < 0) throw new Refusal(422, "invalid_request", "sampling_session_seq_id: must not be negative");
+      const { baseModel, filesId } = source(call, body);
+      const id = `${session.id}:sample:${seq}`;
+      await api.store.db.write((tx) => {
+        const known = samplerBySeq(tx, session.id, seq);
+        if (known === undefined) {
+          addSampler(tx, {
+            id,
+            session_id: session.id,
+            tenant: session.tenant,
+            sampler_seq: seq,
+            base_model: baseModel,
+            model_path: body.modelPath ?? null,
+            files_id: filesId ?? null,
+            created_at: api.clock.now(),
+          });
+        } else if (known.base_model !== baseModel || (known.model_path ?? undefined) !== body.modelPath) {
+          throw new Refusal(
+            422,
+            "number_reused",
+            `sampling_session_seq_id ${seq} of ${session.id} was used for another sampler.`,
+          );
+        }
+      });
+      return { samplingSessionId: id, type: "create_sampling_session" };
+    },
+
+    asample: async ({ body }, call) => {
+      const sampler = body.samplingSessionId === undefined ? undefined : ownSampler(api, call, body.samplingSessionId);
+      if (sampler !== undefined) openSession(api, call, sampler.session_id);
+      const from =
+        sampler === undefined ? source(call, body) : { baseModel: served(sampler.base_model), filesId: undefined };
+      const draws: Draws = {
+        seed: engineSeed(body.samplingParams.seed),
+        sequences: Math.max(1, body.numSamples),
+        ...(sampler === undefined ? { baseModel: from.baseModel } : {}),
+        ...(from.filesId === undefined ? {} : { filesId: from.filesId }),
+      };
+      const failure = checkSample(api, body, call.wire);
+      const { requestId, id } = await api.queue.submitSample(
+        {
+          tenant: call.caller.tenant,
+          sessionId: sampler?.session_id ?? "",
+          kind: "sample",
+          ...(sampler === undefined ? {} : { samplerId: sampler.id }),
+          ...(body.seqId === undefined ? {} : { seq: body.seqId }),
+          fingerprint: fingerprintJson("sample", call.wire),
+          payload: call.bytes,
+          payloadType: "json",
+          draws: { ...draws },
+          tokens: countTokens(body.prompt),
+          now: api.clock.now(),
+          ...(failure === undefined ? {} : { failure }),
+        },
+        from.baseModel,
+      );
+      const sampleSequenceIds = Array.from(
+        { length: Math.max(0, Math.min(body.numSamples, api.limits.numSamples)) },
+        (_, i) => `seq-${id}-${i}`,
+      );
+      return { requestId, sampleSequenceIds };
+    },
+
+    getSampler: ({ params }, call) => {
+      const row = ownSampler(api, call, params.samplerId);
+      return {
+        samplerId: row.id,
+        baseModel: row.base_model,
+        ...(row.model_path === null ? {} : { modelPath: row.model_path }),
+      };
+    },
+
+    retrieveFuture: async ({ body }, call) => {
+      const found = await api.queue.retrieve(body.requestId, call.caller.tenant, call.request.signal);
+      switch (found.kind) {
+        case "pending":
+          return jsonAnswer({
+            type: "try_again",
+            request_id: body.requestId,
+            queue_state: found.queueState,
+            queue_state_reason: found.reason,
+          });
+        case "done": {
+          if (found.type === "json") return bytesAnswer(found.body, "application/json");
+          const accept = call.request.headers.get("accept") ?? "";
+          if (accept.includes(protobufContentType)) return bytesAnswer(found.body, protobufContentType);
+          return jsonAnswer(jsonForm(found.body, call.request.headers.get("x-tinker-request-type")));
+        }
+        case "expired":
+          return problem(410, "result_expired", `The result of request ${body.requestId} is no longer kept.`);
+        case "unknown":
+          return problem(
+            404,
+            "unknown_request",
+            `There is no request ${JSON.stringify(body.requestId.slice(0, 100))} of this key.`,
+          );
+        default:
+          return found satisfies never;
+      }
+    },
+  };
+}
+
+/** Binary results for clients from before the binary form. */
+function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
+  const isSample = requestType === "Sample" || (requestType === null && looksLikeSample(bytes));
+  if (!isSample) return ForwardBackwardOutput.message.encode(decodeForwardBackwardOutput(bytes));
+  const response = decodeSampleResponse(bytes);
+  return {
+    type: "sample",
+    sequences: response.sequences.map(({ stopReason, tokens, logprobs }) => ({
+      stop_reason: stopReason,
+      tokens,
+      ...(logprobs === undefined ? {} : { logprobs }),
+    })),
+    ...(response.promptLogprobs === undefined ? {} : { prompt_logprobs: response.promptLogprobs }),
+    ...(response.topkPromptLogprobs === undefined ? {} : { topk_prompt_logprobs: response.topkPromptLogprobs }),
+  };
+}
+
+/** Both messages begin with field 1; a pass's is a text of letters, a sample's is a message. */
+const looksLikeSample = (bytes: Uint8Array): boolean => bytes.byteLength < 3 || bytes[2]! < 0x41;
+
+/** What is wrong with a sample that was understood; told through its future. */
+function checkSample(api: Api, body: SampleRequest, wire: unknown): Failure | undefined {
+  const { limits } = api;
+  const { numSamples, topkPromptLogprobs: topk } = body;
+  const { maxTokens, temperature, topP, topK } = body.samplingParams;
+  const extra = (wire ?? {}) as Record<string, unknown>;
+  const between = (value: number, low: number, high: number) => value >= low && value <= high; // false for NaN
+  const rules: readonly (readonly [holds: boolean, otherwise: string])[] = [
+    [between(numSamples, 1, limits.numSamples), `num_samples: ${numSamples} is not between 1 and ${limits.numSamples}`],
+    [maxTokens === undefined || maxTokens >= 1, `sampling_params.max_tokens: ${maxTokens} is not positive`],
+    [between(temperature, 0, 1000), `sampling_params.temperature: ${temperature} is not between 0 and 1000`],
+    [topP > 0 && topP <= 1, `sampling_params.top_p: ${topP} is not in (0, 1]`],
+    [topK >= -1, `sampling_params.top_k: ${topK} is neither -1 nor a count`],
+    [
+      between(topk, 0, limits.topkPromptLogprobs),
+      `topk_prompt_logprobs: ${topk} is not between 0 and ${limits.topkPromptLogprobs}`,
+    ],
+    [(body.topkSampleLogprobs ?? 0) === 0, "topk_sample_logprobs: this server does not compute them"],
+    [(extra["prompt_alt_tokens_k"] ?? 0) === 0, "prompt_alt_tokens_k: this server does not compute them"],
+    [extra["target_prompt_logprobs"] == null, "target_prompt_logprobs: this server does not compute them"],
+    [countTokens(body.prompt) > 0, "prompt: is empty"],
+  ];
+  const broken = rules.find(([holds]) => !holds);
+  return broken && { error: broken[1], category: "user" };
+}

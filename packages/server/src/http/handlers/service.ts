@@ -1,0 +1,101 @@
+/** Handlers about the connection itself: configuration, credentials, sessions, capabilities, telemetry. */
+import { randomBytes } from "node:crypto";
+import { Refusal } from "../../queue/refusal.ts";
+import { addSession } from "../../store/sessions.ts";
+import { openSession } from "../access.ts";
+import type { Api, Handlers } from "../api.ts";
+
+type ServiceOperation =
+  | "clientConfig"
+  | "clientDynamicConfig"
+  | "authToken"
+  | "createSession"
+  | "sessionHeartbeat"
+  | "getServerCapabilities"
+  | "healthz"
+  | "telemetry";
+
+/** Tags and notes beyond this are a mistake, not a note. */
+const maxMetadataBytes = 64 * 1024;
+
+export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
+  return {
+    clientConfig: () => ({
+      // the official client's own defaults, except that plain httpx needs no extra package and the token makes whoami work
+      pjwtAuthEnabled: true,
+      credentialDefaultSource: "api_key",
+      sampleDispatchBytesSemaphoreSize: 10 * 1024 * 1024,
+      inflightResponseBytesSemaphoreSize: 50 * 1024 * 1024,
+      parallelFwdbwdChunks: true,
+      protoCompressFwdbwd: api.clientConfig.protoCompressFwdbwd,
+      fwdbwdMaxChunkLen: 1024,
+      fwdbwdMaxChunkBytesCount: 5_000_000,
+      fwdbwdDispatchBytesSemaphoreSize: 50_000_000,
+      billingExceptionMaxPauseDurationSec: 3600,
+      sampleNoRetries: false,
+      sampleEnableStuckDetection: true,
+      sampleMaxConcurrentRequests: 2000,
+      usePyqwestTransport: false,
+      createModelViaLoadWeights: api.clientConfig.createModelViaLoadWeights,
+      sampleUseRetrieveFutures: false,
+      customLossServerSide: false,
+      sampleJoinSamplingSession: true,
+    }),
+    clientDynamicConfig: () => ({ refreshIntervalSec: 300, sampleCancelEnabled: false, sampleCancelMaxBatchSize: 64 }),
+    authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller.tenant) }),
+
+    createSession: async ({ body }, { caller, request }) => {
+      const notes = JSON.stringify([body.tags, body.userMetadata ?? {}]);
+      if (notes.length > maxMetadataBytes) {
+        throw new Refusal(
+          422,
+          "metadata_too_large",
+          `tags and user_metadata take more than ${maxMetadataBytes} bytes.`,
+        );
+      }
+      const key = request.headers.get("x-idempotency-key") ?? undefined;
+      const id = await api.store.db.write((sql) =>
+        addSession(sql, {
+          id: `s-${randomBytes(10).toString("hex")}`,
+          tenant: caller.tenant,
+          idempotencyKey: key === undefined || key.length > 200 ? undefined : key,
+          tags: body.tags,
+          userMetadata: body.userMetadata,
+          sdkVersion: body.sdkVersion.slice(0, 100),
+          projectId: body.projectId,
+          displayName: body.displayName,
+          now: api.clock.now(),
+        }),
+      );
+      api.presence.seen(id);
+      api.log.info("session.created", { session: id, sdk: body.sdkVersion.slice(0, 100) });
+      return { sessionId: id, type: "create_session" };
+    },
+    sessionHeartbeat: ({ body }, call) => {
+      openSession(api, call, body.sessionId);
+      return { type: "session_heartbeat" };
+    },
+    getServerCapabilities: () => ({
+      supportedModels: [...api.models.values()].map(({ name, info }) => ({
+        modelName: name,
+        maxContextLength: info.contextLength,
+        trainable: true,
+        sampleable: true,
+      })),
+    }),
+    healthz: () => ({ status: "ok" }),
+    telemetry: ({ body }) => {
+      for (const event of body.events) {
+        // a client's own failures are worth a line here: they are often the server's first sign of trouble
+        if (event.event === "UNHANDLED_EXCEPTION") {
+          api.log.warn("client.exception", {
+            session: body.sessionId,
+            type: event.errorType,
+            message: event.errorMessage.slice(0, 300),
+          });
+        }
+      }
+      return { status: "accepted" };
+    },
+  };
+}

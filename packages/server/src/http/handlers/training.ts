@@ -1,0 +1,316 @@
+/** Handlers that make, describe and train models. Each ends in a request on the queue, except `get_info`. */
+import { randomInt } from "node:crypto";
+import { type ForwardBackwardRequest, peekForwardBackwardRequest } from "tinklet/wire";
+import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
+import { countTokens, decodePass } from "../../queue/engine-input.ts";
+import { fingerprintJson, fingerprintPass } from "../../queue/fingerprint.ts";
+import { type Draws, failureOf } from "../../queue/job.ts";
+import { Refusal } from "../../queue/refusal.ts";
+import type { Lora, ModelRow, NewModel } from "../../store/models.ts";
+import type { Failure, RequestKind } from "../../store/requests.ts";
+import { openSession, ownModel } from "../access.ts";
+import type { Api, Call, Handlers, PassHandler } from "../api.ts";
+
+type TrainingOperation =
+  | "createModel"
+  | "getInfo"
+  | "unloadModel"
+  | "forwardBackward"
+  | "optimStep"
+  | "saveWeights"
+  | "saveWeightsForSampler"
+  | "loadWeights";
+
+/**
+ * A seed as the engine takes it. One that the client left open is drawn here, when the request is accepted, so that running it
+ * again gives the same; of a larger one the lower 52 bits count.
+ */
+export function engineSeed(seed: number | bigint | undefined): number {
+  if (seed === undefined) return randomInt(2 ** 31);
+  return typeof seed === "number" && seed >= 0 && seed < 2 ** 52 ? seed : Number(BigInt.asUintN(52, BigInt(seed)));
+}
+
+export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
+  /** Puts a JSON request of an existing model on the queue. */
+  const submit = async (
+    call: Call,
+    kind: RequestKind,
+    { modelId, seqId }: { modelId: string; seqId?: number | undefined },
+    extra: { draws?: Draws; ignore?: readonly string[]; payload?: Uint8Array } = {},
+  ) => {
+    const model = openModel(api, call, modelId);
+    const requestId = await api.queue.submitTraining(
+      {
+        ...common(api, call, model),
+        kind,
+        modelId,
+        ...numbered(seqId),
+        fingerprint: fingerprintJson(kind, call.wire, extra.ignore),
+        payload: extra.payload ?? call.bytes,
+        payloadType: "json",
+        tokens: 0,
+        ...(extra.draws === undefined ? {} : { draws: { ...extra.draws } }),
+      },
+      model,
+    );
+    return { requestId, modelId };
+  };
+
+  const createModel: Handlers["createModel"] = async ({ body }, call) => {
+    const session = openSession(api, call, body.sessionId);
+    checkBaseModel(api, body.baseModel);
+    checkModelSeq(body.modelSeqId);
+    const type = body.optimizerConfig?.["type"] ?? "adamw";
+    if (type !== "adamw") {
+      throw new Refusal(400, "unknown_optimizer", `This server's optimizer is AdamW, not ${JSON.stringify(type)}.`);
+    }
+    const config = body.loraConfig ?? { rank: 32, trainAttn: true, trainMlp: true, trainUnembed: true };
+    if (config.rank > api.limits.rank) {
+      throw new Refusal(
+        400,
+        "rank_too_large",
+        `lora_config.rank: ${config.rank} is more than the ${api.limits.rank} allowed.`,
+      );
+    }
+    const lora: Lora = {
+      rank: config.rank,
+      alpha: 32,
+      seed: engineSeed(config.seed),
+      trainAttn: config.trainAttn,
+      trainMlp: config.trainMlp,
+      trainUnembed: config.trainUnembed,
+    };
+    const model = newModel(api, call, { ...body, baseModel: body.baseModel, lora });
+    const requestId = await api.queue.submitModel(model, {
+      ...common(api, call, { tenant: session.tenant, session_id: session.id }),
+      kind: "create_model",
+      fingerprint: fingerprintJson("create_model", call.wire),
+      payload: call.bytes,
+      payloadType: "json",
+      tokens: 0,
+    });
+    return { requestId, modelId: model.id };
+  };
+
+  /** Creates a model by loading: it starts from the checkpoint's own files. */
+  const createByLoading = async (body: Parameters<Handlers["loadWeights"]>[0]["body"], call: Call) => {
+    if (body.sessionId === undefined || body.modelSeqId === undefined) {
+      throw new Refusal(422, "invalid_request", "load_weights takes either model_id, or session_id and model_seq_id.");
+    }
+    const session = openSession(api, call, body.sessionId);
+    checkModelSeq(body.modelSeqId);
+    const access = accessTenant(api, body.weightsAccessToken);
+    const row = findReadable(api.store.db.sql, body.path, [call.caller.tenant, access], api.clock.now());
+    checkOptimizer(row, body.optimizer);
+    if (body.baseModel !== undefined && body.baseModel !== row.base_model) {
+      throw new Refusal(
+        400,
+        "base_model_mismatch",
+        `${body.path} was trained on ${row.base_model}, not on ${body.baseModel}.`,
+      );
+    }
+    checkBaseModel(api, row.base_model);
+    const model = newModel(api, call, {
+      sessionId: body.sessionId,
+      modelSeqId: body.modelSeqId,
+      baseModel: row.base_model,
+      lora: JSON.parse(row.lora) as Lora,
+      userMetadata: body.userMetadata,
+    });
+    const requestId = await api.queue.submitModel(
+      { ...model, from: { filesId: row.files_id, optimizer: body.optimizer } },
+      {
+        ...common(api, call, { tenant: session.tenant, session_id: session.id }),
+        kind: "load_weights",
+        fingerprint: fingerprintJson("load_weights", call.wire, ["weights_access_token"]),
+        payload: withoutToken(call),
+        payloadType: "json",
+        tokens: 0,
+      },
+    );
+    return { requestId, modelId: model.id };
+  };
+
+  const forwardBackward: PassHandler = async (call, form) => {
+    const payloadType = form === "proto" ? "proto" : "json";
+    let pass: ForwardBackwardRequest | undefined;
+    let failure: Failure | undefined;
+    let at: { modelId: string; seqId?: number | undefined };
+    try {
+      pass = decodePass(call.bytes, payloadType);
+      at = pass;
+      checkPass(api, pass);
+    } catch (error) {
+      // The official client never sends anything again once a chunk was refused, so bad data is told through the future.
+      const peeked = pass ?? (form === "proto" ? peekForwardBackwardRequest(call.bytes) : peekJson(call.wire));
+      if (peeked === undefined) throw error;
+      at = peeked;
+      failure = failureOf(error);
+    }
+    const model = openModel(api, call, at.modelId);
+    const kind = pass?.forwardOnly === true || form === "forward-json" ? "forward" : "forward_backward";
+    const requestId = await api.queue.submitTraining(
+      {
+        ...common(api, call, model),
+        kind,
+        modelId: model.id,
+        ...numbered(at.seqId),
+        fingerprint:
+          pass === undefined ? fingerprintJson(kind, { bytes: String(failure?.error) }) : fingerprintPass(kind, pass),
+        payload: call.bytes,
+        payloadType,
+        tokens: pass === undefined ? 0 : passTokens(pass),
+        ...(failure === undefined ? {} : { failure }),
+      },
+      model,
+    );
+    return { requestId, modelId: model.id };
+  };
+
+  return {
+    createModel,
+    forwardBackward,
+    getInfo: ({ body }, call) => {
+      const model = ownModel(api, call, body.modelId);
+      const served = api.models.get(model.base_model);
+      const lora = JSON.parse(model.lora) as Lora;
+      return {
+        modelId: model.id,
+        modelData: {
+          modelName: model.base_model,
+          ...(served === undefined ? {} : { arch: served.info.architecture }),
+          ...(served?.tokenizerId === undefined ? {} : { tokenizerId: served.tokenizerId }),
+        },
+        isLora: true,
+        loraRank: lora.rank,
+        modelName: model.base_model,
+        type: "get_info",
+      };
+    },
+    unloadModel: ({ body }, call) => submit(call, "unload_model", body),
+    optimStep: ({ body }, call) => submit(call, "optim_step", body),
+    saveWeights: ({ body }, call) => {
+      if (body.path !== undefined) checkName(body.path);
+      return submit(call, "save_weights", body);
+    },
+    saveWeightsForSampler: ({ body }, call) => {
+      if (body.path !== undefined) checkName(body.path);
+      // the Python client takes a new sampling_session_seq_id each time it sends the same save again
+      return submit(call, "save_weights_for_sampler", body, { ignore: ["sampling_session_seq_id"] });
+    },
+    loadWeights: ({ body }, call) => {
+      if (body.modelId === undefined) return createByLoading(body, call);
+      const access = accessTenant(api, body.weightsAccessToken);
+      return submit(
+        call,
+        "load_weights",
+        { modelId: body.modelId, seqId: body.seqId },
+        {
+          ignore: ["weights_access_token"],
+          payload: withoutToken(call),
+          ...(access === undefined ? {} : { draws: { accessTenant: access } }),
+        },
+      );
+    },
+  };
+}
+
+const numbered = (seqId: number | undefined) => (seqId === undefined || seqId === 0 ? {} : { seq: checkSeq(seqId) });
+
+function checkSeq(seqId: number): number {
+  if (seqId < 1 || seqId > 2 ** 31 - 1)
+    throw new Refusal(422, "invalid_request", `seq_id: ${seqId} is not between 1 and 2^31.`);
+  return seqId;
+}
+
+function checkModelSeq(seq: number): void {
+  if (seq < 0 || seq > 2 ** 31 - 1)
+    throw new Refusal(422, "invalid_request", `model_seq_id: ${seq} is not between 0 and 2^31.`);
+}
+
+function openModel(api: Api, call: Call, id: string): ModelRow {
+  const model = ownModel(api, call, id);
+  openSession(api, call, model.session_id);
+  checkBaseModel(api, model.base_model);
+  return model;
+}
+
+function checkBaseModel(api: Api, name: string): void {
+  if (api.models.has(name)) return;
+  const known = [...api.models.keys()].map((item) => JSON.stringify(item)).join(", ");
+  throw new Refusal(
+    400,
+    "unknown_base_model",
+    `The base model ${JSON.stringify(name.slice(0, 200))} is not served here; this server has ${known}. Start it with --model to add one.`,
+  );
+}
+
+/** The tenant whose weights a token opens. The token itself is never stored. */
+function accessTenant(api: Api, token: string | undefined): string | undefined {
+  if (token === undefined) return undefined;
+  const tenant = api.auth.tenantOf(token);
+  if (tenant === undefined)
+    throw new Refusal(400, "bad_weights_access_token", "weights_access_token is no key of this server.");
+  return tenant;
+}
+
+function withoutToken(call: Call): Uint8Array {
+  const { weights_access_token: _, ...rest } = call.wire as Record<string, unknown>;
+  return new TextEncoder().encode(JSON.stringify(rest));
+}
+
+const common = (api: Api, call: Call, of: { tenant: string; session_id: string }) => ({
+  tenant: call.caller.tenant,
+  sessionId: of.session_id,
+  now: api.clock.now(),
+});
+
+function newModel(
+  api: Api,
+  call: Call,
+  given: { sessionId: string; modelSeqId: number; baseModel: string; lora: Lora; userMetadata?: unknown },
+): NewModel {
+  return {
+    id: `${given.sessionId}:train:${given.modelSeqId}`,
+    sessionId: given.sessionId,
+    tenant: call.caller.tenant,
+    modelSeq: given.modelSeqId,
+    baseModel: given.baseModel,
+    lora: given.lora,
+    userMetadata: given.userMetadata,
+    now: api.clock.now(),
+  };
+}
+
+/** The model and number of a JSON body that is otherwise not understood. */
+export function peekJson(wire: unknown): { modelId: string; seqId: number } | undefined {
+  if (typeof wire !== "object" || wire === null) return undefined;
+  const { model_id: modelId, seq_id: seqId } = wire as Record<string, unknown>;
+  return typeof modelId === "string" && Number.isSafeInteger(seqId) && (seqId as number) > 0
+    ? { modelId, seqId: seqId as number }
+    : undefined;
+}
+
+const passTokens = (pass: ForwardBackwardRequest): number =>
+  pass.forwardBackwardInput.data.reduce((sum, datum) => sum + countTokens(datum.modelInput), 0);
+
+function checkPass(api: Api, pass: ForwardBackwardRequest): void {
+  const { limits } = api;
+  const { length } = pass.forwardBackwardInput.data;
+  if (length === 0) throw new Refusal(422, "invalid_request", "data: is empty");
+  if (length > limits.batchData) {
+    throw new Refusal(
+      422,
+      "batch_too_large",
+      `data: ${length} examples are more than the ${limits.batchData} of one request.`,
+    );
+  }
+  const tokens = passTokens(pass);
+  if (tokens > limits.batchTokens) {
+    throw new Refusal(
+      422,
+      "batch_too_large",
+      `data: ${tokens} tokens are more than the ${limits.batchTokens} of one request.`,
+    );
+  }
+}

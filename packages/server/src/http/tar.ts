@@ -1,0 +1,46 @@
+/** A tar archive as a stream (ustar, plain files only), so that no archive is ever held in memory. */
+
+export interface TarEntry {
+  readonly name: string;
+  readonly size: number;
+  readonly content: AsyncIterable<Uint8Array>;
+}
+
+const block = 512;
+
+export async function* tarStream(entries: Iterable<TarEntry>, modifiedMs: number): AsyncGenerator<Uint8Array> {
+  for (const { name, size, content } of entries) {
+    yield header(name, size, modifiedMs);
+    let written = 0;
+    for await (const part of content) {
+      written += part.byteLength;
+      yield part;
+    }
+    if (written !== size) throw new Error(`${name} changed while it was being archived`);
+    if (size % block !== 0) yield new Uint8Array(block - (size % block));
+  }
+  yield new Uint8Array(2 * block);
+}
+
+function header(name: string, size: number, modifiedMs: number): Uint8Array {
+  const bytes = new Uint8Array(block);
+  const put = (text: string, at: number) => bytes.set(new TextEncoder().encode(text), at);
+  const octal = (value: number, digits: number) => value.toString(8).padStart(digits, "0");
+  put(name, 0);
+  put(octal(0o644, 7), 100);
+  put(octal(0, 7), 108);
+  put(octal(0, 7), 116);
+  put(octal(size, 11), 124);
+  put(octal(Math.floor(modifiedMs / 1000), 11), 136);
+  put("        ", 148); // the checksum counts as blanks
+  put("0", 156);
+  put("ustar\u000000", 257);
+  put(
+    `${octal(
+      bytes.reduce((sum, byte) => sum + byte, 0),
+      6,
+    )}\0 `,
+    148,
+  );
+  return bytes;
+}

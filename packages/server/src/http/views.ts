@@ -1,0 +1,54 @@
+/** Rows as the API shows them. */
+import type { Checkpoint, TrainingRun } from "tinklet/wire";
+import type { Sql } from "../store/database.ts";
+import { type CheckpointRow, type Lora, type ModelRow, tinkerPath } from "../store/models.ts";
+
+export function checkpointView(row: CheckpointRow): Checkpoint {
+  return {
+    checkpointId: `${row.kind}/${row.name}`,
+    checkpointType: row.kind === "weights" ? "training" : "sampler",
+    time: new Date(row.created_at),
+    tinkerPath: tinkerPath(row),
+    sizeBytes: row.bytes,
+    public: row.public === 1,
+    ...(row.expires_at === null ? {} : { expiresAt: new Date(row.expires_at) }),
+    ...(row.user_metadata === null ? {} : { userMetadata: JSON.parse(row.user_metadata) as Record<string, string> }),
+  };
+}
+
+/** The official client takes only texts as values of a run's notes. */
+export function textValues(json: string | null): Record<string, string> | undefined {
+  if (json === null) return undefined;
+  const entries = Object.entries(JSON.parse(json) as Record<string, unknown>);
+  return Object.fromEntries(
+    entries.map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)]),
+  );
+}
+
+/** Checkpoints that have not expired, newest first. */
+export const liveCheckpoints = (sql: Sql, run: string, now: number): CheckpointRow[] =>
+  sql.all<CheckpointRow>(
+    "SELECT * FROM checkpoints WHERE run_id = ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY created_at DESC, name DESC",
+    run,
+    now,
+  );
+
+/** @param visible - which checkpoints of the run the caller may see. */
+export function runView(sql: Sql, row: ModelRow, now: number, visible: (row: CheckpointRow) => boolean): TrainingRun {
+  const checkpoints = liveCheckpoints(sql, row.id, now).filter(visible);
+  const last = checkpoints.find(({ kind }) => kind === "weights");
+  const lastSampler = checkpoints.find(({ kind }) => kind === "sampler_weights");
+  const notes = textValues(row.user_metadata);
+  return {
+    trainingRunId: row.id,
+    baseModel: row.base_model,
+    modelOwner: row.tenant,
+    isLora: true,
+    corrupted: row.state === "failed",
+    loraRank: (JSON.parse(row.lora) as Lora).rank,
+    lastRequestTime: new Date(row.last_request_at),
+    ...(last === undefined ? {} : { lastCheckpoint: checkpointView(last) }),
+    ...(lastSampler === undefined ? {} : { lastSamplerCheckpoint: checkpointView(lastSampler) }),
+    ...(notes === undefined ? {} : { userMetadata: notes }),
+  };
+}

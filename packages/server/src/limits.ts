@@ -1,0 +1,58 @@
+/** Every bound the server keeps, in one place. All of them can be set; the defaults fit one machine with a few users. */
+
+export interface Limits {
+  /** Bytes of one request body as sent. @defaultValue 64 MiB */
+  readonly bodyBytes: number;
+  /** Bytes of one body after decompression. @defaultValue 256 MiB */
+  readonly decompressedBytes: number;
+  /** Depth of nested JSON. @defaultValue 64 */
+  readonly jsonDepth: number;
+  /** Data in one training request. @defaultValue 4096 */
+  readonly batchData: number;
+  /** Tokens in one training request. @defaultValue 4 million */
+  readonly batchTokens: number;
+  /** Samples of one prompt. @defaultValue 256 */
+  readonly numSamples: number;
+  /** Most likely tokens per prompt position. @defaultValue 64 */
+  readonly topkPromptLogprobs: number;
+  /** Largest LoRA rank. @defaultValue 256 */
+  readonly rank: number;
+  /** Unfinished requests of one tenant. @defaultValue 20 000 */
+  readonly pendingPerTenant: number;
+  /** Unfinished requests in all. @defaultValue 100 000 */
+  readonly pending: number;
+  /** Bytes of unfinished requests in all. @defaultValue 4 GiB */
+  readonly pendingBytes: number;
+  /** How long a poll is held open. @defaultValue 30 000 */
+  readonly pollMs: number;
+  /** How long a missing `seq_id` is waited for. @defaultValue 330 000 */
+  readonly gapMs: number;
+  /** Silence after which a session's models leave the engine's memory (they come back by themselves). @defaultValue 900 000 */
+  readonly staleSessionMs: number;
+  /** Silence after which a session's unnamed sampler weights are removed. @defaultValue 86 400 000 */
+  readonly samplerTtlMs: number;
+  /** Adapters and snapshots that may be in the engine's memory at once. @defaultValue 32 */
+  readonly residentAdapters: number;
+  /** Requests in flight at once; more are answered 429. @defaultValue 8192 */
+  readonly concurrentRequests: number;
+}
+
+export const defaultLimits: Limits = {
+  bodyBytes: 64 * 1024 * 1024,
+  decompressedBytes: 256 * 1024 * 1024,
+  jsonDepth: 64,
+  batchData: 4096,
+  batchTokens: 4_000_000,
+  numSamples: 256,
+  topkPromptLogprobs: 64,
+  rank: 256,
+  pendingPerTenant: 20_000,
+  pending: 100_000,
+  pendingBytes: 4 * 1024 * 1024 * 1024,
+  pollMs: 30_000,
+  gapMs: 330_000,
+  staleSessionMs: 900_000,
+  samplerTtlMs: 86_400_000,
+  residentAdapters: 32,
+  concurrentRequests: 8192,
+};

@@ -1,0 +1,41 @@
+/**
+ * Structured log lines: an event's name and its fields. Pretty on a terminal, one JSON object a line otherwise. Fields that
+ * could hold a credential are never passed in; this file does not try to guess them out.
+ */
+import type { Clock } from "tinklet";
+
+export type LogFields = Readonly<Record<string, string | number | boolean | null | undefined>>;
+export type LogFormat = "json" | "pretty" | "off";
+
+export interface Log {
+  info(event: string, fields?: LogFields): void;
+  warn(event: string, fields?: LogFields): void;
+  error(event: string, fields?: LogFields): void;
+}
+
+const colours = { info: 36, warn: 33, error: 31 } as const;
+
+/** @param write - takes one line, without its end. @defaultValue standard error */
+export function createLog(
+  clock: Pick<Clock, "now">,
+  format: LogFormat,
+  write: (line: string) => void = (line) => process.stderr.write(`${line}\n`),
+): Log {
+  const colour = process.stderr.isTTY === true && process.env["NO_COLOR"] === undefined;
+  const at =
+    (level: keyof typeof colours) =>
+    (event: string, fields: LogFields = {}) => {
+      if (format === "off") return;
+      const time = new Date(clock.now()).toISOString();
+      if (format === "json") return write(JSON.stringify({ time, level, event, ...fields }));
+      const label = colour ? `\u001b[${colours[level]}m${level}\u001b[0m` : level;
+      const rest = Object.entries(fields)
+        .filter(([, value]) => value !== undefined)
+        .map(
+          ([key, value]) =>
+            ` ${key}=${typeof value === "string" && /[\s"=]/.test(value) ? JSON.stringify(value) : value}`,
+        );
+      write(`${time.slice(11, 23)} ${label} ${event}${rest.join("")}`);
+    };
+  return { info: at("info"), warn: at("warn"), error: at("error") };
+}

@@ -1,0 +1,258 @@
+/**
+ * Saving and loading as they run in a model's turn: the state leaves the engine, becomes an immutable folder, and the checkpoint
+ * row is stored together with the request's result. Who may read which checkpoint is decided in `findReadable`.
+ */
+import type { AdapterId, Engine } from "@tinklet/engine";
+import {
+  LoadWeightsRequest,
+  ParsedCheckpointTinkerPath,
+  SaveWeightsForSamplerRequest,
+  SaveWeightsRequest,
+} from "tinklet/wire";
+import { readAdapter, writeAdapter } from "../store/adapter-files.ts";
+import type { Sql } from "../store/database.ts";
+import { newFolderId } from "../store/file-store.ts";
+import {
+  addFiles,
+  type CheckpointKind,
+  type CheckpointRow,
+  getCheckpoint,
+  type Lora,
+  putCheckpoint,
+  tinkerPath,
+} from "../store/models.ts";
+import { addAudit, addUsage } from "../store/requests.ts";
+import { addSampler, samplerBySeq } from "../store/sessions.ts";
+import { jsonPayload } from "./engine-input.ts";
+import { insist, type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
+import { jsonOutcome, type ModelRunner, type Outcome } from "./model-runner.ts";
+import type { Residents } from "./residents.ts";
+
+interface Parts {
+  readonly context: QueueContext;
+  readonly engine: Engine;
+  readonly residents: Residents;
+  readonly job: Job;
+  readonly adapter: AdapterId;
+  readonly model: ModelRunner;
+}
+
+/** Letters, digits, `.`, `_` and `-`, not beginning with a dot or dash, at most 255: a name that is one path segment everywhere. */
+const checkpointName = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$/;
+
+/** @throws {@link UserError} */
+export function checkName(name: string): string {
+  if (!checkpointName.test(name) || name.includes("..")) {
+    throw new UserError(
+      `path: ${JSON.stringify(name.slice(0, 80))} is not a checkpoint's name. Use letters, digits, ".", "_" and "-" (at most 255).`,
+    );
+  }
+  return name;
+}
+
+function checkTtl(ttlSeconds: number | undefined): number | undefined {
+  if (ttlSeconds !== undefined && ttlSeconds < 1) throw new UserError("ttl_seconds: must be at least 1");
+  return ttlSeconds;
+}
+
+export async function saveWeights(parts: Parts): Promise<Outcome> {
+  const { context, engine, job, adapter, model } = parts;
+  const request = SaveWeightsRequest.decode(jsonPayload(payloadOf(context, job)));
+  const name = checkName(request.path ?? `seq-${job.seq ?? job.id}`);
+  const ttl = checkTtl(request.ttlSeconds);
+  if (!request.overwrite && getCheckpoint(context.store.db.sql, model.id, "weights", name) !== undefined) {
+    throw new UserError(`The checkpoint weights/${name} exists already. Save under another name, or with overwrite.`);
+  }
+  context.onPoint?.("save.before");
+  const state = await engine.exportState(adapter, { optimizer: true });
+  const filesId = newFolderId();
+  const bytes = await insist(context, job, () => writeAdapter(context.store.files, filesId, state, model.baseModel));
+  context.onPoint?.("save.written");
+  const row = checkpointRow(parts, {
+    kind: "weights",
+    name,
+    filesId,
+    bytes,
+    step: state.step,
+    ttl,
+    metadata: request.userMetadata,
+  });
+  return jsonOutcome({ path: tinkerPath(row), type: "save_weights" }, (sql) => storeCheckpoint(sql, row));
+}
+
+export async function saveForSampler(parts: Parts): Promise<Outcome> {
+  const { context, engine, job, adapter, model, residents } = parts;
+  const request = SaveWeightsForSamplerRequest.decode(jsonPayload(payloadOf(context, job)));
+  const name = request.path === undefined ? undefined : checkName(request.path);
+  const ttl = checkTtl(request.ttlSeconds);
+  if (name !== undefined && getCheckpoint(context.store.db.sql, model.id, "sampler_weights", name) !== undefined) {
+    throw new UserError(
+      `The checkpoint sampler_weights/${name} exists already, and sampler weights never change. Save under another name.`,
+    );
+  }
+  context.onPoint?.("save.before");
+  const state = await engine.exportState(adapter, { optimizer: false });
+  const filesId = newFolderId();
+  const [bytes, snapshot] = await Promise.all([
+    insist(context, job, () => writeAdapter(context.store.files, filesId, state, model.baseModel)),
+    engine.snapshot(adapter).catch(() => undefined), // only saves a load later: a full engine is no reason to fail
+  ]);
+  if (snapshot !== undefined) residents.adopt(filesId, snapshot);
+  context.onPoint?.("save.written");
+  if (name !== undefined) {
+    const row = checkpointRow(parts, {
+      kind: "sampler_weights",
+      name,
+      filesId,
+      bytes,
+      step: state.step,
+      ttl,
+      metadata: request.userMetadata,
+    });
+    return jsonOutcome({ path: tinkerPath(row), type: "save_weights_for_sampler" }, (sql) => storeCheckpoint(sql, row));
+  }
+  const seq = freeSamplerSeq(context.store.db.sql, model.sessionId, request.samplingSessionSeqId);
+  const samplerId = `${model.sessionId}:sample:${seq}`;
+  return jsonOutcome({ sampling_session_id: samplerId, type: "save_weights_for_sampler" }, (sql) => {
+    const now = context.clock.now();
+    addFiles(sql, filesId, bytes, now);
+    addSampler(sql, {
+      id: samplerId,
+      session_id: model.sessionId,
+      tenant: model.tenant,
+      sampler_seq: seq,
+      base_model: model.baseModel,
+      model_path: null,
+      files_id: filesId,
+      created_at: now,
+    });
+  });
+}
+
+/** The number that the client chose, or, should it be taken, one that no client chooses. */
+export function freeSamplerSeq(sql: Sql, sessionId: string, wanted: number | undefined): number {
+  if (wanted !== undefined && wanted >= 0 && samplerBySeq(sql, sessionId, wanted) === undefined) return wanted;
+  const highest = sql.get<{ top: number | null }>(
+    "SELECT MAX(sampler_seq) AS top FROM samplers WHERE session_id = ?",
+    sessionId,
+  );
+  return Math.max(1_000_000, (highest?.top ?? 0) + 1);
+}
+
+/** Replaces a live model's weights by a checkpoint's. The checkpoint's files become the model's snapshot. */
+export async function loadWeights(
+  parts: Parts,
+): Promise<{ outcome: Outcome; from: { filesId: string; optimizer: boolean } }> {
+  const { context, engine, job, adapter, model } = parts;
+  const request = LoadWeightsRequest.decode(jsonPayload(payloadOf(context, job)));
+  const row = findReadable(
+    context.store.db.sql,
+    request.path,
+    [job.tenant, job.draws.accessTenant],
+    context.clock.now(),
+  );
+  checkOptimizer(row, request.optimizer);
+  checkFits(row, model);
+  const state = await readAdapter(context.store.files, row.files_id, { optimizer: request.optimizer });
+  await engine.loadState(adapter, state);
+  return {
+    outcome: jsonOutcome({ path: request.path, model_id: model.id, type: "load_weights" }),
+    from: { filesId: row.files_id, optimizer: request.optimizer },
+  };
+}
+
+/** @throws {@link UserError} when sampler weights are asked for an optimizer. */
+export function checkOptimizer(row: CheckpointRow, optimizer: boolean): void {
+  if (optimizer && row.kind !== "weights") {
+    throw new UserError(
+      `${tinkerPath(row)} holds sampler weights, which have no optimizer state. Load it without the optimizer, or load a checkpoint made by save_state.`,
+    );
+  }
+}
+
+function checkFits(row: CheckpointRow, model: ModelRunner): void {
+  if (row.base_model !== model.baseModel) {
+    throw new UserError(
+      `${tinkerPath(row)} was trained on ${row.base_model}, and the model ${model.id} is a ${model.baseModel}.`,
+    );
+  }
+  const lora = JSON.parse(row.lora) as Lora;
+  for (const key of ["rank", "alpha", "trainAttn", "trainMlp", "trainUnembed"] as const) {
+    if (lora[key] !== model.lora[key]) {
+      throw new UserError(
+        `${tinkerPath(row)} has ${key} ${lora[key]}, and the model ${model.id} has ${model.lora[key]}. Create the model with the checkpoint's own configuration (create_training_client_from_state does).`,
+      );
+    }
+  }
+}
+
+/**
+ * The checkpoint at a path, if one of these tenants may read it: its owner, or anybody once it is published. Another's checkpoint
+ * and one that does not exist give the same answer.
+ *
+ * @throws {@link UserError}
+ */
+export function findReadable(
+  sql: Sql,
+  path: string,
+  tenants: readonly (string | undefined)[],
+  now: number,
+): CheckpointRow {
+  const parsed = parsePath(path);
+  const row = getCheckpoint(sql, parsed.run, parsed.kind, parsed.name);
+  const readable = row !== undefined && (row.public === 1 || tenants.includes(row.tenant));
+  if (!readable || (row.expires_at !== null && row.expires_at <= now)) {
+    throw new UserError(`There is no checkpoint ${JSON.stringify(path.slice(0, 300))} that this key may read.`);
+  }
+  return row;
+}
+
+/** @throws {@link UserError} */
+export function parsePath(path: string): { run: string; kind: CheckpointKind; name: string } {
+  try {
+    const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
+    const [kind, name] = checkpointId.split("/") as [CheckpointKind, string];
+    return { run: trainingRunId, kind, name };
+  } catch (error) {
+    throw new UserError((error as Error).message);
+  }
+}
+
+function checkpointRow(
+  { context, model, job }: Parts,
+  saved: {
+    kind: CheckpointKind;
+    name: string;
+    filesId: string;
+    bytes: number;
+    step: number;
+    ttl: number | undefined;
+    metadata: Readonly<Record<string, string>> | undefined;
+  },
+): CheckpointRow {
+  const now = context.clock.now();
+  return {
+    run_id: model.id,
+    kind: saved.kind,
+    name: saved.name,
+    tenant: job.tenant,
+    session_id: model.sessionId,
+    files_id: saved.filesId,
+    base_model: model.baseModel,
+    lora: JSON.stringify(model.lora),
+    step: saved.step,
+    bytes: saved.bytes,
+    created_at: now,
+    expires_at: saved.ttl === undefined ? null : now + saved.ttl * 1000,
+    public: 0,
+    user_metadata: saved.metadata === undefined ? null : JSON.stringify(saved.metadata),
+  };
+}
+
+function storeCheckpoint(sql: Sql, row: CheckpointRow): void {
+  addFiles(sql, row.files_id, row.bytes, row.created_at);
+  putCheckpoint(sql, row);
+  const { tenant, session_id: sessionId, base_model: baseModel, created_at: now } = row;
+  addUsage(sql, { tenant, sessionId, baseModel, kind: "checkpoint", amount: 1, now });
+  addAudit(sql, { at: now, tenant, event: "checkpoint_created", modelId: row.run_id, tinkerPath: tinkerPath(row) });
+}

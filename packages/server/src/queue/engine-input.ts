@@ -1,0 +1,143 @@
+/**
+ * From the wire's words to the engine's: stored payloads become engine calls, and engine results the bytes that clients get.
+ * Says in the caller's terms what the engine cannot do (images, audio, losses it does not know).
+ */
+import {
+  type SampleRequest as EngineSampleRequest,
+  InputError,
+  type LossFnName,
+  type LossRequest,
+  type LossResult,
+  type SampleResult,
+  type TensorInput,
+  type TrainingDatum,
+} from "@tinklet/engine";
+import {
+  decodeForwardBackwardRequest,
+  encodeForwardBackwardOutput,
+  encodeSampleResponse,
+  ForwardBackwardOutput,
+  ForwardBackwardRequest,
+  ForwardRequest,
+  lossFnTypes,
+  type ModelInput,
+  parseJson,
+  SampledSequence,
+  type SampleRequest,
+  SampleResponse,
+  TensorData,
+} from "tinklet/wire";
+import type { PayloadType } from "../store/requests.ts";
+
+/** The body of a JSON payload. */
+export const jsonPayload = (payload: Uint8Array): unknown => parseJson(new TextDecoder().decode(payload));
+
+/** A stored pass, in whichever form it came. */
+export function decodePass(payload: Uint8Array, type: PayloadType): ForwardBackwardRequest {
+  if (type === "proto") return decodeForwardBackwardRequest(payload);
+  const body = jsonPayload(payload);
+  if (typeof body === "object" && body !== null && "forward_input" in body) {
+    const { forwardInput, ...rest } = ForwardRequest.decode(body);
+    return { ...rest, forwardBackwardInput: forwardInput, forwardOnly: true };
+  }
+  return ForwardBackwardRequest.decode(body);
+}
+
+/** Token ids of an input. @throws {@link InputError} for anything but text. */
+export function textTokens(input: ModelInput, field: string): Int32Array {
+  const parts = input.chunks.map((chunk, i) => {
+    if (chunk.type !== "encoded_text") {
+      throw new InputError(`${field}.chunks[${i}]`, `this model reads text only, and this is ${chunk.type}`);
+    }
+    return chunk.tokens;
+  });
+  const [only] = parts;
+  if (parts.length === 1 && only instanceof Int32Array) return only;
+  const tokens = new Int32Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    tokens.set(part, at);
+    at += part.length;
+  }
+  return tokens;
+}
+
+/** Tokens of an input as far as they can be counted: non-text chunks count what they announce. */
+export function countTokens(input: ModelInput): number {
+  return input.chunks.reduce((sum, chunk) => {
+    if (chunk.type === "encoded_text") return sum + chunk.tokens.length;
+    return sum + ("expectedTokens" in chunk ? (chunk.expectedTokens ?? 0) : 0);
+  }, 0);
+}
+
+export function lossRequest(pass: ForwardBackwardRequest): LossRequest {
+  const { data, lossFn, lossFnConfig } = pass.forwardBackwardInput;
+  if (!(lossFnTypes as readonly string[]).includes(lossFn)) {
+    throw new InputError("loss_fn", `${JSON.stringify(lossFn)} is not a loss of this server`, {
+      hint: `Known: ${lossFnTypes.join(", ")}.`,
+    });
+  }
+  return {
+    data: data.map(
+      (datum, i): TrainingDatum => ({
+        tokens: textTokens(datum.modelInput, `data[${i}].model_input`),
+        lossFnInputs: Object.fromEntries(
+          Object.entries(datum.lossFnInputs).map(([key, value]) => [key, tensor(value)]),
+        ),
+      }),
+    ),
+    lossFn: lossFn as LossFnName,
+    ...(lossFnConfig === undefined ? {} : { lossFnConfig }),
+  };
+}
+
+const tensor = (value: TensorData): TensorInput => ({
+  data: value.values,
+  ...(value.shape === undefined ? {} : { shape: value.shape }),
+  ...(value.sparseCrowIndices === undefined ? {} : { sparseCrowIndices: value.sparseCrowIndices }),
+  ...(value.sparseColIndices === undefined ? {} : { sparseColIndices: value.sparseColIndices }),
+});
+
+/** The bytes of a pass's result. The client weighs means by the number of outputs, so there is one per datum. */
+export function passResult(result: LossResult): Uint8Array {
+  const outputs = result.lossFnOutputs.map((output) =>
+    Object.fromEntries(
+      Object.entries(output).map(([name, { data, shape }]) => [name, TensorData.from(data, { shape, field: name })]),
+    ),
+  );
+  return encodeForwardBackwardOutput(
+    new ForwardBackwardOutput({ lossFnOutputType: "ArrayRecord", lossFnOutputs: outputs, metrics: result.metrics }),
+  );
+}
+
+/** A sample as the engine takes it. `seed` was drawn when the request was accepted. */
+export function sampleRequest(request: SampleRequest, adapter: string | undefined, seed: number): EngineSampleRequest {
+  const { maxTokens, stop, temperature, topK, topP } = request.samplingParams;
+  return {
+    prompt: textTokens(request.prompt, "prompt"),
+    ...(adapter === undefined ? {} : { adapter }),
+    numSamples: request.numSamples,
+    params: {
+      seed,
+      temperature,
+      topK,
+      topP,
+      ...(maxTokens === undefined ? {} : { maxTokens }),
+      ...(stop === undefined ? {} : { stop }),
+    },
+    promptLogprobs: request.promptLogprobs ?? false,
+    topkPromptLogprobs: request.topkPromptLogprobs,
+  };
+}
+
+export function sampleResult(result: SampleResult): Uint8Array {
+  const { topkPromptLogprobs: topk } = result;
+  return encodeSampleResponse(
+    new SampleResponse({
+      sequences: result.sequences.map((sequence) => new SampledSequence(sequence)),
+      promptLogprobs: result.promptLogprobs,
+      topkPromptLogprobs: topk && { ...topk, length: topk.tokenIds.length / topk.k },
+      promptCacheHitTokens: result.promptCacheHitTokens,
+    }),
+  );
+}

@@ -1,0 +1,157 @@
+/** An accepted request on its way through the queue, and what the parts of the queue share. */
+import { ConfigError, InputError, MemoryError } from "@tinklet/engine";
+import type { Clock } from "tinklet";
+import { InvalidInputError, ResponseValidationError, TinkerError } from "tinklet";
+import type { Limits } from "../limits.ts";
+import type { Log } from "../log.ts";
+import type { Sql } from "../store/database.ts";
+import type { Failure, PayloadType, RequestKind, RequestRow } from "../store/requests.ts";
+import { getRequest } from "../store/requests.ts";
+import type { Store } from "../store/store.ts";
+import { StoreError } from "../store/store-error.ts";
+import type { Futures } from "./futures.ts";
+
+/** What the server drew or resolved when it accepted a request, so that running it again gives the same. */
+export interface Draws {
+  /** Of an adapter, or of a request's first sample. */
+  readonly seed?: number;
+  /** The tenant whose weights the request's access token opens. */
+  readonly accessTenant?: string;
+  /** Samples asked for. */
+  readonly sequences?: number;
+  /** Base model of a sample without a sampling session. */
+  readonly baseModel?: string;
+  /** Adapter files of a sample without a sampling session. */
+  readonly filesId?: string;
+}
+
+export interface Job {
+  readonly id: number;
+  readonly tenant: string;
+  readonly sessionId: string;
+  readonly kind: RequestKind;
+  readonly modelId: string | undefined;
+  readonly samplerId: string | undefined;
+  readonly seq: number | undefined;
+  readonly payloadType: PayloadType;
+  readonly draws: Draws;
+  readonly tokens: number;
+  readonly bytes: number;
+  readonly acceptedAt: number;
+  startedAt: number | undefined;
+  /** Why it is not running, when that is not the requests before it. */
+  blocked: string | undefined;
+  /** How often the engine died under it. */
+  engineDeaths: number;
+}
+
+export function jobOf(row: RequestRow): Job {
+  return {
+    id: row.id,
+    tenant: row.tenant,
+    sessionId: row.session_id,
+    kind: row.kind,
+    modelId: row.model_id ?? undefined,
+    samplerId: row.sampler_id ?? undefined,
+    seq: row.seq ?? undefined,
+    payloadType: row.payload_type,
+    draws: row.draws === null ? {} : (JSON.parse(row.draws) as Draws),
+    tokens: row.tokens,
+    bytes: row.payload?.byteLength ?? 0,
+    acceptedAt: row.accepted_at,
+    startedAt: undefined,
+    blocked: undefined,
+    engineDeaths: 0,
+  };
+}
+
+const payloadCacheBytes = 64 * 1024 * 1024;
+
+/** Payloads of requests that were just accepted, so that they need not be read back. Bounded; the database has them all. */
+export class PayloadCache {
+  readonly #held = new Map<number, Uint8Array>();
+  #bytes = 0;
+
+  set(id: number, payload: Uint8Array): void {
+    if (this.#bytes + payload.byteLength > payloadCacheBytes) return;
+    this.#held.set(id, payload);
+    this.#bytes += payload.byteLength;
+  }
+
+  get(id: number): Uint8Array | undefined {
+    return this.#held.get(id);
+  }
+
+  delete(id: number): void {
+    this.#bytes -= this.#held.get(id)?.byteLength ?? 0;
+    this.#held.delete(id);
+  }
+}
+
+/** What every part of the queue works with. */
+export interface QueueContext {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly limits: Limits;
+  readonly futures: Futures;
+  readonly payloads: PayloadCache;
+  readonly closing: AbortSignal;
+  readonly onPoint?: ((point: string) => void) | undefined;
+  /** Told about each request that is over. */
+  readonly onFinished: (job: Job, outcome: "done" | "failed") => void;
+}
+
+export function payloadOf(context: QueueContext, job: Job): Uint8Array {
+  const kept = context.payloads.get(job.id) ?? getRequest(context.store.db.sql, job.id)?.payload;
+  if (kept === undefined) throw new Error(`request ${job.id} has no payload`);
+  return kept;
+}
+
+/**
+ * Runs a piece of storing until it succeeds: what was accepted is not given up because the disk is full for a while. Only
+ * closing ends it.
+ */
+export async function insist<T>(
+  context: QueueContext,
+  job: Pick<Job, "id" | "blocked">,
+  work: () => Promise<T>,
+): Promise<T> {
+  for (;;) {
+    try {
+      const value = await work();
+      job.blocked = undefined;
+      return value;
+    } catch (error) {
+      if (!(error instanceof StoreError) || context.closing.aborted) throw error;
+      if (job.blocked === undefined) context.log.error("store.waiting", { request: job.id, reason: error.message });
+      job.blocked = error.message;
+      await context.clock.sleep(1000, context.closing);
+    }
+  }
+}
+
+export const persist = <T>(context: QueueContext, job: Job, work: (sql: Sql) => T): Promise<T> =>
+  insist(context, job, () => context.store.db.write(work));
+
+/** A refusal of what the caller asked for, raised while a request runs. */
+export class UserError extends Error {
+  override readonly name = "UserError";
+}
+
+/** What a client is told about an error, and whose fault it is. Internals stay in the log. */
+export function failureOf(error: unknown): Failure {
+  const user =
+    error instanceof UserError ||
+    error instanceof InputError ||
+    error instanceof ConfigError ||
+    error instanceof MemoryError ||
+    error instanceof InvalidInputError ||
+    error instanceof ResponseValidationError;
+  if (user) return { error: (error as Error).message, category: "user" };
+  const told = error instanceof StoreError || error instanceof TinkerError;
+  return {
+    error: told ? error.message : `The server failed at this request: ${(error as Error)?.message ?? String(error)}`,
+    category: "server",
+  };
+}

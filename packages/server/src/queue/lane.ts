@@ -1,0 +1,318 @@
+/**
+ * One engine and everything that wants it. Training calls are handed over two at a time, so that the engine never waits for us
+ * and nobody's queue builds up inside it; samples fill its batch beside them. Who comes next is decided by fair shares.
+ */
+import { type Engine, EngineError, MemoryError } from "@tinklet/engine";
+import { SampleRequest } from "tinklet/wire";
+import { getModel, type ModelRow } from "../store/models.ts";
+import { addUsage, failureBytes, finishRequest } from "../store/requests.ts";
+import { getSampler } from "../store/sessions.ts";
+import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
+import { FairShare } from "./fair-share.ts";
+import { failureOf, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
+import { ModelRunner, type Surroundings } from "./model-runner.ts";
+import { Residents } from "./residents.ts";
+
+/** Training calls on the engine at once: one runs, one is ready behind it. */
+const trainingDepth = 2;
+
+export interface LaneOptions {
+  readonly baseModel: string;
+  readonly context: QueueContext;
+  /** Opens the engine again after it died. */
+  readonly reopen?: () => Promise<Engine>;
+  /** Sequences handed to the engine at once. @defaultValue 64, twice its batch */
+  readonly maxSequences?: number;
+}
+
+export class Lane {
+  readonly baseModel: string;
+  readonly runners = new Map<string, ModelRunner>();
+  readonly #context: QueueContext;
+  readonly #reopen: (() => Promise<Engine>) | undefined;
+  readonly #maxSequences: number;
+  #engine: Engine;
+  #around: Surroundings;
+  readonly #trainingShares = new FairShare();
+  readonly #samplingShares = new FairShare();
+  /** Waiting samples by sampling session, in order of arrival. */
+  readonly #samples = new Map<string, { readonly tenant: string; readonly id: string; readonly jobs: Job[] }>();
+  readonly #sampling = new Set<Job>();
+  #training = 0;
+  #sequences = 0;
+  #reopening: Promise<void> | undefined;
+
+  constructor(engine: Engine, options: LaneOptions) {
+    this.baseModel = options.baseModel;
+    this.#context = options.context;
+    this.#reopen = options.reopen;
+    this.#maxSequences = options.maxSequences ?? 64;
+    this.#engine = engine;
+    this.#around = this.#surroundings(engine);
+  }
+
+  get engine(): Engine {
+    return this.#engine;
+  }
+
+  /** Requests that have not started. */
+  get waiting(): { training: number; sampling: number } {
+    let training = 0;
+    for (const runner of this.runners.values()) training += runner.order.size;
+    let sampling = 0;
+    for (const { jobs } of this.#samples.values()) sampling += jobs.length;
+    return { training, sampling };
+  }
+
+  /** The runner of a model, made from its row when it is first needed. */
+  runner(row: ModelRow, next = row.next_seq): ModelRunner {
+    let runner = this.runners.get(row.id);
+    if (runner === undefined) {
+      runner = new ModelRunner(row, this.#around, next);
+      this.runners.set(row.id, runner);
+    }
+    return runner;
+  }
+
+  addTraining(job: Job, runner: ModelRunner): void {
+    runner.order.add(job);
+    this.pump();
+  }
+
+  addSample(job: Job): void {
+    const key = job.samplerId ?? `tenant:${job.tenant}`;
+    const line = this.#samples.get(key) ?? { tenant: job.tenant, id: key, jobs: [] };
+    this.#samples.set(key, line);
+    line.jobs.push(job);
+    this.pump();
+  }
+
+  /** Starts what can start. */
+  pump(): void {
+    if (this.#reopening !== undefined || this.#context.closing.aborted) return;
+    while (this.#training < trainingDepth) {
+      const runner = this.#trainingShares.pick(this.#readyRunners());
+      if (runner === undefined) break;
+      this.#trainingShares.charge(runner, Math.max(1, runner.ready()!.tokens));
+      this.#training++;
+      void runner.run().finally(() => {
+        this.#training--;
+        this.#watchGap(runner);
+        this.pump();
+      });
+    }
+    while (this.#sequences < this.#maxSequences) {
+      const line = this.#samplingShares.pick(this.#samples.values());
+      const job = line?.jobs.shift();
+      if (line === undefined || job === undefined) break;
+      if (line.jobs.length === 0) this.#samples.delete(line.id);
+      const size = job.draws.sequences ?? 1;
+      this.#samplingShares.charge(line, Math.max(1, job.tokens) * size);
+      this.#sequences += size;
+      void this.#sample(job).finally(() => {
+        this.#sequences -= size;
+        this.pump();
+      });
+    }
+    for (const runner of this.runners.values()) if (runner.order.size > 0) this.#watchGap(runner);
+  }
+
+  /** Where a request stands, in words. */
+  explain(job: Job): { state: "active" | "paused_capacity"; reason: string } | undefined {
+    if (job.blocked !== undefined) return { state: "paused_capacity", reason: job.blocked };
+    if (this.#reopening !== undefined) return { state: "paused_capacity", reason: "The engine is being restarted." };
+    if (job.startedAt !== undefined) return { state: "active", reason: "It is running." };
+    if (job.modelId === undefined) {
+      const ahead = this.#samples.get(job.samplerId ?? `tenant:${job.tenant}`)?.jobs.indexOf(job) ?? 0;
+      return { state: "active", reason: `${Math.max(ahead, 0)} samples of this session are before it.` };
+    }
+    const runner = this.runners.get(job.modelId);
+    const missing = runner?.order.missing;
+    if (missing !== undefined) {
+      return {
+        state: "paused_capacity",
+        reason: `It waits for the request with seq_id ${missing} of this model, which has not arrived; after ${Math.round(this.#context.limits.gapMs / 1000)} s that number is skipped.`,
+      };
+    }
+    return { state: "active", reason: `${runner?.order.ahead(job) ?? 0} requests of this model are before it.` };
+  }
+
+  /** Lets models go that have been idle; they come back by themselves. */
+  async evictIdle(isStale: (runner: ModelRunner) => boolean): Promise<number> {
+    let count = 0;
+    for (const runner of [...this.runners.values()]) {
+      if (!runner.idle || !isStale(runner)) continue;
+      if (runner.resident) {
+        await runner.evict();
+        count++;
+      }
+      if (runner.idle && !runner.resident) this.runners.delete(runner.id);
+    }
+    return count;
+  }
+
+  /** Waits for what the engine is doing and for every commit. */
+  async drained(): Promise<void> {
+    await Promise.all([...this.runners.values()].map((runner) => runner.drained()));
+  }
+
+  *#readyRunners(): Iterable<ModelRunner> {
+    for (const runner of this.runners.values()) if (runner.ready() !== undefined) yield runner;
+  }
+
+  /** A number that does not come is waited for, and then given up. */
+  #watchGap(runner: ModelRunner): void {
+    const { clock, limits, log, store } = this.#context;
+    const missing = runner.order.missing;
+    if (missing === undefined) {
+      runner.gapTimer?.();
+      runner.gapTimer = undefined;
+      return;
+    }
+    runner.gapTimer ??= clock.timer(limits.gapMs, () => {
+      runner.gapTimer = undefined;
+      if (runner.order.missing !== missing) return this.#watchGap(runner);
+      const skipped = runner.order.skipMissing();
+      if (skipped === undefined) return;
+      log.warn("seq.skipped", { model: runner.id, from: skipped.from, before: skipped.to });
+      void store.db
+        .write((sql) => sql.run("UPDATE models SET next_seq = MAX(next_seq, ?) WHERE id = ?", skipped.to, runner.id))
+        .catch(() => {}) // the next commit of the model says the same
+        .finally(() => this.pump());
+    });
+  }
+
+  async #sample(job: Job): Promise<void> {
+    const context = this.#context;
+    const started = context.clock.now();
+    job.startedAt = started;
+    this.#sampling.add(job);
+    let result: Awaited<ReturnType<typeof this.run>> | undefined;
+    let error: unknown;
+    try {
+      context.onPoint?.("execute.before");
+      result = await this.run(job);
+      context.onPoint?.("execute.after");
+    } catch (thrown) {
+      error = thrown;
+    }
+    this.#sampling.delete(job);
+    if (result === undefined && context.closing.aborted) return;
+    if (result === undefined && this.#engineGone(error) && job.engineDeaths++ < 2) {
+      job.startedAt = undefined;
+      return this.addSample(job);
+    }
+    const failure = result === undefined ? failureOf(error) : undefined;
+    if (failure !== undefined && failure.category !== "user") {
+      context.log.error("request.failed", { request: job.id, kind: job.kind, error: String(error) });
+    }
+    const body = result?.body ?? failureBytes(failure!);
+    const type = result === undefined ? "json" : "proto";
+    const state = result === undefined ? "failed" : "done";
+    try {
+      await persist(context, job, (sql) => {
+        const now = context.clock.now();
+        const common = { id: job.id, state, result: body, resultType: type, startedAt: started, now } as const;
+        finishRequest(sql, { ...common, keepPayload: false, position: null });
+        if (result !== undefined) {
+          const account = { tenant: job.tenant, sessionId: job.sessionId, baseModel: this.baseModel, now };
+          addUsage(sql, { ...account, kind: "sampling_prefill", amount: result.prefill - result.cached });
+          addUsage(sql, { ...account, kind: "sampling_prefill_cached", amount: result.cached });
+          addUsage(sql, { ...account, kind: "sampling_sample", amount: result.sampled });
+        }
+      });
+    } catch (thrown) {
+      if (!context.closing.aborted) context.log.error("commit.failed", { request: job.id, error: String(thrown) });
+      return;
+    }
+    context.payloads.delete(job.id);
+    context.onFinished(job, state);
+    context.futures.settle(job.id, { tenant: job.tenant, body, type });
+  }
+
+  /** Runs a sample and counts its tokens. */
+  async run(job: Job) {
+    const request = SampleRequest.decode(jsonPayload(payloadOf(this.#context, job)));
+    const filesId = this.#sampleFiles(job);
+    const call = async (adapter: string | undefined) => {
+      for (;;) {
+        try {
+          return await this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1));
+        } catch (error) {
+          if (!(error instanceof MemoryError) || !(await this.#makeRoom(undefined))) throw error;
+        }
+      }
+    };
+    const result = filesId === undefined ? await call(undefined) : await this.#around.residents.use(filesId, call);
+    return {
+      body: sampleResult(result),
+      prefill: job.tokens,
+      cached: Math.min(result.promptCacheHitTokens, job.tokens),
+      sampled: result.sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
+    };
+  }
+
+  #sampleFiles(job: Job): string | undefined {
+    if (job.samplerId === undefined) return job.draws.filesId;
+    const sampler = getSampler(this.#context.store.db.sql, job.samplerId);
+    if (sampler === undefined)
+      throw new UserError(`The sampling session ${job.samplerId} has ended; save the weights again.`);
+    return sampler.files_id ?? undefined;
+  }
+
+  #surroundings(engine: Engine): Surroundings {
+    const { store, limits } = this.#context;
+    return {
+      context: this.#context,
+      engine,
+      residents: new Residents(engine, store.files, limits.residentAdapters),
+      makeRoom: (runner) => this.#makeRoom(runner),
+      engineGone: (error) => this.#engineGone(error),
+    };
+  }
+
+  /** Frees memory: first a sampler's weights, then the model that has been idle longest. */
+  async #makeRoom(except: ModelRunner | undefined): Promise<boolean> {
+    if (this.#around.residents.evictOne()) return true;
+    const idle = [...this.runners.values()]
+      .filter((runner) => runner !== except && runner.resident && runner.idle)
+      .sort((a, b) => a.lastUsedAt - b.lastUsedAt)[0];
+    if (idle === undefined) return false;
+    this.#context.log.info("model.evicted", { model: idle.id });
+    await idle.evict();
+    return true;
+  }
+
+  #engineGone(error: unknown): boolean {
+    if (!(error instanceof EngineError) || !/^(closed|worker_)/.test(error.code) || this.#reopen === undefined)
+      return false;
+    this.#reopening ??= this.#restart();
+    return true;
+  }
+
+  async #restart(): Promise<void> {
+    const { log, clock, closing } = this.#context;
+    for (let attempt = 1; !closing.aborted; attempt++) {
+      log.error("engine.died", { model: this.baseModel, attempt });
+      try {
+        this.#engine = await this.#reopen!();
+        break;
+      } catch (error) {
+        log.error("engine.restart_failed", { model: this.baseModel, error: String(error) });
+        await clock.sleep(Math.min(1000 * 2 ** attempt, 30_000), closing).catch(() => {});
+      }
+    }
+    this.#around = this.#surroundings(this.#engine);
+    // Runners hold the old engine: they are made anew from the store, with the requests that wait in them.
+    await this.drained();
+    for (const old of [...this.runners.values()]) {
+      this.runners.delete(old.id);
+      const row = getModel(this.#context.store.db.sql, old.id);
+      if (row === undefined) continue;
+      const runner = this.runner(row, old.order.next);
+      for (let job = old.order.takeAny(); job !== undefined; job = old.order.takeAny()) runner.order.add(job);
+    }
+    this.#reopening = undefined;
+    this.pump();
+  }
+}

@@ -1,0 +1,428 @@
+/**
+ * One model on its engine: runs its requests in order, commits their results in order, takes snapshots, and rebuilds the model
+ * from the store when it is not in memory. Owns everything that decides whether a model survives a crash bit for bit.
+ */
+import { type AdapterId, type AdapterState, type Engine, MemoryError } from "@tinklet/engine";
+import { OptimStepRequest, stringifyJson } from "tinklet/wire";
+import { readAdapter, writeAdapter } from "../store/adapter-files.ts";
+import type { Sql } from "../store/database.ts";
+import { newFolderId } from "../store/file-store.ts";
+import { addFiles, type Lora, type ModelRow } from "../store/models.ts";
+import { addUsage, failureBytes, finishRequest, type PayloadType, replayRequests } from "../store/requests.ts";
+import { loadWeights, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
+import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
+import { failureOf, insist, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
+import type { Residents } from "./residents.ts";
+import { SeqOrder } from "./seq-order.ts";
+
+/** What running a request gave. `effects` are stored in the same transaction as the result. */
+export interface Outcome {
+  readonly body: Uint8Array;
+  readonly type: PayloadType;
+  readonly effects?: (sql: Sql, position: number) => void;
+}
+
+type Result = { readonly ok: true; readonly value: Outcome } | { readonly ok: false; readonly error: unknown };
+
+export const jsonOutcome = (body: unknown, effects?: Outcome["effects"]): Outcome => ({
+  body: new TextEncoder().encode(stringifyJson(body)),
+  type: "json",
+  ...(effects === undefined ? {} : { effects }),
+});
+
+/** The rest of the engine that a model needs. */
+export interface Surroundings {
+  readonly context: QueueContext;
+  readonly engine: Engine;
+  readonly residents: Residents;
+  /** Frees memory for this model; false when nothing more can be freed. */
+  readonly makeRoom: (runner: ModelRunner | undefined) => Promise<boolean>;
+  /** Whether an error means that the engine itself died, and not the call. */
+  readonly engineGone: (error: unknown) => boolean;
+}
+
+/** Work worth at least this much is not done again after a crash. */
+const snapshotWorthMs = 2000;
+/** A snapshot may cost at most this share of the work it saves. */
+const snapshotShare = 20;
+/** Results that may wait for their commit before the model pauses. */
+const maxUncommitted = 8;
+/** A request under which the engine dies more often than this is at fault itself. */
+const maxEngineDeaths = 2;
+
+export class ModelRunner {
+  readonly id: string;
+  readonly tenant: string;
+  readonly sessionId: string;
+  readonly baseModel: string;
+  readonly lora: Lora;
+  readonly order: SeqOrder<Job>;
+  /** When a request last ran, on the wall clock. */
+  lastUsedAt: number;
+  /** Set while requests wait for a number that has not come. */
+  gapTimer: (() => void) | undefined;
+  readonly running = new Set<Job>();
+
+  readonly #around: Surroundings;
+  #state: ModelRow["state"];
+  #error: string | undefined;
+  #adapter: AdapterId | undefined;
+  #executed: number;
+  #snapshot: { filesId: string; executed: number; optimizer: boolean } | undefined;
+  #gradientsClean = true;
+  #unsavedMs = 0;
+  #snapshotCostMs = 0;
+  #snapshotting = false;
+  #exclusive = false;
+  #uncommitted = 0;
+  #settled: Promise<unknown> = Promise.resolve();
+  #committed: Promise<unknown> = Promise.resolve();
+
+  constructor(row: ModelRow, around: Surroundings, next: number) {
+    this.id = row.id;
+    this.tenant = row.tenant;
+    this.sessionId = row.session_id;
+    this.baseModel = row.base_model;
+    this.lora = JSON.parse(row.lora) as Lora;
+    this.order = new SeqOrder<Job>(next);
+    this.lastUsedAt = row.last_request_at;
+    this.#around = around;
+    this.#state = row.state;
+    this.#error = row.error ?? undefined;
+    this.#executed = row.executed;
+    if (row.snapshot_files !== null) {
+      this.#snapshot = {
+        filesId: row.snapshot_files,
+        executed: row.snapshot_executed,
+        optimizer: row.snapshot_optimizer === 1,
+      };
+    }
+  }
+
+  get resident(): boolean {
+    return this.#adapter !== undefined;
+  }
+
+  get idle(): boolean {
+    return this.order.size === 0 && this.running.size === 0 && this.#uncommitted === 0 && !this.#snapshotting;
+  }
+
+  /** The request that may start now, if any. */
+  ready(): Job | undefined {
+    if (this.#exclusive || this.#uncommitted >= maxUncommitted) return undefined;
+    const job = this.order.peek();
+    return job === undefined || (this.running.size > 0 && this.#needsAlone(job)) ? undefined : job;
+  }
+
+  /** Starts what {@link ready} shows. Resolves when the engine is done with it; its commit may still be on the way. */
+  async run(): Promise<void> {
+    const job = this.order.peek();
+    if (job === undefined) return;
+    const alone = this.#needsAlone(job);
+    const takeSnapshot = job.kind === "optim_step" && this.#snapshotDue();
+    this.order.take();
+    const { context } = this.#around;
+    job.startedAt = context.clock.now();
+    this.lastUsedAt = job.startedAt;
+    this.running.add(job);
+    this.#exclusive = alone;
+    context.onPoint?.("execute.before");
+    const outcome: Promise<Result> = this.#execute(job).then(
+      (value) => ({ ok: true, value }),
+      (error: unknown) => ({ ok: false, error }),
+    );
+    const previous = this.#settled;
+    // Results are taken in the order of the calls, even when a later one fails sooner.
+    const turn = outcome.then(async (result) => {
+      await previous;
+      await this.#conclude(job, result, { alone, takeSnapshot });
+    });
+    this.#settled = turn;
+    await turn;
+  }
+
+  async #conclude(job: Job, result: Result, how: { alone: boolean; takeSnapshot: boolean }): Promise<void> {
+    const { context, engineGone } = this.#around;
+    let state: AdapterState | undefined;
+    if (result.ok && how.takeSnapshot) state = await this.#export().catch(() => undefined);
+    context.onPoint?.("execute.after");
+    this.running.delete(job);
+    if (how.alone) this.#exclusive = false;
+    if (!result.ok && context.closing.aborted) return; // stays pending: it runs after the next start
+    if (!result.ok && engineGone(result.error) && job.engineDeaths++ < maxEngineDeaths) {
+      this.order.putBack(job);
+      return;
+    }
+    this.#commit(job, result);
+    if (state !== undefined) this.#keepSnapshot(state);
+  }
+
+  /** Waits for everything that is being stored. */
+  async drained(): Promise<void> {
+    while (this.running.size > 0) await this.#settled;
+    await this.#committed;
+  }
+
+  /** Leaves the engine's memory. Nothing is lost: the next request brings the model back. */
+  async evict(): Promise<void> {
+    const adapter = this.#adapter;
+    if (adapter === undefined || !this.idle) return;
+    this.#exclusive = true;
+    try {
+      if (this.#unsavedMs > 0 && this.#gradientsClean) {
+        this.#keepSnapshot(await this.#around.engine.exportState(adapter, { optimizer: true }));
+        await this.#committed;
+      }
+      this.#adapter = undefined;
+      await this.#around.engine.deleteAdapter(adapter);
+    } finally {
+      this.#exclusive = false;
+    }
+  }
+
+  /** The engine is gone, and with it everything in its memory. */
+  forget(): void {
+    this.#adapter = undefined;
+  }
+
+  #needsAlone(job: Job): boolean {
+    const pass = job.kind === "forward" || job.kind === "forward_backward" || job.kind === "optim_step";
+    return !pass || this.#adapter === undefined || (job.kind === "optim_step" && this.#snapshotDue());
+  }
+
+  #snapshotDue(): boolean {
+    return !this.#snapshotting && this.#unsavedMs > Math.max(snapshotWorthMs, snapshotShare * this.#snapshotCostMs);
+  }
+
+  async #execute(job: Job): Promise<Outcome> {
+    if (this.#state === "failed") throw new UserError(`The model ${this.id} could not be created: ${this.#error}`);
+    if (job.kind === "unload_model") {
+      const adapter = this.#adapter;
+      this.#adapter = undefined;
+      if (adapter !== undefined) await this.#around.engine.deleteAdapter(adapter);
+      return jsonOutcome({ model_id: this.id, type: "unload_model" });
+    }
+    const adapter = this.#adapter ?? (await this.#restore());
+    const { context, engine } = this.#around;
+    const parts = { ...this.#around, job, adapter, model: this };
+    switch (job.kind) {
+      case "create_model":
+        return jsonOutcome({ model_id: this.id, type: "create_model" }, (sql) => this.#markReady(sql));
+      case "forward": {
+        const pass = lossRequest(decodePass(payloadOf(context, job), job.payloadType));
+        return { body: passResult(await engine.forward(adapter, pass)), type: "proto" };
+      }
+      case "forward_backward": {
+        const pass = lossRequest(decodePass(payloadOf(context, job), job.payloadType));
+        const result = await this.#timed(() => engine.forwardBackward(adapter, pass));
+        this.#gradientsClean = false;
+        return { body: passResult(result), type: "proto" };
+      }
+      case "optim_step": {
+        const { metrics } = await this.#timed(() => engine.optimStep(adapter, optimParams(payloadOf(context, job))));
+        this.#gradientsClean = true;
+        return jsonOutcome({ metrics: finiteOnly(metrics), type: "optim_step" });
+      }
+      case "save_weights":
+        return saveWeights(parts);
+      case "save_weights_for_sampler":
+        return saveForSampler(parts);
+      case "load_weights": {
+        if (this.#state === "creating") {
+          // created by loading: the checkpoint is the snapshot that the model was just restored from
+          return jsonOutcome({ model_id: this.id, type: "load_weights" }, (sql) => this.#markReady(sql));
+        }
+        const loaded = await loadWeights(parts);
+        this.#gradientsClean = true;
+        this.#unsavedMs = 0;
+        return {
+          ...loaded.outcome,
+          effects: (sql, position) => this.#moveSnapshot(sql, { ...loaded.from, executed: position }),
+        };
+      }
+      case "sample":
+        throw new Error("samples do not belong to a model");
+    }
+  }
+
+  /** Brings the model into memory: its snapshot, and the finished requests behind it once more. */
+  async #restore(): Promise<AdapterId> {
+    const { context, engine, makeRoom } = this.#around;
+    const started = context.clock.monotonic();
+    const from = this.#snapshot;
+    const state = from && (await readAdapter(context.store.files, from.filesId, { optimizer: from.optimizer }));
+    const make = () => (state === undefined ? engine.createAdapter(this.lora) : engine.importState(state));
+    let adapter: AdapterId | undefined;
+    while (adapter === undefined) {
+      try {
+        adapter = (await make()).adapterId;
+      } catch (error) {
+        if (!(error instanceof MemoryError) || !(await makeRoom(this))) throw error;
+      }
+    }
+    this.#gradientsClean = true;
+    this.#unsavedMs = 0;
+    const replay = replayRequests(context.store.db.sql, this.id, from?.executed ?? 0);
+    for (const row of replay) {
+      const payload = row.payload!;
+      if (row.kind === "optim_step") {
+        await this.#timed(() => engine.optimStep(adapter, optimParams(payload)));
+        this.#gradientsClean = true;
+      } else if (row.kind === "forward_backward") {
+        const pass = lossRequest(decodePass(payload, row.payload_type));
+        await this.#timed(() => engine.forwardBackward(adapter, pass));
+        this.#gradientsClean = false;
+      }
+    }
+    this.#adapter = adapter;
+    if (from !== undefined || replay.length > 0) {
+      context.log.info("model.restored", {
+        model: this.id,
+        replayed: replay.length,
+        ms: Math.round(context.clock.monotonic() - started),
+      });
+    }
+    return adapter;
+  }
+
+  async #timed<T>(call: () => Promise<T>): Promise<T> {
+    const started = this.#around.context.clock.monotonic();
+    const value = await call();
+    this.#unsavedMs += this.#around.context.clock.monotonic() - started;
+    return value;
+  }
+
+  /** Stores a result, after those before it, and then hands it out. */
+  #commit(job: Job, result: Result): void {
+    const { context } = this.#around;
+    const failure = result.ok ? undefined : failureOf(result.error);
+    if (!result.ok && failure?.category !== "user") {
+      context.log.error("request.failed", { request: job.id, kind: job.kind, error: String(result.error) });
+    }
+    const body = result.ok ? result.value.body : failureBytes(failure!);
+    const type = result.ok ? result.value.type : "json";
+    const state = result.ok ? "done" : "failed";
+    const next = this.order.next;
+    this.#uncommitted++;
+    this.#committed = this.#committed
+      .then(() =>
+        persist(context, job, (sql) => {
+          const position = this.#executed + 1;
+          const now = context.clock.now();
+          finishRequest(sql, {
+            id: job.id,
+            state,
+            result: body,
+            resultType: type,
+            keepPayload: result.ok && (job.kind === "forward_backward" || job.kind === "optim_step"),
+            position,
+            startedAt: job.startedAt ?? now,
+            now,
+          });
+          sql.run(
+            "UPDATE models SET executed = ?, next_seq = MAX(next_seq, ?), last_request_at = ? WHERE id = ?",
+            position,
+            next,
+            now,
+            this.id,
+          );
+          if (result.ok) {
+            result.value.effects?.(sql, position);
+            if (job.kind === "forward" || job.kind === "forward_backward") {
+              const { tenant, sessionId, baseModel } = this;
+              addUsage(sql, { tenant, sessionId, baseModel, kind: "training", amount: job.tokens, now });
+            }
+          } else if (job.kind === "create_model" || (job.kind === "load_weights" && this.#state === "creating")) {
+            this.#state = "failed";
+            this.#error = failure!.error;
+            sql.run("UPDATE models SET state = 'failed', error = ? WHERE id = ?", failure!.error, this.id);
+          }
+          return position;
+        }),
+      )
+      .then((position) => {
+        this.#executed = position;
+        context.payloads.delete(job.id);
+        context.onFinished(job, state);
+        context.futures.settle(job.id, { tenant: job.tenant, body, type });
+      })
+      .catch((error: unknown) => {
+        if (!context.closing.aborted) context.log.error("commit.failed", { request: job.id, error: String(error) });
+      })
+      .finally(() => {
+        this.#uncommitted--;
+      });
+  }
+
+  #markReady(sql: Sql): void {
+    this.#state = "ready";
+    sql.run("UPDATE models SET state = 'ready' WHERE id = ?", this.id);
+  }
+
+  #export(): Promise<AdapterState> {
+    return this.#around.engine.exportState(this.#adapter!, { optimizer: true });
+  }
+
+  /** Writes a snapshot beside the running work; once it is stored, the requests it covers need not be kept. */
+  #keepSnapshot(state: AdapterState): void {
+    const { context } = this.#around;
+    const job = { id: 0, blocked: undefined };
+    this.#snapshotting = true;
+    this.#unsavedMs = 0;
+    const started = context.clock.monotonic();
+    const filesId = newFolderId();
+    const written = insist(context, job, () => writeAdapter(context.store.files, filesId, state, this.baseModel));
+    written.catch(() => {});
+    this.#committed = this.#committed
+      .then(async () => {
+        // Everything up to the optimizer step behind this snapshot is committed: `executed` is its position.
+        const executed = this.#executed;
+        const bytes = await written;
+        context.onPoint?.("snapshot.before-commit");
+        const unused = await insist(context, job, () =>
+          context.store.db.write((sql) => {
+            addFiles(sql, filesId, bytes, context.clock.now());
+            return this.#moveSnapshot(sql, { filesId, executed, optimizer: true });
+          }),
+        );
+        if (unused !== undefined) await context.store.collect();
+      })
+      .catch((error: unknown) => {
+        if (!context.closing.aborted) context.log.error("snapshot.failed", { model: this.id, error: String(error) });
+      })
+      .finally(() => {
+        this.#snapshotCostMs = context.clock.monotonic() - started;
+        this.#snapshotting = false;
+      });
+  }
+
+  /** Points the model at new files and forgets the requests they cover. Returns the files it pointed at before. */
+  #moveSnapshot(sql: Sql, to: { filesId: string; executed: number; optimizer: boolean }): string | undefined {
+    const before = this.#snapshot?.filesId;
+    sql.run(
+      "UPDATE models SET snapshot_files = ?, snapshot_executed = ?, snapshot_optimizer = ? WHERE id = ?",
+      to.filesId,
+      to.executed,
+      to.optimizer ? 1 : 0,
+      this.id,
+    );
+    sql.run(
+      "UPDATE requests SET payload = NULL WHERE model_id = ? AND payload IS NOT NULL AND position <= ?",
+      this.id,
+      to.executed,
+    );
+    this.#snapshot = to;
+    return before;
+  }
+}
+
+/** AdamW's parameters of a stored request. */
+function optimParams(payload: Uint8Array) {
+  const { adamParams } = OptimStepRequest.decode(jsonPayload(payload));
+  if (adamParams === undefined) throw new UserError("adam_params is required: this server's optimizer is AdamW.");
+  return adamParams;
+}
+
+/** JSON has no word for NaN, and the official client refuses it in a result. */
+const finiteOnly = (metrics: Readonly<Record<string, number>>) =>
+  Object.fromEntries(Object.entries(metrics).filter(([, value]) => Number.isFinite(value)));

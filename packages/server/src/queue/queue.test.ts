@@ -1,0 +1,305 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { baseModel, passBytes, TestServer, type TestServerOptions } from "../testing/test-server.ts";
+
+const open = async (options?: TestServerOptions) => {
+  const server = await TestServer.open(options);
+  onTestFinished(() => server.close());
+  return server;
+};
+
+const folder = async () => {
+  const path = await mkdtemp(join(tmpdir(), "tinklet-queue-"));
+  onTestFinished(() => rm(path, { recursive: true, force: true }));
+  return path;
+};
+
+/** A promise and what opens it. */
+const gateway = () => {
+  let resolve = () => {};
+  const promise = new Promise<void>((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+};
+
+/** Names of the engine's training calls, in the order they ran. */
+const recorder = () => {
+  const calls: string[] = [];
+  return { calls, beforeCall: (name: string) => void calls.push(name) };
+};
+
+describe("order", () => {
+  test("chunks that arrive last-first run by seq_id", async () => {
+    const server = await open();
+    const model = await server.model();
+    const third = await server.optim(model, 3);
+    const second = await server.pass(model, 2, { tokens: [5, 6] });
+    const first = await server.pass(model, 1);
+    const results = await Promise.all([server.passResult(first), server.passResult(second), server.result(third)]);
+    expect(results[2].metrics["unclipped_grad_l2:mean"]).toBeGreaterThan(0);
+
+    const other = await open();
+    const same = await other.model();
+    const inOrder = [other.pass(same, 1), other.pass(same, 2, { tokens: [5, 6] }), other.optim(same, 3)] as const;
+    expect((await other.passResult(inOrder[0])).metrics).toEqual(results[0].metrics);
+    expect(await other.result(inOrder[2])).toEqual(results[2]);
+  });
+
+  test("a missing number is waited for with a reason, then skipped; its late arrival fails", async () => {
+    const server = await open();
+    const model = await server.model();
+    const second = await server.optim(model, 2);
+    const poll = server.retrieve(second.json.request_id);
+    await server.clock.advance(30_000);
+    const waiting = (await poll).json;
+    expect(waiting).toMatchObject({ type: "try_again", queue_state: "paused_capacity" });
+    expect(waiting.queue_state_reason).toContain("seq_id 1");
+    await server.clock.advance(301_000);
+    expect(await server.result(second)).toHaveProperty("metrics");
+    expect(server.logged).toContainEqual(expect.objectContaining({ event: "seq.skipped", from: 1, before: 2 }));
+    const late = await server.pass(model, 1);
+    expect(await server.result(late)).toMatchObject({ category: "user" });
+  });
+
+  test("a refused number is consumed at once", async () => {
+    const server = await open();
+    const model = await server.model();
+    const second = await server.optim(model, 2);
+    const refused = await server.post("optim_step", {
+      model_id: model,
+      seq_id: 1,
+      adam_params: { learning_rate: "much" },
+    });
+    expect(refused.status).toBe(422);
+    expect(await server.result(second)).toHaveProperty("metrics");
+  });
+
+  test("bad data is told through the future and does not stop the model", async () => {
+    const server = await open();
+    const model = await server.model();
+    const bytes = passBytes(model, 1);
+    const broken = await server.post("forward_backward", bytes.subarray(0, bytes.length - 3));
+    expect(broken.status).toBe(200);
+    expect(await server.result(broken)).toMatchObject({ category: "user" });
+    expect(await server.result(server.pass(model, 2, { lossFn: "gspo" }))).toMatchObject({ category: "user" });
+    expect(await server.result(server.optim(model, 3))).toHaveProperty("metrics");
+  });
+});
+
+describe("idempotency", () => {
+  test("the same request again has the same future; another one is refused with 422", async () => {
+    const { calls, beforeCall } = recorder();
+    const server = await open({ engine: { beforeCall } });
+    const model = await server.model();
+    const [first, again] = await Promise.all([server.pass(model, 1), server.pass(model, 1)]);
+    expect(again.json.request_id).toBe(first.json.request_id);
+    await server.passResult(first);
+    expect((await server.pass(model, 1)).json.request_id).toBe(first.json.request_id);
+    expect(calls.filter((name) => name === "forwardBackward")).toHaveLength(1);
+    const clash = await server.pass(model, 1, { tokens: [9, 9] });
+    expect(clash.status).toBe(422);
+  });
+
+  test("a sampler save may renew its sampling_session_seq_id", async () => {
+    const server = await open();
+    const model = await server.model();
+    const save = (samplerSeq: number) =>
+      server.post("save_weights_for_sampler", { model_id: model, seq_id: 1, sampling_session_seq_id: samplerSeq });
+    const first = await save(0);
+    expect((await save(1)).json.request_id).toBe(first.json.request_id);
+    expect(await server.result(first)).toMatchObject({ sampling_session_id: expect.stringContaining(":sample:0") });
+  });
+
+  test("samples are numbered beyond 2^53 without mixing neighbours up", async () => {
+    const server = await open();
+    const session = await server.session();
+    const sampler = await server.post("create_sampling_session", {
+      session_id: session,
+      sampling_session_seq_id: 0,
+      base_model: baseModel,
+    });
+    const sample = (seq: string, token: number) =>
+      server.post(
+        "asample",
+        `{"prompt":{"chunks":[{"type":"encoded_text","tokens":[${token}]}]},"sampling_params":{"max_tokens":2,"seed":1},"sampling_session_id":${JSON.stringify(sampler.json.sampling_session_id)},"seq_id":${seq}}`,
+      );
+    const one = await sample("54784135000000001", 1);
+    const two = await sample("54784135000000002", 2);
+    expect([one.status, two.status]).toEqual([200, 200]);
+    expect(two.json.request_id).not.toBe(one.json.request_id);
+    expect((await sample("54784135000000001", 1)).json.request_id).toBe(one.json.request_id);
+    expect((await sample("54784135000000001", 2)).status).toBe(422);
+    expect(one.json.sample_sequence_ids).toHaveLength(1);
+  });
+
+  test("a session is created once for one idempotency key", async () => {
+    const server = await open();
+    const create = (key: string) =>
+      server.post("create_session", { tags: [], user_metadata: {}, sdk_version: "x" }, { "x-idempotency-key": key });
+    const [first, again, other] = [await create("a"), await create("a"), await create("b")];
+    expect(again.json.session_id).toBe(first.json.session_id);
+    expect(other.json.session_id).not.toBe(first.json.session_id);
+  });
+});
+
+describe("crash and restart", () => {
+  /** Trains a little; the digest of the adapter tells whether anything was lost, doubled or reordered. */
+  const digest = async (server: TestServer, model: string, seq: number) => {
+    const saved = await server.result(
+      server.post("save_weights_for_sampler", { model_id: model, seq_id: seq, path: `d${seq}` }),
+    );
+    const sampler = await server.post("create_sampling_session", {
+      session_id: model.split(":")[0],
+      sampling_session_seq_id: 1000 + seq,
+      model_path: saved.path,
+    });
+    const sample = server.post("asample", {
+      prompt: { chunks: [{ type: "encoded_text", tokens: [1, 2] }] },
+      sampling_params: { max_tokens: 12, seed: 5 },
+      sampling_session_id: sampler.json.sampling_session_id,
+      seq_id: 0,
+    });
+    return (await server.sampleResult(sample)).sequences[0]!.tokens;
+  };
+
+  test("a model is rebuilt by replay, with gradients that were accumulated and never stepped", async () => {
+    const dataDir = await folder();
+    const calm = await open();
+    const calmModel = await calm.model();
+    for (const seq of [1, 2]) await calm.passResult(calm.pass(calmModel, seq, { tokens: [seq, 3, 9] }));
+    await calm.result(calm.optim(calmModel, 3));
+    await calm.passResult(calm.pass(calmModel, 4));
+    await calm.result(calm.optim(calmModel, 5));
+    const expected = await digest(calm, calmModel, 6);
+
+    let server = await TestServer.open({ dataDir });
+    const model = await server.model();
+    for (const seq of [1, 2]) await server.passResult(server.pass(model, seq, { tokens: [seq, 3, 9] }));
+    await server.close();
+    server = await TestServer.open({ dataDir });
+    await server.result(server.optim(model, 3));
+    await server.passResult(server.pass(model, 4));
+    await server.close();
+    server = await TestServer.open({ dataDir });
+    onTestFinished(() => server.close());
+    await server.result(server.optim(model, 5));
+    expect(await digest(server, model, 6)).toEqual(expected);
+  });
+
+  test("what was accepted and had not run finishes after the restart", async () => {
+    const dataDir = await folder();
+    const server = await TestServer.open({
+      dataDir,
+      engine: { beforeCall: (name) => (name === "optimStep" ? new Promise(() => {}) : undefined) },
+    });
+    const model = await server.model();
+    const pass = await server.pass(model, 1);
+    await server.passResult(pass);
+    const step = await server.optim(model, 2);
+    const closing = server.close();
+    await server.clock.advance(5000); // the step never ends: the server stops waiting for it
+    await closing;
+
+    const next = await TestServer.open({ dataDir });
+    onTestFinished(() => next.close());
+    expect(next.server.recovered.requests).toBe(1);
+    expect(await next.result(step)).toHaveProperty("metrics");
+    expect((await next.passResult(pass)).metrics["loss:sum"]).toBeGreaterThan(0);
+  });
+
+  test("a snapshot covers what it says: payloads go, the model stays", async () => {
+    const dataDir = await folder();
+    // each call takes a second on the fake clock, so that a snapshot falls due after three steps
+    const make = () => {
+      const opened: { server?: TestServer } = {};
+      return {
+        opened,
+        beforeCall: async (name: string) => {
+          if (name === "forwardBackward" || name === "optimStep") await opened.server?.clock.advance(1000);
+        },
+      };
+    };
+    const first = make();
+    const server = await TestServer.open({ dataDir, engine: { beforeCall: first.beforeCall } });
+    first.opened.server = server;
+    const model = await server.model();
+    for (let seq = 1; seq <= 8; seq += 2) {
+      await server.passResult(server.pass(model, seq, { tokens: [seq, 3, 9] }));
+      await server.result(server.optim(model, seq + 1));
+    }
+    const expected = await digest(server, model, 9);
+    await server.close();
+
+    const replayed = recorder();
+    const next = await TestServer.open({ dataDir, engine: { beforeCall: replayed.beforeCall } });
+    onTestFinished(() => next.close());
+    expect(await digest(next, model, 10)).toEqual(expected);
+    expect(replayed.calls).toContain("importState");
+    expect(replayed.calls.filter((name) => name === "optimStep").length).toBeLessThan(4);
+  });
+});
+
+describe("results", () => {
+  test("are kept a day after they were fetched, and then answered 410", async () => {
+    const server = await open();
+    const model = await server.model();
+    const step = await server.optim(model, 1);
+    await server.result(step);
+    server.clock.jump(3_600_000);
+    await server.clock.advance(60_000);
+    expect(await server.result(step)).toHaveProperty("metrics");
+    server.clock.jump(30 * 3_600_000);
+    await server.clock.advance(60_000);
+    const id = step.json.request_id as string;
+    expect((await server.retrieve(id)).status).toBe(410);
+  });
+
+  test("an id of nobody is 404, and so is somebody else's", async () => {
+    const server = await open();
+    expect((await server.retrieve("zz-0123456789abcdef")).status).toBe(404);
+    expect((await server.retrieve("nonsense")).status).toBe(404);
+  });
+});
+
+describe("back-pressure", () => {
+  test("a full queue answers 429 and keeps the number free", async () => {
+    const gate = gateway();
+    const server = await open({
+      limits: { pendingPerTenant: 2 },
+      engine: { beforeCall: (name) => (name === "optimStep" ? gate.promise : undefined) },
+    });
+    const model = await server.model();
+    const accepted = [await server.optim(model, 1), await server.optim(model, 2)];
+    const refused = await server.optim(model, 3);
+    expect(refused.status).toBe(429);
+    expect(refused.headers.get("retry-after")).toBe("1");
+    gate.resolve();
+    for (const answer of accepted) await server.result(answer);
+    expect(await server.result(server.optim(model, 3))).toHaveProperty("metrics");
+  });
+
+  test("models take turns: a long line of one does not keep another waiting", async () => {
+    const order: string[] = [];
+    const gate = gateway();
+    const server = await open({
+      engine: {
+        beforeCall: async (name, adapter) => {
+          if (name !== "optimStep") return;
+          await gate.promise;
+          order.push(String(adapter));
+        },
+      },
+    });
+    const session = await server.session();
+    const [busy, quiet] = [await server.model(session, { seq: 0 }), await server.model(session, { seq: 1 })];
+    const jobs = [];
+    for (let seq = 1; seq <= 8; seq++) jobs.push(await server.optim(busy, seq));
+    jobs.push(await server.optim(quiet, 1));
+    gate.resolve();
+    for (const job of jobs) await server.result(job);
+    expect(order.indexOf("adapter-2")).toBeLessThan(4);
+  });
+});

@@ -1,0 +1,320 @@
+/**
+ * The queue as the HTTP layer sees it: submit, retrieve, recover. Accepting a request is one transaction (is its number new, and
+ * if not, is it the same request?), after which it belongs to a lane. Nothing is acknowledged before it is durable.
+ */
+import type { Clock } from "tinklet";
+import type { Limits } from "../limits.ts";
+import type { Log } from "../log.ts";
+import type { Sql } from "../store/database.ts";
+import { addModel, getModel, type ModelRow, type NewModel } from "../store/models.ts";
+import {
+  addRequest,
+  expireRequests,
+  failureBytes,
+  findRequest,
+  getRequest,
+  type NewRequest,
+  type PayloadType,
+  pendingRequests,
+} from "../store/requests.ts";
+import { getSampler } from "../store/sessions.ts";
+import type { Store } from "../store/store.ts";
+import { Futures } from "./futures.ts";
+import { type Job, jobOf, PayloadCache, type QueueContext } from "./job.ts";
+import type { Lane } from "./lane.ts";
+import type { ModelRunner } from "./model-runner.ts";
+import { Refusal } from "./refusal.ts";
+import { RequestIds } from "./request-id.ts";
+
+export interface QueueOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly limits: Limits;
+  readonly onPoint?: ((point: string) => void) | undefined;
+  readonly onFinished?: (job: Job, outcome: "done" | "failed") => void;
+}
+
+/** What `retrieve_future` found. */
+export type Retrieved =
+  | { readonly kind: "done"; readonly body: Uint8Array; readonly type: PayloadType }
+  | { readonly kind: "pending"; readonly queueState: "active" | "paused_capacity"; readonly reason: string }
+  | { readonly kind: "expired" }
+  | { readonly kind: "unknown" };
+
+type Accepted = { readonly id: number; readonly isNew: boolean };
+
+export class Queue {
+  readonly context: QueueContext;
+  readonly lanes = new Map<string, Lane>();
+  readonly #ids: RequestIds;
+  readonly #closing = new AbortController();
+  readonly #jobs = new Map<number, Job>();
+  readonly #pendingByTenant = new Map<string, number>();
+  #pendingBytes = 0;
+  readonly #fetched = new Set<number>();
+
+  constructor({ store, clock, log, limits, onPoint, onFinished }: QueueOptions) {
+    this.#ids = new RequestIds(store.secret);
+    this.context = {
+      store,
+      clock,
+      log,
+      limits,
+      futures: new Futures(clock),
+      payloads: new PayloadCache(),
+      closing: this.#closing.signal,
+      onPoint,
+      onFinished: (job, outcome) => {
+        this.#count(job, -1);
+        onFinished?.(job, outcome);
+      },
+    };
+  }
+
+  /** Unfinished requests. */
+  get pending(): number {
+    return this.#jobs.size;
+  }
+
+  /** Accepts a request of a model that exists. Its turn comes by `seq`. */
+  async submitTraining(request: NewRequest & { readonly modelId: string }, model: ModelRow): Promise<string> {
+    this.#checkRoom(request);
+    const lane = this.lanes.get(model.base_model);
+    const runner = lane && this.#runner(lane, model);
+    const { seq } = request;
+    const next = runner?.order.next ?? model.next_seq;
+    let entry: NewRequest = request;
+    const accepted = await this.#accept((sql) => {
+      const known = this.#known(sql, "model_id", request.modelId, request);
+      if (known !== undefined) return known;
+      if (entry.failure === undefined && seq !== undefined && seq < next) {
+        const error = `seq_id ${seq} of ${request.modelId} came after the model had gone on to ${next}: it was given up as lost.`;
+        entry = { ...entry, failure: { error, category: "user" } };
+      }
+      return { id: addRequest(sql, entry), isNew: true };
+    });
+    if (accepted.isNew && entry.failure !== undefined) {
+      this.context.futures.settle(accepted.id, {
+        tenant: request.tenant,
+        body: failureBytes(entry.failure),
+        type: "json",
+      });
+      if (runner !== undefined && typeof seq === "number") {
+        runner.order.consume(seq);
+        lane!.pump();
+      }
+    } else if (accepted.isNew) {
+      const job = this.#track(accepted.id, entry);
+      if (lane !== undefined) lane.addTraining(job, this.#runner(lane, model));
+    }
+    return this.#ids.make(accepted.id, request.tenant);
+  }
+
+  /** Accepts the request that creates a model; the row of the model is stored with it. */
+  async submitModel(model: NewModel, request: NewRequest): Promise<string> {
+    this.#checkRoom(request);
+    const entry = { ...request, modelId: model.id, seq: 0 };
+    const accepted = await this.#accept((sql) => {
+      const known = this.#known(sql, "model_id", model.id, entry);
+      if (known !== undefined) return known;
+      if (getModel(sql, model.id) !== undefined) throw reused(`model_seq_id ${model.modelSeq}`, model.sessionId);
+      addModel(sql, model);
+      return { id: addRequest(sql, entry), isNew: true };
+    });
+    if (accepted.isNew) {
+      const job = this.#track(accepted.id, entry);
+      const lane = this.lanes.get(model.baseModel);
+      const row = getModel(this.context.store.db.sql, model.id);
+      if (lane !== undefined && row !== undefined) lane.addTraining(job, this.#runner(lane, row));
+    }
+    return this.#ids.make(accepted.id, request.tenant);
+  }
+
+  async submitSample(request: NewRequest, baseModel: string): Promise<{ requestId: string; id: number }> {
+    this.#checkRoom(request);
+    const accepted = await this.#accept((sql) => {
+      const known = request.samplerId && this.#known(sql, "sampler_id", request.samplerId, request);
+      return known || { id: addRequest(sql, request), isNew: true };
+    });
+    if (accepted.isNew && request.failure !== undefined) {
+      this.context.futures.settle(accepted.id, {
+        tenant: request.tenant,
+        body: failureBytes(request.failure),
+        type: "json",
+      });
+    } else if (accepted.isNew) {
+      this.lanes.get(baseModel)?.addSample(this.#track(accepted.id, request));
+    }
+    return { requestId: this.#ids.make(accepted.id, request.tenant), id: accepted.id };
+  }
+
+  /** The result of a request, waiting for it for at most `pollMs`. */
+  async retrieve(requestId: string, tenant: string, signal?: AbortSignal): Promise<Retrieved> {
+    const id = this.#ids.read(requestId, tenant);
+    if (id === undefined) return { kind: "unknown" };
+    const { futures, limits } = this.context;
+    if (this.#jobs.has(id)) await futures.wait(id, limits.pollMs, signal);
+    const recent = futures.recent(id);
+    if (recent !== undefined) {
+      this.#fetched.add(id);
+      return { kind: "done", body: recent.body, type: recent.type };
+    }
+    const row = getRequest(this.context.store.db.sql, id);
+    if (row === undefined || (row.state !== "pending" && row.result === undefined)) return { kind: "expired" };
+    if (row.result !== undefined) {
+      this.#fetched.add(id);
+      return { kind: "done", body: row.result, type: row.result_type ?? "json" };
+    }
+    return { kind: "pending", ...this.#explain(id) };
+  }
+
+  /** Puts back into the lanes what was pending when the server stopped. Call once, when every lane is there. */
+  recover(): { readonly requests: number } {
+    const { sql } = this.context.store.db;
+    const pending = pendingRequests(sql);
+    const perRunner: (() => void)[] = [];
+    for (const row of pending) {
+      const job = jobOf(row);
+      this.#jobs.set(job.id, job);
+      this.#count(job, 1);
+      if (job.modelId !== undefined) {
+        const model = getModel(sql, job.modelId);
+        const lane = model && this.lanes.get(model.base_model);
+        if (model !== undefined && lane !== undefined) {
+          const runner = this.#runner(lane, model);
+          runner.order.add(job);
+          perRunner.push(() => lane.pump());
+        }
+      } else {
+        const baseModel =
+          job.samplerId === undefined ? job.draws.baseModel : getSampler(sql, job.samplerId)?.base_model;
+        const lane = baseModel === undefined ? undefined : this.lanes.get(baseModel);
+        if (lane !== undefined) perRunner.push(() => lane.addSample(job));
+      }
+    }
+    for (const start of perRunner) start();
+    return { requests: pending.length };
+  }
+
+  /** Stores which results were fetched, and deletes those that nobody can ask for any more. */
+  async sweep(): Promise<void> {
+    const now = this.context.clock.now();
+    const fetched = [...this.#fetched];
+    this.#fetched.clear();
+    this.context.futures.forget();
+    await this.context.store.db.write((sql) => {
+      for (const id of fetched) {
+        sql.run("UPDATE requests SET retrieved_at = ? WHERE id = ? AND retrieved_at IS NULL", now, id);
+      }
+      expireRequests(sql, now);
+    });
+  }
+
+  /** Lets polls go, starts nothing more, and waits for what is being stored. What is pending stays pending. */
+  async close(graceMs = 5000): Promise<void> {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort(new Error("The server is shutting down."));
+    this.context.futures.close();
+    const patience = this.context.clock.sleep(graceMs);
+    await Promise.race([Promise.all([...this.lanes.values()].map((lane) => lane.drained())), patience]);
+    await this.sweep().catch(() => {});
+  }
+
+  /** The runner of a model, with the numbers that are already over taken out of its line. */
+  #runner(lane: Lane, model: ModelRow): ModelRunner {
+    const existing = lane.runners.get(model.id);
+    if (existing !== undefined) return existing;
+    const { sql } = this.context.store.db;
+    const fresh = getModel(sql, model.id) ?? model;
+    const runner = lane.runner(fresh);
+    const over = sql.all<{ seq: number }>(
+      "SELECT seq FROM requests WHERE model_id = ? AND seq >= ? AND state <> 'pending'",
+      model.id,
+      fresh.next_seq,
+    );
+    for (const { seq } of over) runner.order.consume(seq);
+    return runner;
+  }
+
+  async #accept(work: (sql: Sql) => Accepted): Promise<Accepted> {
+    const { onPoint } = this.context;
+    onPoint?.("accept.before");
+    const accepted = await this.context.store.db.write(work);
+    onPoint?.("accept.after");
+    return accepted;
+  }
+
+  /** The earlier request with this number: the same one again, or a clash. */
+  #known(sql: Sql, of: "model_id" | "sampler_id", owner: string, request: NewRequest): Accepted | undefined {
+    if (request.seq === undefined) return undefined;
+    const known = findRequest(sql, of, owner, request.seq);
+    if (known === undefined) return undefined;
+    if (known.fingerprint !== request.fingerprint) throw reused(`seq_id ${request.seq}`, owner);
+    return { id: known.id, isNew: false };
+  }
+
+  #track(id: number, request: NewRequest): Job {
+    this.context.payloads.set(id, request.payload);
+    const job: Job = {
+      id,
+      tenant: request.tenant,
+      sessionId: request.sessionId,
+      kind: request.kind,
+      modelId: request.modelId,
+      samplerId: request.samplerId,
+      seq: typeof request.seq === "number" ? request.seq : undefined,
+      payloadType: request.payloadType,
+      draws: request.draws ?? {},
+      tokens: request.tokens,
+      bytes: request.payload.byteLength,
+      acceptedAt: request.now,
+      startedAt: undefined,
+      blocked: undefined,
+      engineDeaths: 0,
+    };
+    this.#jobs.set(id, job);
+    this.#count(job, 1);
+    return job;
+  }
+
+  #count(job: Job, by: 1 | -1): void {
+    if (by === -1) this.#jobs.delete(job.id);
+    this.#pendingBytes += by * job.bytes;
+    this.#pendingByTenant.set(job.tenant, (this.#pendingByTenant.get(job.tenant) ?? 0) + by);
+  }
+
+  #checkRoom(request: NewRequest): void {
+    const { limits } = this.context;
+    const own = this.#pendingByTenant.get(request.tenant) ?? 0;
+    const full =
+      own >= limits.pendingPerTenant ||
+      this.#jobs.size >= limits.pending ||
+      this.#pendingBytes + request.payload.byteLength > limits.pendingBytes;
+    if (full) {
+      throw new Refusal(429, "queue_full", `The queue is full (${own} unfinished requests of this key).`, {
+        retryAfterSeconds: 1,
+      });
+    }
+  }
+
+  #explain(id: number): { queueState: "active" | "paused_capacity"; reason: string } {
+    const job = this.#jobs.get(id);
+    if (job === undefined) return { queueState: "active", reason: "It is being stored." };
+    for (const lane of this.lanes.values()) {
+      const mine = job.modelId === undefined ? this.#laneOfSample(job) === lane : lane.runners.has(job.modelId);
+      const told = mine ? lane.explain(job) : undefined;
+      if (told !== undefined) return { queueState: told.state, reason: told.reason };
+    }
+    return { queueState: "paused_capacity", reason: "Its base model is not loaded in this server." };
+  }
+
+  #laneOfSample(job: Job): Lane | undefined {
+    const { sql } = this.context.store.db;
+    const base = job.samplerId === undefined ? job.draws.baseModel : getSampler(sql, job.samplerId)?.base_model;
+    return base === undefined ? undefined : this.lanes.get(base);
+  }
+}
+
+const reused = (what: string, owner: string): Refusal =>
+  new Refusal(422, "number_reused", `${what} of ${owner} was used for another request.`);

@@ -1,0 +1,77 @@
+/**
+ * Which saved adapters are in the engine's memory for sampling. Loads on first use, shares one copy among all who sample from it,
+ * and lets the least recently used go when there are too many. Losing one is harmless: its files are on the disk.
+ */
+import type { Engine, SnapshotId } from "@tinklet/engine";
+import { readAdapter } from "../store/adapter-files.ts";
+import type { FileStore } from "../store/file-store.ts";
+
+interface Resident {
+  readonly snapshot: Promise<SnapshotId>;
+  users: number;
+}
+
+export class Residents {
+  readonly #engine: Engine;
+  readonly #files: FileStore;
+  readonly #limit: number;
+  /** Least recently used first. */
+  readonly #held = new Map<string, Resident>();
+
+  constructor(engine: Engine, files: FileStore, limit: number) {
+    this.#engine = engine;
+    this.#files = files;
+    this.#limit = limit;
+  }
+
+  get size(): number {
+    return this.#held.size;
+  }
+
+  /** Runs `work` with the snapshot of these files in memory. */
+  async use<T>(filesId: string, work: (snapshot: SnapshotId) => Promise<T>): Promise<T> {
+    let held = this.#held.get(filesId);
+    if (held === undefined) {
+      const load = readAdapter(this.#files, filesId, { optimizer: false }).then((state) =>
+        this.#engine.importSnapshot(state),
+      );
+      held = { snapshot: load, users: 0 };
+      load.catch(() => this.#held.delete(filesId));
+    }
+    this.#touch(filesId, held);
+    held.users++;
+    try {
+      return await work(await held.snapshot);
+    } finally {
+      held.users--;
+      this.#trim(this.#limit);
+    }
+  }
+
+  /** Remembers a snapshot that the engine made from a live adapter, so that its first sample need not load it. */
+  adopt(filesId: string, snapshot: SnapshotId): void {
+    this.#touch(filesId, { snapshot: Promise.resolve(snapshot), users: 0 });
+    this.#trim(this.#limit);
+  }
+
+  /** Frees one that nobody uses. Returns whether there was one. */
+  evictOne(): boolean {
+    const before = this.#held.size;
+    this.#trim(before - 1);
+    return this.#held.size < before;
+  }
+
+  #touch(filesId: string, held: Resident): void {
+    this.#held.delete(filesId);
+    this.#held.set(filesId, held);
+  }
+
+  #trim(limit: number): void {
+    for (const [id, { users, snapshot }] of this.#held) {
+      if (this.#held.size <= limit) return;
+      if (users > 0) continue;
+      this.#held.delete(id);
+      void snapshot.then((snapshotId) => this.#engine.deleteSnapshot(snapshotId)).catch(() => {});
+    }
+  }
+}

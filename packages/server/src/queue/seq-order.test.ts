@@ -1,0 +1,65 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { SeqOrder } from "./seq-order.ts";
+
+const job = (seq?: number) => ({ seq });
+const drain = (order: SeqOrder<{ seq: number | undefined }>) => {
+  const taken: (number | undefined)[] = [];
+  for (let next = order.take(); next !== undefined; next = order.take()) taken.push(next.seq);
+  return taken;
+};
+
+describe("SeqOrder", () => {
+  test("runs by number whatever the order of arrival", () => {
+    fc.assert(
+      fc.property(fc.shuffledSubarray([1, 2, 3, 4, 5, 6, 7, 8], { minLength: 8, maxLength: 8 }), (arrival) => {
+        const order = new SeqOrder<{ seq: number | undefined }>(1);
+        const taken: (number | undefined)[] = [];
+        for (const seq of arrival) {
+          order.add(job(seq));
+          taken.push(...drain(order));
+        }
+        expect(taken).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+      }),
+    );
+  });
+
+  test("a consumed number is not waited for, in whatever order it is told", () => {
+    const order = new SeqOrder<{ seq: number | undefined }>(1);
+    order.add(job(4));
+    order.consume(2);
+    order.consume(3);
+    expect(order.missing).toBe(1);
+    order.consume(1);
+    expect(drain(order)).toEqual([4]);
+    expect(order.next).toBe(5);
+  });
+
+  test("a gap is named, and skipped on demand", () => {
+    const order = new SeqOrder<{ seq: number | undefined }>(1);
+    order.add(job(5));
+    expect(order.missing).toBe(1);
+    expect(order.skipMissing()).toEqual({ from: 1, to: 5 });
+    expect(drain(order)).toEqual([5]);
+    expect(order.missing).toBeUndefined();
+  });
+
+  test("a request without a number runs after everything that was known when it came", () => {
+    const order = new SeqOrder<{ seq: number | undefined }>(1);
+    order.add(job(2));
+    order.add(job());
+    order.add(job(3));
+    expect(order.peek()).toBeUndefined();
+    order.add(job(1));
+    expect(drain(order)).toEqual([1, 2, undefined, 3]);
+  });
+
+  test("what is put back runs again, first", () => {
+    const order = new SeqOrder<{ seq: number | undefined }>(1);
+    for (const seq of [1, 2, 3]) order.add(job(seq));
+    const [one, two] = [order.take()!, order.take()!];
+    order.putBack(two);
+    order.putBack(one);
+    expect(drain(order)).toEqual([1, 2, 3]);
+  });
+});

@@ -1,0 +1,116 @@
+/**
+ * The order in which one model's requests run: by `seq_id`, whatever the order of arrival; a request without a number runs after
+ * everything that was known when it came. Pure bookkeeping: no clock, no engine, no store.
+ */
+
+export interface Numbered {
+  readonly seq: number | undefined;
+}
+
+export class SeqOrder<J extends Numbered> {
+  #next: number;
+  #highest: number;
+  readonly #numbered = new Map<number, J>();
+  readonly #consumed = new Set<number>();
+  readonly #unnumbered: { readonly job: J; readonly after: number }[] = [];
+
+  /** @param next - the first number that has not run. */
+  constructor(next: number) {
+    this.#next = next;
+    this.#highest = next - 1;
+  }
+
+  /** The first number that has not run. */
+  get next(): number {
+    return this.#next;
+  }
+
+  /** How many requests wait here. */
+  get size(): number {
+    return this.#numbered.size + this.#unnumbered.length;
+  }
+
+  add(job: J): void {
+    if (job.seq === undefined) {
+      this.#unnumbered.push({ job, after: this.#highest });
+      return;
+    }
+    this.#numbered.set(job.seq, job);
+    this.#highest = Math.max(this.#highest, job.seq);
+  }
+
+  /** A number that will never run: nothing waits for it. */
+  consume(seq: number): void {
+    if (seq < this.#next) return;
+    this.#consumed.add(seq);
+    this.#highest = Math.max(this.#highest, seq);
+    this.#advance();
+  }
+
+  /** What may run now. */
+  peek(): J | undefined {
+    const first = this.#unnumbered[0];
+    if (first !== undefined && first.after < this.#next) return first.job;
+    return this.#numbered.get(this.#next);
+  }
+
+  /** Takes what {@link peek} shows. */
+  take(): J | undefined {
+    const job = this.peek();
+    if (job === undefined) return undefined;
+    if (job.seq === undefined) this.#unnumbered.shift();
+    else {
+      this.#numbered.delete(job.seq);
+      this.#next = job.seq + 1;
+      this.#advance();
+    }
+    return job;
+  }
+
+  /** Takes anything that waits, in no particular order: for moving a line elsewhere. */
+  takeAny(): J | undefined {
+    for (const [seq, job] of this.#numbered) {
+      this.#numbered.delete(seq);
+      return job;
+    }
+    return this.#unnumbered.shift()?.job;
+  }
+
+  /** Undoes {@link take}: the request did not run after all. */
+  putBack(job: J): void {
+    if (job.seq === undefined) this.#unnumbered.unshift({ job, after: -1 });
+    else {
+      for (let seq = job.seq + 1; seq < this.#next; seq++) if (!this.#numbered.has(seq)) this.#consumed.add(seq);
+      this.#numbered.set(job.seq, job);
+      this.#next = Math.min(this.#next, job.seq);
+    }
+  }
+
+  /** The number that everything here waits for, if it has not come. */
+  get missing(): number | undefined {
+    return this.size > 0 && this.peek() === undefined ? this.#next : undefined;
+  }
+
+  /** Gives the missing number up and goes on with the lowest that is here. Returns the numbers skipped, last one excluded. */
+  skipMissing(): { readonly from: number; readonly to: number } | undefined {
+    const from = this.missing;
+    if (from === undefined) return undefined;
+    const to = Math.min(...this.#numbered.keys(), ...this.#consumed, ...this.#unnumbered.map(({ after }) => after + 1));
+    this.#next = to;
+    this.#advance();
+    return { from, to };
+  }
+
+  /** How many requests run before this one. */
+  ahead(job: J): number {
+    const { seq } = job;
+    if (seq === undefined) return this.size - 1;
+    let count = 0;
+    for (const other of this.#numbered.keys()) if (other < seq) count++;
+    return count;
+  }
+
+  #advance(): void {
+    while (this.#consumed.delete(this.#next)) this.#next++;
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * The server put together: store, engines, queue and HTTP, with their life cycle. Opening recovers what was pending; closing
+ * finishes or keeps it. Listens on nothing: `fetch` is the server, and `serve()` puts it on a socket.
+ */
+import type { Engine } from "@tinklet/engine";
+import { type Clock, systemClock } from "tinklet";
+import type { ServedModel } from "./http/api.ts";
+import { createApp } from "./http/app.ts";
+import { type ApiKey, Auth } from "./http/auth.ts";
+import { Metrics } from "./http/metrics.ts";
+import { SignedLinks } from "./http/signed-links.ts";
+import { defaultLimits, type Limits } from "./limits.ts";
+import { createLog, type Log, type LogFormat } from "./log.ts";
+import { createPresence } from "./presence.ts";
+import { Lane } from "./queue/lane.ts";
+import { Queue } from "./queue/queue.ts";
+import { openStore } from "./store/store.ts";
+import { sweep } from "./sweep.ts";
+
+/** A base model to serve. */
+export interface ModelSource {
+  /** Its name in the API. */
+  readonly name: string;
+  /** Opens the engine; called again should the engine die. */
+  readonly open: () => Promise<Engine>;
+  /** A folder with `tokenizer.json` that the Python client can load. */
+  readonly tokenizerId?: string | undefined;
+}
+
+export interface ServerOptions {
+  readonly models: readonly ModelSource[];
+  /** Folder for everything that is kept. @defaultValue none: everything is lost with the process */
+  readonly dataDir?: string | undefined;
+  /** Keys that may be used, each a tenant. @defaultValue none: any well-formed key is the one local user */
+  readonly apiKeys?: readonly ApiKey[];
+  /** Host names that requests may be addressed to, besides `localhost` and addresses. */
+  readonly allowedHosts?: readonly string[];
+  /** Whether `healthz` and `/metrics` answer without a key. @defaultValue true */
+  readonly openProbes?: boolean;
+  readonly limits?: Partial<Limits>;
+  /** @defaultValue "pretty" on a terminal, else "json" */
+  readonly log?: LogFormat | Log;
+  readonly clock?: Clock;
+  /** Have clients create models from checkpoints with one call instead of three. @defaultValue false */
+  readonly createModelViaLoadWeights?: boolean;
+  /** Have clients compress training requests. @defaultValue false */
+  readonly compressRequests?: boolean;
+  /** Called at named instants of the life of a request; for crash drills. */
+  readonly onPoint?: (point: string) => void;
+}
+
+export interface TinkletServer {
+  /** Answers one request. Never rejects. */
+  readonly fetch: (request: Request) => Promise<Response>;
+  readonly log: Log;
+  /** What a crash had interrupted and is now going on. */
+  readonly recovered: { readonly requests: number };
+  /** Finishes or keeps what is running, then closes engines and store. Idempotent. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Opens a server.
+ *
+ * @throws {@link StoreError} when the data folder cannot be used.
+ *
+ * @example
+ * ```ts
+ * await using server = await createServer({ models: [{ name: "tinklet/base", open: () => openEngine(folder) }] });
+ * const answer = await server.fetch(new Request("http://localhost/healthz"));
+ * ```
+ */
+export async function createServer(options: ServerOptions): Promise<TinkletServer> {
+  const clock = options.clock ?? systemClock();
+  const format = options.log ?? (process.stderr.isTTY === true ? "pretty" : "json");
+  const log = typeof format === "string" ? createLog(clock, format) : format;
+  const limits: Limits = { ...defaultLimits, ...options.limits };
+  const metrics = new Metrics();
+  const { onPoint } = options;
+  const store = await openStore({
+    dataDir: options.dataDir,
+    onCommit: (ms, writers) => metrics.commit(ms / 1000, writers),
+    ...(onPoint === undefined ? {} : { onPoint }),
+  });
+
+  const queue = new Queue({
+    store,
+    clock,
+    log,
+    limits,
+    onPoint,
+    onFinished: ({ kind }, outcome) => metrics.finished(kind, outcome),
+  });
+  const served = new Map<string, ServedModel>();
+  const engines: Engine[] = [];
+  try {
+    for (const source of options.models) {
+      const engine = await source.open();
+      engines.push(engine);
+      served.set(source.name, { name: source.name, info: engine.info, tokenizerId: source.tokenizerId });
+      const reopen = () => source.open();
+      queue.lanes.set(source.name, new Lane(engine, { baseModel: source.name, context: queue.context, reopen }));
+    }
+  } catch (error) {
+    await Promise.all(engines.map((engine) => engine.close()));
+    await store.close();
+    throw error;
+  }
+
+  const presence = createPresence(clock);
+  let closing: Promise<void> | undefined;
+  const recovered = queue.recover();
+  if (recovered.requests > 0) log.info("recovered", recovered);
+  const stopSweeping = sweep({ store, queue, clock, log, limits, presence });
+
+  const app = createApp({
+    api: {
+      store,
+      queue,
+      clock,
+      log,
+      limits,
+      auth: new Auth(options.apiKeys ?? [], store.secret, clock),
+      links: new SignedLinks(store.secret, clock),
+      presence,
+      models: served,
+      clientConfig: {
+        createModelViaLoadWeights: options.createModelViaLoadWeights ?? false,
+        protoCompressFwdbwd: options.compressRequests ?? false,
+      },
+    },
+    metrics,
+    allowedHosts: options.allowedHosts ?? [],
+    openProbes: options.openProbes ?? true,
+    health: () => (closing === undefined ? { ready: true } : { ready: false, reason: "The server is shutting down." }),
+    gauges: async () => {
+      const gauges: Record<string, number> = {
+        tinklet_pending_requests: queue.pending,
+        tinklet_open_polls: queue.context.futures.waiting,
+        tinklet_resident_memory_bytes: process.memoryUsage.rss(),
+      };
+      for (const [name, lane] of queue.lanes) {
+        const label = `{base_model=${JSON.stringify(name)}}`;
+        const stats = await lane.engine.stats();
+        gauges[`tinklet_waiting_training${label}`] = lane.waiting.training;
+        gauges[`tinklet_waiting_samples${label}`] = lane.waiting.sampling;
+        gauges[`tinklet_engine_weights_bytes${label}`] = stats.weightsBytes;
+        gauges[`tinklet_engine_adapters_bytes${label}`] = stats.adaptersBytes;
+        gauges[`tinklet_engine_cache_bytes${label}`] = stats.cacheBytes;
+        gauges[`tinklet_engine_active_sequences${label}`] = stats.activeSequences;
+      }
+      return gauges;
+    },
+  });
+
+  const close = async (): Promise<void> => {
+    stopSweeping();
+    await queue.close();
+    await Promise.all([...queue.lanes.values()].map((lane) => lane.engine.close()));
+    await store.close();
+    log.info("closed");
+  };
+  const closeOnce = () => {
+    closing ??= close();
+    return closing;
+  };
+  return { fetch: app, log, recovered, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
+}

@@ -1,0 +1,210 @@
+/**
+ * The database: opening, locking, migrating, and group commit. Writers hand in a function; all functions that came in while the
+ * previous commit was being synced run in one transaction, and each caller's promise settles when that transaction is on the
+ * disk. Knows SQLite; knows nothing of what the tables mean.
+ */
+import Libsql from "libsql";
+import { formatVersion, migrations } from "./schema.ts";
+import { StoreError, storeErrorFrom } from "./store-error.ts";
+
+/** What SQLite takes and gives. */
+export type SqlValue = string | number | bigint | null | Uint8Array;
+/** A row as it comes: blobs are `ArrayBuffer`s (see {@link bytesOf}). */
+export type SqlRow = Record<string, unknown>;
+
+/** Statements on the one connection; texts are prepared once. */
+export interface Sql {
+  run(text: string, ...params: SqlValue[]): { changes: number; lastInsertRowid: number };
+  get<T = SqlRow>(text: string, ...params: SqlValue[]): T | undefined;
+  all<T = SqlRow>(text: string, ...params: SqlValue[]): T[];
+}
+
+/** Options of {@link openDatabase}. */
+export interface DatabaseOptions {
+  /** A file, or `:memory:`. */
+  readonly file: string;
+  /** Called at named instants; the crash drill kills the process there. */
+  readonly onPoint?: (point: string) => void;
+  /** Told how long each commit took and how many writers shared it. */
+  readonly onCommit?: (durationMs: number, writers: number) => void;
+}
+
+/** The open database. */
+export interface Database {
+  /** Reads outside of a transaction: sees everything committed. */
+  readonly sql: Sql;
+  /**
+   * Runs `work` in the next group commit and resolves with its result when that is durable. A `work` that throws is undone
+   * alone; the others of its group are not.
+   *
+   * @throws {@link StoreError} when the commit itself failed: then nothing of the group happened.
+   */
+  write<T>(work: (sql: Sql) => T): Promise<T>;
+  /** Commits what is waiting and closes. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** A blob column as bytes. */
+export function bytesOf(value: unknown): Uint8Array | undefined {
+  if (value === null || value === undefined) return undefined;
+  if (value instanceof Uint8Array) return value;
+  return new Uint8Array(value as ArrayBuffer);
+}
+
+interface Writer {
+  readonly work: (sql: Sql) => unknown;
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Opens, or makes, the database. @throws {@link StoreError}, never a bare SQLite error. */
+export function openDatabase(options: DatabaseOptions): Database {
+  try {
+    return open(options);
+  } catch (error) {
+    throw storeErrorFrom(error) ?? error;
+  }
+}
+
+function open({ file, onPoint, onCommit }: DatabaseOptions): Database {
+  const connection = new Libsql(file);
+  try {
+    connection.pragma("busy_timeout = 0");
+    connection.pragma("locking_mode = EXCLUSIVE");
+    connection.pragma("journal_mode = WAL");
+    connection.pragma("synchronous = FULL");
+    connection.pragma("foreign_keys = ON");
+    connection.pragma("auto_vacuum = INCREMENTAL");
+    // The first write takes the lock; it is held until the process ends.
+    connection.exec("BEGIN EXCLUSIVE");
+    connection.exec("COMMIT");
+    check(connection);
+    migrate(connection);
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+
+  const statements = new Map<string, Libsql.Statement>();
+  const prepared = (text: string): Libsql.Statement => {
+    let statement = statements.get(text);
+    if (statement === undefined) {
+      statement = connection.prepare(text);
+      statements.set(text, statement);
+    }
+    return statement;
+  };
+  const sql: Sql = {
+    run: (text, ...params) => {
+      const { changes, lastInsertRowid } = prepared(text).run(...params);
+      return { changes, lastInsertRowid: Number(lastInsertRowid) };
+    },
+    get: <T>(text: string, ...params: SqlValue[]) => (prepared(text).get(...params) as T | undefined) ?? undefined,
+    all: <T>(text: string, ...params: SqlValue[]) => prepared(text).all(...params) as T[],
+  };
+
+  let waiting: Writer[] = [];
+  let scheduled = false;
+  let closed = false;
+
+  const flush = (): void => {
+    scheduled = false;
+    const group = waiting;
+    waiting = [];
+    if (group.length === 0) return;
+    const started = performance.now();
+    const outcomes: (() => void)[] = [];
+    try {
+      sql.run("BEGIN IMMEDIATE");
+      for (const { work, resolve, reject } of group) {
+        sql.run("SAVEPOINT writer");
+        try {
+          const value = work(sql) as never;
+          sql.run("RELEASE writer");
+          outcomes.push(() => resolve(value));
+        } catch (error) {
+          if (storeErrorFrom(error) !== undefined) throw error; // SQLite may have ended the transaction by itself
+          sql.run("ROLLBACK TO writer");
+          sql.run("RELEASE writer");
+          outcomes.push(() => reject(error));
+        }
+      }
+      onPoint?.("commit.before");
+      sql.run("COMMIT");
+      onPoint?.("commit.after");
+    } catch (error) {
+      try {
+        if (connection.inTransaction) sql.run("ROLLBACK");
+      } catch {
+        // the transaction is gone already
+      }
+      const failure = storeErrorFrom(error) ?? error;
+      for (const { reject } of group) reject(failure);
+      return;
+    }
+    onCommit?.(performance.now() - started, group.length);
+    for (const settle of outcomes) settle();
+  };
+
+  return {
+    sql,
+    write: <T>(work: (sql: Sql) => T) =>
+      new Promise<T>((resolve, reject) => {
+        if (closed) return reject(new StoreError("io", "The store is closed.", "The server is shutting down."));
+        waiting.push({ work, resolve: resolve as (value: never) => void, reject });
+        if (scheduled) return;
+        scheduled = true;
+        // After the I/O callbacks of this turn: requests that arrived together are committed together.
+        setImmediate(flush);
+      }),
+    close: async () => {
+      if (closed) return;
+      closed = true;
+      flush();
+      await Promise.resolve();
+      statements.clear();
+      release(connection);
+      connection.close();
+    },
+  };
+}
+
+/**
+ * Gives the lock back. Statements keep a connection alive until they are collected, so closing alone would leave the folder
+ * locked for the rest of the process; leaving WAL also folds the log into the one file that then holds everything.
+ */
+function release(connection: Libsql.Database): void {
+  try {
+    connection.pragma("journal_mode = DELETE");
+    connection.pragma("locking_mode = NORMAL");
+    connection.prepare("SELECT COUNT(*) FROM meta").get();
+  } catch {
+    // a disk that fails at the very end: the next start recovers from the log
+  }
+}
+
+/** A quick look for damage. Its cost grows with the file, so large ones are only checked when SQLite itself stumbles. */
+const quickCheckLimitBytes = 256 * 1024 * 1024;
+
+function check(connection: Libsql.Database): void {
+  const value = (rows: unknown): unknown => Object.values((rows as SqlRow[])[0] ?? {})[0];
+  const size = Number(value(connection.pragma("page_count"))) * Number(value(connection.pragma("page_size")));
+  if (size > quickCheckLimitBytes) return;
+  const found = value(connection.pragma("quick_check(1)"));
+  if (found !== "ok") throw Object.assign(new Error(String(found)), { code: "SQLITE_CORRUPT" });
+}
+
+function migrate(connection: Libsql.Database): void {
+  const rows = connection.pragma("user_version") as SqlRow[];
+  const found = Number(Object.values(rows[0] ?? {})[0] ?? 0);
+  if (found > formatVersion) {
+    throw new StoreError(
+      "too_new",
+      `The data folder has format ${found}, and this version reads up to ${formatVersion}.`,
+      "Update @tinklet/server, or choose another --data-dir.",
+    );
+  }
+  for (let version = found; version < formatVersion; version++) {
+    connection.exec(`BEGIN IMMEDIATE; ${migrations[version]}; PRAGMA user_version = ${version + 1}; COMMIT`);
+  }
+}

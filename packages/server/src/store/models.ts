@@ -1,0 +1,126 @@
+/** Rows of `models`, `checkpoints` and `files`: what can be trained, and what was saved of it. */
+import type { LoraOptions } from "@tinklet/engine";
+import type { Sql } from "./database.ts";
+
+/** The adapter of a model or a checkpoint, with everything that was left open filled in. */
+export type Lora = Required<LoraOptions>;
+
+/** `creating`: its first request has not finished; `failed`: that request failed, and so does every later one. */
+export type ModelState = "creating" | "ready" | "failed";
+
+export interface ModelRow {
+  readonly id: string;
+  readonly session_id: string;
+  readonly tenant: string;
+  readonly model_seq: number;
+  readonly base_model: string;
+  /** JSON of {@link Lora}. */
+  readonly lora: string;
+  readonly user_metadata: string | null;
+  readonly created_at: number;
+  readonly last_request_at: number;
+  readonly state: ModelState;
+  readonly error: string | null;
+  readonly next_seq: number;
+  readonly executed: number;
+  readonly snapshot_files: string | null;
+  readonly snapshot_executed: number;
+  readonly snapshot_optimizer: number;
+}
+
+export type CheckpointKind = "weights" | "sampler_weights";
+
+export interface CheckpointRow {
+  readonly run_id: string;
+  readonly kind: CheckpointKind;
+  readonly name: string;
+  readonly tenant: string;
+  readonly session_id: string;
+  readonly files_id: string;
+  readonly base_model: string;
+  readonly lora: string;
+  readonly step: number;
+  readonly bytes: number;
+  readonly created_at: number;
+  readonly expires_at: number | null;
+  readonly public: number;
+  readonly user_metadata: string | null;
+}
+
+export const getModel = (sql: Sql, id: string): ModelRow | undefined =>
+  sql.get<ModelRow>("SELECT * FROM models WHERE id = ?", id);
+
+/** A model as its first request asks for it. */
+export interface NewModel {
+  readonly id: string;
+  readonly sessionId: string;
+  readonly tenant: string;
+  readonly modelSeq: number;
+  readonly baseModel: string;
+  readonly lora: Lora;
+  readonly userMetadata: unknown;
+  readonly now: number;
+  /** Where it starts from; absent for a fresh adapter. */
+  readonly from?: { readonly filesId: string; readonly optimizer: boolean };
+}
+
+export function addModel(sql: Sql, model: NewModel): void {
+  sql.run(
+    `INSERT INTO models (id, session_id, tenant, model_seq, base_model, lora, user_metadata, created_at,
+       last_request_at, state, snapshot_files, snapshot_optimizer)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'creating', ?, ?)`,
+    model.id,
+    model.sessionId,
+    model.tenant,
+    model.modelSeq,
+    model.baseModel,
+    JSON.stringify(model.lora),
+    model.userMetadata === undefined ? null : JSON.stringify(model.userMetadata),
+    model.now,
+    model.now,
+    model.from?.filesId ?? null,
+    model.from === undefined || model.from.optimizer ? 1 : 0,
+  );
+}
+
+export const getCheckpoint = (sql: Sql, run: string, kind: string, name: string): CheckpointRow | undefined =>
+  sql.get<CheckpointRow>("SELECT * FROM checkpoints WHERE run_id = ? AND kind = ? AND name = ?", run, kind, name);
+
+export function putCheckpoint(sql: Sql, row: CheckpointRow): void {
+  sql.run(
+    `INSERT OR REPLACE INTO checkpoints (run_id, kind, name, tenant, session_id, files_id, base_model, lora, step, bytes,
+       created_at, expires_at, public, user_metadata)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    row.run_id,
+    row.kind,
+    row.name,
+    row.tenant,
+    row.session_id,
+    row.files_id,
+    row.base_model,
+    row.lora,
+    row.step,
+    row.bytes,
+    row.created_at,
+    row.expires_at,
+    row.public,
+    row.user_metadata,
+  );
+}
+
+export const addFiles = (sql: Sql, id: string, bytes: number, now: number): void =>
+  void sql.run("INSERT INTO files (id, bytes, created_at) VALUES (?, ?, ?)", id, bytes, now);
+
+/** Forgets the folders that nothing refers to any more and names them; their files may then be removed. */
+export function dropUnusedFiles(sql: Sql): string[] {
+  const unused = sql.all<{ id: string }>(
+    `SELECT id FROM files WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE files_id = files.id)
+       AND NOT EXISTS (SELECT 1 FROM samplers WHERE files_id = files.id)
+       AND NOT EXISTS (SELECT 1 FROM models WHERE snapshot_files = files.id)`,
+  );
+  for (const { id } of unused) sql.run("DELETE FROM files WHERE id = ?", id);
+  return unused.map(({ id }) => id);
+}
+
+export const tinkerPath = (row: Pick<CheckpointRow, "run_id" | "kind" | "name">): string =>
+  `tinker://${row.run_id}/${row.kind}/${row.name}`;

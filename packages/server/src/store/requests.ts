@@ -1,0 +1,226 @@
+/** Rows of `requests`: the log of everything asynchronous, from which a crash is repaired. */
+import type { Sql } from "./database.ts";
+import { bytesOf } from "./database.ts";
+
+export type RequestKind =
+  | "create_model"
+  | "load_weights"
+  | "forward"
+  | "forward_backward"
+  | "optim_step"
+  | "save_weights"
+  | "save_weights_for_sampler"
+  | "unload_model"
+  | "sample";
+
+/** `proto` payloads are `ForwardBackwardRequest`s; `json` ones are the body as it came. */
+export type PayloadType = "json" | "proto";
+export type RequestState = "pending" | "done" | "failed";
+
+export interface RequestRow {
+  readonly id: number;
+  readonly tenant: string;
+  readonly session_id: string;
+  readonly kind: RequestKind;
+  readonly model_id: string | null;
+  readonly sampler_id: string | null;
+  readonly seq: number | null;
+  readonly fingerprint: string;
+  readonly state: RequestState;
+  readonly payload: Uint8Array | undefined;
+  readonly payload_type: PayloadType;
+  /** JSON of what the server drew or resolved when it accepted the request (seeds, who may read the weights). */
+  readonly draws: string | null;
+  readonly result: Uint8Array | undefined;
+  readonly result_type: PayloadType | null;
+  readonly position: number | null;
+  readonly tokens: number;
+  readonly accepted_at: number;
+  readonly started_at: number | null;
+  readonly finished_at: number | null;
+  readonly retrieved_at: number | null;
+}
+
+export interface NewRequest {
+  readonly tenant: string;
+  readonly sessionId: string;
+  readonly kind: RequestKind;
+  readonly modelId?: string;
+  readonly samplerId?: string;
+  readonly seq?: number | bigint;
+  readonly fingerprint: string;
+  readonly payload: Uint8Array;
+  readonly payloadType: PayloadType;
+  readonly draws?: Readonly<Record<string, string | number>>;
+  /** Prompt or training tokens, for limits and fairness. */
+  readonly tokens: number;
+  readonly now: number;
+  /** Set: the request is over before it began, and its future says this. */
+  readonly failure?: Failure;
+}
+
+/** Why a request failed; what its future answers. */
+export interface Failure {
+  readonly error: string;
+  readonly category: "user" | "server" | "unknown";
+}
+
+export const failureBytes = (failure: Failure): Uint8Array =>
+  new TextEncoder().encode(JSON.stringify({ error: failure.error, category: failure.category }));
+
+export function addRequest(sql: Sql, request: NewRequest): number {
+  const { failure } = request;
+  return sql.run(
+    `INSERT INTO requests (tenant, session_id, kind, model_id, sampler_id, seq, fingerprint, state, payload, payload_type, draws,
+       tokens, accepted_at, result, result_type, finished_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    request.tenant,
+    request.sessionId,
+    request.kind,
+    request.modelId ?? null,
+    request.samplerId ?? null,
+    request.seq ?? null,
+    request.fingerprint,
+    failure === undefined ? "pending" : "failed",
+    failure === undefined ? request.payload : null,
+    request.payloadType,
+    request.draws === undefined ? null : JSON.stringify(request.draws),
+    request.tokens,
+    request.now,
+    failure === undefined ? null : failureBytes(failure),
+    failure === undefined ? null : "json",
+    failure === undefined ? null : request.now,
+  ).lastInsertRowid;
+}
+
+// seq is left out of what is read for samplers: it may exceed what a double holds, and nothing needs it
+const columns = `id, tenant, session_id, kind, model_id, sampler_id, CASE WHEN model_id IS NULL THEN NULL ELSE seq END AS seq,
+  fingerprint, state, payload, payload_type, draws, result, result_type, position, tokens, accepted_at, started_at, finished_at,
+  retrieved_at`;
+
+const typed = (row: RequestRow): RequestRow => ({
+  ...row,
+  payload: bytesOf(row.payload),
+  result: bytesOf(row.result),
+});
+
+export function getRequest(sql: Sql, id: number): RequestRow | undefined {
+  const row = sql.get<RequestRow>(`SELECT ${columns} FROM requests WHERE id = ?`, id);
+  return row && typed(row);
+}
+
+export interface KnownRequest {
+  readonly id: number;
+  readonly fingerprint: string;
+}
+
+/** The request that already has this number in its model or sampling session. */
+export const findRequest = (sql: Sql, of: "model_id" | "sampler_id", id: string, seq: number | bigint) =>
+  sql.get<KnownRequest>(`SELECT id, fingerprint FROM requests WHERE ${of} = ? AND seq = ?`, id, seq);
+
+export const pendingRequests = (sql: Sql): RequestRow[] =>
+  sql.all<RequestRow>(`SELECT ${columns} FROM requests WHERE state = 'pending' ORDER BY id`).map(typed);
+
+/** The finished requests whose effect on a model is not in its snapshot, in the order of execution. */
+export const replayRequests = (sql: Sql, modelId: string, after: number): RequestRow[] =>
+  sql
+    .all<RequestRow>(
+      `SELECT ${columns} FROM requests WHERE model_id = ? AND position > ? AND payload IS NOT NULL AND state = 'done'
+       ORDER BY position`,
+      modelId,
+      after,
+    )
+    .map(typed);
+
+export interface Finish {
+  readonly id: number;
+  readonly state: "done" | "failed";
+  readonly result: Uint8Array;
+  readonly resultType: PayloadType;
+  /** Keep the payload: it has to run again when the model is restored. */
+  readonly keepPayload: boolean;
+  readonly position: number | null;
+  readonly startedAt: number;
+  readonly now: number;
+}
+
+export function finishRequest(sql: Sql, finish: Finish): void {
+  sql.run(
+    `UPDATE requests SET state = ?, result = ?, result_type = ?, position = ?, started_at = ?, finished_at = ?,
+       payload = CASE WHEN ? THEN payload ELSE NULL END WHERE id = ?`,
+    finish.state,
+    finish.result,
+    finish.resultType,
+    finish.position,
+    finish.startedAt,
+    finish.now,
+    finish.keepPayload ? 1 : 0,
+    finish.id,
+  );
+}
+
+/** Adds to the hourly account of use. */
+export function addUsage(
+  sql: Sql,
+  usage: {
+    readonly tenant: string;
+    readonly sessionId: string;
+    readonly baseModel: string;
+    readonly kind: "training" | "sampling_prefill" | "sampling_prefill_cached" | "sampling_sample" | "checkpoint";
+    readonly amount: number;
+    readonly now: number;
+  },
+): void {
+  if (usage.amount === 0) return;
+  sql.run(
+    `INSERT INTO usage (hour, tenant, session_id, base_model, kind, amount) VALUES (?, ?, ?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET amount = amount + excluded.amount`,
+    Math.floor(usage.now / 3_600_000),
+    usage.tenant,
+    usage.sessionId,
+    usage.baseModel,
+    usage.kind,
+    usage.amount,
+  );
+}
+
+/** Notes something that changed what is kept, for `get_audit_log`. */
+export function addAudit(
+  sql: Sql,
+  entry: {
+    readonly at: number;
+    readonly tenant: string;
+    readonly event: string;
+    readonly modelId?: string;
+    readonly tinkerPath?: string;
+    readonly purpose?: string;
+  },
+): void {
+  sql.run(
+    "INSERT INTO audit (at, tenant, event, model_id, tinker_path, purpose) VALUES (?, ?, ?, ?, ?, ?)",
+    entry.at,
+    entry.tenant,
+    entry.event,
+    entry.modelId ?? null,
+    entry.tinkerPath ?? null,
+    entry.purpose ?? null,
+  );
+}
+
+const day = 86_400_000;
+
+/**
+ * Deletes what nobody can ask for any more: results a day after they were fetched, or seven days after they were made. The row
+ * itself stays while its payload is needed for a replay, or while its number lies ahead of its model.
+ */
+export function expireRequests(sql: Sql, now: number): number {
+  const over = "finished_at IS NOT NULL AND (finished_at < ? OR (retrieved_at IS NOT NULL AND retrieved_at < ?))";
+  const [made, fetched] = [now - 7 * day, now - day];
+  sql.run(`UPDATE requests SET result = NULL WHERE result IS NOT NULL AND ${over}`, made, fetched);
+  return sql.run(
+    `DELETE FROM requests WHERE payload IS NULL AND ${over}
+       AND (model_id IS NULL OR seq IS NULL OR seq < (SELECT next_seq FROM models WHERE id = requests.model_id))`,
+    made,
+    fetched,
+  ).changes;
+}

@@ -1,0 +1,147 @@
+/**
+ * The tables, as a list of migrations: entry n turns format n into n + 1. Entries are never edited once released. Times are
+ * milliseconds since the epoch; JSON columns hold compact text; sizes are bytes.
+ */
+
+export const migrations: readonly string[] = [
+  `
+  CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+  CREATE TABLE sessions (
+    id TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    idempotency_key TEXT,
+    tags TEXT NOT NULL,
+    user_metadata TEXT NOT NULL,
+    sdk_version TEXT NOT NULL,
+    project_id TEXT,
+    display_name TEXT,
+    created_at INTEGER NOT NULL,
+    finished_at INTEGER,
+    finish_reason TEXT
+  ) WITHOUT ROWID;
+  CREATE UNIQUE INDEX sessions_idempotency ON sessions (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL;
+  CREATE INDEX sessions_tenant ON sessions (tenant, created_at);
+
+  -- A model is a training run. next_seq is the first seq_id that has not been consumed
+  -- (0 is its creation); executed counts the requests that
+  -- have finished, and a snapshot covers the first snapshot_executed of them.
+  CREATE TABLE models (
+    id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    tenant TEXT NOT NULL,
+    model_seq INTEGER NOT NULL,
+    base_model TEXT NOT NULL,
+    lora TEXT NOT NULL,
+    user_metadata TEXT,
+    created_at INTEGER NOT NULL,
+    last_request_at INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    error TEXT,
+    next_seq INTEGER NOT NULL DEFAULT 0,
+    executed INTEGER NOT NULL DEFAULT 0,
+    snapshot_files TEXT REFERENCES files (id),
+    snapshot_executed INTEGER NOT NULL DEFAULT 0,
+    snapshot_optimizer INTEGER NOT NULL DEFAULT 1,
+    UNIQUE (session_id, model_seq)
+  ) WITHOUT ROWID;
+  CREATE INDEX models_tenant ON models (tenant, created_at);
+
+  -- Immutable folders of adapter files. Rows that nothing refers to are removed together with their folder.
+  CREATE TABLE files (
+    id TEXT PRIMARY KEY,
+    bytes INTEGER NOT NULL,
+    created_at INTEGER NOT NULL
+  ) WITHOUT ROWID;
+
+  CREATE TABLE checkpoints (
+    run_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    files_id TEXT NOT NULL REFERENCES files (id),
+    base_model TEXT NOT NULL,
+    lora TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    public INTEGER NOT NULL DEFAULT 0,
+    user_metadata TEXT,
+    PRIMARY KEY (run_id, kind, name)
+  ) WITHOUT ROWID;
+  CREATE INDEX checkpoints_tenant ON checkpoints (tenant, created_at);
+  CREATE INDEX checkpoints_expiry ON checkpoints (expires_at) WHERE expires_at IS NOT NULL;
+  CREATE INDEX checkpoints_files ON checkpoints (files_id);
+
+  -- A sampling session: over a base model (no files), or over immutable files.
+  CREATE TABLE samplers (
+    id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    tenant TEXT NOT NULL,
+    sampler_seq INTEGER NOT NULL,
+    base_model TEXT NOT NULL,
+    model_path TEXT,
+    files_id TEXT REFERENCES files (id),
+    clients INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL,
+    UNIQUE (session_id, sampler_seq)
+  ) WITHOUT ROWID;
+  CREATE INDEX samplers_files ON samplers (files_id);
+
+  -- Every asynchronous request. payload is what must be executed (again); result is what the client gets.
+  CREATE TABLE requests (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    model_id TEXT,
+    sampler_id TEXT,
+    seq INTEGER,
+    fingerprint TEXT NOT NULL,
+    state TEXT NOT NULL,
+    payload BLOB,
+    payload_type TEXT NOT NULL,
+    draws TEXT,
+    result BLOB,
+    result_type TEXT,
+    position INTEGER,
+    tokens INTEGER NOT NULL DEFAULT 0,
+    accepted_at INTEGER NOT NULL,
+    started_at INTEGER,
+    finished_at INTEGER,
+    retrieved_at INTEGER
+  );
+  CREATE UNIQUE INDEX requests_model ON requests (model_id, seq) WHERE model_id IS NOT NULL AND seq IS NOT NULL;
+  CREATE UNIQUE INDEX requests_sampler ON requests (sampler_id, seq) WHERE sampler_id IS NOT NULL AND seq IS NOT NULL;
+  CREATE INDEX requests_pending ON requests (state) WHERE state = 'pending';
+  CREATE INDEX requests_replay ON requests (model_id, position) WHERE payload IS NOT NULL;
+  CREATE INDEX requests_session ON requests (session_id);
+  CREATE INDEX requests_finished ON requests (finished_at) WHERE finished_at IS NOT NULL;
+
+  CREATE TABLE usage (
+    hour INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    base_model TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    amount INTEGER NOT NULL,
+    PRIMARY KEY (hour, tenant, session_id, base_model, kind)
+  ) WITHOUT ROWID;
+
+  CREATE TABLE audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    event TEXT NOT NULL,
+    model_id TEXT,
+    tinker_path TEXT,
+    purpose TEXT
+  );
+  CREATE INDEX audit_tenant ON audit (tenant, at);
+  `,
+];
+
+/** The format that this version writes. */
+export const formatVersion: number = migrations.length;

@@ -1,0 +1,91 @@
+/** Rows of `sessions` and `samplers`. */
+import type { Sql } from "./database.ts";
+
+export interface SessionRow {
+  readonly id: string;
+  readonly tenant: string;
+  readonly tags: string;
+  readonly user_metadata: string;
+  readonly sdk_version: string;
+  readonly project_id: string | null;
+  readonly display_name: string | null;
+  readonly created_at: number;
+  readonly finished_at: number | null;
+  readonly finish_reason: string | null;
+}
+
+export interface SamplerRow {
+  readonly id: string;
+  readonly session_id: string;
+  readonly tenant: string;
+  readonly sampler_seq: number;
+  readonly base_model: string;
+  readonly model_path: string | null;
+  readonly files_id: string | null;
+  readonly clients: number;
+  readonly created_at: number;
+}
+
+/** A new session. */
+export interface NewSession {
+  readonly id: string;
+  readonly tenant: string;
+  /** The client's own key for this call: a repeated call gets the session of the first. */
+  readonly idempotencyKey: string | undefined;
+  readonly tags: readonly string[];
+  readonly userMetadata: unknown;
+  readonly sdkVersion: string;
+  readonly projectId: string | undefined;
+  readonly displayName: string | undefined;
+  readonly now: number;
+}
+
+/** Inserts a session, or finds the one that the same call made before. */
+export function addSession(sql: Sql, session: NewSession): string {
+  if (session.idempotencyKey !== undefined) {
+    const found = sql.get<{ id: string }>(
+      "SELECT id FROM sessions WHERE tenant = ? AND idempotency_key = ?",
+      session.tenant,
+      session.idempotencyKey,
+    );
+    if (found !== undefined) return found.id;
+  }
+  sql.run(
+    `INSERT INTO sessions (id, tenant, idempotency_key, tags, user_metadata, sdk_version, project_id, display_name, created_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    session.id,
+    session.tenant,
+    session.idempotencyKey ?? null,
+    JSON.stringify(session.tags),
+    JSON.stringify(session.userMetadata ?? {}),
+    session.sdkVersion,
+    session.projectId ?? null,
+    session.displayName ?? null,
+    session.now,
+  );
+  return session.id;
+}
+
+export const getSession = (sql: Sql, id: string): SessionRow | undefined =>
+  sql.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id);
+
+export const getSampler = (sql: Sql, id: string): SamplerRow | undefined =>
+  sql.get<SamplerRow>("SELECT * FROM samplers WHERE id = ?", id);
+
+export const samplerBySeq = (sql: Sql, sessionId: string, seq: number): SamplerRow | undefined =>
+  sql.get<SamplerRow>("SELECT * FROM samplers WHERE session_id = ? AND sampler_seq = ?", sessionId, seq);
+
+export function addSampler(sql: Sql, sampler: Omit<SamplerRow, "clients">): void {
+  sql.run(
+    `INSERT INTO samplers (id, session_id, tenant, sampler_seq, base_model, model_path, files_id, created_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+    sampler.id,
+    sampler.session_id,
+    sampler.tenant,
+    sampler.sampler_seq,
+    sampler.base_model,
+    sampler.model_path,
+    sampler.files_id,
+    sampler.created_at,
+  );
+}

@@ -1,0 +1,67 @@
+/**
+ * What can go wrong with the data folder, in words a person can act on. Owns the mapping from SQLite's and the file system's
+ * codes to ours; nothing else in the server looks at such codes.
+ */
+
+/** `full` may pass by itself; the others need a person. */
+export type StoreErrorCode = "full" | "read_only" | "locked" | "corrupt" | "too_new" | "io";
+
+/** A failure of the data folder. */
+export class StoreError extends Error {
+  override readonly name = "StoreError";
+  readonly code: StoreErrorCode;
+  /** What to do about it. */
+  readonly hint: string;
+
+  constructor(code: StoreErrorCode, message: string, hint: string, cause?: unknown) {
+    super(`${message} ${hint}`, cause === undefined ? undefined : { cause });
+    this.code = code;
+    this.hint = hint;
+  }
+}
+
+const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what: string, hint: string])[] = [
+  [
+    /^(SQLITE_FULL|ENOSPC|EDQUOT)/,
+    "full",
+    "The disk that holds the data folder is full.",
+    "Free some space; the work that was accepted goes on by itself.",
+  ],
+  [
+    /^(SQLITE_BUSY|SQLITE_LOCKED)/,
+    "locked",
+    "Another server is using the data folder.",
+    "Stop it, or start this one with another --data-dir.",
+  ],
+  [
+    /^(SQLITE_CORRUPT|SQLITE_NOTADB)/,
+    "corrupt",
+    "The database in the data folder is damaged.",
+    "Nothing was changed. Keep the folder, restore the database from a backup, or start with another --data-dir: the checkpoints under adapters/ are whole folders and can be imported again.",
+  ],
+  [
+    /^(SQLITE_READONLY|SQLITE_CANTOPEN|SQLITE_PERM|EACCES|EPERM|EROFS)/,
+    "read_only",
+    "The data folder cannot be written.",
+    "Make it writable for this user, or choose another --data-dir.",
+  ],
+];
+
+/** A failure as a {@link StoreError}; `undefined` when it is none of the disk's. */
+export function storeErrorFrom(error: unknown): StoreError | undefined {
+  if (error instanceof StoreError) return error;
+  if (!(error instanceof Error)) return undefined;
+  const given: unknown = (error as { code?: unknown }).code;
+  const text = typeof given === "string" ? given : "";
+  for (const [pattern, code, what, hint] of meanings) {
+    if (
+      pattern.test(text) ||
+      (code === "corrupt" && /database disk image is malformed|not a database/.test(error.message))
+    )
+      return new StoreError(code, what, hint, error);
+  }
+  if (/^(SQLITE_IOERR|EIO|EMFILE|ENFILE)/.test(text)) {
+    return new StoreError("io", `The data folder failed (${text}).`, "Look at the disk and the system's log.", error);
+  }
+  return undefined;
+}

@@ -1,0 +1,282 @@
+/**
+ * An engine for tests of the server: deterministic, fast, and with real state (weights, moments, accumulated gradients), so that
+ * a lost, doubled or reordered call shows in the numbers. It learns nothing. Calls go through `beforeCall`, which a test uses to
+ * watch, delay or fail them.
+ */
+import {
+  type AdamParams,
+  type AdapterInfo,
+  type AdapterState,
+  type Engine,
+  EngineError,
+  InputError,
+  type LossRequest,
+  type LossResult,
+  type ModelInfo,
+  type SampleRequest,
+  type SampleResult,
+  type TensorOutput,
+} from "@tinklet/engine";
+
+export interface FakeEngineOptions {
+  readonly contextLength?: number;
+  readonly vocabSize?: number;
+  /** Awaited before each call takes effect. */
+  readonly beforeCall?: (name: string, adapter: string | null) => Promise<void> | void;
+}
+
+interface Adapter {
+  readonly lora: AdapterState["lora"];
+  step: number;
+  weights: Float32Array;
+  m: Float32Array;
+  v: Float32Array;
+  gradient: Float32Array;
+}
+
+const width = 8;
+const nameA = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+const nameB = "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight";
+
+/** A small generator of numbers in [0, 1), so that nothing depends on Math.random. */
+function random(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+export function fakeEngine(options: FakeEngineOptions = {}): Engine {
+  const { contextLength = 512, vocabSize = 512, beforeCall } = options;
+  const adapters = new Map<string, Adapter>();
+  const snapshots = new Map<string, Adapter>();
+  let next = 0;
+  let closed = false;
+  let line: Promise<unknown> = Promise.resolve();
+
+  /** Training calls run one after the other, in call order, as the real engine's do. */
+  const inLine = <T>(name: string, adapter: string | null, body: () => T): Promise<T> => {
+    const done = line.then(async () => {
+      await beforeCall?.(name, adapter);
+      if (closed) throw new EngineError("closed", "the engine is closed");
+      return body();
+    });
+    line = done.catch(() => {});
+    return done;
+  };
+  const live = (id: string): Adapter => {
+    const found = adapters.get(id);
+    if (found === undefined) throw new InputError("adapter", `no adapter ${id}`);
+    return found;
+  };
+  const any = (id: string): Adapter => snapshots.get(id) ?? live(id);
+  const info = (adapterId: string): AdapterInfo => {
+    const { lora, weights, step } = live(adapterId);
+    return { adapterId, lora, parameters: weights.length, step };
+  };
+  const fresh = (lora: AdapterState["lora"]): Adapter => {
+    const size = 2 * width * lora.rank;
+    const zeros = () => new Float32Array(size);
+    const draw = random(lora.seed);
+    const weights = zeros().map((_, i) => (i < size / 2 ? draw() - 0.5 : 0));
+    return { lora, step: 0, weights, m: zeros(), v: zeros(), gradient: zeros() };
+  };
+  const split = ({ lora, weights }: Adapter): Record<string, TensorOutput> => ({
+    [nameA]: { data: weights.slice(0, weights.length / 2), shape: [lora.rank, width] },
+    [nameB]: { data: weights.slice(weights.length / 2), shape: [width, lora.rank] },
+  });
+  const join = (parts: Readonly<Record<string, Float32Array>>): Float32Array =>
+    Float32Array.from([...parts[nameA]!, ...parts[nameB]!]);
+  const restored = (state: AdapterState): Adapter => {
+    const weights = join({ [nameA]: state.weights[nameA]!.data, [nameB]: state.weights[nameB]!.data });
+    const adapter = fresh(state.lora);
+    adapter.weights = weights;
+    if (state.optimizer !== undefined) {
+      adapter.m = join(state.optimizer.m);
+      adapter.v = join(state.optimizer.v);
+      adapter.step = state.step;
+    }
+    return adapter;
+  };
+  const put = (adapter: Adapter): AdapterInfo => {
+    const id = `adapter-${++next}`;
+    adapters.set(id, adapter);
+    return info(id);
+  };
+
+  const loss = (adapter: Adapter | undefined, request: LossRequest, gradient: Float32Array | undefined): LossResult => {
+    if (request.data.length === 0) throw new InputError("data", "is empty");
+    let sum = 0;
+    const outputs = request.data.map((datum, i) => {
+      if (datum.tokens.length > contextLength)
+        throw new InputError(
+          `data[${i}].tokens`,
+          `${datum.tokens.length} tokens exceed the context of ${contextLength}`,
+        );
+      const targets = datum.lossFnInputs["target_tokens"];
+      if (targets === undefined) throw new InputError(`data[${i}].target_tokens`, "is required");
+      const weights = datum.lossFnInputs["weights"]?.data;
+      const logprobs = Float32Array.from(targets.data as Int32Array, (target, at) => {
+        const parameters = adapter?.weights ?? new Float32Array(2 * width);
+        const cell = (Number(target) + at * 7) % parameters.length;
+        const weight = weights === undefined ? 1 : Number(weights[at] ?? 0);
+        const logprob = -1 - Math.abs(Math.fround(parameters[cell]! + Number(datum.tokens[at] ?? 0) / vocabSize));
+        if (gradient !== undefined) gradient[cell] = Math.fround(gradient[cell]! + weight * (parameters[cell]! + 0.01));
+        sum -= weight * logprob;
+        return logprob;
+      });
+      const shape = targets.shape ?? [targets.data.length];
+      const elementwise = logprobs.map((value, at) => -value * Number(weights?.[at] ?? 1));
+      return { logprobs: { data: logprobs, shape }, elementwise_loss: { data: elementwise, shape } };
+    });
+    return { lossFnOutputs: outputs, metrics: { "loss:sum": sum } };
+  };
+
+  const optimize = (adapter: Adapter, params: AdamParams = {}): Record<string, number> => {
+    const { learningRate = 1e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-12 } = params;
+    const norm = Math.sqrt(adapter.gradient.reduce((total, g) => total + g * g, 0));
+    adapter.step++;
+    for (let i = 0; i < adapter.weights.length; i++) {
+      const g = adapter.gradient[i]!;
+      adapter.m[i] = beta1 * adapter.m[i]! + (1 - beta1) * g;
+      adapter.v[i] = beta2 * adapter.v[i]! + (1 - beta2) * g * g;
+      const m = adapter.m[i]! / (1 - beta1 ** adapter.step);
+      const v = adapter.v[i]! / (1 - beta2 ** adapter.step);
+      adapter.weights[i] = adapter.weights[i]! - (learningRate * m) / (Math.sqrt(v) + eps);
+    }
+    adapter.gradient.fill(0);
+    return { "unclipped_grad_l2:mean": norm };
+  };
+
+  const sample = (request: SampleRequest): SampleResult => {
+    const { prompt, params = {}, numSamples = 1 } = request;
+    for (const [i, token] of Array.from(prompt).entries()) {
+      if (token < 0 || token >= vocabSize) throw new InputError(`prompt[${i}]`, `${token} is not in the vocabulary`);
+    }
+    if (prompt.length >= contextLength)
+      throw new InputError("prompt", `${prompt.length} tokens leave no room in a context of ${contextLength}`);
+    const weights = request.adapter === undefined ? undefined : any(request.adapter).weights;
+    const shift = weights === undefined ? 0 : Math.floor(Math.abs(weights.reduce((a, b) => a + b, 0)) * 1e4);
+    const seed = params.seed ?? 1;
+    const length = Math.min(params.maxTokens ?? 16, contextLength - prompt.length);
+    const stop = Array.isArray(params.stop) ? new Set(params.stop as readonly unknown[]) : new Set<unknown>();
+    const sequences = Array.from({ length: numSamples }, (_, i) => {
+      const draw = random(seed + i + shift + Array.from(prompt).reduce((a, b) => a + b, 0));
+      const tokens: number[] = [];
+      let stopReason: "stop" | "length" = "length";
+      while (tokens.length < length) {
+        tokens.push(Math.floor(draw() * vocabSize));
+        if (stop.has(tokens.at(-1))) {
+          stopReason = "stop";
+          break;
+        }
+      }
+      return {
+        stopReason,
+        tokens: Int32Array.from(tokens),
+        logprobs: Float32Array.from(tokens, (t) => -1 - t / vocabSize),
+      };
+    });
+    const promptLogprobs = Float32Array.from(prompt as readonly number[], (t, i) =>
+      i === 0 ? Number.NaN : -t / vocabSize,
+    );
+    return {
+      sequences,
+      seed,
+      promptCacheHitTokens: 0,
+      ...(request.promptLogprobs === true ? { promptLogprobs } : {}),
+    };
+  };
+
+  const model: ModelInfo = {
+    origin: "fake",
+    architecture: "llama",
+    runtime: "interpreter",
+    vocabSize,
+    contextLength,
+    hiddenSize: width,
+    layers: 1,
+    parameters: 0,
+    tiedEmbeddings: false,
+    eosTokenIds: [0],
+    config: {},
+  };
+  const unsupported = () => Promise.reject(new EngineError("fake", "the fake engine has no files"));
+
+  return {
+    info: model,
+    tokenizer: {
+      encode: async (text) => Array.from(text, (c) => c.charCodeAt(0) % vocabSize),
+      decode: async (ids) => String.fromCharCode(...ids),
+      applyChatTemplate: async () => [],
+    },
+    createAdapter: (lora) =>
+      inLine("createAdapter", null, () => {
+        if (lora.rank > 64) throw new InputError("rank", `${lora.rank} is more than 64`);
+        return put(fresh({ alpha: 32, seed: 1, trainAttn: true, trainMlp: true, trainUnembed: true, ...lora }));
+      }),
+    adapterInfo: async (id) => info(id),
+    deleteAdapter: (id) => inLine("deleteAdapter", id, () => void adapters.delete(id)),
+    forward: (id, request) => inLine("forward", id, () => loss(id === null ? undefined : any(id), request, undefined)),
+    forwardBackward: (id, request) =>
+      inLine("forwardBackward", id, () => {
+        const gradient = new Float32Array(live(id).gradient);
+        const result = loss(live(id), request, gradient); // a failed call leaves the adapter as it was
+        live(id).gradient = gradient;
+        return result;
+      }),
+    optimStep: (id, params) =>
+      inLine("optimStep", id, () => ({ metrics: optimize(live(id), params), step: live(id).step })),
+    snapshot: (id) =>
+      inLine("snapshot", id, () => {
+        snapshots.set(`snapshot-${++next}`, { ...live(id), weights: live(id).weights.slice() });
+        return `snapshot-${next}`;
+      }),
+    importSnapshot: (state) =>
+      inLine("importSnapshot", null, () => {
+        snapshots.set(`snapshot-${++next}`, restored(state));
+        return `snapshot-${next}`;
+      }),
+    deleteSnapshot: async (id) => void snapshots.delete(id),
+    exportState: (id, { optimizer = false } = {}) =>
+      inLine("exportState", id, () => {
+        const adapter = any(id);
+        const { lora, step } = adapter;
+        const moments = (values: Float32Array) =>
+          Object.fromEntries(Object.entries(split({ ...adapter, weights: values })).map(([k, t]) => [k, t.data]));
+        const state = { lora, step, weights: split(adapter) };
+        return optimizer ? { ...state, optimizer: { m: moments(adapter.m), v: moments(adapter.v) } } : state;
+      }),
+    importState: (state) => inLine("importState", null, () => put(restored(state))),
+    loadState: (id, state) =>
+      inLine("loadState", id, () => {
+        live(id);
+        adapters.set(id, restored(state));
+        return info(id);
+      }),
+    savePeft: unsupported,
+    readPeft: unsupported,
+    saveMerged: unsupported,
+    sample: async (request) => {
+      await beforeCall?.("sample", request.adapter ?? null);
+      return sample(request);
+    },
+    stats: async () => ({
+      weightsBytes: 0,
+      adaptersBytes: adapters.size * width * 8,
+      cacheBytes: 0,
+      residentBytes: 0,
+      activeSequences: 0,
+      waitingSequences: 0,
+    }),
+    close: async () => {
+      closed = true;
+    },
+    [Symbol.asyncDispose]: async () => {
+      closed = true;
+    },
+  };
+}
