@@ -1,1 +1,8 @@
-export {};
+/** `@tinklet/server`: the whole Tinker API on your own machine. This file alone decides what is public. */
+export type { ServedModel } from "./http/api.ts";
+export { type ApiKey, hashApiKey, parseApiKeys } from "./http/auth.ts";
+export { defaultLimits, type Limits } from "./limits.ts";
+export { createLog, type Log, type LogFields, type LogFormat } from "./log.ts";
+export { isLoopback, type RunningServer, type ServeOptions, serve } from "./serve.ts";
+export { createServer, type ModelSource, type ServerOptions, type TinkletServer } from "./server.ts";
+export { StoreError, type StoreErrorCode } from "./store/store-error.ts";

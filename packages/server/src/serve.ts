@@ -1,0 +1,90 @@
+/**
+ * The server on a socket: binding, keep-alive, and shutting down. On loopback any well-formed key works; anywhere else keys must
+ * be configured, or it does not start.
+ */
+import type { Server } from "node:http";
+import { type AddressInfo, isIP } from "node:net";
+import { createAdaptorServer } from "@hono/node-server";
+import { createServer, type ServerOptions } from "./server.ts";
+
+export interface ServeOptions extends ServerOptions {
+  /** @defaultValue "127.0.0.1" */
+  readonly host?: string;
+  /** 0 takes a free one. @defaultValue 8471 */
+  readonly port?: number;
+}
+
+export interface RunningServer {
+  /** Where clients reach it, for `TINKER_BASE_URL`. */
+  readonly url: string;
+  readonly port: number;
+  /** Answers a request without the socket. */
+  readonly fetch: (request: Request) => Promise<Response>;
+  readonly recovered: { readonly requests: number };
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Idle connections are kept longer than any client keeps them, so that no call meets a socket that just closed. */
+const keepAliveMs = 125_000;
+
+/**
+ * Starts a server and listens.
+ *
+ * @throws Error when the host is not loopback and no keys are configured, or the port is taken; {@link StoreError} for the folder.
+ */
+export async function serve(options: ServeOptions): Promise<RunningServer> {
+  const { host = "127.0.0.1", port = 8471, ...rest } = options;
+  const loopback = isLoopback(host);
+  if (!loopback && (options.apiKeys ?? []).length === 0) {
+    throw new Error(
+      `Listening on ${host} would let anybody on the network in: configure keys with --api-keys, or listen on 127.0.0.1.`,
+    );
+  }
+  const server = await createServer({ openProbes: loopback, ...rest });
+  const socket = createAdaptorServer({ fetch: server.fetch }) as Server;
+  socket.keepAliveTimeout = keepAliveMs;
+  socket.headersTimeout = keepAliveMs + 5000;
+  socket.requestTimeout = 300_000;
+  socket.timeout = 0;
+  try {
+    await listen(socket, host, port);
+  } catch (error) {
+    await server.close();
+    const taken = (error as { code?: string }).code === "EADDRINUSE";
+    throw taken
+      ? new Error(`Port ${port} of ${host} is taken: another server? Choose one with --port, or 0 for a free one.`)
+      : error;
+  }
+  const bound = (socket.address() as AddressInfo).port;
+  const name = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : isIP(host) === 6 ? `[${host}]` : host;
+  const url = `http://${name}:${bound}`;
+  server.log.info("listening", { url, models: options.models.map((model) => model.name).join(" ") });
+
+  let closing: Promise<void> | undefined;
+  const close = () => {
+    closing ??= (async () => {
+      const closed = new Promise<void>((resolve) => socket.close(() => resolve()));
+      await server.close(); // lets polls go, so that connections become idle
+      socket.closeIdleConnections();
+      const patience = setTimeout(() => socket.closeAllConnections(), 1000);
+      await closed;
+      clearTimeout(patience);
+    })();
+    return closing;
+  };
+  return { url, port: bound, fetch: server.fetch, recovered: server.recovered, close, [Symbol.asyncDispose]: close };
+}
+
+export const isLoopback = (host: string): boolean =>
+  host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
+
+function listen(socket: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    socket.once("error", reject);
+    socket.listen(port, host, () => {
+      socket.off("error", reject);
+      resolve();
+    });
+  });
+}

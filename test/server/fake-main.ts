@@ -1,0 +1,48 @@
+/**
+ * A server over the fake engine as a process of its own, for drills and benchmarks. Options come as one JSON argument; the
+ * address goes to standard output. `kill` names a point of a request's life and how often it is passed before the process
+ * kills itself there, without any farewell.
+ */
+import { serve } from "../../packages/server/src/serve.ts";
+import { fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
+
+interface Options {
+  readonly dataDir?: string;
+  readonly port?: number;
+  /** How long a training call takes. */
+  readonly callMs?: number;
+  readonly kill?: { readonly point: string; readonly after: number };
+  readonly log?: "json" | "off";
+}
+
+const options = JSON.parse(process.argv[2] ?? "{}") as Options;
+let passed = 0;
+const running = await serve({
+  dataDir: options.dataDir,
+  port: options.port ?? 0,
+  log: options.log ?? "off",
+  models: [
+    {
+      name: "test/model",
+      open: async () =>
+        fakeEngine({
+          beforeCall: async (name) => {
+            if (options.callMs === undefined || options.callMs === 0) return;
+            if (name === "forwardBackward" || name === "optimStep")
+              await new Promise((r) => setTimeout(r, options.callMs));
+          },
+        }),
+    },
+  ],
+  ...(options.kill === undefined
+    ? {}
+    : {
+        onPoint: (point: string) => {
+          if (point === options.kill?.point && ++passed > options.kill.after) process.kill(process.pid, "SIGKILL");
+        },
+      }),
+});
+process.stdout.write(`${running.url}\n`);
+const stop = () => void running.close().then(() => process.exit(0));
+process.on("SIGTERM", stop);
+process.on("SIGINT", stop);
