@@ -1,3 +1,4 @@
 /** The public face of the engine; the only file that decides what is public. */
+export { openEngine } from "./engine.ts";
 export * from "./errors.ts";
 export type * from "./types.ts";

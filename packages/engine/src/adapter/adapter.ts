@@ -21,13 +21,31 @@ export interface AdapterWeights {
 
 /** A live adapter. */
 export interface Adapter extends AdapterWeights {
+  values: Float32Array;
   /** Accumulated since the last optimizer step; absent when there is nothing to step with. */
   gradient?: Float32Array;
   /** AdamW moments; absent before the first step. */
   m?: Float32Array;
   v?: Float32Array;
   step: number;
+  /** Set while somebody else holds `values`: the next change must be made to a copy. */
+  frozen?: AdapterWeights;
 }
+
+/** The weights as they are now, for as long as anyone wants them. Costs nothing until the adapter next changes. */
+export const freeze = (adapter: Adapter): AdapterWeights => {
+  adapter.frozen ??= { layout: adapter.layout, lora: adapter.lora, values: adapter.values };
+  return adapter.frozen;
+};
+
+/** Values that may be written to. */
+export const ownValues = (adapter: Adapter): Float32Array => {
+  if (adapter.frozen) {
+    adapter.values = adapter.values.slice();
+    delete adapter.frozen;
+  }
+  return adapter.values;
+};
 
 /** Fills in defaults and refuses what makes no sense. */
 export const checkLora = (options: LoraOptions, drawSeed: () => number): Required<LoraOptions> => {

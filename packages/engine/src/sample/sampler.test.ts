@@ -247,7 +247,7 @@ describe("pick", () => {
     const all = (topK: number, topP: number): number[] =>
       [...new Set(Array.from({ length: 1000 }, (_, i) => pick(probabilities, { topK, topP }, i / 1000)))].sort();
     expect(all(2, 1)).toEqual([1, 3]);
-    expect(all(-1, 0.7)).toEqual([1, 3]);
+    expect(all(-1, 0.69)).toEqual([1, 3]);
     expect(all(-1, 0.71)).toEqual([1, 3, 4]);
     expect(all(3, 0.5)).toEqual([1, 3]); // shares of what top-k left: 0.47, 0.82
     expect(all(-1, 1e-9)).toEqual([1]);

@@ -1,26 +1,47 @@
 /** Small models with seeded random weights, for tests: every architecture in a few hundred parameters. */
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { type ModelConfig, readConfig } from "../model/config.ts";
 import { type LoadedModel, weightShapes } from "../model/load.ts";
 import { createRandom } from "../random.ts";
 import type { WeightMap } from "../runtime/runtime.ts";
+import { writeSafetensors } from "../weights/index.ts";
 
-/** A `config.json` of a small model; override what a test is about. */
+const TINY = {
+  model_type: "llama",
+  vocab_size: 37,
+  hidden_size: 16,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 6,
+  intermediate_size: 20,
+  max_position_embeddings: 64,
+  rms_norm_eps: 1e-5,
+  tie_word_embeddings: true,
+  eos_token_id: 0,
+};
+
+/** The configuration of a small model; override what a test is about. */
 export const tinyConfig = (overrides: Record<string, unknown> = {}): ModelConfig =>
-  readConfig({
-    model_type: "llama",
-    vocab_size: 37,
-    hidden_size: 16,
-    num_hidden_layers: 2,
-    num_attention_heads: 4,
-    num_key_value_heads: 2,
-    head_dim: 6,
-    intermediate_size: 20,
-    max_position_embeddings: 64,
-    rms_norm_eps: 1e-5,
-    tie_word_embeddings: true,
-    eos_token_id: 0,
-    ...overrides,
-  });
+  readConfig({ ...TINY, ...overrides });
+
+/** A small model as a folder on disk. */
+export const writeTinyModel = async (
+  folder: string,
+  overrides: Record<string, unknown> = {},
+  seed = 1,
+): Promise<void> => {
+  const config = { ...TINY, ...overrides };
+  await writeFile(join(folder, "config.json"), JSON.stringify(config));
+  const tensors = [...randomWeights(readConfig(config), seed)].map(([name, { data, dims }]) => ({
+    name,
+    dtype: "F32" as const,
+    shape: dims,
+    data,
+  }));
+  await writeSafetensors(join(folder, "model.safetensors"), tensors);
+};
 
 /** Random weights of about unit gain; norms near 1. */
 export const randomWeights = (config: ModelConfig, seed: number): WeightMap => {

@@ -1,5 +1,5 @@
 /** AdamW on flat arrays, with decoupled weight decay and clipping by global norm, as PyTorch computes it. */
-import type { Adapter } from "../adapter/adapter.ts";
+import { type Adapter, ownValues } from "../adapter/adapter.ts";
 import { InputError } from "../errors.ts";
 import type { AdamParams, OptimStepResult } from "../types.ts";
 
@@ -38,7 +38,7 @@ export const optimStep = (adapter: Adapter, given: AdamParams = {}): OptimStepRe
   const params = { ...ADAM_DEFAULTS, ...given };
   check(params);
   const { learningRate, beta1, beta2, eps, weightDecay, gradClipNorm } = params;
-  const { values } = adapter;
+  const values = ownValues(adapter);
   const gradient = adapter.gradient ?? new Float32Array(values.length);
   adapter.m ??= new Float32Array(values.length);
   adapter.v ??= new Float32Array(values.length);

@@ -1,0 +1,88 @@
+/** Writes a base model with an adapter merged into its weights, W + (alpha / rank)·B·A, as a folder transformers opens. */
+import { copyFile, mkdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { Graph } from "../graph/graph.ts";
+import { add, matmul, mul } from "../graph/ops.ts";
+import type { LoadedModel } from "../model/load.ts";
+import { f32, type Program, type Runtime } from "../runtime/runtime.ts";
+import { writeSafetensors } from "../weights/index.ts";
+import type { AdapterWeights } from "./adapter.ts";
+import { writeTextAtomically } from "./peft.ts";
+
+/** Files that belong to a model besides its weights; copied from a folder that has them. */
+const COMPANIONS = [
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "special_tokens_map.json",
+  "added_tokens.json",
+  "vocab.json",
+  "merges.txt",
+  "chat_template.jinja",
+  "generation_config.json",
+  "LICENSE",
+];
+
+const mergeProgram = (runtime: Runtime): Promise<Program> => {
+  const graph = new Graph();
+  const w = graph.input("w", ["out", "in"]);
+  const a = graph.input("a", ["rank", "in"]);
+  const b = graph.input("b", ["out", "rank"]);
+  graph.output("merged", add(graph, w, mul(graph, matmul(graph, b, a), graph.input("scale", []))));
+  return runtime.compile(graph, new Map());
+};
+
+export interface MergeOptions {
+  readonly model: LoadedModel;
+  readonly runtime: Runtime;
+  readonly adapter: AdapterWeights;
+  /** The parsed `config.json` to write along, changed only where merging demands it. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Where the base came from; its tokenizer is copied if that is a folder. */
+  readonly origin: string;
+  readonly folder: string;
+}
+
+/** Merges and writes. Adapting the unembedding of a tied model unties it: the embedding itself was not trained. */
+export const writeMerged = async ({ model, runtime, adapter, config, origin, folder }: MergeOptions): Promise<void> => {
+  const program = await mergeProgram(runtime);
+  const modules = new Map(adapter.layout.modules.map((module) => [`${module.name}.weight`, module]));
+  const { rank } = adapter.layout;
+  const scale = f32(Float32Array.of(adapter.lora.alpha / adapter.lora.rank), []);
+  const names = [...model.weights.keys()];
+  const unties = model.config.tiedEmbeddings && adapter.layout.targets.unembed;
+  if (unties) names.push("lm_head.weight");
+  const tensors: { name: string; dtype: "F32"; shape: readonly number[]; data: Float32Array }[] = [];
+  for (const name of names) {
+    const { data, dims } = model.weights.get(name) ?? model.weights.get("model.embed_tokens.weight")!;
+    const module = modules.get(name);
+    if (!module) {
+      tensors.push({ name, dtype: "F32", shape: dims, data });
+      continue;
+    }
+    const { inSize, outSize, offsetA, offsetB } = module;
+    const { merged } = await program.run({
+      w: f32(data, dims),
+      a: f32(adapter.values.subarray(offsetA, offsetB), [rank, inSize]),
+      b: f32(adapter.values.subarray(offsetB, offsetB + outSize * rank), [outSize, rank]),
+      scale,
+    });
+    tensors.push({ name, dtype: "F32", shape: dims, data: merged!.data as Float32Array });
+  }
+  await program.dispose();
+  await mkdir(folder, { recursive: true });
+  await writeSafetensors(join(folder, "model.safetensors"), tensors, { format: "pt" });
+  const { quantization_config: _, ...kept } = config;
+  const written = {
+    ...kept,
+    dtype: "float32",
+    torch_dtype: "float32",
+    ...(unties ? { tie_word_embeddings: false } : {}),
+  };
+  await writeTextAtomically(join(folder, "config.json"), `${JSON.stringify(written, null, 2)}\n`);
+  const isFolder = await stat(origin).then(
+    (info) => info.isDirectory(),
+    () => false,
+  );
+  if (!isFolder) return;
+  for (const file of COMPANIONS) await copyFile(join(origin, file), join(folder, file)).catch(() => {});
+};

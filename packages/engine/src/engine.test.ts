@@ -1,0 +1,156 @@
+/** The public API, on the caller's thread and in a worker. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openEngine } from "./engine.ts";
+import { ConfigError, InputError, MemoryError, WeightsError } from "./errors.ts";
+import { writeTinyModel } from "./testing/tiny-model.ts";
+import type { Engine, LossRequest } from "./types.ts";
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "tinklet-engine-"));
+  await writeTinyModel(folder, { eos_token_id: null });
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+const request: LossRequest = {
+  lossFn: "cross_entropy",
+  data: [{ tokens: [1, 2, 3, 4], lossFnInputs: { target_tokens: { data: Int32Array.of(2, 3, 4, 5) } } }],
+};
+const lora = { rank: 4, seed: 1 };
+const greedy = { prompt: [1, 2], params: { maxTokens: 8, temperature: 0 } };
+
+const trainSteps = async (engine: Engine, adapterId: string, steps: number): Promise<number> => {
+  let loss = 0;
+  for (let i = 0; i < steps; i++) {
+    const pass = engine.forwardBackward(adapterId, request);
+    const step = engine.optimStep(adapterId, { learningRate: 0.02 });
+    loss = (await pass).metrics["loss:sum"]!;
+    await step;
+  }
+  return loss;
+};
+
+describe.each([
+  ["in thread", true],
+  ["worker", false],
+])("%s", (_, inThread) => {
+  let engine: Engine;
+  beforeAll(async () => {
+    engine = await openEngine(folder, { inThread, threads: 1 });
+  });
+  afterAll(() => engine.close());
+
+  it("trains: the loss falls, calls need not be awaited one by one", async () => {
+    const { adapterId, parameters } = await engine.createAdapter(lora);
+    expect(parameters).toBeGreaterThan(0);
+    const first = await trainSteps(engine, adapterId, 1);
+    expect(await trainSteps(engine, adapterId, 30)).toBeLessThan(first / 5);
+    expect((await engine.adapterInfo(adapterId)).step).toBe(31);
+  });
+
+  it("snapshots do not change when training goes on, nor do samples that have started", async () => {
+    const { adapterId } = await engine.createAdapter(lora);
+    await trainSteps(engine, adapterId, 2);
+    const snapshot = await engine.snapshot(adapterId);
+    const before = await engine.sample({ ...greedy, adapter: snapshot });
+    const live = engine.sample({ ...greedy, adapter: adapterId });
+    await trainSteps(engine, adapterId, 20);
+    expect((await live).sequences).toEqual(before.sequences);
+    expect((await engine.sample({ ...greedy, adapter: snapshot })).sequences).toEqual(before.sequences);
+    expect((await engine.sample({ ...greedy, adapter: adapterId })).sequences).not.toEqual(before.sequences);
+    await engine.deleteSnapshot(snapshot);
+    await expect(engine.sample({ ...greedy, adapter: snapshot })).rejects.toThrow(InputError);
+  });
+
+  it("resumes from an exported state to the bit", async () => {
+    const { adapterId } = await engine.createAdapter(lora);
+    await trainSteps(engine, adapterId, 3);
+    const state = await engine.exportState(adapterId, { optimizer: true });
+    await trainSteps(engine, adapterId, 3);
+    const { adapterId: resumed, step } = await engine.importState(state);
+    expect(step).toBe(3);
+    await trainSteps(engine, resumed, 3);
+    const [a, b] = [await engine.exportState(adapterId), await engine.exportState(resumed)];
+    expect(b.weights).toEqual(a.weights);
+    await engine.loadState(adapterId, state);
+    expect((await engine.exportState(adapterId)).weights).toEqual(state.weights);
+    const broken = { ...state, weights: { ...state.weights } };
+    delete (broken.weights as Record<string, unknown>)[Object.keys(state.weights)[3]!];
+    await expect(engine.importState(broken)).rejects.toThrow(WeightsError);
+  });
+
+  it("writes and reads PEFT folders", async () => {
+    const { adapterId } = await engine.createAdapter({ ...lora, trainMlp: false });
+    await trainSteps(engine, adapterId, 3);
+    await engine.savePeft(adapterId, join(folder, "adapter"));
+    const snapshot = await engine.importSnapshot(await engine.readPeft(join(folder, "adapter")));
+    const [mine, theirs] = [await engine.forward(adapterId, request), await engine.forward(snapshot, request)];
+    expect(theirs.lossFnOutputs).toEqual(mine.lossFnOutputs);
+  });
+
+  it("merges an adapter into full weights", async () => {
+    const { adapterId } = await engine.createAdapter(lora);
+    await trainSteps(engine, adapterId, 5);
+    await engine.saveMerged(adapterId, join(folder, "merged"));
+    const merged = await openEngine(join(folder, "merged"), { inThread: true, threads: 1 });
+    expect(merged.info.tiedEmbeddings).toBe(false); // the unembedding was trained, the embedding was not
+    const [mine, theirs] = [await engine.forward(adapterId, request), await merged.forward(null, request)];
+    theirs.lossFnOutputs[0]!.logprobs.data.forEach((value, i) => {
+      expect(value).toBeCloseTo(mine.lossFnOutputs[0]!.logprobs.data[i]!, 4);
+    });
+    await merged.close();
+  });
+
+  it("keeps error classes and fields", async () => {
+    await expect(engine.createAdapter({ rank: 0 })).rejects.toThrow(InputError);
+    const error = await engine.forward(null, { ...request, data: [] }).catch((e: unknown) => e);
+    expect(error).toMatchObject({ code: "bad_input", field: "data" });
+    await expect(engine.forwardBackward("nobody", request)).rejects.toMatchObject({ code: "no_adapter" });
+    const { adapterId } = await engine.createAdapter(lora);
+    await expect(engine.optimStep(adapterId, { beta1: 1 })).rejects.toMatchObject({ field: "beta1" });
+  });
+
+  it("streams, and aborts with the caller's own reason", async () => {
+    const seen: number[] = [];
+    const result = await engine.sample(greedy, { onToken: ({ token }) => seen.push(token) });
+    expect(seen).toEqual([...result.sequences[0]!.tokens]);
+    const controller = new AbortController();
+    const endless = engine.sample(
+      { prompt: [1], numSamples: 8, params: { maxTokens: 60 } },
+      { signal: controller.signal, onToken: () => controller.abort(new Error("changed my mind")) },
+    );
+    await expect(endless).rejects.toThrow("changed my mind");
+    expect((await engine.sample(greedy)).sequences).toEqual(result.sequences);
+  });
+
+  it("reports what it holds", async () => {
+    const stats = await engine.stats();
+    expect(stats.weightsBytes).toBe(engine.info.parameters * 4);
+    expect(stats.adaptersBytes).toBeGreaterThan(0);
+  });
+});
+
+it("refuses to open what it cannot run", async () => {
+  await expect(openEngine(folder, { memoryBudgetBytes: 1000 })).rejects.toThrow(MemoryError);
+  const other = await mkdtemp(join(tmpdir(), "tinklet-engine-"));
+  await writeTinyModel(other);
+  const { writeFile } = await import("node:fs/promises");
+  await writeFile(join(other, "config.json"), JSON.stringify({ model_type: "mamba" }));
+  const error = await openEngine(other).catch((e: unknown) => e);
+  expect(error).toBeInstanceOf(ConfigError);
+  expect(error).toMatchObject({ field: "model_type" });
+  await rm(other, { recursive: true });
+});
+
+it("closes: pending and later calls reject, closing twice is fine", async () => {
+  const engine = await openEngine(folder, { threads: 1 });
+  const sample = engine.sample({ prompt: [1], params: { maxTokens: 60 } });
+  sample.catch(() => {});
+  await engine.close();
+  await expect(sample).rejects.toMatchObject({ code: "closed" });
+  await expect(engine.createAdapter(lora)).rejects.toMatchObject({ code: "closed" });
+  await engine.close();
+});

@@ -1,0 +1,201 @@
+/**
+ * The public engine: a proxy on the caller's thread in front of an `EngineCore`, which normally runs in a worker, so that the
+ * caller's event loop stays free while the model computes. Calls are messages, answered in any order; signals and token
+ * callbacks are translated at this border.
+ */
+
+import type { EngineCore } from "./core.ts";
+import { EngineError } from "./errors.ts";
+import { type FromWorker, fromPlainError, type ToWorker, type WorkerStart } from "./messages.ts";
+import { openCore, type PlainOptions } from "./open-core.ts";
+import { startWorker } from "./start-worker.ts";
+import type {
+  Engine,
+  EngineOptions,
+  ModelInfo,
+  SampleOptions,
+  SampleRequest,
+  SampleResult,
+  TokenEvent,
+} from "./types.ts";
+
+/** How calls reach a core. */
+interface Link {
+  readonly info: ModelInfo;
+  call(method: string, args: readonly unknown[]): Promise<unknown>;
+  sample(
+    request: SampleRequest,
+    onToken: ((event: TokenEvent) => void) | undefined,
+  ): { id: unknown; result: Promise<SampleResult> };
+  cancel(id: unknown, reason: unknown): void;
+  close(): Promise<void>;
+}
+
+/** A core on this very thread. */
+const directLink = (core: EngineCore): Link => ({
+  info: core.info,
+  call: (method, args) =>
+    (core[method as keyof EngineCore] as (...given: readonly unknown[]) => Promise<unknown>).apply(
+      core,
+      args as unknown[],
+    ),
+  sample: (request, onToken) => {
+    const handle = core.sample(request, onToken);
+    return { id: handle, result: handle.result };
+  },
+  cancel: (id, reason) => (id as ReturnType<EngineCore["sample"]>).cancel(reason),
+  close: () => core.close(),
+});
+
+interface Pending {
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: unknown) => void;
+  readonly onToken?: (event: TokenEvent) => void;
+}
+
+/** A core in a worker. */
+const workerLink = async (source: string, options: PlainOptions, callbacks: EngineOptions): Promise<Link> => {
+  const worker = await startWorker({ source, options } satisfies WorkerStart);
+  const pending = new Map<number, Pending>();
+  let nextId = 1;
+  let ended: EngineError | undefined;
+  const end = (error: EngineError): void => {
+    ended ??= error;
+    for (const { reject } of pending.values()) reject(ended);
+    pending.clear();
+  };
+  const info = await new Promise<ModelInfo>((resolve, reject) => {
+    worker.on("message", (message: FromWorker) => {
+      switch (message.type) {
+        case "ready":
+          return resolve(message.info);
+        case "failed":
+          return reject(fromPlainError(message.error));
+        case "notice":
+          return callbacks.onNotice?.(message.message);
+        case "progress":
+          return callbacks.onProgress?.(message.progress);
+        case "token":
+          return pending.get(message.id)?.onToken?.(message.event);
+        case "result":
+          pending.get(message.id)?.resolve(message.value as never);
+          return void pending.delete(message.id);
+        case "error":
+          pending.get(message.id)?.reject(fromPlainError(message.error));
+          return void pending.delete(message.id);
+        default:
+          message satisfies never;
+      }
+    });
+    worker.on("error", (cause) => {
+      const error = new EngineError("worker_died", `the engine's thread failed: ${cause.message}`, { cause });
+      reject(error);
+      end(error);
+    });
+    worker.on("exit", () => {
+      const error = new EngineError("closed", "the engine is closed");
+      reject(error);
+      end(error);
+    });
+  }).catch(async (error: unknown) => {
+    await worker.terminate();
+    throw error;
+  });
+  // An idle engine does not keep a finished program alive; a pending call does.
+  worker.unref();
+  const send = (message: ToWorker): void => worker.postMessage(message);
+  const ask = <T>(
+    method: string,
+    args: readonly unknown[],
+    onToken?: (event: TokenEvent) => void,
+  ): { id: number; result: Promise<T> } => {
+    const id = nextId++;
+    const result = new Promise<T>((resolve, reject) => {
+      if (ended) return reject(ended);
+      pending.set(id, { resolve: resolve as (value: never) => void, reject, ...(onToken ? { onToken } : {}) });
+      worker.ref();
+      send({ type: "call", id, method, args });
+    }).finally(() => {
+      if (pending.size === 0) worker.unref();
+    });
+    return { id, result };
+  };
+  return {
+    info,
+    call: (method, args) => ask(method, args).result,
+    sample: (request, onToken) => ask<SampleResult>("sample", [request, onToken !== undefined], onToken),
+    cancel: (id) => send({ type: "cancel", id: id as number }),
+    close: async () => {
+      if (ended) return;
+      await ask("close", []).result;
+      end(new EngineError("closed", "the engine was closed"));
+      await worker.terminate();
+    },
+  };
+};
+
+/** Rejects with the signal's own reason, and tells the core to stop. */
+const sampleWith = (link: Link, request: SampleRequest, { signal, onToken }: SampleOptions): Promise<SampleResult> => {
+  if (signal?.aborted) return Promise.reject(signal.reason);
+  const { id, result } = link.sample(request, onToken);
+  if (!signal) return result;
+  return new Promise((resolve, reject) => {
+    const abort = (): void => {
+      link.cancel(id, signal.reason);
+      reject(signal.reason);
+    };
+    signal.addEventListener("abort", abort, { once: true });
+    result.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+};
+
+/**
+ * Opens a model: a folder, a `.safetensors` or `.gguf` file, or a Hub id.
+ *
+ * @throws ConfigError for an unsupported model, WeightsError for bad files, MemoryError when it does not fit the budget.
+ * @example
+ * ```ts
+ * await using engine = await openEngine("./SmolLM2-135M");
+ * const { adapterId } = await engine.createAdapter({ rank: 16 });
+ * await engine.forwardBackward(adapterId, { data, lossFn: "cross_entropy" });
+ * await engine.optimStep(adapterId, { learningRate: 1e-4 });
+ * const { sequences } = await engine.sample({ prompt, adapter: adapterId, params: { maxTokens: 64 } });
+ * ```
+ */
+export const openEngine = async (source: string, options: EngineOptions = {}): Promise<Engine> => {
+  const { onProgress, onNotice, inThread, ...plain } = options;
+  const notice = onNotice ?? ((message: string) => console.warn(`tinklet engine: ${message}`));
+  const link = inThread
+    ? directLink(await openCore(source, plain, { notice, progress: (progress) => onProgress?.(progress) }))
+    : await workerLink(source, plain, { ...(onProgress ? { onProgress } : {}), onNotice: notice });
+  const call = <Method extends string & keyof Engine>(method: Method): Engine[Method] =>
+    ((...args: unknown[]) => link.call(method, args)) as Engine[Method];
+  const close = (): Promise<void> => link.close();
+  return {
+    info: link.info,
+    tokenizer: {
+      encode: (text, given) => link.call("encode", [text, given]) as Promise<number[]>,
+      decode: (ids, given) => link.call("decode", [ids, given]) as Promise<string>,
+      applyChatTemplate: (messages, given) => link.call("applyChatTemplate", [messages, given]) as Promise<number[]>,
+    },
+    createAdapter: call("createAdapter"),
+    adapterInfo: call("adapterInfo"),
+    deleteAdapter: call("deleteAdapter"),
+    forward: call("forward"),
+    forwardBackward: call("forwardBackward"),
+    optimStep: call("optimStep"),
+    snapshot: call("snapshot"),
+    importSnapshot: call("importSnapshot"),
+    deleteSnapshot: call("deleteSnapshot"),
+    exportState: call("exportState"),
+    importState: call("importState"),
+    loadState: call("loadState"),
+    savePeft: call("savePeft"),
+    readPeft: call("readPeft"),
+    saveMerged: call("saveMerged"),
+    sample: (request, given = {}) => sampleWith(link, request, given),
+    stats: call("stats"),
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+};

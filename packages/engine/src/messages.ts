@@ -1,0 +1,49 @@
+/** What the caller's thread and the engine's say to each other, and how errors survive the crossing. */
+import * as errors from "./errors.ts";
+import type { PlainOptions } from "./open-core.ts";
+import type { ModelInfo, TokenEvent } from "./types.ts";
+import type { DownloadProgress } from "./weights/index.ts";
+
+/** First message to a worker. */
+export interface WorkerStart {
+  readonly source: string;
+  readonly options: PlainOptions;
+}
+
+export type ToWorker =
+  | { readonly type: "call"; readonly id: number; readonly method: string; readonly args: readonly unknown[] }
+  | { readonly type: "cancel"; readonly id: number };
+
+export type FromWorker =
+  | { readonly type: "ready"; readonly info: ModelInfo }
+  | { readonly type: "failed"; readonly error: PlainError }
+  | { readonly type: "notice"; readonly message: string }
+  | { readonly type: "progress"; readonly progress: DownloadProgress }
+  | { readonly type: "token"; readonly id: number; readonly event: TokenEvent }
+  | { readonly type: "result"; readonly id: number; readonly value: unknown }
+  | { readonly type: "error"; readonly id: number; readonly error: PlainError };
+
+/** An error as data: structured clone would drop its class and its fields. */
+export interface PlainError {
+  readonly name: string;
+  readonly message: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export const toPlainError = (error: unknown): PlainError => {
+  if (!(error instanceof Error)) return { name: "Error", message: String(error), fields: {} };
+  const fields: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(error)) {
+    if (["string", "number", "boolean"].includes(typeof value)) fields[key] = value;
+  }
+  return { name: error.name, message: error.message, fields };
+};
+
+/** The same class again, by name; a stranger becomes an EngineError with code `internal`. */
+export const fromPlainError = ({ name, message, fields }: PlainError): Error => {
+  const known = Object.values(errors).find((type) => type.name === name) ?? errors.EngineError;
+  const error = Object.create(known.prototype) as Error;
+  Object.assign(error, { name: known.name, message, code: "internal", ...fields });
+  Error.captureStackTrace(error, fromPlainError);
+  return error;
+};
