@@ -3,8 +3,11 @@
 import { deepStrictEqual, ok } from "node:assert";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { openEngine } from "../../../packages/engine/src/index.ts";
 import { createTextStream, type Tokenizer } from "../../../packages/engine/src/tokenizer/index.ts";
+import type { EngineTokenizer } from "../../../packages/engine/src/types.ts";
 import { openModel } from "../../../packages/engine/src/weights/index.ts";
+import { checkGreedy, checkLearning } from "./engine-checks.ts";
 import { BOS, convertLlama2c, encodeByScores } from "./llama2c.ts";
 
 export interface RealModels {
@@ -31,7 +34,61 @@ const texts = [
 export async function runReal(models: RealModels): Promise<void> {
   await checkStories(models);
   await checkSmollm(models);
+  await useEngine("stories15M", models.storiesFolder, {
+    prompt: (tokenizer) => tokenizer.encode("Once upon a time, there was a brave"),
+    expected: greedyStory,
+    steps: 20,
+  });
+  await useEngine("SmolLM2-135M", models.smollm, {
+    prompt: (tokenizer) =>
+      tokenizer.applyChatTemplate([{ role: "user", content: "What is the capital of France?" }], {
+        addGenerationPrompt: true,
+      }),
+    expected: [504, 3575, 282, 4649, 314, 7042, 30, 2],
+    steps: 8,
+  });
 }
+
+/** What transformers 5.22 writes in float32 from the converted folder. */
+const greedyStory = [
+  2217, 7826, 4257, 365, 2354, 29889, 2296, 18012, 304, 1708, 5377, 322, 26987, 278, 3186, 2820, 902, 29889, 3118, 2462,
+  29892, 1183, 1476, 263, 528, 4901, 7679, 373, 278, 5962, 29889, 2296, 18691, 372, 701, 322, 10018, 372, 304, 902,
+  16823, 29889, 13, 29908, 14959, 29892, 341, 290, 1357, 29991, 306, 1476, 263, 5051, 7679, 3850, 365, 2354, 1497,
+  29889,
+];
+
+interface EngineTask {
+  prompt(tokenizer: EngineTokenizer): Promise<number[]>;
+  readonly expected: readonly number[];
+  readonly steps: number;
+}
+
+async function useEngine(name: string, source: string, task: EngineTask): Promise<void> {
+  const start = performance.now();
+  const engine = await openEngine(source, { inThread: true, onNotice: report });
+  try {
+    report(`${name}: opened in ${seconds(performance.now() - start)} on the ${engine.info.runtime} runtime`);
+    const text = await checkGreedy(engine, await task.prompt(engine.tokenizer), task.expected);
+    report(`${name}: ${task.expected.length} greedy tokens equal transformers': ${JSON.stringify(text)}`);
+    const sampled = await engine.sample({
+      prompt: await task.prompt(engine.tokenizer),
+      params: { temperature: 0.7, topP: 0.9, maxTokens: 80, seed: 7 },
+    });
+    report(
+      `${name}: sampled: ${JSON.stringify(await engine.tokenizer.decode([...(sampled.sequences[0]?.tokens ?? [])]))}`,
+    );
+    const learned = await checkLearning(engine, task.steps);
+    const rate = (learned.tokens / learned.seconds).toFixed(0);
+    report(
+      `${name}: held-out loss ${learned.before.toFixed(3)} → ${learned.after.toFixed(3)} per token after ${learned.steps} steps ` +
+        `(${learned.tokens} tokens, ${rate} tokens/s)`,
+    );
+  } finally {
+    await engine.close();
+  }
+}
+
+const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`;
 
 async function checkStories({ stories, storiesFolder }: RealModels): Promise<void> {
   const vocabulary = await convertLlama2c(stories, storiesFolder);
