@@ -4,7 +4,7 @@ import { type ForwardBackwardRequest, peekForwardBackwardRequest } from "tinklet
 import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { countTokens, decodePass } from "../../queue/engine-input.ts";
 import { fingerprintJson, fingerprintPass } from "../../queue/fingerprint.ts";
-import { type Draws, failureOf } from "../../queue/job.ts";
+import { type Draws, failureOf, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Lora, ModelRow, NewModel } from "../../store/models.ts";
 import type { Failure, RequestKind } from "../../store/requests.ts";
@@ -297,20 +297,12 @@ const passTokens = (pass: ForwardBackwardRequest): number =>
 function checkPass(api: Api, pass: ForwardBackwardRequest): void {
   const { limits } = api;
   const { length } = pass.forwardBackwardInput.data;
-  if (length === 0) throw new Refusal(422, "invalid_request", "data: is empty");
+  if (length === 0) throw new UserError("data: is empty");
   if (length > limits.batchData) {
-    throw new Refusal(
-      422,
-      "batch_too_large",
-      `data: ${length} examples are more than the ${limits.batchData} of one request.`,
-    );
+    throw new UserError(`data: ${length} examples are more than the ${limits.batchData} of one request.`);
   }
   const tokens = passTokens(pass);
   if (tokens > limits.batchTokens) {
-    throw new Refusal(
-      422,
-      "batch_too_large",
-      `data: ${tokens} tokens are more than the ${limits.batchTokens} of one request.`,
-    );
+    throw new UserError(`data: ${tokens} tokens are more than the ${limits.batchTokens} of one request.`);
   }
 }
