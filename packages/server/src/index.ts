@@ -2,7 +2,14 @@
 export type { ServedModel } from "./http/api.ts";
 export { type ApiKey, hashApiKey, parseApiKeys } from "./http/auth.ts";
 export { defaultLimits, type Limits } from "./limits.ts";
+export {
+  createLocalServer,
+  createLocalServer as startLocalServer,
+  type LocalServer,
+  type LocalServerOptions,
+} from "./local.ts";
 export { createLog, type Log, type LogFields, type LogFormat } from "./log.ts";
+export { bundledModel, type ResolveOptions, resolveModels } from "./models.ts";
 export { isLoopback, type RunningServer, type ServeOptions, serve } from "./serve.ts";
 export { createServer, type ModelSource, type ServerOptions, type TinkletServer } from "./server.ts";
 export { StoreError, type StoreErrorCode } from "./store/store-error.ts";

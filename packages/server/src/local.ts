@@ -1,0 +1,67 @@
+/** A server inside this process, for `ServiceClient.local()` and for tests: no socket unless one is asked for. */
+import type { EngineOptions } from "@tinklet/engine";
+import type { Clock } from "tinklet";
+import type { LogFormat } from "./log.ts";
+import { resolveModels } from "./models.ts";
+import { serve } from "./serve.ts";
+import { createServer, type ModelSource } from "./server.ts";
+
+export interface LocalServerOptions {
+  /** Models to serve, as on the command line. @defaultValue the bundled model, `tinklet/base` */
+  readonly models?: readonly string[];
+  /** One model, or one that is opened by the caller. */
+  readonly model?: string | ModelSource;
+  /** Folder for checkpoints and state. @defaultValue none: everything is kept in memory and lost with the server */
+  readonly dataDir?: string;
+  /** Listen here too; 0 takes a free port. @defaultValue no socket */
+  readonly port?: number;
+  readonly clock?: Clock;
+  readonly engine?: EngineOptions;
+  /** @defaultValue "off" */
+  readonly log?: LogFormat;
+}
+
+export interface LocalServer {
+  readonly url: string;
+  readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Starts a server in this process.
+ *
+ * @example
+ * ```ts
+ * await using server = await createLocalServer({ model: "./my-model" });
+ * const answer = await server.fetch(`${server.url}/healthz`);
+ * ```
+ */
+export async function createLocalServer(options: LocalServerOptions = {}): Promise<LocalServer> {
+  const { model, dataDir, clock, port, log = "off" } = options;
+  const named = [...(typeof model === "string" ? [model] : []), ...(options.models ?? [])];
+  const models =
+    typeof model === "object"
+      ? [model]
+      : await resolveModels(named, options.engine === undefined ? {} : { engine: options.engine });
+  const common = { models, log, dataDir, ...(clock === undefined ? {} : { clock }) };
+  if (port !== undefined) {
+    const running = await serve({ ...common, port });
+    return {
+      url: running.url,
+      fetch: asFetch(running.fetch),
+      close: running.close,
+      [Symbol.asyncDispose]: running.close,
+    };
+  }
+  const server = await createServer({ ...common, allowedHosts: ["tinklet.local"] });
+  const close = () => server.close();
+  return { url: "http://tinklet.local", fetch: asFetch(server.fetch), close, [Symbol.asyncDispose]: close };
+}
+
+const asFetch =
+  (answer: (request: Request) => Promise<Response>): LocalServer["fetch"] =>
+  (input, init) => {
+    const given = input instanceof Request && init === undefined ? input : new Request(input, init);
+    return answer(given);
+  };

@@ -1,0 +1,72 @@
+/**
+ * Which base models to serve, from what a person writes: a folder, a file, a Hub id, `name=any of these`, or nothing for the
+ * bundled model. A model's name in the API is what was given.
+ */
+import { existsSync } from "node:fs";
+import { stat } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join, resolve } from "node:path";
+import { type EngineOptions, openEngine } from "@tinklet/engine";
+import type { ModelSource } from "./server.ts";
+
+/** The bundled model's name in the API. */
+export const bundledModel = "tinklet/base";
+
+export interface ResolveOptions {
+  /** Options of every engine; the memory budget is shared out evenly. */
+  readonly engine?: EngineOptions;
+}
+
+/**
+ * @param given - as on the command line; empty means the bundled model.
+ * @throws Error when the bundled model is meant and not installed, or a name is given twice.
+ */
+export async function resolveModels(given: readonly string[], options: ResolveOptions = {}): Promise<ModelSource[]> {
+  const wanted = given.length === 0 ? [bundledModel] : given;
+  const budget = options.engine?.memoryBudgetBytes;
+  const engine: EngineOptions = {
+    ...options.engine,
+    ...(budget === undefined ? {} : { memoryBudgetBytes: Math.floor(budget / wanted.length) }),
+  };
+  const sources: ModelSource[] = [];
+  for (const text of wanted) {
+    const { name, source } = parse(text);
+    if (sources.some((other) => other.name === name)) throw new Error(`The model name ${name} is given twice.`);
+    const tokenizerId = await tokenizerFolder(source);
+    sources.push({
+      name,
+      open: () => openEngine(source, engine),
+      ...(tokenizerId === undefined ? {} : { tokenizerId }),
+    });
+  }
+  return sources;
+}
+
+function parse(text: string): { name: string; source: string } {
+  const equals = text.indexOf("=");
+  // a path may hold "=", so what stands before it counts as a name only if the whole is not a path
+  if (equals > 0 && !existsSync(text)) return { name: text.slice(0, equals), source: text.slice(equals + 1) };
+  return { name: text, source: text === bundledModel ? bundledFolder() : text };
+}
+
+/** The folder of `@tinklet/base-model`, which is installed beside this package or not at all. */
+function bundledFolder(): string {
+  let manifest: string;
+  try {
+    manifest = createRequire(import.meta.url).resolve("@tinklet/base-model/package.json");
+  } catch (cause) {
+    throw new Error("The bundled model is not installed: npm install @tinklet/base-model, or name one with --model.", {
+      cause,
+    });
+  }
+  const folder = dirname(manifest);
+  return existsSync(join(folder, "config.json")) ? folder : join(folder, "model");
+}
+
+/** Where the Python client finds the tokenizer: the model's own folder, or the Hub id as it is. */
+async function tokenizerFolder(source: string): Promise<string | undefined> {
+  const found = await stat(source).catch(() => undefined);
+  if (found === undefined) return source; // a Hub id
+  const folder = found.isDirectory() ? source : dirname(source);
+  return existsSync(join(folder, "tokenizer.json")) ? resolve(folder) : undefined;
+}
