@@ -1,0 +1,151 @@
+"""Computes the fixtures: see record.mjs. Sequences run one at a time, without padding, in float32."""
+
+import base64
+import json
+import pathlib
+
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import (LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+
+import seeded
+
+torch.set_num_threads(1)
+VOCAB, RANK, ALPHA = 96, 4, 32
+LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32)
+LINEAR = dict(rope_type="linear", rope_theta=10000.0, factor=2.0)
+MODELS = {
+    "llama-tied": (LlamaConfig, LlamaForCausalLM, dict(tie_word_embeddings=True)),
+    "llama-untied-llama3": (LlamaConfig, LlamaForCausalLM, dict(tie_word_embeddings=False, rope_parameters=LLAMA3)),
+    "llama-linear-bias": (LlamaConfig, LlamaForCausalLM,
+                          dict(tie_word_embeddings=True, rope_parameters=LINEAR, attention_bias=True, mlp_bias=True)),
+    "qwen2-tied": (Qwen2Config, Qwen2ForCausalLM, dict(tie_word_embeddings=True)),
+    "qwen2-untied": (Qwen2Config, Qwen2ForCausalLM, dict(tie_word_embeddings=False)),
+    "qwen3-tied": (Qwen3Config, Qwen3ForCausalLM, dict(tie_word_embeddings=True)),
+    "qwen3-untied": (Qwen3Config, Qwen3ForCausalLM, dict(tie_word_embeddings=False)),
+}
+LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+LENGTHS = [11, 5, 16]
+
+
+def encode(values):
+    return base64.b64encode(np.asarray(values, dtype="<f4").tobytes()).decode()
+
+
+def build(name):
+    config_class, model_class, extra = MODELS[name]
+    config = config_class(
+        vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=512, rms_norm_eps=1e-5, attn_implementation="eager",
+        bos_token_id=None, eos_token_id=None, pad_token_id=None, **extra)
+    model = model_class(config).float()
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(seeded.weight(key, tuple(parameter.shape))))
+    targets = LINEARS + ([] if config.tie_word_embeddings else ["lm_head"])
+    peft = get_peft_model(model, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0.0))
+    reset(peft)
+    peft.eval()
+    return config, peft, targets
+
+
+def adapted(peft):
+    """(name as we spell it, parameter), sorted as PEFT's own export would name them."""
+    found = {}
+    for key, parameter in peft.named_parameters():
+        if "lora_" in key:
+            found[key.replace(".default", "")] = parameter
+    return found
+
+
+def reset(peft):
+    with torch.no_grad():
+        for key, parameter in adapted(peft).items():
+            parameter.copy_(torch.from_numpy(seeded.uniform(key, parameter.numel()).reshape(parameter.shape) * np.float32(0.1)))
+
+
+def data():
+    batch = []
+    for index, length in enumerate(LENGTHS):
+        floats = lambda name: torch.from_numpy(seeded.uniform(f"{name}{index}", length))
+        batch.append(dict(
+            tokens=torch.from_numpy(seeded.tokens(f"tokens{index}", length, VOCAB)),
+            targets=torch.from_numpy(seeded.tokens(f"targets{index}", length, VOCAB)),
+            weights=(floats("weights") + 1) * (floats("mask") > -0.5),
+            noise=floats("logprobs"),
+            advantages=floats("advantages"),
+        ))
+    return batch
+
+
+def logprobs_of(peft, item):
+    logits = peft(input_ids=item["tokens"][None]).logits[0]
+    return torch.log_softmax(logits, dim=-1).gather(1, item["targets"][:, None])[:, 0]
+
+
+def loss_of(name, logprobs, item):
+    weight, advantage, sampling = item["weights"], item["advantages"], item["sampling"]
+    ratio = torch.exp(logprobs - sampling)
+    if name == "cross_entropy":
+        value = -weight * logprobs
+    elif name == "importance_sampling":
+        value = -weight * ratio * advantage
+    elif name == "ppo":
+        value = -weight * torch.min(ratio * advantage, torch.clamp(ratio, 0.8, 1.2) * advantage)
+    elif name == "cispo":
+        value = -weight * torch.clamp(ratio, 0.0, 4.0).detach() * logprobs * advantage
+    elif name == "dro":
+        value = -weight * (logprobs * advantage - 0.5 * 0.05 * (logprobs - sampling) ** 2)
+    return value
+
+
+def gradients(peft):
+    grads = {key: encode(parameter.grad) for key, parameter in adapted(peft).items()}
+    peft.zero_grad(set_to_none=True)
+    return grads
+
+
+def record(name):
+    config, peft, targets = build(name)
+    batch = data()
+    with torch.no_grad():
+        # The sampler's log-probs are near the model's, so that ratios fall on both sides of the clipping thresholds.
+        for item in batch:
+            item["sampling"] = logprobs_of(peft, item) + 0.4 * item["noise"]
+        logits = peft(input_ids=batch[0]["tokens"][None]).logits[0]
+    fixture = dict(name=name, config=config.to_dict(), rank=RANK, alpha=ALPHA, lengths=LENGTHS, targetModules=targets,
+                   logits=encode(logits), sampling=[encode(item["sampling"]) for item in batch], losses={})
+    every = ["cross_entropy", "importance_sampling", "ppo", "cispo", "dro"]
+    for loss_fn in every if name in ("llama-tied", "qwen3-untied") else ["cross_entropy", "ppo"]:
+        logprobs = [logprobs_of(peft, item) for item in batch]
+        values = [loss_of(loss_fn, lp, item) for lp, item in zip(logprobs, batch)]
+        torch.cat(values).sum().backward()
+        fixture["losses"][loss_fn] = dict(logprobs=[encode(lp.detach()) for lp in logprobs],
+                                          values=[encode(value.detach()) for value in values], gradients=gradients(peft))
+    parameters = list(adapted(peft).values())
+    optimizer = torch.optim.AdamW(parameters, lr=3e-3, betas=(0.9, 0.95), eps=1e-12, weight_decay=0.1)
+    history = dict(loss=[], norm=[])
+    for _ in range(50):
+        loss = torch.cat([loss_of("cross_entropy", logprobs_of(peft, item), item) for item in batch]).sum()
+        loss.backward()
+        history["norm"].append(float(torch.nn.utils.clip_grad_norm_(parameters, 20.0)))
+        history["loss"].append(float(loss))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    fixture["training"] = dict(**history, parameters={key: encode(p.detach()) for key, p in adapted(peft).items()})
+    reset(peft)
+    prompt = batch[1]["tokens"]
+    with torch.inference_mode():
+        output = peft.generate(input_ids=prompt[None], attention_mask=torch.ones_like(prompt[None]), do_sample=False,
+                               max_new_tokens=200, min_new_tokens=200)
+    fixture["greedy"] = output[0, len(prompt):].tolist()
+    return fixture
+
+
+folder = pathlib.Path(__file__).parent / "fixtures"
+folder.mkdir(exist_ok=True)
+for name in MODELS:
+    (folder / f"{name}.json").write_text(json.dumps(record(name), sort_keys=True) + "\n")
+    print("recorded", name)
