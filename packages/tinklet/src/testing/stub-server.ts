@@ -7,6 +7,7 @@ import { type Clock, systemClock } from "../clock.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { contract, type FutureResultName, futureResults, type Operation } from "../wire/contract.ts";
+import { encodeBase64 } from "../wire/fields.ts";
 import { parseJson, stringifyJson } from "../wire/json.ts";
 import { matchRoute } from "../wire/match-route.ts";
 import type { Message } from "../wire/message.ts";
@@ -49,6 +50,8 @@ export interface StubOptions {
   readonly pendingPolls?: number;
   /** Holds a poll of an unfinished future so long before it says "try again". @defaultValue 20000 */
   readonly holdMs?: number;
+  /** A sample takes so long; polls are held meanwhile. @defaultValue 0 */
+  readonly sampleMs?: number;
   /** Results above this are announced first. @defaultValue never */
   readonly metadataAboveBytes?: number;
 }
@@ -60,6 +63,8 @@ interface Result {
   readonly done: Promise<void>;
   polls: number;
 }
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 const utf8 = new TextEncoder();
 const text = new TextDecoder();
@@ -263,7 +268,7 @@ export class StubServer {
     const done = new Promise<void>((resolve) => {
       finish = resolve;
     });
-    const result: { -readonly [K in keyof Result]: Result[K] } = { type, body: undefined, done, polls: 0 };
+    const result: Mutable<Result> = { type, body: undefined, done, polls: 0 };
     this.#results.set(requestId, result);
     this.#model(modelId).submit(seqId, type, type === "Forward", () => {
       result.body = run();
@@ -281,7 +286,19 @@ export class StubServer {
     }
     const requestId = this.#newRequest();
     this.#numbered.set(key, { requestId, content: "" });
-    return this.#accept("Sample", encodeSampleResponse(stubSample(request)), requestId);
+    const body = encodeSampleResponse(stubSample(request));
+    if (this.#options.sampleMs === undefined) return this.#accept("Sample", body, requestId);
+    const result: Mutable<Result> = {
+      type: "Sample",
+      body: undefined,
+      done: this.#clock.sleep(this.#options.sampleMs),
+      polls: 0,
+    };
+    result.done = result.done.then(() => {
+      result.body = body;
+    });
+    this.#results.set(requestId, result);
+    return json(200, { request_id: requestId });
   }
 
   async #retrieve({
@@ -342,7 +359,10 @@ export function json(status: number, value: unknown, headers: Readonly<Record<st
 /** A token that ends at a moment (seconds since the epoch). */
 export function stubToken(expires: number, claims: Readonly<Record<string, unknown>> = {}): string {
   const part = (value: unknown) =>
-    btoa(JSON.stringify(value)).replaceAll("=", "").replaceAll("+", "-").replaceAll("/", "_");
+    encodeBase64(utf8.encode(JSON.stringify(value)))
+      .replaceAll("=", "")
+      .replaceAll("+", "-")
+      .replaceAll("/", "_");
   return `${part({ alg: "none" })}.${part({ sub: "urn:user:1", email: "a@b.example", exp: expires, ...claims })}.sig`;
 }
 

@@ -78,13 +78,16 @@ export class Deadline {
   }
 }
 
-export function timeoutError(request: HttpRequest): APITimeoutError {
+/** What a message about a request says. */
+export type RequestFacts = Pick<HttpRequest, "method" | "url" | "timeoutMs">;
+
+export function timeoutError(request: RequestFacts): APITimeoutError {
   return new APITimeoutError(
     `${request.method} ${withoutQuery(request.url)}: no answer within ${request.timeoutMs / 1000} s`,
   );
 }
 
-export function tooLargeError(request: HttpRequest, limit: number): ResponseValidationError {
+export function tooLargeError(request: RequestFacts, limit: number): ResponseValidationError {
   return new ResponseValidationError(
     "",
     `${request.method} ${withoutQuery(request.url)}: the answer is larger than the ${limit} bytes allowed`,
@@ -93,7 +96,7 @@ export function tooLargeError(request: HttpRequest, limit: number): ResponseVali
 }
 
 /** What a transport failure is called. The cause stays reachable, the message names it. */
-export function connectionError(request: HttpRequest, cause: unknown): APIConnectionError {
+export function connectionError(request: RequestFacts, cause: unknown): APIConnectionError {
   const code = causeCode(cause);
   const text = causeTexts[code ?? ""] ?? (cause instanceof Error && cause.message !== "" ? cause.message : "failed");
   return new APIConnectionError(`${request.method} ${withoutQuery(request.url)}: ${text}`, { cause });

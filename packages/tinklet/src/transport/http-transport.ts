@@ -24,7 +24,7 @@ import type { Message } from "../wire/message.ts";
 import type { Credentials } from "./auth.ts";
 import { type BillingPause, billingRetryMs } from "./billing-pause.ts";
 import { clientHeaders } from "./environment.ts";
-import { causeCode, type Exchange, type HttpResponse } from "./exchange.ts";
+import { causeCode, type Exchange, type HttpRequest, type HttpResponse } from "./exchange.ts";
 import { failureOf } from "./failures.ts";
 import type { FailureFacts } from "./hints.ts";
 import type { Reporter } from "./report.ts";
@@ -140,7 +140,15 @@ export class HttpTransport implements Transport {
     const given = options.token ?? this.credentials.token();
     const token = typeof given === "string" ? given : await given;
     this.reporter.redactor.add(token);
-    const headers: Record<string, string> = {
+    // Thousands of these wait at once: nothing that is only needed for sending is kept in a variable over the wait.
+    const response = await this.#exchange.send(this.#httpRequest(request, options, token, timeoutMs));
+    if (!isRedirect(response) || request.operation === "getCheckpointArchiveUrl") return response;
+    return this.#follow(this.#httpRequest(request, options, token, timeoutMs), response);
+  }
+
+  #httpRequest(request: PreparedRequest, options: SendOptions, token: string, timeoutMs: number): HttpRequest {
+    const { method, url, body, pool } = request;
+    const headers = {
       ...this.#headers,
       ...request.headers,
       "x-api-key": token,
@@ -148,32 +156,21 @@ export class HttpTransport implements Transport {
       "x-stainless-read-timeout": String(timeoutMs / 1000),
       ...lowerCased(options.headers),
     };
-    const { method, body, pool } = request;
-    const signal = options.signal;
-    const response = await this.#exchange.send({ method, url: request.url, headers, body, pool, timeoutMs, signal });
-    if (!isRedirect(response) || request.operation === "getCheckpointArchiveUrl") return response;
-    return this.#follow(request, response, { headers, timeoutMs, signal });
+    return { method, url, headers, body, pool, timeoutMs, signal: options.signal };
   }
 
-  async #follow(
-    request: PreparedRequest,
-    redirect: HttpResponse,
-    sent: { headers: Record<string, string>; timeoutMs: number; signal: AbortSignal | undefined },
-  ): Promise<HttpResponse> {
-    let { method, url } = request;
-    let body = request.body;
-    let headers = sent.headers;
+  async #follow(sent: HttpRequest, redirect: HttpResponse): Promise<HttpResponse> {
+    let next = sent;
     let response = redirect;
     for (let hops = 0; isRedirect(response); hops++) {
-      if (hops === mostRedirects) throw new APIConnectionError(`${request.method} ${request.path}: too many redirects`);
-      const next = new URL(response.header("location")!, url);
-      if (next.origin !== new URL(url).origin) headers = withoutSecrets(headers);
-      if (response.status === 303 || (response.status < 303 && method === "POST")) {
-        method = "GET";
-        body = undefined;
+      if (hops === mostRedirects) throw new APIConnectionError(`${sent.method} ${sent.url}: too many redirects`);
+      const url = new URL(response.header("location")!, next.url);
+      const headers = url.origin === new URL(next.url).origin ? next.headers : withoutSecrets(next.headers);
+      next = { ...next, headers, url: url.href };
+      if (response.status === 303 || (response.status < 303 && next.method === "POST")) {
+        next = { ...next, method: "GET", body: undefined };
       }
-      url = next.href;
-      response = await this.#exchange.send({ ...sent, method, url, headers, body, pool: request.pool });
+      response = await this.#exchange.send(next);
     }
     return response;
   }
@@ -254,7 +251,7 @@ export class HttpTransport implements Transport {
       hint:
         error instanceof APITimeoutError
           ? "The host does not answer: check the URL (baseUrl, TINKER_BASE_URL), the network, and proxies (HTTPS_PROXY, NO_PROXY)."
-          : causeCode(error) === "ENOTFOUND"
+          : causeCode(error.cause) === "ENOTFOUND"
             ? "The host name is not known: check the URL (baseUrl, TINKER_BASE_URL) for a typing error."
             : local
               ? "Nothing listens there: start the server (npx tinklet serve) or check the port (baseUrl, TINKER_BASE_URL)."
@@ -320,7 +317,7 @@ function lowerCased(headers: Readonly<Record<string, string>> = {}): Record<stri
 }
 
 /** Credentials are for the server that was asked, not for wherever it points. */
-function withoutSecrets(headers: Record<string, string>): Record<string, string> {
+function withoutSecrets(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers).filter(([name]) => !/^(x-api-key|authorization|cookie|cf-access-)/.test(name)),
   );

@@ -4,9 +4,9 @@
  */
 
 const shapes = [
-  /tml-[A-Za-z0-9_-]{4,}/g,
+  /\btml-[A-Za-z0-9_-]{4,}/g,
   // A JWT: three base64url parts, the first two of which begin a JSON object.
-  /eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?/g,
+  /\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?/g,
 ];
 const mask = "[redacted]";
 /** Shorter values would blank out ordinary words. */

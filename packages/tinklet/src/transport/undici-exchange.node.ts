@@ -9,6 +9,7 @@ import type { Clock } from "../clock.ts";
 import { APIConnectionError, type TinkerError } from "../errors.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
 import type { Pool } from "../wire/contract.ts";
+import { environment } from "./environment.ts";
 import {
   connectionError,
   Deadline,
@@ -17,6 +18,7 @@ import {
   type HttpRequest,
   type HttpResponse,
   joinBytes,
+  type RequestFacts,
   timeoutError,
   tooLargeError,
 } from "./exchange.ts";
@@ -54,10 +56,19 @@ export class UndiciExchange implements Exchange {
     this.#maxResponseBytes = options.maxResponseBytes ?? defaultMaxResponseBytes;
   }
 
-  async send(request: HttpRequest): Promise<HttpResponse> {
-    request.signal?.throwIfAborted();
-    if (this.#closed) throw new APIConnectionError("The client is closed.", { code: "closed" });
-    const answer = await new Promise<Received>((resolve, reject) => {
+  // Not async: a frame would keep the request's headers for as long as the answer is waited for.
+  send(request: HttpRequest): Promise<HttpResponse> {
+    if (request.signal?.aborted) return Promise.reject(request.signal.reason);
+    if (this.#closed) return Promise.reject(new APIConnectionError("The client is closed.", { code: "closed" }));
+    const { method, url, timeoutMs } = request;
+    const facts = { method, url, timeoutMs };
+    return this.#dispatch(request).then((answer) =>
+      answer.encoding === undefined ? answer : this.#decoded(facts, answer, answer.encoding),
+    );
+  }
+
+  #dispatch(request: HttpRequest): Promise<Received> {
+    return new Promise<Received>((resolve, reject) => {
       const handler = new Exchanging(request, this.#clock, this.#maxResponseBytes, resolve, reject);
       const { origin, path, host } = splitUrl(request.url);
       this.#agent(request.pool).dispatch(
@@ -75,10 +86,9 @@ export class UndiciExchange implements Exchange {
         handler,
       );
     });
-    return answer.encoding === undefined ? answer : this.#decoded(request, answer, answer.encoding);
   }
 
-  async #decoded(request: HttpRequest, answer: Received, encoding: string): Promise<HttpResponse> {
+  async #decoded(request: RequestFacts, answer: Received, encoding: string): Promise<HttpResponse> {
     const decode = decoders[encoding];
     if (decode === undefined || answer.body.byteLength === 0) return answer;
     try {
@@ -100,7 +110,8 @@ export class UndiciExchange implements Exchange {
       pipelining: 1,
       connect: { timeout: connectTimeoutMs },
     };
-    const agent = usesProxy() ? new EnvHttpProxyAgent(options) : new Agent(options);
+    const proxied = proxies();
+    const agent = proxied === undefined ? new Agent(options) : new EnvHttpProxyAgent({ ...options, ...proxied });
     this.#agents.set(pool, agent);
     return agent;
   }
@@ -123,7 +134,9 @@ interface Received extends HttpResponse {
 
 /** One request on its way: collects the answer, keeps the deadline, obeys the signal. Settles exactly once. */
 class Exchanging implements Dispatcher.DispatchHandler {
-  readonly #request: HttpRequest;
+  // Not the whole request: its headers would be kept for as long as the answer is waited for.
+  readonly #request: RequestFacts;
+  readonly #signal: AbortSignal | undefined;
   readonly #maxBytes: number;
   readonly #resolve: (answer: Received) => void;
   readonly #reject: (error: unknown) => void;
@@ -143,14 +156,16 @@ class Exchanging implements Dispatcher.DispatchHandler {
     resolve: (answer: Received) => void,
     reject: (error: unknown) => void,
   ) {
-    this.#request = request;
+    const { method, url, timeoutMs, signal } = request;
+    this.#request = { method, url, timeoutMs };
+    this.#signal = signal;
     this.#maxBytes = maxBytes;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#deadline = new Deadline(clock, request.timeoutMs, () => this.#fail(timeoutError(request)));
-    if (request.signal !== undefined) {
-      this.#onAbort = () => this.#fail(request.signal?.reason);
-      request.signal.addEventListener("abort", this.#onAbort, { once: true });
+    this.#deadline = new Deadline(clock, timeoutMs, () => this.#fail(timeoutError(this.#request)));
+    if (signal !== undefined) {
+      this.#onAbort = () => this.#fail(signal.reason);
+      signal.addEventListener("abort", this.#onAbort, { once: true });
     }
   }
 
@@ -207,7 +222,7 @@ class Exchanging implements Dispatcher.DispatchHandler {
     if (this.#settled) return false;
     this.#settled = true;
     this.#deadline.stop();
-    if (this.#onAbort !== undefined) this.#request.signal?.removeEventListener("abort", this.#onAbort);
+    if (this.#onAbort !== undefined) this.#signal?.removeEventListener("abort", this.#onAbort);
     return true;
   }
 }
@@ -220,7 +235,15 @@ function splitUrl(url: string): { origin: string; path: string; host: string } {
   return { origin: url.slice(0, slash), path: url.slice(slash), host: url.slice(start, slash) };
 }
 
-function usesProxy(): boolean {
-  const { env } = process;
-  return ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"].some((name) => (env[name] ?? "") !== "");
+/** The proxies that the environment names, in small or capital letters; an empty variable counts as unset. */
+function proxies(): { httpProxy?: string; httpsProxy?: string; noProxy: string } | undefined {
+  const named = (name: string) => environment(name) ?? environment(name.toUpperCase());
+  const httpProxy = named("http_proxy");
+  const httpsProxy = named("https_proxy");
+  if (httpProxy === undefined && httpsProxy === undefined) return undefined;
+  return {
+    ...(httpProxy === undefined ? {} : { httpProxy }),
+    ...(httpsProxy === undefined ? {} : { httpsProxy }),
+    noProxy: named("no_proxy") ?? "",
+  };
 }

@@ -1,0 +1,98 @@
+/**
+ * What the SDK's own tests share: a client over the stub server on a fake clock, a logger that remembers, and a way to let
+ * time pass until a promise settles.
+ */
+import type { ClientOptions } from "../clients/options.ts";
+import { ServiceClient } from "../clients/service-client.ts";
+import { FakeClock } from "../clock.ts";
+import type { Logger, TinkletEvent } from "../events.ts";
+import { Datum } from "../wire/datum.ts";
+import { ModelInput } from "../wire/model-input.ts";
+import { type StubOptions, StubServer } from "./stub-server.ts";
+
+/** A logger that keeps its lines, `level: text`. */
+export class MemoryLogger implements Logger {
+  readonly lines: string[] = [];
+  debug = (message: string): void => this.#keep("debug", message);
+  info = (message: string): void => this.#keep("info", message);
+  warn = (message: string): void => this.#keep("warn", message);
+  error = (message: string): void => this.#keep("error", message);
+
+  #keep(level: string, message: string): void {
+    this.lines.push(`${level}: ${message}`);
+  }
+
+  /** The lines that hold a text. */
+  with(text: string): string[] {
+    return this.lines.filter((line) => line.includes(text));
+  }
+}
+
+/** Lets time pass, timer by timer, until a promise settles. */
+export async function passTime<T>(clock: FakeClock, promise: PromiseLike<T>, limitMs = 100_000_000): Promise<T> {
+  let settled = false;
+  const watched = Promise.resolve(promise).finally(() => {
+    settled = true;
+  });
+  watched.catch(() => {});
+  const end = clock.monotonic() + limitMs;
+  await clock.advance(0);
+  for (;;) {
+    if (settled) return watched;
+    if (clock.nextDueMs === undefined || clock.monotonic() > end) {
+      throw new Error(`nothing happens any more after ${clock.monotonic()} ms`);
+    }
+    await clock.advance(clock.nextDueMs);
+  }
+}
+
+/** The error that a promise rejects with. */
+export async function failure(promise: PromiseLike<unknown>): Promise<Error & Record<string, unknown>> {
+  try {
+    await promise;
+  } catch (error) {
+    return error as Error & Record<string, unknown>;
+  }
+  throw new Error("did not fail");
+}
+
+/** A client over a stub, on a fake clock, with everything it says kept. */
+export function harness(stubOptions: StubOptions = {}, clientOptions: ClientOptions = {}) {
+  const clock = new FakeClock();
+  const stub = new StubServer({ clock, ...stubOptions });
+  const logger = new MemoryLogger();
+  const events: TinkletEvent[] = [];
+  const service = new ServiceClient({
+    apiKey: "tml-test-key",
+    baseUrl: "http://stub.example",
+    fetch: stub.fetch,
+    clock,
+    logger,
+    logLevel: "debug",
+    onEvent: (event) => events.push(event),
+    telemetry: false,
+    ...clientOptions,
+  });
+  /** Lets time pass until a promise settles. */
+  const run = <T>(promise: PromiseLike<T>) => passTime(clock, promise);
+  return { clock, stub, logger, events, service, run };
+}
+
+/** A datum of three tokens that begins with `first`. */
+export function datum(first = 1): Datum<"target_tokens" | "weights"> {
+  return new Datum({
+    modelInput: ModelInput.fromInts([first, first + 1, first + 2]),
+    lossFnInputs: { target_tokens: [first + 1, first + 2, first + 3], weights: [1, 1, 1] },
+  });
+}
+
+/** A batch of n data. */
+export const batch = (n: number) => Array.from({ length: n }, (_, i) => datum(10 * (i + 1)));
+
+/** A datum for the policy losses. */
+export function policyDatum(first = 1): Datum<"target_tokens" | "logprobs" | "advantages"> {
+  return new Datum({
+    modelInput: ModelInput.fromInts([first, first + 1]),
+    lossFnInputs: { target_tokens: [first + 1, first + 2], logprobs: [-0.5, -0.25], advantages: [1, -1] },
+  });
+}

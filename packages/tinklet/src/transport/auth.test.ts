@@ -1,0 +1,242 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { FakeClock } from "../clock.ts";
+import { failure } from "../testing/harness.ts";
+import { stubToken } from "../testing/stub-server.ts";
+import { ClientConfigResponse } from "../wire/session.ts";
+import {
+  credentialSource,
+  ExchangedToken,
+  exchangeCredentials,
+  firstCredentials,
+  passportToken,
+  tokenClaims,
+  whoamiOf,
+} from "./auth.ts";
+
+afterEach(() => vi.unstubAllEnvs());
+
+const config = (fields: object = {}) => ClientConfigResponse.decode(fields);
+const source = (apiKey?: string, command?: string) => ({ apiKey, command });
+const errorOf = (body: () => unknown) => {
+  try {
+    body();
+  } catch (error) {
+    return error as Error & { code: string; hint: string };
+  }
+  throw new Error("did not throw");
+};
+
+describe("where the credential comes from", () => {
+  it("M-808: the option, else TINKER_API_KEY; TINKER_CREDENTIAL_CMD beside it", () => {
+    vi.stubEnv("TINKER_API_KEY", "tml-env");
+    vi.stubEnv("TINKER_CREDENTIAL_CMD", "echo x");
+    expect(credentialSource({})).toEqual({ apiKey: "tml-env", command: "echo x" });
+    expect(credentialSource({ apiKey: "tml-option" })).toEqual({ apiKey: "tml-option", command: "echo x" });
+    vi.stubEnv("TINKER_API_KEY", "");
+    vi.stubEnv("TINKER_CREDENTIAL_CMD", "");
+    expect(credentialSource({})).toEqual({ apiKey: undefined, command: undefined });
+  });
+
+  it("a missing key says what to set, and that local needs none", () => {
+    const error = errorOf(() => firstCredentials(source()));
+    expect([error.code, error.message]).toEqual(["no_api_key", "No API key was given."]);
+    expect(error.hint).toMatch(/TINKER_API_KEY.*tml-.*ServiceClient\.local/);
+  });
+
+  it("M-805: a wrong key is described without being shown", () => {
+    const error = errorOf(() => firstCredentials(source("sk-verysecret")));
+    expect(error.code).toBe("bad_api_key");
+    expect(error.message).toContain("13 characters");
+    expect(`${error.message}${error.hint}`).not.toContain("verysecret");
+    expect(error.hint).toContain("another service's key");
+  });
+
+  it("quotes and blanks around a key are recognised", () => {
+    for (const key of ['"tml-x"', "'tml-x'", " tml-x"]) {
+      expect(errorOf(() => firstCredentials(source(key))).hint, key).toContain("quotes or blanks");
+    }
+    expect(errorOf(() => firstCredentials(source(" other "))).hint).not.toContain("quotes");
+  });
+
+  it("keys and tokens are used as they are, without a promise", () => {
+    expect(firstCredentials(source("tml-a")).token()).toBe("tml-a");
+    expect(firstCredentials(source("eyJ.a.b")).token()).toBe("eyJ.a.b");
+    expect(firstCredentials(source("tml-a", "exit 1")).token()).toBe("tml-a");
+  });
+
+  it("M-808: a command is run for every token; its exit code and standard error say nothing", async () => {
+    const credentials = firstCredentials(source(undefined, 'echo "  tml-$$ "; echo noise >&2; exit 3'));
+    const first = await credentials.token();
+    expect(first).toMatch(/^tml-\d+$/);
+    const tokens = new Set([first, ...(await Promise.all([1, 2, 3].map(() => credentials.token())))]);
+    expect(tokens.size).toBeGreaterThan(1);
+    expect(await firstCredentials(source("not-a-key", "echo tml-cmd")).token()).toBe("tml-cmd");
+  });
+
+  it("a command that prints nothing is an error with a hint", async () => {
+    const error = await failure(Promise.resolve(firstCredentials(source(undefined, "true")).token()));
+    expect(error).toMatchObject({ code: "credential_command" });
+  });
+
+  it("what is exchanged: a token as it is, else what the server prefers, else the key, else the command", async () => {
+    const byCommand = config({ credential_default_source: "credential_cmd" });
+    expect(exchangeCredentials(source("eyJ.a.b", "echo c"), byCommand).token()).toBe("eyJ.a.b");
+    expect(await exchangeCredentials(source("tml-a", "echo c"), byCommand).token()).toBe("c");
+    expect(exchangeCredentials(source("tml-a"), byCommand).token()).toBe("tml-a");
+    expect(exchangeCredentials(source("tml-a", "echo c"), config()).token()).toBe("tml-a");
+    expect(await exchangeCredentials(source(undefined, "echo c"), config()).token()).toBe("c");
+  });
+});
+
+describe("claims", () => {
+  it("are read without a signature, padding or not, whatever the letters", () => {
+    expect(tokenClaims(stubToken(5, { sub: "ü?>" }))).toMatchObject({ exp: 5, sub: "ü?>" });
+    for (const bad of ["", "a", "a.", "a.b.c", "a.bnVsbA.c", "a.%%%.c"]) expect(tokenClaims(bad), bad).toBeUndefined();
+  });
+
+  it("whoami: subject and e-mail, empty e-mail left out", () => {
+    expect(whoamiOf(stubToken(5))).toEqual({ userUrn: "urn:user:1", email: "a@b.example" });
+    expect(whoamiOf(stubToken(5, { email: "" }))).toEqual({ userUrn: "urn:user:1" });
+    expect(errorOf(() => whoamiOf(undefined)).code).toBe("whoami_unavailable");
+    expect(errorOf(() => whoamiOf(stubToken(5, { sub: 7 }))).code).toBe("whoami_unavailable");
+  });
+
+  it("a given token tells whose it is only if a passport issued it", () => {
+    const passport = stubToken(5, { iss: "passport-1" });
+    expect(passportToken(source(passport))).toBe(passport);
+    expect(passportToken(source(stubToken(5, { iss: "other" })))).toBeUndefined();
+    expect(passportToken(source(stubToken(5)))).toBeUndefined();
+    expect(passportToken(source("tml-x"))).toBeUndefined();
+    expect(passportToken(source())).toBeUndefined();
+  });
+});
+
+describe("ExchangedToken", () => {
+  function setup(lifetimeSec: number, initial?: string) {
+    const clock = new FakeClock();
+    const warnings: string[] = [];
+    let exchanges = 0;
+    let fails = false;
+    const made = () => stubToken(clock.now() / 1000 + lifetimeSec, { n: exchanges });
+    const token = new ExchangedToken({
+      clock,
+      warn: (message) => warnings.push(message),
+      initial,
+      exchange: async () => {
+        exchanges++;
+        await clock.sleep(10);
+        if (fails) throw new Error("exchange down");
+        return made();
+      },
+    });
+    const start = async () => {
+      const started = token.start();
+      await clock.advance(10);
+      await started;
+    };
+    return {
+      clock,
+      warnings,
+      token,
+      start,
+      count: () => exchanges,
+      fail: (on: boolean) => {
+        fails = on;
+      },
+    };
+  }
+  const nOf = (token: string) => tokenClaims(token)?.["n"];
+
+  it("exchanges once at the start, and refreshes five minutes before the end", async () => {
+    const { clock, token, start, count } = setup(3600);
+    await start();
+    expect(count()).toBe(1);
+    const first = token.token() as string;
+    expect([nOf(first), token.current]).toEqual([1, first]);
+    await clock.advance(3_300_000 - 1);
+    expect(count()).toBe(1);
+    await clock.advance(20);
+    expect(count()).toBe(2);
+    expect(nOf(token.token() as string)).toBe(2);
+  });
+
+  it("a failed background refresh is tried again after a minute", async () => {
+    const { clock, start, count, fail } = setup(3600);
+    await start();
+    fail(true);
+    await clock.advance(3_300_020);
+    expect(count()).toBe(2);
+    await clock.advance(59_000);
+    expect(count()).toBe(2);
+    fail(false);
+    await clock.advance(1_020);
+    expect(count()).toBe(3);
+  });
+
+  it("refreshes on demand in the last minute; concurrent callers share one exchange", async () => {
+    const { clock, token, start, count, fail } = setup(3600);
+    await start();
+    fail(true);
+    await clock.advance(3_540_000 - 1000); // background refreshes fail; a bit more than a minute is left
+    expect(typeof token.token()).toBe("string");
+    await clock.advance(1000);
+    fail(false);
+    const before = count();
+    const all = Promise.all([1, 2, 3, 4, 5].map(() => token.token()));
+    await clock.advance(10);
+    expect(new Set(await all).size).toBe(1);
+    expect(count()).toBe(before + 1);
+  });
+
+  it("uses the old token with a warning when a refresh fails", async () => {
+    const { clock, token, start, warnings, fail } = setup(30);
+    await start();
+    const old = token.current;
+    fail(true);
+    const asked = token.token();
+    await clock.advance(10);
+    expect(await asked).toBe(old);
+    expect(warnings[0]).toContain("exchange down");
+  });
+
+  it("has nothing to fall back on before the first exchange", async () => {
+    const { clock, token, fail } = setup(30);
+    fail(true);
+    const asked = failure(Promise.resolve(token.token()));
+    await clock.advance(10);
+    expect((await asked).message).toBe("exchange down");
+  });
+
+  it("does not exchange a short-lived token without pause", async () => {
+    const { clock, start, count } = setup(30);
+    await start();
+    await clock.advance(60_000);
+    expect(count()).toBeLessThan(15);
+    expect(count()).toBeGreaterThan(3);
+  });
+
+  it("refreshes a token it cannot read after a minute", async () => {
+    const { clock, start, count } = setup(Number.NaN);
+    await start();
+    expect(count()).toBe(1);
+    await clock.advance(60_020);
+    expect(count()).toBe(2);
+  });
+
+  it("takes a token that somebody else already has", async () => {
+    const clock = new FakeClock();
+    const given = stubToken(clock.now() / 1000 + 3600);
+    const { token, start, count } = setup(3600, given);
+    await start();
+    expect([count(), token.token()]).toEqual([0, given]);
+  });
+
+  it("stops when closed, also in the middle of a refresh", async () => {
+    const { clock, token, start } = setup(3600);
+    await start();
+    await clock.advance(3_300_000);
+    token.close();
+    await clock.advance(20);
+    expect(clock.pending).toBe(0);
+  });
+});

@@ -1,0 +1,61 @@
+import { expect, it } from "vitest";
+import { type FailureFacts, hintFor } from "./hints.ts";
+
+const hint = (facts: Partial<FailureFacts>) => hintFor({ operation: "optimStep", message: "", ...facts });
+
+it("statuses that have a known remedy", () => {
+  expect(hint({ status: 401 })).toContain("TINKER_API_KEY");
+  expect(hint({ status: 402 })).toContain("Billing");
+  expect(hint({ status: 403 })).toContain("weightsAccessToken");
+  expect(hint({ status: 413 })).toContain("too large");
+  expect(hint({ status: 429 })).toContain("Too much at once");
+  expect(hint({ status: 500 })).toBeUndefined();
+  expect(hint({ status: 404 })).toBeUndefined();
+});
+
+it("rank", () => {
+  expect(hint({ message: "Rank must be a power of 2", rank: 33 })).toMatch(/powers of two.*33 was asked for/);
+  expect(hint({ message: "invalid rank" })).toMatch(/powers of two up to the model's limit\. Try/);
+  expect(hint({ message: "franky" })).toBeUndefined();
+});
+
+it("wrong kind of checkpoint", () => {
+  expect(hint({ operation: "LoadWeights", path: "tinker://r/sampler_weights/x" })).toContain("saved for sampling");
+  expect(hint({ operation: "loadWeights", path: "tinker://r/sampler_weights/x" })).toContain("saved for sampling");
+  expect(hint({ operation: "weightsInfo", path: "tinker://r/sampler_weights/x" })).toContain("saved for sampling");
+  expect(hint({ operation: "createSamplingSession", path: "tinker://r/weights/x" })).toContain("saveWeightsForSampler");
+  expect(hint({ operation: "LoadWeights", path: "tinker://r/weights/x" })).toBeUndefined();
+  expect(hint({ operation: "LoadWeights", path: "tinker://r/weights/x", message: "Not Found" })).toContain(
+    "listCheckpoints",
+  );
+  expect(hint({ operation: "createSamplingSession", path: "tinker://r/sampler_weights/x" })).toBeUndefined();
+});
+
+it("context overflow, with the numbers", () => {
+  expect(hint({ message: "prompt too long", promptTokens: 4000, maxTokens: 200, maxContextLength: 4096 })).toBe(
+    "The input does not fit into the model's context: the input has 4000 tokens, maxTokens is 200, together 4200, the model's context is 4096. Shorten the input or lower maxTokens.",
+  );
+  expect(hint({ message: "exceeds the maximum sequence length", promptTokens: 7 })).toBe(
+    "The input does not fit into the model's context: the input has 7 tokens. Shorten the input or lower maxTokens.",
+  );
+  expect(hint({ message: "context window exceeded", maxTokens: 7 })).toContain("context: maxTokens is 7.");
+  expect(hint({ message: "max_model_len" })).toContain("context. Shorten");
+});
+
+it("numbers that are none", () => {
+  for (const message of ["loss is NaN", "found inf", "non-finite gradient", "Infinity in weights"]) {
+    expect(hint({ message }), message).toContain("NaN or infinite");
+  }
+  expect(hint({ message: "information" })).toBeUndefined();
+});
+
+it("unknown models and servers", () => {
+  const unknown = { operation: "createModel", baseModel: "org/m" };
+  expect(hint({ ...unknown, status: 404 })).toContain("org/m is not served here");
+  expect(hint({ ...unknown, message: "model org/m is not supported" })).toContain("getServerCapabilities");
+  expect(hint({ operation: "CreateModel", message: "Unknown base model" })).toContain("The model is not served here");
+  expect(hint({ operation: "clientConfig", status: 404, baseUrl: "http://x" })).toContain(
+    "Is http://x a Tinker server?",
+  );
+  expect(hint({ operation: "clientConfig", status: 404 })).toContain("Is the base URL a Tinker server?");
+});
