@@ -155,7 +155,7 @@ describe.each(fixtures)("%s", (_, fixture) => {
       const { metrics } = await trainer.forwardBackward(adapter, requestOf(fixture, "cross_entropy"));
       const [first] = fixture.training.loss as [number];
       const difference = Math.abs(metrics["loss:sum"]! - fixture.training.loss[step]!);
-      expect(difference / first, `loss of step ${step}`).toBeLessThan(1e-4);
+      expect(difference / first, `loss of step ${step}`).toBeLessThan(1e-3);
       const { metrics: norms } = optimStep(adapter, { learningRate: 3e-3, weightDecay: 0.1, gradClipNorm: 20 });
       // Later the gradient is small, and rounding shows in its norm: PyTorch's own float32 and float64 then differ by 2e-3.
       if (step >= 25) continue;
