@@ -62,7 +62,21 @@ def pairs(digits: int, count: int, seed: int, split: str | None = None) -> list[
     return out
 
 
-def additions(model, tokenizer: Tokenizer, count: int = 1000, quick: bool = False) -> dict[str, float]:
+@torch.inference_mode()
+def chance(model, tokenizer: Tokenizer, operands: list[tuple[int, int]]) -> float:
+    """Mean probability of the exact answer and its end marker: the share right at temperature 1, without sampling noise."""
+    total = 0.0
+    for at in range(0, len(operands), 250):
+        rows = [(tokenizer.encode(ask(f"What is {a} + {b}?")).ids, tokenizer.encode(str(a + b)).ids + [IM_END_ID]) for a, b in operands[at : at + 250]]
+        width = max(len(prompt) + len(answer) for prompt, answer in rows)
+        ids = torch.tensor([p + a + [END_OF_TEXT_ID] * (width - len(p) - len(a)) for p, a in rows], device=model.device)
+        counted = torch.tensor([[len(p) - 1 <= t < len(p) + len(a) - 1 for t in range(width - 1)] for p, a in rows], device=model.device)
+        chosen = F.log_softmax(model(input_ids=ids[:, :-1], use_cache=False).logits.float(), -1).gather(2, ids[:, 1:, None])[..., 0]
+        total += (chosen * counted).sum(1).exp().sum().item()
+    return total / len(operands)
+
+
+def additions(model, tokenizer: Tokenizer, count: int = 1000) -> dict[str, float]:
     """Share of sums answered exactly. `chat` is one user turn; `recipe` the official arithmetic recipe with its example
     turn and operands 0..100; `plain` the bare question."""
 
@@ -72,7 +86,7 @@ def additions(model, tokenizer: Tokenizer, count: int = 1000, quick: bool = Fals
         return round(right / len(prompts), 4)
 
     out = {}
-    for digits in (1, 2) if quick else (1, 2, 3):
+    for digits in (1, 2, 3):
         operands = pairs(digits, count, 1)
         operands = operands * max(1, count // len(operands))
         questions, answers = [f"What is {a} + {b}?" for a, b in operands], [a + b for a, b in operands]
@@ -80,14 +94,12 @@ def additions(model, tokenizer: Tokenizer, count: int = 1000, quick: bool = Fals
         out[f"chat_{digits}_t1"] = score(prompts, answers, 1.0, True)
         unique = len(set(operands))
         out[f"chat_{digits}_greedy"] = score(prompts[:unique], answers[:unique], 0.0, True)
-        if not quick:
-            out[f"plain_{digits}_t1"] = score(questions, answers, 1.0, False)
-    if not quick:
-        held = pairs(2, 200, 2, "heldout")
-        out["chat_2_heldout_t1"] = score([ask(f"What is {a} + {b}?") for a, b in held * 3], [a + b for a, b in held * 3], 1.0, True)
-        rng = random.Random(3)
-        operands = [(rng.randint(0, 100), rng.randint(0, 100)) for _ in range(count)]
-        out["recipe_t1"] = score([ask(f"What is {a} + {b}?", [("What is 4 + 5?", "9")]) for a, b in operands], [a + b for a, b in operands], 1.0, True)
+        out[f"plain_{digits}_t1"] = score(questions, answers, 1.0, False)
+    held = pairs(2, 200, 2, "heldout")
+    out["chat_2_heldout_t1"] = score([ask(f"What is {a} + {b}?") for a, b in held * 3], [a + b for a, b in held * 3], 1.0, True)
+    rng = random.Random(3)
+    operands = [(rng.randint(0, 100), rng.randint(0, 100)) for _ in range(count)]
+    out["recipe_t1"] = score([ask(f"What is {a} + {b}?", [("What is 4 + 5?", "9")]) for a, b in operands], [a + b for a, b in operands], 1.0, True)
     return out
 
 

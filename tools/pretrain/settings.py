@@ -31,7 +31,7 @@ class Settings:
     head_dim: int = 64
     mlp: int = 704
     context: int = 1024
-    # training: a long phase at constant rate without additions, then a short decay with a calibrated number of them
+    # training: a long phase at constant rate without additions, then a short decay with some
     batch: int = 256
     length: int = 512
     stable_steps: int = 5000
@@ -40,12 +40,11 @@ class Settings:
     rate: float = 6e-3
     weight_decay: float = 0.1
     compiled: bool = True
-    # calibration of additions: first guess, tries, and the middle of the wanted bands (share right at temperature 1)
-    one_digit: int = 600
-    two_digit: int = 4_000
-    tries: int = 4
-    one_digit_band: tuple[float, float] = (0.55, 0.82)
-    two_digit_band: tuple[float, float] = (0.11, 0.23)
+    # calibration: two decays that differ in the additions they see, (one-digit, two-digit, three-digit), and the share of
+    # two-digit sums right at temperature 1 that their blend must have
+    few: tuple[int, int, int] = (600, 4_000, 400)
+    many: tuple[int, int, int] = (767, 8_629, 862)
+    two_digit_target: float = 0.16
 
 
 SHIPPED = Settings()
@@ -54,5 +53,5 @@ TINY = Settings(
     documents={name: 400 for name in SHIPPED.documents}, heldout_documents=4, vocabulary=600,
     width=64, layers=2, heads=2, kv_heads=1, head_dim=32, mlp=128,
     batch=8, length=128, stable_steps=60, decay_steps=20, warmup_steps=10, compiled=False,
-    one_digit=100, two_digit=200, tries=2,
+    few=(100, 200, 20), many=(200, 400, 40),
 )
