@@ -7,6 +7,7 @@ export { type Example, type Place, readExamples, toExample } from "./examples.ts
 export { type JsonLine, readJsonl } from "./jsonl.ts";
 export * from "./nll.ts";
 export * from "./policy-gradient.ts";
+export * from "./prepare.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";
 export * from "./render.ts";
 export * from "./run-folder.ts";

@@ -3,7 +3,7 @@
  * `timing_spans.jsonl`. Knows how a run that ended anywhere goes on: the last checkpoint says which step is next, and what
  * was written after it is taken back.
  */
-import { appendFile, mkdir, open, readFile, rename, writeFile } from "node:fs/promises";
+import { appendFile, mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { TinkerError } from "tinklet";
 import { DataError } from "./data-error.ts";
@@ -50,6 +50,11 @@ export class RunFolder {
     return new RunFolder(path);
   }
 
+  /** Forgets a run: removes its files, and nothing else that lies in the folder. */
+  async clear(): Promise<void> {
+    await Promise.all(Object.values(files).map((name) => rm(join(this.path, name), { force: true })));
+  }
+
   readConfig(): Promise<Readonly<Record<string, unknown>> | undefined> {
     return this.#read(files.config).then((text) => {
       if (text === undefined) return undefined;
@@ -63,6 +68,32 @@ export class RunFolder {
 
   async writeConfig(config: Readonly<Record<string, unknown>>): Promise<void> {
     await this.#replace(files.config, `${JSON.stringify(config, null, 2)}\n`);
+  }
+
+  /**
+   * Makes the folder that of a run with these settings: writes them, or, where a run is there already, checks that it is the
+   * same one.
+   *
+   * @param settings - everything that decides what the run computes.
+   * @returns whether a run was there.
+   * @throws {@link DataError} naming the settings that differ.
+   */
+  async claim(settings: Readonly<Record<string, unknown>>): Promise<boolean> {
+    const before = await this.readConfig();
+    if (before === undefined) {
+      await this.writeConfig(settings);
+      return false;
+    }
+    const now = JSON.parse(JSON.stringify(settings)) as Record<string, unknown>;
+    const names = [...new Set([...Object.keys(before), ...Object.keys(now)])];
+    const changed = names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));
+    if (changed.length === 0) return true;
+    const shown = changed.map(
+      (name) => `${name} was ${JSON.stringify(before[name])} and is now ${JSON.stringify(now[name])}`,
+    );
+    throw new DataError({ file: this.path }, `holds a run with other settings: ${shown.join("; ")}`, {
+      hint: "Resume with the settings of that run, or choose another folder.",
+    });
   }
 
   readMetrics(): Promise<MetricsRow[]> {

@@ -1,15 +1,73 @@
 /**
- * The command line's front door: what must be quick. Imports nothing but the list of commands; a command's own code is
- * loaded when it is asked for.
+ * The command line's front door. Whatever is typed comes through here, so it imports next to nothing: a command's own code,
+ * and the SDK with it, is loaded when that command is asked for.
  */
-import { packageVersion } from "../transport/environment.ts";
+import { readFileSync } from "node:fs";
+import { commandTable, findCommand, type Listed } from "./commands.ts";
 
-/** Runs one command. @returns the process's exit code. */
+/** Exit codes, as the official tool has them. */
+export const exitCodes = { ok: 0, error: 1, usage: 2, interrupted: 130 } as const;
+
+/**
+ * Runs one command.
+ *
+ * @param args - what was typed after the program's name.
+ * @returns the exit code: 0, 1 for an error, 2 for a wrong call, 130 after Ctrl-C.
+ */
 export async function main(args: readonly string[]): Promise<number> {
-  if (args[0] === "version") {
-    process.stdout.write(`tinklet ${packageVersion}\n`);
-    return 0;
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code === "EPIPE") process.exit(exitCodes.ok); // the reader has seen enough
+    throw error;
+  });
+  const { command, words, group, rest } = findCommand(args);
+  if (command?.words[0] === "version" || (command === undefined && rest[0] === "--version")) {
+    process.stdout.write(`tinklet ${version()}\n`);
+    return exitCodes.ok;
   }
-  process.stderr.write("Error: Unknown command.\n");
-  return 2;
+  const asksForHelp = rest.includes("--help") || rest.includes("-h");
+  if (command === undefined) {
+    const shown =
+      group === undefined ? help(commandTable) : help(commandTable.filter(({ words: [first] }) => first === group));
+    if (asksForHelp || (words.length === 0 && rest.length === 0)) {
+      process.stdout.write(shown);
+      return asksForHelp ? exitCodes.ok : exitCodes.usage;
+    }
+    const { unknownCommand } = await import("./parse.ts");
+    process.stderr.write(`Error: ${unknownCommand(words, rest, commandTable)}\n`);
+    return exitCodes.usage;
+  }
+  const [{ run }, spec] = await Promise.all([import("./run.ts"), command.load()]);
+  return run(command.words, spec, rest);
 }
+
+/** The version of this package. */
+export function version(): string {
+  const manifest = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return (JSON.parse(manifest) as { version: string }).version;
+}
+
+/** The list of commands, with the options that all of them take. */
+function help(listed: readonly Listed[]): string {
+  const width = Math.max(...listed.map(({ words }) => words.join(" ").length));
+  const lines: string[] = ["Usage: tinklet <command> [options]", ""];
+  let section: string | undefined;
+  for (const { words, about, section: of } of listed) {
+    if (of !== section) lines.push(...(section === undefined ? [] : [""]), `${of}:`);
+    section = of;
+    lines.push(`  ${words.join(" ").padEnd(width)}  ${about}`);
+  }
+  return `${lines.join("\n")}\n\n${globalHelp}`;
+}
+
+const globalHelp = `Options of every command, before or after it:
+  -f, --format table|json   how results are written (--json for short; streams are one JSON value per line)
+      --base-url URL        the server            [TINKER_BASE_URL]
+      --api-key KEY         the key               [TINKER_API_KEY]
+      --local               use a server inside this process: no key, no network
+      --data-dir FOLDER     what --local keeps    [TINKLET_DATA_DIR, else ~/.tinklet]
+  -q, --quiet               results and errors only
+      --no-color            no colours            [NO_COLOR]
+  -h, --help                help on a command
+
+Exit codes: 0 done, 1 error, 2 wrong call, 130 interrupted.
+`;

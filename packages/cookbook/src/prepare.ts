@@ -1,0 +1,73 @@
+/** From a data file to what the supervised loop trains and evaluates on, with the figures that a person wants to see first. */
+import { createHash } from "node:crypto";
+import type { Tokenizer } from "tinklet";
+import { type DataSummary, summarize } from "./cost.ts";
+import { DataError } from "./data-error.ts";
+import { splitData } from "./dataset.ts";
+import { readExamples } from "./examples.ts";
+import {
+  type DatumOptions,
+  type Rendered,
+  renderExample,
+  type SupervisedDatum,
+  type TrainOn,
+  toDatum,
+} from "./render.ts";
+
+export interface PrepareOptions extends DatumOptions {
+  /** @defaultValue "all_answers" */
+  readonly trainOn?: TrainOn;
+  /** Share (below 1) or number of distinct examples kept for evaluation. @defaultValue 0 */
+  readonly testShare?: number;
+  /** @defaultValue 0 */
+  readonly seed?: number;
+}
+
+/** Data that is ready to train on. */
+export interface PreparedData {
+  readonly train: readonly SupervisedDatum[];
+  readonly test: readonly SupervisedDatum[];
+  /** Of the training part. */
+  readonly summary: DataSummary;
+  /** Of the evaluation part. */
+  readonly testSummary: DataSummary;
+  /** Changes when tokens, weights or their order change: a run must not go on with other data. */
+  readonly digest: string;
+}
+
+/**
+ * Reads, renders and splits a file of examples.
+ *
+ * @throws {@link DataError} naming file and line, or when nothing is left to learn from.
+ */
+export async function prepareSupervised(
+  file: string,
+  tokenizer: Tokenizer,
+  options: PrepareOptions = {},
+): Promise<PreparedData> {
+  const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength } = options;
+  const examples = await readExamples(file);
+  const rendered = examples.map((example) => renderExample(example, tokenizer, { trainOn }));
+  const { train, test } = splitData(rendered, { share: testShare, seed, key: ({ tokens }) => tokens.join(",") });
+  const data = (part: readonly Rendered[]) =>
+    part.map((one) => toDatum(one, options)).filter((datum) => datum !== undefined);
+  const prepared = { train: data(train), test: data(test) };
+  if (prepared.train.length === 0) {
+    throw new DataError({ file }, "has no example with anything left to learn", {
+      hint:
+        maxLength === undefined ? undefined : `All answers lie beyond ${maxLength} tokens: raise the maximum length.`,
+    });
+  }
+  return {
+    ...prepared,
+    summary: summarize(train, { maxLength }),
+    testSummary: summarize(test, { maxLength }),
+    digest: digestOf(rendered),
+  };
+}
+
+function digestOf(rendered: readonly Rendered[]): string {
+  const hash = createHash("sha256");
+  for (const { tokens, weights } of rendered) hash.update(`${tokens.join(",")}|${weights.join(",")}\n`);
+  return hash.digest("hex").slice(0, 16);
+}

@@ -1,0 +1,194 @@
+/** Every command once: its words, one line about it, and where its code is. Plain data, since each start reads it. */
+import type { Command } from "./command.ts";
+
+/** A command before its code is loaded. */
+export interface Listed {
+  readonly words: readonly string[];
+  readonly about: string;
+  readonly section: string;
+  readonly load: () => Promise<Command>;
+}
+
+const start = "Start here";
+const train = "Train and sample";
+const manage = "Look after runs and checkpoints";
+const tool = "The tool itself";
+
+export const commandTable: readonly Listed[] = [
+  {
+    words: ["quickstart"],
+    about: "watch a model learn on this machine, in a minute (--rl: by reinforcement)",
+    section: start,
+    load: async () => (await import("./commands/quickstart.ts")).quickstart,
+  },
+  {
+    words: ["doctor"],
+    about: "check this machine, the key and the server, down to a training step",
+    section: start,
+    load: async () => (await import("./commands/doctor.ts")).doctor,
+  },
+  {
+    words: ["train"],
+    about: "fine-tune on a JSONL file; resumes where it stopped",
+    section: train,
+    load: async () => (await import("./commands/train.ts")).train,
+  },
+  {
+    words: ["inspect"],
+    about: "show a data file as tokens, coloured by their weight in the loss",
+    section: train,
+    load: async () => (await import("./commands/inspect.ts")).inspect,
+  },
+  {
+    words: ["plot"],
+    about: "plot the metrics of runs, in the terminal or as a picture",
+    section: train,
+    load: async () => (await import("./commands/plot.ts")).plot,
+  },
+  {
+    words: ["sample"],
+    about: "continue a prompt, from a base model or a checkpoint",
+    section: train,
+    load: async () => (await import("./commands/sample.ts")).sample,
+  },
+  {
+    words: ["chat"],
+    about: "talk to a model",
+    section: train,
+    load: async () => (await import("./commands/chat.ts")).chat,
+  },
+  {
+    words: ["serve"],
+    about: "run the Tinker API on this machine",
+    section: train,
+    load: async () => (await import("./commands/serve.ts")).serve,
+  },
+  {
+    words: ["run", "list"],
+    about: "list training runs",
+    section: manage,
+    load: async () => (await import("./commands/run.ts")).runList,
+  },
+  {
+    words: ["run", "info"],
+    about: "show one training run",
+    section: manage,
+    load: async () => (await import("./commands/run.ts")).runInfo,
+  },
+  {
+    words: ["checkpoint", "list"],
+    about: "list checkpoints",
+    section: manage,
+    load: async () => (await import("./commands/checkpoint.ts")).checkpointList,
+  },
+  {
+    words: ["checkpoint", "info"],
+    about: "show one checkpoint",
+    section: manage,
+    load: async () => (await import("./commands/checkpoint.ts")).checkpointInfo,
+  },
+  {
+    words: ["checkpoint", "publish"],
+    about: "let everybody use a checkpoint",
+    section: manage,
+    load: async () => (await import("./commands/checkpoint.ts")).checkpointPublish,
+  },
+  {
+    words: ["checkpoint", "unpublish"],
+    about: "make a checkpoint private again",
+    section: manage,
+    load: async () => (await import("./commands/checkpoint.ts")).checkpointUnpublish,
+  },
+  {
+    words: ["checkpoint", "set-ttl"],
+    about: "say how long a checkpoint is kept",
+    section: manage,
+    load: async () => (await import("./commands/checkpoint.ts")).checkpointSetTtl,
+  },
+  {
+    words: ["checkpoint", "delete"],
+    about: "delete checkpoints for good",
+    section: manage,
+    load: async () => (await import("./commands/checkpoint-delete.ts")).checkpointDelete,
+  },
+  {
+    words: ["checkpoint", "download"],
+    about: "fetch a checkpoint as an adapter folder",
+    section: manage,
+    load: async () => (await import("./commands/checkpoint-download.ts")).checkpointDownload,
+  },
+  {
+    words: ["checkpoint", "push-hf"],
+    about: "upload a checkpoint to the Hugging Face Hub",
+    section: manage,
+    load: async () => (await import("./commands/checkpoint-push-hf.ts")).checkpointPushHf,
+  },
+  {
+    words: ["session", "list"],
+    about: "list sessions",
+    section: manage,
+    load: async () => (await import("./commands/session.ts")).sessionList,
+  },
+  {
+    words: ["session", "info"],
+    about: "show the runs and samplers of a session",
+    section: manage,
+    load: async () => (await import("./commands/session.ts")).sessionInfo,
+  },
+  {
+    words: ["session", "export-trace"],
+    about: "fetch the timeline of a session for Perfetto",
+    section: manage,
+    load: async () => (await import("./commands/session.ts")).sessionExportTrace,
+  },
+  {
+    words: ["billing", "usage"],
+    about: "show what was used, by the hour",
+    section: manage,
+    load: async () => (await import("./commands/billing.ts")).billingUsage,
+  },
+  {
+    words: ["completions"],
+    about: "print a completion script for bash, zsh or fish",
+    section: tool,
+    load: async () => (await import("./commands/completions.ts")).completions,
+  },
+  {
+    words: ["version"],
+    about: "print the version",
+    section: tool,
+    load: async () => ({ usage: "version", about: "Prints the version.", run: async () => 0 }),
+  },
+];
+
+/** Options of every command that are followed by a value; the search for the command's words steps over them. */
+const takesValue = new Set(["--format", "-f", "--base-url", "--api-key", "--data-dir"]);
+
+/** Finds which command is meant, wherever the global options stand. */
+export function findCommand(args: readonly string[]): {
+  readonly command: Listed | undefined;
+  readonly words: readonly string[];
+  /** The first word, if commands begin with it. */
+  readonly group: string | undefined;
+  /** The arguments without the command's words. */
+  readonly rest: readonly string[];
+} {
+  const rest = [...args];
+  const words: string[] = [];
+  let candidates: readonly Listed[] = commandTable;
+  for (let at = 0; at < rest.length; ) {
+    const arg = rest[at] as string;
+    if (arg.startsWith("-")) {
+      at += takesValue.has(arg) ? 2 : 1;
+      continue;
+    }
+    const next = candidates.filter((listed) => listed.words[words.length] === arg);
+    if (next.length === 0) break;
+    words.push(arg);
+    rest.splice(at, 1);
+    candidates = next;
+    if (next.length === 1 && next[0]?.words.length === words.length)
+      return { command: next[0], words, group: words[0], rest };
+  }
+  return { command: undefined, words, group: words[0], rest };
+}

@@ -1,0 +1,54 @@
+/** `chat`: a conversation, line by line. Without a terminal each line of stdin is a turn. */
+import { createInterface } from "node:readline";
+import type { ChatMessage } from "../../tokenizer/index.ts";
+import type { Command } from "../command.ts";
+import { CliError } from "../explain.ts";
+import { openSampler, samplingOptions, samplingParams, write } from "../sampling.ts";
+
+export const chat: Command = {
+  usage: "chat [--model NAME | --from CHECKPOINT] [--system TEXT]",
+  about: "Talks to a model in its chat format. /reset begins anew, /exit or Ctrl-D ends.",
+  options: {
+    ...samplingOptions,
+    system: { type: "string", value: "TEXT", about: "a message before the conversation" },
+  },
+  examples: ["chat --local", "chat --local --from runs/pirate --temperature 0.7"],
+  async run(input, context) {
+    const { output, signal } = context;
+    const params = samplingParams(input);
+    const opened = await openSampler(input, context);
+    const { tokenizer } = opened;
+    if (!tokenizer.hasChatTemplate) {
+      throw new CliError(`${opened.name} brings no chat template.`, {
+        hint: "It is probably a base model: use tinklet sample.",
+      });
+    }
+    const system = input.text("system");
+    const start: readonly ChatMessage[] = system === undefined ? [] : [{ role: "system", content: system }];
+    let messages = [...start];
+    const live = process.stdin.isTTY === true && process.stdout.isTTY === true && !output.isJson;
+    if (live) output.note(`${opened.name}. /reset begins anew, /exit ends.`);
+    const lines = createInterface({ input: process.stdin, ...(live ? { output: process.stdout } : {}), prompt: "› " });
+    signal.addEventListener("abort", () => lines.close(), { once: true });
+    lines.on("SIGINT", () => process.kill(process.pid, "SIGINT"));
+    if (live) lines.prompt();
+    for await (const typed of lines) {
+      const line = typed.trim();
+      if (line === "/exit") break;
+      if (line === "/reset") messages = [...start];
+      else if (line !== "") {
+        messages.push({ role: "user", content: line });
+        const prompt = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+        const [answer] = await write(opened, prompt, params, { signal });
+        const content = answer?.text.trim() ?? "";
+        messages.push({ role: "assistant", content });
+        if (output.isJson) output.event({ role: "assistant", content, tokens: answer?.tokens ?? 0 });
+        else output.line(output.style(content, "cyan"));
+      }
+      if (live) lines.prompt();
+    }
+    lines.close();
+    signal.throwIfAborted();
+    return 0;
+  },
+};

@@ -1,0 +1,153 @@
+/** `checkpoint delete`: by path, or a run's by type and age. Asks before it does anything that cannot be undone. */
+import { createInterface } from "node:readline/promises";
+import type { RestClient } from "../../clients/rest-client.ts";
+import type { Checkpoint } from "../../wire/rest.ts";
+import type { Command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../explain.ts";
+import { formatSize, formatTimestamp } from "../format.ts";
+import type { Input } from "../parse.ts";
+import { referenceHelp, resolveCheckpoint } from "../references.ts";
+
+const types: Readonly<Record<string, string>> = {
+  weights: "training",
+  sampler_weights: "sampler",
+  training: "training",
+  sampler: "sampler",
+};
+/** Deletions under way at once. */
+const concurrency = 32;
+
+export const checkpointDelete: Command = {
+  usage: "checkpoint delete (CHECKPOINT... | --run-id RUN [--type T] [--before DATE] [--after DATE]) [--yes]",
+  about: `Deletes checkpoints for good: ${referenceHelp}. Dates are UTC, ISO 8601.`,
+  arguments: ["CHECKPOINT..."],
+  options: {
+    "run-id": { type: "string", value: "RUN", about: "all checkpoints of this run, or those that fit the filters" },
+    type: { type: "string", about: "weights or sampler_weights" },
+    before: { type: "string", value: "DATE", about: "older than this" },
+    after: { type: "string", value: "DATE", about: "younger than this" },
+    yes: { type: "boolean", short: "y", about: "do not ask" },
+  },
+  examples: ["checkpoint delete --run-id RUN --type weights --before 2026-06-01", "checkpoint delete RUN:000020 -y"],
+  async run(input, context) {
+    const { output } = context;
+    const runId = input.text("run-id");
+    checkChoice(input, runId);
+    const rest = (await context.service()).createRestClient();
+    let paths: readonly string[];
+    let known: readonly Checkpoint[] | undefined;
+    if (runId === undefined) {
+      paths = await Promise.all(input.positionals.map((one) => resolveCheckpoint(one, "sampler", async () => rest)));
+    } else {
+      known = await matching(input, rest, runId);
+      if (known.length === 0) {
+        output.line(`No checkpoints found for run ${runId} matching filters`);
+        return 0;
+      }
+      paths = known.map(({ tinkerPath }) => tinkerPath);
+    }
+    if (!input.flag("yes") && !(await confirmed(paths, known, context))) {
+      output.line("Deletion cancelled.");
+      return 0;
+    }
+    const failed = await deleteAll(paths, rest, context);
+    const deleted = paths.length - failed.length;
+    if (output.isJson) output.event({ deleted_count: deleted, failed });
+    else {
+      output.line(`Deleted ${deleted} checkpoint(s)`);
+      if (failed.length > 0) output.line(`Failed to delete ${failed.length} checkpoint(s):`);
+      for (const { tinker_path, error } of failed) output.line(`  - ${tinker_path}: ${error}`);
+    }
+    return 0;
+  },
+};
+
+function checkChoice(input: Input, runId: string | undefined): void {
+  if (input.positionals.length === 0 && runId === undefined) {
+    throw new CliError("Must specify checkpoint paths or --run-id", {
+      hint: "tinklet checkpoint delete --help shows examples.",
+    });
+  }
+  if (input.positionals.length > 0 && runId !== undefined) {
+    throw new CliError("Cannot specify both checkpoint paths and --run-id");
+  }
+  if (runId === undefined && ["type", "before", "after"].some((name) => input.text(name) !== undefined)) {
+    throw new CliError("--type, --before, and --after require --run-id");
+  }
+}
+
+async function matching(input: Input, rest: RestClient, runId: string): Promise<readonly Checkpoint[]> {
+  const type = input.text("type");
+  if (type !== undefined && !Object.hasOwn(types, type)) {
+    throw new CliError(`Invalid checkpoint type: ${type}`, { hint: "Valid types: weights, sampler_weights" });
+  }
+  const [before, after] = [date(input.text("before")), date(input.text("after"))];
+  const { checkpoints } = await rest.listCheckpoints(runId);
+  return checkpoints.filter(
+    ({ checkpointType, time }) =>
+      (type === undefined || checkpointType === types[type]) &&
+      (before === undefined || time < before) &&
+      (after === undefined || time > after),
+  );
+}
+
+/** A day or a moment; without a zone it is UTC. */
+export function date(text: string | undefined): Date | undefined {
+  if (text === undefined) return undefined;
+  const trimmed = text.trim();
+  const parts = /^\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d+)?)?)?)?(Z|[+-]\d\d:?\d\d)?$/.exec(trimmed);
+  const zoned = parts === null || parts[1] !== undefined || trimmed.length === 10 ? trimmed : `${trimmed}Z`;
+  const time = new Date(/^\d{4}-\d\d-\d\d[T ]\d\d(Z|$)/.test(zoned) ? zoned.replace(/([T ]\d\d)/, "$1:00") : zoned);
+  if (parts !== null && !Number.isNaN(time.getTime())) return time;
+  throw new CliError(`Invalid date: ${trimmed}`, { hint: "Use ISO 8601 format: 2024-01-01, 2024-01-01T12:00:00Z" });
+}
+
+async function confirmed(
+  paths: readonly string[],
+  known: readonly Checkpoint[] | undefined,
+  context: Context,
+): Promise<boolean> {
+  const say = (text: string) => process.stderr.write(`${text}\n`);
+  say(`Will delete ${paths.length} checkpoint(s):`);
+  if (known === undefined) for (const path of paths) say(`  - ${path}`);
+  else {
+    for (const { tinkerPath, sizeBytes, time } of known) {
+      say(
+        `  - ${tinkerPath} (${sizeBytes === undefined ? "N/A" : formatSize(sizeBytes)}, created ${formatTimestamp(time)})`,
+      );
+    }
+    say(`\nTotal size: ${formatSize(known.reduce((sum, { sizeBytes = 0 }) => sum + sizeBytes, 0))}`);
+  }
+  say("WARNING: This action is permanent and cannot be undone.");
+  const ask = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    const { signal } = context;
+    const answer = await Promise.race([
+      ask.question(`Are you sure you want to delete ${paths.length} checkpoint(s)? [y/N]: `, { signal }),
+      new Promise<string>((resolve) => ask.once("close", () => resolve(""))), // the end of the input is a no
+    ]);
+    return /^y(es)?$/i.test(answer.trim());
+  } finally {
+    ask.close();
+  }
+}
+
+async function deleteAll(paths: readonly string[], rest: RestClient, { output, signal }: Context) {
+  const failed: { tinker_path: string; error: string }[] = [];
+  const left = [...paths];
+  const worker = async () => {
+    for (let path = left.shift(); path !== undefined; path = left.shift()) {
+      try {
+        await rest.deleteCheckpointFromTinkerPath(path, { signal });
+      } catch (error) {
+        signal.throwIfAborted();
+        failed.push({ tinker_path: path, error: error instanceof Error ? error.message : String(error) });
+      }
+      output.progress(`Deleting checkpoints: ${paths.length - left.length} of ${paths.length}`);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(concurrency, paths.length) }, worker));
+  output.endProgress();
+  return failed;
+}

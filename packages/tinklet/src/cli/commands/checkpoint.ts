@@ -1,0 +1,132 @@
+/** `checkpoint list`, `info`, `publish`, `unpublish` and `set-ttl`, with the official tool's options, columns and JSON. */
+import type { RestClient } from "../../clients/rest-client.ts";
+import type { Checkpoint } from "../../wire/rest.ts";
+import { ParsedCheckpointTinkerPath } from "../../wire/tinker-path.ts";
+import type { Command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../explain.ts";
+import { counted, formatBool, formatSize, formatTimestamp } from "../format.ts";
+import { checkpointJson } from "../official-json.ts";
+import { fetchUpTo, moreNotShown } from "../paging.ts";
+import { UsageError } from "../parse.ts";
+import { referenceHelp, resolveCheckpoint } from "../references.ts";
+import { loraText } from "./run.ts";
+
+const size = (bytes: number | undefined) => (bytes === undefined ? "N/A" : formatSize(bytes));
+const expiry = (time: Date | undefined) => (time === undefined ? "Never" : formatTimestamp(time));
+
+export const checkpointList: Command = {
+  usage: "checkpoint list [--run-id RUN] [--limit N]",
+  about: "Lists checkpoints, of one run or of all.",
+  options: {
+    "run-id": { type: "string", value: "RUN", about: "only those of this run" },
+    limit: { type: "string", value: "N", about: "at most so many, over all runs; 0 for all (default 20)" },
+  },
+  async run(input, context) {
+    const { output, signal } = context;
+    const runId = input.text("run-id");
+    const limit = input.integer("limit", 0) ?? 20;
+    const rest = (await context.service()).createRestClient();
+    let checkpoints: readonly Checkpoint[];
+    let total: number | undefined;
+    if (runId === undefined) {
+      const fetch = async (page: { limit: number; offset: number }) => {
+        const { checkpoints: items, cursor } = await rest.listUserCheckpoints({ ...page, signal });
+        return { items, total: cursor?.totalCount };
+      };
+      ({ items: checkpoints, total } = await fetchUpTo(limit, 1000, fetch, { output, what: "checkpoints" }));
+    } else ({ checkpoints } = await rest.listCheckpoints(runId, { signal }));
+    const where = runId === undefined ? "" : ` for run ${runId}`;
+    const count = checkpoints.length === 0 ? "No checkpoints found" : counted(checkpoints.length, "checkpoint");
+    output.result({
+      title: `${count}${where}${moreNotShown(total, checkpoints.length)}`,
+      columns: ["Checkpoint ID", "Type", "Size", "Public", "Created", "Expires", "Path"],
+      rows: checkpoints.map((one) => [
+        one.checkpointId,
+        one.checkpointType,
+        size(one.sizeBytes),
+        formatBool(one.public),
+        formatTimestamp(one.time),
+        expiry(one.expiresAt),
+        one.tinkerPath,
+      ]),
+      json: { ...(runId === undefined ? {} : { run_id: runId }), checkpoints: checkpoints.map(checkpointJson) },
+    });
+  },
+};
+
+export const checkpointInfo: Command = {
+  usage: "checkpoint info CHECKPOINT",
+  about: `Shows one checkpoint: ${referenceHelp}.`,
+  arguments: ["CHECKPOINT"],
+  async run({ positionals: [reference = ""] }, context) {
+    const { rest, path } = await resolved(reference, context);
+    const { trainingRunId } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
+    const { checkpoints } = await rest.listCheckpoints(trainingRunId);
+    const found = checkpoints.find(({ tinkerPath }) => tinkerPath === path);
+    if (found === undefined)
+      throw new CliError(`Checkpoint not found: ${path}`, { hint: "checkpoint list shows those there are." });
+    const run = await rest.getTrainingRun(trainingRunId);
+    context.output.result({
+      title: `Checkpoint: ${found.checkpointId}`,
+      columns: ["Property", "Value"],
+      rows: [
+        ["Checkpoint ID", found.checkpointId],
+        ["Type", found.checkpointType],
+        ["Tinker Path", found.tinkerPath],
+        ...(found.sizeBytes === undefined ? [] : [["Size", formatSize(found.sizeBytes)]]),
+        ["Public", formatBool(found.public)],
+        ["Created", formatTimestamp(found.time)],
+        ["Expires", expiry(found.expiresAt)],
+        ["Training Run ID", trainingRunId],
+        ["LoRA", loraText(run)],
+      ],
+      json: { ...checkpointJson(found), is_lora: run.isLora, lora_rank: run.loraRank ?? null },
+    });
+  },
+};
+
+export const checkpointPublish: Command = {
+  usage: "checkpoint publish CHECKPOINT",
+  about: `Lets everybody use a checkpoint: ${referenceHelp}. Prints nothing.`,
+  arguments: ["CHECKPOINT"],
+  async run({ positionals: [reference = ""] }, context) {
+    const { rest, path } = await resolved(reference, context);
+    await rest.publishCheckpointFromTinkerPath(path, { signal: context.signal });
+  },
+};
+
+export const checkpointUnpublish: Command = {
+  usage: "checkpoint unpublish CHECKPOINT",
+  about: `Makes a checkpoint private again: ${referenceHelp}. Prints nothing.`,
+  arguments: ["CHECKPOINT"],
+  async run({ positionals: [reference = ""] }, context) {
+    const { rest, path } = await resolved(reference, context);
+    await rest.unpublishCheckpointFromTinkerPath(path, { signal: context.signal });
+  },
+};
+
+export const checkpointSetTtl: Command = {
+  usage: "checkpoint set-ttl CHECKPOINT (--ttl SECONDS | --remove)",
+  about: `Says how long a checkpoint is kept: ${referenceHelp}. Prints nothing.`,
+  arguments: ["CHECKPOINT"],
+  options: {
+    ttl: { type: "string", value: "SECONDS", about: "from now on" },
+    remove: { type: "boolean", about: "keep it for good" },
+  },
+  async run(input, context) {
+    const ttl = input.integer("ttl");
+    const remove = input.flag("remove");
+    if (ttl === undefined && !remove) throw new CliError("Must specify either --ttl <seconds> or --remove");
+    if (ttl !== undefined && remove) throw new CliError("Cannot specify both --ttl and --remove");
+    if (ttl !== undefined && ttl <= 0) throw new UsageError("--ttl must be above 0");
+    const { rest, path } = await resolved(input.positionals[0] ?? "", context);
+    await rest.setCheckpointTtlFromTinkerPath(path, ttl ?? null, { signal: context.signal });
+  },
+};
+
+/** The checkpoint that a reference means; sampler weights where it leaves the kind open. */
+export async function resolved(reference: string, context: Context): Promise<{ rest: RestClient; path: string }> {
+  const rest = (await context.service()).createRestClient();
+  return { rest, path: await resolveCheckpoint(reference, "sampler", async () => rest) };
+}

@@ -1,0 +1,179 @@
+/** `doctor`: what works here and what does not, each with what to do about it, down to a real training step. */
+
+import { mkdir, statfs } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { freemem, totalmem } from "node:os";
+import type { Command } from "../command.ts";
+import { bundledModel, type Context } from "../context.ts";
+import { explain } from "../explain.ts";
+import { formatSize } from "../format.ts";
+import { version } from "../main.ts";
+import { bundledModelFolder } from "../model.ts";
+import type { Input } from "../parse.ts";
+
+interface Finding {
+  readonly status: "ok" | "warning" | "error";
+  readonly detail: string;
+  readonly hint?: string;
+}
+
+const marks = { ok: ["✓", "green"], warning: ["!", "yellow"], error: ["✗", "red"] } as const;
+const leastNode = [20, 19] as const;
+const roomyBytes = 1024 ** 3;
+
+export const doctor: Command = {
+  usage: "doctor [--skip-training]",
+  about: "Checks this machine, the packages, the key and the server, and trains one step locally.",
+  options: { "skip-training": { type: "boolean", about: "no training step" } },
+  async run(input, context) {
+    const { output } = context;
+    const checks: readonly (readonly [string, () => Promise<Finding>])[] = [
+      ["Node", node],
+      ["Packages", packages],
+      ["Runtime", runtime],
+      ["Memory", memory],
+      ["Disk", () => disk(context)],
+      ["Key", () => key(input, context)],
+      ["Server", () => server(context)],
+      ...(input.flag("skip-training") ? [] : [["Training step", () => trainingStep(context)] as const]),
+    ];
+    const findings: ({ readonly name: string } & Finding)[] = [];
+    for (const [name, check] of checks) {
+      output.progress(`${name} …`);
+      const finding = await check().catch((error: unknown): Finding => {
+        context.signal.throwIfAborted();
+        const { message, details = [] } = explain(error);
+        const hint = details.find((line) => line.startsWith("Hint: "))?.slice(6);
+        return { status: "error", detail: message, ...(hint === undefined ? {} : { hint }) };
+      });
+      findings.push({ name, ...finding });
+      if (output.isJson) continue;
+      const [mark, colour] = marks[finding.status];
+      output.line(`${output.style(mark, colour)} ${name.padEnd(14)} ${finding.detail}`);
+      if (finding.hint !== undefined) output.line(`  ${" ".repeat(14)} ${output.style(finding.hint, "dim")}`);
+    }
+    if (output.isJson) output.result({ json: { version: version(), checks: findings }, columns: [], rows: [] });
+    return findings.some(({ status }) => status === "error") ? 1 : 0;
+  },
+};
+
+async function node(): Promise<Finding> {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  const [least, leastMinor] = leastNode;
+  const fine = major > least || (major === least && minor >= leastMinor);
+  const detail = `${process.version} on ${process.platform} ${process.arch}`;
+  return fine
+    ? { status: "ok", detail }
+    : { status: "error", detail, hint: `Node ${leastNode.join(".")} or newer is needed.` };
+}
+
+const found = (name: string): string | undefined => {
+  try {
+    const require = createRequire(import.meta.url);
+    return (require(`${name}/package.json`) as { version: string }).version;
+  } catch {
+    return undefined;
+  }
+};
+
+async function packages(): Promise<Finding> {
+  const names = ["@tinklet/cookbook", "@tinklet/server", "@tinklet/base-model"];
+  const missing = names.filter((name) => found(name) === undefined);
+  const detail = [
+    `tinklet ${version()}`,
+    ...names.filter((name) => !missing.includes(name)).map((name) => `${name} ${found(name)}`),
+  ].join(", ");
+  if (missing.length === 0) return { status: "ok", detail };
+  return { status: "warning", detail, hint: `For training on this machine: npm install ${missing.join(" ")}` };
+}
+
+async function runtime(): Promise<Finding> {
+  const native = found("onnxruntime-node");
+  if (native !== undefined) return { status: "ok", detail: `onnxruntime-node ${native}, native` };
+  const wasm = found("onnxruntime-web");
+  const hint = "npm install onnxruntime-node makes local training several times faster.";
+  return wasm === undefined
+    ? { status: "warning", detail: "no model runtime found: nothing can be trained on this machine", hint }
+    : { status: "warning", detail: `onnxruntime-web ${wasm}, in WebAssembly`, hint };
+}
+
+async function memory(): Promise<Finding> {
+  const detail = `${formatSize(freemem())} free of ${formatSize(totalmem())}`;
+  return freemem() >= roomyBytes
+    ? { status: "ok", detail }
+    : { status: "warning", detail, hint: "Local training wants about 1 GB." };
+}
+
+async function disk({ dataDir }: Context): Promise<Finding> {
+  await mkdir(dataDir, { recursive: true });
+  const { bavail, bsize } = await statfs(dataDir);
+  const detail = `${formatSize(bavail * bsize)} free in ${dataDir}`;
+  return bavail * bsize >= roomyBytes
+    ? { status: "ok", detail }
+    : { status: "warning", detail, hint: "Checkpoints need room; move them with --data-dir." };
+}
+
+async function key(input: Input, context: Context): Promise<Finding> {
+  if (context.isLocal) return { status: "ok", detail: "none needed with --local" };
+  const given = input.text("api-key") ?? process.env["TINKER_API_KEY"];
+  if (given === undefined || given === "") {
+    return process.env["TINKER_CREDENTIAL_CMD"]
+      ? { status: "ok", detail: "made by TINKER_CREDENTIAL_CMD" }
+      : { status: "warning", detail: "none", hint: "Set TINKER_API_KEY for the hosted service, or add --local." };
+  }
+  const fine = given.startsWith("tml-") || given.split(".").length === 3;
+  const detail = `${given.slice(0, 4)}… (${given.length} characters)`;
+  return fine ? { status: "ok", detail } : { status: "error", detail, hint: "Keys begin with tml-." };
+}
+
+async function server(context: Context): Promise<Finding> {
+  if (
+    !context.isLocal &&
+    !process.env["TINKER_API_KEY"] &&
+    !process.env["TINKER_CREDENTIAL_CMD"] &&
+    !process.argv.includes("--api-key")
+  ) {
+    return { status: "warning", detail: "not asked, for want of a key" };
+  }
+  const service = await context.service();
+  const startMs = performance.now();
+  const { supportedModels } = await service.getServerCapabilities({
+    signal: context.signal,
+    maxRetries: 1,
+    timeoutMs: 10_000,
+  });
+  const names = supportedModels.map(({ modelName }) => modelName);
+  const shown = names.length > 6 ? `${names.slice(0, 6).join(", ")} and ${names.length - 6} more` : names.join(", ");
+  return { status: "ok", detail: `${service.baseUrl} in ${Math.round(performance.now() - startMs)} ms: ${shown}` };
+}
+
+/** One step of the bundled model, on a server of its own that keeps nothing. */
+async function trainingStep({ output, signal }: Context): Promise<Finding> {
+  const folder = bundledModelFolder();
+  const { startLocalServer } = await import("@tinklet/server");
+  const { Datum, ModelInput, ServiceClient, loadTokenizer } = await import("../../index.ts");
+  const startMs = performance.now();
+  const local = await startLocalServer({ models: [`${bundledModel}=${folder}`] });
+  try {
+    const service = new ServiceClient({ apiKey: "tml-local", baseUrl: local.url, fetch: local.fetch, logLevel: "off" });
+    const openMs = performance.now() - startMs;
+    const tokens = (await loadTokenizer(folder)).encode("The quick brown fox jumps over the lazy dog.");
+    const datum = new Datum({
+      modelInput: ModelInput.fromInts(tokens.slice(0, -1)),
+      lossFnInputs: { target_tokens: tokens.slice(1), weights: tokens.slice(1).map(() => 1) },
+    });
+    const trainer = await service.createLoraTrainingClient({ baseModel: bundledModel, rank: 8, seed: 0, signal });
+    output.progress("Training step …");
+    const before = await trainer.step([datum], "cross_entropy", { learningRate: 1e-2 });
+    const stepMs = performance.now() - startMs - openMs;
+    const after = await trainer.forward([datum], "cross_entropy");
+    await service.close();
+    const [from, to] = [before.loss ?? Number.NaN, after.loss ?? Number.NaN];
+    const detail = `loss ${from.toFixed(2)} → ${to.toFixed(2)}; model open in ${Math.round(openMs)} ms, first step in ${Math.round(stepMs)} ms`;
+    return to < from
+      ? { status: "ok", detail }
+      : { status: "error", detail, hint: "The loss must fall; please report this with the output of doctor --json." };
+  } finally {
+    await local.close();
+  }
+}

@@ -1,0 +1,120 @@
+/** `inspect`: a data file as the model will see it, with the weight of each token in the loss. */
+import { writeFile } from "node:fs/promises";
+import type { TrainOn } from "@tinklet/cookbook";
+import type { Tokenizer } from "../../tokenizer/index.ts";
+import type { Command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { formatCount } from "../format.ts";
+import { type Inspection, inspection, type ShownExample, someLines } from "../inspection.ts";
+import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
+import type { Output } from "../output.ts";
+
+export const inspect: Command = {
+  usage: "inspect DATA.jsonl [--train-on WHAT] [--out FILE.html]",
+  about: "Shows a data file as tokens: green is learned, grey only read, red cut off. Needs no server.",
+  arguments: ["DATA"],
+  options: {
+    ...modelOptions,
+    "train-on": {
+      type: "string",
+      choices: ["last_answer", "all_answers", "everything"],
+      about: "which tokens are learned (default all_answers)",
+    },
+    "max-length": { type: "string", value: "N", about: "context in tokens; what is longer is cut" },
+    limit: { type: "string", value: "N", about: "examples to show (default 3; in HTML 200)" },
+    out: { type: "string", short: "o", value: "FILE", about: "write an HTML page" },
+  },
+  examples: ["inspect data.jsonl --local", "inspect data.jsonl --model Qwen/Qwen3-8B --out data.html"],
+  async run(input, context) {
+    const { readExamples, renderExample } = await import("@tinklet/cookbook");
+    const { output } = context;
+    const [file = ""] = input.positionals;
+    const examples = await readExamples(file);
+    const model = chosenModel(input, context);
+    const tokenizer = await tokenizerFor(input, model);
+    const trainOn = (input.text("train-on") ?? "all_answers") as TrainOn;
+    const maxLength = input.integer("max-length", 2);
+    const rendered = examples.map((example) => renderExample(example, tokenizer, { trainOn }));
+    const found = inspection(file, examples, rendered, maxLength);
+    const out = input.text("out");
+    const limit = input.integer("limit", 0) ?? (out === undefined ? 3 : 200);
+    const shown = rendered.slice(0, limit).map(({ tokens, weights }, at): ShownExample => {
+      const texts = tokenTexts(tokens, tokenizer);
+      return {
+        line: examples[at]?.line ?? at + 1,
+        tokens: tokens.map((id, i) => ({
+          id,
+          text: texts[i] ?? "",
+          weight: weights[i] ?? 0,
+          cut: i >= (maxLength ?? Infinity),
+        })),
+      };
+    });
+    if (out !== undefined) {
+      const { inspectHtml } = await import("../inspect-html.ts");
+      await writeFile(out, inspectHtml(found, shown, input.text("tokenizer") ?? model.name));
+      output.note(`Wrote ${out}`);
+    }
+    if (output.isJson) output.result({ json: { ...found, shown }, columns: [], rows: [] });
+    else {
+      if (out === undefined) for (const example of shown) showExample(example, context);
+      showFigures(found, output);
+    }
+    return 0;
+  },
+};
+
+/**
+ * The text of each token. A character can span several tokens; it is shown with the last of them, so that the texts
+ * together are the whole text.
+ */
+export function tokenTexts(tokens: readonly number[], tokenizer: Tokenizer): string[] {
+  let pending: number[] = [];
+  return tokens.map((token) => {
+    pending.push(token);
+    const text = tokenizer.decode(pending);
+    if (text.includes("\ufffd") && pending.length < 4) return "";
+    pending = [];
+    return text;
+  });
+}
+
+function showExample({ line, tokens }: ShownExample, { output }: Context): void {
+  output.line(output.style(`line ${line}`, "dim"));
+  const parts = tokens.map(({ text, weight, cut }) => {
+    const visible = text.replaceAll("\n", output.settings.color ? "↵\n" : "\n");
+    return output.style(
+      visible,
+      ...(cut ? (["red"] as const) : weight > 0 ? (["green"] as const) : (["gray"] as const)),
+    );
+  });
+  // Without colours the learned stretches stand in brackets.
+  output.line(output.settings.color ? parts.join("") : bracketed(tokens));
+  output.line();
+}
+
+function bracketed(tokens: ShownExample["tokens"]): string {
+  return tokens
+    .map(({ text, weight }, at) => {
+      const [before, after] = [tokens[at - 1]?.weight ?? 0, tokens[at + 1]?.weight ?? 0];
+      return `${weight > 0 && before === 0 ? "⟦" : ""}${text}${weight > 0 && after === 0 ? "⟧" : ""}`;
+    })
+    .join("");
+}
+
+function showFigures(found: Inspection, output: Output): void {
+  const lines = (of: readonly number[]) => (of.length === 0 ? "none" : `${of.length} (lines ${someLines(of)})`);
+  output.result({
+    json: found,
+    title: `${found.file}: ${formatCount(found.examples)} examples`,
+    columns: ["Property", "Value"],
+    rows: [
+      ["Tokens", formatCount(found.tokens)],
+      ["Learned", `${formatCount(found.lossTokens)} (${((1 - found.maskedShare) * 100).toFixed(1)} %)`],
+      ["Length", `${found.shortest} shortest, ${found.median} median, ${found.longest} longest`],
+      ["Cut off", lines(found.truncated)],
+      ["Nothing to learn", lines(found.dropped)],
+      ["Repeated", lines(found.duplicates.map(([line]) => line))],
+    ],
+  });
+}

@@ -1,0 +1,47 @@
+/** `sample`: continues a prompt from the arguments or from stdin. */
+import { text as readAll } from "node:stream/consumers";
+import type { Command } from "../command.ts";
+import { CliError } from "../explain.ts";
+import { openSampler, samplingOptions, samplingParams, write } from "../sampling.ts";
+
+export const sample: Command = {
+  usage: "sample [PROMPT] [--model NAME | --from CHECKPOINT] [--chat]",
+  about: "Continues a prompt, given here or on stdin.",
+  arguments: ["PROMPT?"],
+  options: {
+    ...samplingOptions,
+    "num-samples": { type: "string", short: "n", value: "N", about: "texts to draw (default 1)" },
+    chat: { type: "boolean", about: "ask as a user in the model's chat format" },
+  },
+  examples: ['sample "Once upon a time" --local', 'sample "Who are you?" --chat --local --from runs/pirate'],
+  async run(input, context) {
+    const { output, signal } = context;
+    const [given] = input.positionals;
+    if (given === undefined && process.stdin.isTTY) {
+      throw new CliError("There is no prompt.", { hint: "Give it as an argument or on stdin." });
+    }
+    const params = samplingParams(input);
+    const numSamples = input.integer("num-samples", 1) ?? 1;
+    const prompt = given ?? (await readAll(process.stdin)).replace(/\n$/, "");
+    const opened = await openSampler(input, context);
+    const { tokenizer } = opened;
+    const tokens = input.flag("chat")
+      ? tokenizer.applyChatTemplate([{ role: "user", content: prompt }], { addGenerationPrompt: true })
+      : tokenizer.encode(prompt);
+    const written = await write(opened, tokens, params, { numSamples, signal });
+    if (output.isJson) {
+      const samples = written.map(({ text, tokens: count, stopReason }) => ({
+        text,
+        tokens: count,
+        stop_reason: stopReason,
+      }));
+      output.result({ json: { model: opened.name, prompt, samples }, columns: [], rows: [] });
+      return 0;
+    }
+    written.forEach(({ text }, at) => {
+      if (numSamples > 1) output.line(output.style(`── ${at + 1}`, "dim"));
+      output.line(input.flag("chat") ? text.trim() : `${output.style(prompt, "dim")}${text}`);
+    });
+    return 0;
+  },
+};

@@ -1,0 +1,73 @@
+/** `serve`: the Tinker API on this machine, until Ctrl-C. */
+import { readFile } from "node:fs/promises";
+import type { Command } from "../command.ts";
+import { optionalPackage } from "../context.ts";
+import { UsageError } from "../parse.ts";
+
+export const serve: Command = {
+  usage: "serve [--host HOST] [--port N] [--model PATH_OR_ID ...]",
+  about: "Runs the Tinker API on this machine. On loopback any key that begins with tml- works.",
+  options: {
+    host: { type: "string", about: "address to listen on (default 127.0.0.1)" },
+    port: { type: "string", value: "N", about: "0 takes a free one (default 8471)" },
+    model: {
+      type: "string",
+      multiple: true,
+      short: "m",
+      value: "MODEL",
+      about: "folder, file, Hub id, or name=any of these (repeatable; default tinklet/base)",
+    },
+    "api-keys": { type: "string", value: "FILE", about: "keys that may be used; needed beyond loopback" },
+    "memory-budget": { type: "string", value: "SIZE", about: "for weights, adapters and caches, for example 4GB" },
+    log: { type: "string", choices: ["json", "pretty", "off"], about: "default: pretty on a terminal, else json" },
+  },
+  examples: ["serve", "serve --model Qwen/Qwen3-0.6B --port 0"],
+  async run(input, { output, signal, dataDir }) {
+    const server = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+    const [host, port, keyFile, budget] = [
+      input.text("host"),
+      input.integer("port", 0),
+      input.text("api-keys"),
+      input.text("memory-budget"),
+    ];
+    const log = input.text("log") as "json" | "pretty" | "off" | undefined;
+    output.progress("Opening the model …");
+    const models = await server.resolveModels(
+      input.texts("model"),
+      budget === undefined ? {} : { engine: { memoryBudgetBytes: bytes(budget) } },
+    );
+    const running = await server.serve({
+      models,
+      dataDir,
+      ...(host === undefined ? {} : { host }),
+      ...(port === undefined ? {} : { port }),
+      ...(keyFile === undefined ? {} : { apiKeys: server.parseApiKeys(await readFile(keyFile, "utf8")) }),
+      ...(log === undefined ? {} : { log }),
+    });
+    if (output.isJson)
+      output.event({ url: running.url, port: running.port, models: models.map(({ name }) => name), data_dir: dataDir });
+    else {
+      output.line(`Serving ${models.map(({ name }) => name).join(", ")} on ${running.url}`);
+      output.note(
+        `Keeps its things in ${dataDir}. Ctrl-C stops it; what was accepted is finished after the next start.`,
+      );
+      output.note(`\n  export TINKER_BASE_URL=${running.url} TINKER_API_KEY=tml-local\n`);
+    }
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) resolve();
+      else signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    output.note("Stopping …");
+    await running.close();
+    return 0;
+  },
+};
+
+const units: Readonly<Record<string, number>> = { "": 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 };
+
+/** `512MB`, `4 GiB`, `8g` in bytes. */
+export function bytes(text: string): number {
+  const parts = /^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*$/i.exec(text);
+  if (parts === null) throw new UsageError(`--memory-budget must be a size such as 4GB, not "${text}"`);
+  return Math.round(Number(parts[1]) * (units[(parts[2] ?? "").toLowerCase()] as number));
+}

@@ -1,0 +1,323 @@
+/** `train`: fine-tunes on a JSONL file. Parses and prints; the loop, the record and the resuming are the cookbook's. */
+import { basename, extname, join } from "node:path";
+import type {
+  PreparedData,
+  RunFolder,
+  Schedule,
+  SupervisedOptions,
+  SupervisedResult,
+  TrainOn,
+} from "@tinklet/cookbook";
+import type { TrainingClient } from "../../clients/training-client.ts";
+import type { Command } from "../command.ts";
+import { type Context, optionalPackage } from "../context.ts";
+import { formatDollars } from "../format.ts";
+import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "../model.ts";
+import { type Input, UsageError } from "../parse.ts";
+import { terminalPlot } from "../plot-terminal.ts";
+import { StepLine } from "../step-line.ts";
+import { fetchInto } from "./checkpoint-download.ts";
+
+/** The bundled model is small: the rule of thumb for billions of parameters is far too careful for it. */
+const bundledLearningRate = 3e-3;
+
+export const train: Command = {
+  usage: "train DATA.jsonl [--model NAME] [--out FOLDER] [--dry-run]",
+  about:
+    "Fine-tunes a model on conversations or prompts with completions. The folder records the run; the same command again\n" +
+    "goes on where it stopped, with no step repeated or left out.",
+  arguments: ["DATA"],
+  options: {
+    ...modelOptions,
+    out: { type: "string", short: "o", value: "FOLDER", about: "record of the run (default runs/NAME_OF_DATA)" },
+    rank: { type: "string", value: "N", about: "of the LoRA adapter (default 32)" },
+    "learning-rate": { type: "string", value: "X", about: "default: the cookbook's rule of thumb" },
+    schedule: {
+      type: "string",
+      choices: ["constant", "linear", "cosine"],
+      about: "of the learning rate (default linear)",
+    },
+    "warmup-steps": { type: "string", value: "N", about: "default 0" },
+    epochs: { type: "string", value: "N", about: "times through the data (default 1)" },
+    "batch-size": { type: "string", value: "N", about: "examples per step (default 8)" },
+    "max-steps": { type: "string", value: "N", about: "end after so many" },
+    "max-length": {
+      type: "string",
+      value: "N",
+      about: "tokens per example; what is longer is cut (default: the context)",
+    },
+    "train-on": {
+      type: "string",
+      choices: ["last_answer", "all_answers", "everything"],
+      about: "which tokens are learned (default all_answers)",
+    },
+    "test-share": {
+      type: "string",
+      value: "X",
+      about: "kept for evaluation: a share below 1, or a number (default 0.1)",
+    },
+    "eval-every": { type: "string", value: "N", about: "steps between evaluations; 0 for none (default 10)" },
+    "save-every": { type: "string", value: "N", about: "steps between checkpoints; 0 for the last only (default 20)" },
+    seed: { type: "string", value: "N", about: "of the order and the first weights (default 0)" },
+    "dry-run": { type: "boolean", about: "count tokens, steps, time and cost, and stop" },
+    "max-cost": { type: "string", value: "DOLLARS", about: "stop after a checkpoint before it costs more" },
+    prices: { type: "string", value: "FILE", about: "your own price table (JSON) over the built-in one" },
+    "no-export": { type: "boolean", about: "do not fetch the adapter in the end" },
+  },
+  examples: [
+    "train data.jsonl --local",
+    "train data.jsonl --model Qwen/Qwen3-8B --epochs 3 --dry-run",
+    "train data.jsonl --local   # again: resumes",
+  ],
+  async run(input, context) {
+    const cookbook = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+    const [file = ""] = input.positionals;
+    const model = chosenModel(input, context);
+    const settings = settingsOf(input);
+    const tokenizer = await tokenizerFor(input, model);
+    const maxLength = input.integer("max-length", 2) ?? (await contextLength(model, input, context));
+    const data = await cookbook.prepareSupervised(file, tokenizer, { ...settings, maxLength });
+    const dataset = new cookbook.BatchedDataset(data.train, settings);
+    const totalSteps = cookbook.totalStepsOf({ dataset, ...settings });
+    const learningRate = input.number("learning-rate", 0) ?? (await usualRate(model));
+    const table = input.text("prices");
+    const price = cookbook.priceOf(model.name, table === undefined ? undefined : await cookbook.readPrices(table));
+    const maxCost = input.number("max-cost", 0);
+    if (maxCost !== undefined && price === undefined)
+      throw new UsageError(`--max-cost needs a price for ${model.name}: give one with --prices`);
+
+    if (input.flag("dry-run")) {
+      const { dryRun } = await import("../dry-run.ts");
+      await dryRun({ file, model, data, dataset, totalSteps, settings, maxLength, price, learningRate }, context);
+      return 0;
+    }
+    const folder = input.text("out") ?? join("runs", basename(file, extname(file)));
+    const run = await cookbook.RunFolder.open(folder);
+    const resumed = await run.claim(runSettings(model, settings, learningRate, maxLength, data));
+    const last = await run.lastCheckpoint();
+    const startStep = last === undefined ? 0 : cookbook.nextStepOf(last, dataset.batchesPerEpoch);
+    if (resumed && startStep >= totalSteps) {
+      context.output.note(`${folder} is complete: ${totalSteps} steps.`);
+      return report(run, { nextStep: totalSteps, totalSteps }, context);
+    }
+    const trainer = await openTrainer(last?.state_path, model, settings, context);
+    if (last !== undefined)
+      context.output.note(`Resuming ${folder} at step ${startStep + 1} of ${totalSteps} from ${last.state_path}`);
+    else context.output.note(introduction(data, totalSteps, model, settings.rank, learningRate));
+    const result = await follow(
+      cookbook.trainSupervised({
+        trainer,
+        dataset,
+        run,
+        learningRate,
+        ...settings,
+        testData: data.test,
+        startStep,
+        elapsedTokens: Number(last?.["elapsed_tokens"] ?? 0),
+        signal: context.signal,
+        ...(maxCost === undefined || price === undefined
+          ? {}
+          : { stopWhen: overBudget(maxCost, price.train, data, totalSteps) }),
+      }),
+      totalSteps,
+      context,
+    );
+    if (result.stopped === undefined && !input.flag("no-export")) await exportAdapter(run, context);
+    return report(run, result, context);
+  },
+};
+
+/** The options that decide what is computed, checked. */
+function settingsOf(input: Input) {
+  const maxSteps = input.integer("max-steps", 1);
+  return {
+    rank: input.integer("rank", 1) ?? 32,
+    schedule: (input.text("schedule") ?? "linear") as Schedule,
+    warmupSteps: input.integer("warmup-steps", 0) ?? 0,
+    epochs: input.integer("epochs", 1) ?? 1,
+    batchSize: input.integer("batch-size", 1) ?? 8,
+    ...(maxSteps === undefined ? {} : { maxSteps }),
+    trainOn: (input.text("train-on") ?? "all_answers") as TrainOn,
+    testShare: input.number("test-share", 0) ?? 0.1,
+    evalEvery: input.integer("eval-every", 0) ?? 10,
+    saveEvery: input.integer("save-every", 0) ?? 20,
+    seed: input.integer("seed", 0) ?? 0,
+  };
+}
+export type TrainSettings = ReturnType<typeof settingsOf>;
+
+/** What `config.json` holds, by the wire's spelling: a resumed run must agree with all of it. */
+function runSettings(
+  model: ChosenModel,
+  settings: TrainSettings,
+  learningRate: number,
+  maxLength: number | undefined,
+  data: PreparedData,
+) {
+  const { rank, schedule, warmupSteps, epochs, batchSize, maxSteps, trainOn, testShare, evalEvery, saveEvery, seed } =
+    settings;
+  return {
+    model_name: model.name,
+    lora_rank: rank,
+    learning_rate: learningRate,
+    lr_schedule: schedule,
+    warmup_steps: warmupSteps,
+    num_epochs: epochs,
+    batch_size: batchSize,
+    max_steps: maxSteps ?? null,
+    max_length: maxLength ?? null,
+    train_on: trainOn,
+    test_share: testShare,
+    eval_every: evalEvery,
+    save_every: saveEvery,
+    seed,
+    data_digest: data.digest,
+  };
+}
+
+/** The context of the model, as the server tells it. */
+async function contextLength(model: ChosenModel, input: Input, context: Context): Promise<number | undefined> {
+  if (input.flag("dry-run") && !context.isLocal) return undefined;
+  const service = await context.service(model.serve);
+  const { supportedModels } = await service.getServerCapabilities({ signal: context.signal });
+  return supportedModels.find(({ modelName }) => modelName === model.name)?.maxContextLength;
+}
+
+async function usualRate(model: ChosenModel): Promise<number> {
+  const { bundledModel } = await import("../context.ts");
+  if (model.name === bundledModel) return bundledLearningRate;
+  const { recommendedLearningRate } = await import("@tinklet/cookbook");
+  // The width matters little for Qwen; for others the user is asked.
+  const rate = /qwen/i.test(model.name) ? recommendedLearningRate(model.name, { hiddenSize: 4096 }) : undefined;
+  if (rate !== undefined) return rate;
+  throw new UsageError(
+    `--learning-rate is missing: nobody has calibrated the rule of thumb for ${model.name} (1e-4 is a careful start)`,
+  );
+}
+
+async function openTrainer(
+  state: string | undefined,
+  model: ChosenModel,
+  { rank, seed }: TrainSettings,
+  context: Context,
+): Promise<TrainingClient> {
+  const service = await context.service(model.serve);
+  const { signal } = context;
+  context.output.progress(state === undefined ? `Creating a LoRA adapter over ${model.name} …` : `Loading ${state} …`);
+  const trainer = await (state === undefined
+    ? service.createLoraTrainingClient({ baseModel: model.name, rank, seed, signal })
+    : service.createTrainingClientFromStateWithOptimizer(state, { signal }));
+  context.output.endProgress();
+  return trainer;
+}
+
+function introduction(
+  data: PreparedData,
+  totalSteps: number,
+  model: ChosenModel,
+  rank: number,
+  learningRate: number,
+): string {
+  const { summary, test } = data;
+  const lost = [
+    ...(summary.truncated > 0 ? [`${summary.truncated} cut to the context`] : []),
+    ...(summary.dropped > 0 ? [`${summary.dropped} dropped, with nothing left to learn`] : []),
+  ];
+  return [
+    `${data.train.length} examples to train on, ${test.length} to test on${lost.length === 0 ? "" : ` (${lost.join(", ")})`}.`,
+    `${totalSteps} steps of LoRA rank ${rank} over ${model.name}, learning rate ${Number(learningRate.toPrecision(3))}.`,
+  ].join("\n");
+}
+
+/** Runs the loop and shows it. */
+async function follow(
+  loop: ReturnType<typeof import("@tinklet/cookbook").trainSupervised>,
+  totalSteps: number,
+  { output, signal }: Context,
+): Promise<SupervisedResult> {
+  const line = new StepLine(totalSteps);
+  signal.addEventListener(
+    "abort",
+    () => output.note("\nStopping after the steps under way; once more to stop at once."),
+    { once: true },
+  );
+  for (;;) {
+    const { done, value } = await loop.next();
+    if (done) {
+      output.endProgress();
+      return value;
+    }
+    if (value.type === "checkpoint") {
+      output.event({ type: "checkpoint", ...value.record });
+      output.note(`Saved ${value.record.name}: ${value.record.sampler_path ?? value.record.state_path}`);
+      continue;
+    }
+    const { metrics, step } = value;
+    output.event({ type: "step", ...metrics });
+    const test = metrics["test/nll"];
+    const figures = {
+      loss: (metrics["train_mean_nll"] ?? Number.NaN).toFixed(4),
+      ...(test === undefined ? {} : { test: test.toFixed(4) }),
+    };
+    const text = line.text(step, metrics["num_tokens"] ?? 0, figures);
+    output.progress(text, { always: step === totalSteps - 1 });
+  }
+}
+
+/** Stops while what is left of the budget covers what is under way: the next step and its successor. */
+function overBudget(
+  maxCost: number,
+  dollarsPerMillion: number,
+  data: PreparedData,
+  totalSteps: number,
+): NonNullable<SupervisedOptions["stopWhen"]> {
+  const perStep = (data.summary.tokens / Math.max(totalSteps, 1)) * 1.2;
+  return ({ elapsedTokens }) => {
+    const next = ((elapsedTokens + 3 * perStep) * dollarsPerMillion) / 1e6;
+    return next > maxCost ? `the next steps would cost more than ${formatDollars(maxCost)}` : undefined;
+  };
+}
+
+/** Fetches the final weights as an adapter folder inside the run's folder. */
+async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
+  const records = await run.readCheckpoints();
+  const path = records.findLast((record) => record.sampler_path !== undefined)?.sampler_path;
+  if (path === undefined) return;
+  const rest = (await context.service()).createRestClient();
+  const { url } = await rest.getCheckpointArchiveUrlFromTinkerPath(path, { signal: context.signal });
+  await fetchInto(url, join(run.path, "adapter"), run.path, context);
+}
+
+/** The end: what there is now, and how to use it. */
+async function report(run: RunFolder, result: SupervisedResult, { output, isLocal }: Context): Promise<number> {
+  const rows = await run.readMetrics();
+  const checkpoint = (await run.readCheckpoints()).at(-1);
+  const local = isLocal ? " --local" : "";
+  const losses = (name: string) =>
+    rows.flatMap((row): [number, number][] => (row[name] === undefined ? [] : [[row.step, row[name]]]));
+  const series = [
+    { name: "train_mean_nll", points: losses("train_mean_nll") },
+    { name: "test/nll", points: losses("test/nll") },
+  ].filter(({ points }) => points.length > 0);
+  if (output.isJson) {
+    output.event({
+      type: "done",
+      run: run.path,
+      next_step: result.nextStep,
+      total_steps: result.totalSteps,
+      stopped: result.stopped ?? null,
+      ...checkpoint,
+    });
+  } else {
+    output.line(
+      terminalPlot(series, { width: Math.min(output.width, 80), height: 10, style: output.style.bind(output) }),
+    );
+    output.line();
+    output.line(
+      result.stopped === undefined
+        ? `Done. ${checkpoint?.sampler_path ?? checkpoint?.state_path ?? ""}\n\n  tinklet chat${local} --from ${run.path}\n  tinklet plot ${run.path} --out loss.svg`
+        : `Stopped after step ${result.nextStep} of ${result.totalSteps}: ${result.stopped}. The same command goes on from there.`,
+    );
+  }
+  return result.stopped === "interrupted" ? 130 : 0;
+}

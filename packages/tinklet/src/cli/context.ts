@@ -1,0 +1,137 @@
+/** What surrounds a command: the service it talks to, Ctrl-C, and what must be closed in the end. */
+import { homedir } from "node:os";
+import { join } from "node:path";
+import type { ServiceClient } from "../clients/service-client.ts";
+import type { TinkletEvent } from "../events.ts";
+import type { Output } from "./output.ts";
+import type { Input } from "./parse.ts";
+
+/** The bundled model's name on the local server. */
+export const bundledModel = "tinklet/base";
+
+export class Context {
+  readonly output: Output;
+  readonly #input: Input;
+  readonly #interrupt = new AbortController();
+  readonly #closers: (() => Promise<void>)[] = [];
+  #service: Promise<ServiceClient> | undefined;
+  /** Reaches what the server links to; a local server has no socket. */
+  fetch: (url: string, init?: RequestInit) => Promise<Response> = (url, init) => fetch(url, init);
+
+  constructor(input: Input, output: Output) {
+    this.#input = input;
+    this.output = output;
+    const onInterrupt = () => {
+      if (this.#interrupt.signal.aborted) process.exit(130); // the second time it is meant
+      this.#interrupt.abort(new DOMException("Interrupted.", "AbortError"));
+    };
+    process.on("SIGINT", onInterrupt);
+    process.on("SIGTERM", onInterrupt);
+    this.#closers.push(async () => {
+      process.off("SIGINT", onInterrupt);
+      process.off("SIGTERM", onInterrupt);
+    });
+  }
+
+  /** Aborted by Ctrl-C. */
+  get signal(): AbortSignal {
+    return this.#interrupt.signal;
+  }
+
+  /** Whether the server runs inside this process. */
+  get isLocal(): boolean {
+    return this.#input.flag("local");
+  }
+
+  /** Where a local server keeps its things. */
+  get dataDir(): string {
+    return this.#input.text("data-dir") ?? process.env["TINKLET_DATA_DIR"] ?? join(homedir(), ".tinklet");
+  }
+
+  /** The client, connected once. @param models - what a local server serves besides its own model */
+  service(models: readonly string[] = []): Promise<ServiceClient> {
+    this.#service ??= this.#connect(models);
+    return this.#service;
+  }
+
+  /** The client of a server inside this process, whatever was asked for. */
+  startLocal(models: readonly string[]): Promise<ServiceClient> {
+    this.#service ??= this.#connect(models, true);
+    return this.#service;
+  }
+
+  async #connect(models: readonly string[], local = this.isLocal): Promise<ServiceClient> {
+    const { ServiceClient } = await import("../index.ts");
+    const common = {
+      onEvent: (event: TinkletEvent) => this.#report(event),
+      logLevel: "error" as const,
+      userMetadata: { client: "tinklet-cli" },
+    };
+    if (local) {
+      const { url, fetch } = await this.#startServer(models);
+      this.fetch = fetch;
+      // Any well-formed key is the one local user.
+      return this.#keep(new ServiceClient({ ...common, apiKey: "tml-local", baseUrl: url, fetch }));
+    }
+    const apiKey = this.#input.text("api-key");
+    const baseUrl = this.#input.text("base-url");
+    return this.#keep(new ServiceClient({ ...common, apiKey, baseUrl }));
+  }
+
+  async #startServer(models: readonly string[]) {
+    this.output.progress("Starting the local server …");
+    const { startLocalServer } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+    const server = await startLocalServer({ dataDir: this.dataDir, ...(models.length === 0 ? {} : { models }) });
+    this.onClose(() => server.close());
+    this.output.endProgress();
+    return server;
+  }
+
+  #keep(service: ServiceClient): ServiceClient {
+    this.onClose(() => service.close());
+    return service;
+  }
+
+  /** Whoever waits must know why. */
+  #report(event: TinkletEvent): void {
+    if (event.type === "future.slow" || event.type === "future.paused") {
+      const why = event.reason === undefined ? "" : `: ${event.reason}`;
+      const state =
+        event.type === "future.paused" ? ` (${event.queueState})` : ` after ${Math.round(event.waitedMs / 1000)} s`;
+      this.output.note(`Still waiting for ${event.requestType}${state}${why}`);
+    }
+    if (event.type === "billing.paused") this.output.note("The service waits for billing to be put in order.");
+    if (event.type === "request.retry" && event.attempt >= 2) {
+      this.output.progress(
+        `${event.operation}: trying again in ${Math.round(event.delayMs / 1000)} s (${event.reason})`,
+      );
+    }
+    if (event.type === "session.message") this.output.note(event.message);
+  }
+
+  onClose(close: () => Promise<void>): void {
+    this.#closers.push(close);
+  }
+
+  async close(): Promise<void> {
+    for (const close of this.#closers.splice(0).reverse()) await close().catch(() => {});
+    this.output.endProgress();
+  }
+}
+
+/** Loads a package that is not always installed. @throws {@link CliError} with the line that installs it. */
+export async function optionalPackage<T>(load: () => Promise<T>, name: string): Promise<T> {
+  try {
+    return await load();
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw cause;
+    const { CliError } = await import("./explain.ts");
+    throw new CliError(`This needs the package ${name}, which is not installed.`, {
+      cause,
+      hint: `npm install ${name}   (or everything at once: npm install tinklet ${companions.join(" ")})`,
+    });
+  }
+}
+
+/** The packages beside the SDK that local training uses. */
+const companions = ["@tinklet/cookbook", "@tinklet/server", "@tinklet/base-model"];

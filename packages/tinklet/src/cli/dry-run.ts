@@ -1,0 +1,107 @@
+/** `train --dry-run`: what a run would read, take and cost, before anything is trained or paid for. */
+import type { BatchedDataset, ModelPrice, PreparedData, SupervisedDatum } from "@tinklet/cookbook";
+import type { TrainSettings } from "./commands/train.ts";
+import { bundledModel, type Context } from "./context.ts";
+import { formatCount, formatDollars, formatDuration } from "./format.ts";
+import type { ChosenModel } from "./model.ts";
+
+interface Plan {
+  readonly file: string;
+  readonly model: ChosenModel;
+  readonly data: PreparedData;
+  readonly dataset: BatchedDataset<SupervisedDatum>;
+  readonly totalSteps: number;
+  readonly settings: TrainSettings;
+  readonly maxLength: number | undefined;
+  readonly price: ModelPrice | undefined;
+  readonly learningRate: number;
+}
+
+export async function dryRun(plan: Plan, context: Context): Promise<void> {
+  const { data, totalSteps, settings, price, dataset } = plan;
+  const { priceSource, trainingCost } = await import("@tinklet/cookbook");
+  const { summary } = data;
+  const passes = totalSteps / dataset.batchesPerEpoch;
+  const tokens = Math.round(summary.tokens * passes);
+  const evaluations =
+    settings.evalEvery === 0 || data.test.length === 0 ? 0 : Math.ceil(totalSteps / settings.evalEvery) + 1;
+  const evaluate = evaluations * data.testSummary.tokens;
+  const cost = price === undefined ? undefined : trainingCost(price, { train: tokens, evaluate });
+  const measured = context.isLocal ? await measure(plan, context) : undefined;
+  const seconds =
+    measured === undefined ? undefined : tokens / measured.tokensPerSecond + evaluate / (3 * measured.tokensPerSecond);
+  const masked = summary.tokens === 0 ? 0 : 1 - summary.lossTokens / summary.tokens;
+  context.output.result({
+    title: `${plan.file}: dry run`,
+    columns: ["Property", "Value"],
+    rows: [
+      ["Examples", `${formatCount(data.train.length)} to train on, ${formatCount(data.test.length)} to test on`],
+      [
+        "Tokens",
+        `${formatCount(summary.tokens)} per epoch, ${formatCount(tokens)} in all, ${formatCount(evaluate)} for evaluation`,
+      ],
+      ["Read only", `${(masked * 100).toFixed(1)} % of the tokens carry no loss`],
+      ["Length", `${formatCount(summary.mean)} on average, ${formatCount(summary.longest)} longest`],
+      [
+        "Too long",
+        plan.maxLength === undefined
+          ? "unknown: give --max-length"
+          : `${summary.truncated} cut, ${summary.dropped} dropped, at ${formatCount(plan.maxLength)} tokens`,
+      ],
+      ["Steps", `${formatCount(totalSteps)} of ${settings.batchSize} examples`],
+      ["Learning rate", `${Number(plan.learningRate.toPrecision(3))}, ${settings.schedule}`],
+      [
+        "Time here",
+        seconds === undefined
+          ? "not measured: add --local"
+          : `about ${formatDuration(seconds)}, measured at ${formatCount(measured?.tokensPerSecond ?? 0)} tokens/s`,
+      ],
+      [
+        "Cost",
+        cost !== undefined
+          ? `${formatDollars(cost)} on the hosted service, by prices of ${price?.asOf}`
+          : plan.model.name === bundledModel
+            ? "nothing: this model is local"
+            : `no price known for ${plan.model.name}: see ${priceSource}, then --prices`,
+      ],
+    ],
+    json: {
+      file: plan.file,
+      model: plan.model.name,
+      train_examples: data.train.length,
+      test_examples: data.test.length,
+      tokens_per_epoch: summary.tokens,
+      tokens_total: tokens,
+      tokens_evaluation: evaluate,
+      loss_tokens_per_epoch: summary.lossTokens,
+      masked_share: masked,
+      longest: summary.longest,
+      truncated: summary.truncated,
+      dropped: summary.dropped,
+      steps: totalSteps,
+      learning_rate: plan.learningRate,
+      local_seconds: seconds ?? null,
+      local_tokens_per_second: measured?.tokensPerSecond ?? null,
+      cost_usd: cost ?? null,
+      prices_as_of: price?.asOf ?? null,
+    },
+  });
+}
+
+/** Trains two steps on a throw-away adapter; the first one warms up, the second one is measured. */
+async function measure(
+  { model, dataset, settings, learningRate }: Plan,
+  context: Context,
+): Promise<{ tokensPerSecond: number }> {
+  const service = await context.service(model.serve);
+  context.output.progress("Measuring two steps …");
+  const trainer = await service.createLoraTrainingClient({ baseModel: model.name, rank: settings.rank, seed: 0 });
+  const batch = dataset.batch(0, 0);
+  await trainer.step(batch, "cross_entropy", { learningRate });
+  const startMs = performance.now();
+  const { tokens } = await trainer.step(batch, "cross_entropy", { learningRate });
+  const tokensPerSecond = tokens / ((performance.now() - startMs) / 1000);
+  await trainer.unload();
+  context.output.endProgress();
+  return { tokensPerSecond };
+}

@@ -1,0 +1,60 @@
+/** From an error to what a person reads: the official tool's headline, what the server said, and what to do. No stacks. */
+import {
+  APIConnectionError,
+  APIError,
+  APIStatusError,
+  APITimeoutError,
+  InternalServerError,
+  InvalidInputError,
+  TinkerError,
+} from "../errors.ts";
+import type { Explained } from "./output.ts";
+
+const headlines: Readonly<Record<number, string>> = {
+  400: "Invalid request",
+  401: "Authentication failed",
+  403: "Permission denied",
+  404: "Resource not found",
+  422: "Invalid data provided",
+  429: "Rate limit exceeded",
+};
+
+/** An error of the command line itself. */
+export class CliError extends TinkerError {
+  override readonly name = "CliError";
+  constructor(message: string, options: { readonly hint?: string; readonly cause?: unknown } = {}) {
+    super(message, { code: "cli", ...options });
+  }
+}
+
+export function explain(error: unknown): Explained {
+  if (!(error instanceof Error)) return { message: `Unexpected error occurred: ${String(error)}` };
+  const hint = (error as Partial<TinkerError>).hint;
+  const hints = hint === undefined ? [] : [`Hint: ${hint}`];
+  const headline = headlineOf(error);
+  if (headline !== undefined) return { message: headline, details: [`Details: ${error.message}`, ...hints] };
+  // Errors of other copies of the SDK (another bundle) have the same fields but not the same class.
+  if (error instanceof TinkerError || "code" in error) {
+    return { message: error.message, details: [...hints, ...missingPackage(error)] };
+  }
+  return {
+    message: `Unexpected error occurred: ${error.message}`,
+    details: process.env["TINKLET_DEBUG"] ? [error.stack ?? ""] : ["Set TINKLET_DEBUG=1 to see where it comes from."],
+  };
+}
+
+function headlineOf(error: Error): string | undefined {
+  if (error instanceof APITimeoutError) return "Request timeout";
+  if (error instanceof APIConnectionError) return "Connection failed";
+  if (error instanceof InternalServerError) return "Internal server error";
+  if (error instanceof APIStatusError) return headlines[error.status] ?? `API error (status ${error.status})`;
+  if (error instanceof APIError) return "API error occurred";
+  if (error instanceof InvalidInputError) return undefined;
+  return undefined;
+}
+
+function missingPackage(error: Error): readonly string[] {
+  if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") return [];
+  const name = /package '([^']+)'/.exec(error.message)?.[1];
+  return name === undefined ? [] : [`Hint: npm install ${name}`];
+}

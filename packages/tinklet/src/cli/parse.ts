@@ -1,0 +1,139 @@
+/** From typed arguments to checked values, over `node:util`'s parser. Every failure is a {@link UsageError}. */
+import { parseArgs } from "node:util";
+import type { Command, OptionSpec } from "./command.ts";
+import type { Listed } from "./commands.ts";
+
+/** The command was called wrongly: exit code 2, and a look at the help. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+/** Options of every command; their help stands in `main.ts`. */
+export const globalOptions: Readonly<Record<string, OptionSpec>> = {
+  format: { type: "string", short: "f", choices: ["table", "json"], about: "how results are written" },
+  json: { type: "boolean", about: "same as --format json" },
+  "base-url": { type: "string", about: "the server" },
+  "api-key": { type: "string", about: "the key" },
+  local: { type: "boolean", about: "use a server inside this process" },
+  "data-dir": { type: "string", value: "FOLDER", about: "what --local keeps" },
+  quiet: { type: "boolean", short: "q", about: "results and errors only" },
+  "no-color": { type: "boolean", about: "no colours" },
+  help: { type: "boolean", short: "h", about: "this help" },
+};
+
+type Value = string | boolean | readonly (string | boolean)[] | undefined;
+
+/** What was typed, checked. */
+export class Input {
+  readonly positionals: readonly string[];
+  readonly #values: Readonly<Record<string, Value>>;
+
+  constructor(values: Readonly<Record<string, Value>>, positionals: readonly string[]) {
+    this.#values = values;
+    this.positionals = positionals;
+  }
+
+  flag(name: string): boolean {
+    return this.#values[name] === true;
+  }
+
+  text(name: string): string | undefined {
+    const value = this.#values[name];
+    return typeof value === "string" ? value : undefined;
+  }
+
+  texts(name: string): readonly string[] {
+    const value = this.#values[name];
+    return Array.isArray(value) ? (value as string[]) : [];
+  }
+
+  /** A whole number. @throws {@link UsageError} for anything else, or what is below `least`. */
+  integer(name: string, least = Number.MIN_SAFE_INTEGER): number | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const value = Number(text);
+    if (/^[+-]?\d+$/.test(text) && Number.isSafeInteger(value) && value >= least) return value;
+    throw new UsageError(`--${name} must be a whole number${least > -1e9 ? ` from ${least} on` : ""}, not "${text}"`);
+  }
+
+  /** A number. @throws {@link UsageError} for anything else, or what is below `least`. */
+  number(name: string, least = Number.NEGATIVE_INFINITY): number | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const value = Number(text);
+    if (text.trim() !== "" && Number.isFinite(value) && value >= least) return value;
+    throw new UsageError(`--${name} must be a number${least > -1e9 ? ` from ${least} on` : ""}, not "${text}"`);
+  }
+}
+
+/** Parses what follows a command's words. */
+export function parseInput(command: Command, args: readonly string[]): Input {
+  const options = { ...command.options, ...globalOptions };
+  let parsed: ReturnType<typeof parseArgs>;
+  try {
+    parsed = parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      strict: true,
+      options: Object.fromEntries(
+        Object.entries(options).map(([name, { type, short, multiple }]) => [
+          name,
+          { type, ...(short === undefined ? {} : { short }), ...(multiple === undefined ? {} : { multiple }) },
+        ]),
+      ),
+    });
+  } catch (cause) {
+    // The parser's advice about positional arguments that begin with a dash is for programmers.
+    throw new UsageError((cause as Error).message.replace(/\. To specify a positional.*$/s, ""));
+  }
+  for (const [name, { choices }] of Object.entries(options)) {
+    const value = parsed.values[name];
+    if (choices !== undefined && typeof value === "string" && !choices.includes(value)) {
+      throw new UsageError(`--${name} must be one of ${choices.join(", ")}, not "${value}"`);
+    }
+  }
+  checkPositionals(command, parsed.positionals, parsed.values["help"] === true);
+  return new Input(parsed.values as Record<string, Value>, parsed.positionals);
+}
+
+function checkPositionals({ arguments: names = [] }: Command, given: readonly string[], asksForHelp: boolean): void {
+  if (asksForHelp) return;
+  const required = names.filter((name) => !/[?]$|\.\.\.$/.test(name));
+  const missing = required[given.length];
+  if (missing !== undefined) throw new UsageError(`${missing} is missing`);
+  const many = names.some((name) => name.endsWith("..."));
+  if (!many && given.length > names.length) throw new UsageError(`"${given[names.length]}" is one argument too many`);
+}
+
+/** What to say about words that are no command. */
+export function unknownCommand(words: readonly string[], rest: readonly string[], table: readonly Listed[]): string {
+  const typed = rest.find((arg) => !arg.startsWith("-"));
+  const before = words.join(" ");
+  if (typed === undefined && words.length === 0) return `There is no command in "${rest.join(" ")}".`;
+  const known = [
+    ...new Set(
+      table
+        .filter((entry) => words.every((word, at) => entry.words[at] === word))
+        .map((entry) => entry.words[words.length]),
+    ),
+  ].filter((word): word is string => word !== undefined);
+  if (typed === undefined) return `${before} needs one of: ${known.join(", ")}.`;
+  const close = known.find((word) => distance(word, typed) <= Math.max(1, Math.floor(typed.length / 3)));
+  const advice =
+    close === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${[before, close].join(" ").trim()}?`;
+  return `There is no command "${[before, typed].join(" ").trim()}". ${advice}`;
+}
+
+/** Edits between two words. */
+export function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const change = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(change, (row[j] as number) + 1, (next[j - 1] as number) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] as number;
+}

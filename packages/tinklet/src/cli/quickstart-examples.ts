@@ -1,0 +1,170 @@
+/** The quickstart that learns from examples: before, training, after. */
+import { join } from "node:path";
+import type { SamplingClient } from "../clients/sampling-client.ts";
+import type { ServiceClient } from "../clients/service-client.ts";
+import type { TrainingClient } from "../clients/training-client.ts";
+import type { Tokenizer } from "../tokenizer/index.ts";
+import { fetchInto } from "./commands/checkpoint-download.ts";
+import { bundledModel, type Context } from "./context.ts";
+import { formatCount, formatDuration } from "./format.ts";
+import { terminalPlot } from "./plot-terminal.ts";
+import { write } from "./sampling.ts";
+import { StepLine } from "./step-line.ts";
+
+/** What both quickstarts are given. */
+export interface QuickstartOptions {
+  /** Folder of the bundled model. */
+  readonly model: string;
+  readonly out: string | undefined;
+  readonly seed: number;
+  readonly steps: number | undefined;
+}
+
+/** Tuned on the bundled model for two cores; the figures are in the bench. */
+const settings = { rank: 16, learningRate: 5e-3, batchSize: 8, epochs: 4 };
+/** Asked before and after; none of them is in the training data. */
+const prompts = ["What is your name?", "Do you have any pets?", "What do you eat for breakfast?"];
+const sampling = { maxTokens: 48, temperature: 0.7 };
+
+export async function quickstartByExamples(options: QuickstartOptions, context: Context): Promise<number> {
+  const { output, signal } = context;
+  const { BatchedDataset, evaluateNll, prepareSupervised, RunFolder, trainSupervised } = await import(
+    "@tinklet/cookbook"
+  );
+  const { loadTokenizer } = await import("../tokenizer/index.ts");
+  const startMs = performance.now();
+  const { seed } = options;
+  const tokenizer = await loadTokenizer(options.model);
+  const data = await prepareSupervised(dataFile(options.model, "pirate/train.jsonl"), tokenizer);
+  const heldOut = await prepareSupervised(dataFile(options.model, "pirate/heldout.jsonl"), tokenizer);
+  const service = await localService(options.model, context);
+  const sampler = await service.createSamplingClient({ baseModel: bundledModel });
+  output.note(output.style("Before", "bold"));
+  const before = await answers(sampler, tokenizer, seed, context);
+
+  const trainer = await service.createLoraTrainingClient({ baseModel: bundledModel, rank: settings.rank, seed });
+  const dataset = new BatchedDataset(data.train, { batchSize: settings.batchSize, seed });
+  const run = await RunFolder.open(options.out ?? join("runs", "quickstart"));
+  await run.clear();
+  await run.writeConfig({ quickstart: "examples", model_name: bundledModel, seed, ...settings });
+  const nllBefore = await evaluateNll(trainer, heldOut.train);
+  const { epochs, learningRate } = settings;
+  const loop = trainSupervised({
+    ...{ trainer, dataset, run, learningRate, epochs, signal, saveEvery: 0, evalEvery: 0 },
+    ...(options.steps === undefined ? {} : { maxSteps: options.steps }),
+  });
+  output.note(
+    `\n${output.style("Training", "bold")} on ${data.train.length} short conversations, LoRA rank ${settings.rank}`,
+  );
+  const points = await watch(loop, output);
+  signal.throwIfAborted();
+  if (!output.isJson) {
+    output.line(
+      terminalPlot([{ name: "loss", points }], {
+        width: Math.min(output.width, 72),
+        height: 10,
+        style: output.style.bind(output),
+      }),
+    );
+  }
+  const nllAfter = await evaluateNll(trainer, heldOut.train);
+
+  output.note(`\n${output.style("After", "bold")}, on questions that were not in the data`);
+  const after = await answers(await trainer.saveWeightsAndGetSamplingClient(), tokenizer, seed, context);
+  const seconds = (performance.now() - startMs) / 1000;
+  const adapter = await saveAdapter(trainer, service, run.path, context);
+  const change = (1 - nllAfter / nllBefore) * 100;
+  if (output.isJson) {
+    output.event({
+      type: "done",
+      seconds,
+      nll_before: nllBefore,
+      nll_after: nllAfter,
+      before,
+      after,
+      run: run.path,
+      adapter,
+    });
+    return 0;
+  }
+  output.line(
+    `\nThe loss on unseen conversations fell from ${nllBefore.toFixed(2)} to ${nllAfter.toFixed(2)} (${change.toFixed(0)} %) in ${formatDuration(seconds)}.`,
+  );
+  output.line(`The adapter is in ${adapter}. Try next:\n`);
+  output.line(`  npx tinklet chat --local --from ${run.path}`);
+  output.line(`  npx tinklet plot ${run.path} --out loss.svg`);
+  output.line("  npx tinklet quickstart --rl");
+  return 0;
+}
+
+/** The bundled data lie beside the model, or one folder up where the model has a folder of its own. */
+export function dataFile(model: string, name: string): string {
+  return join(model, ...(model.endsWith("model") && !model.endsWith("base-model") ? [".."] : []), "data", name);
+}
+
+/** A local server with the bundled model; what it keeps stays for the next commands. */
+export async function localService(model: string, context: Context): Promise<ServiceClient> {
+  const { output } = context;
+  const service = await context.startLocal([`${bundledModel}=${model}`]);
+  const { supportedModels } = await service.getServerCapabilities();
+  output.note(
+    `A Tinker server runs inside this process with ${supportedModels.map(({ modelName }) => modelName).join(", ")}.\n`,
+  );
+  return service;
+}
+
+async function answers(
+  sampler: Pick<SamplingClient, "sample">,
+  tokenizer: Tokenizer,
+  seed: number,
+  { output, signal }: Context,
+): Promise<Record<string, string>> {
+  const written: Record<string, string> = {};
+  for (const prompt of prompts) {
+    const tokens = tokenizer.applyChatTemplate([{ role: "user", content: prompt }], { addGenerationPrompt: true });
+    const [answer] = await write({ sampler, tokenizer }, tokens, { ...sampling, seed }, { signal });
+    written[prompt] = answer?.text.trim() ?? "";
+    if (!output.isJson) output.line(`  ${output.style(prompt, "dim")}\n  ${written[prompt]}`);
+  }
+  return written;
+}
+
+async function watch(
+  loop: ReturnType<typeof import("@tinklet/cookbook").trainSupervised>,
+  output: Context["output"],
+): Promise<[number, number][]> {
+  const points: [number, number][] = [];
+  let line: StepLine | undefined;
+  for await (const event of loop) {
+    if (event.type !== "step") continue;
+    const { metrics, step, totalSteps } = event;
+    line ??= new StepLine(totalSteps);
+    const loss = metrics["train_mean_nll"] ?? Number.NaN;
+    points.push([step, loss]);
+    output.event({ type: "step", ...metrics });
+    output.progress(line.text(step, metrics["num_tokens"] ?? 0, { loss: loss.toFixed(3) }), {
+      always: step === totalSteps - 1,
+    });
+  }
+  if (line !== undefined)
+    output.note(
+      `${points.length} steps in ${formatDuration(line.seconds)}, ${formatCount(line.tokensPerSecond)} tokens/s`,
+    );
+  return points;
+}
+
+/** Fetches the last checkpoint of a run as an adapter folder. */
+export async function saveAdapter(
+  trainer: TrainingClient,
+  service: ServiceClient,
+  folder: string,
+  context: Context,
+): Promise<string> {
+  const { RunFolder } = await import("@tinklet/cookbook");
+  const last = (await RunFolder.at(folder).readCheckpoints()).at(-1)?.sampler_path;
+  const path = last ?? (await trainer.saveWeightsForSampler("final")).path;
+  const { url } = await service.createRestClient().getCheckpointArchiveUrlFromTinkerPath(path);
+  const adapter = join(folder, "adapter");
+  await fetchInto(url, adapter, folder, context);
+  return adapter;
+}

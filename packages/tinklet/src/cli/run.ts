@@ -1,0 +1,67 @@
+/** Runs a command that was found: parses, makes its surroundings, and turns whatever happens into an exit code. */
+import type { Command, OptionSpec } from "./command.ts";
+import { Context } from "./context.ts";
+import { Output } from "./output.ts";
+import { globalOptions, parseInput, UsageError } from "./parse.ts";
+
+/** @returns the exit code. */
+export async function run(words: readonly string[], command: Command, args: readonly string[]): Promise<number> {
+  let input: ReturnType<typeof parseInput>;
+  try {
+    input = parseInput(command, args);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    return usage(words, command, error);
+  }
+  if (input.flag("help")) {
+    process.stdout.write(commandHelp(command));
+    return 0;
+  }
+  const output = Output.of(input);
+  const context = new Context(input, output);
+  try {
+    return (await command.run(input, context)) ?? 0;
+  } catch (error) {
+    output.endProgress();
+    if (error instanceof UsageError) return usage(words, command, error);
+    if (context.signal.aborted) {
+      output.note("Interrupted.");
+      return 130;
+    }
+    const { explain } = await import("./explain.ts");
+    output.error(explain(error));
+    return 1;
+  } finally {
+    await context.close();
+  }
+}
+
+function usage(words: readonly string[], command: Command, error: UsageError): number {
+  process.stderr.write(
+    `Error: ${error.message}.\nUsage: tinklet ${command.usage}\nHelp:  tinklet ${words.join(" ")} --help\n`,
+  );
+  return 2;
+}
+
+function commandHelp({ usage: line, about, options = {}, examples = [] }: Command): string {
+  const own = Object.entries(options).map(optionLine);
+  const shared = Object.entries(globalOptions).map(optionLine);
+  const width = Math.max(...[...own, ...shared].map(([name]) => name.length));
+  const listed = (lines: readonly (readonly [string, string])[]) =>
+    lines.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`);
+  return `${[
+    `Usage: tinklet ${line}`,
+    "",
+    about,
+    ...(own.length === 0 ? [] : ["", "Options:", ...listed(own)]),
+    "",
+    "Options of every command:",
+    ...listed(shared),
+    ...(examples.length === 0 ? [] : ["", "Examples:", ...examples.map((example) => `  tinklet ${example}`)]),
+  ].join("\n")}\n`;
+}
+
+function optionLine([name, { type, short, value, choices, about }]: [string, OptionSpec]): readonly [string, string] {
+  const shown = type === "boolean" ? "" : ` ${choices?.join("|") ?? value ?? name.toUpperCase().replace(/^.*-/, "")}`;
+  return [`${short === undefined ? "    " : `-${short}, `}--${name}${shown}`, about];
+}

@@ -1,0 +1,90 @@
+/** What `sample`, `chat` and the quickstart share: a sampler for a model or a checkpoint, and text from it. */
+import type { SamplingClient } from "../clients/sampling-client.ts";
+import type { Tokenizer } from "../tokenizer/index.ts";
+import { ModelInput } from "../wire/model-input.ts";
+import type { SamplingParamsInput } from "../wire/sampling.ts";
+import type { OptionSpec } from "./command.ts";
+import type { Context } from "./context.ts";
+import { CliError } from "./explain.ts";
+import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "./model.ts";
+import type { Input } from "./parse.ts";
+import { resolveCheckpoint } from "./references.ts";
+
+export const samplingOptions: Readonly<Record<string, OptionSpec>> = {
+  ...modelOptions,
+  from: { type: "string", value: "CHECKPOINT", about: "tinker://…, @latest, RUN:NAME, RUN, or the folder of a run" },
+  "max-tokens": { type: "string", value: "N", about: "default 128" },
+  temperature: { type: "string", short: "t", value: "T", about: "0 takes the likeliest token (default 1)" },
+  "top-p": { type: "string", value: "P", about: "default 1" },
+  "top-k": { type: "string", value: "K", about: "default: all" },
+  seed: { type: "string", value: "N", about: "the same seed gives the same text" },
+  stop: { type: "string", multiple: true, value: "TEXT", about: "end here (repeatable)" },
+};
+
+export interface Opened {
+  readonly sampler: SamplingClient;
+  readonly tokenizer: Tokenizer;
+  /** What is sampled from, for people. */
+  readonly name: string;
+}
+
+/** Opens the sampler that the options mean. */
+export async function openSampler(input: Input, context: Context): Promise<Opened> {
+  const { signal } = context;
+  const from = input.text("from");
+  const given = input.text("model");
+  const model: ChosenModel | undefined =
+    from === undefined || given !== undefined ? chosenModel(input, context) : undefined;
+  const service = await context.service(model?.serve ?? []);
+  if (from === undefined) {
+    const { name } = model as ChosenModel;
+    const sampler = await service.createSamplingClient({ baseModel: name, signal });
+    return { sampler, tokenizer: await tokenizerFor(input, model as ChosenModel), name };
+  }
+  const rest = service.createRestClient();
+  const path = await resolveCheckpoint(from, "sampler", async () => rest);
+  const { baseModel } = await rest.getWeightsInfoByTinkerPath(path, { signal });
+  const sampler = await service.createSamplingClient({ modelPath: path, signal });
+  const tokenizer = await tokenizerFor(input, model ?? { name: baseModel, serve: [] });
+  return { sampler, tokenizer, name: path };
+}
+
+export function samplingParams(input: Input): SamplingParamsInput {
+  const given = {
+    temperature: input.number("temperature", 0),
+    topP: input.number("top-p", 0),
+    topK: input.integer("top-k"),
+    seed: input.integer("seed", 0),
+  };
+  const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  const stop = input.texts("stop");
+  return { maxTokens: input.integer("max-tokens", 1) ?? 128, ...set, ...(stop.length === 0 ? {} : { stop }) };
+}
+
+/** An answer as text, without the token that ended it. */
+export interface Written {
+  readonly text: string;
+  readonly tokens: number;
+  readonly stopReason: string;
+}
+
+/** Draws texts for a prompt. The model's own end-of-text tokens always end one. */
+export async function write(
+  { sampler, tokenizer }: Pick<Opened, "tokenizer"> & { readonly sampler: Pick<SamplingClient, "sample"> },
+  prompt: readonly number[],
+  params: SamplingParamsInput,
+  options: { readonly numSamples?: number; readonly signal?: AbortSignal } = {},
+): Promise<Written[]> {
+  if (prompt.length === 0) throw new CliError("The prompt is empty.");
+  const texts = params.stop === undefined ? [] : ([params.stop].flat() as (string | number)[]);
+  const stop = texts.length > 0 ? { stop: texts as string[] } : { stop: [...tokenizer.eosTokenIds] };
+  const { sequences } = await sampler.sample(ModelInput.fromInts([...prompt]), {
+    ...options,
+    samplingParams: { ...params, ...(stop.stop.length === 0 ? {} : stop) },
+  });
+  return sequences.map(({ tokens, stopReason }) => {
+    const end = tokens.findIndex((token) => tokenizer.eosTokenIds.includes(token));
+    const kept = end < 0 ? tokens : tokens.slice(0, end);
+    return { text: tokenizer.decode(kept), tokens: tokens.length, stopReason: String(stopReason) };
+  });
+}

@@ -1,0 +1,33 @@
+/** The line that tells how a run goes: step, loss, tokens per second, time left. */
+import { formatCount, formatDuration } from "./format.ts";
+
+/** Counts time and tokens of a run, from the first step of this process. */
+export class StepLine {
+  readonly #total: number;
+  readonly #startMs = performance.now();
+  #first: number | undefined;
+  #tokens = 0;
+
+  constructor(totalSteps: number) {
+    this.#total = totalSteps;
+  }
+
+  /** Seconds since the run began here. */
+  get seconds(): number {
+    return (performance.now() - this.#startMs) / 1000;
+  }
+
+  get tokensPerSecond(): number {
+    return this.#tokens / Math.max(this.seconds, 1e-9);
+  }
+
+  /** @param step - the step that is done, counted from 0. @param tokens - its tokens. @param figures - what to show of it */
+  text(step: number, tokens: number, figures: Readonly<Record<string, string>>): string {
+    this.#first ??= step;
+    this.#tokens += tokens;
+    const left = (this.seconds / (step - this.#first + 1)) * (this.#total - step - 1);
+    const shown = Object.entries(figures).map(([name, value]) => `${name} ${value}`);
+    const rate = `${formatCount(this.tokensPerSecond)} tokens/s`;
+    return [`step ${step + 1}/${this.#total}`, ...shown, rate, `${formatDuration(left)} left`].join("  ");
+  }
+}
