@@ -1,0 +1,119 @@
+/**
+ * Reading a checkpoint's archive: tar (packed or not) with a PEFT adapter in it. Just enough of both formats to look at what a
+ * server hands out; a file that is not what it should be fails the case that asked.
+ */
+import { gunzipSync } from "node:zlib";
+import { fail, holds } from "./checks.ts";
+import type { Context } from "./context.ts";
+import { described } from "./http.ts";
+
+export interface Tensor {
+  readonly shape: readonly number[];
+  readonly values: Float32Array;
+}
+
+/** An adapter as PEFT stores it. */
+export interface Adapter {
+  // biome-ignore lint/suspicious/noExplicitAny: a foreign file
+  readonly config: any;
+  readonly tensors: ReadonlyMap<string, Tensor>;
+}
+
+/** Files of a tar archive by their last path segment. */
+export function readTar(bytes: Uint8Array): Map<string, Uint8Array> {
+  const raw = bytes[0] === 0x1f && bytes[1] === 0x8b ? new Uint8Array(gunzipSync(bytes)) : bytes;
+  const files = new Map<string, Uint8Array>();
+  const ascii = new TextDecoder("latin1");
+  for (let at = 0; at + 512 <= raw.length && raw[at] !== 0; ) {
+    const field = (from: number, to: number) =>
+      ascii
+        .decode(raw.subarray(at + from, at + to))
+        .replace(/\0.*$/s, "")
+        .trim();
+    holds(field(257, 262) === "ustar", "the archive", "a tar file", `${raw.length} bytes that are not`);
+    const size = Number.parseInt(field(124, 136), 8);
+    const isFile = ["", "0"].includes(field(156, 157));
+    if (isFile) files.set(field(0, 100).split("/").at(-1)!, raw.subarray(at + 512, at + 512 + size));
+    at += 512 + Math.ceil(size / 512) * 512;
+  }
+  return files;
+}
+
+/** Tensors of a safetensors file, widened to float32. */
+export function readSafetensors(bytes: Uint8Array): Map<string, Tensor> {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const headerLength = Number(view.getBigUint64(0, true));
+  holds(
+    headerLength < bytes.length,
+    "adapter_model.safetensors",
+    "a safetensors header",
+    `a length of ${headerLength}`,
+  );
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + headerLength))) as Record<
+    string,
+    { dtype: string; shape: number[]; data_offsets: [number, number] }
+  >;
+  const tensors = new Map<string, Tensor>();
+  for (const [
+    name,
+    {
+      dtype,
+      shape,
+      data_offsets: [start, end],
+    },
+  ] of Object.entries(header)) {
+    if (name === "__metadata__") continue;
+    const data = bytes.slice(8 + headerLength + start, 8 + headerLength + end);
+    tensors.set(name, { shape, values: widened(dtype, data) });
+  }
+  return tensors;
+}
+
+function widened(dtype: string, data: Uint8Array): Float32Array {
+  if (dtype === "F32") return new Float32Array(data.buffer, data.byteOffset, data.byteLength / 4);
+  const words = new Uint16Array(data.buffer, data.byteOffset, data.byteLength / 2);
+  if (dtype === "BF16") return new Float32Array(Uint32Array.from(words, (word) => word << 16).buffer);
+  if (dtype === "F16") return Float32Array.from(words, half);
+  return fail("dtype of a tensor", "F32, BF16 or F16", dtype);
+}
+
+function half(word: number): number {
+  const sign = word & 0x8000 ? -1 : 1;
+  const exponent = (word >> 10) & 31;
+  const fraction = (word & 1023) / 1024;
+  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
+  return exponent === 0 ? sign * fraction * 2 ** -14 : sign * (1 + fraction) * 2 ** (exponent - 15);
+}
+
+/**
+ * The bytes behind a checkpoint's archive address. Where the official route is missing, the variants of other servers are tried
+ * (a bare name, a redirect): what is in an adapter and how it is asked for are different cases.
+ */
+async function archiveBytes(context: Context, path: string): Promise<Uint8Array> {
+  const [run, ...rest] = path.replace("tinker://", "").split("/");
+  const name = rest.at(-1)!;
+  let seen = "";
+  for (const id of [`sampler_weights/${name}`, name]) {
+    let answer = await context.http.get(`training_runs/${run}/checkpoints/${id}/archive`);
+    const url = answer.headers.get("location") ?? answer.json?.url;
+    // The address itself is the permission: no key goes along.
+    if (typeof url === "string")
+      answer = await context.http.get(new URL(url, context.target.baseUrl).href, { key: null });
+    if (answer.status === 200) return answer.bytes;
+    seen = described(answer);
+  }
+  return fail(`the archive of ${path}`, "an address that can be downloaded from", seen);
+}
+
+/** Downloads and reads the adapter of a sampler checkpoint. */
+export async function downloadAdapter(context: Context, path: string): Promise<Adapter> {
+  const files = readTar(await archiveBytes(context, path));
+  const file = (name: string) => files.get(name) ?? fail("files of the archive", name, [...files.keys()]);
+  const config: unknown = JSON.parse(new TextDecoder().decode(file("adapter_config.json")));
+  return { config, tensors: readSafetensors(file("adapter_model.safetensors")) };
+}
+
+/** The tensors whose names match. */
+export function select(adapter: Adapter, pattern: RegExp): [string, Tensor][] {
+  return [...adapter.tensors].filter(([name]) => pattern.test(name));
+}

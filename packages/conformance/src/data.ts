@@ -1,0 +1,84 @@
+/**
+ * Training data that every model can take: token ids between 3 and 30 exist in every vocabulary, and what they mean does not
+ * matter. Everything is derived from seeds, so two runs of the kit send the same bytes.
+ */
+import {
+  Datum,
+  encodeForwardBackwardRequest,
+  type ForwardBackwardOutput,
+  ModelInput,
+  type TrainingClient,
+} from "tinklet";
+import { fail } from "./checks.ts";
+
+/** `length` token ids that follow from `seed`. */
+export function tokensOf(seed: number, length: number): number[] {
+  let state = (seed * 0x9e3779b9 + 12345) >>> 0;
+  return Array.from({ length }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return 3 + ((state >>> 16) % 28);
+  });
+}
+
+/** Tensors for a datum besides its targets; one value is repeated for every position. */
+export interface DatumParts {
+  readonly weights?: number | readonly number[];
+  readonly advantages?: number | readonly number[];
+  readonly logprobs?: number | readonly number[];
+  readonly clip_low_threshold?: number | readonly number[];
+  readonly clip_high_threshold?: number | readonly number[];
+}
+
+/** The example that predicts each token from those before it. Weights are 1 for `cross_entropy` when nothing is said. */
+export function datumOf(tokens: readonly number[], parts: DatumParts = { weights: 1 }): Datum {
+  const targets = tokens.slice(1);
+  const filled = Object.entries(parts).map(([key, value]) => [
+    key,
+    typeof value === "number" ? targets.map(() => value) : [...(value as readonly number[])],
+  ]);
+  return new Datum({
+    modelInput: ModelInput.fromInts(tokens.slice(0, -1)),
+    lossFnInputs: { target_tokens: targets, ...(Object.fromEntries(filled) as Record<string, number[]>) },
+  });
+}
+
+/** The example that nearly every case trains on, and the one whose log-probs it watches. */
+export const lesson: readonly number[] = tokensOf(1, 17);
+/** A second example, unlike the first. */
+export const otherLesson: readonly number[] = tokensOf(2, 13);
+
+/** The log-probs of one output, as numbers. */
+export function logprobsOf(output: ForwardBackwardOutput, index = 0): number[] {
+  const tensor = output.lossFnOutputs[index]?.["logprobs"];
+  if (tensor === undefined) {
+    fail(`loss_fn_outputs[${index}]`, "a tensor named logprobs", Object.keys(output.lossFnOutputs[index] ?? {}));
+  }
+  return Array.from(tensor.values, Number);
+}
+
+export const sum = (values: Iterable<number>): number => {
+  let total = 0;
+  for (const value of values) total += value;
+  return total;
+};
+
+/** The log-probs that a model gives to each next token, from a forward pass. */
+export async function score(trainer: TrainingClient, tokens: readonly number[] = lesson): Promise<number[]> {
+  return logprobsOf(await trainer.forward([datumOf(tokens)], "cross_entropy"));
+}
+
+/** The binary training request as bytes. */
+export function passBytes(
+  modelId: string,
+  seqId: number,
+  data: readonly Datum[] = [datumOf(lesson)],
+  options: { forwardOnly?: boolean; lossFn?: string; lossFnConfig?: Record<string, number> } = {},
+): Uint8Array {
+  const { forwardOnly = false, lossFn = "cross_entropy", lossFnConfig } = options;
+  return encodeForwardBackwardRequest({
+    modelId,
+    seqId,
+    forwardOnly,
+    forwardBackwardInput: { data, lossFn, ...(lossFnConfig === undefined ? {} : { lossFnConfig }) },
+  });
+}

@@ -1,0 +1,31 @@
+/** All groups, in the order in which they run: what later groups rely on comes first. */
+import type { Group } from "../case.ts";
+import { checkpoints } from "./checkpoints.ts";
+import { encoding } from "./encoding.ts";
+import { errors } from "./errors.ts";
+import { futures } from "./futures.ts";
+import { idempotency } from "./idempotency.ts";
+import { lora } from "./lora.ts";
+import { losses } from "./losses.ts";
+import { optimizer } from "./optimizer.ts";
+import { ordering } from "./ordering.ts";
+import { restart } from "./restart.ts";
+import { routes } from "./routes.ts";
+import { sampling } from "./sampling.ts";
+import { sessions } from "./sessions.ts";
+
+export const groups: readonly Group[] = [
+  routes,
+  encoding,
+  sessions,
+  ordering,
+  idempotency,
+  futures,
+  losses,
+  optimizer,
+  lora,
+  checkpoints,
+  sampling,
+  errors,
+  restart,
+];

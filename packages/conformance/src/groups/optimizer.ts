@@ -1,0 +1,281 @@
+/** The optimizer: AdamW, with every hyper-parameter doing what it says, seen in log-probs and in the adapter's own numbers. */
+import type { AdamParamsInput, TrainingClient } from "tinklet";
+import { downloadAdapter, select } from "../archive.ts";
+import { group } from "../case.ts";
+import { allClose, close, closeRelative, fail, holds, largestDifference } from "../checks.ts";
+import type { Context } from "../context.ts";
+import { datumOf, lesson, otherLesson, passBytes, score, sum } from "../data.ts";
+
+const pass = (trainer: TrainingClient, weights = 1, tokens = lesson) =>
+  trainer.forwardBackward([datumOf(tokens, { weights })], "cross_entropy");
+
+/** The change of the lesson's log-prob by one step with these parameters, on a fresh model. */
+async function effect(context: Context, params: AdamParamsInput, weights = 1): Promise<number> {
+  const trainer = await context.trainer();
+  const before = sum(await score(trainer));
+  await pass(trainer, weights);
+  await trainer.optimStep(params);
+  return sum(await score(trainer)) - before;
+}
+
+/** An explicit gradient of zero. */
+async function zeroStep(trainer: TrainingClient, params: AdamParamsInput): Promise<void> {
+  await pass(trainer, 0);
+  await trainer.optimStep(params);
+}
+
+async function adapterOf(context: Context, trainer: TrainingClient) {
+  const { path } = await trainer.saveWeightsForSampler(context.uniqueName("optimizer"));
+  return downloadAdapter(context, path);
+}
+
+export const optimizer = group("optimizer", "AdamW, and every hyper-parameter has its effect", [
+  [
+    "learning-rate-zero",
+    "a warm-up begins at zero",
+    "a rate of 0 changes nothing",
+    async (context) => {
+      const trainer = await context.trainer();
+      const before = await score(trainer);
+      await pass(trainer);
+      await trainer.optimStep({ learningRate: 0 });
+      allClose(await score(trainer), before, 1e-5, "log-probs after a step of rate 0");
+    },
+  ],
+  [
+    "learning-rate-scales",
+    "schedules rely on it",
+    "twice the rate, twice the step",
+    async (context) => {
+      const one = await effect(context, await context.measures.plainStep(context, 1));
+      const two = await effect(context, await context.measures.plainStep(context, 2));
+      closeRelative(two / one, 2, 0.2, "effect of twice the rate");
+    },
+  ],
+  [
+    "first-step",
+    "Adam's first step has a known size: any other optimizer is another optimizer",
+    "with eps → 0 the first step moves every weight that has a gradient by exactly the rate",
+    async (context) => {
+      const trainer = await context.trainer();
+      const learningRate = 1e-3;
+      await pass(trainer);
+      await trainer.optimStep({ learningRate });
+      const moved: number[] = [];
+      for (const [, { values }] of select(await adapterOf(context, trainer), /lora_B/)) moved.push(...values);
+      const nonzero = moved.filter((value) => value !== 0).map(Math.abs);
+      holds(nonzero.length > 0, "lora_B after one step", "numbers other than 0", "none");
+      nonzero.sort((a, b) => a - b);
+      // B begins at zero, so it now holds the step itself. A few gradients are so small that eps shows.
+      const median = nonzero[nonzero.length >> 1]!;
+      closeRelative(median, learningRate, 0.01, "size of Adam's first step (median of |lora_B|)");
+      holds(
+        nonzero.at(-1)! <= learningRate * 1.01,
+        "largest |lora_B| after one step",
+        `at most ${learningRate}`,
+        nonzero.at(-1)!,
+      );
+    },
+  ],
+  [
+    "scale-free",
+    "Adam divides by the gradient's own size",
+    "with a tiny eps ten times the gradient makes the same step",
+    async (context) => {
+      const learningRate = await context.measures.rate(context);
+      const [one, ten] = [await effect(context, { learningRate }), await effect(context, { learningRate }, 10)];
+      closeRelative(ten, one, 0.02, "effect of a step on ten times the gradient");
+    },
+  ],
+  [
+    "eps",
+    "eps is a hyper-parameter of the request",
+    "an eps far above the gradient damps the step",
+    async (context) => {
+      const learningRate = await context.measures.rate(context);
+      const [usual, damped] = [
+        await effect(context, { learningRate }),
+        await effect(context, { learningRate, eps: 1e6 }),
+      ];
+      holds(Math.abs(damped) < 0.01 * usual, "effect of a step with eps 1e6", `far less than ${usual}`, damped);
+    },
+  ],
+  [
+    "beta1",
+    "momentum is what beta1 is for",
+    "after a step, a step without gradient goes on by momentum with beta1 0.9 and stands still with 0",
+    async (context) => {
+      const learningRate = await context.measures.rate(context);
+      const drift = async (beta1: number) => {
+        const trainer = await context.trainer();
+        await pass(trainer);
+        await trainer.optimStep({ learningRate, beta1 });
+        const before = await score(trainer);
+        await zeroStep(trainer, { learningRate, beta1 });
+        return largestDifference(await score(trainer), before);
+      };
+      const [without, withMomentum] = [await drift(0), await drift(0.9)];
+      close(without, 0, 1e-5, "change by a step without gradient, beta1 0");
+      holds(withMomentum > 1e-3, "change by a step without gradient, beta1 0.9", "a clear one", withMomentum);
+    },
+  ],
+  [
+    "beta2",
+    "beta2 is how long large gradients are remembered",
+    "after a large gradient a small one makes a small step with beta2 0.999, a full one with beta2 0",
+    async (context) => {
+      const learningRate = await context.measures.rate(context);
+      const second = async (beta2: number) => {
+        const trainer = await context.trainer();
+        await pass(trainer, 100);
+        await trainer.optimStep({ learningRate, beta1: 0, beta2 });
+        const before = await score(trainer);
+        await pass(trainer, 0.01);
+        await trainer.optimStep({ learningRate, beta1: 0, beta2 });
+        return largestDifference(await score(trainer), before);
+      };
+      const [forgetful, longMemory] = [await second(0), await second(0.999)];
+      holds(longMemory < 0.1 * forgetful, "second step, beta2 0.999", `less than a tenth of ${forgetful}`, longMemory);
+    },
+  ],
+  [
+    "weight-decay",
+    "decay that is ignored is regularisation that is missing",
+    "decoupled: weights are multiplied by 1 − lr·decay, so lr·decay = 1 with no gradient gives the base model",
+    async (context) => {
+      const learningRate = await context.measures.rate(context);
+      const trainer = await context.trainer();
+      const base = await score(trainer);
+      await pass(trainer);
+      await trainer.optimStep({ learningRate });
+      const trained = await score(trainer);
+      holds(
+        largestDifference(trained, base) > 1e-2,
+        "log-probs after a step",
+        "others than the base model's",
+        "the same",
+      );
+      await zeroStep(trainer, { learningRate: 0.5, weightDecay: 2, beta1: 0 });
+      allClose(await score(trainer), base, 1e-3, "log-probs after decay by lr·decay = 1");
+    },
+  ],
+  [
+    "weight-decay-size",
+    "decay mixed into the gradient (Adam with L2) is another algorithm",
+    "lora_A shrinks by exactly the factor 1 − lr·decay in a step without gradient",
+    async (context) => {
+      const trainer = await context.trainer();
+      const before = select(await adapterOf(context, trainer), /lora_A/);
+      await zeroStep(trainer, { learningRate: 0.1, weightDecay: 1, beta1: 0 });
+      const after = new Map(select(await adapterOf(context, trainer), /lora_A/));
+      for (const [name, { values }] of before) {
+        const now = after.get(name)?.values ?? fail("tensors of the archive", name, [...after.keys()]);
+        allClose(
+          now,
+          values.map((value) => value * 0.9),
+          5e-3 * Math.max(...values.map(Math.abs)),
+          `${name} after decay`,
+        );
+      }
+    },
+  ],
+  [
+    "no-decay",
+    "the default must not shrink anything",
+    "weight_decay 0 leaves the weights alone when there is no gradient",
+    async (context) => {
+      const learningRate = await context.measures.rate(context);
+      const trainer = await context.trainer();
+      await pass(trainer);
+      await trainer.optimStep({ learningRate, beta1: 0 });
+      const before = await score(trainer);
+      await zeroStep(trainer, { learningRate, beta1: 0, weightDecay: 0 });
+      allClose(await score(trainer), before, 1e-5, "log-probs after a step without gradient or decay");
+    },
+  ],
+  [
+    "clipping",
+    "one bad batch must not wreck a run that asked for clipping",
+    "grad_clip_norm scales the whole gradient down to that norm",
+    async (context) => {
+      const step = await context.measures.plainStep(context);
+      const gradClipNorm = 1e-3; // far below any gradient's norm here
+      const enlarged = { ...step, learningRate: step.learningRate * 1e3, gradClipNorm };
+      const [one, ten] = [await effect(context, enlarged), await effect(context, enlarged, 10)];
+      holds(one > 0, "effect of a clipped step", "a small rise", one);
+      closeRelative(ten, one, 0.1, "effect of a clipped step on ten times the gradient");
+      const unclipped = await effect(context, step);
+      const tight = await effect(context, { ...step, gradClipNorm });
+      holds(tight < 0.5 * unclipped, "effect of a tightly clipped step", `less than half of ${unclipped}`, tight);
+    },
+  ],
+  [
+    "clipping-above",
+    "clipping must not touch gradients below the limit",
+    "a limit above the gradient's norm changes nothing",
+    async (context) => {
+      const step = await context.measures.plainStep(context);
+      const [free, limited] = [await effect(context, step), await effect(context, { ...step, gradClipNorm: 1e9 })];
+      closeRelative(limited, free, 0.01, "effect with a limit far above the gradient");
+    },
+  ],
+  [
+    "gradients-are-cleared",
+    "gradients that stay are counted again in every later step",
+    "a step uses the accumulated gradients up",
+    async (context) => {
+      const learningRate = await context.measures.rate(context);
+      const trainer = await context.trainer();
+      await pass(trainer);
+      await trainer.optimStep({ learningRate, beta1: 0 });
+      const before = await score(trainer);
+      await trainer.optimStep({ learningRate, beta1: 0 });
+      allClose(await score(trainer), before, 1e-5, "log-probs after a second step without a pass");
+    },
+  ],
+  [
+    "defaults",
+    "programs that send nothing rely on them",
+    "learning_rate 1e-4, beta1 0.9, beta2 0.95, eps 1e-12, no decay, no clipping",
+    async (context) => {
+      const run = async (params: Record<string, number>) => {
+        const modelId = await context.rawModel();
+        const weights = [1, 0.2].map((weight) => [datumOf(weight === 1 ? lesson : otherLesson, { weights: weight })]);
+        for (const i of [0, 1]) {
+          await context.http.call("forward_backward", passBytes(modelId, 2 * i + 1, weights[i]));
+          const body = { model_id: modelId, seq_id: 2 * i + 2, adam_params: params, type: "optim_step" };
+          await context.http.call("optim_step", body);
+        }
+        const save = {
+          model_id: modelId,
+          seq_id: 5,
+          path: context.uniqueName("defaults"),
+          type: "save_weights_for_sampler",
+        };
+        const { json } = await context.http.call("save_weights_for_sampler", save);
+        return downloadAdapter(context, json.path);
+      };
+      const implicit = await run({});
+      const explicit = await run({
+        learning_rate: 1e-4,
+        beta1: 0.9,
+        beta2: 0.95,
+        eps: 1e-12,
+        weight_decay: 0,
+        grad_clip_norm: 0,
+      });
+      for (const [name, { values }] of explicit.tensors) {
+        allClose(implicit.tensors.get(name)?.values ?? [], values, 1e-6, `${name} with defaults left out`);
+      }
+    },
+  ],
+  [
+    "repeats",
+    "a result that cannot be repeated cannot be debugged",
+    "the same program on the same seed gives the same numbers, up to the precision of the arithmetic",
+    async (context) => {
+      const noise = await context.measures.noise(context);
+      holds(noise < 0.05, "difference between two runs of one program", "less than 0.05", noise);
+    },
+  ],
+]);

@@ -1,0 +1,5 @@
+/** `@tinklet/conformance`: a black-box test kit for any server of the Tinker API. This file alone decides what is public. */
+export type { Case, Group } from "./case.ts";
+export { groups } from "./groups/index.ts";
+export { type CaseResult, formatReport, type GroupResult, type Report, type Status } from "./report.ts";
+export { type ConformanceOptions, conformanceVersion, runConformance } from "./run.ts";

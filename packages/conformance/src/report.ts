@@ -1,0 +1,81 @@
+/** What a run found, and how it is read: as text for people, as JSON for machines. */
+
+/** `skipped`: the kit was not given what the case needs (a way to restart the server). */
+export type Status = "pass" | "fail" | "not offered" | "skipped";
+
+export interface CaseResult {
+  readonly id: string;
+  readonly reason: string;
+  readonly official: string;
+  readonly status: Status;
+  /** What went wrong, or why the case could not be asked. */
+  readonly message?: string;
+  readonly expected?: string;
+  readonly seen?: string;
+  readonly ms: number;
+}
+
+export interface GroupResult {
+  readonly name: string;
+  readonly title: string;
+  readonly cases: readonly CaseResult[];
+}
+
+export interface Report {
+  readonly tool: "tinklet-conformance";
+  readonly version: string;
+  /** When the run began, ISO 8601. */
+  readonly date: string;
+  readonly baseUrl: string;
+  readonly baseModel: string;
+  /** Nothing failed. */
+  readonly passed: boolean;
+  readonly totals: Readonly<Record<Status, number>>;
+  readonly ms: number;
+  readonly groups: readonly GroupResult[];
+}
+
+/** The number of cases of each status. */
+export function totalsOf(groups: readonly GroupResult[]): Record<Status, number> {
+  const totals: Record<Status, number> = { pass: 0, fail: 0, "not offered": 0, skipped: 0 };
+  for (const { cases } of groups) for (const { status } of cases) totals[status]++;
+  return totals;
+}
+
+const indent = (label: string, value: string): string => `    ${label.padEnd(9)} ${value}`;
+
+function caseLines(result: CaseResult): string[] {
+  const { id, status, reason, official, message, expected, seen } = result;
+  if (status === "pass") return [];
+  if (status !== "fail")
+    return [`  ${status.padEnd(11)} ${id}`, ...(message === undefined ? [] : [indent("because", message)])];
+  return [
+    `  FAIL        ${id}`,
+    indent("why", reason),
+    indent("official", official),
+    ...(message === undefined ? [] : [indent("what", message)]),
+    ...(expected === undefined ? [] : [indent("expected", expected)]),
+    ...(seen === undefined ? [] : [indent("seen", seen)]),
+  ];
+}
+
+/** The report as a person reads it: one line per group, and everything that did not pass below it. */
+export function formatReport(report: Report): string {
+  const { totals } = report;
+  const count = report.groups.reduce((total, { cases }) => total + cases.length, 0);
+  const width = Math.max(...report.groups.map(({ name }) => name.length), 0);
+  const lines = [`Conformance of ${report.baseUrl} with ${report.baseModel}, ${report.date}`, ""];
+  for (const { name, title, cases } of report.groups) {
+    const passed = cases.filter(({ status }) => status === "pass").length;
+    lines.push(`${name.padEnd(width)}  ${String(passed).padStart(3)}/${String(cases.length).padEnd(3)}  ${title}`);
+    for (const result of cases) lines.push(...caseLines(result));
+  }
+  const parts = [
+    `${totals.pass} passed`,
+    `${totals.fail} failed`,
+    `${totals["not offered"]} not offered`,
+    ...(totals.skipped === 0 ? [] : [`${totals.skipped} skipped`]),
+  ];
+  lines.push("", `${count} cases: ${parts.join(", ")} (${(report.ms / 1000).toFixed(1)} s)`);
+  return lines.join("\n");
+}

@@ -1,0 +1,156 @@
+/**
+ * Runs the cases against a server, each with a deadline and a context of its own, one after the other: a server under test should
+ * fail at what a case is about, not at how many run at once. Never throws for what a server does.
+ */
+import { type FetchLike, ServiceClient } from "tinklet";
+import type { Case, Group } from "./case.ts";
+import { Failed, NotOffered, show } from "./checks.ts";
+import { Context, type Target } from "./context.ts";
+import { groups as allGroups } from "./groups/index.ts";
+import { Http } from "./http.ts";
+import { Measures } from "./measures.ts";
+import { type CaseResult, type GroupResult, type Report, totalsOf } from "./report.ts";
+
+export interface ConformanceOptions {
+  /** Where the server is. */
+  readonly baseUrl: string;
+  readonly apiKey: string;
+  /** The model to train and sample. @defaultValue the first that the server offers */
+  readonly baseModel?: string | undefined;
+  /** Replaces the platform's network, for a server in this process. */
+  readonly fetch?: FetchLike | undefined;
+  /** Run only what matches: a group (`losses`) or the beginning of an id (`losses/ppo`). @defaultValue everything */
+  readonly only?: readonly string[] | undefined;
+  /** Hears of each case as it ends. */
+  readonly onCase?: ((result: CaseResult) => void) | undefined;
+  /** Restarts the server over the same data and resolves when it answers; without it those cases are skipped. */
+  readonly restart?: (() => Promise<void>) | undefined;
+  /** How long one case may take, in milliseconds. @defaultValue 120000 */
+  readonly deadlineMs?: number | undefined;
+  /** Aborts the run; what has run so far is lost. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The version that reports carry. */
+export const conformanceVersion = "0.1.0";
+
+/**
+ * Tests a server of the Tinker API from outside.
+ *
+ * @throws {@link TinkerError} when the server cannot be reached at all or offers no model.
+ *
+ * @example
+ * ```ts
+ * const report = await runConformance({ baseUrl: "http://localhost:8000", apiKey: "tml-local" });
+ * console.log(formatReport(report));
+ * process.exitCode = report.passed ? 0 : 1;
+ * ```
+ */
+export async function runConformance(options: ConformanceOptions): Promise<Report> {
+  const started = new Date();
+  const target = await reach(options);
+  const measures = new Measures();
+  const results: GroupResult[] = [];
+  for (const { name, title, cases } of chosen(allGroups, options.only)) {
+    const done: CaseResult[] = [];
+    for (const item of cases) {
+      options.signal?.throwIfAborted();
+      const result = await runCase(item, target, measures, options);
+      done.push(result);
+      options.onCase?.(result);
+    }
+    results.push({ name, title, cases: done });
+  }
+  const totals = totalsOf(results);
+  return {
+    tool: "tinklet-conformance",
+    version: conformanceVersion,
+    date: started.toISOString(),
+    baseUrl: target.baseUrl,
+    baseModel: target.baseModel,
+    passed: totals.fail === 0,
+    totals,
+    ms: Date.now() - started.getTime(),
+    groups: results,
+  };
+}
+
+/** The cases that `only` names. */
+export function chosen(groups: readonly Group[], only: readonly string[] | undefined): readonly Group[] {
+  if (only === undefined || only.length === 0) return groups;
+  const wanted = ({ id }: Case) =>
+    only.some((name) => id === name || id.startsWith(name.includes("/") ? name : `${name}/`));
+  return groups
+    .map((group) => ({ ...group, cases: group.cases.filter(wanted) }))
+    .filter(({ cases }) => cases.length > 0);
+}
+
+/** Connects once: which model, which credential. */
+async function reach(options: ConformanceOptions): Promise<Target> {
+  const { baseUrl, apiKey, restart } = options;
+  const send: FetchLike = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
+  const service = await ServiceClient.connect({ baseUrl, apiKey, fetch: send, telemetry: false, logLevel: "off" });
+  try {
+    const { supportedModels } = await service.getServerCapabilities();
+    const baseModel = options.baseModel ?? supportedModels.find(({ modelName }) => modelName !== undefined)?.modelName;
+    if (baseModel === undefined) throw new Error(`${baseUrl} offers no model; name one with baseModel.`);
+    const contextLength = supportedModels.find(({ modelName }) => modelName === baseModel)?.maxContextLength;
+    const credential = await rawCredential({ baseUrl, apiKey, fetch: send });
+    return { baseUrl, apiKey, baseModel, contextLength, credential, fetch: send, restart };
+  } finally {
+    await service.close();
+  }
+}
+
+/** The key, or the token that it is exchanged for where the server works with tokens. */
+async function rawCredential(given: { baseUrl: string; apiKey: string; fetch: FetchLike }): Promise<string> {
+  const http = new Http({ ...given, credential: given.apiKey, signal: AbortSignal.timeout(30_000) });
+  const config = await http.post("client/config", { sdk_version: "0.25.0" });
+  if (config.json?.pjwt_auth_enabled !== true) return given.apiKey;
+  const token = await http.post("auth/token", {});
+  return typeof token.json?.jwt === "string" ? token.json.jwt : given.apiKey;
+}
+
+async function runCase(
+  item: Case,
+  target: Target,
+  measures: Measures,
+  options: ConformanceOptions,
+): Promise<CaseResult> {
+  const { id, reason, official } = item;
+  const facts = { id, reason, official };
+  if (item.needsRestart === true && target.restart === undefined) {
+    return { ...facts, status: "skipped", message: "The kit was given no way to restart this server.", ms: 0 };
+  }
+  const deadlineMs = options.deadlineMs ?? 120_000;
+  const deadline = new AbortController();
+  const late = new Failed("the case", `an end within ${deadlineMs / 1000} s`, "still waiting: something hangs");
+  const timer = setTimeout(() => deadline.abort(late), deadlineMs);
+  const context = new Context(target, deadline.signal, measures);
+  const started = performance.now();
+  const spent = () => Math.round(performance.now() - started);
+  try {
+    await Promise.race([item.run(context), aborted(deadline.signal)]);
+    return { ...facts, status: "pass", ms: spent() };
+  } catch (error) {
+    return { ...facts, ...judged(error), ms: spent() };
+  } finally {
+    clearTimeout(timer);
+    await context.close();
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) =>
+    signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
+  );
+}
+
+function judged(error: unknown): Pick<CaseResult, "status" | "message" | "expected" | "seen"> {
+  if (error instanceof NotOffered) return { status: "not offered", message: error.message };
+  if (error instanceof Failed) {
+    return { status: "fail", message: error.message, expected: error.expected, seen: error.seen };
+  }
+  const named = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  return { status: "fail", message: "an operation failed", expected: "success", seen: show(named) };
+}
