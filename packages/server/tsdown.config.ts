@@ -4,6 +4,7 @@ export default defineConfig({
   entry: { index: "src/index.ts" },
   format: "esm",
   platform: "node",
+  fixedExtension: false, // .js, as package.json says
   target: "es2022",
   dts: true,
   sourcemap: true,
