@@ -67,10 +67,13 @@ export function openTelemetryInstruments(api: OpenTelemetryApi, nowMs: () => num
 }
 
 /** Instruments over the installed API, or ones that do nothing. */
-export async function loadInstruments(nowMs: () => number): Promise<Instruments> {
+export async function loadInstruments(
+  nowMs: () => number,
+  load: () => Promise<OpenTelemetryApi> = () =>
+    import(/* webpackIgnore: true */ /* @vite-ignore */ "@opentelemetry/api"),
+): Promise<Instruments> {
   try {
-    const api = await import(/* webpackIgnore: true */ /* @vite-ignore */ "@opentelemetry/api");
-    return openTelemetryInstruments(api, nowMs);
+    return openTelemetryInstruments(await load(), nowMs);
   } catch {
     return noInstruments;
   }

@@ -2,10 +2,10 @@
  * `RestClient`: runs, checkpoints, sessions, billing and audit. Needs no session; everything is one request, except the
  * archive and the trace, which the server may still be preparing.
  */
-import { APIStatusError, InvalidInputError, ResponseValidationError, TinkerError } from "../errors.ts";
+import { InvalidInputError, ResponseValidationError, TinkerError } from "../errors.ts";
+import type { HttpResponse } from "../transport/exchange.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import type { QueryTime, RequestOf, ResponseOf } from "../wire/contract.ts";
-import { readDate } from "../wire/dates.ts";
 import type {
   AccessScope,
   AuditEventType,
@@ -119,37 +119,31 @@ export class RestClient {
     checkpointId: string,
     options: CallOptions = {},
   ): Promise<CheckpointArchiveUrlResponse> {
-    const session = this.#session;
-    await session.connect();
-    const { transport, clock, reporter } = session;
-    const startedAtMs = clock.monotonic();
+    await this.#session.connect();
+    const { transport, clock, reporter } = this.#session;
+    const request = transport.prepare("getCheckpointArchiveUrl", { trainingRunId, checkpointId });
+    const read = (response: HttpResponse): CheckpointArchiveUrlResponse => {
+      const url = response.header("location");
+      if (response.status !== 302 || url === undefined) return transport.decode("getCheckpointArchiveUrl", response);
+      const expires = httpDate(response.header("expires")) ?? new Date(clock.now() + archiveLifeMs);
+      return { url, expires };
+    };
+    // The redirect is the answer; 503 means "being packed", which the usual retries are too impatient for.
+    const accept = ({ status }: HttpResponse) => status === 302 || status === 503;
     for (let attempt = 1; ; attempt++) {
-      const request = transport.prepare("getCheckpointArchiveUrl", { trainingRunId, checkpointId });
-      try {
-        // 503 means "being packed", which the usual retries are too impatient for.
-        const response = await transport.attempt(request, { ...callOptions(options), startedAtMs });
-        const url = response.header("location");
-        if (response.status === 302 && url !== undefined) {
-          const expires = readDate(response.header("expires")) ?? httpDate(response.header("expires"));
-          return { url, expires: expires ?? new Date(clock.now() + archiveLifeMs) };
-        }
-        if (response.status === 200) return transport.decode("getCheckpointArchiveUrl", response);
-        throw transport.failure(request, response, { path: checkpointId });
-      } catch (error) {
-        const packing = error instanceof APIStatusError && error.status === 503;
-        if (!packing || attempt === archiveAttempts) {
-          if (packing || !(error instanceof TinkerError)) throw error;
-          // Anything else goes the ordinary way, with its budget.
-          const response = await transport.send(request, { ...callOptions(options), startedAtMs });
-          return transport.decode("getCheckpointArchiveUrl", response);
-        }
-        reporter.logSometimes(
-          "warn",
-          `archive ${checkpointId}`,
-          `The archive of ${checkpointId} is being packed; waiting.`,
-        );
-        await transport.sleep(archiveRetryMs, options.signal);
+      const response = await transport.send(request, { ...callOptions(options), accept });
+      if (response.status !== 503 && !(response.status === 302 && response.header("location") === undefined)) {
+        return read(response);
       }
+      if (response.status === 302 || attempt === archiveAttempts) {
+        throw transport.failure(request, response, { path: checkpointId });
+      }
+      reporter.logSometimes(
+        "warn",
+        `archive ${checkpointId}`,
+        `The archive of ${checkpointId} is being packed; waiting.`,
+      );
+      await transport.sleep(archiveRetryMs, options.signal);
     }
   }
 

@@ -64,6 +64,9 @@ interface Result {
   polls: number;
 }
 
+/** Stands for the content of a request that was refused: nothing equals it. */
+const refused = "refused";
+
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 const utf8 = new TextEncoder();
@@ -174,7 +177,10 @@ export class StubServer {
     const { modelId, seqId } = (body ?? {}) as { modelId?: string; seqId?: number };
     if (modelId === undefined || seqId === undefined) return;
     // Acknowledged before? Then it is the acknowledgement that is refused, not the work.
-    if (!this.#numbered.has(`${modelId} ${seqId}`)) this.#model(modelId).refuse(seqId);
+    const key = `${modelId} ${seqId}`;
+    if (this.#numbered.has(key)) return;
+    this.#numbered.set(key, { requestId: "", content: refused });
+    this.#model(modelId).refuse(seqId);
   }
 
   #model(modelId: string): OrderedModel {
@@ -256,7 +262,7 @@ export class StubServer {
     const known = this.#numbered.get(key);
     if (known !== undefined) {
       if (known.content !== content) {
-        this.conflicts++;
+        if (known.content !== refused) this.conflicts++;
         return json(422, { detail: `${key} is taken by another request` });
       }
       this.repeats++;
@@ -327,8 +333,13 @@ export class StubServer {
 
   /** Makes a future answer with a failure. */
   fail(requestId: string, error: string, category: string): void {
+    this.answer(requestId, { error, category });
+  }
+
+  /** Makes a future answer with this JSON. */
+  answer(requestId: string, body: object): void {
     const type = this.#results.get(requestId)?.type ?? "OptimStep";
-    this.#results.set(requestId, { type, body: { error, category }, done: Promise.resolve(), polls: 0 });
+    this.#results.set(requestId, { type, body, done: Promise.resolve(), polls: 0 });
   }
 
   /** Forgets a future; asking for it is answered 404. */

@@ -52,6 +52,7 @@ export class Deadline {
   readonly #expire: () => void;
   #cancel: () => void;
   #unseen = 0;
+  #stopped = false;
 
   constructor(clock: Clock, timeoutMs: number, expire: () => void) {
     this.#clock = clock;
@@ -60,8 +61,9 @@ export class Deadline {
     this.#cancel = clock.timer(timeoutMs, expire);
   }
 
-  /** The head arrived. */
+  /** The head arrived. What still trickles in after the end moves nothing. */
   restart(): void {
+    if (this.#stopped) return;
     this.#cancel();
     this.#unseen = 0;
     this.#cancel = this.#clock.timer(this.#timeoutMs, this.#expire);
@@ -74,6 +76,7 @@ export class Deadline {
   }
 
   stop(): void {
+    this.#stopped = true;
     this.#cancel();
   }
 }

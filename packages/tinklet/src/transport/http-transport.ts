@@ -222,7 +222,8 @@ export class HttpTransport implements Transport {
   ): Promise<HttpResponse | APIStatusError | APIConnectionError> {
     try {
       const response = await this.attempt(request, options);
-      return isSuccess(response) ? response : this.failure(request, response, options.facts);
+      if (isSuccess(response) || options.accept?.(response) === true) return response;
+      return this.failure(request, response, options.facts);
     } catch (error) {
       if (error instanceof APIConnectionError && !options.signal?.aborted) return error;
       throw error;

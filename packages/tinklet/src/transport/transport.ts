@@ -27,6 +27,8 @@ export interface SendOptions extends CallOptions {
   readonly facts?: Partial<FailureFacts>;
   /** When the logical call began, on the monotonic clock; several attempts of a caller's own loop share it. */
   readonly startedAtMs?: number;
+  /** Answers outside 2xx that the caller wants as they are. */
+  readonly accept?: (response: HttpResponse) => boolean;
   /** Retries that the caller's own loop has taken, for the header that tells them. */
   readonly retries?: number;
 }

@@ -1,0 +1,246 @@
+import { describe, expect, it } from "vitest";
+import { anyOf, type Fault, faultsInOrder } from "../testing/faults.ts";
+import { failure, harness } from "../testing/harness.ts";
+import type { StubOptions } from "../testing/stub-server.ts";
+import { PagedList } from "./paged-list.ts";
+
+function setup(stub: StubOptions = {}) {
+  const kit = harness(stub);
+  const last = () => {
+    const { path, operation, body } = kit.stub.calls.at(-1)!;
+    return { operation, path: path.replace("/api/v1", ""), body };
+  };
+  return { ...kit, rest: kit.service.createRestClient(), last };
+}
+const path = "tinker://run-1:train:0/weights/a";
+const status = (code: number, body: unknown = {}): Fault => ({ kind: "status", status: code, body });
+
+async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+describe("one request each", () => {
+  it("needs no session", async () => {
+    const { rest, stub, run } = setup();
+    await run(rest.getTrainingRun("r"));
+    expect(stub.callsOf("createSession")).toHaveLength(0);
+  });
+
+  it("training runs", async () => {
+    const { rest, run, last } = setup();
+    const found = await run(rest.getTrainingRun("a:train:0", { accessScope: "accessible" }));
+    expect(found).toMatchObject({ trainingRunId: "a:train:0", lastRequestTime: new Date("2026-07-01T12:00:00Z") });
+    expect(last().path).toBe("/training_runs/a:train:0?access_scope=accessible");
+    await run(rest.getTrainingRunByTinkerPath(path));
+    expect(last().path).toBe("/training_runs/run-1:train:0?access_scope=owned");
+  });
+
+  it("checkpoints", async () => {
+    const { rest, run, last } = setup();
+    expect((await run(rest.listCheckpoints("r"))).checkpoints).toHaveLength(1);
+    await run(rest.deleteCheckpoint("r", "sampler_weights/x"));
+    expect(last()).toMatchObject({
+      operation: "deleteCheckpoint",
+      path: "/training_runs/r/checkpoints/sampler_weights/x",
+    });
+    await run(rest.deleteCheckpointFromTinkerPath(path));
+    expect(last()).toMatchObject({
+      operation: "deleteCheckpoint",
+      path: "/training_runs/run-1:train:0/checkpoints/weights/a",
+    });
+    await run(rest.publishCheckpointFromTinkerPath(path));
+    expect(last().operation).toBe("publishCheckpoint");
+    await run(rest.unpublishCheckpointFromTinkerPath(path));
+    expect(last().operation).toBe("unpublishCheckpoint");
+    await run(rest.setCheckpointTtlFromTinkerPath(path, 60));
+    expect(last()).toMatchObject({ operation: "setCheckpointTtl", body: { ttlSeconds: 60 } });
+    await run(rest.setCheckpointTtlFromTinkerPath(path, null));
+    expect(last().body).toEqual({ ttlSeconds: null });
+    expect(await run(rest.getWeightsInfoByTinkerPath(path))).toMatchObject({ baseModel: "stub/model", loraRank: 16 });
+  });
+
+  it("a path that is none is refused by rejecting", async () => {
+    const { rest, stub } = setup();
+    for (const call of [
+      rest.deleteCheckpointFromTinkerPath("x"),
+      rest.publishCheckpointFromTinkerPath("x"),
+      rest.unpublishCheckpointFromTinkerPath("x"),
+      rest.setCheckpointTtlFromTinkerPath("x", 1),
+      rest.getTrainingRunByTinkerPath("x"),
+      rest.getCheckpointArchiveUrlFromTinkerPath("x"),
+    ]) {
+      expect(await failure(call)).toMatchObject({ field: "tinkerPath" });
+    }
+    expect(stub.calls).toHaveLength(0);
+  });
+
+  it("sessions, samplers, billing and audit", async () => {
+    const { rest, run, last } = setup();
+    expect(await run(rest.getSession("s"))).toMatchObject({ trainingRunIds: ["run-0"], samplerIds: ["sampler-0"] });
+    await run(rest.assignSessionProject("s", "p"));
+    expect(last()).toMatchObject({ path: "/sessions/s/project", body: { projectId: "p" } });
+    expect(await run(rest.getSampler("x"))).toMatchObject({ samplerId: "x" });
+    await run(rest.getBillingUsage(new Date(Date.UTC(2026, 6, 13)), "2026-07-14"));
+    expect(last().path).toBe("/billing/usage/events?starting_on=2026-07-13T00%3A00%3A00Z&ending_before=2026-07-14");
+    expect((await run(rest.getAuditLog())).entries[0]?.timestamp).toEqual(new Date("2026-07-01T12:00:00Z"));
+    expect(last().path).toBe("/audit?event_type=all");
+    await run(rest.getAuditLog({ eventType: "checkpoints", day: new Date(Date.UTC(2025, 0, 15, 23)) }));
+    expect(last().path).toBe("/audit?event_type=checkpoints&day=2025-01-15");
+    await run(rest.getAuditLog({ day: "2025-01-16" }));
+    expect(last().path).toBe("/audit?event_type=all&day=2025-01-16");
+    expect(await failure(rest.getAuditLog({ day: "yesterday" }))).toMatchObject({ field: "day" });
+  });
+
+  it("M-808: per-call options reach the request", async () => {
+    const { rest, stub, run } = setup({ faults: faultsInOrder("getSampler", [status(500), status(500)]) });
+    expect(
+      await run(failure(rest.getSampler("x", { maxRetries: 0, headers: { "X-A": "b" }, token: "tml-other" }))),
+    ).toMatchObject({
+      status: 500,
+    });
+    expect(stub.callsOf("getSampler")).toHaveLength(1);
+    expect(stub.calls.at(-1)?.headers).toMatchObject({ "x-a": "b", "x-api-key": "tml-other" });
+    await expect(rest.getSampler("x", { signal: AbortSignal.abort("no") })).rejects.toBe("no");
+  });
+});
+
+describe("listings", () => {
+  it("await gives the page that was asked for", async () => {
+    const { rest, run, last } = setup();
+    const page = await run(rest.listTrainingRuns({ limit: 5, offset: 3, projectId: "p", accessScope: "accessible" }));
+    expect(page.trainingRuns.map(({ trainingRunId }) => trainingRunId)).toEqual([
+      "run-3",
+      "run-4",
+      "run-5",
+      "run-6",
+      "run-7",
+    ]);
+    expect(page.cursor?.totalCount).toBe(25);
+    expect(last().path).toBe("/training_runs?limit=5&offset=3&access_scope=accessible&project_id=p");
+    await run(rest.listUserCheckpoints());
+    expect(last().path).toBe("/checkpoints?limit=100&offset=0");
+    await run(rest.listSessions());
+    expect(last().path).toBe("/sessions?limit=20&offset=0&access_scope=owned");
+  });
+
+  it("for await goes through all pages by itself, and fetches no more than it needs", async () => {
+    const { rest, stub, run } = setup();
+    const runs = await run(all(rest.listTrainingRuns({ limit: 10 })));
+    expect(runs.map(({ trainingRunId }) => trainingRunId)).toEqual(Array.from({ length: 25 }, (_, i) => `run-${i}`));
+    expect(stub.callsOf("listTrainingRuns")).toHaveLength(3);
+    expect(await run(all(rest.listSessions({ limit: 5 })))).toHaveLength(25); // no count: ends with an empty page
+    expect(stub.callsOf("listSessions")).toHaveLength(6);
+    expect(await run(all(rest.listSessions({ limit: 7, offset: 20 })))).toHaveLength(5);
+    expect(stub.callsOf("listSessions")).toHaveLength(7); // ends with a short page
+    expect(await run(all(rest.listUserCheckpoints()))).toHaveLength(25);
+    expect(stub.callsOf("listUserCheckpoints")).toHaveLength(1);
+  });
+
+  it("fetches nothing until it is awaited or iterated, and the first page once", async () => {
+    const { rest, stub, run } = setup();
+    const list = rest.listTrainingRuns();
+    expect(stub.calls).toHaveLength(0);
+    await run(list);
+    await run(list.then((page) => page.trainingRuns));
+    for await (const _ of list) break;
+    expect(stub.callsOf("listTrainingRuns")).toHaveLength(1);
+  });
+
+  it("refuses limits and offsets that make no sense", () => {
+    const { rest } = setup();
+    expect(() => rest.listSessions({ limit: 0 })).toThrow("limit: must be an integer from 1 on");
+    expect(() => rest.listSessions({ limit: 1.5 })).toThrow("limit");
+    expect(() => rest.listSessions({ offset: -1 })).toThrow("offset: must be an integer from 0 on");
+  });
+
+  it("hands failures on, to catch too, and stops at an empty page whatever is counted", async () => {
+    const broken = new PagedList({
+      first: { limit: 1, offset: 0 },
+      fetch: () => Promise.reject(new Error("x")),
+      items: () => [],
+      total: () => 9,
+    });
+    expect(await broken.catch((error: unknown) => (error as Error).message)).toBe("x");
+    const lying = new PagedList({
+      first: { limit: 1, offset: 0 },
+      fetch: async () => [],
+      items: () => [],
+      total: () => 9,
+    });
+    expect(await all(lying)).toEqual([]);
+  });
+});
+
+describe("archives", () => {
+  it("M-406: the link and its end come from the redirect, which is not followed", async () => {
+    const { rest, stub, run } = setup();
+    expect(await run(rest.getCheckpointArchiveUrlFromTinkerPath(path))).toEqual({
+      url: "https://files.example/archive.tar.gz",
+      expires: new Date("2026-07-01T13:00:00Z"),
+    });
+    expect(stub.callsOf("getCheckpointArchiveUrl")).toHaveLength(1);
+  });
+
+  it("or from the body; without an end it lives a quarter of an hour", async () => {
+    const body = { url: "https://x", expires: "2026-08-01T00:00:00Z" };
+    const direct = setup({ faults: faultsInOrder("getCheckpointArchiveUrl", [status(200, body)]) });
+    expect(await direct.run(direct.rest.getCheckpointArchiveUrl("r", "weights/a"))).toEqual({
+      url: "https://x",
+      expires: new Date("2026-08-01T00:00:00Z"),
+    });
+    const open: Fault = { kind: "status", status: 302, headers: { location: "https://y" } };
+    const { rest, run, clock } = setup({ faults: faultsInOrder("getCheckpointArchiveUrl", [open]) });
+    const { expires } = await run(rest.getCheckpointArchiveUrl("r", "weights/a"));
+    expect(expires.getTime()).toBe(clock.now() + 900_000);
+  });
+
+  it("503 means that it is being packed: asked for every thirty seconds, six times", async () => {
+    const busy = status(503);
+    const { rest, run, clock, logger } = setup({ faults: faultsInOrder("getCheckpointArchiveUrl", [busy, busy]) });
+    await run(rest.getCheckpointArchiveUrl("r", "weights/a"));
+    expect(clock.monotonic()).toBe(60_000);
+    expect(logger.with("is being packed")).toHaveLength(1); // once a minute is enough
+    const never = setup({ faults: ({ operation }) => (operation === "getCheckpointArchiveUrl" ? busy : undefined) });
+    expect(await never.run(failure(never.rest.getCheckpointArchiveUrl("r", "weights/a")))).toMatchObject({
+      status: 503,
+    });
+    expect(never.stub.callsOf("getCheckpointArchiveUrl")).toHaveLength(6);
+  });
+
+  it("other failures are treated like those of any call", async () => {
+    const reset: Fault = { kind: "delivery", delivery: "reset" };
+    const { rest, run } = setup({ faults: faultsInOrder("getCheckpointArchiveUrl", [reset, status(429)]) });
+    expect((await run(rest.getCheckpointArchiveUrl("r", "weights/a"))).url).toContain("archive.tar.gz");
+    const refused = setup({
+      faults: anyOf(faultsInOrder("getCheckpointArchiveUrl", [status(404, { detail: "gone" })])),
+    });
+    expect(await refused.run(failure(refused.rest.getCheckpointArchiveUrl("r", "weights/a")))).toMatchObject({
+      status: 404,
+    });
+    expect(refused.stub.callsOf("getCheckpointArchiveUrl")).toHaveLength(1);
+    const nowhere = setup({ faults: faultsInOrder("getCheckpointArchiveUrl", [status(302)]) });
+    expect(await nowhere.run(failure(nowhere.rest.getCheckpointArchiveUrl("r", "weights/a")))).toMatchObject({
+      status: 302,
+    });
+  });
+});
+
+describe("traces", () => {
+  it("are waited for, five seconds at a time", async () => {
+    const pending = status(200, { status: "pending" });
+    const { rest, run, clock } = setup({ faults: faultsInOrder("exportSessionTrace", [pending, pending]) });
+    expect(await run(rest.exportSessionTrace("s"))).toBe("https://files.example/trace");
+    expect(clock.monotonic()).toBe(10_000);
+  });
+
+  it("that fail say why", async () => {
+    const { rest, run } = setup({
+      faults: faultsInOrder("exportSessionTrace", [status(200, { status: "failed", error: "no disk" })]),
+    });
+    expect((await run(failure(rest.exportSessionTrace("s")))).message).toContain("no disk");
+    const odd = setup({ faults: faultsInOrder("exportSessionTrace", [status(200, { status: "ready" })]) });
+    expect(await odd.run(failure(odd.rest.exportSessionTrace("s")))).toMatchObject({ field: "url" });
+  });
+});

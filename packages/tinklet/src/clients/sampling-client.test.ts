@@ -1,0 +1,381 @@
+import { describe, expect, it } from "vitest";
+import { APIStatusError, InvalidInputError, RequestFailedError } from "../errors.ts";
+import { anyOf, type Fault, faultsInOrder } from "../testing/faults.ts";
+import { failure, harness } from "../testing/harness.ts";
+import type { StubOptions } from "../testing/stub-server.ts";
+import { ModelInput } from "../wire/model-input.ts";
+import type { SampleRequest } from "../wire/sampling.ts";
+import type { ClientOptions } from "./options.ts";
+import type { RetryConfig } from "./retry-config.ts";
+import { SamplingClient } from "./sampling-client.ts";
+
+async function setup(
+  stub: StubOptions = {},
+  options: { config?: Record<string, unknown>; retryConfig?: RetryConfig; client?: ClientOptions } = {},
+) {
+  const kit = harness({ ...stub, config: { ...options.config } }, options.client);
+  const { retryConfig } = options;
+  const sampler = await kit.run(
+    kit.service.createSamplingClient({
+      baseModel: "stub/model",
+      ...(retryConfig === undefined ? {} : { retryConfig }),
+    }),
+  );
+  const seqIds = () => kit.stub.callsOf("asample").map(({ body }) => (body as SampleRequest).seqId);
+  return { ...kit, sampler, seqIds };
+}
+const prompt = ModelInput.fromInts([1, 2, 3]);
+const status = (code: number, headers: Record<string, string> = {}): Fault => ({
+  kind: "status",
+  status: code,
+  body: { detail: `scripted ${code}` },
+  headers,
+});
+const reset: Fault = { kind: "delivery", delivery: "reset" };
+
+describe("sample", () => {
+  it("sends session, number and defaults, and returns sequences", async () => {
+    const { sampler, stub, run } = await setup();
+    const response = await run(
+      sampler.sample(prompt, { numSamples: 2, samplingParams: { maxTokens: 3, seed: 5, stop: ["x"] } }),
+    );
+    expect(response.sequences.map(({ tokens }) => tokens)).toEqual([
+      [4, 5, 6],
+      [4, 5, 6],
+    ]);
+    const [call] = stub.callsOf("asample");
+    expect(call?.headers["x-tinker-sampling-backpressure"]).toBe("1");
+    expect(call?.body).toMatchObject({
+      numSamples: 2,
+      samplingSessionId: "session-1:sample:0",
+      seqId: 0,
+      promptLogprobs: false,
+      topkPromptLogprobs: 0,
+      samplingParams: { maxTokens: 3, seed: 5, stop: ["x"], temperature: 1, topK: -1, topP: 1 },
+      type: "sample",
+    });
+  });
+
+  it("numbers from 0, one for each call", async () => {
+    const { sampler, seqIds, run } = await setup();
+    await run(Promise.all([sampler.sample(prompt), sampler.sample(prompt), sampler.computeLogprobs(prompt)]));
+    expect(seqIds()).toEqual([0, 1, 2]);
+  });
+
+  it("refuses what cannot be sent, naming the field", async () => {
+    const { sampler, stub } = await setup();
+    const fields = await Promise.all(
+      [
+        sampler.sample([1, 2] as unknown as ModelInput),
+        sampler.sample(prompt, { numSamples: 0 }),
+        sampler.sample(prompt, { numSamples: 1.5 }),
+        sampler.sample(prompt, { samplingParams: { temperatur: 1 } as never }),
+        sampler.sample(prompt, { samplingParams: { temperature: "hot" } as never }),
+      ].map(async (future) => {
+        const error = await failure(future);
+        expect(error).toBeInstanceOf(InvalidInputError);
+        return error["field"];
+      }),
+    );
+    expect(fields).toEqual(["prompt", "numSamples", "numSamples", "temperatur", "temperature"]);
+    expect(stub.callsOf("asample")).toHaveLength(0);
+  });
+
+  it("M-704: prompt log-probs and the likeliest tokens", async () => {
+    const { sampler, stub, run } = await setup();
+    const response = await run(sampler.sample(prompt, { includePromptLogprobs: true, topkPromptLogprobs: 2 }));
+    expect(response.promptLogprobs).toEqual([null, -0.375, -0.5]);
+    expect(response.topkPromptLogprobs).toHaveLength(3);
+    expect(stub.callsOf("asample")[0]?.body).toMatchObject({ promptLogprobs: true, topkPromptLogprobs: 2 });
+  });
+
+  it("M-704: computeLogprobs draws one token and returns the prompt's log-probs", async () => {
+    const { sampler, stub, run } = await setup();
+    expect(await run(sampler.computeLogprobs(prompt))).toEqual([null, -0.375, -0.5]);
+    expect(stub.callsOf("asample")[0]?.body).toMatchObject({
+      numSamples: 1,
+      promptLogprobs: true,
+      samplingParams: { maxTokens: 1 },
+    });
+  });
+});
+
+describe("429", () => {
+  it("M-702: pauses the whole client for a second, and sends the same number again, however often", async () => {
+    const { sampler, stub, clock, seqIds, run } = await setup({
+      faults: faultsInOrder("asample", [status(429, { "retry-after": "30" }), status(429)]),
+    });
+    const first = sampler.sample(prompt);
+    await clock.advance(0);
+    const second = sampler.sample(prompt);
+    await clock.advance(999);
+    expect(seqIds()).toEqual([0]); // nothing is sent while the pause lasts, not by others either
+    await clock.advance(1);
+    await run(Promise.all([first, second]));
+    expect(seqIds()).toHaveLength(4);
+    expect(new Set(seqIds())).toEqual(new Set([0, 1]));
+    expect(clock.monotonic()).toBe(2000);
+    expect(stub.repeats).toBe(0);
+  });
+
+  it("M-702: pauses five seconds for a large prompt", async () => {
+    const { sampler, clock, run, seqIds } = await setup({ faults: faultsInOrder("asample", [status(429)]) });
+    const large = sampler.sample(ModelInput.fromInts(new Int32Array(13_108))); // 131,080 bytes as estimated
+    await clock.advance(4_999);
+    expect(seqIds()).toHaveLength(1);
+    await run(large);
+    const edge = await setup({ faults: faultsInOrder("asample", [status(429)]) });
+    await edge.run(edge.sampler.sample(ModelInput.fromInts(new Int32Array(13_107)))); // 131,070
+    expect(edge.clock.monotonic()).toBe(1000);
+  });
+
+  it("M-702: lets only ten through at once for ten seconds after a pause, and counts bytes twentyfold", async () => {
+    const { sampler, stub, clock, run } = await setup({
+      faults: anyOf(faultsInOrder("asample", [status(429)]), ({ operation, index }) =>
+        operation === "asample" && index > 0 ? { kind: "delivery", delivery: "stall" } : undefined,
+      ),
+    });
+    const first = sampler.sample(prompt);
+    await clock.advance(1_000);
+    const more = Array.from({ length: 50 }, () => sampler.sample(prompt));
+    await clock.advance(100);
+    expect(stub.callsOf("asample")).toHaveLength(1 + 1 + 10);
+    for (const future of [first, ...more]) future.cancel();
+    await run(Promise.allSettled([first, ...more]));
+  });
+});
+
+describe("M-701: limits", () => {
+  const stall: Fault = { kind: "delivery", delivery: "stall" };
+
+  it("400 submissions are on their way at once", async () => {
+    const { sampler, stub, clock, run } = await setup({
+      faults: ({ operation }) => (operation === "asample" ? stall : undefined),
+    });
+    const all = Array.from({ length: 500 }, () => sampler.sample(prompt));
+    await clock.advance(0);
+    expect(stub.callsOf("asample")).toHaveLength(400);
+    for (const future of all) future.cancel();
+    await run(Promise.allSettled(all));
+  });
+
+  it("prompts of so many bytes are on their way at once", async () => {
+    const { sampler, stub, clock, run } = await setup(
+      { faults: ({ operation }) => (operation === "asample" ? stall : undefined) },
+      { config: { sample_dispatch_bytes_semaphore_size: 60 } },
+    );
+    const all = Array.from({ length: 10 }, () => sampler.sample(prompt)); // 30 bytes each
+    await clock.advance(0);
+    expect(stub.callsOf("asample")).toHaveLength(3); // the third overdraws, the fourth waits
+    for (const future of all) future.cancel();
+    await run(Promise.allSettled(all));
+  });
+
+  it("the server's limit, the sockets and maxConnections limit what is under way", async () => {
+    const held = { pendingPolls: 1_000_000 };
+    const count = async (options: Parameters<typeof setup>[1]) => {
+      const { sampler, stub, clock, run } = await setup(
+        { ...held, faults: ({ operation }) => (operation === "retrieveFuture" ? stall : undefined) },
+        options,
+      );
+      const all = Array.from({ length: 60 }, () => sampler.sample(prompt));
+      await clock.advance(0);
+      for (const future of all) future.cancel();
+      await run(Promise.allSettled(all));
+      return stub.callsOf("retrieveFuture").length;
+    };
+    expect(await count({})).toBe(60);
+    expect(await count({ config: { sample_max_concurrent_requests: 7 } })).toBe(7);
+    expect(await count({ retryConfig: { maxConnections: 5 } })).toBe(5);
+    expect(await count({ client: { retryConfig: { maxConnections: 6 } } })).toBe(6);
+    expect(await count({ client: { maxSockets: { retrieve: 40 } } })).toBe(30); // a quarter is left to training
+    expect(await count({ client: { maxSockets: { retrieve: 1 } } })).toBe(1);
+  });
+
+  it("a place is given back whatever happens", async () => {
+    const { sampler, run } = await setup(
+      { faults: faultsInOrder("asample", [status(422), undefined]) },
+      { config: { sample_max_concurrent_requests: 1 } },
+    );
+    const controller = new AbortController();
+    const refused = sampler.sample(prompt);
+    const aborted = sampler.sample(prompt, { signal: controller.signal });
+    const fine = sampler.sample(prompt);
+    controller.abort("no");
+    expect(await run(failure(refused))).toBeInstanceOf(APIStatusError);
+    await expect(run(aborted)).rejects.toBe("no");
+    await run(fine);
+  });
+});
+
+describe("retries", () => {
+  it("M-703: one loop: transport errors and 5xx are sent again under the same number", async () => {
+    const { sampler, seqIds, clock, run, stub } = await setup(
+      { faults: faultsInOrder("asample", [reset, status(503), { kind: "delivery", delivery: "reset_mid_body" }]) },
+      { retryConfig: { jitterFactor: 0 } },
+    );
+    await run(sampler.sample(prompt));
+    expect(seqIds()).toEqual([0, 0, 0, 0]);
+    expect(clock.monotonic()).toBe(500 + 1000 + 2000);
+    expect(stub.repeats).toBe(1); // the third arrived; its acknowledgement was lost
+    const retries = stub.callsOf("asample").map(({ headers }) => headers["x-stainless-retry-count"]);
+    expect(new Set(retries)).toEqual(new Set(["0"])); // the transport retried nothing
+  });
+
+  it("an expired future is sampled again under a new number", async () => {
+    const { sampler, seqIds, run } = await setup({ faults: faultsInOrder("retrieveFuture", [status(410)]) });
+    await run(sampler.sample(prompt));
+    expect(seqIds()).toEqual([0, 1]);
+  });
+
+  it("M-503: a failed request and a refusal are not sent again", async () => {
+    const refused = await setup({ faults: faultsInOrder("asample", [status(422)]) });
+    expect(await refused.run(failure(refused.sampler.sample(prompt)))).toMatchObject({ status: 422 });
+    expect(refused.seqIds()).toHaveLength(1);
+    const { sampler, stub, seqIds, run } = await setup({ pendingPolls: 5 });
+    const future = sampler.sample(prompt, { samplingParams: { maxTokens: 50 } });
+    const { requestIds } = await future.submitted;
+    stub.fail(requestIds[0]!, "context length exceeded", "user");
+    const error = await run(failure(future));
+    expect(error).toBeInstanceOf(RequestFailedError);
+    expect(error["hint"]).toContain("the input has 3 tokens, maxTokens is 50, together 53");
+    expect(seqIds()).toHaveLength(1);
+  });
+
+  it("M-802: obeys x-should-retry", async () => {
+    const { sampler, seqIds, run } = await setup({
+      faults: faultsInOrder("asample", [status(500, { "x-should-retry": "false" })]),
+    });
+    expect(await run(failure(sampler.sample(prompt)))).toMatchObject({ status: 500 });
+    expect(seqIds()).toHaveLength(1);
+  });
+
+  it("M-808: enableRetryLogic false, and the server's sample_no_retries, mean one attempt", async () => {
+    for (const options of [{ retryConfig: { enableRetryLogic: false } }, { config: { sample_no_retries: true } }]) {
+      const { sampler, seqIds, run } = await setup({ faults: faultsInOrder("asample", [status(500)]) }, options);
+      expect(await run(failure(sampler.sample(prompt)))).toMatchObject({ status: 500 });
+      expect(seqIds()).toHaveLength(1);
+    }
+  });
+
+  it("M-808: retryDelayBaseMs, retryDelayMaxMs and jitterFactor shape the waits", async () => {
+    const { sampler, clock, run } = await setup(
+      { faults: faultsInOrder("asample", [reset, reset, reset]) },
+      { retryConfig: { retryDelayBaseMs: 10, retryDelayMaxMs: 15, jitterFactor: 0 } },
+    );
+    await run(sampler.sample(prompt));
+    expect(clock.monotonic()).toBe(10 + 15 + 15);
+  });
+
+  it("M-808: gives up when no sample of this client has succeeded for progressTimeoutMs", async () => {
+    const down = { faults: ({ operation }: { operation: string }) => (operation === "asample" ? reset : undefined) };
+    const { sampler, clock, run } = await setup(down, { retryConfig: { progressTimeoutMs: 60_000 } });
+    const error = await run(failure(sampler.sample(prompt)));
+    expect(error).toMatchObject({ code: "stuck" });
+    expect(error["hint"]).toContain("progressTimeoutMs");
+    expect(clock.monotonic()).toBeGreaterThanOrEqual(60_000);
+    expect(clock.monotonic()).toBeLessThan(71_000);
+  });
+
+  it("M-808: keeps on without stuck detection, of the option or of the server's flag", async () => {
+    for (const options of [
+      { retryConfig: { progressTimeoutMs: 1_000, enableStuckDetection: false } },
+      { retryConfig: { progressTimeoutMs: 1_000 }, config: { sample_enable_stuck_detection: false } },
+    ]) {
+      const { sampler, run } = await setup({ faults: faultsInOrder("asample", Array<Fault>(8).fill(reset)) }, options);
+      await run(sampler.sample(prompt));
+    }
+  });
+
+  it("M-504: a billing pause is waited out under the same number", async () => {
+    const { sampler, seqIds, run, events } = await setup({
+      faults: faultsInOrder("asample", [status(402), status(402)]),
+    });
+    await run(sampler.sample(prompt));
+    expect(seqIds()).toEqual([0, 0, 0]);
+    expect(events.filter(({ type }) => type === "billing.paused")).toHaveLength(2);
+    const over = await setup(
+      { faults: ({ operation }) => (operation === "asample" ? status(402) : undefined) },
+      { config: { billing_exception_max_pause_duration_sec: 20 } },
+    );
+    expect(await over.run(failure(over.sampler.sample(prompt)))).toMatchObject({ status: 402 });
+  });
+
+  it("nonsense in retryConfig is refused before anything is sent", async () => {
+    for (const [retryConfig, field] of [
+      [{ maxConnections: 0 }, "retryConfig.maxConnections"],
+      [{ progressTimeoutMs: -1 }, "retryConfig.progressTimeoutMs"],
+      [{ retryDelayBaseMs: 0 }, "retryConfig.retryDelayBaseMs"],
+      [{ retryDelayMaxMs: Number.NaN }, "retryConfig.retryDelayMaxMs"],
+      [{ jitterFactor: 1.5 }, "retryConfig.jitterFactor"],
+    ] as const) {
+      const { service, stub } = harness();
+      expect(await failure(service.createSamplingClient({ baseModel: "m", retryConfig }))).toMatchObject({ field });
+      expect(stub.calls).toHaveLength(0);
+    }
+  });
+});
+
+describe("the sampler itself", () => {
+  it("is opened over a model or a checkpoint, with numbers that go up", async () => {
+    const { service, stub, run } = harness();
+    await run(service.createSamplingClient({ baseModel: "a" }));
+    await run(service.createSamplingClient({ modelPath: "tinker://r/sampler_weights/x" }));
+    expect(stub.callsOf("createSamplingSession").map(({ body }) => body)).toMatchObject([
+      { sessionId: "session-1", samplingSessionSeqId: 0, baseModel: "a" },
+      { sessionId: "session-1", samplingSessionSeqId: 1, modelPath: "tinker://r/sampler_weights/x" },
+    ]);
+  });
+
+  it("needs one of them, and a path that is one", async () => {
+    const { service } = harness();
+    expect(await failure(service.createSamplingClient({}))).toMatchObject({ field: "modelPath" });
+    expect(await failure(service.createSamplingClient({ modelPath: "org/model" }))).toMatchObject({
+      field: "modelPath",
+      hint: "A model by its name goes under baseModel.",
+    });
+  });
+
+  it("knows its base model, asked for once", async () => {
+    const { sampler, stub, run } = await setup({ faults: faultsInOrder("getSampler", [status(404)]) });
+    await run(failure(sampler.getBaseModel()));
+    expect([await run(sampler.getBaseModel()), await run(sampler.getBaseModel())]).toEqual([
+      "stub/model",
+      "stub/model",
+    ]);
+    expect(stub.callsOf("getSampler")).toHaveLength(2); // the failure is not kept
+  });
+});
+
+describe("a handle for another thread", () => {
+  it("is plain data, and samples on the same session under numbers of its own", async () => {
+    const { sampler, stub, run, clock } = await setup();
+    await run(sampler.sample(prompt));
+    const handle = structuredClone(await run(sampler.handle()));
+    expect(JSON.parse(JSON.stringify(handle))).toEqual(handle);
+    const other = SamplingClient.fromHandle(handle, { fetch: stub.fetch, clock, telemetry: false });
+    await run(other.sample(prompt));
+    const [own, foreign] = stub.callsOf("asample").map(({ body }) => body as SampleRequest);
+    expect(foreign?.samplingSessionId).toBe(own?.samplingSessionId);
+    expect(foreign?.seqId).toBeGreaterThanOrEqual(1e9);
+    expect(Number.isSafeInteger(Number(foreign?.seqId) + 1e9)).toBe(true);
+    expect(stub.callsOf("createSession")).toHaveLength(1);
+    expect(stub.callsOf("clientConfig")).toHaveLength(1);
+    await clock.advance(10_000);
+    expect(stub.callsOf("sessionHeartbeat")).toHaveLength(2); // each keeps the session alive
+    await other.close();
+    await sampler.close(); // belongs to its service: nothing happens
+    await clock.advance(10_000);
+    expect(stub.callsOf("sessionHeartbeat")).toHaveLength(3);
+  });
+
+  it("keeps its retryConfig", async () => {
+    const { sampler, run } = await setup({}, { retryConfig: { maxConnections: 3 } });
+    expect((await run(sampler.handle())).retryConfig).toEqual({ maxConnections: 3 });
+  });
+
+  it("is refused when it is none", () => {
+    expect(() => SamplingClient.fromHandle({} as never)).toThrow(InvalidInputError);
+    expect(() => SamplingClient.fromHandle(undefined as never)).toThrow(InvalidInputError);
+  });
+});

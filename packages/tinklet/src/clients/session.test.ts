@@ -1,0 +1,298 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { APIConnectionError } from "../errors.ts";
+import { faultsInOrder } from "../testing/faults.ts";
+import { failure, harness } from "../testing/harness.ts";
+import { stubToken } from "../testing/stub-server.ts";
+import { ServiceClient } from "./service-client.ts";
+
+afterEach(() => vi.unstubAllEnvs());
+
+describe("connecting", () => {
+  it("making a client does no I/O; connect fetches the configuration once; the session waits until it is needed", async () => {
+    const { service, stub, run } = harness();
+    expect(stub.calls).toEqual([]);
+    await run(Promise.all([service.connect(), service.connect()]));
+    expect(stub.calls.map(({ operation }) => operation)).toEqual(["clientConfig", "clientDynamicConfig"]);
+    await run(service.getServerCapabilities());
+    expect(service.sessionId).toBeUndefined();
+    await run(service.createSamplingClient({ baseModel: "m" }));
+    await run(service.createSamplingClient({ baseModel: "m" }));
+    expect(stub.callsOf("createSession")).toHaveLength(1);
+    expect(service.sessionId).toBe("session-1");
+    expect(stub.calls.map(({ operation }) => operation).slice(0, 5)).toEqual([
+      "clientConfig",
+      "clientDynamicConfig",
+      "getServerCapabilities",
+      "createSession",
+      "createSamplingSession",
+    ]);
+  });
+
+  it("a failure to connect may be tried again", async () => {
+    const { service, run } = harness({
+      faults: faultsInOrder("clientConfig", [{ kind: "status", status: 404, body: {} }]),
+    });
+    expect(await run(failure(service.connect()))).toMatchObject({ status: 404 });
+    await run(service.connect());
+  });
+
+  it("ServiceClient.connect shows a dead server at once, and leaves nothing behind", async () => {
+    const { clock, run } = harness();
+    const error = await run(
+      failure(
+        ServiceClient.connect({
+          apiKey: "tml-x",
+          baseUrl: "http://dead.example",
+          clock,
+          fetch: () => Promise.reject(new TypeError("fetch failed")),
+        }),
+      ),
+    );
+    expect(error).toBeInstanceOf(APIConnectionError);
+    expect(error.message).toContain("http://dead.example");
+    expect(clock.pending).toBe(0);
+  });
+
+  it("a server without dynamic configuration is fine; one that fails at it is warned about", async () => {
+    const absent = harness({
+      faults: faultsInOrder("clientDynamicConfig", [{ kind: "status", status: 404, body: {} }]),
+    });
+    await absent.run(absent.service.connect());
+    expect(absent.logger.with("dynamic")).toHaveLength(0);
+    const failing = harness({
+      faults: ({ operation }) =>
+        operation === "clientDynamicConfig" ? { kind: "status", status: 500, body: {} } : undefined,
+    });
+    await failing.run(failing.service.connect());
+    expect(failing.stub.callsOf("clientDynamicConfig")).toHaveLength(3);
+    expect(failing.logger.with("defaults are used")).toHaveLength(1);
+  });
+
+  it("M-906: says the mirrored version, everywhere", async () => {
+    const { service, stub, run } = harness();
+    await run(service.createSamplingClient({ baseModel: "m" }));
+    for (const operation of ["clientConfig", "clientDynamicConfig", "createSession"] as const) {
+      expect(stub.callsOf(operation)[0]?.body).toMatchObject({ sdkVersion: "0.25.0" });
+    }
+  });
+});
+
+describe("the session", () => {
+  it("M-808: tags, project and metadata, from options or environment", async () => {
+    const plain = harness();
+    await plain.run(plain.service.createSamplingClient({ baseModel: "m" }));
+    expect(plain.stub.callsOf("createSession")[0]?.body).toEqual({
+      tags: [],
+      userMetadata: {},
+      sdkVersion: "0.25.0",
+      type: "create_session",
+    });
+    vi.stubEnv("TINKER_TAGS", "a,b,a");
+    vi.stubEnv("TINKER_PROJECT_ID", "env-project");
+    const env = harness();
+    await env.run(env.service.createSamplingClient({ baseModel: "m" }));
+    expect(env.stub.callsOf("createSession")[0]?.body).toMatchObject({ tags: ["a", "b"], projectId: "env-project" });
+    const given = harness({}, { tags: ["x"], projectId: "mine", userMetadata: { n: null } });
+    await given.run(given.service.createSamplingClient({ baseModel: "m" }));
+    expect(given.stub.callsOf("createSession")[0]?.body).toMatchObject({
+      tags: ["x"],
+      projectId: "mine",
+      userMetadata: { n: null },
+    });
+    vi.stubEnv("TINKER_TAGS", "");
+    const empty = harness();
+    await empty.run(empty.service.createSamplingClient({ baseModel: "m" }));
+    expect(empty.stub.callsOf("createSession")[0]?.body).toMatchObject({ tags: [""] });
+  });
+
+  it("M-412: hands on what the server wants to say", async () => {
+    const { service, run, logger, stub } = harness();
+    const fetch = stub.fetch;
+    const talking = new ServiceClient({
+      apiKey: "tml-x",
+      baseUrl: "http://stub.example",
+      logger,
+      logLevel: "info",
+      telemetry: false,
+      fetch: async (url, init) => {
+        const response = await fetch(url, init);
+        if (!url.endsWith("/create_session")) return response;
+        return Response.json({ session_id: "s", info_message: "I", warning_message: "W", error_message: "E" });
+      },
+    });
+    await talking.createSamplingClient({ baseModel: "m" });
+    await talking.close();
+    await run(service.close());
+    expect(logger.lines).toEqual(["info: [tinklet] I", "warn: [tinklet] W", "error: [tinklet] E"]);
+  });
+
+  it("sends a heartbeat every ten seconds, and warns when none has come through for two minutes", async () => {
+    let down = false;
+    const { service, stub, run, clock, events, logger } = harness({
+      faults: ({ operation }) =>
+        down && operation === "sessionHeartbeat" ? { kind: "status", status: 500, body: {} } : undefined,
+    });
+    await run(service.createSamplingClient({ baseModel: "m" }));
+    await clock.advance(9_999);
+    expect(stub.callsOf("sessionHeartbeat")).toHaveLength(0);
+    await clock.advance(20_001);
+    expect(stub.callsOf("sessionHeartbeat").map(({ body }) => body)).toEqual([
+      { sessionId: "session-1", type: "session_heartbeat" },
+      { sessionId: "session-1", type: "session_heartbeat" },
+      { sessionId: "session-1", type: "session_heartbeat" },
+    ]);
+    down = true;
+    await clock.advance(120_000);
+    expect(stub.callsOf("sessionHeartbeat")).toHaveLength(15); // one each, never retried
+    expect(logger.with("heartbeat")).toHaveLength(0);
+    await clock.advance(10_000);
+    expect(events.at(-1)).toEqual({ type: "session.heartbeat_failing", sessionId: "session-1", sinceMs: 130_000 });
+    expect(logger.with("No heartbeat of session session-1")).toHaveLength(1);
+    down = false;
+    await clock.advance(10_000);
+    down = true;
+    const before = events.length;
+    await clock.advance(120_000);
+    expect(events).toHaveLength(before); // a success starts the count afresh
+  });
+
+  it("refreshes the dynamic configuration, at most every ten seconds, and keeps the last good one", async () => {
+    let interval = 1;
+    let down = false;
+    const { service, run, clock, stub } = harness({
+      faults: ({ operation }) => {
+        if (operation !== "clientDynamicConfig") return undefined;
+        if (down) return { kind: "status", status: 500, body: {} };
+        return { kind: "status", status: 200, body: { refresh_interval_sec: interval } };
+      },
+    });
+    await run(service.createSamplingClient({ baseModel: "m" }));
+    const count = () => stub.callsOf("clientDynamicConfig").length;
+    await clock.advance(10_000);
+    expect(count()).toBe(2);
+    interval = 60;
+    await clock.advance(10_000);
+    await clock.advance(59_000);
+    expect(count()).toBe(3);
+    down = true;
+    await clock.advance(1_000);
+    expect(count()).toBe(4);
+    await clock.advance(60_000);
+    expect(count()).toBe(5);
+  });
+});
+
+describe("credentials", () => {
+  it("exchanges the key for a token when the server wants it, and uses the token from then on", async () => {
+    const { service, stub, run } = harness({ config: { pjwt_auth_enabled: true } });
+    await run(service.getServerCapabilities());
+    expect(stub.calls.map(({ operation }) => operation)).toEqual([
+      "clientConfig",
+      "authToken",
+      "clientDynamicConfig",
+      "getServerCapabilities",
+    ]);
+    const keys = stub.calls.map(({ headers }) => headers["x-api-key"]);
+    expect(keys.slice(0, 2)).toEqual(["tml-test-key", "tml-test-key"]);
+    expect(keys[2]).toMatch(/^eyJ/);
+    expect(keys[3]).toBe(keys[2]);
+    expect(await service.createRestClient().whoami()).toEqual({ userUrn: "urn:user:1", email: "a@b.example" });
+  });
+
+  it("refreshes the token in the background", async () => {
+    const { service, stub, run, clock } = harness({ config: { pjwt_auth_enabled: true } });
+    await run(service.connect());
+    await clock.advance(3_300_000);
+    expect(stub.callsOf("authToken")).toHaveLength(2);
+    await run(service.close());
+    expect(clock.pending).toBe(0);
+  });
+
+  it("hands its token to another thread, which renews it by itself", async () => {
+    const { service, run, stub, clock } = harness({ config: { pjwt_auth_enabled: true } });
+    const sampler = await run(service.createSamplingClient({ baseModel: "m" }));
+    const handle = await run(sampler.handle());
+    expect(handle.session.token).toMatch(/^eyJ/);
+    const { SamplingClient } = await import("./sampling-client.ts");
+    const other = SamplingClient.fromHandle(handle, { fetch: stub.fetch, clock, telemetry: false });
+    await run(other.getBaseModel());
+    expect(stub.calls.at(-1)?.headers["x-api-key"]).toBe(handle.session.token);
+    expect(stub.callsOf("authToken")).toHaveLength(1);
+    await run(Promise.all([other.close(), service.close()]));
+  });
+
+  it("a plain key cannot say whose it is; a passport token can", async () => {
+    const { service, run } = harness();
+    expect(await run(failure(service.createRestClient().whoami()))).toMatchObject({ code: "whoami_unavailable" });
+    const passport = harness({}, { apiKey: stubToken(9e9, { iss: "passport-x" }) });
+    expect(await passport.run(passport.service.createRestClient().whoami())).toMatchObject({ userUrn: "urn:user:1" });
+  });
+
+  it("M-805: Cloudflare Access headers come from the environment, and defaultHeaders win", async () => {
+    vi.stubEnv("CLOUDFLARE_ACCESS_CLIENT_ID", "id-1");
+    vi.stubEnv("CLOUDFLARE_ACCESS_CLIENT_SECRET", "cf-secret-value");
+    const { service, stub, run, logger } = harness({
+      faults: () => ({ kind: "status", status: 403, body: { detail: "bad cf-secret-value" } }),
+    });
+    const error = await run(failure(service.connect()));
+    expect(stub.calls[0]?.headers).toMatchObject({
+      "cf-access-client-id": "id-1",
+      "cf-access-client-secret": "cf-secret-value",
+    });
+    expect(`${error.message}${JSON.stringify(error["body"])}${logger.lines.join()}`).not.toContain("cf-secret-value");
+    const own = harness({}, { defaultHeaders: { "CF-Access-Client-Id": "mine" } });
+    await own.run(own.service.connect());
+    expect(own.stub.calls[0]?.headers["cf-access-client-id"]).toBe("mine");
+    vi.unstubAllEnvs();
+    const none = harness();
+    await none.run(none.service.connect());
+    expect("cf-access-client-id" in none.stub.calls[0]!.headers).toBe(false);
+  });
+
+  it("M-808: TINKER_API_KEY and TINKER_BASE_URL stand in for the options", async () => {
+    vi.stubEnv("TINKER_API_KEY", "tml-from-env");
+    vi.stubEnv("TINKER_BASE_URL", "http://from.env/prefix");
+    const { stub, clock } = harness();
+    const urls: string[] = [];
+    const options = {
+      clock,
+      telemetry: false,
+      fetch: (url: string, init: RequestInit) => {
+        urls.push(url);
+        return stub.fetch(url, init);
+      },
+    };
+    await new ServiceClient(options).connect();
+    expect(urls[0]).toBe("http://from.env/prefix/api/v1/client/config");
+    expect(stub.calls[0]?.headers["x-api-key"]).toBe("tml-from-env");
+    await new ServiceClient({ ...options, apiKey: "tml-mine", baseUrl: "http://mine" }).connect();
+    expect(urls[2]).toBe("http://mine/api/v1/client/config");
+    vi.stubEnv("TINKER_BASE_URL", "");
+    expect(new ServiceClient(options).baseUrl).toBe("https://tinker.thinkingmachines.dev/services/tinker-prod");
+  });
+});
+
+describe("close", () => {
+  it("rejects what is pending, stops every timer, and may be called twice", async () => {
+    const { service, run, clock, stub, logger } = harness({ pendingPolls: 1e9, config: { pjwt_auth_enabled: true } });
+    const creating = service.createLoraTrainingClient({ baseModel: "m" });
+    await creating.submitted;
+    await run(service.close());
+    expect(await failure(creating)).toMatchObject({ code: "closed" });
+    await run(service.close());
+    await clock.advance(0);
+    expect([clock.pending, clock.nextDueMs]).toEqual([0, undefined]);
+    const calls = stub.calls.length;
+    await clock.advance(100_000);
+    expect(stub.calls).toHaveLength(calls);
+    expect(await run(failure(service.getServerCapabilities()))).toMatchObject({ code: "closed" });
+    expect(logger.with("nobody awaits")).toHaveLength(0);
+  });
+
+  it("works with await using", async () => {
+    const { service, clock, run } = harness();
+    await run(service.createSamplingClient({ baseModel: "m" }));
+    await run(service[Symbol.asyncDispose]());
+    expect(clock.pending).toBe(0);
+  });
+});

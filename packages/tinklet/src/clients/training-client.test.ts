@@ -1,0 +1,440 @@
+import { describe, expect, it } from "vitest";
+import {
+  APIConnectionError,
+  InvalidInputError,
+  RequestFailedError,
+  ResponseValidationError,
+  UnprocessableEntityError,
+} from "../errors.ts";
+import { anyOf, type Fault, faultsInOrder } from "../testing/faults.ts";
+import { batch, datum, failure, harness, policyDatum } from "../testing/harness.ts";
+import { stubLogprob } from "../testing/stub-model.ts";
+import type { StubOptions } from "../testing/stub-server.ts";
+import { Datum } from "../wire/datum.ts";
+import { ModelInput } from "../wire/model-input.ts";
+import type { ForwardBackwardRequest } from "../wire/training.ts";
+
+async function setup(stub: StubOptions = {}, config: Record<string, unknown> = {}) {
+  const kit = harness({ ...stub, config: { ...stub.config, ...config } });
+  const trainer = await kit.run(kit.service.createLoraTrainingClient({ baseModel: "stub/model" }));
+  const seqIds = () =>
+    kit.stub.calls
+      .map(({ body }) => (body as { seqId?: number } | undefined)?.seqId)
+      .filter((seqId) => seqId !== undefined);
+  return { ...kit, trainer, seqIds };
+}
+const status = (code: number, more: Partial<Extract<Fault, { kind: "status" }>> = {}): Fault => ({
+  kind: "status",
+  status: code,
+  body: { detail: `scripted ${code}` },
+  ...more,
+});
+const kinds = (applied: { seqId: number; kind: string }[]) => applied.map(({ seqId, kind }) => `${seqId} ${kind}`);
+
+describe("order", () => {
+  it("M-601: one counter for all operations, from 1, in the order of the calls, without awaiting", async () => {
+    const { trainer, stub, run } = await setup();
+    const all = [
+      trainer.forward(batch(1), "cross_entropy"),
+      trainer.forwardBackward(batch(1), "cross_entropy"),
+      trainer.optimStep(),
+      trainer.saveState("a"),
+      trainer.loadState("tinker://r/weights/a"),
+      trainer.loadStateWithOptimizer("tinker://r/weights/a"),
+      trainer.saveWeightsForSampler("s"),
+      trainer.saveWeightsAndGetSamplingClient(),
+    ];
+    await run(Promise.all<unknown>(all));
+    expect(kinds(stub.applied())).toEqual([
+      "1 Forward",
+      "2 ForwardBackward",
+      "3 OptimStep",
+      "4 SaveWeights",
+      "5 LoadWeights",
+      "6 LoadWeights",
+      "7 SaveWeightsForSampler",
+      "8 SaveWeightsForSampler",
+    ]);
+  });
+
+  it("M-603: pass and step are both submitted before either has a result", async () => {
+    const { trainer, stub, clock } = await setup({ pendingPolls: 1000 });
+    const pass = trainer.forwardBackward(batch(1), "cross_entropy");
+    const step = trainer.optimStep();
+    await pass.submitted;
+    await step.submitted;
+    expect([pass.phase, step.phase]).toEqual(["running", "running"]);
+    expect(kinds(stub.applied())).toEqual(["1 ForwardBackward", "2 OptimStep"]);
+    expect([pass.requestId, step.requestId]).toEqual(["request-1", "request-2"]);
+    pass.cancel();
+    step.cancel();
+    await clock.advance(0);
+  });
+
+  it("M-605: a retry has the same number and the same content, and is applied once", async () => {
+    const lostAnswer = { kind: "delivery", delivery: "reset_mid_body" } as const;
+    const { trainer, stub, run, seqIds } = await setup({
+      faults: anyOf(
+        faultsInOrder("optimStep", [lostAnswer, status(500, { executed: true }), status(409)]),
+        faultsInOrder("forwardBackward", [lostAnswer]),
+      ),
+    });
+    const pass = trainer.forwardBackward(batch(1), "cross_entropy");
+    const step = trainer.optimStep({ learningRate: 0.5 });
+    await run(pass);
+    await run(step);
+    expect(seqIds()).toEqual([1, 1, 2, 2, 2, 2]);
+    expect(kinds(stub.applied())).toEqual(["1 ForwardBackward", "2 OptimStep"]);
+    expect([stub.repeats, stub.conflicts]).toEqual([3, 0]);
+  });
+
+  it("a cancelled, a timed-out and a failed call never block a later one", async () => {
+    const { trainer, stub, run } = await setup({
+      faults: anyOf(
+        faultsInOrder("optimStep", [undefined, status(422)]),
+        faultsInOrder("retrieveFuture", [undefined, status(503), status(503)]),
+      ),
+    });
+    const controller = new AbortController();
+    const cancelled = trainer.optimStep({}, { signal: controller.signal });
+    await cancelled.submitted;
+    controller.abort("enough");
+    await expect(cancelled).rejects.toBe("enough");
+    expect(await run(failure(trainer.optimStep()))).toBeInstanceOf(UnprocessableEntityError);
+    const late = trainer.optimStep();
+    expect(await run(failure(late.result({ timeoutMs: 500 })))).toMatchObject({ code: "timeout" });
+    await run(trainer.optimStep());
+    await run(late);
+    expect(kinds(stub.applied())).toEqual(["1 OptimStep", "3 OptimStep", "4 OptimStep"]);
+  });
+
+  it("aborted before its turn: it is not sent and takes no number", async () => {
+    const { trainer, stub, run } = await setup();
+    const first = trainer.optimStep();
+    const controller = new AbortController();
+    const second = trainer.saveState("never", { signal: controller.signal });
+    const third = trainer.optimStep();
+    controller.abort("no");
+    await expect(second).rejects.toBe("no");
+    await run(Promise.all([first, third]));
+    expect(kinds(stub.applied())).toEqual(["1 OptimStep", "2 OptimStep"]);
+  });
+
+  it("invalid input takes no number, and says which field", async () => {
+    const { trainer, stub, run } = await setup();
+    const wrong = [
+      trainer.optimStep({ learningRate: -1 }),
+      trainer.saveState(""),
+      trainer.loadState("weights/a"),
+      trainer.forwardBackward([], "cross_entropy"),
+      trainer.forwardBackward(batch(1), "nope" as "cross_entropy"),
+      trainer.step(batch(1), "cross_entropy", { beta1: 2 }),
+    ];
+    const fields = await Promise.all(wrong.map(async (future) => (await failure(future))["field"]));
+    expect(fields).toEqual(["learningRate", "name", "path", "data", "lossFn", "beta1"]);
+    await run(trainer.optimStep());
+    expect(kinds(stub.applied())).toEqual(["1 OptimStep"]);
+  });
+});
+
+describe("chunks", () => {
+  it("M-602: large batches go out in chunks, the first last, and come back as one, in order", async () => {
+    const { trainer, stub, run, seqIds } = await setup({}, { fwdbwd_max_chunk_len: 2 });
+    const data = batch(5);
+    const pass = trainer.forwardBackward(data, "cross_entropy");
+    const step = trainer.optimStep();
+    const output = await run(pass);
+    await run(step);
+    expect(seqIds()).toEqual([2, 3, 1, 4]);
+    expect(pass.explain().requestIds).toHaveLength(3);
+    expect(output.lossFnOutputs.map((outputs) => outputs["logprobs"]?.data)).toEqual(
+      data.map((item) => item.lossFnInputs.target_tokens.data.map((token) => stubLogprob(Number(token)))),
+    );
+    expect(output.metrics["tokens:sum"]).toBe(15);
+    expect(kinds(stub.applied())).toEqual([
+      "1 ForwardBackward",
+      "2 ForwardBackward",
+      "3 ForwardBackward",
+      "4 OptimStep",
+    ]);
+  });
+
+  it("M-602: without parallel chunks they go out in order", async () => {
+    const { trainer, run, seqIds } = await setup({}, { fwdbwd_max_chunk_len: 1, parallel_fwdbwd_chunks: false });
+    await run(trainer.forwardBackward(batch(3), "cross_entropy"));
+    expect(seqIds()).toEqual([1, 2, 3]);
+  });
+
+  it("M-602: chunks are cut by bytes too, and the bytes under way are limited", async () => {
+    const { trainer, run, seqIds } = await setup(
+      {},
+      { fwdbwd_max_chunk_bytes_count: 60, fwdbwd_dispatch_bytes_semaphore_size: 1 },
+    );
+    await run(trainer.forwardBackward(batch(3), "cross_entropy")); // 48 bytes each
+    expect(seqIds()).toEqual([2, 3, 1]);
+  });
+
+  it("the scenario that hangs the Python client: a refused later chunk blocks neither the server nor later calls", async () => {
+    const { trainer, stub, run, logger } = await setup(
+      { faults: faultsInOrder("forwardBackward", [undefined, status(422)]) },
+      { fwdbwd_max_chunk_len: 1 },
+    );
+    const pass = trainer.forwardBackward(batch(3), "cross_entropy");
+    const step = trainer.optimStep();
+    const save = trainer.saveState("after");
+    const error = await run(failure(pass));
+    expect(error).toBeInstanceOf(UnprocessableEntityError);
+    expect(error["hint"]).toContain("1 of 3 chunks");
+    await run(step);
+    expect((await run(save)).path).toContain("after");
+    expect(kinds(stub.applied())).toEqual(["1 Forward", "2 ForwardBackward", "4 OptimStep", "5 SaveWeights"]);
+    expect(logger.with("was not taken")).toHaveLength(1); // the server remembers the refused number, and says so again
+  });
+
+  it("a chunk that stays unclear is a gap at worst, never a hang of the client", async () => {
+    const reset = { kind: "delivery", delivery: "reset" } as const;
+    const { trainer, stub, run, logger } = await setup(
+      { faults: faultsInOrder("forwardBackward", [undefined, ...Array<Fault>(40).fill(reset)]) },
+      { fwdbwd_max_chunk_len: 1 },
+    );
+    const pass = trainer.forwardBackward(batch(2), "cross_entropy");
+    const step = trainer.optimStep();
+    expect(await run(failure(pass))).toBeInstanceOf(APIConnectionError);
+    await step.submitted;
+    expect(stub.callsOf("optimStep")).toHaveLength(1);
+    expect(logger.with("request number 1 was not taken by the server")).toHaveLength(1);
+    step.cancel();
+  });
+
+  it("one failed chunk ends the waiting for the others", async () => {
+    const { trainer, stub, clock } = await setup({ pendingPolls: 3 }, { fwdbwd_max_chunk_len: 1 });
+    const pass = trainer.forwardBackward(batch(2), "cross_entropy");
+    const { requestIds } = await pass.submitted;
+    stub.fail(requestIds[1]!, "bad data", "user");
+    const error = await failure(pass);
+    expect(error).toBeInstanceOf(RequestFailedError);
+    expect(error).toMatchObject({ category: "user", requestId: requestIds[1] });
+    await clock.advance(100);
+    const polls = stub.callsOf("retrieveFuture").length;
+    await clock.advance(100);
+    expect(stub.callsOf("retrieveFuture")).toHaveLength(polls);
+  });
+
+  it("compresses training requests when the server wants it", async () => {
+    const { trainer, stub, run } = await setup({}, { proto_compress_fwdbwd: true });
+    await run(trainer.forwardBackward(batch(1), "cross_entropy"));
+    const [call] = stub.callsOf("forwardBackward");
+    expect(call?.headers).toMatchObject({ "content-encoding": "zstd", "content-type": "application/x-protobuf" });
+    expect((call!.body as ForwardBackwardRequest).forwardBackwardInput.data).toHaveLength(1);
+  });
+
+  it("sends what it was given: loss, configuration, and forward-only for a forward pass", async () => {
+    const { trainer, stub, run } = await setup();
+    await run(trainer.forward([policyDatum()], "ppo", { lossFnConfig: { clip_low_threshold: 0.5 } }));
+    expect(stub.callsOf("forwardBackward")[0]?.body).toMatchObject({
+      modelId: "session-1:train:0",
+      seqId: 1,
+      forwardOnly: true,
+      forwardBackwardInput: { lossFn: "ppo", lossFnConfig: { clip_low_threshold: 0.5 } },
+    });
+    const polls = stub.callsOf("retrieveFuture").at(-1);
+    expect(polls?.headers["x-tinker-request-type"]).toBe("Forward");
+  });
+
+  it("lets another server's loss pass when asked to", async () => {
+    const { trainer, stub, run } = await setup();
+    await run(trainer.forwardBackward(batch(1), "gspo", { allowUnknownLoss: true }));
+    expect(stub.callsOf("forwardBackward")[0]?.body).toMatchObject({ forwardBackwardInput: { lossFn: "gspo" } });
+  });
+});
+
+describe("step", () => {
+  it("submits both, and tells loss, gradient norm, tokens and time", async () => {
+    const { trainer, stub, run } = await setup({ pendingPolls: 1 });
+    const result = await run(trainer.step(batch(2), "cross_entropy", { learningRate: 0.1 }));
+    expect(kinds(stub.applied())).toEqual(["1 ForwardBackward", "2 OptimStep"]);
+    expect(result).toMatchObject({
+      loss: result.output.metrics["loss:sum"],
+      gradNorm: 0.5,
+      tokens: 6,
+      metrics: { "tokens:sum": 6, "unclipped_grad_l2:mean": 0.5 },
+      waitMs: 0,
+    });
+    expect([result.queueMs, result.computeMs]).toEqual([undefined, undefined]);
+    expect(stub.callsOf("optimStep")[0]?.body).toMatchObject({ adamParams: { learningRate: 0.1, eps: 1e-12 } });
+  });
+
+  it("does not step when the server does not take the pass", async () => {
+    const { trainer, stub, run } = await setup({ faults: faultsInOrder("forwardBackward", [status(422)]) });
+    const step = trainer.step(batch(1), "cross_entropy");
+    expect(await run(failure(step))).toBeInstanceOf(UnprocessableEntityError);
+    await run(trainer.optimStep());
+    expect(stub.callsOf("optimStep")).toHaveLength(1);
+  });
+});
+
+describe("M-604: custom losses", () => {
+  it("forward, the user's loss, and a pass that carries its gradient as weights", async () => {
+    const { trainer, stub, run } = await setup();
+    const data = [datum(1), datum(2)];
+    const output = await run(
+      trainer.forwardBackwardCustom(data, (given, logprobs) => {
+        expect(given).toBe(data);
+        const loss = logprobs[0]!.mul(logprobs[0]!).sum().add(logprobs[1]!.sum().mul(-3));
+        return { loss, metrics: { mine: 7 } };
+      }),
+    );
+    expect(kinds(stub.applied())).toEqual(["1 Forward", "2 ForwardBackward"]);
+    const sent = (stub.callsOf("forwardBackward")[1]!.body as ForwardBackwardRequest).forwardBackwardInput;
+    const logprobs = [2, 3, 4].map(stubLogprob);
+    expect(sent.lossFn).toBe("cross_entropy");
+    expect(sent.data[0]?.lossFnInputs["weights"]?.toDense().data).toEqual(logprobs.map((x) => Math.fround(-2 * x)));
+    expect(sent.data[1]?.lossFnInputs["weights"]?.toDense().data).toEqual([3, 3, 3]);
+    expect(output.metrics["mine"]).toBe(7);
+  });
+
+  it("keeps its place: what is called after it is sent after its second pass", async () => {
+    const { trainer, stub, run } = await setup();
+    const pass = trainer.forwardBackwardCustom([datum()], (_, [x]) => ({ loss: x!.sum() }));
+    const step = trainer.optimStep();
+    await run(Promise.all([pass, step]));
+    expect(kinds(stub.applied())).toEqual(["1 Forward", "2 ForwardBackward", "3 OptimStep"]);
+  });
+
+  it("takes gradients that the user made", async () => {
+    const { trainer, stub, run } = await setup();
+    await run(trainer.forwardBackwardCustom([datum()], () => ({ loss: 1, gradients: [[0, 1, -2]] })));
+    const sent = (stub.callsOf("forwardBackward")[1]!.body as ForwardBackwardRequest).forwardBackwardInput;
+    expect(sent.data[0]?.lossFnInputs["weights"]?.toDense().data).toEqual([-0, -1, 2]);
+  });
+
+  it("a loss that throws, or an abort, ends the call and blocks nothing", async () => {
+    const { trainer, stub, run } = await setup();
+    const controller = new AbortController();
+    const thrown = trainer.forwardBackwardCustom([datum()], () => {
+      throw new RangeError("mine");
+    });
+    const aborted = trainer.forwardBackwardCustom(
+      [datum()],
+      (_, [x]) => {
+        controller.abort("enough");
+        return { loss: x!.sum() };
+      },
+      { signal: controller.signal },
+    );
+    const step = trainer.optimStep();
+    expect(await run(failure(thrown))).toBeInstanceOf(RangeError);
+    await expect(run(aborted)).rejects.toBe("enough");
+    await run(step);
+    expect(kinds(stub.applied())).toEqual(["1 Forward", "2 Forward", "3 OptimStep"]);
+  });
+
+  it("refuses data it cannot use before anything is sent", async () => {
+    const { trainer, stub } = await setup();
+    const error = await failure(trainer.forwardBackwardCustom([policyDatum()], () => ({ loss: 1, gradients: [[]] })));
+    expect(error).toBeInstanceOf(InvalidInputError);
+    expect(stub.callsOf("forwardBackward")).toHaveLength(0);
+  });
+});
+
+describe("M-606: checkpoints and the rest", () => {
+  it("saveState and saveWeightsForSampler send name, ttl and overwrite, and return paths", async () => {
+    const { trainer, stub, run } = await setup();
+    expect(await run(trainer.saveState("a", { ttlSeconds: 60, overwrite: true }))).toMatchObject({
+      path: "tinker://session-1:train:0/weights/a",
+    });
+    expect(await run(trainer.saveWeightsForSampler("b", { ttlSeconds: 5 }))).toEqual({
+      path: "tinker://session-1:train:0/sampler_weights/b",
+    });
+    expect(stub.callsOf("saveWeights")[0]?.body).toMatchObject({ path: "a", ttlSeconds: 60, overwrite: true });
+    expect(stub.callsOf("saveWeightsForSampler")[0]?.body).toMatchObject({ path: "b", ttlSeconds: 5 });
+  });
+
+  it("loadState and loadStateWithOptimizer differ in the optimizer, and pass a token on", async () => {
+    const { trainer, stub, run } = await setup();
+    await run(trainer.loadState("tinker://r/weights/a"));
+    await run(trainer.loadStateWithOptimizer("tinker://r/weights/a", { weightsAccessToken: "tml-theirs" }));
+    const [plain, full] = stub.callsOf("loadWeights").map(({ body }) => body);
+    expect(plain).toMatchObject({ path: "tinker://r/weights/a", optimizer: false });
+    expect("weightsAccessToken" in (plain as object)).toBe(false);
+    expect(full).toMatchObject({ optimizer: true, weightsAccessToken: "tml-theirs" });
+  });
+
+  it("a checkpoint of the wrong kind is explained", async () => {
+    const { trainer, stub, clock } = await setup({ pendingPolls: 5 });
+    const load = trainer.loadState("tinker://r/sampler_weights/a");
+    const { requestIds } = await load.submitted;
+    stub.fail(requestIds[0]!, "wrong checkpoint", "user");
+    expect((await failure(load))["hint"]).toContain("saved for sampling");
+    await clock.advance(0);
+  });
+
+  it("saveWeightsAndGetSamplingClient opens a sampler over the weights as they are", async () => {
+    const { trainer, stub, run } = await setup();
+    const sampler = await run(trainer.saveWeightsAndGetSamplingClient());
+    expect(sampler.samplingSessionId).toBe("session-1:sample:0");
+    expect(stub.callsOf("saveWeightsForSampler")[0]?.body).toMatchObject({ samplingSessionSeqId: 0, seqId: 1 });
+    expect(stub.callsOf("createSamplingSession")).toHaveLength(0);
+    const other = await run(trainer.createSamplingClient("tinker://r/sampler_weights/a"));
+    expect(other.samplingSessionId).toBe("session-1:sample:1");
+  });
+
+  it("an answer without the path or the session is a typed error", async () => {
+    const { trainer, stub, clock, run } = await setup({ pendingPolls: 2 });
+    const named = trainer.saveWeightsForSampler("a");
+    const unnamed = trainer.saveWeightsAndGetSamplingClient();
+    for (const future of [named, unnamed]) {
+      const { requestIds } = await future.submitted;
+      stub.answer(requestIds[0]!, {});
+    }
+    expect(await run(failure(named))).toMatchObject({ field: "path" });
+    expect(await run(failure(unnamed))).toBeInstanceOf(ResponseValidationError);
+    await clock.advance(0);
+  });
+
+  it("getInfo cuts what stands behind the tokenizer's colon", async () => {
+    const { trainer, run } = await setup();
+    expect(await run(trainer.getInfo())).toMatchObject({
+      modelId: "session-1:train:0",
+      modelData: { tokenizerId: "stub/tokenizer", modelName: "stub/model" },
+      loraRank: 32,
+    });
+  });
+
+  it("unload waits for what was called before", async () => {
+    const { trainer, stub, run } = await setup();
+    const step = trainer.optimStep();
+    expect(await run(trainer.unload())).toMatchObject({ modelId: "session-1:train:0" });
+    await run(step);
+    const operations = stub.calls.map(({ operation }) => operation).filter((name) => /optim|unload/.test(name));
+    expect(operations).toEqual(["optimStep", "unloadModel"]);
+  });
+});
+
+describe("traps", () => {
+  it("warns once when samples of another distribution are trained on as if they were not", async () => {
+    const { trainer, logger, run } = await setup();
+    const sampler = await run(trainer.saveWeightsAndGetSamplingClient());
+    await run(sampler.sample(ModelInput.fromInts([1]), { samplingParams: { temperature: 0.7, topP: 0.9, topK: 5 } }));
+    await run(trainer.forwardBackward(batch(1), "cross_entropy"));
+    expect(logger.with("off-policy")).toHaveLength(0);
+    await run(trainer.forwardBackward([policyDatum()], "importance_sampling"));
+    await run(trainer.forwardBackward([policyDatum()], "importance_sampling"));
+    expect(logger.with("temperature 0.7, topK 5, topP 0.9")).toHaveLength(1);
+  });
+
+  it("says nothing when sampling was plain", async () => {
+    const { trainer, logger, run } = await setup();
+    const sampler = await run(trainer.saveWeightsAndGetSamplingClient());
+    await run(sampler.sample(ModelInput.fromInts([1])));
+    await run(trainer.forwardBackward([policyDatum()], "ppo"));
+    expect(logger.with("off-policy")).toHaveLength(0);
+  });
+});
+
+it("data that is no Datum is refused by name", async () => {
+  const { trainer } = await setup();
+  const error = await failure(trainer.forwardBackward([{} as Datum], "cross_entropy"));
+  expect(error["field"]).toBe("data[0]");
+  expect(new Datum({ modelInput: ModelInput.empty() })).toBeInstanceOf(Datum);
+});
