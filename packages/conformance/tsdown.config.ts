@@ -1,12 +1,12 @@
 import { defineConfig } from "tsdown";
 
 export default defineConfig({
-  entry: { index: "src/index.ts", worker: "src/worker.ts" },
+  entry: { index: "src/index.ts" },
   format: "esm",
   platform: "node",
+  fixedExtension: false, // .js, as package.json says
   target: "es2022",
   dts: true,
   sourcemap: true,
   clean: true,
-  external: ["esbuild"],
 });

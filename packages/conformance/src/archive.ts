@@ -54,15 +54,10 @@ export function readSafetensors(bytes: Uint8Array): Map<string, Tensor> {
     { dtype: string; shape: number[]; data_offsets: [number, number] }
   >;
   const tensors = new Map<string, Tensor>();
-  for (const [
-    name,
-    {
-      dtype,
-      shape,
-      data_offsets: [start, end],
-    },
-  ] of Object.entries(header)) {
+  for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
+    const { dtype, shape } = entry;
+    const [start, end] = entry.data_offsets;
     const data = bytes.slice(8 + headerLength + start, 8 + headerLength + end);
     tensors.set(name, { shape, values: widened(dtype, data) });
   }

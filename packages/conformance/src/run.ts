@@ -19,7 +19,7 @@ export interface ConformanceOptions {
   readonly baseModel?: string | undefined;
   /** Replaces the platform's network, for a server in this process. */
   readonly fetch?: FetchLike | undefined;
-  /** Run only what matches: a group (`losses`) or the beginning of an id (`losses/ppo`). @defaultValue everything */
+  /** Run only what matches: a group (`losses`), a case, or the beginning of several (`losses/ppo`). @defaultValue everything */
   readonly only?: readonly string[] | undefined;
   /** Hears of each case as it ends. */
   readonly onCase?: ((result: CaseResult) => void) | undefined;
@@ -78,8 +78,10 @@ export async function runConformance(options: ConformanceOptions): Promise<Repor
 /** The cases that `only` names. */
 export function chosen(groups: readonly Group[], only: readonly string[] | undefined): readonly Group[] {
   if (only === undefined || only.length === 0) return groups;
-  const wanted = ({ id }: Case) =>
-    only.some((name) => id === name || id.startsWith(name.includes("/") ? name : `${name}/`));
+  const ids = new Set(groups.flatMap(({ cases }) => cases.map(({ id }) => id)));
+  const matches = (id: string) => (name: string) =>
+    ids.has(name) ? id === name : id.startsWith(name.includes("/") ? name : `${name}/`);
+  const wanted = ({ id }: Case) => only.some(matches(id));
   return groups
     .map((group) => ({ ...group, cases: group.cases.filter(wanted) }))
     .filter(({ cases }) => cases.length > 0);

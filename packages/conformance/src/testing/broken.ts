@@ -1,0 +1,251 @@
+/**
+ * Deliberately broken variants of our server: wrappers around its `fetch` that do what servers of this API were seen to do. Each
+ * makes one promise false and leaves the rest alone. Test code only; the shipped server has no such switch.
+ */
+import {
+  Datum,
+  decodeForwardBackwardOutput,
+  type ForwardBackwardRequest,
+  type LossFnInputs,
+  protobufContentType,
+  TensorData,
+} from "tinklet";
+import { decodeForwardBackwardRequest, encodeForwardBackwardOutput, encodeForwardBackwardRequest } from "tinklet/wire";
+import type { Wrapper } from "./kit-server.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: bodies of every route
+type Body = any;
+
+const routeOf = (request: Request): string => new URL(request.url).pathname.replace("/api/v1/", "");
+const isPlain = (request: Request) => request.headers.get("content-encoding") === null;
+const isPass = (request: Request) =>
+  routeOf(request) === "forward_backward" &&
+  isPlain(request) &&
+  (request.headers.get("content-type") ?? "").includes(protobufContentType);
+
+function withBody(request: Request, body: string | Uint8Array): Request {
+  const headers = new Headers(request.headers);
+  headers.delete("content-length");
+  return new Request(request.url, { method: request.method, headers, body: body as BodyInit, signal: request.signal });
+}
+
+function jsonResponse(body: unknown, status = 200): Response {
+  const text = JSON.stringify(body);
+  const length = String(new TextEncoder().encode(text).length);
+  return new Response(text, { status, headers: { "content-type": "application/json", "content-length": length } });
+}
+
+/** Changes the JSON body of some routes on their way in. Large integers stay as they are where nothing is changed. */
+const editing =
+  (routes: readonly string[], edit: (body: Body, request: Request) => Body): Wrapper =>
+  async (request, answer) => {
+    if (!routes.includes(routeOf(request)) || !(request.headers.get("content-type") ?? "").includes("json")) {
+      return answer(request);
+    }
+    const text = await request.text();
+    try {
+      return await answer(withBody(request, JSON.stringify(edit(JSON.parse(text), request))));
+    } catch (error) {
+      if (error instanceof SyntaxError) return answer(withBody(request, text));
+      throw error;
+    }
+  };
+
+/** Changes training passes on their way in. */
+const editingPasses =
+  (edit: (pass: ForwardBackwardRequest) => ForwardBackwardRequest): Wrapper =>
+  async (request, answer) => {
+    if (!isPass(request)) return answer(request);
+    const bytes = new Uint8Array(await request.arrayBuffer());
+    let edited = bytes;
+    try {
+      edited = new Uint8Array(encodeForwardBackwardRequest(edit(decodeForwardBackwardRequest(bytes))));
+    } catch {
+      // a body that cannot be read is passed on, to be refused
+    }
+    return answer(withBody(request, edited));
+  };
+
+/** Changes answers on their way out. */
+const answering =
+  (edit: (response: Response, request: Request) => Promise<Response> | Response): Wrapper =>
+  async (request, answer) =>
+    edit(await answer(request), request);
+
+const numbered = ["optim_step", "save_weights", "save_weights_for_sampler", "load_weights"];
+
+/** Applies one wrapper inside another. */
+const both =
+  (outer: Wrapper, inner: Wrapper): Wrapper =>
+  (request, answer) =>
+    outer(request, (given) => inner(given, answer));
+
+/** Runs of the REST routes have lost a field. */
+export const runsWithoutRank: Wrapper = answering(async (response, request) => {
+  if (!/^training_runs\/[^/]+$/.test(routeOf(request)) || response.status !== 200) return response;
+  const { lora_rank: _, ...rest } = (await response.json()) as Body;
+  return jsonResponse(rest);
+});
+
+/** Results are JSON, whatever was asked for. */
+export const jsonResults: Wrapper = (request, answer) => {
+  if (routeOf(request) !== "retrieve_future") return answer(request);
+  const headers = new Headers(request.headers);
+  headers.set("accept", "application/json");
+  return answer(new Request(request, { headers }));
+};
+
+/** Heartbeats of sessions that do not exist are fine too. */
+export const anySession: Wrapper = answering((response, request) =>
+  routeOf(request) === "session_heartbeat" ? jsonResponse({ type: "session_heartbeat" }) : response,
+);
+
+/** Requests run in the order of their arrival. */
+export function arrivalOrder(): Wrapper {
+  const counts = new Map<string, number>();
+  const next = (modelId: string) => {
+    const count = (counts.get(modelId) ?? 0) + 1;
+    counts.set(modelId, count);
+    return count;
+  };
+  return both(
+    editing(numbered, (body) => ({ ...body, seq_id: next(body.model_id) })),
+    editingPasses((pass) => ({ ...pass, seqId: next(pass.modelId) })),
+  );
+}
+
+/** A request that arrives again runs again. */
+export function runsAgain(): Wrapper {
+  const seen = new Set<string>();
+  const isRepeated = (modelId: string, seqId: unknown) => {
+    const key = `${modelId} ${seqId}`;
+    const known = seen.has(key);
+    seen.add(key);
+    return known;
+  };
+  return both(
+    editing(numbered, ({ seq_id, ...body }) => (isRepeated(body.model_id, seq_id) ? body : { ...body, seq_id })),
+    editingPasses((pass) => (isRepeated(pass.modelId, pass.seqId) ? { ...pass, seqId: 0 } : pass)),
+  );
+}
+
+/** A result can be read once. */
+export function readOnce(): Wrapper {
+  const read = new Set<string>();
+  return async (request, answer) => {
+    if (routeOf(request) !== "retrieve_future") return answer(request);
+    const { request_id: id } = (await request.clone().json()) as Body;
+    if (read.has(id)) return jsonResponse({ detail: "not found" }, 404);
+    const response = await answer(request);
+    const isPending =
+      (response.headers.get("content-type") ?? "").includes("json") &&
+      (await response.clone().text()).includes("try_again");
+    if (response.status === 200 && !isPending) read.add(id);
+    return response;
+  };
+}
+
+/** Weights are divided by their sum and by the number of data: means instead of sums. */
+export const meanReduction: Wrapper = editingPasses((pass) => {
+  const { data } = pass.forwardBackwardInput;
+  const scaled = data.map((datum) => {
+    const { weights } = datum.lossFnInputs as LossFnInputs;
+    if (weights === undefined || weights.sparseCrowIndices !== undefined) return datum;
+    const values = Float32Array.from(weights.values, Number);
+    const total = values.reduce((sum, value) => sum + value, 0) * data.length;
+    const mean = TensorData.from(
+      values.map((value) => (total === 0 ? value : value / total)),
+      weights.shape === undefined ? {} : { shape: weights.shape },
+    );
+    return new Datum({ modelInput: datum.modelInput, lossFnInputs: { ...datum.lossFnInputs, weights: mean } });
+  });
+  return { ...pass, forwardBackwardInput: { ...pass.forwardBackwardInput, data: scaled } };
+});
+
+/** Passes return no metrics. */
+export const noMetrics: Wrapper = answering(async (response, request) => {
+  const isProto = (response.headers.get("content-type") ?? "").includes(protobufContentType);
+  if (routeOf(request) !== "retrieve_future" || !isProto) return response;
+  const bytes = new Uint8Array(await response.clone().arrayBuffer());
+  try {
+    const output = decodeForwardBackwardOutput(bytes);
+    if (output.lossFnOutputs.length === 0) return response;
+    const bare = encodeForwardBackwardOutput({ ...output, metrics: {}, loss: undefined });
+    return new Response(bare as BodyInit, { headers: { "content-type": protobufContentType } });
+  } catch {
+    return response; // a sample
+  }
+});
+
+/** Of the optimizer's parameters only the rate is used. */
+export const rateOnly: Wrapper = editing(["optim_step"], (body) => ({
+  ...body,
+  adam_params: { learning_rate: body.adam_params?.learning_rate ?? 1e-4 },
+}));
+
+/** The train_* flags and the seed are dropped. */
+export const flagsIgnored: Wrapper = editing(["create_model"], (body) => ({
+  ...body,
+  lora_config: { rank: body.lora_config?.rank ?? 32 },
+}));
+
+/** Resuming brings the weights and loses the moments. */
+export const lostOptimizer: Wrapper = editing(["load_weights"], (body) => ({ ...body, optimizer: false }));
+
+/** Sampler weights are the live model's: every sample is drawn from the weights as they are now. */
+export function mutableSnapshots(): Wrapper {
+  const runOf = new Map<string, string>();
+  let unique = 5_000_000;
+  return async (request, answer) => {
+    const route = routeOf(request);
+    if (route === "create_sampling_session") {
+      const body = (await request.clone().json()) as Body;
+      const response = await answer(request);
+      const run = /^tinker:\/\/([^/]+)\//.exec(body.model_path ?? "")?.[1];
+      if (run !== undefined && response.status === 200) {
+        runOf.set(((await response.clone().json()) as Body).sampling_session_id, run);
+      }
+      return response;
+    }
+    if (route !== "asample") return answer(request);
+    const body = (await request.clone().json()) as Body;
+    const run = runOf.get(body.sampling_session_id);
+    if (run === undefined) return answer(request);
+    const post = async (path: string, sent: unknown): Promise<Body> => {
+      const url = request.url.replace(/asample$/, path);
+      const headers = { "x-api-key": request.headers.get("x-api-key") ?? "", "content-type": "application/json" };
+      return (await answer(new Request(url, { method: "POST", headers, body: JSON.stringify(sent) }))).json();
+    };
+    const saved = await post("save_weights_for_sampler", { model_id: run, sampling_session_seq_id: unique++ });
+    const { sampling_session_id } = await post("retrieve_future", { request_id: saved.request_id });
+    return answer(withBody(request, JSON.stringify({ ...body, sampling_session_id })));
+  };
+}
+
+/** The seed is ignored. */
+export const seedIgnored: Wrapper = editing(["asample"], (body) => {
+  const { seed: _, ...sampling_params } = body.sampling_params ?? {};
+  return { ...body, sampling_params };
+});
+
+/** top_k and top_p are ignored. */
+export const filtersIgnored: Wrapper = editing(["asample"], (body) => {
+  const { top_k: _k, top_p: _p, ...sampling_params } = body.sampling_params ?? {};
+  return { ...body, sampling_params };
+});
+
+/** What a user did wrong is answered as if the server had broken. */
+export const serverFaults: Wrapper = answering((response) =>
+  response.status >= 400 && response.status < 500 ? jsonResponse({ detail: "internal error" }, 500) : response,
+);
+
+/** A request that failed is pending for ever. */
+export const failuresHang: Wrapper = answering(async (response, request) => {
+  if (routeOf(request) !== "retrieve_future" || response.status !== 200) return response;
+  const body = (response.headers.get("content-type") ?? "").includes("json")
+    ? ((await response.clone().json()) as Body)
+    : {};
+  if (!("error" in body)) return response;
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  return jsonResponse({ type: "try_again", request_id: "x", queue_state: "active" });
+});

@@ -1,0 +1,59 @@
+/** Our own server in this process over a tiny model, for running the kit in tests: real engine, real store, restartable. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openEngine } from "@tinklet/engine";
+import { createServer, type TinkletServer } from "@tinklet/server";
+import type { FetchLike } from "tinklet";
+import { writeTinyFolder } from "../../../../test/server/tiny-folder.ts";
+
+/** What stands between the kit and the server in a test: sees every request and makes its answer. */
+export type Wrapper = (request: Request, answer: (request: Request) => Promise<Response>) => Promise<Response>;
+
+export interface KitServer {
+  readonly options: { readonly baseUrl: string; readonly apiKey: string; readonly baseModel: string };
+  /** Reaches the server, through a wrapper if one is given. */
+  fetch(wrapper?: Wrapper): FetchLike;
+  restart(options?: { readonly loseData?: boolean }): Promise<void>;
+  close(): Promise<void>;
+}
+
+const baseModel = "tiny/model";
+
+export async function openKitServer(): Promise<KitServer> {
+  const root = await mkdtemp(join(tmpdir(), "tinklet-kit-"));
+  const folder = join(root, "model");
+  await writeTinyFolder(folder, { num_hidden_layers: 1, max_position_embeddings: 96 });
+  let generation = 0;
+  const open = (): Promise<TinkletServer> =>
+    createServer({
+      models: [
+        {
+          name: baseModel,
+          tokenizerId: folder,
+          open: () => openEngine(folder, { inThread: true, runtime: "interpreter" }),
+        },
+      ],
+      dataDir: join(root, `data-${generation}`),
+      log: { info: () => {}, warn: () => {}, error: () => {} },
+      limits: { pollMs: 700 }, // two cases wait for a poll to run out
+    });
+  let server = await open();
+  return {
+    options: { baseUrl: "http://localhost", apiKey: "tml-kit", baseModel },
+    fetch: (wrapper) => (url, init) => {
+      const request = new Request(url, init);
+      const answer = (given: Request) => server.fetch(given);
+      return wrapper === undefined ? answer(request) : wrapper(request, answer);
+    },
+    restart: async ({ loseData = false } = {}) => {
+      await server.close();
+      if (loseData) generation++;
+      server = await open();
+    },
+    close: async () => {
+      await server.close();
+      await rm(root, { recursive: true, force: true });
+    },
+  };
+}
