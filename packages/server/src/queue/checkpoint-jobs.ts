@@ -25,7 +25,8 @@ import { addAudit, addUsage } from "../store/requests.ts";
 import { addSampler, samplerBySeq } from "../store/sessions.ts";
 import { jsonPayload } from "./engine-input.ts";
 import { insist, type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
-import { jsonOutcome, type ModelRunner, type Outcome } from "./model-runner.ts";
+import type { ModelRunner } from "./model-runner.ts";
+import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
 
 interface Parts {
@@ -127,6 +128,24 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
       created_at: now,
     });
   });
+}
+
+/** Exports the adapter for use elsewhere: the same files, listed one by one behind links. */
+export async function saveExternal(parts: Parts): Promise<Outcome> {
+  const { context, engine, job, adapter, model } = parts;
+  const body = jsonPayload(payloadOf(context, job)) as Record<string, unknown>;
+  const name = checkName(String(body["path"]));
+  const ttl = checkTtl(typeof body["ttl_seconds"] === "number" ? body["ttl_seconds"] : undefined);
+  if (getCheckpoint(context.store.db.sql, model.id, "external_weights", name) !== undefined) {
+    throw new UserError(`The checkpoint external_weights/${name} exists already. Save under another name.`);
+  }
+  const state = await engine.exportState(adapter, { optimizer: false });
+  const filesId = newFolderId();
+  const bytes = await insist(context, job, () => writeAdapter(context.store.files, filesId, state, model.baseModel));
+  const kind = "external_weights";
+  const row = checkpointRow(parts, { kind, name, filesId, bytes, step: state.step, ttl, metadata: undefined });
+  const result = { path: tinkerPath(row), size_bytes: bytes, type: "save_weights_external" };
+  return jsonOutcome(result, (sql) => storeCheckpoint(sql, row));
 }
 
 /** The number that the client chose, or, should it be taken, one that no client chooses. */

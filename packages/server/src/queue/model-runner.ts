@@ -9,26 +9,14 @@ import type { Sql } from "../store/database.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { addFiles, type Lora, type ModelRow } from "../store/models.ts";
 import { addUsage, failureBytes, finishRequest, type PayloadType, replayRequests } from "../store/requests.ts";
-import { loadWeights, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
+import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
 import { failureOf, insist, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
+import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
 import { SeqOrder } from "./seq-order.ts";
 
-/** What running a request gave. `effects` are stored in the same transaction as the result. */
-export interface Outcome {
-  readonly body: Uint8Array;
-  readonly type: PayloadType;
-  readonly effects?: (sql: Sql, position: number) => void;
-}
-
 type Result = { readonly ok: true; readonly value: Outcome } | { readonly ok: false; readonly error: unknown };
-
-export const jsonOutcome = (body: unknown, effects?: Outcome["effects"]): Outcome => ({
-  body: new TextEncoder().encode(stringifyJson(body)),
-  type: "json",
-  ...(effects === undefined ? {} : { effects }),
-});
 
 /** The rest of the engine that a model needs. */
 export interface Surroundings {
@@ -227,6 +215,8 @@ export class ModelRunner {
         return saveWeights(parts);
       case "save_weights_for_sampler":
         return saveForSampler(parts);
+      case "save_weights_external":
+        return saveExternal(parts);
       case "load_weights": {
         if (this.#state === "creating") {
           // created by loading: the checkpoint is the snapshot that the model was just restored from

@@ -4,7 +4,9 @@
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import type { StubAnswer, StubServer } from "./stub-server.ts";
+import type { Clock } from "../clock.ts";
+import type { StubAnswer } from "./stub-answer.ts";
+import type { StubServer } from "./stub-server.ts";
 
 /** A listening stub. */
 export interface StubListener {
@@ -75,10 +77,14 @@ async function serve(stub: StubServer, request: IncomingMessage, response: Serve
     ]),
   );
   const body = new Uint8Array(Buffer.concat(pieces));
-  deliver(await stub.handle({ method: request.method ?? "GET", path: request.url ?? "/", headers, body }), response);
+  deliver(
+    await stub.handle({ method: request.method ?? "GET", path: request.url ?? "/", headers, body }),
+    response,
+    stub.clock,
+  );
 }
 
-function deliver({ status, headers, body, delivery }: StubAnswer, response: ServerResponse): void {
+function deliver({ status, headers, body, delivery }: StubAnswer, response: ServerResponse, clock: Clock): void {
   const half = body.subarray(0, Math.ceil(body.length / 2));
   if (delivery === "reset") {
     response.socket?.resetAndDestroy();
@@ -101,7 +107,7 @@ function deliver({ status, headers, body, delivery }: StubAnswer, response: Serv
       const drip = () => {
         if (response.destroyed || at >= body.length) return void response.end();
         response.write(body.subarray(at, ++at));
-        setTimeout(drip, 1_000).unref();
+        clock.timer(1_000, drip);
       };
       drip();
     }

@@ -2,6 +2,7 @@
  * What the stub server trains and samples: nothing, but with results that follow from the request alone, so that a test
  * knows what it must get back, and in the order of the numbers, so that a test sees what was applied and how often.
  */
+import type { Clock } from "../clock.ts";
 import type { Datum } from "../wire/datum.ts";
 import { SampledSequence, type SampleRequest, SampleResponse } from "../wire/sampling.ts";
 import { TensorData } from "../wire/tensor-data.ts";
@@ -57,30 +58,62 @@ export function stubSample(request: SampleRequest): SampleResponse {
   return new SampleResponse({ sequences, promptLogprobs, topkPromptLogprobs });
 }
 
+/** What was applied to a model. */
+export interface Applied {
+  readonly seqId: number;
+  /** The type of the request's future. */
+  readonly kind: string;
+  readonly forwardOnly: boolean;
+  /** The request as it was decoded. */
+  readonly body: unknown;
+}
+
+/** How long a missing number is waited for before it is skipped. */
+const gapMs = 330_000;
+
 /** Runs what was submitted for one model, strictly by number. */
 export class OrderedModel {
-  /** Numbers and kinds in the order in which they were applied. */
-  readonly applied: { readonly seqId: number; readonly kind: string; readonly forwardOnly: boolean }[] = [];
-  readonly #waiting = new Map<number, { kind: string; forwardOnly: boolean; run: () => void }>();
+  /** In the order in which it was applied. */
+  readonly applied: Applied[] = [];
+  /** Numbers that never came. */
+  readonly skipped: number[] = [];
+  readonly #clock: Clock;
+  readonly #waiting = new Map<number, { applied: Omit<Applied, "seqId"> | undefined; run: () => void }>();
   #next = 1;
+  #cancelGap: (() => void) | undefined;
 
-  submit(seqId: number, kind: string, forwardOnly: boolean, run: () => void): void {
-    this.#waiting.set(seqId, { kind, forwardOnly, run });
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** The number that is executed next. */
+  get next(): number {
+    return this.#next;
+  }
+
+  submit(seqId: number, applied: Omit<Applied, "seqId"> | undefined, run: () => void): void {
+    this.#waiting.set(seqId, { applied, run });
     this.#advance();
   }
 
   /** A number that the server refused: the ones behind it do not wait for it. */
   refuse(seqId: number): void {
-    if (seqId >= this.#next && !this.#waiting.has(seqId)) this.submit(seqId, "refused", true, () => {});
+    if (seqId >= this.#next && !this.#waiting.has(seqId)) this.submit(seqId, undefined, () => {});
   }
 
   #advance(): void {
     for (let item = this.#waiting.get(this.#next); item !== undefined; item = this.#waiting.get(this.#next)) {
       this.#waiting.delete(this.#next);
-      const { kind, forwardOnly, run } = item;
-      if (kind !== "refused") this.applied.push({ seqId: this.#next, kind, forwardOnly });
+      if (item.applied !== undefined) this.applied.push({ seqId: this.#next, ...item.applied });
       this.#next++;
-      run();
+      item.run();
     }
+    this.#cancelGap?.();
+    this.#cancelGap = this.#waiting.size === 0 ? undefined : this.#clock.timer(gapMs, () => this.#skip());
+  }
+
+  #skip(): void {
+    if (!this.#waiting.has(this.#next)) this.skipped.push(this.#next++);
+    this.#advance();
   }
 }

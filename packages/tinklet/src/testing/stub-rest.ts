@@ -3,7 +3,7 @@
  */
 import type { Operation } from "../wire/contract.ts";
 import type { StubCall } from "./faults.ts";
-import { json, type StubAnswer } from "./stub-server.ts";
+import { json, type StubAnswer } from "./stub-answer.ts";
 
 const time = "2026-07-01T12:00:00Z";
 

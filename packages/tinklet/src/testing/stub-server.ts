@@ -20,7 +20,8 @@ import {
 import type { SampleRequest } from "../wire/sampling.ts";
 import type { ForwardBackwardRequest } from "../wire/training.ts";
 import { decompressZstd } from "../wire/zstd.ts";
-import type { Delivery, Fault, FaultScript, StubCall } from "./faults.ts";
+import type { Fault, FaultScript, StubCall } from "./faults.ts";
+import { json, type StubAnswer } from "./stub-answer.ts";
 import { OrderedModel, stubPass, stubSample } from "./stub-model.ts";
 import { restAnswers } from "./stub-rest.ts";
 
@@ -31,14 +32,6 @@ export interface StubRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
-}
-
-/** An answer, and how to deliver it. */
-export interface StubAnswer {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Uint8Array;
-  readonly delivery: Delivery;
 }
 
 export interface StubOptions {
@@ -80,7 +73,7 @@ export class StubServer {
   conflicts = 0;
   /** Requests that came again under the same number with the same content. */
   repeats = 0;
-  readonly #clock: Clock;
+  readonly clock: Clock;
   readonly #options: StubOptions;
   readonly #results = new Map<string, Result>();
   readonly #numbered = new Map<string, { requestId: string; content: string }>();
@@ -89,7 +82,7 @@ export class StubServer {
 
   constructor(options: StubOptions = {}) {
     this.#options = options;
-    this.#clock = options.clock ?? systemClock();
+    this.clock = options.clock ?? systemClock();
   }
 
   /** The requests of one operation. */
@@ -113,7 +106,7 @@ export class StubServer {
         headers: Object.fromEntries(new Headers(init.headers)),
         body: typeof body === "string" ? utf8.encode(body) : ((body as Uint8Array | undefined) ?? new Uint8Array(0)),
       });
-      return deliver(answer, this.#clock, init.signal ?? undefined);
+      return deliver(answer, this.clock, init.signal ?? undefined);
     };
   }
 
@@ -184,7 +177,7 @@ export class StubServer {
   }
 
   #model(modelId: string): OrderedModel {
-    const known = this.models.get(modelId) ?? new OrderedModel();
+    const known = this.models.get(modelId) ?? new OrderedModel(this.clock);
     this.models.set(modelId, known);
     return known;
   }
@@ -198,7 +191,7 @@ export class StubServer {
       case "clientDynamicConfig":
         return json(200, { refresh_interval_sec: 300 });
       case "authToken":
-        return json(200, { jwt: stubToken(this.#clock.now() / 1000 + 3600) });
+        return json(200, { jwt: stubToken(this.clock.now() / 1000 + 3600) });
       case "createSession":
         return json(200, { session_id: `session-${++this.#sessions}`, type: "create_session" });
       case "sessionHeartbeat":
@@ -268,6 +261,7 @@ export class StubServer {
       this.repeats++;
       return json(200, { request_id: known.requestId });
     }
+    if (seqId < this.#model(modelId).next) return json(422, { detail: `${key} came too late and was skipped` });
     const requestId = this.#newRequest();
     this.#numbered.set(key, { requestId, content });
     let finish: () => void = () => {};
@@ -276,7 +270,7 @@ export class StubServer {
     });
     const result: Mutable<Result> = { type, body: undefined, done, polls: 0 };
     this.#results.set(requestId, result);
-    this.#model(modelId).submit(seqId, type, type === "Forward", () => {
+    this.#model(modelId).submit(seqId, { kind: type, forwardOnly: type === "Forward", body }, () => {
       result.body = run();
       finish();
     });
@@ -297,7 +291,7 @@ export class StubServer {
     const result: Mutable<Result> = {
       type: "Sample",
       body: undefined,
-      done: this.#clock.sleep(this.#options.sampleMs),
+      done: this.clock.sleep(this.#options.sampleMs),
       polls: 0,
     };
     result.done = result.done.then(() => {
@@ -319,7 +313,7 @@ export class StubServer {
     const pending = { type: "try_again", request_id: requestId, queue_state: "active" };
     if (result.polls++ < (this.#options.pendingPolls ?? 0)) return json(200, pending);
     if (result.body === undefined) {
-      await Promise.race([result.done, this.#clock.sleep(this.#options.holdMs ?? 20_000)]);
+      await Promise.race([result.done, this.clock.sleep(this.#options.holdMs ?? 20_000)]);
       if (result.body === undefined) return json(200, pending);
     }
     const body = result.body as Uint8Array | object;
@@ -360,11 +354,6 @@ async function decodeBody(operation: Operation, { headers, body }: StubRequest):
 function fingerprint(type: string, body: unknown): string {
   const { samplingSessionSeqId: _, ...rest } = body as Record<string, unknown>;
   return `${type} ${JSON.stringify(rest, (_key, value: unknown) => (typeof value === "bigint" ? String(value) : value))}`;
-}
-
-export function json(status: number, value: unknown, headers: Readonly<Record<string, string>> = {}): StubAnswer {
-  const body = utf8.encode(stringifyJson(value));
-  return { status, headers: { "content-type": "application/json", ...headers }, body, delivery: "whole" };
 }
 
 /** A token that ends at a moment (seconds since the epoch). */
