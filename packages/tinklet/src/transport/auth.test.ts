@@ -68,7 +68,7 @@ describe("where the credential comes from", () => {
     const credentials = firstCredentials(source(undefined, 'echo "  tml-$$ "; echo noise >&2; exit 3'));
     const first = await credentials.token();
     expect(first).toMatch(/^tml-\d+$/);
-    const tokens = new Set([first, ...(await Promise.all([1, 2, 3].map(() => credentials.token())))]);
+    const tokens = new Set([first, ...(await Promise.all([1, 2, 3].map(async () => credentials.token())))]);
     expect(tokens.size).toBeGreaterThan(1);
     expect(await firstCredentials(source("not-a-key", "echo tml-cmd")).token()).toBe("tml-cmd");
   });
@@ -182,7 +182,7 @@ describe("ExchangedToken", () => {
     await clock.advance(1000);
     fail(false);
     const before = count();
-    const all = Promise.all([1, 2, 3, 4, 5].map(() => token.token()));
+    const all = Promise.all([1, 2, 3, 4, 5].map(async () => token.token()));
     await clock.advance(10);
     expect(new Set(await all).size).toBe(1);
     expect(count()).toBe(before + 1);
