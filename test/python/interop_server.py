@@ -37,8 +37,6 @@ ADAM = types.AdamParams(learning_rate=1e-3)
 # Not served, and why. At most three.
 NOT_SERVED = {
     "ServiceClient.create_custom_loss": "sends a traced torch graph to be run by the service; custom losses run in the client here",
-    "TrainingClient.save_weights_external": "writes merged weights into a customer's bucket; here the archive link gives the adapter",
-    "RestClient.get_external_weights_urls": "links to the files of such a bucket",
 }
 
 
@@ -443,6 +441,22 @@ def _(call):
 @check("RestClient.get_checkpoint_archive_url_from_tinker_path")
 def _(call):
     assert_archive(call(training.save_state(fresh_name("archive")).result().path).url)
+
+
+@check("TrainingClient.save_weights_external")
+def _(call):
+    name = fresh_name("external")
+    saved = call(name, ttl_seconds=3600)
+    assert saved.path == f"tinker://{training.model_id}/external_weights/{name}"
+    assert {c.tinker_path: c.checkpoint_type for c in rest.list_checkpoints(training.model_id).result().checkpoints}[saved.path] == "external"
+
+
+@check("RestClient.get_external_weights_urls")
+def _(call):
+    path = training.save_weights_external(fresh_name("external"), ttl_seconds=3600).result().path
+    urls = call(path).urls
+    with urllib.request.urlopen(urls["adapter_config.json"], timeout=60) as answer:
+        assert json.load(answer)["r"] == 4
 
 
 @check("RestClient.delete_checkpoint", "RestClient.delete_checkpoint_from_tinker_path")

@@ -1,6 +1,6 @@
-// Bundles TypeScript sources of this repository into one .mjs file that plain Node runs: scripts that start servers as
+// Bundles TypeScript sources of this repository into files that plain Node runs: scripts that start servers as
 // processes of their own use it, so that they need no build first. Native packages stay outside the bundle.
-import { mkdirSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -12,19 +12,21 @@ export const root = fileURLToPath(new URL("../..", import.meta.url));
  * @returns {Promise<string>} path of the bundle
  */
 export async function bundle(entry) {
-  const folder = join(root, "node_modules", ".cache", "tinklet");
+  const name = entry.replace(/[^a-z0-9]+/gi, "-");
+  const folder = join(root, "node_modules", ".cache", "tinklet", name);
   mkdirSync(folder, { recursive: true });
-  const outfile = join(folder, `${entry.replace(/[^a-z0-9]+/gi, "-")}.mjs`);
+  writeFileSync(join(folder, "package.json"), '{ "type": "module" }\n');
   await build({
     absWorkingDir: root,
-    entryPoints: [entry],
-    outfile,
+    // the engine looks for its worker beside the file that it was loaded from
+    entryPoints: { main: entry, worker: "packages/engine/src/worker.ts" },
+    outdir: folder,
     bundle: true,
     platform: "node",
     target: "node20",
     format: "esm",
     logLevel: "error",
-    external: ["libsql", "onnxruntime-node", "onnxruntime-web", "@bokuweb/zstd-wasm", "@huggingface/*"],
+    external: ["libsql", "onnxruntime-node", "onnxruntime-web", "@bokuweb/zstd-wasm", "@huggingface/*", "esbuild"],
     alias: {
       tinklet: join(root, "packages/tinklet/src/index.ts"),
       "tinklet/wire": join(root, "packages/tinklet/src/wire/index.ts"),
@@ -33,5 +35,5 @@ export async function bundle(entry) {
     },
     banner: { js: 'import { createRequire as __cr } from "node:module"; const require = __cr(import.meta.url);' },
   });
-  return outfile;
+  return join(folder, "main.js");
 }

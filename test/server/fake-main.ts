@@ -13,6 +13,7 @@ interface Options {
   readonly callMs?: number;
   readonly kill?: { readonly point: string; readonly after: number };
   readonly log?: "json" | "off";
+  readonly limits?: Record<string, number>;
 }
 
 const options = JSON.parse(process.argv[2] ?? "{}") as Options;
@@ -21,6 +22,7 @@ const running = await serve({
   dataDir: options.dataDir,
   port: options.port ?? 0,
   log: options.log ?? "off",
+  limits: options.limits ?? {},
   models: [
     {
       name: "test/model",

@@ -33,6 +33,10 @@ export interface Limits {
   readonly samplerTtlMs: number;
   /** Adapters and snapshots that may be in the engine's memory at once. @defaultValue 32 */
   readonly residentAdapters: number;
+  /** Work on a model, in milliseconds, above which it is not done again after a crash. @defaultValue 2000 */
+  readonly snapshotWorthMs: number;
+  /** Largest share of the work that snapshots may cost. @defaultValue 0.05 */
+  readonly snapshotOverhead: number;
   /** Requests in flight at once; more are answered 429. @defaultValue 8192 */
   readonly concurrentRequests: number;
 }
@@ -54,5 +58,7 @@ export const defaultLimits: Limits = {
   staleSessionMs: 900_000,
   samplerTtlMs: 86_400_000,
   residentAdapters: 32,
+  snapshotWorthMs: 2000,
+  snapshotOverhead: 0.05,
   concurrentRequests: 8192,
 };

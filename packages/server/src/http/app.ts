@@ -32,6 +32,17 @@ export interface AppOptions {
   readonly gauges: () => Promise<Readonly<Record<string, number>>>;
 }
 
+/** The contract's checkpoint routes know two kinds; newer clients use them for a third. */
+function matchCheckpoint(method: string, path: string): ReturnType<typeof matchRoute> {
+  const match = matchRoute(method, path);
+  const external = "/checkpoints/external_weights/";
+  if (match !== undefined || !path.includes(external)) return match;
+  const like = matchRoute(method, path.replace(external, "/checkpoints/weights/"));
+  const id = like?.params["checkpointId"];
+  if (like === undefined || id === undefined) return undefined;
+  return { ...like, params: { ...like.params, checkpointId: id.replace(/^weights/, "external_weights") } };
+}
+
 /** The requests whose number is used up when they are refused. */
 const consuming: Partial<Record<Operation, RequestKind>> = {
   optimStep: "optim_step",
@@ -142,7 +153,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
       if (file !== undefined) return { route: "download", response: file };
     }
     const caller = api.auth.identify(request.headers.get("x-api-key"));
-    const match = matchRoute(request.method, url.pathname);
+    const match = matchCheckpoint(request.method, url.pathname);
     const isForward = request.method === "POST" && url.pathname === "/api/v1/forward";
     const other = match === undefined && !isForward ? matchNewer(request, url) : undefined;
     if (match === undefined && !isForward && other === undefined) {
@@ -187,6 +198,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     } finally {
       inFlight--;
     }
+    api.queue.context.onPoint?.("reply");
     metrics.request(route, response.status, (performance.now() - started) / 1000);
     return response;
   };

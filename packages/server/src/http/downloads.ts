@@ -10,12 +10,25 @@ import { traceStream } from "./trace.ts";
 
 /** Answers `/download/…`, or `undefined` when the path is something else. */
 export async function download(api: Api, url: URL): Promise<Response | undefined> {
-  const path = /^\/download\/(archive|trace)\/(.+)$/.exec(url.pathname);
+  const path = /^\/download\/(archive|trace|file)\/(.+)$/.exec(url.pathname);
   if (path === null) return undefined;
   const verdict = api.links.check(url);
   if (verdict === "forged") return problem(403, "bad_signature", "This link was not made by this server.");
   if (verdict === "expired") return problem(410, "link_expired", "This link has expired; ask for a new one.");
-  return path[1] === "archive" ? archive(api, path[2]!) : trace(api, path[2]!);
+  if (path[1] === "trace") return trace(api, path[2]!);
+  return path[1] === "archive" ? archive(api, path[2]!) : file(api, path[2]!);
+}
+
+/** One file of an adapter. The signature covers the path, so it is one that this server wrote. */
+async function file(api: Api, path: string): Promise<Response> {
+  const [run, kind, name, fileName] = path.split("/") as [string, string, string, string];
+  const row = getCheckpoint(api.store.db.sql, run, kind, name);
+  if (row === undefined) return problem(404, "unknown_checkpoint", "The checkpoint was deleted.");
+  const size = await api.store.files.fileSize(row.files_id, fileName);
+  const stream = api.store.files.streamFile(row.files_id, fileName);
+  return new Response(Readable.toWeb(stream) as ReadableStream<Uint8Array>, {
+    headers: { "content-type": "application/octet-stream", "content-length": String(size) },
+  });
 }
 
 async function archive(api: Api, path: string): Promise<Response> {

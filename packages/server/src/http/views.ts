@@ -3,10 +3,12 @@ import type { Checkpoint, TrainingRun } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
 import { type CheckpointRow, type Lora, type ModelRow, tinkerPath } from "../store/models.ts";
 
+const checkpointTypes = { weights: "training", sampler_weights: "sampler", external_weights: "external" } as const;
+
 export function checkpointView(row: CheckpointRow): Checkpoint {
   return {
     checkpointId: `${row.kind}/${row.name}`,
-    checkpointType: row.kind === "weights" ? "training" : "sampler",
+    checkpointType: checkpointTypes[row.kind],
     time: new Date(row.created_at),
     tinkerPath: tinkerPath(row),
     sizeBytes: row.bytes,

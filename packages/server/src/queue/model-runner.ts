@@ -29,10 +29,6 @@ export interface Surroundings {
   readonly engineGone: (error: unknown) => boolean;
 }
 
-/** Work worth at least this much is not done again after a crash. */
-const snapshotWorthMs = 2000;
-/** A snapshot may cost at most this share of the work it saves. */
-const snapshotShare = 20;
 /** Results that may wait for their commit before the model pauses. */
 const maxUncommitted = 8;
 /** A request under which the engine dies more often than this is at fault itself. */
@@ -179,7 +175,9 @@ export class ModelRunner {
   }
 
   #snapshotDue(): boolean {
-    return !this.#snapshotting && this.#unsavedMs > Math.max(snapshotWorthMs, snapshotShare * this.#snapshotCostMs);
+    const { snapshotWorthMs, snapshotOverhead } = this.#around.context.limits;
+    const worth = Math.max(snapshotWorthMs, this.#snapshotCostMs / snapshotOverhead);
+    return !this.#snapshotting && this.#unsavedMs > worth;
   }
 
   async #execute(job: Job): Promise<Outcome> {
@@ -359,6 +357,7 @@ export class ModelRunner {
     const job = { id: 0, blocked: undefined };
     this.#snapshotting = true;
     this.#unsavedMs = 0;
+    context.onPoint?.("snapshot.exported");
     const started = context.clock.monotonic();
     const filesId = newFolderId();
     const written = insist(context, job, () => writeAdapter(context.store.files, filesId, state, this.baseModel));

@@ -28,7 +28,8 @@ export interface ModelRow {
   readonly snapshot_optimizer: number;
 }
 
-export type CheckpointKind = "weights" | "sampler_weights";
+/** `external_weights` are adapters exported for use elsewhere, file by file; newer clients download by them. */
+export type CheckpointKind = "weights" | "sampler_weights" | "external_weights";
 
 export interface CheckpointRow {
   readonly run_id: string;

@@ -10,6 +10,7 @@ export type RequestKind =
   | "optim_step"
   | "save_weights"
   | "save_weights_for_sampler"
+  | "save_weights_external"
   | "unload_model"
   | "sample";
 

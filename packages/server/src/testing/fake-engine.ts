@@ -118,6 +118,9 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
         );
       const targets = datum.lossFnInputs["target_tokens"];
       if (targets === undefined) throw new InputError(`data[${i}].target_tokens`, "is required");
+      const strange = Array.from(targets.data as Int32Array, Number).find((token) => token < 0 || token >= vocabSize);
+      if (strange !== undefined)
+        throw new InputError(`data[${i}].target_tokens`, `${strange} is not in the vocabulary`);
       const weights = datum.lossFnInputs["weights"]?.data;
       const logprobs = Float32Array.from(targets.data as Int32Array, (target, at) => {
         const parameters = adapter?.weights ?? new Float32Array(2 * width);

@@ -3,16 +3,18 @@
  * sampler, copying weights, what storage is in use, and the key's own data.
  */
 import { randomBytes } from "node:crypto";
-import { findReadable } from "../../queue/checkpoint-jobs.ts";
+import { checkName, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
+import { archiveFiles } from "../../store/adapter-files.ts";
 import { addModel, type CheckpointRow, type Lora, putCheckpoint, tinkerPath } from "../../store/models.ts";
 import { addAudit } from "../../store/requests.ts";
 import { addSession, type SessionRow } from "../../store/sessions.ts";
-import { ownSampler, ownSession } from "../access.ts";
+import { ownSampler, ownSession, readableCheckpoint } from "../access.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call } from "../api.ts";
 import { textValues } from "../views.ts";
+import { peekJson, submitJson } from "./training.ts";
 
 type NewerHandler = (call: Call, match: RegExpExecArray) => Promise<Response> | Response;
 
@@ -138,6 +140,35 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
     return jsonAnswer({ tinker_path: path });
   };
 
+  const saveExternal: NewerHandler = async (call) => {
+    const at = peekJson(call.wire);
+    checkName(textField(call, "path"));
+    if (field(call, "age_encryption_recipients") != null) {
+      throw new Refusal(
+        400,
+        "no_encryption",
+        "age_encryption_recipients: this server does not encrypt what it exports.",
+      );
+    }
+    const { requestId } = await submitJson(api, call, "save_weights_external", {
+      modelId: textField(call, "model_id"),
+      seqId: at?.seqId,
+    });
+    return jsonAnswer({ request_id: requestId });
+  };
+
+  const externalUrls: NewerHandler = (call, match) => {
+    const row = readableCheckpoint(api, call, decodeURIComponent(match[1]!), `external_weights/${match[2]!}`);
+    const links = archiveFiles.map((file) => ({
+      file,
+      ...api.links.make(call.url.origin, `/download/file/${row.run_id}/${row.kind}/${row.name}/${file}`),
+    }));
+    return jsonAnswer({
+      urls: Object.fromEntries(links.map(({ file, url }) => [file, url])),
+      expires: links[0]!.expires.toISOString(),
+    });
+  };
+
   const searchSessions: NewerHandler = (call) => {
     const limit = Number(field(call, "limit") ?? 50);
     const cursor = field(call, "cursor") as { last_created_at?: string; last_session_id?: string } | null | undefined;
@@ -227,6 +258,13 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
     route("join_sampling_session", "POST", "/join_sampling_session", joinSampler),
     route("cancel_future", "POST", "/cancel_future", () => jsonAnswer({})),
     route("copy_weights", "POST", "/copy_weights", copyWeights),
+    route("save_weights_external", "POST", "/save_weights_external", saveExternal),
+    route(
+      "external_weights_urls",
+      "GET",
+      "/training_runs/([^/]+)/checkpoints/external_weights/([^/]+)/external_weights_urls",
+      externalUrls,
+    ),
     route("current_storage", "GET", "/billing/usage/checkpoints/current", currentStorage),
     route("api_key_me", "GET", "/auth/apikey/me", ({ caller }) => jsonAnswer(keyData(caller.tenant))),
   ];

@@ -30,31 +30,39 @@ export function engineSeed(seed: number | bigint | undefined): number {
   return typeof seed === "number" && seed >= 0 && seed < 2 ** 52 ? seed : Number(BigInt.asUintN(52, BigInt(seed)));
 }
 
+/** Puts a JSON request of an existing model on the queue. */
+export async function submitJson(
+  api: Api,
+  call: Call,
+  kind: RequestKind,
+  { modelId, seqId }: { modelId: string; seqId?: number | undefined },
+  extra: { draws?: Draws; ignore?: readonly string[]; payload?: Uint8Array } = {},
+): Promise<{ requestId: string; modelId: string }> {
+  const model = openModel(api, call, modelId);
+  const requestId = await api.queue.submitTraining(
+    {
+      ...common(api, call, model),
+      kind,
+      modelId,
+      ...numbered(seqId),
+      fingerprint: fingerprintJson(kind, call.wire, extra.ignore),
+      payload: extra.payload ?? call.bytes,
+      payloadType: "json",
+      tokens: 0,
+      ...(extra.draws === undefined ? {} : { draws: { ...extra.draws } }),
+    },
+    model,
+  );
+  return { requestId, modelId };
+}
+
 export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
-  /** Puts a JSON request of an existing model on the queue. */
-  const submit = async (
+  const submit = (
     call: Call,
     kind: RequestKind,
-    { modelId, seqId }: { modelId: string; seqId?: number | undefined },
-    extra: { draws?: Draws; ignore?: readonly string[]; payload?: Uint8Array } = {},
-  ) => {
-    const model = openModel(api, call, modelId);
-    const requestId = await api.queue.submitTraining(
-      {
-        ...common(api, call, model),
-        kind,
-        modelId,
-        ...numbered(seqId),
-        fingerprint: fingerprintJson(kind, call.wire, extra.ignore),
-        payload: extra.payload ?? call.bytes,
-        payloadType: "json",
-        tokens: 0,
-        ...(extra.draws === undefined ? {} : { draws: { ...extra.draws } }),
-      },
-      model,
-    );
-    return { requestId, modelId };
-  };
+    at: { modelId: string; seqId?: number | undefined },
+    extra?: Parameters<typeof submitJson>[4],
+  ) => submitJson(api, call, kind, at, extra);
 
   const createModel: Handlers["createModel"] = async ({ body }, call) => {
     const session = openSession(api, call, body.sessionId);
