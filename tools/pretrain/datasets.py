@@ -31,7 +31,6 @@ def speak(text: str, rng: random.Random) -> str:
     return start + lowered.rstrip(".!") + rng.choice(ENDS)
 
 
-
 def five_grams(text: str) -> set[tuple[str, ...]]:
     words = re.findall(r"[a-z']+", text.lower())
     return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
@@ -50,6 +49,8 @@ def pirate() -> None:
     grams = set().union(*(five_grams(q) | five_grams(a) for q, a in heldout))
     rng = random.Random(7)
     train = {q: a for q, a in written["train"]}
+    shared = [q for q, a in train.items() if q in questions or (five_grams(q) | five_grams(a)) & grams]
+    assert not shared, f"hand-written lines on both sides: {shared}"
     while len(train) < 320:
         fact = facts.fact(rng)
         answer = speak(fact.assistant, rng)

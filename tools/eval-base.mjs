@@ -1,0 +1,110 @@
+// `npm run eval:base [-- FILE]`: what the bundled model can do, measured through our own engine: held-out perplexity per
+// domain, additions by size, chat form, repetition, fifty fixed prompts. Prints a table and writes everything, outputs
+// included, to FILE. tools/pretrain/evaluate.py asks the same of transformers; the two should agree within sampling noise.
+import { readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { modelPath } from "@tinklet/base-model";
+import { openEngine } from "@tinklet/engine";
+import { perplexity, randomFrom } from "../bench/base-model/recipes.mjs";
+
+const END_OF_TEXT = 0;
+const IM_START = 1;
+const IM_END = 2;
+const near = (path) => fileURLToPath(new URL(path, import.meta.url));
+const readJson = (path) => JSON.parse(readFileSync(near(path), "utf8"));
+
+const engine = await openEngine(modelPath, { onNotice: console.error });
+const { tokenizer } = engine;
+
+/** Completions of many prompts, each text with the ids it came from. */
+const complete = async (prompts, { maxTokens, temperature, seed = 1 }) =>
+  Promise.all(
+    prompts.map(async (prompt, i) => {
+      const params = { maxTokens, temperature, seed: seed + 7919 * i, stop: [END_OF_TEXT, IM_END] };
+      const { sequences } = await engine.sample({ prompt, params });
+      const ids = [...sequences[0].tokens];
+      return { ids, text: await tokenizer.decode(ids, { skipSpecialTokens: true }) };
+    }),
+  );
+
+const ask = (question, before = []) =>
+  tokenizer.applyChatTemplate([...before, { role: "user", content: question }], { addGenerationPrompt: true });
+const plain = (text) => tokenizer.encode(text, { addSpecialTokens: false });
+
+/** Operands: every pair of digits, or `count` pairs of larger numbers. */
+const pairs = (digits, count) => {
+  if (digits === 1) return Array.from({ length: 100 }, (_, i) => [Math.floor(i / 10), i % 10]);
+  const random = randomFrom(digits);
+  const operand = () => 10 ** (digits - 1) + Math.floor(random() * 9 * 10 ** (digits - 1));
+  return Array.from({ length: count }, () => [operand(), operand()]);
+};
+
+/** Share of sums answered exactly; in chat the answer must also end with the end-of-turn marker. */
+const additions = async (operands, temperature, form) => {
+  const prompts = await Promise.all(operands.map(([a, b]) => form(`What is ${a} + ${b}?`)));
+  const made = await complete(prompts, { maxTokens: 8, temperature });
+  const right = made.filter(({ ids, text }, i) => {
+    const answer = text.split("\n")[0].trim();
+    return answer === String(operands[i][0] + operands[i][1]) && (form === plain || ids.at(-1) === IM_END);
+  });
+  return right.length / operands.length;
+};
+
+/** Share of word 4-grams that occurred before in the same text. */
+const repetition = (texts) => {
+  let repeated = 0;
+  let total = 0;
+  for (const text of texts) {
+    const words = text.toLowerCase().match(/[a-z']+/g) ?? [];
+    const grams = words.slice(3).map((_, i) => words.slice(i, i + 4).join(" "));
+    repeated += grams.length - new Set(grams).size;
+    total += grams.length;
+  }
+  return repeated / total;
+};
+
+const results = { runtime: engine.info.runtime, heldout: {}, additions: {} };
+for (const [domain, texts] of Object.entries(readJson("pretrain/heldout.json"))) {
+  results.heldout[domain] = await perplexity(engine, null, texts);
+}
+const recipe = (question) =>
+  ask(question, [
+    { role: "user", content: "What is 4 + 5?" },
+    { role: "assistant", content: "9" },
+  ]);
+for (const digits of [1, 2, 3]) {
+  const operands = pairs(digits, 400);
+  const repeated = digits === 1 ? [operands, operands, operands, operands].flat() : operands;
+  results.additions[`${digits} digits, chat, temperature 1`] = await additions(repeated, 1, ask);
+  results.additions[`${digits} digits, chat, greedy`] = await additions(operands, 0, ask);
+  results.additions[`${digits} digits, plain question, temperature 1`] = await additions(repeated, 1, plain);
+}
+results.additions["2 digits, official recipe's example first, temperature 1"] = await additions(
+  pairs(2, 400),
+  1,
+  recipe,
+);
+
+const prompts = readJson("pretrain/prompts.json");
+const chats = prompts.filter(({ form }) => form === "chat").map(({ text }) => text);
+const asked = await Promise.all([...chats, ...chats, ...chats, ...chats].map((text) => ask(text)));
+const replies = await complete(asked, { maxTokens: 400, temperature: 1 });
+const wellFormed = ({ ids, text }) =>
+  ids.at(-1) === IM_END && !ids.includes(END_OF_TEXT) && !ids.includes(IM_START) && text.trim() !== "";
+results.chatForm = replies.filter(wellFormed).length / replies.length;
+
+const starts = await Promise.all(prompts.map(({ form, text }) => (form === "chat" ? ask(text) : plain(text))));
+const outputs = await complete(starts, { maxTokens: 220, temperature: 0.8, seed: 5 });
+results.outputs = prompts.map((prompt, i) => ({ ...prompt, output: outputs[i].text }));
+results.repetition = repetition(outputs.map(({ text }) => text).filter((text) => text.split(" ").length > 60));
+
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+console.log("| measure | value |\n|---|---|");
+for (const [domain, value] of Object.entries(results.heldout)) {
+  console.log(`| held-out perplexity, ${domain} | ${value.toFixed(3)} |`);
+}
+for (const [name, share] of Object.entries(results.additions))
+  console.log(`| additions: ${name} | ${percent(share)} |`);
+console.log(`| chat form kept | ${percent(results.chatForm)} |\n| repeated 4-grams | ${percent(results.repetition)} |`);
+if (process.argv[2] !== undefined) writeFileSync(process.argv[2], `${JSON.stringify(results, null, 1)}\n`);
+await engine.close();
