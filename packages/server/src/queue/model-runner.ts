@@ -3,12 +3,12 @@
  * from the store when it is not in memory. Owns everything that decides whether a model survives a crash bit for bit.
  */
 import { type AdapterId, type AdapterState, type Engine, MemoryError } from "@tinklet/engine";
-import { OptimStepRequest, stringifyJson } from "tinklet/wire";
+import { OptimStepRequest } from "tinklet/wire";
 import { readAdapter, writeAdapter } from "../store/adapter-files.ts";
 import type { Sql } from "../store/database.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { addFiles, type Lora, type ModelRow } from "../store/models.ts";
-import { addUsage, failureBytes, finishRequest, type PayloadType, replayRequests } from "../store/requests.ts";
+import { addUsage, failureBytes, finishRequest, replayRequests } from "../store/requests.ts";
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
 import { failureOf, insist, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
