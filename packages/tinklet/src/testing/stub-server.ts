@@ -39,6 +39,8 @@ export interface StubOptions {
   /** Flags of `client/config`, as on the wire. */
   readonly config?: Readonly<Record<string, unknown>>;
   readonly faults?: FaultScript;
+  /** Sees every request as it arrives, for recordings. */
+  readonly onRequest?: (request: StubRequest) => void;
   /** Answers each future is said to be pending with before its result. @defaultValue 0 */
   readonly pendingPolls?: number;
   /** Holds a poll of an unfinished future so long before it says "try again". @defaultValue 20000 */
@@ -111,6 +113,7 @@ export class StubServer {
   }
 
   async handle(request: StubRequest): Promise<StubAnswer> {
+    this.#options.onRequest?.(request);
     const { pathname } = new URL(request.path, "http://stub");
     const match = matchRoute(request.method, pathname.slice(Math.max(pathname.indexOf("/api/v1"), 0)));
     if (match === undefined) return json(404, { detail: `no route ${request.method} ${pathname}` });

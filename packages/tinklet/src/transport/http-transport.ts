@@ -123,7 +123,7 @@ export class HttpTransport implements Transport {
     let timeoutMs = options.timeoutMs ?? request.timeoutMs;
     if (!this.#contacted) {
       const elapsedMs = options.startedAtMs === undefined ? 0 : this.#clock.monotonic() - options.startedAtMs;
-      timeoutMs = Math.min(timeoutMs, Math.max(firstContactWindowMs - elapsedMs, shortestAttemptMs));
+      timeoutMs = Math.min(timeoutMs, Math.max(Math.ceil(firstContactWindowMs - elapsedMs), shortestAttemptMs));
     }
     const response = await this.#exchangeOnce(request, options, timeoutMs);
     if (response.status < 500) this.#contacted = true;

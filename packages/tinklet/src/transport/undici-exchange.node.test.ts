@@ -95,6 +95,13 @@ describe("UndiciExchange", () => {
     expect(opened()).toBe(3);
   });
 
+  it("offers gzip and deflate, unless the caller says otherwise", async () => {
+    const { url } = await serve((request, response) => response.end(request.headers["accept-encoding"]));
+    expect(text((await exchange().send(asking(url))).body)).toBe("gzip, deflate");
+    const own = await exchange().send(asking(url, { headers: { "accept-encoding": "identity" } }));
+    expect(text(own.body)).toBe("identity");
+  });
+
   it("unpacks gzip, deflate and brotli", async () => {
     const packed = { gzip: gzipSync("hello"), deflate: deflateSync("hello"), br: brotliCompressSync("hello") };
     const { url } = await serve((request, response) => {

@@ -76,7 +76,7 @@ export class UndiciExchange implements Exchange {
           origin,
           path,
           method: request.method as Dispatcher.HttpMethod,
-          headers: request.headers as Record<string, string>,
+          headers: { "accept-encoding": "gzip, deflate", ...request.headers },
           body: request.body ?? null,
           headersTimeout: 0,
           bodyTimeout: 0,

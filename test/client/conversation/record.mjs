@@ -1,0 +1,41 @@
+// `node test/client/conversation/record.mjs [--check]`: runs program.py with the official Python SDK against the recording
+// stub and keeps its requests in test/fixtures/conversation/python-0.25.0.json, which the test suite compares this SDK with.
+// With --check nothing is written: a recording that differs from the kept one is an error. Build first: `npm run build`.
+import { spawn } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { listen, StubServer } from "../../../packages/tinklet/dist/testing/index.js";
+import { decodeForwardBackwardRequest } from "../../../packages/tinklet/dist/wire/index.js";
+import { ensureVenv } from "../../python/venv.mjs";
+import { oracles } from "../../python/versions.mjs";
+import { entry, ordered } from "./log.mjs";
+
+const fixture = new URL("../../fixtures/conversation/python-0.25.0.json", import.meta.url);
+const oracle = oracles.find(({ version }) => version === "0.25.0");
+// Custom losses of the official SDK need PyTorch. TINKER_PYTHON names an interpreter that already has both.
+const python = process.env.TINKER_PYTHON ?? ensureVenv("tinker-0.25.0-torch", [...oracle.packages, "torch"]);
+
+const log = [];
+const stub = new StubServer({
+  config: { fwdbwd_max_chunk_len: 2 },
+  onRequest: (request) => log.push(entry(request, decodeForwardBackwardRequest)),
+});
+const listener = await listen(stub);
+const child = spawn(python, [fileURLToPath(new URL("program.py", import.meta.url)), listener.url], {
+  stdio: ["ignore", "inherit", "inherit"],
+  env: { ...process.env, TINKER_TELEMETRY: "0" },
+});
+const status = await new Promise((resolve) => child.on("exit", resolve));
+await listener.close();
+if (status !== 0) throw new Error(`program.py ended with status ${status}`);
+
+const kept = log.filter(({ path }) => path !== "/session_heartbeat");
+if (process.argv.includes("--check")) {
+  const before = JSON.stringify(ordered(JSON.parse(readFileSync(fixture, "utf8"))));
+  if (before !== JSON.stringify(ordered(kept)))
+    throw new Error("the official SDK's conversation differs from the kept one");
+  console.log(`conversation: ${kept.length} requests, as kept`);
+} else {
+  writeFileSync(fixture, `[\n${kept.map((request) => JSON.stringify(request)).join(",\n")}\n]\n`);
+  console.log(`conversation: ${kept.length} requests kept`);
+}
