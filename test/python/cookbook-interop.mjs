@@ -1,0 +1,138 @@
+// The official tinker-cookbook, unmodified, on our server with the bundled model: its supervised recipe on a local JSONL file and
+// its arithmetic reinforcement-learning recipe, configured by their own arguments alone, without the model hub. The loss must
+// fall, the reward must rise, and a second run in the same log folder must resume from the checkpoints of the first.
+// `--keep` leaves the log folders behind and says where they are; `--only=sl` or `--only=rl` runs one of the two.
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { bundle, root } from "../server/bundle.mjs";
+import { ensureVenv } from "./venv.mjs";
+
+const release = "0.5.8";
+const only = process.argv.find((argument) => argument.startsWith("--only="))?.slice("--only=".length);
+const work = mkdtempSync(join(tmpdir(), "tinklet-cookbook-"));
+const model = join(root, "packages", "base-model"); // the recipes load the tokenizer from the model's name
+const python = ensureVenv("cookbook", [`tinker-cookbook[math-rl]==${release}`]);
+
+const server = spawn(
+  process.execPath,
+  [await bundle("test/server/serve-main.ts"), JSON.stringify({ models: [model], dataDir: join(work, "data") })],
+  { stdio: ["ignore", "pipe", "inherit"] },
+);
+const [url] = await once(createInterface({ input: server.stdout }), "line");
+
+let failed = false;
+const say = (ok, what, seen) => {
+  console.log(`${ok ? "ok    " : "FAILED"} ${what}: ${seen}`);
+  failed ||= !ok;
+};
+
+/** Runs a recipe to its end; returns what it logged. */
+function recipe(module, options) {
+  const given = { base_url: url, model_name: model, renderer_name: "qwen3_instruct", ...options };
+  const parts = Object.entries(given).map(([key, value]) => `${key}=${value}`);
+  const started = Date.now();
+  const done = spawnSync(python, ["-m", `tinker_cookbook.recipes.${module}`, ...parts], {
+    encoding: "utf8",
+    maxBuffer: 256 << 20,
+    timeout: 900_000,
+    env: { ...process.env, HF_HUB_OFFLINE: "1", TINKER_API_KEY: "tml-local", TINKER_TELEMETRY: "0" },
+  });
+  const told = `${done.stdout}\n${done.stderr}`;
+  const seconds = Math.round((Date.now() - started) / 1000);
+  say(
+    done.status === 0,
+    `${module} ${parts.slice(3).join(" ")}`,
+    done.status === 0 ? `${seconds} s` : told.slice(-3000),
+  );
+  return told;
+}
+
+const lines = (file) =>
+  readFileSync(file, "utf8")
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line));
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const shown = (values) => values.map((value) => value.toFixed(2)).join(" ");
+
+/** One value per step, in the order of the steps. */
+function series(folder, metric) {
+  const rows = lines(join(folder, "metrics.jsonl")).filter((row) => typeof row[metric] === "number");
+  return rows.sort((a, b) => a.step - b.step).map((row) => ({ step: row.step, value: row[metric] }));
+}
+
+/** Steps that appear once each, from 0 on: a run that resumed neither repeats nor skips. */
+function isWhole(rows) {
+  return rows.every(({ step }, i) => step === i);
+}
+
+function supervised() {
+  const folder = join(work, "supervised");
+  const options = {
+    dataset: join(model, "data", "pirate", "train.jsonl"),
+    log_path: folder,
+    lora_rank: 16,
+    batch_size: 32,
+    max_length: 256,
+    learning_rate: 2e-3,
+    save_every: 5,
+    eval_every: 0,
+    infrequent_eval_every: 0,
+    behavior_if_log_dir_exists: "resume",
+  };
+  recipe("chat_sl.train", { ...options, num_epochs: 1 });
+  const first = series(folder, "train_mean_nll").map(({ value }) => value);
+  say(mean(first.slice(-3)) < 0.8 * mean(first.slice(0, 3)), "supervised: the loss falls", shown(first));
+  const saved = lines(join(folder, "checkpoints.jsonl"));
+  say(saved.length >= 2, "supervised: checkpoints", saved.map(({ name }) => name).join(" "));
+  recipe("chat_sl.train", { ...options, num_epochs: 2 });
+  const rows = series(folder, "train_mean_nll");
+  const second = rows.slice(first.length).map(({ value }) => value);
+  const goesOn = isWhole(rows) && second.length === first.length && second[0] < mean(first.slice(0, 3));
+  say(goesOn, "supervised: the second epoch resumes where the first ended", shown(second));
+}
+
+function reinforcement() {
+  const folder = join(work, "reinforcement");
+  const options = {
+    env: "arithmetic",
+    log_path: folder,
+    lora_rank: 16,
+    group_size: 8,
+    groups_per_batch: 8,
+    learning_rate: 1.5e-3,
+    max_tokens: 5,
+    save_every: 6,
+    eval_every: 0,
+    behavior_if_log_dir_exists: "resume",
+  };
+  recipe("math_rl.train", { ...options, max_steps: 12 });
+  const first = series(folder, "env/all/reward/total").map(({ value }) => value);
+  // Each step draws 64 answers to 8 new sums, so single values scatter; thirds do not.
+  const [begin, end] = [mean(first.slice(0, 4)), mean(first.slice(-4))];
+  say(end > begin + 0.03, `reinforcement: the reward rises (${begin.toFixed(3)} → ${end.toFixed(3)})`, shown(first));
+  recipe("math_rl.train", { ...options, max_steps: 14 });
+  const rows = series(folder, "env/all/reward/total");
+  const second = rows.slice(first.length).map(({ value }) => value);
+  say(
+    isWhole(rows) && second.length === 2,
+    "reinforcement: two more steps, resumed from the checkpoint",
+    shown(second),
+  );
+}
+
+try {
+  if (only !== "rl") supervised();
+  if (only !== "sl") reinforcement();
+} finally {
+  const gone = once(server, "exit");
+  server.kill("SIGTERM");
+  await gone;
+  if (process.argv.includes("--keep")) console.log(`left in ${work}`);
+  else rmSync(work, { recursive: true, force: true });
+}
+process.exitCode = failed ? 1 : 0;
