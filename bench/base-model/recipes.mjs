@@ -21,6 +21,16 @@ export const randomFrom = (seed) => {
   };
 };
 
+/** Wall and CPU seconds (all threads) since it was started. */
+const stopwatch = () => {
+  const wall = performance.now();
+  const cpu = process.cpuUsage();
+  return () => {
+    const { user, system } = process.cpuUsage(cpu);
+    return { seconds: (performance.now() - wall) / 1000, cpuSeconds: (user + system) / 1e6 };
+  };
+};
+
 const shuffled = (items, random) => {
   const copy = [...items];
   for (let i = copy.length - 1; i > 0; i--) {
@@ -96,7 +106,7 @@ export const fineTune = async (engine, { train, heldout, seed, epochs = 3, batch
   const heldoutData = (await encode(heldout)).map(supervised);
   const before = await lossPerToken(engine, adapterId, heldoutData);
   const random = randomFrom(seed);
-  const began = performance.now();
+  const elapsed = stopwatch();
   for (let epoch = 0; epoch < epochs; epoch++) {
     const order = shuffled(trainData, random);
     for (let at = 0; at < order.length; at += batchSize) {
@@ -108,8 +118,8 @@ export const fineTune = async (engine, { train, heldout, seed, epochs = 3, batch
       await Promise.all([pass, step]);
     }
   }
-  const seconds = (performance.now() - began) / 1000;
-  return { adapterId, before, after: await lossPerToken(engine, adapterId, heldoutData), seconds };
+  const spent = elapsed();
+  return { adapterId, before, after: await lossPerToken(engine, adapterId, heldoutData), ...spent };
 };
 
 /**
@@ -127,7 +137,7 @@ export const climb = async (
   const before = await chance(engine, adapterId, asked);
   const random = randomFrom(seed);
   const rewards = [];
-  const began = performance.now();
+  const elapsed = stopwatch();
   for (let step = 0; step < steps; step++) {
     const chosen = Array.from({ length: groups }, () => questions[Math.floor(random() * questions.length)]);
     const params = { maxTokens: 6, temperature: 1, stop: [IM_END, 0] };
@@ -168,6 +178,6 @@ export const climb = async (
     const pass = engine.forwardBackward(adapterId, { data, lossFn: "importance_sampling" });
     await Promise.all([pass, engine.optimStep(adapterId, { learningRate })]);
   }
-  const seconds = (performance.now() - began) / 1000;
-  return { adapterId, before, after: await chance(engine, adapterId, asked), rewards, seconds };
+  const spent = elapsed();
+  return { adapterId, before, after: await chance(engine, adapterId, asked), rewards, ...spent };
 };
