@@ -267,6 +267,7 @@ export class Lane {
       engine,
       residents: new Residents(engine, store.files, limits.residentAdapters),
       makeRoom: (runner) => this.#makeRoom(runner),
+      wake: () => this.pump(),
       engineGone: (error) => this.#engineGone(error),
     };
   }

@@ -25,6 +25,8 @@ export interface Surroundings {
   readonly residents: Residents;
   /** Frees memory for this model; false when nothing more can be freed. */
   readonly makeRoom: (runner: ModelRunner | undefined) => Promise<boolean>;
+  /** Called when something that held requests back is over. */
+  readonly wake: () => void;
   /** Whether an error means that the engine itself died, and not the call. */
   readonly engineGone: (error: unknown) => boolean;
 }
@@ -161,6 +163,7 @@ export class ModelRunner {
       await this.#around.engine.deleteAdapter(adapter);
     } finally {
       this.#exclusive = false;
+      this.#around.wake();
     }
   }
 
@@ -339,6 +342,7 @@ export class ModelRunner {
       })
       .finally(() => {
         this.#uncommitted--;
+        this.#around.wake();
       });
   }
 

@@ -265,6 +265,14 @@ describe("results", () => {
 });
 
 describe("back-pressure", () => {
+  test("a model that paused for its commits goes on by itself", async () => {
+    const server = await open();
+    const model = await server.model();
+    const last = await server.optim(model, 40);
+    for (let seq = 39; seq >= 1; seq--) await server.optim(model, seq); // all become runnable at one instant
+    expect(await server.result(last)).toHaveProperty("metrics");
+  });
+
   test("a full queue answers 429 and keeps the number free", async () => {
     const gate = gateway();
     const server = await open({

@@ -52,16 +52,20 @@ export function storeErrorFrom(error: unknown): StoreError | undefined {
   if (error instanceof StoreError) return error;
   if (!(error instanceof Error)) return undefined;
   const given: unknown = (error as { code?: unknown }).code;
-  const text = typeof given === "string" ? given : "";
+  const text = codeOf(typeof given === "string" ? given : "", error.message);
   for (const [pattern, code, what, hint] of meanings) {
-    if (
-      pattern.test(text) ||
-      (code === "corrupt" && /database disk image is malformed|not a database/.test(error.message))
-    )
-      return new StoreError(code, what, hint, error);
+    if (pattern.test(text)) return new StoreError(code, what, hint, error);
   }
   if (/^(SQLITE_IOERR|EIO|EMFILE|ENFILE)/.test(text)) {
     return new StoreError("io", `The data folder failed (${text}).`, "Look at the disk and the system's log.", error);
   }
   return undefined;
+}
+
+/** SQLite's name for a failure; the driver leaves it out of some. */
+function codeOf(given: string, message: string): string {
+  if (given !== "") return given;
+  if (/unable to open/i.test(message)) return "SQLITE_CANTOPEN";
+  if (/disk image is malformed|not a database/.test(message)) return "SQLITE_CORRUPT";
+  return /disk is full/.test(message) ? "SQLITE_FULL" : "";
 }

@@ -51,7 +51,7 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
   });
 
   const finishSession: NewerHandler = async (call, match) => {
-    const session = ownSession(api, call, decodeURIComponent(match[1]!));
+    const session = ownSession(api, call, match[1]!);
     const reason = field(call, "reason");
     const type =
       typeof reason === "object" && reason !== null ? (reason as Record<string, unknown>)["type"] : undefined;
@@ -91,6 +91,9 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
       throw error;
     }
     const ttl = field(call, "ttl_seconds");
+    if (ttl != null && !(Number.isSafeInteger(ttl) && (ttl as number) >= 1)) {
+      throw new Refusal(422, "invalid_request", "ttl_seconds: must be a whole number of at least 1");
+    }
     const project = field(call, "destination_project_id");
     const key = call.request.headers.get("x-idempotency-key") ?? undefined;
     const now = api.clock.now();
@@ -158,7 +161,7 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
   };
 
   const externalUrls: NewerHandler = (call, match) => {
-    const row = readableCheckpoint(api, call, decodeURIComponent(match[1]!), `external_weights/${match[2]!}`);
+    const row = readableCheckpoint(api, call, match[1]!, `external_weights/${match[2]!}`);
     const links = archiveFiles.map((file) => ({
       file,
       ...api.links.make(call.url.origin, `/download/file/${row.run_id}/${row.kind}/${row.name}/${file}`),
@@ -170,10 +173,13 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
   };
 
   const searchSessions: NewerHandler = (call) => {
-    const limit = Number(field(call, "limit") ?? 50);
+    const asked = Number(field(call, "limit") ?? 50);
+    const limit = Number.isInteger(asked) ? Math.min(Math.max(asked, 1), 200) : 50;
     const cursor = field(call, "cursor") as { last_created_at?: string; last_session_id?: string } | null | undefined;
     const before = cursor?.last_created_at === undefined ? Infinity : Date.parse(cursor.last_created_at);
-    const wanted = (field(call, "user_metadata") ?? {}) as Record<string, string>;
+    const wanted: unknown = field(call, "user_metadata") ?? {};
+    if (typeof wanted !== "object" || wanted === null)
+      throw new Refusal(422, "invalid_request", "user_metadata: must be an object");
     const name = field(call, "display_name");
     const id = field(call, "session_id");
     const projects = field(call, "project_ids") as string[] | null | undefined;

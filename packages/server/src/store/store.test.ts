@@ -1,0 +1,179 @@
+import { copyFile, mkdir, mkdtemp, open, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { AdapterState } from "@tinklet/engine";
+import Libsql from "libsql";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { readAdapter, writeAdapter } from "./adapter-files.ts";
+import { openDatabase } from "./database.ts";
+import { memoryFileStore, newFolderId, openFileStore } from "./file-store.ts";
+import { addFiles } from "./models.ts";
+import { addSession, getSession } from "./sessions.ts";
+import { openStore } from "./store.ts";
+
+const folder = async () => {
+  const path = await mkdtemp(join(tmpdir(), "tinklet-store-"));
+  onTestFinished(() => rm(path, { recursive: true, force: true }));
+  return path;
+};
+const session = (id: string) => ({
+  id,
+  tenant: "t",
+  idempotencyKey: undefined,
+  tags: [],
+  userMetadata: {},
+  sdkVersion: "x",
+  projectId: undefined,
+  displayName: undefined,
+  now: 1,
+});
+
+describe("group commit", () => {
+  test("writers that come together share one commit, and one that throws is undone alone", async () => {
+    const groups: number[] = [];
+    const db = openDatabase({ file: ":memory:", onCommit: (_ms, writers) => groups.push(writers) });
+    const results = await Promise.allSettled([
+      db.write((sql) => addSession(sql, session("a"))),
+      db.write((sql) => {
+        addSession(sql, session("b"));
+        throw new Error("changed my mind");
+      }),
+      db.write((sql) => addSession(sql, session("c"))),
+    ]);
+    expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect(groups).toEqual([3]);
+    expect(["a", "b", "c"].map((id) => getSession(db.sql, id)?.id)).toEqual(["a", undefined, "c"]);
+    await db.close();
+  });
+
+  test("a full disk refuses the whole group, loses nothing before it, and goes on when there is room", async () => {
+    const file = join(await folder(), "x.db");
+    const db = openDatabase({ file });
+    await db.write((sql) => addSession(sql, session("before")));
+    const pages = Object.values(db.sql.get("PRAGMA page_count") ?? {})[0] as number;
+    db.sql.get(`PRAGMA max_page_count = ${pages + 2}`);
+    const big = { ...session("big"), userMetadata: { text: "x".repeat(100_000) } };
+    const results = await Promise.allSettled([
+      db.write((sql) => addSession(sql, session("small"))),
+      db.write((sql) => addSession(sql, big)),
+    ]);
+    for (const result of results) expect(result).toMatchObject({ status: "rejected", reason: { code: "full" } });
+    expect(getSession(db.sql, "small")).toBeUndefined();
+    db.sql.get("PRAGMA max_page_count = 1000000");
+    await db.write((sql) => addSession(sql, big));
+    await db.close();
+    const again = openDatabase({ file });
+    expect(getSession(again.sql, "before")?.id).toBe("before");
+    expect(getSession(again.sql, "big")?.id).toBe("big");
+    await again.close();
+  });
+});
+
+describe("the folder", () => {
+  test("a second server is refused, and can start once the first is gone", async () => {
+    const dataDir = await folder();
+    const first = await openStore({ dataDir });
+    await expect(openStore({ dataDir })).rejects.toMatchObject({
+      code: "locked",
+      message: expect.stringContaining("--data-dir"),
+    });
+    await first.close();
+    await (await openStore({ dataDir })).close();
+  });
+
+  test("a folder that cannot be used is named as such", async () => {
+    const dataDir = await folder();
+    await mkdir(join(dataDir, "tinklet.db")); // where the database should be
+    await expect(openStore({ dataDir })).rejects.toMatchObject({ name: "StoreError", code: "read_only" });
+  });
+
+  test("a damaged page is refused, and the file is left as it is", async () => {
+    const dataDir = await folder();
+    const store = await openStore({ dataDir });
+    for (let i = 0; i < 200; i++) await store.db.write((sql) => addSession(sql, session(`s${i}`)));
+    await store.close();
+    const file = join(dataDir, "tinklet.db");
+    const size = (await stat(file)).size;
+    const handle = await open(file, "r+");
+    // every page behind the first, so that none of them can be an unused one
+    for (let at = 4096; at < size; at += 4096) await handle.write(Buffer.alloc(200, 0xab), 0, 200, at);
+    await handle.close();
+    const before = await readFile(file);
+    await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "corrupt" });
+    expect((await readFile(file)).equals(before)).toBe(true);
+    await writeFile(file, "this is not a database, whatever its name says ".repeat(100));
+    await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "corrupt" });
+  });
+
+  test("a folder of a later version is refused", async () => {
+    const dataDir = await folder();
+    await (await openStore({ dataDir })).close();
+    const db = new Libsql(join(dataDir, "tinklet.db"));
+    db.pragma("user_version = 999");
+    db.close();
+    await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "too_new" });
+  });
+
+  test("folders that no row knows are removed at the start, and those that nothing refers to later", async () => {
+    const dataDir = await folder();
+    let store = await openStore({ dataDir });
+    const orphan = newFolderId();
+    await store.files.writeFolder(orphan, [{ name: "x", parts: [new Uint8Array(3)] }]);
+    await store.close();
+    store = await openStore({ dataDir });
+    expect(await store.files.listFolders()).toEqual([]);
+    const unused = newFolderId();
+    await store.files.writeFolder(unused, [{ name: "x", parts: [] }]);
+    await store.db.write((sql) => addFiles(sql, unused, 0, 1));
+    expect(await store.collect()).toBe(1);
+    expect(await store.files.listFolders()).toEqual([]);
+    await store.close();
+  });
+});
+
+describe("adapter files", () => {
+  const values = Float32Array.from({ length: 12 }, (_, i) => Math.fround(Math.sin(i) * 1e-3));
+  const name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+  const state: AdapterState = {
+    lora: { rank: 3, alpha: 32, seed: 1, trainAttn: true, trainMlp: true, trainUnembed: false },
+    step: 7,
+    weights: { [name]: { data: values, shape: [3, 4] } },
+    optimizer: { m: { [name]: values.map((v) => v * 2) }, v: { [name]: values.map((v) => v * v) } },
+  };
+
+  test("come back bit for bit, with and without the optimizer", async () => {
+    for (const files of [memoryFileStore(), await openFileStore(await folder())]) {
+      await writeAdapter(files, "a1", state, "some/model");
+      expect(await readAdapter(files, "a1", { optimizer: true })).toEqual(state);
+      const { optimizer: _, ...plain } = state;
+      expect(await readAdapter(files, "a1", { optimizer: false })).toEqual({ ...plain, step: 0 });
+    }
+  });
+
+  test("a flipped bit is found by its checksum", async () => {
+    const root = await folder();
+    const files = await openFileStore(root);
+    await writeAdapter(files, "a1", state, "some/model");
+    const path = join(root, "adapters", "a1", "adapter_model.safetensors");
+    const bytes = await readFile(path);
+    bytes[bytes.length - 5]! ^= 1;
+    await writeFile(path, bytes);
+    await expect(readAdapter(files, "a1", { optimizer: true })).rejects.toMatchObject({ code: "corrupt" });
+  });
+
+  test("names that are not ours never become paths, and a failed write leaves nothing", async () => {
+    const root = await folder();
+    const files = await openFileStore(root);
+    for (const id of ["../x", "a/b", "", ".", ".."])
+      await expect(async () => files.readFile(id, "x")).rejects.toThrow("not a name");
+    await expect(
+      files.writeFolder("a2", [
+        { name: "ok", parts: [] },
+        { name: "../bad", parts: [] },
+      ]),
+    ).rejects.toThrow();
+    expect(await readdir(join(root, "tmp"))).toEqual([]);
+    await copyFile(new URL(import.meta.url), join(root, "unrelated"));
+    expect(await files.listFolders()).toEqual([]);
+  });
+});
