@@ -1,0 +1,164 @@
+// The engine side by side with PyTorch + transformers + PEFT: training, sampling, loading, memory. Both sides run in processes of
+// their own and take turns, so that a noisy moment hits both.
+//   npm run bench -- engine [10M] [135M] [596M] [repeats=5]
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, statSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { torchPython } from "../test/torch/venv.mjs";
+import { checkpoint, SHAPES, trainingFlops } from "./engine/models.mjs";
+
+const RANK = 16;
+const BATCHES = { "10M": 4, "135M": 2, "596M": 1 };
+const TARGETS = { "10M": 1.3, "135M": 1.3, "596M": 1.2 };
+
+/** A peer process that answers one JSON line per command. */
+const startPeer = async (command, args) => {
+  const child = spawn(command, args, { stdio: ["pipe", "pipe", "ignore"] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const next = async () => {
+    const { value, done } = await lines.next();
+    if (done) throw new Error(`${command} ended early`);
+    return JSON.parse(value);
+  };
+  const ready = await next();
+  return {
+    ready,
+    ask: (name, given = {}) => {
+      child.stdin.write(`${JSON.stringify({ do: name, ...given })}\n`);
+      return next();
+    },
+    quit: () => child.stdin.end(`${JSON.stringify({ do: "quit" })}\n`),
+  };
+};
+
+const limits = (root, threads) => {
+  const folder = join(root, ".cache", "bench");
+  mkdirSync(folder, { recursive: true });
+  const binary = join(folder, "limits");
+  try {
+    execFileSync(process.env.CC ?? "cc", [
+      "-O3",
+      "-march=native",
+      "-pthread",
+      join(root, "bench/engine/limits.c"),
+      "-o",
+      binary,
+    ]);
+    return JSON.parse(execFileSync(binary, [String(threads)]).toString());
+  } catch {
+    return undefined; // no compiler: no share of the peak can be given
+  }
+};
+
+const sorted = (values) => [...values].sort((a, b) => a - b);
+const median = (values) => sorted(values)[values.length >> 1];
+const spread = (values, digits) => `${Math.min(...values).toFixed(digits)}–${Math.max(...values).toFixed(digits)}`;
+const round = (value, digits) => Number(value.toFixed(digits));
+
+/** Interleaved repeats of one measurement on both sides: tokens per second each. */
+const sideBySide = async (peers, repeats, name, given) => {
+  const rates = peers.map(() => []);
+  for (let repeat = -1; repeat < repeats; repeat++) {
+    for (const [index, peer] of peers.entries()) {
+      const { seconds, tokens } = await peer.ask(name, given);
+      if (repeat >= 0) for (const time of seconds) rates[index].push(tokens / time); // the first round warms up
+    }
+  }
+  return rates;
+};
+
+export default async ({ root, args }) => {
+  const threads = availableParallelism();
+  const repeats = Number(args.find((arg) => arg.startsWith("repeats="))?.slice(8) ?? 5);
+  const chosen = Object.keys(SHAPES).filter((name) => args.includes(name));
+  const python = torchPython(root);
+  const peak = limits(root, threads);
+  const rows = [];
+  if (peak) {
+    rows.push({ name: "FMA limit", value: peak.gflops, unit: "GFLOP/s", note: `${threads} threads` });
+    rows.push({ name: "memory read limit", value: peak.gbytes, unit: "GB/s" });
+  }
+  for (const name of chosen.length > 0 ? chosen : Object.keys(SHAPES)) {
+    const shape = SHAPES[name];
+    const folder = checkpoint(root, name);
+    const ours = await startPeer(process.execPath, [join(root, "bench/engine/ours.mjs"), folder, String(threads)]);
+    const torch = await startPeer(python, [
+      join(root, "bench/engine/torch_peer.py"),
+      JSON.stringify(shape),
+      String(threads),
+    ]);
+    const compare = (label, [mine, theirs], target, note) =>
+      rows.push({
+        name: `${name} ${label}`,
+        value: round(median(mine), 1),
+        unit: "tokens/s",
+        spread: spread(mine, 0),
+        ratio: round(median(mine) / median(theirs), 2),
+        ...(target ? { target } : {}),
+        note: `PyTorch ${median(theirs).toFixed(0)} (${spread(theirs, 0)})${note ? `; ${note}` : ""}`,
+      });
+    const gigabytes = statSync(join(folder, "model.safetensors")).size / 1e9;
+    rows.push({
+      name: `${name} load`,
+      value: round(ours.ready.loadSeconds, 2),
+      unit: "s",
+      note: `${gigabytes.toFixed(2)} GB checkpoint, runtime ${ours.ready.runtime}`,
+    });
+
+    const uniform = Array.from({ length: BATCHES[name] }, () => 256);
+    const training = await sideBySide([ours, torch], repeats, "train", { lengths: uniform, steps: 1 });
+    const flops = trainingFlops(shape, RANK, 256);
+    const share = peak
+      ? `${((100 * median(training[0]) * flops) / 1e9 / peak.gflops).toFixed(0)} % of the FMA limit`
+      : "";
+    compare(`training, ${uniform.length} × 256`, training, `≥ ${TARGETS[name]}`, share);
+
+    // About as many tokens in unequal pieces.
+    const mixed = uniform.length === 1 ? [140, 70, 46] : uniform.flatMap((_, i) => (i % 2 ? [200, 56] : [180, 33, 43]));
+    const unequal = await sideBySide([ours, torch], repeats, "train", { lengths: mixed, steps: 1 });
+    const perToken = median(training[0]) / median(unequal[0]) - 1;
+    compare(
+      "training, mixed lengths",
+      unequal,
+      undefined,
+      `${(100 * perToken).toFixed(0)} % slower per token than uniform (target ≤ 15 %)`,
+    );
+    const [sparse] = await sideBySide([ours], repeats, "train", { lengths: uniform, steps: 1, zeroShare: 0.75 });
+    rows.push({
+      name: `${name} training, 75 % of weights 0`,
+      value: round(median(sparse), 1),
+      unit: "tokens/s",
+      spread: spread(sparse, 0),
+      ratio: round(median(sparse) / median(training[0]), 2),
+      target: "≥ 1",
+      note: "against the full batch",
+    });
+    for (const batch of name === "596M" ? [8] : [1, 8, 32]) {
+      const given = { batch, prompt: 32, new: name === "10M" ? 64 : 16 };
+      const sampling = await sideBySide(
+        [ours, torch],
+        Math.min(repeats, name === "10M" ? repeats : 3),
+        "generate",
+        given,
+      );
+      const target = name === "10M" && batch === 8 ? "≥ 5" : undefined;
+      compare(`sampling, ${batch} sequences`, sampling, target);
+    }
+    torch.quit();
+    const long = name === "596M" ? [512] : name === "135M" ? [512, 512] : undefined;
+    if (long) await ours.ask("train", { lengths: long, steps: 1 });
+    const { peakBytes } = await ours.ask("memory");
+    const limit = { "135M": 2.5, "596M": 5.5 }[name];
+    rows.push({
+      name: `${name} peak memory`,
+      value: round(peakBytes / 1e9, 2),
+      unit: "GB",
+      ...(limit ? { target: `≤ ${limit}` } : {}),
+      note: long ? `training ${long.length} × 512 and all of the above` : "all of the above",
+    });
+    ours.quit();
+  }
+  return { rows };
+};

@@ -1,0 +1,57 @@
+// Our side of the engine bench, in a process of its own so that its peak memory is its own. Speaks the same line protocol as
+// torch_peer.py: one JSON command per line in, one JSON line out.
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { openEngine } from "@tinklet/engine";
+
+const [folder, threads] = process.argv.slice(2);
+const start = performance.now();
+const engine = await openEngine(folder, { threads: Number(threads) });
+const loadSeconds = (performance.now() - start) / 1000;
+const { vocabSize } = engine.info;
+let adapterId;
+
+const ids = (length) => Int32Array.from({ length }, () => Math.floor(Math.random() * vocabSize));
+
+const commands = {
+  async train({ lengths, steps, zeroShare = 0 }) {
+    adapterId ??= (await engine.createAdapter({ rank: 16, seed: 1, trainUnembed: false })).adapterId;
+    const data = lengths.map((length) => ({
+      tokens: ids(length),
+      lossFnInputs: {
+        target_tokens: { data: ids(length) },
+        weights: { data: Float32Array.from({ length }, (_, i) => (i < length * zeroShare ? 0 : 1)) },
+      },
+    }));
+    const seconds = [];
+    for (let step = 0; step < steps; step++) {
+      const begin = performance.now();
+      await Promise.all([
+        engine.forwardBackward(adapterId, { data, lossFn: "cross_entropy" }),
+        engine.optimStep(adapterId, { learningRate: 1e-4 }),
+      ]);
+      seconds.push((performance.now() - begin) / 1000);
+    }
+    return { seconds, tokens: lengths.reduce((sum, length) => sum + length, 0) };
+  },
+  /** As `generate` is measured: one call, every sequence with its own prompt. */
+  async generate({ batch, prompt, new: count }) {
+    const prompts = Array.from({ length: batch }, () => ids(prompt));
+    const begin = performance.now();
+    await Promise.all(
+      prompts.map((tokens) => engine.sample({ prompt: tokens, params: { maxTokens: count, temperature: 1 } })),
+    );
+    return { seconds: [(performance.now() - begin) / 1000], tokens: batch * count };
+  },
+  async memory() {
+    return { peakBytes: Number(/VmHWM:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))[1]) * 1024 };
+  },
+};
+
+console.log(JSON.stringify({ ready: true, loadSeconds, runtime: engine.info.runtime }));
+for await (const line of createInterface({ input: process.stdin })) {
+  const { do: name, ...args } = JSON.parse(line);
+  if (name === "quit") break;
+  console.log(JSON.stringify(await commands[name](args)));
+}
+await engine.close();
