@@ -103,8 +103,8 @@ function reinforcement() {
     log_path: folder,
     lora_rank: 16,
     group_size: 8,
-    groups_per_batch: 8,
-    learning_rate: 1.5e-3,
+    groups_per_batch: 16,
+    learning_rate: 1e-3,
     max_tokens: 5,
     save_every: 6,
     eval_every: 0,
@@ -112,7 +112,7 @@ function reinforcement() {
   };
   recipe("math_rl.train", { ...options, max_steps: 12 });
   const first = series(folder, "env/all/reward/total").map(({ value }) => value);
-  // Each step draws 64 answers to 8 new sums, so single values scatter; thirds do not.
+  // Each step draws 128 answers to 16 new sums, so single values scatter; thirds do not.
   const [begin, end] = [mean(first.slice(0, 4)), mean(first.slice(-4))];
   say(end > begin + 0.03, `reinforcement: the reward rises (${begin.toFixed(3)} → ${end.toFixed(3)})`, shown(first));
   recipe("math_rl.train", { ...options, max_steps: 14 });
