@@ -28,10 +28,11 @@ export const chooseRuntime = async (
   wanted: EngineOptions["runtime"],
   threads: number,
   notice: (message: string) => void,
+  loadNative: typeof loadNativeRuntime = loadNativeRuntime,
 ): Promise<Runtime> => {
   if (wanted === "interpreter") return createInterpreter();
   if (wanted === "wasm") return loadWasmRuntime(threads);
-  const { runtime, reason } = await loadNativeRuntime(threads);
+  const { runtime, reason } = await loadNative(threads);
   if (runtime) return runtime;
   if (wanted === "native") {
     throw new ConfigError(`the native runtime cannot be loaded: ${reason}`, {

@@ -1,9 +1,10 @@
 /** The whole training step on small random models: gradients, packing, runtimes, accumulation. PyTorch's view of it is in test/torch. */
+import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type Adapter, createAdapter } from "../adapter/adapter.ts";
 import { createRandom } from "../random.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
-import { loadNativeRuntime } from "../runtime/ort.ts";
+import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
 import type { Runtime } from "../runtime/runtime.ts";
 import { tinyModel } from "../testing/tiny-model.ts";
 import type { LossFnName, LossRequest, LossResult, TensorInput, TrainingDatum } from "../types.ts";
@@ -12,6 +13,7 @@ import { Trainer } from "./trainer.ts";
 
 const plain = createInterpreter({ float64: true });
 const native = (await loadNativeRuntime(1)).runtime;
+const wasm = await loadWasmRuntime(1);
 const options = { activationBytes: 1e9, contextLength: 64 };
 
 const architectures: Record<string, Record<string, unknown>> = {
@@ -100,18 +102,58 @@ describe.each(Object.entries(architectures))("%s", (_, overrides) => {
   });
 
   it("agrees between runtimes", async () => {
-    if (!native) return;
     const model = tinyModel(overrides);
     const data = [datum(9, 1, "ppo"), datum(4, 2, "ppo"), datum(9, 3, "ppo"), datum(1, 4, "ppo")];
     const results = await Promise.all(
-      [native, plain].map(async (runtime) => {
+      [plain, wasm, ...(native ? [native] : [])].map(async (runtime) => {
         const adapter = noisyAdapter(model.config);
         const result = await new Trainer(model, runtime, options).forwardBackward(adapter, { data, lossFn: "ppo" });
         return { result, gradient: adapter.gradient! };
       }),
     );
-    expectClose(results[0]!, results[1]!);
+    for (const result of results.slice(1)) expectClose(result, results[0]!);
   });
+});
+
+it("random small architectures have true gradients and agree between runtimes", async () => {
+  const runtime = native ?? wasm;
+  const shapes = fc.record({
+    model_type: fc.constantFrom("llama", "mistral", "qwen2", "qwen3"),
+    tie_word_embeddings: fc.boolean(),
+    num_hidden_layers: fc.integer({ min: 1, max: 3 }),
+    num_key_value_heads: fc.integer({ min: 1, max: 3 }),
+    share: fc.integer({ min: 1, max: 3 }),
+    head_dim: fc.constantFrom(2, 4, 6),
+    hidden_size: fc.integer({ min: 3, max: 12 }),
+    intermediate_size: fc.integer({ min: 1, max: 12 }),
+    lengths: fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1, maxLength: 5 }),
+    rank: fc.integer({ min: 1, max: 4 }),
+  });
+  await fc.assert(
+    fc.asyncProperty(shapes, async ({ share, lengths, rank, ...config }) => {
+      const model = tinyModel({ ...config, num_attention_heads: share * config.num_key_value_heads });
+      const data = lengths.map((length, i) => datum(length, i, "cross_entropy"));
+      const request: LossRequest = { data, lossFn: "cross_entropy" };
+      const [mine, theirs] = [noisyAdapter(model.config, rank), noisyAdapter(model.config, rank)];
+      const trainer = new Trainer(model, plain, options);
+      const result = await new Trainer(model, runtime, options).forwardBackward(theirs, request);
+      const reference = await trainer.forwardBackward(mine, request);
+      expectClose({ result, gradient: theirs.gradient! }, { result: reference, gradient: mine.gradient! }, 1e-3);
+      // Along the whole gradient, the loss changes as fast as its norm says.
+      const gradient = mine.gradient!;
+      const size = gradient.reduce((sum, g) => sum + g * g, 0);
+      const original = mine.values.slice();
+      const step = 1e-3 / Math.sqrt(size);
+      const lossAt = async (sign: number): Promise<number> => {
+        for (let i = 0; i < original.length; i++) mine.values[i] = original[i]! + sign * step * gradient[i]!;
+        return lossOf(await trainer.forward(mine, request));
+      };
+      const numeric = ((await lossAt(1)) - (await lossAt(-1))) / (2 * step);
+      // Log-probs come back in float32: the difference of two losses is only good to about 1e-5.
+      expect(Math.abs(numeric - size)).toBeLessThan(1e-2 * size + 1e-5 / step);
+    }),
+    { numRuns: 15, seed: 4 },
+  );
 });
 
 const expectClose = (

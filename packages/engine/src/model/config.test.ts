@@ -1,0 +1,106 @@
+/** What a `config.json` may say, and what is refused by name. */
+import { describe, expect, it } from "vitest";
+import { ConfigError } from "../errors.ts";
+import { readConfig } from "./config.ts";
+import { RopeCache, ropeFrequencies } from "./rope.ts";
+
+const base = {
+  model_type: "llama",
+  vocab_size: 100,
+  hidden_size: 64,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  intermediate_size: 128,
+};
+
+describe("readConfig", () => {
+  it("fills in what older files leave out", () => {
+    expect(readConfig(base)).toMatchObject({
+      kvHeads: 4,
+      headDim: 16,
+      ropeTheta: 10_000,
+      tiedEmbeddings: false,
+      eosTokenIds: [],
+    });
+    expect(readConfig({ ...base, eos_token_id: [3, 4] }).eosTokenIds).toEqual([3, 4]);
+  });
+
+  it("knows what each architecture adds", () => {
+    expect(readConfig({ ...base, model_type: "qwen2" })).toMatchObject({
+      qkvBias: true,
+      outputBias: false,
+      qkNorm: false,
+    });
+    expect(readConfig({ ...base, model_type: "qwen3" })).toMatchObject({ qkvBias: false, qkNorm: true });
+    expect(readConfig({ ...base, attention_bias: true, mlp_bias: true })).toMatchObject({
+      outputBias: true,
+      mlpBias: true,
+    });
+  });
+
+  it("reads both spellings of rope parameters", () => {
+    const old = readConfig({ ...base, rope_theta: 5e5, rope_scaling: { type: "linear", factor: 4 } });
+    const current = readConfig({ ...base, rope_parameters: { rope_theta: 5e5, rope_type: "linear", factor: 4 } });
+    expect(current).toEqual(old);
+  });
+
+  it.each([
+    ["model_type", { model_type: "gpt2" }],
+    ["hidden_act", { hidden_act: "gelu" }],
+    ["sliding_window", { model_type: "mistral", sliding_window: 16 }],
+    ["use_sliding_window", { model_type: "qwen2", use_sliding_window: true }],
+    ["layer_types", { layer_types: ["full_attention", "sliding_attention"] }],
+    ["rope_scaling.rope_type", { rope_scaling: { rope_type: "yarn", factor: 4 } }],
+    ["rope_scaling.factor", { rope_scaling: { rope_type: "linear" } }],
+    ["quantization_config", { quantization_config: { bits: 4 } }],
+    ["num_experts", { num_experts: 8 }],
+    ["partial_rotary_factor", { partial_rotary_factor: 0.5 }],
+    ["num_key_value_heads", { num_key_value_heads: 3 }],
+    ["head_dim", { head_dim: 15 }],
+    ["vocab_size", { vocab_size: undefined }],
+    ["hidden_size", { hidden_size: -1 }],
+  ])("refuses %s by its name", (field, change) => {
+    const error = (() => {
+      try {
+        return readConfig({ ...base, ...change });
+      } catch (thrown) {
+        return thrown;
+      }
+    })();
+    expect(error).toBeInstanceOf(ConfigError);
+    expect(error).toMatchObject({ field });
+  });
+});
+
+describe("rope", () => {
+  it("leaves fast frequencies alone and slows slow ones down (llama3)", () => {
+    const plain = ropeFrequencies(readConfig({ ...base, rope_theta: 5e5 }));
+    const scaled = ropeFrequencies(
+      readConfig({
+        ...base,
+        rope_theta: 5e5,
+        rope_scaling: {
+          rope_type: "llama3",
+          factor: 8,
+          low_freq_factor: 1,
+          high_freq_factor: 4,
+          original_max_position_embeddings: 8192,
+        },
+      }),
+    );
+    expect(scaled[0]).toBe(plain[0]);
+    expect(scaled.at(-1)).toBeCloseTo(plain.at(-1)! / 8, 12);
+    scaled.forEach((frequency, i) => {
+      expect(frequency).toBeLessThanOrEqual(plain[i]!);
+      expect(frequency).toBeGreaterThanOrEqual(plain[i]! / 8);
+    });
+  });
+
+  it("grows without changing what it had", () => {
+    const cache = new RopeCache(readConfig(base));
+    const before = cache.tables(10).cos.slice();
+    const after = cache.tables(1000);
+    expect(after.dims[0]).toBeGreaterThanOrEqual(1000);
+    expect(after.cos.subarray(0, before.length)).toEqual(before);
+  });
+});

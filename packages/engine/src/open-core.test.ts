@@ -1,0 +1,23 @@
+/** Choosing a runtime: the native one where it can be loaded, else WebAssembly with a word about it. */
+import { expect, it } from "vitest";
+import { ConfigError } from "./errors.ts";
+import { chooseRuntime } from "./open-core.ts";
+
+const absent = () => Promise.resolve({ reason: "Cannot find package 'onnxruntime-node'" });
+
+it("falls back to WebAssembly and says what to do", async () => {
+  const notices: string[] = [];
+  const runtime = await chooseRuntime("auto", 1, (message) => notices.push(message), absent);
+  expect(runtime.name).toBe("wasm");
+  expect(notices).toHaveLength(1);
+  expect(notices[0]).toMatch(/Cannot find package.*WebAssembly.*npm install onnxruntime-node/);
+});
+
+it("does not fall back when the native runtime was asked for", async () => {
+  await expect(chooseRuntime("native", 1, () => {}, absent)).rejects.toThrow(ConfigError);
+});
+
+it("uses what was asked for", async () => {
+  expect((await chooseRuntime("interpreter", 1, () => {})).name).toBe("interpreter");
+  expect((await chooseRuntime("wasm", 1, () => {})).name).toBe("wasm");
+});

@@ -1,0 +1,76 @@
+/** Every refusal of training data names the value at fault. */
+import { expect, it } from "vitest";
+import { InputError } from "../errors.ts";
+import type { LossRequest, TensorInput } from "../types.ts";
+import { checkRequest } from "./data.ts";
+
+const limits = { vocabSize: 10, contextLength: 4 };
+const floats = (...data: number[]): TensorInput => ({ data });
+const request = (
+  inputs: Record<string, TensorInput>,
+  extra: Partial<LossRequest> = {},
+  tokens = [1, 2],
+): LossRequest => ({
+  lossFn: "cross_entropy",
+  ...extra,
+  data: [{ tokens, lossFnInputs: { target_tokens: floats(3, 4), ...inputs } }],
+});
+const policy = { logprobs: floats(-1, -2), advantages: floats(1, 0) };
+
+it.each<[string, LossRequest]>([
+  ["loss_fn", request({}, { lossFn: "gspo" as "ppo" })],
+  ["data", { lossFn: "cross_entropy", data: [] }],
+  ["data[0].model_input", request({}, {}, [])],
+  ["data[0].model_input", request({}, {}, [1, 2, 3, 4, 5])],
+  ["data[0].model_input[1]", request({}, {}, [1, 10])],
+  ["data[0].loss_fn_inputs.target_tokens[0]", request({ target_tokens: floats(-1, 2) })],
+  ["data[0].loss_fn_inputs.target_tokens", request({ target_tokens: floats(1, 2, 3) })],
+  ["data[0].loss_fn_inputs.weights", request({ weights: floats(1) })],
+  ["data[0].loss_fn_inputs.weights[1]", request({ weights: floats(1, Number.NaN) })],
+  ["data[0].loss_fn_inputs.mask", request({ mask: floats(1, 1) })],
+  ["data[0].loss_fn_inputs.logprobs", request({ logprobs: floats(0, 0) })],
+  ["data[0].loss_fn_inputs.advantages", request({ logprobs: floats(0, 0) }, { lossFn: "ppo" })],
+  ["data[0].loss_fn_inputs.logprobs[0]", request({ ...policy, logprobs: floats(Number.NaN, 0) }, { lossFn: "ppo" })],
+  [
+    "data[0].loss_fn_inputs.clip_low_threshold",
+    request({ ...policy, clip_low_threshold: floats(1, 1) }, { lossFn: "dro" }),
+  ],
+  ["loss_fn_config.beta", request({}, { lossFnConfig: { beta: 1 } })],
+  ["loss_fn_config.beta", request(policy, { lossFn: "dro", lossFnConfig: { beta: Number.NaN } })],
+  ["loss_fn_config", request(policy, { lossFn: "ppo", lossFnConfig: { clip_low_threshold: 2 } })],
+  ["data[0].loss_fn_inputs.weights", request({ weights: { data: [1], shape: [2, 1], sparseCrowIndices: [0, 1] } })],
+  [
+    "data[0].loss_fn_inputs.target_tokens",
+    request({ target_tokens: { data: [1], shape: [2, 2], sparseCrowIndices: [0, 1, 0], sparseColIndices: [0] } }),
+  ],
+])("%s", (field, given) => {
+  const error = (() => {
+    try {
+      checkRequest(given, limits);
+    } catch (thrown) {
+      return thrown;
+    }
+    return undefined;
+  })();
+  expect(error).toBeInstanceOf(InputError);
+  expect(error).toMatchObject({ field });
+});
+
+it("lets a log-prob be missing where the position does not count", () => {
+  const { data } = checkRequest(request({ ...policy, logprobs: floats(-1, Number.NaN) }, { lossFn: "ppo" }), limits);
+  expect(data[0]!.position(1)).toMatchObject({ samplingLogprob: 0, advantage: 0, clipLow: 0.8, clipHigh: 1.2 });
+});
+
+it("thresholds per position go before configured ones", () => {
+  const inputs = { ...policy, clip_high_threshold: floats(5, 6) };
+  const { data } = checkRequest(
+    request(inputs, { lossFn: "cispo", lossFnConfig: { clip_low_threshold: 0.5 } }),
+    limits,
+  );
+  expect(data[0]!.position(1)).toMatchObject({ clipLow: 0.5, clipHigh: 6 });
+});
+
+it("takes int64 targets", () => {
+  const { data } = checkRequest(request({ target_tokens: { data: BigInt64Array.of(3n, 4n) } }), limits);
+  expect([...data[0]!.targets]).toEqual([3, 4]);
+});
