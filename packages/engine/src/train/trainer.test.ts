@@ -143,7 +143,8 @@ it("random small architectures have true gradients and agree between runtimes", 
       const gradient = mine.gradient!;
       const size = gradient.reduce((sum, g) => sum + g * g, 0);
       const original = mine.values.slice();
-      const step = 1e-3 / Math.sqrt(size);
+      // A change of the loss of about 0.02: far above rounding, and small enough where the loss is steep and curved.
+      const step = Math.min(1e-3, 1e-2 / Math.sqrt(size)) / Math.sqrt(size);
       const lossAt = async (sign: number): Promise<number> => {
         for (let i = 0; i < original.length; i++) mine.values[i] = original[i]! + sign * step * gradient[i]!;
         return lossOf(await trainer.forward(mine, request));
@@ -152,7 +153,7 @@ it("random small architectures have true gradients and agree between runtimes", 
       // Log-probs come back in float32: the difference of two losses is only good to about 1e-5.
       expect(Math.abs(numeric - size)).toBeLessThan(1e-2 * size + 1e-5 / step);
     }),
-    { numRuns: 15, seed: 4 },
+    { numRuns: 10, seed: 4 },
   );
 });
 
