@@ -1,5 +1,5 @@
 // `npm run eval:base [-- FILE]`: what the bundled model can do, measured through our own engine: held-out perplexity per
-// domain, additions by size, chat form, repetition, fifty fixed prompts. Prints a table and writes everything, outputs
+// domain, additions by size, chat form, repetition, fifty fixed prompts, fifty stories. Prints a table and writes everything, outputs
 // included, to FILE. tools/pretrain/evaluate.py asks the same of transformers; the two should agree within sampling noise.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -97,6 +97,11 @@ const starts = await Promise.all(prompts.map(({ form, text }) => (form === "chat
 const outputs = await complete(starts, { maxTokens: 220, temperature: 0.8, seed: 5 });
 results.outputs = prompts.map((prompt, i) => ({ ...prompt, output: outputs[i].text }));
 results.repetition = repetition(outputs.map(({ text }) => text).filter((text) => text.split(" ").length > 60));
+
+// Fifty stories to judge, at the temperature that generation_config.json names.
+const openings = readJson("pretrain/story-openings.json");
+const told = await complete(await Promise.all(openings.map(plain)), { maxTokens: 320, temperature: 0.6, seed: 200 });
+results.stories = openings.map((opening, i) => opening + told[i].text);
 
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 console.log("| measure | value |\n|---|---|");

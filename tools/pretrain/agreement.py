@@ -7,7 +7,9 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-PACKAGE = Path(__file__).parent.parent.parent / "packages" / "base-model"
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "packages" / "base-model"
+FIXTURE = ROOT / "test" / "fixtures" / "base-model" / "transformers.json"
 TEXTS = [
     "Once upon a time, there was a little fox who wanted to find a friend. One day",
     "<|im_start|>user\nWhat is 27 + 45?<|im_end|>\n<|im_start|>assistant\n",
@@ -34,5 +36,4 @@ if __name__ == "__main__":
             "topLogprobs": [[round(value, 6) for value in row] for row in top.values.tolist()],
             "greedy": greedy[0, ids.shape[1] :].tolist(),
         })
-    (PACKAGE / "src" / "fixtures").mkdir(parents=True, exist_ok=True)
-    (PACKAGE / "src" / "fixtures" / "transformers.json").write_text(json.dumps(cases) + "\n")
+    FIXTURE.write_text(json.dumps(cases) + "\n")

@@ -3,7 +3,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { openEngine } from "@tinklet/engine";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type DatasetPaths, datasets, modelPath } from "../index.js";
+import { type DatasetPaths, datasets, modelPath } from "../packages/base-model/index.js";
 
 interface Case {
   readonly text: string;
@@ -14,7 +14,9 @@ interface Case {
   readonly greedy: number[];
 }
 
-const cases: Case[] = JSON.parse(readFileSync(new URL("./fixtures/transformers.json", import.meta.url), "utf8"));
+const cases: Case[] = JSON.parse(
+  readFileSync(new URL("./fixtures/base-model/transformers.json", import.meta.url), "utf8"),
+);
 
 describe("the weights, through our engine", () => {
   let engine: Awaited<ReturnType<typeof openEngine>>;
