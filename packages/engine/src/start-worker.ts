@@ -37,5 +37,6 @@ export const startWorker = async (workerData: unknown): Promise<Worker> => {
     bundled ??= bundleSource();
     file = await bundled;
   }
-  return new Worker(file, { workerData });
+  // Flags of the parent (`--input-type`, a test runner's loaders) are not ours: the worker is a plain module.
+  return new Worker(file, { workerData, execArgv: [] });
 };
