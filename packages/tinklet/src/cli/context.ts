@@ -1,4 +1,5 @@
 /** What surrounds a command: the service it talks to, Ctrl-C, and what must be closed in the end. */
+import { setMaxListeners } from "node:events";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import type { ServiceClient } from "../clients/service-client.ts";
@@ -21,6 +22,7 @@ export class Context {
   constructor(input: Input, output: Output) {
     this.#input = input;
     this.output = output;
+    setMaxListeners(0, this.signal); // every call of a command listens to it
     const onInterrupt = () => {
       if (this.#interrupt.signal.aborted) process.exit(130); // the second time it is meant
       this.#interrupt.abort(new DOMException("Interrupted.", "AbortError"));

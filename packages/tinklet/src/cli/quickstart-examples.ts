@@ -21,7 +21,7 @@ export interface QuickstartOptions {
 }
 
 /** Tuned on the bundled model for two cores; the figures are in the bench. */
-const settings = { rank: 16, learningRate: 5e-3, batchSize: 8, epochs: 4 };
+const settings = { rank: 16, learningRate: 4e-3, batchSize: 8, epochs: 2 };
 /** Asked before and after; none of them is in the training data. */
 const prompts = ["What is your name?", "Do you have any pets?", "What do you eat for breakfast?"];
 const sampling = { maxTokens: 48, temperature: 0.7 };

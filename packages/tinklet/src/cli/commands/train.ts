@@ -19,7 +19,7 @@ import { StepLine } from "../step-line.ts";
 import { fetchInto } from "./checkpoint-download.ts";
 
 /** The bundled model is small: the rule of thumb for billions of parameters is far too careful for it. */
-const bundledLearningRate = 3e-3;
+const bundledLearningRate = 4e-3;
 
 export const train: Command = {
   usage: "train DATA.jsonl [--model NAME] [--out FOLDER] [--dry-run]",
