@@ -1,0 +1,71 @@
+// Samples per CPU-second of this SDK and of the official Python SDK against the same stub in the same run, alternating; and
+// the heap that a waiting call takes.
+import { execFile, fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { ensureVenv } from "../test/python/venv.mjs";
+import { oracles } from "../test/python/versions.mjs";
+import { median, round, spread } from "./measure.mjs";
+
+const run = promisify(execFile);
+const file = (name) => fileURLToPath(new URL(`client/${name}`, import.meta.url));
+
+/** Runs `body` with the URL of a fresh stub. */
+async function withStub(sampleMs, body) {
+  const child = fork(file("stub.mjs"), [String(sampleMs)], { stdio: ["ignore", "pipe", "inherit", "ipc"] });
+  try {
+    const url = await new Promise((resolve) => child.stdout.once("data", (line) => resolve(String(line).trim())));
+    const result = await body(url);
+    const asked = new Promise((resolve) => child.once("message", resolve));
+    child.send("count");
+    return { ...result, ...(await asked) };
+  } finally {
+    child.kill();
+  }
+}
+
+const json = async (command, args) => JSON.parse((await run(command, args)).stdout.trim().split("\n").at(-1));
+const sorted = (values) => values.sort((a, b) => a - b);
+
+export default async function bench({ args }) {
+  const repeats = Number(args[0] ?? 3);
+  const { name, packages } = oracles.find(({ version }) => version === "0.25.0");
+  const python = ensureVenv(name, packages);
+  const ours = [];
+  const theirs = [];
+  for (let i = 0; i < repeats; i++) {
+    const mine = await withStub(0, (url) => json(process.execPath, [file("load.mjs"), url, "10000"]));
+    const other = await withStub(0, (url) => json(python, [file("load.py"), url, "2000"]));
+    ours.push(mine.calls / mine.cpu);
+    theirs.push(other.calls / other.cpu);
+  }
+  const ratios = sorted(ours.map((value, i) => value / theirs[i]));
+  const heap = await withStub(8_000, (url) => json(process.execPath, ["--expose-gc", file("heap.mjs"), url, "2000"]));
+  return {
+    note: "2,000 samples at once (64 prompt tokens, 32 drawn), each one submission and one poll over HTTP/1.1 on loopback; CPU of the client's process alone. The official SDK runs with its default transport (pyqwest) and `asyncio.gather`.",
+    rows: [
+      {
+        name: "samples per CPU-second, tinklet",
+        value: Math.round(median(sorted(ours))),
+        unit: "1/s",
+        spread: spread(sorted(ours), 0),
+        ratio: round(median(ratios), 1),
+        target: "≥ 5 (goal 10)",
+        note: `ratio to the official Python SDK 0.25.0, ${round(ratios[0], 1)}–${round(ratios.at(-1), 1)}`,
+      },
+      {
+        name: "samples per CPU-second, official Python SDK",
+        value: Math.round(median(sorted(theirs))),
+        unit: "1/s",
+        spread: spread(sorted(theirs), 0),
+      },
+      {
+        name: "heap per waiting sample",
+        value: round(heap.bytesPerCall / 1000, 1),
+        unit: "kB",
+        target: "≤ 20 kB",
+        note: `${heap.waiting} of ${heap.calls} waiting at once, each on a socket of its own; ${heap.mostOpen} sockets open at most`,
+      },
+    ],
+  };
+}
