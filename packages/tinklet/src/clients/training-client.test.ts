@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import {
   APIConnectionError,
   InvalidInputError,
@@ -399,6 +399,17 @@ describe("M-606: checkpoints and the rest", () => {
       modelData: { tokenizerId: "stub/tokenizer", modelName: "stub/model" },
       loraRank: 32,
     });
+  });
+
+  it("getTokenizer asks for the tokenizer that the server names, and by the model's name otherwise", async () => {
+    const asked: unknown[] = [];
+    vi.doMock("../tokenizer/index.ts", () => ({ tokenizerForModel: async (model: unknown) => asked.push(model) }));
+    const { trainer, run } = await setup();
+    await run(trainer.getTokenizer());
+    const sampler = await run(trainer.saveWeightsAndGetSamplingClient());
+    await run(sampler.getTokenizer());
+    vi.doUnmock("../tokenizer/index.ts");
+    expect(asked).toEqual([{ modelName: "stub/model", tokenizerId: "stub/tokenizer" }, { modelName: "stub/model" }]);
   });
 
   it("unload waits for what was called before", async () => {
