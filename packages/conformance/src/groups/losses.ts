@@ -259,6 +259,21 @@ export const losses = group("losses", "losses are token sums with the official f
     },
   ],
   [
+    "unloaded-gradients",
+    "gradients that stay behind in a freed place train the next user's model",
+    "a new model starts without gradients, whatever was unloaded before it",
+    async (context) => {
+      const learningRate = await context.measures.rate(context);
+      const first = await context.trainer();
+      await pass(first, [datumOf(lesson)]); // accumulated, and never used
+      await first.unload();
+      const second = await context.trainer();
+      const before = await score(second);
+      await second.optimStep({ learningRate });
+      allClose(await score(second), before, 1e-5, "log-probs of a new model after a step without a pass");
+    },
+  ],
+  [
     "importance-sampling",
     "the loss of most reinforcement learning recipes",
     "importance_sampling is the sum of −exp(l − q)·A",
