@@ -40,7 +40,7 @@ export default async function bench({ args }) {
     theirs.push(other.calls / other.cpu);
   }
   const ratios = sorted(ours.map((value, i) => value / theirs[i]));
-  const heap = await withStub(8_000, (url) => json(process.execPath, ["--expose-gc", file("heap.mjs"), url, "2000"]));
+  const heap = await withStub(20_000, (url) => json(process.execPath, ["--expose-gc", file("heap.mjs"), url, "2000"]));
   return {
     note: "2,000 samples at once (64 prompt tokens, 32 drawn), each one submission and one poll over HTTP/1.1 on loopback; CPU of the client's process alone. The official SDK runs with its default transport (pyqwest) and `asyncio.gather`.",
     rows: [

@@ -21,7 +21,7 @@ const heap = async () => {
 };
 const before = await heap();
 const all = Array.from({ length: calls }, () => sampler.sample(prompt, { samplingParams: { maxTokens: 32 } }));
-while (all.some(({ phase }) => phase !== "running")) await settle();
+while (all.some(({ phase }) => phase === "waiting" || phase === "submitting")) await settle();
 const after = await heap();
 const waiting = all.filter(({ phase }) => phase === "running").length;
 console.log(JSON.stringify({ calls, waiting, bytesPerCall: (after - before) / calls }));
