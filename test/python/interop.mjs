@@ -5,10 +5,10 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const suites = {
-  conversation: "../client/conversation.mjs",
-  server: "server-interop.mjs",
-  cli: "cli-interop.mjs",
-  cookbook: "cookbook-interop.mjs",
+  conversation: ["../client/conversation/record.mjs", "--check"],
+  server: ["server-interop.mjs"],
+  cli: ["cli-interop.mjs"],
+  cookbook: ["cookbook-interop.mjs"],
 };
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !(name in suites));
@@ -17,11 +17,11 @@ if (unknown.length > 0) {
   process.exit(2);
 }
 const results = [];
-for (const [name, file] of Object.entries(suites)) {
+for (const [name, [file, ...args]] of Object.entries(suites)) {
   const script = fileURLToPath(new URL(file, import.meta.url));
   if ((wanted.length > 0 && !wanted.includes(name)) || !existsSync(script)) continue;
   console.log(`== ${name}`);
-  const { status } = spawnSync(process.execPath, [script], { stdio: "inherit" });
+  const { status } = spawnSync(process.execPath, [script, ...args], { stdio: "inherit" });
   results.push({ name, ok: status === 0 });
 }
 for (const { name, ok } of results) console.log(`${ok ? "ok   " : "FAIL "} ${name}`);
