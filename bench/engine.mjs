@@ -59,6 +59,7 @@ const round = (value, digits) => Number(value.toFixed(digits));
 
 /** Interleaved repeats of one measurement on both sides: tokens per second each. */
 const sideBySide = async (peers, repeats, name, given) => {
+  console.error(`measuring ${name} ${JSON.stringify(given)}`);
   const rates = peers.map(() => []);
   for (let repeat = -1; repeat < repeats; repeat++) {
     for (const [index, peer] of peers.entries()) {
