@@ -32,6 +32,8 @@ export class Output {
   readonly settings: OutputSettings;
   #progress = "";
   #progressAtMs = Number.NEGATIVE_INFINITY;
+  /** When the first progress was told: what is over at once needs no line in a log. */
+  #sinceMs: number | undefined;
 
   constructor(settings: OutputSettings) {
     this.settings = settings;
@@ -58,7 +60,7 @@ export class Output {
 
   /** Columns of the terminal. */
   get width(): number {
-    return process.stdout.columns ?? 80;
+    return process.stdout.columns || 80; // 0 on terminals that do not say
   }
 
   style(text: string, ...styles: readonly Style[]): string {
@@ -103,12 +105,13 @@ export class Output {
   progress(text: string, options: { readonly always?: boolean } = {}): void {
     if (this.settings.quiet || this.isJson) return;
     const nowMs = performance.now();
+    this.#sinceMs ??= nowMs;
     if (this.isLive) {
       if (!options.always && nowMs - this.#progressAtMs < 80) return;
-      const fitting = text.slice(0, (process.stderr.columns ?? 80) - 1);
+      const fitting = text.slice(0, (process.stderr.columns || 80) - 1);
       process.stderr.write(`\r\x1b[2K${fitting}`);
       this.#progress = fitting;
-    } else if (options.always || nowMs - this.#progressAtMs >= 2000) {
+    } else if (options.always || nowMs - Math.max(this.#progressAtMs, this.#sinceMs) >= 2000) {
       process.stderr.write(`${text}\n`);
     } else return;
     this.#progressAtMs = nowMs;

@@ -118,7 +118,9 @@ export function unknownCommand(words: readonly string[], rest: readonly string[]
     ),
   ].filter((word): word is string => word !== undefined);
   if (typed === undefined) return `${before} needs one of: ${known.join(", ")}.`;
-  const close = known.find((word) => distance(word, typed) <= Math.max(1, Math.floor(typed.length / 3)));
+  const [close] = known
+    .filter((word) => distance(word, typed) <= Math.ceil(typed.length / 3))
+    .toSorted((a, b) => distance(a, typed) - distance(b, typed));
   const advice =
     close === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${[before, close].join(" ").trim()}?`;
   return `There is no command "${[before, typed].join(" ").trim()}". ${advice}`;

@@ -1,0 +1,194 @@
+// Training and sampling through the real executable, and what an interruption at any moment leaves behind.
+import { spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { baseModel, Executable, fakeServer, tokenizer } from "./executable.ts";
+
+let tool: Executable;
+let server: Awaited<ReturnType<typeof fakeServer>>;
+let env: Record<string, string>;
+let data: string;
+let slow = false;
+const hasPty = spawnSync("script", ["--version"]).status === 0;
+
+beforeAll(async () => {
+  // Calls of the engine that take a moment leave time to interrupt between them.
+  const beforeCall = async () => {
+    if (slow) await new Promise((resolve) => setTimeout(resolve, 30));
+  };
+  [tool, server] = await Promise.all([Executable.build(), fakeServer({ beforeCall })]);
+  env = { TINKER_BASE_URL: server.url, TINKER_API_KEY: "tml-test" };
+  data = join(tool.work, "data.jsonl");
+  const lines = Array.from({ length: 40 }, (_, at) =>
+    JSON.stringify({ prompt: `Count to ${at}:`, completion: ` ${at} ${at * 7}` }),
+  );
+  writeFileSync(data, `${lines.join("\n")}\n`);
+}, 60_000);
+afterAll(async () => {
+  await server?.close();
+  tool?.remove();
+});
+
+const options = [
+  "--batch-size",
+  "2",
+  "--rank",
+  "4",
+  "--learning-rate",
+  "0.02",
+  "--save-every",
+  "5",
+  "--eval-every",
+  "4",
+];
+const train = (folder: string, ...more: string[]) => [
+  "train",
+  data,
+  "--model",
+  baseModel,
+  "--tokenizer",
+  tokenizer,
+  "--out",
+  folder,
+  ...options,
+  ...more,
+];
+const read = (folder: string, name: string) => readFileSync(join(tool.work, folder, name), "utf8");
+const steps = (folder: string) =>
+  read(folder, "metrics.jsonl")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line).step as number);
+
+describe("train", () => {
+  it("trains, records, exports the adapter, and has nothing to do the second time", async () => {
+    slow = false;
+    const { code, stdout, stderr } = await tool.run(train("straight"), { env });
+    expect(stderr).toMatch(/36 examples to train on, 4 to test on\.\n18 steps of LoRA rank 4/);
+    expect(stdout).toContain("Done. tinker://");
+    expect(code).toBe(0);
+    expect(steps("straight")).toEqual(Array.from({ length: 19 }, (_, step) => step));
+    const checkpoints = read("straight", "checkpoints.jsonl")
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(checkpoints.map(({ name }) => name)).toEqual(["000005", "000010", "000015", "final"]);
+    expect(JSON.parse(read("straight", "adapter/adapter_config.json"))).toMatchObject({ r: 4 });
+    const again = await tool.run(train("straight"), { env });
+    expect(again).toMatchObject({ code: 0, stderr: expect.stringContaining("straight is complete: 18 steps.") });
+    const other = await tool.run(train("straight", "--seed", "4"), { env });
+    expect(other).toMatchObject({ code: 1, stderr: expect.stringContaining("seed was 0 and is now 4") });
+  });
+
+  it.each<[string, NodeJS.Signals, number]>([
+    ["Ctrl-C", "SIGINT", 130],
+    ["a crash", "SIGKILL", -1],
+  ])(
+    "goes on after %s with the metrics of an uninterrupted run, line by line",
+    async (_, signal, code) => {
+      slow = true;
+      const folder = `interrupted-${signal}`;
+      const running = tool.start(train(folder, "--json"), { env });
+      await running.line((line) => line.startsWith('{"type":"step","step":7,'));
+      running.child.kill(signal);
+      const ended = await running.ended;
+      if (code >= 0) expect(ended.code).toBe(code);
+      slow = false;
+      const before = steps(folder).length;
+      expect(before).toBeLessThan(19);
+      const resumed = await tool.run(train(folder), { env });
+      expect(resumed).toMatchObject({
+        code: 0,
+        stderr: expect.stringMatching(/^Resuming .* at step \d+ of 18 from tinker:\/\//),
+      });
+      expect(read(folder, "metrics.jsonl")).toBe(read("straight", "metrics.jsonl"));
+    },
+    60_000,
+  );
+
+  it("dry-run counts and prices, without a model being made", async () => {
+    const table = join(tool.work, "prices.json");
+    writeFileSync(table, JSON.stringify({ [baseModel]: { prefill: 1, sample: 1, train: 10, asOf: "2026-11-01" } }));
+    const { stdout } = await tool.run(train("dry", "--dry-run", "--json", "--prices", table), { env });
+    const plan = JSON.parse(stdout);
+    expect(plan).toMatchObject({
+      train_examples: 36,
+      test_examples: 4,
+      steps: 18,
+      truncated: 0,
+      prices_as_of: "2026-11-01",
+    });
+    expect(plan.cost_usd).toBeCloseTo((plan.tokens_total * 10 + plan.tokens_evaluation) / 1e6, 10);
+    expect(plan.masked_share).toBeGreaterThan(0);
+    const unknown = await tool.run(train("dry", "--dry-run"), { env });
+    expect(unknown.stdout).toContain(`no price known for ${baseModel}`);
+  });
+
+  it("stops after a checkpoint before the budget is spent, and goes on with a larger one", async () => {
+    const table = join(tool.work, "dear.json");
+    writeFileSync(table, JSON.stringify({ [baseModel]: { prefill: 0, sample: 0, train: 1e4, asOf: "2026-11-01" } }));
+    const plan = JSON.parse((await tool.run(train("dry", "--dry-run", "--json", "--prices", table), { env })).stdout);
+    const budget = plan.cost_usd / 2;
+    const stopped = await tool.run(train("budget", "--prices", table, "--max-cost", String(budget)), { env });
+    expect(stopped).toMatchObject({ code: 0, stdout: expect.stringContaining("would cost more than") });
+    const spent =
+      JSON.parse(read("budget", "checkpoints.jsonl").trim().split("\n").at(-1) as string).elapsed_tokens / 100;
+    expect(spent).toBeGreaterThan(budget / 3);
+    expect(spent).toBeLessThanOrEqual(budget);
+    await tool.run(train("budget"), { env });
+    expect(read("budget", "metrics.jsonl")).toBe(read("straight", "metrics.jsonl"));
+    expect((await tool.run(train("x", "--max-cost", "1"), { env })).code).toBe(2);
+  }, 60_000);
+
+  it.runIf(hasPty)("shows one line that is written over on a terminal", async () => {
+    const { stdout } = await tool.run(train("terminal"), { env, pty: true });
+    expect(stdout.replaceAll("\x1b", "")).toMatch(/\r\[2Kstep \d+\/18 {2}loss \d\.\d{4} .*tokens\/s .* left/);
+  });
+});
+
+describe("sample and chat", () => {
+  const from = () => ["--from", "straight", "--tokenizer", tokenizer, "--max-tokens", "5", "--seed", "1"];
+
+  it("sample continues an argument or stdin, from a base model or a run's folder", async () => {
+    const base = [
+      "sample",
+      "--model",
+      baseModel,
+      "--tokenizer",
+      tokenizer,
+      "--max-tokens",
+      "5",
+      "--seed",
+      "1",
+      "--json",
+    ];
+    const given = JSON.parse((await tool.run([...base, "Once upon"], { env })).stdout);
+    expect(given).toMatchObject({ model: baseModel, prompt: "Once upon", samples: [{ tokens: expect.any(Number) }] });
+    const piped = JSON.parse((await tool.run(base, { env, stdin: "Once upon\n" })).stdout);
+    expect(piped).toEqual(given);
+    const tuned = JSON.parse(
+      (await tool.run(["sample", "Hi", ...from(), "--json", "-n", "3", "--chat"], { env })).stdout,
+    );
+    expect(tuned.model).toMatch(/sampler_weights\/final$/);
+    expect(tuned.samples.length).toBe(3);
+    const named = await tool.run(["sample", "Hi", "--from", "straight:nope"], { env });
+    expect(named).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/no sampler checkpoint "nope"[\s\S]*It has: 000005, 000010, 000015, final/),
+    });
+  });
+
+  it("chat answers each line of a pipe", async () => {
+    const { code, stdout } = await tool.run(["chat", ...from(), "--json"], {
+      env,
+      stdin: "Hello\n/reset\nAgain\n/exit\nnever\n",
+    });
+    expect(code).toBe(0);
+    const turns = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(turns.map(({ role }) => role)).toEqual(["assistant", "assistant"]);
+  });
+});
