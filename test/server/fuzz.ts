@@ -278,7 +278,7 @@ export async function fuzz(
     Number(
       /^tinklet_pending_requests (\d+)$/m.exec(new TextDecoder().decode((await server.get("/metrics")).bytes))?.[1],
     );
-  for (let i = 0; i < 100 && (await pending()) > 0; i++) await server.clock.advance(1000);
+  for (let i = 0; i < 2000 && (await pending()) > 0; i++) await server.clock.advance(1000);
   const hanging: string[] = [];
   for (const id of new Set(pendingFutures)) {
     const answer = (await ended(server, server.retrieve(id))).json;

@@ -76,6 +76,21 @@ describe("bodies", () => {
     expect((await server.post("create_session", latin, { "content-type": "application/json" })).status).toBe(400);
   });
 
+  test("integers beyond 2^53 pass through free-form fields unharmed", async () => {
+    const server = await open();
+    const big = "9007199254740993";
+    const made = await server.post("create_session", `{"tags":[],"sdk_version":"1","user_metadata":{"n":${big}}}`);
+    expect((await server.get(`sessions/${made.json.session_id}`)).json.user_metadata).toEqual({ n: big });
+    const created = await server.post(
+      "create_model",
+      `{"session_id":"${made.json.session_id}","model_seq_id":0,"base_model":"${baseModel}","lora_config":{"rank":2},"user_metadata":{"n":${big}}}`,
+    );
+    const model = (await server.result(created)).model_id;
+    expect((await server.get(`training_runs/${model}`)).json.user_metadata).toEqual({ n: big });
+    const strange = `{"model_id":"${model}","seq_id":1,"path":"tinker://a/weights/b","optimizer":false,"extra":${big}}`;
+    expect(await server.result(server.post("load_weights", strange))).toMatchObject({ category: "user" });
+  });
+
   test("an unknown field is tolerated, and told once", async () => {
     const server = await open();
     for (let i = 0; i < 3; i++) {

@@ -1,5 +1,5 @@
 /** Rows as the API shows them. */
-import type { Checkpoint, TrainingRun } from "tinklet/wire";
+import { type Checkpoint, parseJson, stringifyJson, type TrainingRun } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
 import { type CheckpointRow, type Lora, type ModelRow, tinkerPath } from "../store/models.ts";
 
@@ -21,9 +21,9 @@ export function checkpointView(row: CheckpointRow): Checkpoint {
 /** The official client takes only texts as values of a run's notes. */
 export function textValues(json: string | null): Record<string, string> | undefined {
   if (json === null) return undefined;
-  const entries = Object.entries(JSON.parse(json) as Record<string, unknown>);
+  const entries = Object.entries(parseJson(json) as Record<string, unknown>);
   return Object.fromEntries(
-    entries.map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)]),
+    entries.map(([key, value]) => [key, typeof value === "string" ? value : stringifyJson(value)]),
   );
 }
 

@@ -1,5 +1,6 @@
 /** Rows of `models`, `checkpoints` and `files`: what can be trained, and what was saved of it. */
 import type { LoraOptions } from "@tinklet/engine";
+import { stringifyJson } from "tinklet/wire";
 import type { Sql } from "./database.ts";
 
 /** The adapter of a model or a checkpoint, with everything that was left open filled in. */
@@ -76,7 +77,7 @@ export function addModel(sql: Sql, model: NewModel): void {
     model.modelSeq,
     model.baseModel,
     JSON.stringify(model.lora),
-    model.userMetadata === undefined ? null : JSON.stringify(model.userMetadata),
+    model.userMetadata === undefined ? null : stringifyJson(model.userMetadata),
     model.now,
     model.now,
     model.from?.filesId ?? null,

@@ -1,4 +1,5 @@
 /** Rows of `sessions` and `samplers`. */
+import { stringifyJson } from "tinklet/wire";
 import type { Sql } from "./database.ts";
 
 export interface SessionRow {
@@ -57,7 +58,7 @@ export function addSession(sql: Sql, session: NewSession): string {
     session.tenant,
     session.idempotencyKey ?? null,
     JSON.stringify(session.tags),
-    JSON.stringify(session.userMetadata ?? {}),
+    stringifyJson(session.userMetadata ?? {}),
     session.sdkVersion,
     session.projectId ?? null,
     session.displayName ?? null,

@@ -1,5 +1,6 @@
 /** Handlers about the connection itself: configuration, credentials, sessions, capabilities, telemetry. */
 import { randomBytes } from "node:crypto";
+import { stringifyJson } from "tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
 import { addSession } from "../../store/sessions.ts";
 import { openSession } from "../access.ts";
@@ -45,7 +46,7 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
     authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller.tenant) }),
 
     createSession: async ({ body }, { caller, request }) => {
-      const notes = JSON.stringify([body.tags, body.userMetadata ?? {}]);
+      const notes = stringifyJson([body.tags, body.userMetadata ?? {}]);
       if (notes.length > maxMetadataBytes) {
         throw new Refusal(
           422,

@@ -1,6 +1,6 @@
 /** Handlers that make, describe and train models. Each ends in a request on the queue, except `get_info`. */
 import { randomInt } from "node:crypto";
-import { type ForwardBackwardRequest, peekForwardBackwardRequest } from "tinklet/wire";
+import { type ForwardBackwardRequest, peekForwardBackwardRequest, stringifyJson } from "tinklet/wire";
 import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { countTokens, decodePass } from "../../queue/engine-input.ts";
 import { fingerprintJson, fingerprintPass } from "../../queue/fingerprint.ts";
@@ -70,7 +70,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     checkModelSeq(body.modelSeqId);
     const type = body.optimizerConfig?.["type"] ?? "adamw";
     if (type !== "adamw") {
-      throw new Refusal(400, "unknown_optimizer", `This server's optimizer is AdamW, not ${JSON.stringify(type)}.`);
+      throw new Refusal(400, "unknown_optimizer", `This server's optimizer is AdamW, not ${stringifyJson(type)}.`);
     }
     const config = body.loraConfig ?? { rank: 32, trainAttn: true, trainMlp: true, trainUnembed: true };
     if (config.rank > api.limits.rank) {
@@ -264,7 +264,7 @@ function accessTenant(api: Api, token: string | undefined): string | undefined {
 
 function withoutToken(call: Call): Uint8Array {
   const { weights_access_token: _, ...rest } = call.wire as Record<string, unknown>;
-  return new TextEncoder().encode(JSON.stringify(rest));
+  return new TextEncoder().encode(stringifyJson(rest));
 }
 
 const common = (api: Api, call: Call, of: { tenant: string; session_id: string }) => ({
