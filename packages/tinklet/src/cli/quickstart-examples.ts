@@ -134,11 +134,12 @@ async function watch(
   output: Context["output"],
 ): Promise<[number, number][]> {
   const points: [number, number][] = [];
+  const startMs = performance.now();
   let line: StepLine | undefined;
   for await (const event of loop) {
     if (event.type !== "step") continue;
     const { metrics, step, totalSteps } = event;
-    line ??= new StepLine(totalSteps);
+    line ??= new StepLine(totalSteps, startMs);
     const loss = metrics["train_mean_nll"] ?? Number.NaN;
     points.push([step, loss]);
     output.event({ type: "step", ...metrics });

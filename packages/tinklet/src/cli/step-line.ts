@@ -4,12 +4,14 @@ import { formatCount, formatDuration } from "./format.ts";
 /** Counts time and tokens of a run, from the first step of this process. */
 export class StepLine {
   readonly #total: number;
-  readonly #startMs = performance.now();
+  readonly #startMs: number;
   #first: number | undefined;
   #tokens = 0;
 
-  constructor(totalSteps: number) {
+  /** @param startMs - when the run began, on the monotonic clock; now, unless told */
+  constructor(totalSteps: number, startMs = performance.now()) {
     this.#total = totalSteps;
+    this.#startMs = startMs;
   }
 
   /** Seconds since the run began here. */
