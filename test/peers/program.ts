@@ -22,7 +22,7 @@ export async function trainAndSample(options: {
   readonly baseModel?: string | undefined;
 }): Promise<ProgramResult> {
   const { baseUrl, apiKey } = options;
-  const service = await ServiceClient.connect({ baseUrl, apiKey, telemetry: false });
+  const service = await ServiceClient.connect({ baseUrl, apiKey, telemetry: false, maxRetries: 4 });
   try {
     const { supportedModels } = await service.getServerCapabilities();
     const baseModel = options.baseModel ?? supportedModels[0]?.modelName ?? "";

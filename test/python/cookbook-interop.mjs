@@ -1,7 +1,7 @@
-// The official tinker-cookbook, unmodified, on our server with the bundled model: its supervised recipe on a local JSONL file and
-// its arithmetic reinforcement-learning recipe, configured by their own arguments alone, without the model hub. The loss must
-// fall, the reward must rise, and a second run in the same log folder must resume from the checkpoints of the first.
-// `--keep` leaves the log folders behind and says where they are; `--only=sl` or `--only=rl` runs one of the two.
+// The official tinker-cookbook, unmodified, on our server with the bundled model: its supervised recipe on a local JSONL file of
+// sums, then its arithmetic reinforcement-learning recipe from the checkpoint of the first, configured by their own arguments
+// alone, without the model hub. The loss must fall, the reward must rise, and a second run in the same log folder must resume from
+// the checkpoints of the first. `--keep` leaves the log folders behind and says where they are.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -12,7 +12,6 @@ import { bundle, root } from "../server/bundle.mjs";
 import { ensureVenv } from "./venv.mjs";
 
 const release = "0.5.8";
-const only = process.argv.find((argument) => argument.startsWith("--only="))?.slice("--only=".length);
 const work = mkdtempSync(join(tmpdir(), "tinklet-cookbook-"));
 const model = join(root, "packages", "base-model"); // the recipes load the tokenizer from the model's name
 const python = ensureVenv("cookbook", [`tinker-cookbook[math-rl]==${release}`]);
@@ -73,10 +72,10 @@ function isWhole(rows) {
 function supervised() {
   const folder = join(work, "supervised");
   const options = {
-    dataset: join(model, "data", "pirate", "train.jsonl"),
+    dataset: join(model, "data", "arithmetic", "train.jsonl"),
     log_path: folder,
     lora_rank: 16,
-    batch_size: 32,
+    batch_size: 100,
     max_length: 256,
     learning_rate: 2e-3,
     save_every: 5,
@@ -88,18 +87,22 @@ function supervised() {
   const first = series(folder, "train_mean_nll").map(({ value }) => value);
   say(mean(first.slice(-3)) < 0.8 * mean(first.slice(0, 3)), "supervised: the loss falls", shown(first));
   const saved = lines(join(folder, "checkpoints.jsonl"));
+  const { state_path: start } = saved.at(-1);
   say(saved.length >= 2, "supervised: checkpoints", saved.map(({ name }) => name).join(" "));
   recipe("chat_sl.train", { ...options, num_epochs: 2 });
   const rows = series(folder, "train_mean_nll");
   const second = rows.slice(first.length).map(({ value }) => value);
   const goesOn = isWhole(rows) && second.length === first.length && second[0] < mean(first.slice(0, 3));
   say(goesOn, "supervised: the second epoch resumes where the first ended", shown(second));
+  return start;
 }
 
-function reinforcement() {
+/** @param {string} start the supervised run's checkpoint: a model that knows what a sum looks like */
+function reinforcement(start) {
   const folder = join(work, "reinforcement");
   const options = {
     env: "arithmetic",
+    load_checkpoint_path: start,
     log_path: folder,
     lora_rank: 16,
     group_size: 8,
@@ -126,8 +129,7 @@ function reinforcement() {
 }
 
 try {
-  if (only !== "rl") supervised();
-  if (only !== "sl") reinforcement();
+  reinforcement(supervised());
 } finally {
   const gone = once(server, "exit");
   server.kill("SIGTERM");

@@ -168,7 +168,7 @@ async function sampleGroups<P extends Problem>(sampler: Sampler, options: Policy
           throw new InvalidInputError("logprobs", "are missing from a sample; the server must give them");
         return { tokens, logprobs, stopReason };
       });
-      const rewards = await Promise.all(answers.map((answer) => options.reward(answer, problem)));
+      const rewards = await Promise.all(answers.map(async (answer) => options.reward(answer, problem)));
       const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
       const scored = answers.map((answer, at): ScoredAnswer => {
         const reward = rewards[at] as number;

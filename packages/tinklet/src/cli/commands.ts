@@ -64,6 +64,12 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/serve.ts")).serve,
   },
   {
+    words: ["conformance"],
+    about: "test any server of the Tinker API from outside",
+    section: train,
+    load: async () => (await import("./commands/conformance.ts")).conformance,
+  },
+  {
     words: ["run", "list"],
     about: "list training runs",
     section: manage,
