@@ -26,7 +26,7 @@ import { addSampler, samplerBySeq } from "../store/sessions.ts";
 import { jsonPayload } from "./engine-input.ts";
 import { insist, type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
 import type { ModelRunner } from "./model-runner.ts";
-import { jsonOutcome, type Outcome } from "./outcome.ts";
+import { jsonBytes, jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
 
 interface Parts {
@@ -112,10 +112,11 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
     });
     return jsonOutcome({ path: tinkerPath(row), type: "save_weights_for_sampler" }, (sql) => storeCheckpoint(sql, row));
   }
-  const seq = freeSamplerSeq(context.store.db.sql, model.sessionId, request.samplingSessionSeqId);
-  const samplerId = `${model.sessionId}:sample:${seq}`;
-  return jsonOutcome({ sampling_session_id: samplerId, type: "save_weights_for_sampler" }, (sql) => {
+  // The number is chosen in the transaction: another model's save, or a new sampling session, may take it meanwhile.
+  return jsonOutcome({}, (sql) => {
     const now = context.clock.now();
+    const seq = freeSamplerSeq(sql, model.sessionId, request.samplingSessionSeqId);
+    const samplerId = `${model.sessionId}:sample:${seq}`;
     addFiles(sql, filesId, bytes, now);
     addSampler(sql, {
       id: samplerId,
@@ -127,6 +128,7 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
       files_id: filesId,
       created_at: now,
     });
+    return jsonBytes({ sampling_session_id: samplerId, type: "save_weights_for_sampler" });
   });
 }
 

@@ -228,7 +228,9 @@ export class ModelRunner {
         this.#unsavedMs = 0;
         return {
           ...loaded.outcome,
-          effects: (sql, position) => this.#moveSnapshot(sql, { ...loaded.from, executed: position }),
+          effects: (sql, position) => {
+            this.#moveSnapshot(sql, { ...loaded.from, executed: position });
+          },
         };
       }
       case "sample":
@@ -290,7 +292,6 @@ export class ModelRunner {
     if (!result.ok && failure?.category !== "user") {
       context.log.error("request.failed", { request: job.id, kind: job.kind, error: String(result.error) });
     }
-    const body = result.ok ? result.value.body : failureBytes(failure!);
     const type = result.ok ? result.value.type : "json";
     const state = result.ok ? "done" : "failed";
     const next = this.order.next;
@@ -300,6 +301,18 @@ export class ModelRunner {
         persist(context, job, (sql) => {
           const position = this.#executed + 1;
           const now = context.clock.now();
+          let body = result.ok ? result.value.body : failureBytes(failure!);
+          if (result.ok) {
+            body = result.value.effects?.(sql, position) ?? body;
+            if (job.kind === "forward" || job.kind === "forward_backward") {
+              const { tenant, sessionId, baseModel } = this;
+              addUsage(sql, { tenant, sessionId, baseModel, kind: "training", amount: job.tokens, now });
+            }
+          } else if (job.kind === "create_model" || (job.kind === "load_weights" && this.#state === "creating")) {
+            this.#state = "failed";
+            this.#error = failure!.error;
+            sql.run("UPDATE models SET state = 'failed', error = ? WHERE id = ?", failure!.error, this.id);
+          }
           finishRequest(sql, {
             id: job.id,
             state,
@@ -317,28 +330,20 @@ export class ModelRunner {
             now,
             this.id,
           );
-          if (result.ok) {
-            result.value.effects?.(sql, position);
-            if (job.kind === "forward" || job.kind === "forward_backward") {
-              const { tenant, sessionId, baseModel } = this;
-              addUsage(sql, { tenant, sessionId, baseModel, kind: "training", amount: job.tokens, now });
-            }
-          } else if (job.kind === "create_model" || (job.kind === "load_weights" && this.#state === "creating")) {
-            this.#state = "failed";
-            this.#error = failure!.error;
-            sql.run("UPDATE models SET state = 'failed', error = ? WHERE id = ?", failure!.error, this.id);
-          }
-          return position;
+          return { position, body };
         }),
       )
-      .then((position) => {
+      .then(({ position, body }) => {
         this.#executed = position;
         context.payloads.delete(job.id);
         context.onFinished(job, state);
         context.futures.settle(job.id, { tenant: job.tenant, body, type });
       })
       .catch((error: unknown) => {
-        if (!context.closing.aborted) context.log.error("commit.failed", { request: job.id, error: String(error) });
+        if (context.closing.aborted) return;
+        context.log.error("commit.failed", { request: job.id, error: String(error) });
+        // A result that cannot be stored must not leave its request pending for ever: the request fails instead.
+        if (result.ok) this.#commit(job, { ok: false, error });
       })
       .finally(() => {
         this.#uncommitted--;

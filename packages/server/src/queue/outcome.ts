@@ -3,15 +3,21 @@ import { stringifyJson } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
 import type { PayloadType } from "../store/requests.ts";
 
-/** What running a request gave. `effects` are stored in the same transaction as the result. */
+/**
+ * What running a request gave. `effects` are stored in the same transaction as the result; what they return replaces the body, for
+ * results that name something which only the transaction can choose.
+ */
 export interface Outcome {
   readonly body: Uint8Array;
   readonly type: PayloadType;
-  readonly effects?: (sql: Sql, position: number) => void;
+  // biome-ignore lint/suspicious/noConfusingVoidType: most effects return nothing
+  readonly effects?: (sql: Sql, position: number) => Uint8Array | void;
 }
 
+export const jsonBytes = (body: unknown): Uint8Array => new TextEncoder().encode(stringifyJson(body));
+
 export const jsonOutcome = (body: unknown, effects?: Outcome["effects"]): Outcome => ({
-  body: new TextEncoder().encode(stringifyJson(body)),
+  body: jsonBytes(body),
   type: "json",
   ...(effects === undefined ? {} : { effects }),
 });

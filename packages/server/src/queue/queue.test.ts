@@ -113,6 +113,16 @@ describe("idempotency", () => {
     expect(await server.result(first)).toMatchObject({ sampling_session_id: expect.stringContaining(":sample:0") });
   });
 
+  test("two models that save at once without a number of their own get a sampling session each", async () => {
+    const server = await open();
+    const session = await server.session();
+    const models = [await server.model(session, { seq: 0 }), await server.model(session, { seq: 1 })];
+    const saves = models.map((model) => server.post("save_weights_for_sampler", { model_id: model, seq_id: 1 }));
+    const ids = await Promise.all(saves.map(async (save) => (await server.result(save)).sampling_session_id));
+    expect(new Set(ids).size).toBe(2);
+    for (const id of ids) expect((await server.get(`samplers/${id}`)).status).toBe(200);
+  });
+
   test("samples are numbered beyond 2^53 without mixing neighbours up", async () => {
     const server = await open();
     const session = await server.session();
