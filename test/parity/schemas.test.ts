@@ -2,11 +2,12 @@
  * Our schemas against the official SDK's, field by field (name, type, required, default), and every public name of
  * `tinker.types` against ours.
  */
-import { appendFileSync, readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import type * as wire from "tinklet/wire";
 import * as wireValues from "tinklet/wire";
 import { describe, expect, it } from "vitest";
 import { type AnyMessage, fixture, messages, newerFields, type Version, versions } from "./fixtures.ts";
+import { report } from "./report.ts";
 
 interface TheirField {
   readonly name: string;
@@ -210,8 +211,3 @@ it("M-904: newer fields that ours does not know are listed on the parity page", 
   }
   expect(unlisted).toEqual([]);
 });
-
-function report(line: { version: string; types?: number; values?: number }): void {
-  const file = process.env["PARITY_REPORT"];
-  if (file !== undefined) appendFileSync(file, `${JSON.stringify({ types: 0, values: 0, ...line })}\n`);
-}

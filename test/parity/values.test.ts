@@ -2,7 +2,7 @@
  * Every value that was recorded from the official SDK, compared with ours in both directions. A difference that is not on
  * the explained list fails; an explained difference that no value shows any more fails too.
  */
-import { appendFileSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import protobuf from "protobufjs";
 import { TinkerError } from "tinklet";
 import * as wire from "tinklet/wire";
@@ -22,6 +22,7 @@ import {
   type Version,
   versions,
 } from "./fixtures.ts";
+import { report } from "./report.ts";
 
 const proto = protobuf.parse(
   readFileSync(new URL("../../packages/tinklet/src/wire/proto/tinker_public.proto", import.meta.url), "utf8"),
@@ -273,8 +274,3 @@ function deepEqual(a: unknown, b: unknown): boolean {
 
 const text = (outcome: Outcome) =>
   ("refused" in outcome ? `refused (${outcome.refused})` : JSON.stringify(outcome.value)).slice(0, 400);
-
-function report(line: { version: string; types?: number; values?: number }): void {
-  const file = process.env["PARITY_REPORT"];
-  if (file !== undefined) appendFileSync(file, `${JSON.stringify({ types: 0, values: 0, ...line })}\n`);
-}

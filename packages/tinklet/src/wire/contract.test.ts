@@ -1,5 +1,5 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { InvalidInputError } from "../errors.ts";
+import { refusal } from "../testing/refusal.ts";
 import {
   contract,
   encodeQuery,
@@ -12,16 +12,6 @@ import {
 } from "./contract.ts";
 import { matchRoute } from "./match-route.ts";
 import type { TrainingRun } from "./rest.ts";
-
-const refusal = (body: () => unknown): InvalidInputError => {
-  try {
-    body();
-  } catch (error) {
-    if (error instanceof InvalidInputError) return error;
-    throw error;
-  }
-  throw new Error("nothing was refused");
-};
 
 describe("the contract table", () => {
   it("has every route of the contract once", () => {

@@ -1,21 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { InvalidInputError } from "../errors.ts";
+import { refusal } from "../testing/refusal.ts";
 import { Datum } from "./datum.ts";
 import { ModelInput } from "./model-input.ts";
 import { TensorData } from "./tensor-data.ts";
 
 const modelInput = ModelInput.fromInts([1, 2, 3]);
 const make = (lossFnInputs: Record<string, unknown>) => new Datum({ modelInput, lossFnInputs: lossFnInputs as never });
-const refusal = (body: () => unknown): InvalidInputError => {
-  try {
-    body();
-  } catch (error) {
-    if (error instanceof InvalidInputError) return error;
-    throw error;
-  }
-  throw new Error("nothing was refused");
-};
-
 describe("Datum", () => {
   it("M-305: plain lists become tensors by their key's rule", () => {
     expect(make({ target_tokens: [1, 2, 3] }).lossFnInputs["target_tokens"]).toMatchObject({

@@ -101,9 +101,12 @@ export const string = (): Field<string> =>
     },
   );
 
+/** Whether a text holds a lone surrogate. */
+export const hasHalfCharacter = (text: string): boolean => /\p{Surrogate}/u.test(text);
+
 /** Half a surrogate pair is no character: UTF-8 cannot carry it, and a server would see something else. */
 function wellFormed(text: string): string {
-  if (/\p{Surrogate}/u.test(text)) throw new FieldProblem("holds half a character (a lone surrogate)");
+  if (hasHalfCharacter(text)) throw new FieldProblem("holds half a character (a lone surrogate)");
   return text;
 }
 

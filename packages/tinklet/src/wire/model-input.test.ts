@@ -1,20 +1,11 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { ResponseValidationError } from "../errors.ts";
+import { refusal } from "../testing/refusal.ts";
 import { firstDimension, ModelInput, type ModelInputChunk } from "./model-input.ts";
 
 const image = { type: "image", data: Uint8Array.of(255, 254, 0), format: "png", expectedTokens: 2 } as const;
 const pointer = { type: "image_asset_pointer", format: "jpeg", location: "gs://x" } as const;
 const dmel = { type: "dmel", dmel: Uint8Array.of(4, 2, 130, 1, 80) } as const;
-
-const refusal = (body: () => unknown): InvalidInputError => {
-  try {
-    body();
-  } catch (error) {
-    if (error instanceof InvalidInputError) return error;
-    throw error;
-  }
-  throw new Error("nothing was refused");
-};
 
 describe("ModelInput", () => {
   it("M-307: fromInts, toInts, length, empty, append and appendInt, all immutable", () => {

@@ -1,16 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { InvalidInputError } from "../errors.ts";
+import { refusal } from "../testing/refusal.ts";
 import { TensorData, type TensorLike } from "./tensor-data.ts";
-
-const refusal = (body: () => unknown): InvalidInputError => {
-  try {
-    body();
-  } catch (error) {
-    if (error instanceof InvalidInputError) return error;
-    throw error;
-  }
-  throw new Error("nothing was refused");
-};
 
 describe("TensorData", () => {
   it("M-104: dtypes are exactly int64 and float32", () => {

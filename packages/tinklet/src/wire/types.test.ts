@@ -1,19 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { InvalidInputError, RequestFailedError, ResponseValidationError, requestErrorCategory } from "../errors.ts";
+import { refusal } from "../testing/refusal.ts";
 import type { Shape } from "./fields.ts";
 import * as wire from "./index.ts";
 import { type FieldDescription, type Message, wireOf } from "./message.ts";
 
-const refusal = (body: () => unknown): InvalidInputError => {
-  try {
-    body();
-  } catch (error) {
-    if (error instanceof InvalidInputError) return error;
-    throw error;
-  }
-  throw new Error("nothing was refused");
-};
 const prompt = wire.ModelInput.fromInts([1]);
 
 describe("enums and small values", () => {

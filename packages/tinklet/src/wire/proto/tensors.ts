@@ -5,7 +5,7 @@
  */
 import { InvalidInputError, ResponseValidationError } from "../../errors.ts";
 import { Datum, type LossFnOutput } from "../datum.ts";
-import { describe } from "../fields.ts";
+import { describe, hasHalfCharacter } from "../fields.ts";
 import { int32Tokens, ModelInput, type ModelInputChunk } from "../model-input.ts";
 import { SampledSequence, SampleResponse, type StopReason, type TopkLogprobs } from "../sampling.ts";
 import { TensorData } from "../tensor-data.ts";
@@ -73,7 +73,7 @@ export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): U
     throw new InvalidInputError("seqId", `must be an integer of 32 bits, not ${describe(seqId)}`);
   }
   for (const [field, text] of Object.entries({ modelId: request.modelId, lossFn: input.lossFn })) {
-    if (typeof text !== "string" || /\p{Surrogate}/u.test(text)) {
+    if (typeof text !== "string" || hasHalfCharacter(text)) {
       throw new InvalidInputError(field, `must be text without half characters, not ${describe(text)}`);
     }
   }
