@@ -31,7 +31,7 @@ const stopwatch = () => {
   };
 };
 
-const shuffled = (items, random) => {
+export const shuffled = (items, random) => {
   const copy = [...items];
   for (let i = copy.length - 1; i > 0; i--) {
     const j = Math.floor(random() * (i + 1));

@@ -1,5 +1,5 @@
 """The model's tokenizer: byte-level BPE with single digits (a sum is then a sum of symbols, not of chunks) and three
-special tokens. Writes `tokenizer.json` and `tokenizer_config.json`, the latter with the chat template."""
+special tokens. Writes `tokenizer.json` and its two configurations; the chat template is in one of them."""
 
 import json
 from collections.abc import Iterable
@@ -47,3 +47,4 @@ def write_config(folder: Path, context: int) -> None:
         "unk_token": None,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (folder / "special_tokens_map.json").write_text(json.dumps({"eos_token": IM_END, "pad_token": END_OF_TEXT}, indent=2) + "\n")
