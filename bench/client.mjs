@@ -1,5 +1,5 @@
 // Samples per CPU-second of this SDK and of the official Python SDK against the same stub in the same run, alternating; and
-// the heap that a waiting call takes.
+// the heap that a waiting call takes, and the connections that a client with small pools opens.
 import { execFile, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -27,6 +27,10 @@ async function withStub(sampleMs, body) {
 const json = async (command, args) => JSON.parse((await run(command, args)).stdout.trim().split("\n").at(-1));
 const sorted = (values) => values.sort((a, b) => a - b);
 
+/** Pools far smaller than the 2,000 calls at once, so that the limit is what holds the sockets down. */
+const smallPools = { session: 2, train: 1, sample: 25, retrieve: 100, rest: 1, redirect: 1, telemetry: 2 };
+const allowed = Object.values(smallPools).reduce((sum, sockets) => sum + sockets, 0);
+
 export default async function bench({ args }) {
   const repeats = Number(args[0] ?? 3);
   const { name, packages } = oracles.find(({ version }) => version === "0.25.0");
@@ -40,6 +44,9 @@ export default async function bench({ args }) {
     theirs.push(other.calls / other.cpu);
   }
   const ratios = sorted(ours.map((value, i) => value / theirs[i]));
+  const few = await withStub(200, (url) =>
+    json(process.execPath, [file("load.mjs"), url, "2000", JSON.stringify(smallPools)]),
+  );
   const heap = await withStub(20_000, (url) => json(process.execPath, ["--expose-gc", file("heap.mjs"), url, "2000"]));
   return {
     note: "2,000 samples at once (64 prompt tokens, 32 drawn), each one submission and one poll over HTTP/1.1 on loopback; CPU of the client's process alone. The official SDK runs with its default transport (pyqwest) and `asyncio.gather`.",
@@ -65,6 +72,13 @@ export default async function bench({ args }) {
         unit: "kB",
         target: "≤ 20 kB",
         note: `${heap.waiting} of ${heap.calls} waiting at once, each on a socket of its own; ${heap.mostOpen} sockets open at most`,
+      },
+      {
+        name: "sockets open at most, pools of 25 for sampling and 100 for retrieving",
+        value: few.mostOpen,
+        unit: "sockets",
+        target: `≤ ${allowed}`,
+        note: `counted by the server under ${few.calls} samples at once; the limit is the sum of all pools`,
       },
     ],
   };

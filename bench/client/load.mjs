@@ -1,8 +1,10 @@
-// Samples through this SDK: `node load.mjs URL CALLS`; prints calls and CPU seconds of this process as JSON.
+// Samples through this SDK: `node load.mjs URL CALLS [SOCKETS]`; prints calls and CPU seconds of this process as JSON.
+// SOCKETS is JSON: how many connections each purpose may have.
 import { ModelInput, ServiceClient } from "../../packages/tinklet/dist/index.js";
 
 const [url, calls] = [process.argv[2], Number(process.argv[3])];
-const service = new ServiceClient({ apiKey: "tml-bench", baseUrl: url });
+const maxSockets = JSON.parse(process.argv[4] ?? "{}");
+const service = new ServiceClient({ apiKey: "tml-bench", baseUrl: url, maxSockets });
 const sampler = await service.createSamplingClient({ baseModel: "stub/model" });
 const prompt = ModelInput.fromInts(Array.from({ length: 64 }, (_, i) => 1000 + i));
 const round = (n) =>
