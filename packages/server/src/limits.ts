@@ -5,6 +5,8 @@ export interface Limits {
   readonly bodyBytes: number;
   /** Bytes of one body after decompression. @defaultValue 256 MiB */
   readonly decompressedBytes: number;
+  /** Bytes of an adapter that is imported. @defaultValue 1 GiB */
+  readonly adapterBytes: number;
   /** Depth of nested JSON. @defaultValue 64 */
   readonly jsonDepth: number;
   /** Data in one training request. @defaultValue 4096 */
@@ -44,6 +46,7 @@ export interface Limits {
 export const defaultLimits: Limits = {
   bodyBytes: 64 * 1024 * 1024,
   decompressedBytes: 256 * 1024 * 1024,
+  adapterBytes: 1024 * 1024 * 1024,
   jsonDepth: 64,
   batchData: 4096,
   batchTokens: 4_000_000,

@@ -159,8 +159,12 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     if (match === undefined && !isForward && other === undefined) {
       throw new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
     }
-    const bytes = request.method === "GET" ? new Uint8Array(0) : await readBody(request, api.limits);
-    const isJson = !(request.headers.get("content-type") ?? "").includes(protobufContentType);
+    const allowed = other?.route.bodyBytes;
+    const limits =
+      allowed === undefined ? api.limits : { ...api.limits, bodyBytes: allowed, decompressedBytes: allowed };
+    const bytes = request.method === "GET" ? new Uint8Array(0) : await readBody(request, limits);
+    const contentType = request.headers.get("content-type") ?? "";
+    const isJson = !contentType.includes(protobufContentType) && !contentType.startsWith("multipart/");
     const wire = isJson ? readJson(bytes, api.limits) : undefined;
     const call: Call = { caller, request, url, wire, bytes };
     if (isForward) return { route: "forward", response: await pass(call, "forward-json") };

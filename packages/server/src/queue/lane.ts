@@ -4,11 +4,14 @@
  */
 import { type Engine, EngineError, MemoryError } from "@tinklet/engine";
 import { SampleRequest } from "tinklet/wire";
-import { getModel, type ModelRow } from "../store/models.ts";
+import { writeAdapter } from "../store/adapter-files.ts";
+import { newFolderId } from "../store/file-store.ts";
+import { getModel, type Lora, type ModelRow } from "../store/models.ts";
 import { addUsage, failureBytes, finishRequest } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
+import { readPeftAdapter } from "./import-adapter.ts";
 import { failureOf, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
 import { ModelRunner, type Surroundings } from "./model-runner.ts";
 import { Residents } from "./residents.ts";
@@ -151,6 +154,18 @@ export class Lane {
     return count;
   }
 
+  /** Takes an adapter from a PEFT folder into the store. @throws EngineError naming what does not fit this base model. */
+  async importAdapter(folder: string): Promise<{ filesId: string; bytes: number; lora: Lora }> {
+    const { store, limits } = this.#context;
+    const { residents } = this.#around;
+    const state = await this.#withRoom(() => readPeftAdapter(this.#engine, folder, limits.rank));
+    const snapshot = await this.#withRoom(() => this.#engine.importSnapshot(state)); // checks every tensor
+    const filesId = newFolderId();
+    residents.adopt(filesId, snapshot);
+    const bytes = await writeAdapter(store.files, filesId, state, this.baseModel);
+    return { filesId, bytes, lora: state.lora };
+  }
+
   /** Waits for what the engine is doing and for every commit. */
   async drained(): Promise<void> {
     await Promise.all([...this.runners.values()].map((runner) => runner.drained()));
@@ -234,15 +249,8 @@ export class Lane {
   async run(job: Job) {
     const request = SampleRequest.decode(jsonPayload(payloadOf(this.#context, job)));
     const filesId = this.#sampleFiles(job);
-    const call = async (adapter: string | undefined) => {
-      for (;;) {
-        try {
-          return await this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1));
-        } catch (error) {
-          if (!(error instanceof MemoryError) || !(await this.#makeRoom(undefined))) throw error;
-        }
-      }
-    };
+    const call = (adapter: string | undefined) =>
+      this.#withRoom(() => this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1)));
     const result = filesId === undefined ? await call(undefined) : await this.#around.residents.use(filesId, call);
     return {
       body: sampleResult(result),
@@ -266,10 +274,21 @@ export class Lane {
       context: this.#context,
       engine,
       residents: new Residents(engine, store.files, limits.residentAdapters),
-      makeRoom: (runner) => this.#makeRoom(runner),
+      withRoom: (work, runner) => this.#withRoom(work, runner),
       wake: () => this.pump(),
       engineGone: (error) => this.#engineGone(error),
     };
+  }
+
+  /** Runs an engine call, freeing memory for as long as it wants more and there is some to free. */
+  async #withRoom<T>(work: () => Promise<T>, except?: ModelRunner): Promise<T> {
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!(error instanceof MemoryError) || !(await this.#makeRoom(except))) throw error;
+      }
+    }
   }
 
   /** Frees memory: first a sampler's weights, then the model that has been idle longest. */

@@ -2,7 +2,7 @@
  * One model on its engine: runs its requests in order, commits their results in order, takes snapshots, and rebuilds the model
  * from the store when it is not in memory. Owns everything that decides whether a model survives a crash bit for bit.
  */
-import { type AdapterId, type AdapterState, type Engine, MemoryError } from "@tinklet/engine";
+import type { AdapterId, AdapterState, Engine } from "@tinklet/engine";
 import { OptimStepRequest } from "tinklet/wire";
 import { readAdapter, writeAdapter } from "../store/adapter-files.ts";
 import type { Sql } from "../store/database.ts";
@@ -23,8 +23,8 @@ export interface Surroundings {
   readonly context: QueueContext;
   readonly engine: Engine;
   readonly residents: Residents;
-  /** Frees memory for this model; false when nothing more can be freed. */
-  readonly makeRoom: (runner: ModelRunner | undefined) => Promise<boolean>;
+  /** Runs an engine call, freeing memory of others than this model for as long as it wants more. */
+  readonly withRoom: <T>(work: () => Promise<T>, runner: ModelRunner) => Promise<T>;
   /** Called when something that held requests back is over. */
   readonly wake: () => void;
   /** Whether an error means that the engine itself died, and not the call. */
@@ -240,19 +240,12 @@ export class ModelRunner {
 
   /** Brings the model into memory: its snapshot, and the finished requests behind it once more. */
   async #restore(): Promise<AdapterId> {
-    const { context, engine, makeRoom } = this.#around;
+    const { context, engine, withRoom } = this.#around;
     const started = context.clock.monotonic();
     const from = this.#snapshot;
     const state = from && (await readAdapter(context.store.files, from.filesId, { optimizer: from.optimizer }));
     const make = () => (state === undefined ? engine.createAdapter(this.lora) : engine.importState(state));
-    let adapter: AdapterId | undefined;
-    while (adapter === undefined) {
-      try {
-        adapter = (await make()).adapterId;
-      } catch (error) {
-        if (!(error instanceof MemoryError) || !(await makeRoom(this))) throw error;
-      }
-    }
+    const { adapterId: adapter } = await withRoom(make, this);
     this.#gradientsClean = true;
     this.#unsavedMs = 0;
     const replay = replayRequests(context.store.db.sql, this.id, from?.executed ?? 0);

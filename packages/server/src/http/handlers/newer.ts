@@ -1,19 +1,17 @@
 /**
- * Routes that clients newer than 0.25 call and the contract table does not have yet: finishing and searching sessions, joining a
- * sampler, copying weights, what storage is in use, and the key's own data.
+ * Routes beside the contract table: those that clients newer than 0.25 call (finishing and searching sessions, joining a sampler,
+ * copying weights, what storage is in use, the key's own data), and our own, under `/tinklet/`.
  */
-import { randomBytes } from "node:crypto";
-import { checkName, findReadable } from "../../queue/checkpoint-jobs.ts";
-import { UserError } from "../../queue/job.ts";
+import { checkName } from "../../queue/checkpoint-jobs.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { archiveFiles } from "../../store/adapter-files.ts";
-import { addModel, type CheckpointRow, type Lora, putCheckpoint, tinkerPath } from "../../store/models.ts";
-import { addAudit } from "../../store/requests.ts";
-import { addSession, type SessionRow } from "../../store/sessions.ts";
+import type { SessionRow } from "../../store/sessions.ts";
 import { ownSampler, ownSession, readableCheckpoint } from "../access.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call } from "../api.ts";
 import { textValues } from "../views.ts";
+import { field, textField } from "./fields.ts";
+import { copyWeights, importAdapter } from "./foreign-weights.ts";
 import { peekJson, submitJson } from "./training.ts";
 
 type NewerHandler = (call: Call, match: RegExpExecArray) => Promise<Response> | Response;
@@ -23,15 +21,8 @@ interface NewerRoute {
   readonly method: string;
   readonly path: RegExp;
   readonly handle: NewerHandler;
-}
-
-const field = (call: Call, name: string): unknown =>
-  typeof call.wire === "object" && call.wire !== null ? (call.wire as Record<string, unknown>)[name] : undefined;
-
-function textField(call: Call, name: string): string {
-  const value = field(call, name);
-  if (typeof value !== "string" || value === "") throw new Refusal(422, "invalid_request", `${name}: must be a text`);
-  return value;
+  /** Largest body, where it is not that of every other route. */
+  readonly bodyBytes?: number;
 }
 
 const keyData = (tenant: string) => ({
@@ -77,70 +68,6 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
       return tx.get<{ clients: number }>("SELECT clients FROM samplers WHERE id = ?", sampler.id)!.clients;
     });
     return jsonAnswer({ type: "join_sampling_session", client_counter: counter });
-  };
-
-  /** The copy shares the files of its source and belongs to a run of its own, which cannot be trained. */
-  const copyWeights: NewerHandler = async (call) => {
-    const token = call.request.headers.get("x-tinker-weights-access-token");
-    const access = token === null ? undefined : api.auth.tenantOf(token);
-    let source: CheckpointRow;
-    try {
-      source = findReadable(sql, textField(call, "source_path"), [call.caller.tenant, access], api.clock.now());
-    } catch (error) {
-      if (error instanceof UserError) throw new Refusal(404, "unknown_checkpoint", error.message);
-      throw error;
-    }
-    const ttl = field(call, "ttl_seconds");
-    if (ttl != null && !(Number.isSafeInteger(ttl) && (ttl as number) >= 1)) {
-      throw new Refusal(422, "invalid_request", "ttl_seconds: must be a whole number of at least 1");
-    }
-    const project = field(call, "destination_project_id");
-    const key = call.request.headers.get("x-idempotency-key") ?? undefined;
-    const now = api.clock.now();
-    const { tenant } = call.caller;
-    const path = await api.store.db.write((tx) => {
-      const sessionId = addSession(tx, {
-        id: `s-${randomBytes(10).toString("hex")}`,
-        tenant,
-        idempotencyKey: key === undefined ? undefined : `copy ${key}`,
-        tags: [],
-        userMetadata: {},
-        sdkVersion: "copy_weights",
-        projectId: typeof project === "string" ? project : undefined,
-        displayName: undefined,
-        now,
-      });
-      const run = `${sessionId}:train:0`;
-      const copy: CheckpointRow = {
-        ...source,
-        run_id: run,
-        tenant,
-        session_id: sessionId,
-        created_at: now,
-        expires_at: typeof ttl === "number" ? now + ttl * 1000 : null,
-        public: 0,
-      };
-      if (tx.get("SELECT 1 FROM models WHERE id = ?", run) === undefined) {
-        addModel(tx, {
-          id: run,
-          sessionId,
-          tenant,
-          modelSeq: 0,
-          baseModel: source.base_model,
-          lora: JSON.parse(source.lora) as Lora,
-          userMetadata: undefined,
-          now,
-        });
-        tx.run(
-          "UPDATE models SET state = 'failed', error = 'it holds copied weights and cannot be trained' WHERE id = ?",
-          run,
-        );
-        putCheckpoint(tx, copy);
-        addAudit(tx, { at: now, tenant, event: "checkpoint_copied", modelId: run, tinkerPath: tinkerPath(copy) });
-      }
-      return tinkerPath(copy);
-    });
-    return jsonAnswer({ tinker_path: path });
   };
 
   const saveExternal: NewerHandler = async (call) => {
@@ -263,7 +190,7 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
     route("search_sessions", "POST", "/sessions/search", searchSessions),
     route("join_sampling_session", "POST", "/join_sampling_session", joinSampler),
     route("cancel_future", "POST", "/cancel_future", () => jsonAnswer({})),
-    route("copy_weights", "POST", "/copy_weights", copyWeights),
+    route("copy_weights", "POST", "/copy_weights", (call) => copyWeights(api, call)),
     route("save_weights_external", "POST", "/save_weights_external", saveExternal),
     route(
       "external_weights_urls",
@@ -273,5 +200,9 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
     ),
     route("current_storage", "GET", "/billing/usage/checkpoints/current", currentStorage),
     route("api_key_me", "GET", "/auth/apikey/me", ({ caller }) => jsonAnswer(keyData(caller.tenant))),
+    {
+      ...route("import_adapter", "POST", "/tinklet/import_adapter", (call) => importAdapter(api, call)),
+      bodyBytes: api.limits.adapterBytes,
+    },
   ];
 }

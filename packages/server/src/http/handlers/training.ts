@@ -243,7 +243,7 @@ function openModel(api: Api, call: Call, id: string): ModelRow {
   return model;
 }
 
-function checkBaseModel(api: Api, name: string): void {
+export function checkBaseModel(api: Api, name: string): void {
   if (api.models.has(name)) return;
   const known = [...api.models.keys()].map((item) => JSON.stringify(item)).join(", ");
   throw new Refusal(

@@ -1,0 +1,183 @@
+/**
+ * Weights that no run of this server made: copies of another checkpoint, and adapters imported from a PEFT folder. Each becomes the
+ * one checkpoint of a run of its own, which cannot be trained; models are created from it like from any other checkpoint.
+ */
+import { randomBytes } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { EngineError, MemoryError } from "@tinklet/engine";
+import { checkName, findReadable } from "../../queue/checkpoint-jobs.ts";
+import { UserError } from "../../queue/job.ts";
+import { Refusal } from "../../queue/refusal.ts";
+import type { Sql } from "../../store/database.ts";
+import { addFiles, addModel, type CheckpointRow, type Lora, putCheckpoint, tinkerPath } from "../../store/models.ts";
+import { addAudit } from "../../store/requests.ts";
+import { addSession } from "../../store/sessions.ts";
+import { jsonAnswer } from "../answers.ts";
+import type { Api, Call } from "../api.ts";
+import { field, textField } from "./fields.ts";
+import { checkBaseModel } from "./training.ts";
+
+interface Origin {
+  /** What made it, in the session's and the audit's words. */
+  readonly how: "copy_weights" | "import_adapter";
+  readonly event: string;
+  readonly projectId?: string | undefined;
+}
+
+/** A run that holds one checkpoint. The same call again finds the run that the first one made. */
+function addWeightsRun(
+  api: Api,
+  call: Call,
+  sql: Sql,
+  weights: Omit<CheckpointRow, "run_id" | "tenant" | "session_id" | "created_at" | "public">,
+  { how, event, projectId }: Origin,
+): string {
+  const key = call.request.headers.get("x-idempotency-key");
+  const now = api.clock.now();
+  const { tenant } = call.caller;
+  const sessionId = addSession(sql, {
+    id: `s-${randomBytes(10).toString("hex")}`,
+    tenant,
+    idempotencyKey: key === null || key.length > 200 ? undefined : `${how} ${key}`,
+    tags: [],
+    userMetadata: {},
+    sdkVersion: how,
+    projectId,
+    displayName: undefined,
+    now,
+  });
+  const run = `${sessionId}:train:0`;
+  const row: CheckpointRow = { ...weights, run_id: run, tenant, session_id: sessionId, created_at: now, public: 0 };
+  if (sql.get("SELECT 1 FROM models WHERE id = ?", run) === undefined) {
+    addModel(sql, {
+      id: run,
+      sessionId,
+      tenant,
+      modelSeq: 0,
+      baseModel: row.base_model,
+      lora: JSON.parse(row.lora) as Lora,
+      userMetadata: undefined,
+      now,
+    });
+    // next_seq: number 0, the creation, will never come, and nothing must wait for it
+    sql.run(
+      `UPDATE models SET state = 'failed', next_seq = 1, error = 'it holds weights made elsewhere and cannot be trained'
+       WHERE id = ?`,
+      run,
+    );
+    putCheckpoint(sql, row);
+    addAudit(sql, { at: now, tenant, event, modelId: run, tinkerPath: tinkerPath(row) });
+  }
+  return tinkerPath(row);
+}
+
+function expiry(api: Api, ttl: unknown): number | null {
+  if (ttl == null) return null;
+  if (!(Number.isSafeInteger(ttl) && (ttl as number) >= 1)) {
+    throw new Refusal(422, "invalid_request", "ttl_seconds: must be a whole number of at least 1");
+  }
+  return api.clock.now() + (ttl as number) * 1000;
+}
+
+/** Copies a checkpoint that the caller may read, its owner's or one that a token opens. The copy shares the files of its source. */
+export async function copyWeights(api: Api, call: Call): Promise<Response> {
+  const token = call.request.headers.get("x-tinker-weights-access-token");
+  const access = token === null ? undefined : api.auth.tenantOf(token);
+  let source: CheckpointRow;
+  try {
+    const path = textField(call, "source_path");
+    source = findReadable(api.store.db.sql, path, [call.caller.tenant, access], api.clock.now());
+  } catch (error) {
+    if (error instanceof UserError) throw new Refusal(404, "unknown_checkpoint", error.message);
+    throw error;
+  }
+  const project = field(call, "destination_project_id");
+  const copy = { ...source, expires_at: expiry(api, field(call, "ttl_seconds")) };
+  const path = await api.store.db.write((sql) =>
+    addWeightsRun(api, call, sql, copy, {
+      how: "copy_weights",
+      event: "checkpoint_copied",
+      projectId: typeof project === "string" ? project : undefined,
+    }),
+  );
+  return jsonAnswer({ tinker_path: path });
+}
+
+/** The files of a PEFT folder that count; a form's other files are ignored, and no name from a request becomes a path. */
+const peftFiles = ["adapter_config.json", "adapter_model.safetensors"] as const;
+
+/**
+ * Takes an adapter that was trained elsewhere: a form with the two files of a PEFT folder and, as texts, `base_model` (may be left out
+ * when one model is served), `name` and `ttl_seconds`. It becomes sampler weights, which have no optimizer, like those of
+ * `save_weights_for_sampler`.
+ */
+export async function importAdapter(api: Api, call: Call): Promise<Response> {
+  const form = await readForm(call);
+  const text = (name: string): string | undefined => {
+    const value = form.get(name);
+    return typeof value === "string" && value !== "" ? value : undefined;
+  };
+  const [only, ...others] = api.models.keys();
+  const baseModel = text("base_model") ?? (others.length === 0 ? only : undefined);
+  if (baseModel === undefined)
+    throw new Refusal(422, "invalid_request", "base_model: this server has several; name one");
+  checkBaseModel(api, baseModel);
+  const name = checkName(text("name") ?? "imported");
+  const ttl = text("ttl_seconds");
+  const expiresAt = expiry(api, ttl === undefined ? undefined : Number(ttl));
+
+  const folder = await mkdtemp(join(tmpdir(), "tinklet-import-"));
+  try {
+    for (const file of peftFiles) {
+      const part = form.get(file);
+      if (part === null || typeof part === "string") {
+        throw new Refusal(422, "invalid_request", `${file}: is missing. Send a form with ${peftFiles.join(" and ")}.`);
+      }
+      await writeFile(join(folder, file), Buffer.from(await part.arrayBuffer()));
+    }
+    const { filesId, bytes, lora } = await api.queue.lanes.get(baseModel)!.importAdapter(folder);
+    const path = await api.store.db.write((sql) => {
+      addFiles(sql, filesId, bytes, api.clock.now());
+      const weights = {
+        kind: "sampler_weights",
+        name,
+        files_id: filesId,
+        base_model: baseModel,
+        lora: JSON.stringify(lora),
+        step: 0,
+        bytes,
+        expires_at: expiresAt,
+        user_metadata: null,
+      } as const;
+      return addWeightsRun(api, call, sql, weights, { how: "import_adapter", event: "checkpoint_imported" });
+    });
+    return jsonAnswer({ tinker_path: path, base_model: baseModel, lora_rank: lora.rank });
+  } catch (error) {
+    throw importRefusal(error, folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function readForm(call: Call): Promise<FormData> {
+  const contentType = call.request.headers.get("content-type") ?? "";
+  try {
+    return await new Response(call.bytes as Uint8Array<ArrayBuffer>, {
+      headers: { "content-type": contentType },
+    }).formData();
+  } catch {
+    throw new Refusal(400, "bad_form", `The body is not a form (multipart/form-data) with ${peftFiles.join(" and ")}.`);
+  }
+}
+
+/** What is wrong with an adapter, without the place where it lay for a moment. */
+function importRefusal(error: unknown, folder: string): unknown {
+  if (!(error instanceof EngineError)) return error;
+  if (error instanceof MemoryError || /^(closed|worker_)/.test(error.code)) {
+    return new Refusal(503, "engine_busy", "The engine has no room for the adapter now.", { retryAfterSeconds: 5 });
+  }
+  const message = error.message.replaceAll(join(folder, "/"), "").replaceAll(folder, "the folder");
+  return new Refusal(400, "bad_adapter", message);
+}
