@@ -10,6 +10,9 @@ const shown = (id: string) => JSON.stringify(id.slice(0, 200));
 const missing = (what: string, id: string) =>
   new Refusal(404, `unknown_${what}`, `There is no ${what} ${shown(id)} of this key.`);
 
+/** The same for a request that never was and for one of another tenant: the id does not tell which. */
+export const unknownRequest = (id: string): Refusal => missing("request", id);
+
 export function ownSession(api: Api, { caller }: Call, id: string): SessionRow {
   const row = getSession(api.store.db.sql, id);
   if (row === undefined || row.tenant !== caller.tenant) throw missing("session", id);

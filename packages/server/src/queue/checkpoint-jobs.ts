@@ -57,28 +57,12 @@ function checkTtl(ttlSeconds: number | undefined): number | undefined {
 }
 
 export async function saveWeights(parts: Parts): Promise<Outcome> {
-  const { context, engine, job, adapter, model } = parts;
-  const request = SaveWeightsRequest.decode(jsonPayload(payloadOf(context, job)));
-  const name = checkName(request.path ?? `seq-${job.seq ?? job.id}`);
+  const request = SaveWeightsRequest.decode(jsonPayload(payloadOf(parts.context, parts.job)));
+  const name = checkName(request.path ?? `seq-${parts.job.seq ?? parts.job.id}`);
   const ttl = checkTtl(request.ttlSeconds);
-  if (!request.overwrite && getCheckpoint(context.store.db.sql, model.id, "weights", name) !== undefined) {
-    throw new UserError(`The checkpoint weights/${name} exists already. Save under another name, or with overwrite.`);
-  }
-  context.onPoint?.("save.before");
-  const state = await engine.exportState(adapter, { optimizer: true });
-  const filesId = newFolderId();
-  const bytes = await insist(context, job, () => writeAdapter(context.store.files, filesId, state, model.baseModel));
-  context.onPoint?.("save.written");
-  const row = checkpointRow(parts, {
-    kind: "weights",
-    name,
-    filesId,
-    bytes,
-    step: state.step,
-    ttl,
-    metadata: request.userMetadata,
-  });
-  return jsonOutcome({ path: tinkerPath(row), type: "save_weights" }, (sql) => storeCheckpoint(sql, row));
+  if (!request.overwrite) checkFree(parts, "weights", name, "Save under another name, or with overwrite.");
+  const saved = await writeState(parts, { optimizer: true });
+  return named(parts, { ...saved, kind: "weights", name, ttl, metadata: request.userMetadata }, "save_weights");
 }
 
 export async function saveForSampler(parts: Parts): Promise<Outcome> {
@@ -86,31 +70,18 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
   const request = SaveWeightsForSamplerRequest.decode(jsonPayload(payloadOf(context, job)));
   const name = request.path === undefined ? undefined : checkName(request.path);
   const ttl = checkTtl(request.ttlSeconds);
-  if (name !== undefined && getCheckpoint(context.store.db.sql, model.id, "sampler_weights", name) !== undefined) {
-    throw new UserError(
-      `The checkpoint sampler_weights/${name} exists already, and sampler weights never change. Save under another name.`,
-    );
+  if (name !== undefined) {
+    checkFree(parts, "sampler_weights", name, "Sampler weights never change: save under another name.");
   }
-  context.onPoint?.("save.before");
-  const state = await engine.exportState(adapter, { optimizer: false });
-  const filesId = newFolderId();
-  const [bytes, snapshot] = await Promise.all([
-    insist(context, job, () => writeAdapter(context.store.files, filesId, state, model.baseModel)),
+  const [saved, snapshot] = await Promise.all([
+    writeState(parts, { optimizer: false }),
     engine.snapshot(adapter).catch(() => undefined), // only saves a load later: a full engine is no reason to fail
   ]);
+  const { filesId, bytes } = saved;
   if (snapshot !== undefined) residents.adopt(filesId, snapshot);
-  context.onPoint?.("save.written");
   if (name !== undefined) {
-    const row = checkpointRow(parts, {
-      kind: "sampler_weights",
-      name,
-      filesId,
-      bytes,
-      step: state.step,
-      ttl,
-      metadata: request.userMetadata,
-    });
-    return jsonOutcome({ path: tinkerPath(row), type: "save_weights_for_sampler" }, (sql) => storeCheckpoint(sql, row));
+    const as = { ...saved, kind: "sampler_weights", name, ttl, metadata: request.userMetadata } as const;
+    return named(parts, as, "save_weights_for_sampler");
   }
   // The number is chosen in the transaction: another model's save, or a new sampling session, may take it meanwhile.
   return jsonOutcome({}, (sql) => {
@@ -134,20 +105,50 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
 
 /** Exports the adapter for use elsewhere: the same files, listed one by one behind links. */
 export async function saveExternal(parts: Parts): Promise<Outcome> {
-  const { context, engine, job, adapter, model } = parts;
-  const body = jsonPayload(payloadOf(context, job)) as Record<string, unknown>;
+  const body = jsonPayload(payloadOf(parts.context, parts.job)) as Record<string, unknown>;
   const name = checkName(String(body["path"]));
   const ttl = checkTtl(typeof body["ttl_seconds"] === "number" ? body["ttl_seconds"] : undefined);
-  if (getCheckpoint(context.store.db.sql, model.id, "external_weights", name) !== undefined) {
-    throw new UserError(`The checkpoint external_weights/${name} exists already. Save under another name.`);
-  }
-  const state = await engine.exportState(adapter, { optimizer: false });
+  checkFree(parts, "external_weights", name, "Save under another name.");
+  const saved = await writeState(parts, { optimizer: false });
+  const as = { ...saved, kind: "external_weights", name, ttl, metadata: undefined } as const;
+  return named(parts, as, "save_weights_external", { size_bytes: saved.bytes });
+}
+
+/** @throws {@link UserError} when the name is taken. */
+function checkFree({ context, model }: Parts, kind: CheckpointKind, name: string, otherwise: string): void {
+  if (getCheckpoint(context.store.db.sql, model.id, kind, name) === undefined) return;
+  throw new UserError(`The checkpoint ${kind}/${name} exists already. ${otherwise}`);
+}
+
+/** A folder that was written and that no row names yet. */
+interface Saved {
+  readonly filesId: string;
+  readonly bytes: number;
+  readonly step: number;
+}
+
+/** Takes the adapter's state out of the engine and writes it as a folder. */
+async function writeState(parts: Parts, options: { optimizer: boolean }): Promise<Saved> {
+  const { context, engine, job, adapter, model } = parts;
+  context.onPoint?.("save.before");
+  const state = await engine.exportState(adapter, options);
   const filesId = newFolderId();
   const bytes = await insist(context, job, () => writeAdapter(context.store.files, filesId, state, model.baseModel));
-  const kind = "external_weights";
-  const row = checkpointRow(parts, { kind, name, filesId, bytes, step: state.step, ttl, metadata: undefined });
-  const result = { path: tinkerPath(row), size_bytes: bytes, type: "save_weights_external" };
-  return jsonOutcome(result, (sql) => storeCheckpoint(sql, row));
+  context.onPoint?.("save.written");
+  return { filesId, bytes, step: state.step };
+}
+
+interface NamedSave extends Saved {
+  readonly kind: CheckpointKind;
+  readonly name: string;
+  readonly ttl: number | undefined;
+  readonly metadata: Readonly<Record<string, string>> | undefined;
+}
+
+/** The result of a save under a name; the checkpoint is stored with it. */
+function named(parts: Parts, save: NamedSave, type: string, more: Record<string, unknown> = {}): Outcome {
+  const row = checkpointRow(parts, save);
+  return jsonOutcome({ path: tinkerPath(row), ...more, type }, (sql) => storeCheckpoint(sql, row));
 }
 
 /** The number that the client chose, or, should it be taken, one that no client chooses. */
@@ -239,18 +240,7 @@ export function parsePath(path: string): { run: string; kind: CheckpointKind; na
   }
 }
 
-function checkpointRow(
-  { context, model, job }: Parts,
-  saved: {
-    kind: CheckpointKind;
-    name: string;
-    filesId: string;
-    bytes: number;
-    step: number;
-    ttl: number | undefined;
-    metadata: Readonly<Record<string, string>> | undefined;
-  },
-): CheckpointRow {
+function checkpointRow({ context, model, job }: Parts, saved: NamedSave): CheckpointRow {
   const now = context.clock.now();
   return {
     run_id: model.id,
@@ -274,6 +264,6 @@ function storeCheckpoint(sql: Sql, row: CheckpointRow): void {
   addFiles(sql, row.files_id, row.bytes, row.created_at);
   putCheckpoint(sql, row);
   const { tenant, session_id: sessionId, base_model: baseModel, created_at: now } = row;
-  addUsage(sql, { tenant, sessionId, baseModel, kind: "checkpoint", amount: 1, now });
+  addUsage(sql, { tenant, sessionId, baseModel, now }, { checkpoint: 1 });
   addAudit(sql, { at: now, tenant, event: "checkpoint_created", modelId: row.run_id, tinkerPath: tinkerPath(row) });
 }

@@ -7,7 +7,7 @@ import { SampleRequest } from "tinklet/wire";
 import { writeAdapter } from "../store/adapter-files.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { getModel, type Lora, type ModelRow } from "../store/models.ts";
-import { addUsage, failureBytes, finishRequest } from "../store/requests.ts";
+import { addUsage, failureBytes, finishRequest, type UsageKind } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
@@ -28,6 +28,16 @@ export interface LaneOptions {
   readonly maxSequences?: number;
 }
 
+/** A sample's bytes, and what it is booked as. */
+interface Sampled {
+  readonly body: Uint8Array;
+  readonly usage: Partial<Record<UsageKind, number>>;
+}
+type SampleOutcome = { readonly ok: true; readonly value: Sampled } | { readonly ok: false; readonly error: unknown };
+
+/** The line that a sample waits in: its sampling session's, or one for all of a tenant's samples without one. */
+const sampleLine = (job: Job): string => job.samplerId ?? `tenant:${job.tenant}`;
+
 export class Lane {
   readonly baseModel: string;
   readonly runners = new Map<string, ModelRunner>();
@@ -40,7 +50,8 @@ export class Lane {
   readonly #samplingShares = new FairShare();
   /** Waiting samples by sampling session, in order of arrival. */
   readonly #samples = new Map<string, { readonly tenant: string; readonly id: string; readonly jobs: Job[] }>();
-  readonly #sampling = new Set<Job>();
+  /** Samples that are on the engine, and what stops them. */
+  readonly #sampling = new Map<Job, AbortController>();
   #training = 0;
   #sequences = 0;
   #reopening: Promise<void> | undefined;
@@ -83,11 +94,29 @@ export class Lane {
   }
 
   addSample(job: Job): void {
-    const key = job.samplerId ?? `tenant:${job.tenant}`;
+    const key = sampleLine(job);
     const line = this.#samples.get(key) ?? { tenant: job.tenant, id: key, jobs: [] };
     this.#samples.set(key, line);
     line.jobs.push(job);
     this.pump();
+  }
+
+  /** Ends a sample that nobody waits for: its future says so. One that is over already is left as it is. */
+  cancelSample(job: Job): void {
+    const reason = new UserError("The sample was cancelled by its client.");
+    const running = this.#sampling.get(job);
+    if (running !== undefined) {
+      running.abort(reason);
+      return;
+    }
+    const key = sampleLine(job);
+    const line = this.#samples.get(key);
+    const at = line?.jobs.indexOf(job) ?? -1;
+    if (line === undefined || at < 0) return;
+    line.jobs.splice(at, 1);
+    if (line.jobs.length === 0) this.#samples.delete(key);
+    job.startedAt = this.#context.clock.now();
+    void this.#finishSample(job, { ok: false, error: reason });
   }
 
   /** Starts what can start. */
@@ -126,7 +155,7 @@ export class Lane {
     if (this.#reopening !== undefined) return { state: "paused_capacity", reason: "The engine is being restarted." };
     if (job.startedAt !== undefined) return { state: "active", reason: "It is running." };
     if (job.modelId === undefined) {
-      const ahead = this.#samples.get(job.samplerId ?? `tenant:${job.tenant}`)?.jobs.indexOf(job) ?? 0;
+      const ahead = this.#samples.get(sampleLine(job))?.jobs.indexOf(job) ?? 0;
       return { state: "active", reason: `${Math.max(ahead, 0)} samples of this session are before it.` };
     }
     const runner = this.runners.get(job.modelId);
@@ -171,6 +200,12 @@ export class Lane {
     await Promise.all([...this.runners.values()].map((runner) => runner.drained()));
   }
 
+  /** Waits for what runs and stores every model as it is, so that the next start has nothing to do again. */
+  async settled(): Promise<void> {
+    await this.drained();
+    if (this.#context.store.durable) await Promise.all([...this.runners.values()].map((runner) => runner.settle()));
+  }
+
   *#readyRunners(): Iterable<ModelRunner> {
     for (const runner of this.runners.values()) if (runner.ready() !== undefined) yield runner;
   }
@@ -199,42 +234,43 @@ export class Lane {
 
   async #sample(job: Job): Promise<void> {
     const context = this.#context;
-    const started = context.clock.now();
-    job.startedAt = started;
-    this.#sampling.add(job);
-    let result: Awaited<ReturnType<typeof this.run>> | undefined;
-    let error: unknown;
+    job.startedAt = context.clock.now();
+    const stop = new AbortController();
+    this.#sampling.set(job, stop);
+    let result: SampleOutcome;
     try {
       context.onPoint?.("execute.before");
-      result = await this.run(job);
+      result = { ok: true, value: await this.#run(job, stop.signal) };
       context.onPoint?.("execute.after");
-    } catch (thrown) {
-      error = thrown;
+    } catch (error) {
+      result = { ok: false, error };
     }
     this.#sampling.delete(job);
-    if (result === undefined && context.closing.aborted) return;
-    if (result === undefined && this.#engineGone(error) && job.engineDeaths++ < 2) {
+    if (!result.ok && context.closing.aborted) return;
+    if (!result.ok && this.#engineGone(result.error) && job.engineDeaths++ < 2) {
       job.startedAt = undefined;
       return this.addSample(job);
     }
-    const failure = result === undefined ? failureOf(error) : undefined;
-    if (failure !== undefined && failure.category !== "user") {
-      context.log.error("request.failed", { request: job.id, kind: job.kind, error: String(error) });
+    await this.#finishSample(job, result);
+  }
+
+  /** Stores what became of a sample, and then hands it out. */
+  async #finishSample(job: Job, outcome: SampleOutcome): Promise<void> {
+    const context = this.#context;
+    const failure = outcome.ok ? undefined : failureOf(outcome.error);
+    if (!outcome.ok && failure?.category !== "user") {
+      context.log.error("request.failed", { request: job.id, kind: job.kind, error: String(outcome.error) });
     }
-    const body = result?.body ?? failureBytes(failure!);
-    const type = result === undefined ? "json" : "proto";
-    const state = result === undefined ? "failed" : "done";
+    const body = outcome.ok ? outcome.value.body : failureBytes(failure!);
+    const resultType = outcome.ok ? "proto" : "json";
+    const state = outcome.ok ? "done" : "failed";
+    const startedAt = job.startedAt!;
     try {
       await persist(context, job, (sql) => {
         const now = context.clock.now();
-        const common = { id: job.id, state, result: body, resultType: type, startedAt: started, now } as const;
-        finishRequest(sql, { ...common, keepPayload: false, position: null });
-        if (result !== undefined) {
-          const account = { tenant: job.tenant, sessionId: job.sessionId, baseModel: this.baseModel, now };
-          addUsage(sql, { ...account, kind: "sampling_prefill", amount: result.prefill - result.cached });
-          addUsage(sql, { ...account, kind: "sampling_prefill_cached", amount: result.cached });
-          addUsage(sql, { ...account, kind: "sampling_sample", amount: result.sampled });
-        }
+        const { id, tenant, sessionId } = job;
+        finishRequest(sql, { id, state, result: body, resultType, startedAt, now, keepPayload: false, position: null });
+        if (outcome.ok) addUsage(sql, { tenant, sessionId, baseModel: this.baseModel, now }, outcome.value.usage);
       });
     } catch (thrown) {
       if (!context.closing.aborted) context.log.error("commit.failed", { request: job.id, error: String(thrown) });
@@ -242,21 +278,24 @@ export class Lane {
     }
     context.payloads.delete(job.id);
     context.onFinished(job, state);
-    context.futures.settle(job.id, { tenant: job.tenant, body, type });
+    context.futures.settle(job.id, { tenant: job.tenant, body, type: resultType });
   }
 
   /** Runs a sample and counts its tokens. */
-  async run(job: Job) {
+  async #run(job: Job, signal: AbortSignal): Promise<Sampled> {
     const request = SampleRequest.decode(jsonPayload(payloadOf(this.#context, job)));
     const filesId = this.#sampleFiles(job);
     const call = (adapter: string | undefined) =>
-      this.#withRoom(() => this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1)));
+      this.#withRoom(() => this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1), { signal }));
     const result = filesId === undefined ? await call(undefined) : await this.#around.residents.use(filesId, call);
+    const cached = Math.min(result.promptCacheHitTokens, job.tokens);
     return {
       body: sampleResult(result),
-      prefill: job.tokens,
-      cached: Math.min(result.promptCacheHitTokens, job.tokens),
-      sampled: result.sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
+      usage: {
+        sampling_prefill: job.tokens - cached,
+        sampling_prefill_cached: cached,
+        sampling_sample: result.sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
+      },
     };
   }
 

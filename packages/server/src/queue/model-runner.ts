@@ -149,16 +149,24 @@ export class ModelRunner {
     await this.#committed;
   }
 
+  /**
+   * Stores the model as it is, so that bringing it back needs no replay. Nothing is stored when there is nothing new, or when
+   * gradients are accumulated, which no snapshot holds.
+   */
+  async settle(): Promise<void> {
+    const settled = this.running.size === 0 && this.#uncommitted === 0 && !this.#snapshotting;
+    if (!settled || this.#adapter === undefined || this.#unsavedMs === 0 || !this.#gradientsClean) return;
+    this.#keepSnapshot(await this.#export());
+    await this.#committed;
+  }
+
   /** Leaves the engine's memory. Nothing is lost: the next request brings the model back. */
   async evict(): Promise<void> {
     const adapter = this.#adapter;
     if (adapter === undefined || !this.idle) return;
     this.#exclusive = true;
     try {
-      if (this.#unsavedMs > 0 && this.#gradientsClean) {
-        this.#keepSnapshot(await this.#around.engine.exportState(adapter, { optimizer: true }));
-        await this.#committed;
-      }
+      await this.settle();
       this.#adapter = undefined;
       await this.#around.engine.deleteAdapter(adapter);
     } finally {
@@ -299,7 +307,7 @@ export class ModelRunner {
             body = result.value.effects?.(sql, position) ?? body;
             if (job.kind === "forward" || job.kind === "forward_backward") {
               const { tenant, sessionId, baseModel } = this;
-              addUsage(sql, { tenant, sessionId, baseModel, kind: "training", amount: job.tokens, now });
+              addUsage(sql, { tenant, sessionId, baseModel, now }, { training: job.tokens });
             }
           } else if (job.kind === "create_model" || (job.kind === "load_weights" && this.#state === "creating")) {
             this.#state = "failed";

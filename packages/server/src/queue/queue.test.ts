@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { baseModel, passBytes, TestServer, type TestServerOptions } from "../testing/test-server.ts";
+import { baseModel, gateway, passBytes, TestServer, type TestServerOptions } from "../testing/test-server.ts";
 
 const open = async (options?: TestServerOptions) => {
   const server = await TestServer.open(options);
@@ -14,15 +14,6 @@ const folder = async () => {
   const path = await mkdtemp(join(tmpdir(), "tinklet-queue-"));
   onTestFinished(() => rm(path, { recursive: true, force: true }));
   return path;
-};
-
-/** A promise and what opens it. */
-const gateway = () => {
-  let resolve = () => {};
-  const promise = new Promise<void>((done) => {
-    resolve = done;
-  });
-  return { promise, resolve };
 };
 
 /** Names of the engine's training calls, in the order they ran. */

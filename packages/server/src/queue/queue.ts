@@ -211,13 +211,36 @@ export class Queue {
     });
   }
 
+  /**
+   * Ends a sample that its client gave up. One that is over, or is no sample, is left alone.
+   *
+   * @returns false when there is no such request of this tenant.
+   */
+  cancel(requestId: string, tenant: string): boolean {
+    const id = this.#ids.read(requestId, tenant);
+    if (id === undefined) return false;
+    const job = this.#jobs.get(id);
+    if (job?.kind === "sample") this.#laneOfSample(job)?.cancelSample(job);
+    return true;
+  }
+
+  /** Ends the samples of a session that its client has finished. Training goes on: its checkpoints may be wanted. */
+  cancelSamples(sessionId: string): void {
+    for (const job of [...this.#jobs.values()]) {
+      if (job.kind === "sample" && job.sessionId === sessionId) this.#laneOfSample(job)?.cancelSample(job);
+    }
+  }
+
   /** Lets polls go, starts nothing more, and waits for what is being stored. What is pending stays pending. */
   async close(graceMs = 5000): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new Error("The server is shutting down."));
     this.context.futures.close();
     const patience = this.context.clock.sleep(graceMs);
-    await Promise.race([Promise.all([...this.lanes.values()].map((lane) => lane.drained())), patience]);
+    const settled = Promise.all([...this.lanes.values()].map((lane) => lane.settled())).catch((error: unknown) => {
+      this.context.log.warn("close.unsettled", { error: String(error) }); // nothing is lost: the next start replays it
+    });
+    await Promise.race([settled, patience]);
     await this.sweep().catch(() => {});
   }
 

@@ -35,7 +35,7 @@ export interface Database {
   readonly sql: Sql;
   /**
    * Runs `work` in the next group commit and resolves with its result when that is durable. A `work` that throws is undone
-   * alone; the others of its group are not.
+   * alone; the others of its group are not. It may run more than once, and only the last time counts.
    *
    * @throws {@link StoreError} when the commit itself failed: then nothing of the group happened.
    */
@@ -94,8 +94,10 @@ function open({ file, onPoint, onCommit }: DatabaseOptions): Database {
     }
     return statement;
   };
+  let wrote = false;
   const sql: Sql = {
     run: (text, ...params) => {
+      wrote = true;
       const { changes, lastInsertRowid } = prepared(text).run(...params);
       return { changes, lastInsertRowid: Number(lastInsertRowid) };
     },
@@ -107,37 +109,56 @@ function open({ file, onPoint, onCommit }: DatabaseOptions): Database {
   let scheduled = false;
   let closed = false;
 
+  const undo = (): void => {
+    try {
+      if (connection.inTransaction) sql.run("ROLLBACK");
+    } catch {
+      // the transaction is gone already
+    }
+  };
+
+  /**
+   * Runs a group in one transaction; what it returns settles the writers. Nearly no writer throws after it has written, so a group
+   * is first run without a savepoint for each: should one throw, everything is undone and `undefined` returned, and the group is
+   * run again with them.
+   */
+  const transaction = (group: readonly Writer[], isolated: boolean): (() => void)[] | undefined => {
+    const outcomes: (() => void)[] = [];
+    sql.run("BEGIN IMMEDIATE");
+    for (const { work, resolve, reject } of group) {
+      if (isolated) sql.run("SAVEPOINT writer");
+      try {
+        wrote = false;
+        const value = work(sql) as never;
+        outcomes.push(() => resolve(value));
+      } catch (error) {
+        if (storeErrorFrom(error) !== undefined) throw error; // SQLite may have ended the transaction by itself
+        if (wrote && !isolated) {
+          undo();
+          return undefined;
+        }
+        if (isolated) sql.run("ROLLBACK TO writer");
+        outcomes.push(() => reject(error));
+      }
+      if (isolated) sql.run("RELEASE writer");
+    }
+    onPoint?.("commit.before");
+    sql.run("COMMIT");
+    onPoint?.("commit.after");
+    return outcomes;
+  };
+
   const flush = (): void => {
     scheduled = false;
     const group = waiting;
     waiting = [];
     if (group.length === 0) return;
     const started = performance.now();
-    const outcomes: (() => void)[] = [];
+    let outcomes: readonly (() => void)[];
     try {
-      sql.run("BEGIN IMMEDIATE");
-      for (const { work, resolve, reject } of group) {
-        sql.run("SAVEPOINT writer");
-        try {
-          const value = work(sql) as never;
-          sql.run("RELEASE writer");
-          outcomes.push(() => resolve(value));
-        } catch (error) {
-          if (storeErrorFrom(error) !== undefined) throw error; // SQLite may have ended the transaction by itself
-          sql.run("ROLLBACK TO writer");
-          sql.run("RELEASE writer");
-          outcomes.push(() => reject(error));
-        }
-      }
-      onPoint?.("commit.before");
-      sql.run("COMMIT");
-      onPoint?.("commit.after");
+      outcomes = transaction(group, false) ?? transaction(group, true)!;
     } catch (error) {
-      try {
-        if (connection.inTransaction) sql.run("ROLLBACK");
-      } catch {
-        // the transaction is gone already
-      }
+      undo();
       const failure = storeErrorFrom(error) ?? error;
       for (const { reject } of group) reject(failure);
       return;

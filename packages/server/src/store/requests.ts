@@ -160,28 +160,21 @@ export function finishRequest(sql: Sql, finish: Finish): void {
   );
 }
 
-/** Adds to the hourly account of use. */
+export type UsageKind = "training" | "sampling_prefill" | "sampling_prefill_cached" | "sampling_sample" | "checkpoint";
+
+/** Adds to the hourly account of use, all kinds in one statement. */
 export function addUsage(
   sql: Sql,
-  usage: {
-    readonly tenant: string;
-    readonly sessionId: string;
-    readonly baseModel: string;
-    readonly kind: "training" | "sampling_prefill" | "sampling_prefill_cached" | "sampling_sample" | "checkpoint";
-    readonly amount: number;
-    readonly now: number;
-  },
+  account: { readonly tenant: string; readonly sessionId: string; readonly baseModel: string; readonly now: number },
+  amounts: Partial<Record<UsageKind, number>>,
 ): void {
-  if (usage.amount === 0) return;
+  const used = Object.entries(amounts).filter(([, amount]) => amount !== 0);
+  if (used.length === 0) return;
+  const hour = Math.floor(account.now / 3_600_000);
   sql.run(
-    `INSERT INTO usage (hour, tenant, session_id, base_model, kind, amount) VALUES (?, ?, ?, ?, ?, ?)
+    `INSERT INTO usage (hour, tenant, session_id, base_model, kind, amount) VALUES ${used.map(() => "(?, ?, ?, ?, ?, ?)").join(", ")}
      ON CONFLICT DO UPDATE SET amount = amount + excluded.amount`,
-    Math.floor(usage.now / 3_600_000),
-    usage.tenant,
-    usage.sessionId,
-    usage.baseModel,
-    usage.kind,
-    usage.amount,
+    ...used.flatMap(([kind, amount]) => [hour, account.tenant, account.sessionId, account.baseModel, kind, amount]),
   );
 }
 

@@ -13,6 +13,8 @@ import { storeErrorFrom } from "./store-error.ts";
 export interface Store {
   readonly db: Database;
   readonly files: FileStore;
+  /** Whether anything outlives the process. */
+  readonly durable: boolean;
   /** Signs request ids, download links and tokens. Made once per data folder. */
   readonly secret: Buffer;
   /** Removes folders that nothing refers to. Safe at any time: a folder being written has no row yet, and is skipped. */
@@ -42,6 +44,7 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
     const store: Store = {
       db,
       files,
+      durable: dataDir !== undefined,
       secret,
       collect: async () => {
         const unused = await db.write(dropUnusedFiles);

@@ -263,8 +263,12 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     savePeft: unsupported,
     readPeft: unsupported,
     saveMerged: unsupported,
-    sample: async (request) => {
-      await beforeCall?.("sample", request.adapter ?? null);
+    sample: async (request, { signal } = {}) => {
+      const stopped = new Promise<never>((_, reject) => {
+        signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
+      });
+      await Promise.race([beforeCall?.("sample", request.adapter ?? null), stopped]);
+      if (closed) throw new EngineError("closed", "the engine is closed");
       return sample(request);
     },
     stats: async () => ({

@@ -28,6 +28,15 @@ export interface TestAnswer {
 
 export const baseModel = "test/model";
 
+/** A promise and what opens it. */
+export const gateway = (): { promise: Promise<void>; resolve: () => void } => {
+  let resolve = () => {};
+  const promise = new Promise<void>((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+};
+
 export class TestServer {
   readonly clock: FakeClock;
   readonly server: TinkletServer;

@@ -6,7 +6,7 @@ import { checkName } from "../../queue/checkpoint-jobs.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { archiveFiles } from "../../store/adapter-files.ts";
 import type { SessionRow } from "../../store/sessions.ts";
-import { ownSampler, ownSession, readableCheckpoint } from "../access.ts";
+import { ownSampler, ownSession, readableCheckpoint, unknownRequest } from "../access.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call } from "../api.ts";
 import { textValues } from "../views.ts";
@@ -58,6 +58,13 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
         session.id,
       ),
     );
+    api.queue.cancelSamples(session.id);
+    return jsonAnswer({});
+  };
+
+  const cancelFuture: NewerHandler = (call) => {
+    const requestId = textField(call, "request_id");
+    if (!api.queue.cancel(requestId, call.caller.tenant)) throw unknownRequest(requestId);
     return jsonAnswer({});
   };
 
@@ -189,7 +196,7 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
     route("finish_session", "POST", "/sessions/([^/]+)/finish", finishSession),
     route("search_sessions", "POST", "/sessions/search", searchSessions),
     route("join_sampling_session", "POST", "/join_sampling_session", joinSampler),
-    route("cancel_future", "POST", "/cancel_future", () => jsonAnswer({})),
+    route("cancel_future", "POST", "/cancel_future", cancelFuture),
     route("copy_weights", "POST", "/copy_weights", (call) => copyWeights(api, call)),
     route("save_weights_external", "POST", "/save_weights_external", saveExternal),
     route(

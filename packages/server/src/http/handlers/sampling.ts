@@ -13,7 +13,7 @@ import type { Draws } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Failure } from "../../store/requests.ts";
 import { addSampler, samplerBySeq } from "../../store/sessions.ts";
-import { openSession, ownSampler } from "../access.ts";
+import { openSession, ownSampler, unknownRequest } from "../access.ts";
 import { bytesAnswer, jsonAnswer, problem } from "../answers.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 import { engineSeed } from "./training.ts";
@@ -144,11 +144,7 @@ export function samplingHandlers(
         case "expired":
           return problem(410, "result_expired", `The result of request ${body.requestId} is no longer kept.`);
         case "unknown":
-          return problem(
-            404,
-            "unknown_request",
-            `There is no request ${JSON.stringify(body.requestId.slice(0, 100))} of this key.`,
-          );
+          throw unknownRequest(body.requestId);
         default:
           return found satisfies never;
       }

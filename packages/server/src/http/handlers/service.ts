@@ -42,7 +42,7 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
       customLossServerSide: false,
       sampleJoinSamplingSession: true,
     }),
-    clientDynamicConfig: () => ({ refreshIntervalSec: 300, sampleCancelEnabled: false, sampleCancelMaxBatchSize: 64 }),
+    clientDynamicConfig: () => ({ refreshIntervalSec: 300, sampleCancelEnabled: true, sampleCancelMaxBatchSize: 64 }),
     authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller.tenant) }),
 
     createSession: async ({ body }, { caller, request }) => {

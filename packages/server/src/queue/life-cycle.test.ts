@@ -1,0 +1,168 @@
+/** Ends that are not the usual one: samples that are given up, a server that is stopped, an engine that dies. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Engine, EngineError } from "@tinklet/engine";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { fakeEngine } from "../testing/fake-engine.ts";
+import { baseModel, gateway, TestServer, type TestServerOptions } from "../testing/test-server.ts";
+
+const open = async (options?: TestServerOptions) => {
+  const server = await TestServer.open(options);
+  onTestFinished(() => server.close());
+  return server;
+};
+const newSampler = async (server: TestServer, session: string): Promise<string> => {
+  const made = await server.post("create_sampling_session", {
+    session_id: session,
+    sampling_session_seq_id: 0,
+    base_model: baseModel,
+  });
+  return made.json.sampling_session_id as string;
+};
+const sample = (server: TestServer, sampler: string, seq: number, more: object = {}) =>
+  server.post("asample", {
+    sampling_session_id: sampler,
+    seq_id: seq,
+    prompt: { chunks: [{ type: "encoded_text", tokens: [1, 2, seq] }] },
+    sampling_params: { max_tokens: 4, seed: 1 },
+    ...more,
+  });
+
+describe("cancelling", () => {
+  /** A server whose samples never end by themselves, with 64 sequences on the engine and more behind them. */
+  const busy = async () => {
+    const gate = gateway();
+    const server = await open({ engine: { beforeCall: (name) => (name === "sample" ? gate.promise : undefined) } });
+    const session = await server.session();
+    const sampler = await newSampler(server, session);
+    const running = await sample(server, sampler, 0, { num_samples: 64 });
+    const waiting = [await sample(server, sampler, 1), await sample(server, sampler, 2)];
+    return { gate, server, session, running, waiting };
+  };
+  const cancelled = { category: "user", error: expect.stringContaining("cancelled") };
+
+  test("ends a sample that waits and one that runs, and nothing else", async () => {
+    const { gate, server, running, waiting } = await busy();
+    for (const { json } of [waiting[0]!, running]) {
+      expect((await server.post("cancel_future", { request_id: json.request_id })).status).toBe(200);
+    }
+    expect(await server.result(waiting[0]!)).toMatchObject(cancelled);
+    expect(await server.result(running)).toMatchObject(cancelled);
+    gate.resolve();
+    expect((await server.sampleResult(waiting[1]!)).sequences).toHaveLength(1);
+  });
+
+  test("of what is over, or is no sample, changes nothing; of what never was is a 404", async () => {
+    const server = await open();
+    const session = await server.session();
+    const done = await sample(server, await newSampler(server, session), 0);
+    const before = await server.sampleResult(done);
+    const model = await server.model(session);
+    const pass = await server.pass(model, 2); // waits for number 1
+    for (const { json } of [done, pass]) {
+      expect((await server.post("cancel_future", { request_id: json.request_id })).status).toBe(200);
+    }
+    expect(await server.sampleResult(done)).toEqual(before);
+    const step = await server.pass(model, 1);
+    expect((await server.passResult(step)).metrics).toHaveProperty("loss:sum");
+    expect((await server.passResult(pass)).metrics).toHaveProperty("loss:sum");
+    expect((await server.post("cancel_future", { request_id: "1-0123456789abcdef" })).status).toBe(404);
+    expect((await server.post("cancel_future", {})).status).toBe(422);
+  });
+
+  test("a session that its client finishes takes its samples with it, and no others", async () => {
+    const { gate, server, session, running, waiting } = await busy();
+    const other = await sample(server, await newSampler(server, await server.session()), 0);
+    await server.post(`sessions/${session}/finish`, { reason: { type: "interrupted" } });
+    for (const accepted of [running, ...waiting]) expect(await server.result(accepted)).toMatchObject(cancelled);
+    gate.resolve();
+    expect((await server.sampleResult(other)).sequences).toHaveLength(1);
+  });
+});
+
+test("a server that is stopped stores its models as they are: the next start has nothing to do again", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "tinklet-stop-"));
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+  const opened: { server?: TestServer } = {};
+  const takesTime = async (name: string) => {
+    if (name === "forwardBackward" || name === "optimStep") await opened.server?.clock.advance(10);
+  };
+  let server = await TestServer.open({ dataDir, engine: { beforeCall: takesTime } });
+  opened.server = server;
+  const model = await server.model();
+  await server.passResult(server.pass(model, 1));
+  await server.result(server.optim(model, 2));
+  const saved = await server.result(server.post("save_weights", { model_id: model, seq_id: 3, path: "a" }));
+  await server.close();
+
+  const calls: string[] = [];
+  server = await open({ dataDir, engine: { beforeCall: (name) => void calls.push(name) } });
+  await server.passResult(server.pass(model, 4));
+  expect(calls).toEqual(["importState", "forwardBackward"]);
+  await server.result(server.post("load_weights", { model_id: model, seq_id: 5, path: saved.path, optimizer: true }));
+});
+
+describe("an engine that dies", () => {
+  /** Opens fake engines that die when `dies` says so: the call fails, and so does every later one. */
+  const mortal = (dies: (name: string, engine: number) => boolean) => {
+    const opened: Engine[] = [];
+    const source = {
+      name: baseModel,
+      open: async () => {
+        const number = opened.length;
+        let dead = false;
+        const engine = fakeEngine({
+          beforeCall: (name) => {
+            dead ||= dies(name, number);
+            if (dead) throw new EngineError("worker_died", "the engine's thread failed");
+          },
+        });
+        opened.push(engine);
+        return engine;
+      },
+    };
+    return { opened, models: [source] };
+  };
+  const train = async (server: TestServer) => {
+    const model = await server.model(await server.session());
+    const losses: (number | undefined)[] = [];
+    for (let seq = 1; seq <= 6; seq += 2) {
+      const pass = server.pass(model, seq, { tokens: [seq, 3, 9] });
+      const step = server.optim(model, seq + 1);
+      losses.push((await server.passResult(pass)).metrics["loss:sum"]);
+      await server.result(step);
+    }
+    return losses;
+  };
+
+  test.each(["forwardBackward", "optimStep"])(
+    "in %s is started again, and what was accepted finishes with the same numbers",
+    async (call) => {
+      const expected = await train(await open());
+      let count = 0;
+      const { opened, models } = mortal((name, engine) => name === call && engine === 0 && ++count === 2);
+      const server = await open({ models });
+      expect(await train(server)).toEqual(expected);
+      expect(opened).toHaveLength(2);
+      expect(server.logged).toContainEqual(expect.objectContaining({ event: "engine.died" }));
+    },
+  );
+
+  test("under a sample runs it again on the next one", async () => {
+    const { models } = mortal((name, engine) => name === "sample" && engine === 0);
+    const server = await open({ models });
+    const accepted = await sample(server, await newSampler(server, await server.session()), 0);
+    expect((await server.sampleResult(accepted)).sequences).toHaveLength(1);
+  });
+
+  test("under the same request again and again fails that request, and serves the others", async () => {
+    const { opened, models } = mortal((name) => name === "optimStep");
+    const server = await open({ models });
+    const model = await server.model();
+    await server.passResult(server.pass(model, 1));
+    expect(await server.result(server.optim(model, 2))).toMatchObject({ category: "server" });
+    expect((await server.passResult(server.pass(model, 3))).metrics).toHaveProperty("loss:sum");
+    expect(opened.length).toBeLessThanOrEqual(5);
+  });
+});
