@@ -10,6 +10,20 @@ export interface Settled {
   readonly tenant: string;
   readonly body: Uint8Array;
   readonly type: PayloadType;
+  readonly timing?: Timing;
+}
+
+/** Where a request's time went, in milliseconds. */
+export interface Timing {
+  /** From its acceptance until the engine turned to it. */
+  readonly queueMs: number;
+  /** From there to its result. */
+  readonly computeMs: number;
+}
+
+/** From wall-clock times; a clock that was set back in between must not show as a negative time. */
+export function timingOf(acceptedAt: number, startedAt: number, finishedAt: number): Timing {
+  return { queueMs: Math.max(0, startedAt - acceptedAt), computeMs: Math.max(0, finishedAt - startedAt) };
 }
 
 const cacheBytes = 32 * 1024 * 1024;

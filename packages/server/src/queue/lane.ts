@@ -11,6 +11,7 @@ import { addUsage, failureBytes, finishRequest, type UsageKind } from "../store/
 import { getSampler } from "../store/sessions.ts";
 import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
+import { timingOf } from "./futures.ts";
 import { readPeftAdapter } from "./import-adapter.ts";
 import { failureOf, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
 import { ModelRunner, type Surroundings } from "./model-runner.ts";
@@ -265,12 +266,14 @@ export class Lane {
     const resultType = outcome.ok ? "proto" : "json";
     const state = outcome.ok ? "done" : "failed";
     const startedAt = job.startedAt!;
+    const finishedAt = context.clock.now();
     try {
       await persist(context, job, (sql) => {
-        const now = context.clock.now();
         const { id, tenant, sessionId } = job;
-        finishRequest(sql, { id, state, result: body, resultType, startedAt, now, keepPayload: false, position: null });
-        if (outcome.ok) addUsage(sql, { tenant, sessionId, baseModel: this.baseModel, now }, outcome.value.usage);
+        const finish = { id, state, result: body, resultType, startedAt, finishedAt } as const;
+        finishRequest(sql, { ...finish, keepPayload: false, position: null });
+        const account = { tenant, sessionId, baseModel: this.baseModel, now: finishedAt };
+        if (outcome.ok) addUsage(sql, account, outcome.value.usage);
       });
     } catch (thrown) {
       if (!context.closing.aborted) context.log.error("commit.failed", { request: job.id, error: String(thrown) });
@@ -278,7 +281,8 @@ export class Lane {
     }
     context.payloads.delete(job.id);
     context.onFinished(job, state);
-    context.futures.settle(job.id, { tenant: job.tenant, body, type: resultType });
+    const timing = timingOf(job.acceptedAt, startedAt, finishedAt);
+    context.futures.settle(job.id, { tenant: job.tenant, body, type: resultType, timing });
   }
 
   /** Runs a sample and counts its tokens. */

@@ -11,6 +11,7 @@ import { addFiles, type Lora, type ModelRow } from "../store/models.ts";
 import { addUsage, failureBytes, finishRequest, replayRequests } from "../store/requests.ts";
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
+import { timingOf } from "./futures.ts";
 import { failureOf, insist, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
 import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
@@ -62,6 +63,7 @@ export class ModelRunner {
   #exclusive = false;
   #uncommitted = 0;
   #settled: Promise<unknown> = Promise.resolve();
+  #lastFinishedAt = 0;
   #committed: Promise<unknown> = Promise.resolve();
 
   constructor(row: ModelRow, around: Surroundings, next: number) {
@@ -120,15 +122,24 @@ export class ModelRunner {
     const previous = this.#settled;
     // Results are taken in the order of the calls, even when a later one fails sooner.
     const turn = outcome.then(async (result) => {
+      const finishedAt = context.clock.now();
       await previous;
-      await this.#conclude(job, result, { alone, takeSnapshot });
+      await this.#conclude(job, result, { alone, takeSnapshot, finishedAt });
     });
     this.#settled = turn;
     await turn;
   }
 
-  async #conclude(job: Job, result: Result, how: { alone: boolean; takeSnapshot: boolean }): Promise<void> {
+  async #conclude(
+    job: Job,
+    result: Result,
+    how: { alone: boolean; takeSnapshot: boolean; finishedAt: number },
+  ): Promise<void> {
     const { context, engineGone } = this.#around;
+    // Passes are handed to the engine ahead of their turn: the time of one begins when the one before it was done.
+    const { finishedAt } = how;
+    const startedAt = Math.min(finishedAt, Math.max(job.startedAt ?? finishedAt, this.#lastFinishedAt));
+    this.#lastFinishedAt = finishedAt;
     let state: AdapterState | undefined;
     if (result.ok && how.takeSnapshot) state = await this.#export().catch(() => undefined);
     context.onPoint?.("execute.after");
@@ -139,7 +150,7 @@ export class ModelRunner {
       this.order.putBack(job);
       return;
     }
-    this.#commit(job, result);
+    this.#commit(job, result, { startedAt, finishedAt });
     if (state !== undefined) this.#keepSnapshot(state);
   }
 
@@ -287,7 +298,7 @@ export class ModelRunner {
   }
 
   /** Stores a result, after those before it, and then hands it out. */
-  #commit(job: Job, result: Result): void {
+  #commit(job: Job, result: Result, at: { readonly startedAt: number; readonly finishedAt: number }): void {
     const { context } = this.#around;
     const failure = result.ok ? undefined : failureOf(result.error);
     if (!result.ok && failure?.category !== "user") {
@@ -321,8 +332,7 @@ export class ModelRunner {
             resultType: type,
             keepPayload: result.ok && (job.kind === "forward_backward" || job.kind === "optim_step"),
             position,
-            startedAt: job.startedAt ?? now,
-            now,
+            ...at,
           });
           sql.run(
             "UPDATE models SET executed = ?, next_seq = MAX(next_seq, ?), last_request_at = ? WHERE id = ?",
@@ -338,13 +348,14 @@ export class ModelRunner {
         this.#executed = position;
         context.payloads.delete(job.id);
         context.onFinished(job, state);
-        context.futures.settle(job.id, { tenant: job.tenant, body, type });
+        const timing = timingOf(job.acceptedAt, at.startedAt, at.finishedAt);
+        context.futures.settle(job.id, { tenant: job.tenant, body, type, timing });
       })
       .catch((error: unknown) => {
         if (context.closing.aborted) return;
         context.log.error("commit.failed", { request: job.id, error: String(error) });
         // A result that cannot be stored must not leave its request pending for ever: the request fails instead.
-        if (result.ok) this.#commit(job, { ok: false, error });
+        if (result.ok) this.#commit(job, { ok: false, error }, at);
       })
       .finally(() => {
         this.#uncommitted--;

@@ -19,7 +19,7 @@ import {
 } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
-import { Futures } from "./futures.ts";
+import { Futures, type Timing, timingOf } from "./futures.ts";
 import { type Job, jobOf, PayloadCache, type QueueContext } from "./job.ts";
 import type { Lane } from "./lane.ts";
 import type { ModelRunner } from "./model-runner.ts";
@@ -37,7 +37,7 @@ export interface QueueOptions {
 
 /** What `retrieve_future` found. */
 export type Retrieved =
-  | { readonly kind: "done"; readonly body: Uint8Array; readonly type: PayloadType }
+  | { readonly kind: "done"; readonly body: Uint8Array; readonly type: PayloadType; readonly timing?: Timing }
   | { readonly kind: "pending"; readonly queueState: "active" | "paused_capacity"; readonly reason: string }
   | { readonly kind: "expired" }
   | { readonly kind: "unknown" };
@@ -158,13 +158,16 @@ export class Queue {
     const recent = futures.recent(id);
     if (recent !== undefined) {
       this.#fetched.add(id);
-      return { kind: "done", body: recent.body, type: recent.type };
+      return { kind: "done", ...recent };
     }
     const row = getRequest(this.context.store.db.sql, id);
     if (row === undefined || (row.state !== "pending" && row.result === undefined)) return { kind: "expired" };
     if (row.result !== undefined) {
       this.#fetched.add(id);
-      return { kind: "done", body: row.result, type: row.result_type ?? "json" };
+      const done = { kind: "done", body: row.result, type: row.result_type ?? "json" } as const;
+      const { accepted_at, started_at, finished_at } = row;
+      if (started_at === null || finished_at === null) return done;
+      return { ...done, timing: timingOf(accepted_at, started_at, finished_at) };
     }
     return { kind: "pending", ...this.#explain(id) };
   }

@@ -142,7 +142,7 @@ export interface Finish {
   readonly keepPayload: boolean;
   readonly position: number | null;
   readonly startedAt: number;
-  readonly now: number;
+  readonly finishedAt: number;
 }
 
 export function finishRequest(sql: Sql, finish: Finish): void {
@@ -154,7 +154,7 @@ export function finishRequest(sql: Sql, finish: Finish): void {
     finish.resultType,
     finish.position,
     finish.startedAt,
-    finish.now,
+    finish.finishedAt,
     finish.keepPayload ? 1 : 0,
     finish.id,
   );

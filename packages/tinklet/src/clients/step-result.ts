@@ -1,6 +1,7 @@
 /**
  * What one training step came to, read from the metrics of its pass and its optimizer step.
  */
+import type { ServerTiming } from "../futures/server-timing.ts";
 import type { Datum } from "../wire/datum.ts";
 import type { ForwardBackwardOutput, OptimStepResponse } from "../wire/training.ts";
 
@@ -16,9 +17,15 @@ export interface StepResult {
   readonly metrics: Readonly<Record<string, number>>;
   /** From the call to the result, in milliseconds. */
   readonly waitMs: number;
-  /** Time in the server's queue, where it reports it. */
+  /**
+   * Milliseconds until the server turned to the pass, where it reports them (`Server-Timing` entry `queue`, or a metric
+   * `queue_ms`).
+   */
   readonly queueMs?: number;
-  /** Time of computing, where the server reports it. */
+  /**
+   * Milliseconds of computing, pass and optimizer step together, where the server reports them (`Server-Timing` entry
+   * `compute`, or a metric `compute_ms`).
+   */
   readonly computeMs?: number;
   /** The pass itself, with its outputs per datum. */
   readonly output: ForwardBackwardOutput;
@@ -31,18 +38,18 @@ export function stepResult(
   data: readonly Datum[],
   output: ForwardBackwardOutput,
   optimized: OptimStepResponse,
-  waitMs: number,
+  time: ServerTiming & { readonly waitMs: number },
 ): StepResult {
   const metrics = { ...output.metrics, ...optimized.metrics };
   const gradNorm = named(metrics, gradNormNames);
-  const queueMs = named(metrics, ["queue_ms"]);
-  const computeMs = named(metrics, ["compute_ms"]);
+  const queueMs = time.queueMs ?? named(metrics, ["queue_ms"]);
+  const computeMs = time.computeMs ?? named(metrics, ["compute_ms"]);
   return {
     loss: output.loss,
     ...(gradNorm === undefined ? {} : { gradNorm }),
     tokens: data.reduce((sum, datum) => sum + textTokens(datum), 0),
     metrics,
-    waitMs,
+    waitMs: time.waitMs,
     ...(queueMs === undefined ? {} : { queueMs }),
     ...(computeMs === undefined ? {} : { computeMs }),
     output,

@@ -4,6 +4,7 @@
  */
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import { type APIFuture, FutureState } from "../futures/api-future.ts";
+import { togetherTiming } from "../futures/server-timing.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import type { Datum } from "../wire/datum.ts";
@@ -208,8 +209,10 @@ export class TrainingClient {
         requests.passResult(pass, passed, state, inner),
         requests.poll("OptimStep", stepped, state, inner),
       ]);
-      const waitMs = clock.monotonic() - startedAtMs;
-      return stepResult(data, output as ForwardBackwardOutput, optimized as OptimStepResponse, waitMs);
+      return stepResult(data, output as ForwardBackwardOutput, optimized as OptimStepResponse, {
+        waitMs: clock.monotonic() - startedAtMs,
+        ...togetherTiming(state.timings),
+      });
     });
   }
 

@@ -37,6 +37,9 @@ export interface Explanation {
   readonly text: string;
 }
 
+/** One for all futures whose server tells no times: thousands may wait at once. */
+const noTimings: PollProgress["timings"] = [];
+
 /** What the work tells its future while it runs. */
 export class FutureState implements PollProgress {
   readonly requestType: string;
@@ -47,6 +50,7 @@ export class FutureState implements PollProgress {
   reason: string | undefined = undefined;
   lastError: Error | undefined = undefined;
   polls = 0;
+  timings: PollProgress["timings"] = noTimings;
 
   constructor(requestType: string, subject: string | undefined) {
     this.requestType = requestType;

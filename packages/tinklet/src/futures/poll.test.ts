@@ -50,7 +50,13 @@ function setup(answers: readonly Answer[], options: { responseBytes?: number } =
     },
   });
   const responseBytes = new ByteBudget(options.responseBytes ?? 1000);
-  const progress: PollProgress = { queueState: undefined, reason: undefined, lastError: undefined, polls: 0 };
+  const progress: PollProgress = {
+    queueState: undefined,
+    reason: undefined,
+    lastError: undefined,
+    polls: 0,
+    timings: [],
+  };
   const poll = <K extends FutureResultName>(requestType: K, more: Partial<PollTarget<K>> = {}) =>
     pollFuture(
       { transport, clock, billing, reporter, responseBytes },
@@ -86,6 +92,28 @@ const reset = connectionError(
   { method: "POST", url: "http://h/x", timeoutMs: 1 },
   Object.assign(new Error(), { code: "ECONNRESET" }),
 );
+
+describe("the server's time", () => {
+  it("is taken from the answer that has the result, one entry for each request", async () => {
+    const timed = (answer: Answer, value: string): Answer => ({
+      ...(answer as object),
+      headers: { "server-timing": value },
+    });
+    const { poll, progress } = setup([
+      timed(pending(), "queue;dur=1, compute;dur=1"),
+      timed(done, "queue;dur=5, compute;dur=7"),
+      timed({ body: sample, type: proto }, "queue;dur=2"),
+      done,
+    ]);
+    await poll("OptimStep");
+    await poll("Sample");
+    await poll("OptimStep");
+    expect(progress.timings).toEqual([
+      { queueMs: 5, computeMs: 7 },
+      { queueMs: 2, computeMs: undefined },
+    ]);
+  });
+});
 
 describe("what is asked", () => {
   it("M-501: the id, the type, the count and the form that the type has", async () => {

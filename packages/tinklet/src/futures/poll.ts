@@ -21,6 +21,7 @@ import { type FutureResult, type FutureResultName, futureResults } from "../wire
 import { classifyOutcome, type JsonOutcome, pendingOutcome, type QueueState } from "../wire/futures.ts";
 import { parseJson } from "../wire/json.ts";
 import { protobufContentType } from "../wire/proto/tensors.ts";
+import { parseServerTiming, type ServerTiming } from "./server-timing.ts";
 
 /** What the loop needs. Shared by all futures of a service. */
 export interface PollContext {
@@ -38,6 +39,8 @@ export interface PollProgress {
   reason: string | undefined;
   lastError: Error | undefined;
   polls: number;
+  /** One entry for each result whose server told its time; a call may become several requests. */
+  timings: readonly ServerTiming[];
 }
 
 export interface PollTarget<K extends FutureResultName> {
@@ -77,7 +80,13 @@ export async function pollFuture<K extends FutureResultName>(
 ): Promise<FutureResult<K>> {
   const { transport, reporter, billing } = context;
   const { requestId, requestType, signal } = target;
-  const progress = target.progress ?? { queueState: undefined, reason: undefined, lastError: undefined, polls: 0 };
+  const progress = target.progress ?? {
+    queueState: undefined,
+    reason: undefined,
+    lastError: undefined,
+    polls: 0,
+    timings: [],
+  };
   let allowMetadataOnly = true;
   let failures = 0;
   let suspicious = 0;
@@ -163,7 +172,12 @@ async function pollOnce<K extends FutureResultName>(
     if (error instanceof APIConnectionError && error.code !== "closed") return { kind: "backoff", error };
     throw error;
   }
-  return classify(response, requestType, () => transport.failure(request, response, target.facts));
+  const outcome = classify(response, requestType, () => transport.failure(request, response, target.facts));
+  if (target.progress !== undefined && (outcome.kind === "result" || outcome.kind === "done")) {
+    const timing = parseServerTiming(response.header("server-timing"));
+    if (timing !== undefined) target.progress.timings = [...target.progress.timings, timing];
+  }
+  return outcome;
 }
 
 /** What an answer is: the contract's table of statuses and bodies. */

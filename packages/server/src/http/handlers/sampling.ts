@@ -9,6 +9,7 @@ import {
 import { findReadable } from "../../queue/checkpoint-jobs.ts";
 import { countTokens } from "../../queue/engine-input.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
+import type { Timing } from "../../queue/futures.ts";
 import type { Draws } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Failure } from "../../store/requests.ts";
@@ -136,10 +137,11 @@ export function samplingHandlers(
             queue_state_reason: found.reason,
           });
         case "done": {
-          if (found.type === "json") return bytesAnswer(found.body, "application/json");
+          const headers = timingHeader(found.timing);
+          if (found.type === "json") return bytesAnswer(found.body, "application/json", 200, headers);
           const accept = call.request.headers.get("accept") ?? "";
-          if (accept.includes(protobufContentType)) return bytesAnswer(found.body, protobufContentType);
-          return jsonAnswer(jsonForm(found.body, call.request.headers.get("x-tinker-request-type")));
+          if (accept.includes(protobufContentType)) return bytesAnswer(found.body, protobufContentType, 200, headers);
+          return jsonAnswer(jsonForm(found.body, call.request.headers.get("x-tinker-request-type")), 200, headers);
         }
         case "expired":
           return problem(410, "result_expired", `The result of request ${body.requestId} is no longer kept.`);
@@ -150,6 +152,12 @@ export function samplingHandlers(
       }
     },
   };
+}
+
+/** Beside the result and not in its metrics: two runs of the same request must give the same bytes. */
+function timingHeader(timing: Timing | undefined): Record<string, string> {
+  if (timing === undefined) return {};
+  return { "server-timing": `queue;dur=${timing.queueMs}, compute;dur=${timing.computeMs}` };
 }
 
 /** Binary results for clients from before the binary form. */

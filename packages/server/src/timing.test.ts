@@ -1,0 +1,71 @@
+/** Where a request's time went: told beside its result, and read by the client's `step()`. */
+import { Datum, ModelInput, ServiceClient } from "tinklet";
+import { expect, test } from "vitest";
+import { baseModel, TestServer } from "./testing/test-server.ts";
+
+const batch = [
+  new Datum({
+    modelInput: ModelInput.fromInts([1, 2, 3]),
+    lossFnInputs: { target_tokens: [2, 3, 4], weights: [1, 1, 1] },
+  }),
+];
+
+test("step() tells the time in the queue and the time of computing, as the server reports them", async () => {
+  let release = () => {};
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const costMs: Record<string, number> = { forwardBackward: 40, optimStep: 2 };
+  let passes = 0;
+  const server: TestServer = await TestServer.open({
+    engine: {
+      beforeCall: async (name) => {
+        if (name === "forwardBackward" && passes++ === 0) await held;
+        await new Promise(setImmediate); // computing happens elsewhere: what is ready here goes first
+        server.clock.jump(costMs[name] ?? 0);
+      },
+    },
+  });
+  const service = new ServiceClient({
+    apiKey: "tml-test",
+    baseUrl: "http://localhost",
+    logLevel: "off",
+    fetch: (url, init) => server.server.fetch(new Request(url, init)),
+  });
+  const trainer = await service.createLoraTrainingClient({ baseModel, rank: 4 });
+  const before = trainer.forwardBackward(batch, "cross_entropy");
+  const step = trainer.step(batch, "cross_entropy", { learningRate: 0.01 });
+  await step.submitted;
+  server.clock.jump(100);
+  release();
+  await before;
+  const { queueMs, computeMs, metrics } = await step;
+  expect({ queueMs, computeMs }).toEqual({ queueMs: 140, computeMs: 42 });
+  expect(Object.keys(metrics).filter((name) => name.includes("ms"))).toEqual([]); // the same result whenever it runs
+  await service.close();
+  await server.close();
+});
+
+test("the time is told again for a result that was stored, and never for one that did not run", async () => {
+  const server: TestServer = await TestServer.open({ engine: { beforeCall: () => server.clock.jump(30) } });
+  const model = await server.model();
+  const { json } = await server.pass(model, 1);
+  const first = await server.retrieve(json.request_id);
+  expect(first.headers.get("server-timing")).toBe("queue;dur=0, compute;dur=30");
+  await server.clock.advance(60_000); // the sweep forgets what is at hand: this comes from the store
+  const again = await server.retrieve(json.request_id);
+  expect(again.headers.get("server-timing")).toBe("queue;dur=0, compute;dur=30");
+  expect(again.bytes).toEqual(first.bytes);
+  const session = await server.session();
+  const refused = await server.post("asample", {
+    session_id: session,
+    base_model: baseModel,
+    prompt: { chunks: [{ type: "encoded_text", tokens: [1] }] },
+    sampling_params: { temperature: -1 },
+    num_samples: 1,
+  });
+  const told = await server.retrieve(refused.json.request_id);
+  expect(told.json.error).toContain("temperature");
+  expect(told.headers.get("server-timing")).toBeNull();
+  await server.close();
+});
