@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { InvalidInputError, statusError } from "../errors.ts";
 import { failure } from "../testing/harness.ts";
@@ -127,6 +128,21 @@ describe("untilAborted", () => {
     expect(await untilAborted(Promise.resolve(1), signal)).toBe(1);
     await expect(untilAborted(Promise.reject(new Error("x")), signal)).rejects.toThrow("x");
     expect(await untilAborted(Promise.resolve(2))).toBe(2);
+  });
+
+  it("leaves nothing on a signal that outlives the call, whatever the outcome", async () => {
+    const controller = new AbortController();
+    const { signal } = controller;
+    const listeners = () => getEventListeners(signal, "abort").length;
+    await untilAborted(Promise.resolve(1), signal);
+    expect(listeners()).toBe(0);
+    await failure(untilAborted(Promise.reject(new Error("x")), signal));
+    expect(listeners()).toBe(0);
+    const waiting = untilAborted(new Promise(() => {}), signal);
+    expect(listeners()).toBe(1);
+    controller.abort("over");
+    await expect(waiting).rejects.toBe("over");
+    expect(listeners()).toBe(0);
   });
 
   it("prefers the abort when it came first", async () => {

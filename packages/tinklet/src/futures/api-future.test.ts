@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { FakeClock } from "../clock.ts";
 import { APITimeoutError, InvalidInputError } from "../errors.ts";
@@ -146,6 +147,44 @@ describe("M-505: cancellation", () => {
   });
 });
 
+describe("M-505: a signal that outlives its calls", () => {
+  const listeners = (signal: AbortSignal) => getEventListeners(signal, "abort").length;
+
+  it("keeps nothing of a call that is over", async () => {
+    const { open } = setup();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const done = open({ signal });
+    const failing = open({ signal });
+    const aborted = open({ signal });
+    expect(listeners(signal)).toBe(3);
+    done.resolve(1);
+    failing.reject(new Error("x"));
+    await done.future;
+    await failure(failing.future);
+    expect(listeners(signal)).toBe(1);
+    controller.abort("over");
+    expect(listeners(signal)).toBe(0);
+    await expect(aborted.future).rejects.toBe("over");
+  });
+
+  it("keeps nothing of a wait that is over, and a wait without a limit sets no timer", async () => {
+    const { open, clock } = setup();
+    const { future, resolve } = open();
+    const timers = clock.pending;
+    const [first, second] = [new AbortController(), new AbortController()];
+    const waiting = future.result({ signal: first.signal });
+    expect([listeners(first.signal), clock.pending]).toEqual([1, timers]);
+    const other = future.result({ signal: second.signal, timeoutMs: 5 });
+    first.abort("enough");
+    await expect(waiting).rejects.toBe("enough");
+    expect(listeners(first.signal)).toBe(0);
+    resolve(1);
+    expect(await other).toBe(1);
+    expect(listeners(second.signal)).toBe(0);
+  });
+});
+
 describe("M-506: a failure that nobody awaits", () => {
   it("is logged once, one macrotask later, and ends no process; a later await still throws", async () => {
     const { open, logger, clock } = setup();
@@ -278,6 +317,20 @@ describe("never silent", () => {
     expect(events[1]).toEqual({ type: "future.done", requestId: "r1", requestType: "OptimStep", waitedMs: 110_000 });
   });
 
+  it("counts its time from its own call, not from the clock's beginning", async () => {
+    const { clock, open, events } = setup();
+    await clock.advance(70_000);
+    const { resolve, future } = open();
+    await clock.advance(10_000);
+    expect(events[0]).toMatchObject({ type: "future.slow", waitedMs: 10_000 });
+    expect(Object.keys(events[0]!)).not.toContain("subject");
+    await clock.advance(500);
+    resolve(1);
+    await future;
+    expect(events[1]).toMatchObject({ type: "future.done", waitedMs: 10_500 });
+    expect(future.explain().waitedMs).toBe(10_500);
+  });
+
   it("names the last error, or that the turn has not come, as the reason", async () => {
     const one = setup();
     one.open();
@@ -345,6 +398,30 @@ describe("explain", () => {
     expect(future.explain().advice).toBe("do this");
     state.lastError = undefined;
     expect(future.explain().advice).toBe("");
+  });
+
+  it("names every request, and a queue only while the call is in it", async () => {
+    const { open } = setup();
+    const { future, state, resolve } = open();
+    state.queueState = "active";
+    expect(future.explain().text).not.toContain("queue");
+    state.submitted(["r1", "r2"]);
+    expect(future.explain().text).toBe("OptimStep: waiting for the result, 0 s; request r1, r2; queue: active");
+    state.queueState = undefined;
+    expect(future.explain()).toEqual({
+      requestType: "OptimStep",
+      phase: "running",
+      requestIds: ["r1", "r2"],
+      waitedMs: 0,
+      advice: "",
+      text: "OptimStep: waiting for the result, 0 s; request r1, r2",
+    });
+    expect(Object.keys(future.explain())).not.toContain("subject");
+    expect(Object.keys(future.explain()).filter((key) => key.startsWith("queue"))).toEqual([]);
+    state.queueState = "active";
+    resolve(1);
+    await future;
+    expect(future.explain().text).toBe("OptimStep: done, 0 s; request r1, r2");
   });
 
   it("stands still once it is over, and passes a failure's hint on", async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../clock.ts";
 import {
+  APIConnectionError,
   APIStatusError,
   BadRequestError,
   FutureExpiredError,
@@ -18,9 +19,12 @@ import type { FutureResultName } from "../wire/contract.ts";
 import { encodeForwardBackwardOutput, encodeSampleResponse } from "../wire/proto/tensors.ts";
 import { SampledSequence, SampleResponse } from "../wire/sampling.ts";
 import { ForwardBackwardOutput } from "../wire/training.ts";
-import { type PollProgress, type PollTarget, pollFuture } from "./poll.ts";
+import { classify, type PollProgress, type PollTarget, pollFuture } from "./poll.ts";
 
-type Answer = Error | { status?: number; body?: unknown; type?: string; headers?: Record<string, string> } | "never";
+type Answer =
+  | Error
+  | { status?: number; body?: unknown; type?: string | null; headers?: Record<string, string> }
+  | "never";
 
 /** Polls against these answers in order, the last one for ever. */
 function setup(answers: readonly Answer[], options: { responseBytes?: number } = {}) {
@@ -72,7 +76,7 @@ function response({
   type = "application/json",
   headers = {},
 }: Exclude<Answer, Error | "never">): HttpResponse {
-  const all: Record<string, string> = { "content-type": type, ...headers };
+  const all: Record<string, string> = { ...(type === null ? {} : { "content-type": type }), ...headers };
   const bytes =
     body instanceof Uint8Array
       ? body
@@ -150,6 +154,25 @@ describe("M-501: each answer is read by what was asked for", () => {
     expect(forward.loss).toBe(2);
   });
 
+  it("an answer without a type is JSON", async () => {
+    expect(await setup([{ ...(done as object), type: null }]).poll("OptimStep")).toEqual({ metrics: { "x:mean": 1 } });
+  });
+
+  it("a mistake in reading is not the server's: it is not asked for again", async () => {
+    const answer = {
+      status: 200,
+      header: () => {
+        throw new RangeError("ours");
+      },
+      body: sample,
+    };
+    expect(() =>
+      classify(answer, "Sample", () => {
+        throw new Error("unused");
+      }),
+    ).toThrow(RangeError);
+  });
+
   it("a result in the wrong form is a typed error, and is not asked for again", async () => {
     const json = setup([done]);
     const error = await failure(json.poll("Sample"));
@@ -167,7 +190,9 @@ describe("M-501: each answer is read by what was asked for", () => {
       ["OptimStep", { body: sample, type: proto }],
     ] as const) {
       const { sent, poll, run } = setup([answer]);
-      expect(await run(failure(poll(type)))).toBeInstanceOf(ResponseValidationError);
+      const error = await run(failure(poll(type)));
+      expect(error).toBeInstanceOf(ResponseValidationError);
+      if (answer.body === sample) expect(error.message).toContain("not binary");
       expect(sent).toHaveLength(4);
       expect(sent.at(-1)?.atMs).toBe(0);
     }
@@ -243,6 +268,7 @@ describe("M-502: a request that waits", () => {
     await poll("OptimStep");
     expect([sent.length, clock.monotonic()]).toEqual([9, 0]);
     expect(events).toHaveLength(1);
+    expect(Object.keys(events[0]!)).toEqual(["type", "requestId", "requestType", "queueState", "reason"]);
   });
 });
 
@@ -282,7 +308,9 @@ describe("a large result", () => {
 
   it("cannot be announced twice", async () => {
     const { poll, responseBytes } = setup([announced(1), announced(1)]);
-    expect(await failure(poll("Sample"))).toBeInstanceOf(ResponseValidationError);
+    const error = await failure(poll("Sample"));
+    expect(error).toBeInstanceOf(ResponseValidationError);
+    expect(error).toMatchObject({ field: "status", message: expect.stringContaining("req-1") });
     expect(responseBytes.left).toBe(1000);
   });
 });
@@ -315,6 +343,7 @@ describe("M-504: the other statuses", () => {
     const error = await failure(poll("Sample"));
     expect(error).toBeInstanceOf(FutureExpiredError);
     expect(error["requestId"]).toBe("req-1");
+    expect(error["hint"]).toContain("not repeated"); // a caller who waits for a retry would wait in vain
     expect(sent).toHaveLength(1);
   });
 
@@ -359,7 +388,7 @@ describe("M-504: the other statuses", () => {
   });
 
   it("everything else is final", async () => {
-    for (const status of [300, 401, 403, 404, 409, 413, 422]) {
+    for (const status of [199, 300, 304, 401, 403, 404, 409, 413, 422]) {
       const { sent, poll } = setup([{ status, body: { detail: "no" } }]);
       const error = await failure(poll("OptimStep"));
       expect(error).toBeInstanceOf(APIStatusError);
@@ -394,6 +423,21 @@ describe("M-505: cancellation", () => {
     await waiting.clock.advance(1);
     second.abort("over");
     await expect(held).rejects.toBe("over");
+  });
+
+  it("a client that is closed under a poll ends it, and so does what is no transport error", async () => {
+    const closed = setup([new APIConnectionError("closed", { code: "closed" })]);
+    expect(await closed.run(failure(closed.poll("OptimStep")))).toMatchObject({ code: "closed" });
+    expect(closed.sent).toHaveLength(1);
+    const bug = setup([new TypeError("a mistake of ours")]);
+    expect(await bug.run(failure(bug.poll("OptimStep")))).toBeInstanceOf(TypeError);
+    expect(bug.sent).toHaveLength(1);
+  });
+
+  it("nobody has to watch", async () => {
+    const { poll, sent, run } = setup([pending("active"), { status: 500, body: {} }, done]);
+    await run(poll("OptimStep", { progress: undefined } as never));
+    expect(sent).toHaveLength(3);
   });
 
   it("a closed client ends the wait", async () => {
