@@ -13,16 +13,22 @@ const optim = (modelId: string, seqId: number, learningRate: number) => ({
   type: "optim_step",
 });
 
-/** The log-probs after one plain step on the lesson, and those of a raw model, to compare. */
-async function oneStep(context: Context, rate: number): Promise<number[]> {
-  const trainer = await context.trainer();
-  await trainer.step([datumOf(lesson)], "cross_entropy", { learningRate: rate });
-  return score(trainer);
-}
-
 async function look(context: Context, modelId: string, seqId: number): Promise<number[]> {
   const bytes = passBytes(modelId, seqId, undefined, { forwardOnly: true });
   return logprobsOf(decodeForwardBackwardOutput((await context.http.call("forward_backward", bytes)).bytes));
+}
+
+/** Insists that a raw model stands where one plain step on the lesson leads. */
+async function isOneStepAway(
+  context: Context,
+  rate: number,
+  [modelId, seqId]: readonly [modelId: string, seqId: number],
+  what: string,
+): Promise<void> {
+  const trainer = await context.trainer();
+  await trainer.step([datumOf(lesson)], "cross_entropy", { learningRate: rate });
+  const tolerance = await context.measures.tolerance(context);
+  allClose(await look(context, modelId, seqId), await score(trainer), tolerance, what);
 }
 
 /** Sends one body twice and insists on one id. */
@@ -82,13 +88,7 @@ export const idempotency = group("idempotency", "a request that is sent again do
       await context.http.call("forward_backward", passBytes(modelId, 1));
       const requestId = await twice(context, "optim_step", optim(modelId, 2, rate));
       await context.http.result(requestId, "OptimStep");
-      const tolerance = await context.measures.tolerance(context);
-      allClose(
-        await look(context, modelId, 3),
-        await oneStep(context, rate),
-        tolerance,
-        "log-probs after one step sent twice",
-      );
+      await isOneStepAway(context, rate, [modelId, 3], "log-probs after one step sent twice");
     },
   ],
   [
@@ -184,13 +184,7 @@ export const idempotency = group("idempotency", "a request that is sent again do
       await context.http.call("forward_backward", passBytes(modelId, 3));
       await context.http.call("optim_step", optim(modelId, 4, rate));
       equal(await context.http.submit("load_weights", load), requestId, "request_id of the load sent again");
-      const tolerance = await context.measures.tolerance(context);
-      allClose(
-        await look(context, modelId, 5),
-        await oneStep(context, rate),
-        tolerance,
-        "log-probs after a repeated load",
-      );
+      await isOneStepAway(context, rate, [modelId, 5], "log-probs after a repeated load");
     },
   ],
   [

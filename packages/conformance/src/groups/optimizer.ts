@@ -13,15 +13,27 @@ const pass = (trainer: TrainingClient, weights = 1, tokens = lesson) =>
 async function effect(context: Context, params: AdamParamsInput, weights = 1): Promise<number> {
   const trainer = await context.trainer();
   const before = sum(await score(trainer));
-  await pass(trainer, weights);
-  await trainer.optimStep(params);
+  await step(trainer, params, weights);
   return sum(await score(trainer)) - before;
 }
 
-/** An explicit gradient of zero. */
-async function zeroStep(trainer: TrainingClient, params: AdamParamsInput): Promise<void> {
-  await pass(trainer, 0);
+/** A pass of this weight and a step. A weight of zero is an explicit gradient of zero. */
+async function step(trainer: TrainingClient, params: AdamParamsInput, weights = 1): Promise<void> {
+  await pass(trainer, weights);
   await trainer.optimStep(params);
+}
+
+/** How far the lesson's log-probs move by `second`, on a model that has taken one step. */
+async function movedBy(
+  context: Context,
+  first: readonly [AdamParamsInput, weights?: number],
+  second: (trainer: TrainingClient) => PromiseLike<unknown>,
+): Promise<number> {
+  const trainer = await context.trainer();
+  await step(trainer, ...first);
+  const before = await score(trainer);
+  await second(trainer);
+  return largestDifference(await score(trainer), before);
 }
 
 async function adapterOf(context: Context, trainer: TrainingClient) {
@@ -37,8 +49,7 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
     async (context) => {
       const trainer = await context.trainer();
       const before = await score(trainer);
-      await pass(trainer);
-      await trainer.optimStep({ learningRate: 0 });
+      await step(trainer, { learningRate: 0 });
       allClose(await score(trainer), before, 1e-5, "log-probs after a step of rate 0");
     },
   ],
@@ -59,8 +70,7 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
     async (context) => {
       const trainer = await context.trainer();
       const learningRate = 1e-3;
-      await pass(trainer);
-      await trainer.optimStep({ learningRate });
+      await step(trainer, { learningRate });
       const moved: number[] = [];
       for (const [, { values }] of select(await adapterOf(context, trainer), /lora_B/)) moved.push(...values);
       const nonzero = moved.filter((value) => value !== 0).map(Math.abs);
@@ -106,13 +116,9 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
     "after a step, a step without gradient goes on by momentum with beta1 0.9 and stands still with 0",
     async (context) => {
       const learningRate = await context.measures.rate(context);
-      const drift = async (beta1: number) => {
-        const trainer = await context.trainer();
-        await pass(trainer);
-        await trainer.optimStep({ learningRate, beta1 });
-        const before = await score(trainer);
-        await zeroStep(trainer, { learningRate, beta1 });
-        return largestDifference(await score(trainer), before);
+      const drift = (beta1: number) => {
+        const params = { learningRate, beta1 };
+        return movedBy(context, [params], (trainer) => step(trainer, params, 0));
       };
       const [without, withMomentum] = [await drift(0), await drift(0.9)];
       close(without, 0, 1e-5, "change by a step without gradient, beta1 0");
@@ -125,14 +131,9 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
     "after a large gradient a small one makes a small step with beta2 0.999, a full one with beta2 0",
     async (context) => {
       const learningRate = await context.measures.rate(context);
-      const second = async (beta2: number) => {
-        const trainer = await context.trainer();
-        await pass(trainer, 100);
-        await trainer.optimStep({ learningRate, beta1: 0, beta2 });
-        const before = await score(trainer);
-        await pass(trainer, 0.01);
-        await trainer.optimStep({ learningRate, beta1: 0, beta2 });
-        return largestDifference(await score(trainer), before);
+      const second = (beta2: number) => {
+        const params = { learningRate, beta1: 0, beta2 };
+        return movedBy(context, [params, 100], (trainer) => step(trainer, params, 0.01));
       };
       const [forgetful, longMemory] = [await second(0), await second(0.999)];
       holds(longMemory < 0.1 * forgetful, "second step, beta2 0.999", `less than a tenth of ${forgetful}`, longMemory);
@@ -146,8 +147,7 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
       const learningRate = await context.measures.rate(context);
       const trainer = await context.trainer();
       const base = await score(trainer);
-      await pass(trainer);
-      await trainer.optimStep({ learningRate });
+      await step(trainer, { learningRate });
       const trained = await score(trainer);
       holds(
         largestDifference(trained, base) > 1e-2,
@@ -155,7 +155,7 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
         "others than the base model's",
         "the same",
       );
-      await zeroStep(trainer, { learningRate: 0.5, weightDecay: 2, beta1: 0 });
+      await step(trainer, { learningRate: 0.5, weightDecay: 2, beta1: 0 }, 0);
       allClose(await score(trainer), base, 1e-3, "log-probs after decay by lr·decay = 1");
     },
   ],
@@ -166,7 +166,7 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
     async (context) => {
       const trainer = await context.trainer();
       const before = select(await adapterOf(context, trainer), /lora_A/);
-      await zeroStep(trainer, { learningRate: 0.1, weightDecay: 1, beta1: 0 });
+      await step(trainer, { learningRate: 0.1, weightDecay: 1, beta1: 0 }, 0);
       const after = new Map(select(await adapterOf(context, trainer), /lora_A/));
       for (const [name, { values }] of before) {
         const now = after.get(name)?.values ?? fail("tensors of the archive", name, [...after.keys()]);
@@ -184,13 +184,9 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
     "the default must not shrink anything",
     "weight_decay 0 leaves the weights alone when there is no gradient",
     async (context) => {
-      const learningRate = await context.measures.rate(context);
-      const trainer = await context.trainer();
-      await pass(trainer);
-      await trainer.optimStep({ learningRate, beta1: 0 });
-      const before = await score(trainer);
-      await zeroStep(trainer, { learningRate, beta1: 0, weightDecay: 0 });
-      allClose(await score(trainer), before, 1e-5, "log-probs after a step without gradient or decay");
+      const params = { learningRate: await context.measures.rate(context), beta1: 0 };
+      const moved = await movedBy(context, [params], (trainer) => step(trainer, { ...params, weightDecay: 0 }, 0));
+      close(moved, 0, 1e-5, "change by a step without gradient or decay");
     },
   ],
   [
@@ -224,13 +220,9 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
     "gradients that stay are counted again in every later step",
     "a step uses the accumulated gradients up",
     async (context) => {
-      const learningRate = await context.measures.rate(context);
-      const trainer = await context.trainer();
-      await pass(trainer);
-      await trainer.optimStep({ learningRate, beta1: 0 });
-      const before = await score(trainer);
-      await trainer.optimStep({ learningRate, beta1: 0 });
-      allClose(await score(trainer), before, 1e-5, "log-probs after a second step without a pass");
+      const params = { learningRate: await context.measures.rate(context), beta1: 0 };
+      const moved = await movedBy(context, [params], (trainer) => trainer.optimStep(params));
+      close(moved, 0, 1e-5, "change by a second step without a pass");
     },
   ],
   [
