@@ -1,13 +1,14 @@
 /**
  * The real executable for tests: `bin/tinklet.mjs` over the command line's sources, bundled once per test file (a second, where
- * a whole build takes many), and a server over the fake engine for it to talk to.
+ * a whole build takes many), in a pipe or on a terminal, and a server over the fake engine for it to talk to.
  */
-import { type ChildProcess, spawn } from "node:child_process";
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from "node:child_process";
+import { copyFileSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { writeTinyModel } from "../../packages/engine/src/testing/tiny-model.ts";
 import { type ServeOptions, serve } from "../../packages/server/src/serve.ts";
 import { fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
 
@@ -26,11 +27,24 @@ export interface Ended {
 
 /** A program that is running. */
 export interface Running {
-  readonly child: ChildProcess;
+  readonly child: ChildProcessWithoutNullStreams;
   readonly ended: Promise<Ended>;
-  /** Resolves with the first line of stdout that fits. */
+  /** Resolves with the first line of stdout that fits. A terminal has stderr there too. */
   line(fits: (line: string) => boolean): Promise<string>;
 }
+
+export interface StartOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  /** What it reads; then its input ends. `null` leaves the input open. */
+  readonly stdin?: string | null;
+  /** On a terminal of its own (`script`). */
+  readonly pty?: boolean;
+}
+
+/** Whether terminals can be had: `script` of util-linux. */
+export const hasPty = spawnSync("script", ["--version"]).status === 0;
+
+const shellQuoted = (words: readonly string[]) => words.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
 
 export class Executable {
   readonly folder: string;
@@ -43,15 +57,24 @@ export class Executable {
     this.#bin = join(folder, "bin", "tinklet.mjs");
   }
 
-  static async build(): Promise<Executable> {
+  /**
+   * @param options.server - bundles the local server, the engine and the conformance kit from their sources too, and installs a
+   *   tiny stand-in for the bundled model: the real data and tokenizer over random weights.
+   */
+  static async build(options: { readonly server?: boolean } = {}): Promise<Executable> {
     const cache = join(root, "node_modules", ".cache");
     mkdirSync(cache, { recursive: true });
     const folder = mkdtempSync(join(cache, "tinklet-cli-"));
     mkdirSync(join(folder, "bin"));
     copyFileSync(source("tinklet/bin/tinklet.mjs"), join(folder, "bin", "tinklet.mjs"));
     copyFileSync(source("tinklet/package.json"), join(folder, "package.json"));
+    if (options.server) await installTinyBaseModel(join(folder, "node_modules", "@tinklet", "base-model"));
     await build({
-      entryPoints: { "cli/main": source("tinklet/src/cli/main.ts") },
+      entryPoints: {
+        "cli/main": source("tinklet/src/cli/main.ts"),
+        // The engine looks for its worker beside the file that it was loaded from.
+        ...(options.server ? { "cli/worker": source("engine/src/worker.ts") } : {}),
+      },
       outdir: join(folder, "dist"),
       chunkNames: "cli/[name]-[hash]",
       bundle: true,
@@ -59,37 +82,52 @@ export class Executable {
       format: "esm",
       platform: "node",
       target: "node20",
-      alias: { tinklet: source("tinklet/src/index.ts"), "@tinklet/cookbook": source("cookbook/src/index.ts") },
+      alias: {
+        tinklet: source("tinklet/src/index.ts"),
+        "tinklet/wire": source("tinklet/src/wire/index.ts"),
+        "@tinklet/cookbook": source("cookbook/src/index.ts"),
+        ...(options.server
+          ? {
+              "@tinklet/server": source("server/src/index.ts"),
+              "@tinklet/engine": source("engine/src/index.ts"),
+              "@tinklet/conformance": source("conformance/src/index.ts"),
+            }
+          : {}),
+      },
       external: [
-        "@tinklet/server",
+        ...(options.server ? [] : ["@tinklet/server", "@tinklet/conformance"]),
         "@tinklet/base-model",
         "@huggingface/*",
         "undici",
         "@opentelemetry/*",
         "@bokuweb/*",
+        "libsql",
+        "onnxruntime-node",
+        "onnxruntime-web",
+        "esbuild",
       ],
+      banner: { js: 'import { createRequire as __cr } from "node:module"; const require = __cr(import.meta.url);' },
       logLevel: "error",
     });
     return new Executable(folder, mkdtempSync(join(tmpdir(), "tinklet-cli-")));
   }
 
-  /** Starts it. Nothing of the caller's environment that concerns servers or colours gets through. */
-  start(
-    args: readonly string[],
-    options: { readonly env?: Record<string, string>; readonly stdin?: string; readonly pty?: boolean } = {},
-  ): Running {
-    const env = {
-      PATH: process.env["PATH"] ?? "",
-      HOME: this.work,
-      HF_HUB_OFFLINE: "1",
-      TERM: "xterm-256color",
-      ...options.env,
-    };
-    const program = [this.#bin, ...args];
-    const quoted = [process.execPath, ...program].map((part) => `'${part.replaceAll("'", "'\\''")}'`).join(" ");
+  /** What a shell must run to start it. */
+  command(args: readonly string[]): string {
+    return shellQuoted([process.execPath, this.#bin, ...args]);
+  }
+
+  /** Nothing of the caller's environment that concerns servers or colours gets through. */
+  environment(env: Readonly<Record<string, string>> = {}): Record<string, string> {
+    const own = { PATH: process.env["PATH"] ?? "", HOME: this.work, HF_HUB_OFFLINE: "1", TERM: "xterm-256color" };
+    return { ...own, ...env };
+  }
+
+  start(args: readonly string[], options: StartOptions = {}): Running {
+    const settings = { env: this.environment(options.env), cwd: this.work };
     const child = options.pty
-      ? spawn("script", ["-qec", quoted, "/dev/null"], { env, cwd: this.work })
-      : spawn(process.execPath, program, { env, cwd: this.work });
+      ? spawn("script", ["-qec", `exec ${this.command(args)}`, "/dev/null"], settings)
+      : spawn(process.execPath, [this.#bin, ...args], settings);
     const texts = { stdout: "", stderr: "" };
     const waiting: { fits: (line: string) => boolean; resolve: (line: string) => void }[] = [];
     child.stdout.setEncoding("utf8").on("data", (text: string) => {
@@ -104,7 +142,8 @@ export class Executable {
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
       texts.stderr += text;
     });
-    child.stdin.on("error", () => {}).end(options.stdin ?? "");
+    child.stdin.on("error", () => {});
+    if (options.stdin !== null) child.stdin.end(options.stdin ?? "");
     const ended = new Promise<Ended>((resolve) => child.on("close", (code) => resolve({ code, ...texts })));
     const line = (fits: (line: string) => boolean) =>
       Promise.race([
@@ -118,7 +157,7 @@ export class Executable {
     return { child, ended, line };
   }
 
-  run(args: readonly string[], options: Parameters<Executable["start"]>[1] = {}): Promise<Ended> {
+  run(args: readonly string[], options: StartOptions = {}): Promise<Ended> {
     return this.start(args, options).ended;
   }
 
@@ -126,6 +165,20 @@ export class Executable {
     rmSync(this.folder, { recursive: true, force: true });
     rmSync(this.work, { recursive: true, force: true });
   }
+}
+
+/** A package like `@tinklet/base-model` whose weights are random and tiny, so that a whole quickstart takes a second. */
+async function installTinyBaseModel(folder: string): Promise<void> {
+  mkdirSync(folder, { recursive: true });
+  await writeTinyModel(folder, {
+    model_type: "qwen3",
+    architectures: ["Qwen3ForCausalLM"],
+    vocab_size: 4096,
+    max_position_embeddings: 256,
+  });
+  for (const name of ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "data"])
+    cpSync(join(tokenizer, name), join(folder, name), { recursive: true });
+  writeFileSync(join(folder, "package.json"), '{ "name": "@tinklet/base-model", "version": "0.1.0" }\n');
 }
 
 /** A server over the fake engine, on a free port. */

@@ -3,7 +3,7 @@
  * `timing_spans.jsonl`. Knows how a run that ended anywhere goes on: the last checkpoint says which step is next, and what
  * was written after it is taken back.
  */
-import { appendFile, mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { TinkerError } from "tinklet";
 import { DataError } from "./data-error.ts";
@@ -110,16 +110,7 @@ export class RunFolder {
 
   /** Durable when it resolves: a resume relies on this line. */
   async appendCheckpoint(record: CheckpointRecord): Promise<void> {
-    const path = join(this.path, files.checkpoints);
-    await writing(path, async () => {
-      const file = await open(path, "a");
-      try {
-        await file.appendFile(`${JSON.stringify(record)}\n`);
-        await file.datasync();
-      } finally {
-        await file.close();
-      }
-    });
+    await this.#append(files.checkpoints, record, { durable: true });
   }
 
   /** How long the parts of a step took. Kept apart from the metrics, which are the same however fast the machine is. */
@@ -150,17 +141,38 @@ export class RunFolder {
     }
   }
 
-  async #append(name: string, row: object): Promise<void> {
+  /** Adds a line, whole or not at all: what a crash or a full disk cut off is taken away, lest the next line joins it. */
+  async #append(name: string, row: object, { durable = false } = {}): Promise<void> {
     const path = join(this.path, name);
-    await writing(path, () => appendFile(path, `${JSON.stringify(row)}\n`));
+    await writing(path, async () => {
+      const file = await open(path, "a+");
+      try {
+        const whole = await wholeLinesBytes(file);
+        if ((await file.stat()).size > whole) await file.truncate(whole);
+        try {
+          await file.appendFile(`${JSON.stringify(row)}\n`);
+          if (durable) await file.datasync();
+        } catch (error) {
+          await file.truncate(whole).catch(() => {}); // the first error is the one to tell
+          throw error;
+        }
+      } finally {
+        await file.close();
+      }
+    });
   }
 
   /** Written beside and moved over: a crash leaves the old file or the new one. */
   async #replace(name: string, text: string): Promise<void> {
     const path = join(this.path, name);
     await writing(path, async () => {
-      await writeFile(`${path}.new`, text);
-      await rename(`${path}.new`, path);
+      try {
+        await writeFile(`${path}.new`, text);
+        await rename(`${path}.new`, path);
+      } catch (error) {
+        await rm(`${path}.new`, { force: true });
+        throw error;
+      }
     });
   }
 
@@ -186,6 +198,20 @@ export class RunFolder {
       }
     });
   }
+}
+
+/** Bytes up to and with the last line break: what comes after it is half a line. */
+async function wholeLinesBytes(file: FileHandle): Promise<number> {
+  const { size } = await file.stat();
+  const tail = Buffer.alloc(1024);
+  for (let end = size; end > 0; ) {
+    const start = Math.max(0, end - tail.length);
+    const { bytesRead } = await file.read(tail, 0, end - start, start);
+    const at = tail.subarray(0, bytesRead).lastIndexOf(10);
+    if (at >= 0) return start + at + 1;
+    end = start;
+  }
+  return 0;
 }
 
 /** Says what a failed write means. */

@@ -1,12 +1,13 @@
 /** Fetches a link to a file with progress, and unpacks archives safely. */
 import { createReadStream, createWriteStream } from "node:fs";
-import { mkdir, open } from "node:fs/promises";
+import { mkdir, open, rm } from "node:fs/promises";
 import { dirname, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import type { Context } from "./context.ts";
 import { CliError } from "./explain.ts";
+import { writeFailure } from "./files.ts";
 import { formatDuration, formatSize } from "./format.ts";
 
 /** @returns how many bytes came. */
@@ -51,10 +52,13 @@ export async function downloadFile(
   try {
     await pipeline(Readable.fromWeb(response.body as never), counting, createWriteStream(file), { signal });
   } catch (cause) {
+    await rm(file, { force: true });
     signal.throwIfAborted();
-    throw new CliError(`The ${what} could not be saved: ${(cause as Error).message}`, {
+    // A failed write has an error code of the system; anything else is the connection's.
+    if ((cause as NodeJS.ErrnoException).syscall === "write") throw writeFailure(file, cause);
+    throw new CliError(`The ${what} could not be fetched: ${(cause as Error).message}`, {
       cause,
-      hint: `Check the space and the permissions of ${dirname(file)}.`,
+      hint: `${formatSize(received)} had come. Run the command again.`,
     });
   }
   output.endProgress();
@@ -103,7 +107,9 @@ export async function unpackTar(packed: string, folder: string): Promise<void> {
     await mkdir(type === "folder" ? path : dirname(path), { recursive: true });
     if (type === "folder") continue;
     const source = size === 0 ? Readable.from([]) : createReadStream(archive, { start: at, end: at + size - 1 });
-    await pipeline(source, createWriteStream(path));
+    await pipeline(source, createWriteStream(path)).catch((cause) => {
+      throw writeFailure(path, cause);
+    });
   }
 }
 
@@ -113,6 +119,7 @@ async function decompressed(path: string): Promise<string> {
   const { buffer } = await file.read(Buffer.alloc(2), 0, 2, 0).finally(() => file.close());
   if (buffer.readUInt16BE() !== 0x1f8b) return path;
   await pipeline(createReadStream(path), createGunzip(), createWriteStream(`${path}.unpacked`)).catch((cause) => {
+    if ((cause as NodeJS.ErrnoException).syscall === "write") throw writeFailure(`${path}.unpacked`, cause);
     throw new CliError("The archive is damaged.", { cause, hint: "The download may be incomplete; try again." });
   });
   return `${path}.unpacked`;

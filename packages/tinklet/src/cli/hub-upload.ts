@@ -115,11 +115,12 @@ export async function uploadFiles(hub: Hub, files: readonly LocalFile[], options
     json: { files: asked },
     signal,
   })) as {
-    readonly files: readonly { readonly path: string; readonly uploadMode: string }[];
+    readonly files: readonly { readonly path: string; readonly uploadMode: string; readonly shouldIgnore?: boolean }[];
   };
+  const ignored = new Set(plan.files.filter(({ shouldIgnore }) => shouldIgnore).map(({ path }) => path));
   const large = new Set(plan.files.filter(({ uploadMode }) => uploadMode === "lfs").map(({ path }) => path));
   const lines: unknown[] = [{ key: "header", value: { summary: options.message, description: "" } }];
-  for (const file of files) {
+  for (const file of files.filter(({ path }) => !ignored.has(path))) {
     options.onProgress(`Uploading ${file.path}`);
     if (large.has(file.path)) {
       const oid = await sha256(file.absolute);

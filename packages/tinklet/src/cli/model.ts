@@ -26,12 +26,27 @@ export interface ChosenModel {
   readonly serve: readonly string[];
 }
 
-/** @throws {@link UsageError} when none is given and none goes without saying. */
-export function chosenModel(input: Input, context: Context): ChosenModel {
+/**
+ * The model that the options mean. Without one: the bundled model of a local server, or what the server has where that is one
+ * model alone or the bundled one.
+ *
+ * @throws {@link UsageError} when none is given and none goes without saying.
+ */
+export async function chosenModel(
+  input: Input,
+  context: Context,
+  { askServer = true }: { readonly askServer?: boolean } = {},
+): Promise<ChosenModel> {
   const given = input.text("model");
   if (given === undefined) {
     if (context.isLocal) return { name: bundledModel, serve: [] };
-    throw new UsageError("--model is missing (tinklet doctor lists what the server has; --local needs none)");
+    if (!askServer) throw new UsageError("--model is missing (--local needs none)");
+    const service = await context.service();
+    const { supportedModels } = await service.getServerCapabilities({ signal: context.signal });
+    const names = supportedModels.map(({ modelName }) => modelName);
+    const name = names.length === 1 ? names[0] : names.find((one) => one === bundledModel);
+    if (name !== undefined) return { name, serve: [] };
+    throw new UsageError(`--model is missing; the server has: ${names.join(", ")}`);
   }
   if (!context.isLocal || given === bundledModel) return { name: given, serve: [] };
   const cut = given.indexOf("=");

@@ -21,14 +21,17 @@ export interface Frame {
 }
 
 export function frameOf(series: readonly Series[]): Frame {
-  const [xMin, xMax] = range(series.flatMap(({ points }) => points.map(([x]) => x)));
+  const [xMin, xMax] = range(
+    series.flatMap(({ points }) => points.map(([x]) => x)),
+    1,
+  );
   const yTicks = niceTicks(...range(series.flatMap(({ points }) => points.map(([, y]) => y))));
   const [yMin, yMax] = [yTicks[0] as number, yTicks.at(-1) as number];
   const [inner, tall] = [size.width - box.left - box.right, size.height - box.top - box.bottom];
   return {
     x: (value) => box.left + ((value - xMin) / (xMax - xMin)) * inner,
     y: (value) => box.top + (1 - (value - yMin) / (yMax - yMin)) * tall,
-    xTicks: niceTicks(xMin, xMax).filter((value) => value >= xMin && value <= xMax),
+    xTicks: niceTicks(xMin, xMax).filter((value) => value >= xMin && value <= xMax && Number.isInteger(value)),
     yTicks,
   };
 }

@@ -35,7 +35,10 @@ export function terminalPlot(series: readonly Series[], options: PlotOptions = {
     .map(({ name, points }) => ({ name, points: points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)) }))
     .filter(({ points }) => points.length > 0);
   if (drawn.length === 0) return "(nothing to plot)";
-  const [xMin, xMax] = range(drawn.flatMap(({ points }) => points.map(([x]) => x)));
+  const [xMin, xMax] = range(
+    drawn.flatMap(({ points }) => points.map(([x]) => x)),
+    1,
+  );
   const [yMin, yMax] = range(drawn.flatMap(({ points }) => points.map(([, y]) => y)));
   const labels = [yMax, (yMin + yMax) / 2, yMin].map(tick);
   const margin = Math.max(...labels.map((label) => label.length)) + 2;
@@ -77,13 +80,18 @@ export function terminalPlot(series: readonly Series[], options: PlotOptions = {
   return lines.join("\n");
 }
 
-/** The least and the greatest; never equal, so that a flat curve has room. */
-export function range(values: readonly number[]): [number, number] {
+/**
+ * The least and the greatest; never equal, so that a flat curve has room.
+ *
+ * @param unit - where values are counts: a single one gets this much room behind it, and none of it is a fraction
+ */
+export function range(values: readonly number[], unit?: number): [number, number] {
   const [least, most] = values.reduce(
     ([a, b], value) => [Math.min(a, value), Math.max(b, value)],
     [Infinity, -Infinity],
   );
   if (least < most) return [least, most];
+  if (unit !== undefined) return [least, least + unit];
   const room = Math.max(Math.abs(least), 1) * 0.05;
   return [least - room, most + room];
 }

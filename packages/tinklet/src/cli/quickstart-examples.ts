@@ -39,7 +39,7 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   const heldOut = await prepareSupervised(dataFile(options.model, "pirate/heldout.jsonl"), tokenizer);
   const service = await localService(options.model, context);
   const sampler = await service.createSamplingClient({ baseModel: bundledModel });
-  output.note(output.style("Before", "bold"));
+  if (!output.isJson) output.note(output.style("Before", "bold"));
   const before = await answers(sampler, tokenizer, seed, context);
 
   const trainer = await service.createLoraTrainingClient({ baseModel: bundledModel, rank: settings.rank, seed });
@@ -69,7 +69,7 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   }
   const nllAfter = await evaluateNll(trainer, heldOut.train);
 
-  output.note(`\n${output.style("After", "bold")}, on questions that were not in the data`);
+  if (!output.isJson) output.note(`\n${output.style("After", "bold")}, on questions that were not in the data`);
   const after = await answers(await trainer.saveWeightsAndGetSamplingClient(), tokenizer, seed, context);
   const seconds = (performance.now() - startMs) / 1000;
   const adapter = await saveAdapter(trainer, service, run.path, context);
@@ -88,7 +88,7 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
     return 0;
   }
   output.line(
-    `\nThe loss on unseen conversations fell from ${nllBefore.toFixed(2)} to ${nllAfter.toFixed(2)} (${change.toFixed(0)} %) in ${formatDuration(seconds)}.`,
+    `\nThe loss on unseen conversations ${nllAfter < nllBefore ? "fell" : "rose"} from ${nllBefore.toFixed(2)} to ${nllAfter.toFixed(2)} (${change.toFixed(0)} %) in ${formatDuration(seconds)}.`,
   );
   output.line(`The adapter is in ${adapter}. Try next:\n`);
   output.line(`  npx tinklet chat --local --from ${run.path}`);
@@ -149,7 +149,7 @@ async function watch(
   }
   if (line !== undefined)
     output.note(
-      `${points.length} steps in ${formatDuration(line.seconds)}, ${formatCount(line.tokensPerSecond)} tokens/s`,
+      `${points.length} ${points.length === 1 ? "step" : "steps"} in ${formatDuration(line.seconds)}, ${formatCount(line.tokensPerSecond)} tokens/s`,
     );
   return points;
 }

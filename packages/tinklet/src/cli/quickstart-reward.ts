@@ -113,7 +113,7 @@ export async function quickstartByReward(options: QuickstartOptions, context: Co
     }),
   );
   output.line(
-    `\nRight answers rose from ${(first * 100).toFixed(0)} % to ${(last * 100).toFixed(0)} % in ${formatDuration(seconds)}. Try next:\n`,
+    `\nRight answers ${last < first ? "fell" : "rose"} from ${(first * 100).toFixed(0)} % to ${(last * 100).toFixed(0)} % in ${formatDuration(seconds)}. Try next:\n`,
   );
   output.line(`  npx tinklet sample "What is 27 + 38?" --chat --local --from ${run.path}`);
   output.line(`  npx tinklet plot ${run.path} --out reward.svg`);

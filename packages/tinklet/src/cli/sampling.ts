@@ -34,7 +34,7 @@ export async function openSampler(input: Input, context: Context): Promise<Opene
   const from = input.text("from");
   const given = input.text("model");
   const model: ChosenModel | undefined =
-    from === undefined || given !== undefined ? chosenModel(input, context) : undefined;
+    from === undefined || given !== undefined ? await chosenModel(input, context) : undefined;
   const service = await context.service(model?.serve ?? []);
   if (from === undefined) {
     const { name } = model as ChosenModel;

@@ -1,8 +1,8 @@
 /** `billing usage`: what was used, by the hour. Shows whatever fields the server sends, as the official tool does. */
-import { writeFile } from "node:fs/promises";
 import { wireOf } from "../../wire/client.ts";
 import type { BillingUsageResponse } from "../../wire/rest.ts";
 import type { Command } from "../command.ts";
+import { writeWhole } from "../files.ts";
 import type { Output } from "../output.ts";
 
 type Row = Readonly<Record<string, unknown>>;
@@ -88,6 +88,6 @@ async function writeCsv(rows: readonly Row[], file: string, output: Output): Pro
   const lines = [columns, ...rows.map((row) => columns.map((column) => cell(row[column])))];
   const text = lines.map((line) => `${line.map(quoted).join(",")}\r\n`).join("");
   if (file === "-") return void process.stdout.write(text);
-  await writeFile(file, text);
+  await writeWhole(file, text);
   output.note(`Wrote ${rows.length} row(s) to ${file}`);
 }

@@ -30,6 +30,9 @@ export const conformance: Command = {
       ...(only.length === 0 ? {} : { only }),
       onCase: ({ id }) => output.progress(`${++done} cases, last ${id}`),
     });
+    const ran = report.groups.flatMap(({ cases }) => cases.map(({ id }) => id));
+    const unmatched = only.filter((name) => !ran.some((id) => id.startsWith(name)));
+    if (unmatched.length > 0) throw new UsageError(`--only: no case is called ${unmatched.join(", ")}`);
     if (output.isJson) output.event(report);
     else output.line(kit.formatReport(report));
     return report.passed ? 0 : 1;

@@ -168,8 +168,12 @@ async function trainingStep({ output, signal }: Context): Promise<Finding> {
     const stepMs = performance.now() - startMs - openMs;
     const after = await trainer.forward([datum], "cross_entropy");
     await service.close();
-    const [from, to] = [before.loss ?? Number.NaN, after.loss ?? Number.NaN];
-    const detail = `loss ${from.toFixed(2)} → ${to.toFixed(2)}; model open in ${Math.round(openMs)} ms, first step in ${Math.round(stepMs)} ms`;
+    // The losses are sums; a person compares them per token.
+    const [from, to] = [before.loss, after.loss].map((sum = Number.NaN) => sum / (tokens.length - 1)) as [
+      number,
+      number,
+    ];
+    const detail = `loss per token ${from.toFixed(2)} → ${to.toFixed(2)}; model open in ${Math.round(openMs)} ms, first step in ${Math.round(stepMs)} ms`;
     return to < from
       ? { status: "ok", detail }
       : { status: "error", detail, hint: "The loss must fall; please report this with the output of doctor --json." };

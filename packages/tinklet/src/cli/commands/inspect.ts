@@ -1,9 +1,9 @@
 /** `inspect`: a data file as the model will see it, with the weight of each token in the loss. */
-import { writeFile } from "node:fs/promises";
 import type { TrainOn } from "@tinklet/cookbook";
 import type { Tokenizer } from "../../tokenizer/index.ts";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
+import { writeWhole } from "../files.ts";
 import { formatCount } from "../format.ts";
 import { type Inspection, inspection, type ShownExample, someLines } from "../inspection.ts";
 import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
@@ -30,7 +30,7 @@ export const inspect: Command = {
     const { output } = context;
     const [file = ""] = input.positionals;
     const examples = await readExamples(file);
-    const model = chosenModel(input, context);
+    const model = await chosenModel(input, context, { askServer: false });
     const tokenizer = await tokenizerFor(input, model);
     const trainOn = (input.text("train-on") ?? "all_answers") as TrainOn;
     const maxLength = input.integer("max-length", 2);
@@ -52,7 +52,7 @@ export const inspect: Command = {
     });
     if (out !== undefined) {
       const { inspectHtml } = await import("../inspect-html.ts");
-      await writeFile(out, inspectHtml(found, shown, input.text("tokenizer") ?? model.name));
+      await writeWhole(out, inspectHtml(found, shown, input.text("tokenizer") ?? model.name));
       output.note(`Wrote ${out}`);
     }
     if (output.isJson) output.result({ json: { ...found, shown }, columns: [], rows: [] });

@@ -1,9 +1,9 @@
 /** `plot`: the metrics of runs, in the terminal or as a picture. */
-import { writeFile } from "node:fs/promises";
 import { basename, extname, resolve } from "node:path";
 import type { MetricsRow } from "@tinklet/cookbook";
 import type { Command } from "../command.ts";
 import { CliError } from "../explain.ts";
+import { writeWhole } from "../files.ts";
 import { UsageError } from "../parse.ts";
 import { type Series, terminalPlot } from "../plot-terminal.ts";
 
@@ -93,8 +93,8 @@ async function writePicture(
   options: { title: string; yLabel: string },
 ): Promise<void> {
   const kind = extname(file).toLowerCase();
-  if (kind === ".svg") return writeFile(file, (await import("../plot-svg.ts")).svgPlot(series, options));
-  if (kind === ".html") return writeFile(file, (await import("../plot-svg.ts")).htmlPlot(series, options));
-  if (kind === ".png") return writeFile(file, (await import("../plot-png.ts")).pngPlot(series, options));
+  if (kind === ".svg") return writeWhole(file, (await import("../plot-svg.ts")).svgPlot(series, options));
+  if (kind === ".html") return writeWhole(file, (await import("../plot-svg.ts")).htmlPlot(series, options));
+  if (kind === ".png") return writeWhole(file, (await import("../plot-png.ts")).pngPlot(series, options));
   throw new UsageError(`--out must end in .svg, .png or .html, not "${kind}"`);
 }

@@ -72,7 +72,7 @@ export const train: Command = {
   async run(input, context) {
     const cookbook = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
     const [file = ""] = input.positionals;
-    const model = chosenModel(input, context);
+    const model = await chosenModel(input, context);
     const settings = settingsOf(input);
     const tokenizer = await tokenizerFor(input, model);
     const maxLength = input.integer("max-length", 2) ?? (await contextLength(model, input, context));

@@ -1,0 +1,32 @@
+/** Files that a command writes for its user: whole or not at all, and a full disk is called one. */
+import { lstat, rename, rm, writeFile } from "node:fs/promises";
+import { CliError } from "./explain.ts";
+
+/**
+ * Writes a file beside its place and moves it there, so that a failure leaves what was there before. What is not a plain file
+ * (a pipe, `/dev/stdout`, a link) is written as it is.
+ *
+ * @throws {@link CliError} naming the file.
+ */
+export async function writeWhole(path: string, content: string | Uint8Array): Promise<void> {
+  const found = await lstat(path).catch(() => undefined);
+  const scratch = found === undefined || found.isFile() ? `${path}.${process.pid}.part` : path;
+  try {
+    await writeFile(scratch, content);
+    if (scratch !== path) await rename(scratch, path);
+  } catch (cause) {
+    if (scratch !== path) await rm(scratch, { force: true });
+    throw writeFailure(path, cause);
+  }
+}
+
+/** What a failed write means. */
+export function writeFailure(path: string, cause: unknown): CliError {
+  const { code, message } = cause as NodeJS.ErrnoException;
+  return code === "ENOSPC" || code === "EDQUOT"
+    ? new CliError(`The disk is full: ${path} could not be written.`, {
+        cause,
+        hint: "Free some space and run the same command again.",
+      })
+    : new CliError(`${path} could not be written: ${message}`, { cause });
+}

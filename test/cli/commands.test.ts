@@ -1,0 +1,520 @@
+// Every command through the real executable: in a pipe, as JSON, on a terminal, and refused. The table must have a row for each
+// command of the tool, so a command without a test does not get in.
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { hashApiKey } from "../../packages/server/src/index.ts";
+import { commandTable } from "../../packages/tinklet/src/cli/commands.ts";
+import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
+import { baseModel, type Ended, Executable, fakeServer, hasPty, type StartOptions, tokenizer } from "./executable.ts";
+import { startUploadHub, type UploadHub } from "./upload-hub.ts";
+
+vi.setConfig({ testTimeout: 120_000 }); // dozens of processes: a busy machine is no failure
+
+type Mode = "pipe" | "json" | "terminal";
+
+interface Row {
+  /** A call that works. */
+  readonly args: (mode: Mode) => readonly string[];
+  /** What it shows to people. */
+  readonly prints: RegExp;
+  /** Members of its JSON, or of the last line of its stream. `null`: it has no JSON of its own. */
+  readonly json: object | null;
+  readonly stdin?: string;
+  /** Runs until Ctrl-C once it has printed that. */
+  readonly runsOn?: true;
+  /** Talks to the server of the environment. */
+  readonly remote?: true;
+  /** Asks the server at once, where the call above may not. */
+  readonly asks?: () => readonly string[];
+  /** Where it tells of a server that refuses or is not there. @defaultValue stderr */
+  readonly tells?: "stdout";
+  /** Calls that fail: what is wrong, the arguments, the exit code, the message. */
+  readonly fails: readonly (readonly [what: string, args: () => readonly string[], code: 1 | 2, message: RegExp])[];
+}
+
+let tool: Executable;
+let server: Awaited<ReturnType<typeof fakeServer>>;
+let keyed: typeof server;
+let hub: UploadHub;
+let runId: string;
+let sessionId: string;
+let env: Record<string, string>;
+
+beforeAll(async () => {
+  [tool, server, keyed, hub] = await Promise.all([
+    Executable.build({ server: true }),
+    fakeServer(),
+    fakeServer({ apiKeys: [{ name: "me", sha256: hashApiKey("tml-right") }] }),
+    startUploadHub(),
+  ]);
+  env = { TINKER_BASE_URL: server.url, TINKER_API_KEY: "tml-test", HF_ENDPOINT: hub.endpoint, HF_TOKEN: hub.token };
+  const service = new ServiceClient({ baseUrl: server.url, apiKey: "tml-test", telemetry: false });
+  const trainer = await service.createLoraTrainingClient({ baseModel, rank: 4, seed: 1 });
+  const tokens = [1, 2, 3];
+  const lossFnInputs = { target_tokens: tokens, weights: [1, 1, 1] };
+  await trainer.step([new Datum({ modelInput: ModelInput.fromInts(tokens), lossFnInputs })], "cross_entropy", {});
+  for (const mode of ["pipe", "json", "terminal"]) await trainer.saveState(mode); // one for each deletion
+  await trainer.saveWeightsForSampler("final");
+  runId = trainer.modelId;
+  sessionId = service.sessionId as string;
+  await service.close();
+  file(
+    "data.jsonl",
+    Array.from({ length: 8 }, (_, at) => `{"prompt":"Count ${at}:","completion":" ${at}"}\n`).join(""),
+  );
+  file("bad.jsonl", '{"text":"fine"}\n{"text":\n');
+  mkdirSync(join(tool.work, "run"));
+  file("run/metrics.jsonl", '{"step":0,"train_mean_nll":2}\n{"step":1,"train_mean_nll":1}\n');
+}, 60_000);
+afterAll(async () => {
+  await Promise.all([server?.close(), keyed?.close(), hub?.close()]);
+  tool?.remove();
+});
+
+const file = (name: string, text: string) => writeFileSync(join(tool.work, name), text);
+const path = () => `tinker://${runId}/sampler_weights/final`;
+const model = ["--model", baseModel, "--tokenizer", tokenizer];
+const training = ["--rank", "4", "--batch-size", "4", "--learning-rate", "0.01", "--test-share", "0"];
+const sampling = [...model, "--max-tokens", "4", "--seed", "1"];
+const hours = () => [0, 1].map((add) => `${new Date(Date.now() + add * 3_600_000).toISOString().slice(0, 13)}:00:00Z`);
+/** A data folder of its own for each local server. */
+const local = (name: string, mode: Mode) => ["--local", "--data-dir", join(tool.work, `${name}-${mode}`)];
+const noSuchRun = (...words: string[]) =>
+  ["a run that is not there", () => [...words, "nobody:train:0"], 1, /^Error: /] as const;
+const noSuchCheckpoint = (...words: string[]) =>
+  ["a checkpoint that is not there", () => [...words, `${runId}:nope`], 1, /no sampler checkpoint "nope"/] as const;
+
+const rows: Readonly<Record<string, Row>> = {
+  quickstart: {
+    args: (mode) => ["quickstart", "--steps", "2", "--out", `q-${mode}`, ...local("q", mode)],
+    prints: /What is your name\?[\s\S]*loss on unseen conversations fell[\s\S]*tinklet chat --local --from q-/,
+    json: { type: "done", nll_before: expect.any(Number), adapter: join("q-json", "adapter") },
+    fails: [
+      ["a folder that cannot be made", () => ["quickstart", "--out", "data.jsonl/x"], 1, /could not be written/],
+      ["no steps at all", () => ["quickstart", "--steps", "0"], 2, /--steps must be a whole number from 1 on/],
+    ],
+  },
+  doctor: {
+    args: (mode) => ["doctor", ...local("d", mode)],
+    prints: /✓ Node[\s\S]*✓ Server[\s\S]*✓ Training step {2}loss per token \d/,
+    json: { checks: expect.arrayContaining([expect.objectContaining({ name: "Training step", status: "ok" })]) },
+    remote: true,
+    tells: "stdout",
+    fails: [["a key that is none", () => ["doctor", "--skip-training", "--api-key", "x"], 1, /^$/]],
+  },
+  train: {
+    args: (mode) => ["train", "data.jsonl", ...model, ...training, "--out", `t-${mode}`],
+    prints: /Done\. tinker:\/\//,
+    json: { type: "done", next_step: 2, total_steps: 2, sampler_path: expect.stringMatching(/^tinker:/) },
+    remote: true,
+    fails: [
+      [
+        "a missing file",
+        () => ["train", "none.jsonl", ...model, ...training],
+        1,
+        /^Error: none.jsonl: there is no such/,
+      ],
+      ["a bad line", () => ["train", "bad.jsonl", ...model, ...training], 1, /^Error: bad.jsonl:2: is not JSON/],
+      ["a rate nobody knows", () => ["train", "data.jsonl", ...model], 2, /--learning-rate is missing/],
+    ],
+  },
+  inspect: {
+    args: () => ["inspect", "data.jsonl", ...model],
+    prints: /data\.jsonl: 8 examples\n[\s\S]*Learned +24/,
+    json: { examples: 8 },
+    fails: [
+      ["a missing file", () => ["inspect", "none.jsonl", ...model], 1, /^Error: none.jsonl: there is no such file/],
+      ["a bad line", () => ["inspect", "bad.jsonl", ...model], 1, /^Error: bad.jsonl:2: is not JSON/],
+    ],
+  },
+  plot: {
+    args: () => ["plot", "run"],
+    prints: /2 │[⠀-⣿][\s\S]*train_mean_nll/,
+    json: {
+      series: [
+        {
+          name: "train_mean_nll",
+          points: [
+            [0, 2],
+            [1, 1],
+          ],
+        },
+      ],
+    },
+    fails: [["a folder that is none", () => ["plot", "nowhere"], 1, /nowhere has no metrics.jsonl/]],
+  },
+  sample: {
+    args: () => ["sample", "Once upon", ...sampling],
+    prints: /^Once upon./,
+    json: { model: baseModel, prompt: "Once upon", samples: [{ tokens: 4 }] },
+    remote: true,
+    fails: [
+      noSuchCheckpoint("sample", "Hi", "--from"),
+      [
+        "a model that is not served",
+        () => ["sample", "Hi", "--model", "x/y", "--tokenizer", tokenizer],
+        1,
+        /"x\/y" is not served/,
+      ],
+    ],
+  },
+  chat: {
+    args: () => ["chat", ...sampling],
+    stdin: "Hello\n/exit\n",
+    prints: /\S/,
+    json: { role: "assistant", tokens: 4 },
+    remote: true,
+    fails: [noSuchCheckpoint("chat", "--from")],
+  },
+  serve: {
+    args: (mode) => ["serve", "--port", "0", "--data-dir", join(tool.work, `s-${mode}`)],
+    prints: /Serving tinklet\/base on http:\/\/127\.0\.0\.1:\d+/,
+    json: { url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/), models: ["tinklet/base"] },
+    runsOn: true,
+    fails: [
+      ["an open door", () => ["serve", "--host", "0.0.0.0"], 1, /would let anybody on the network in/],
+      ["a model that is not there", () => ["serve", "--model", "./none"], 1, /none/],
+      ["a taken port", () => ["serve", "--port", new URL(server.url).port], 1, /is taken/],
+      ["a budget that is none", () => ["serve", "--memory-budget", "lots"], 2, /must be a size such as 4GB/],
+    ],
+  },
+  conformance: {
+    args: () => ["conformance", "--only", "sessions/heartbeat", "--only", "sessions/distinct"],
+    prints: /2 cases: 2 passed, 0 failed/,
+    json: { passed: true },
+    remote: true,
+    fails: [
+      ["no address", () => ["conformance", "--base-url", "nowhere"], 1, /"nowhere" is not a URL/],
+      [
+        "a case that is none",
+        () => ["conformance", "--only", "sessions/heartbeat", "--only", "x"],
+        2,
+        /no case is called x/,
+      ],
+    ],
+  },
+  "run list": {
+    args: () => ["run", "list"],
+    prints: /Run ID +Base Model +LoRA +Last Update +Status/,
+    json: { runs: expect.arrayContaining([expect.objectContaining({ base_model: baseModel })]) },
+    remote: true,
+    fails: [["an unknown column", () => ["run", "list", "-c", "who"], 2, /Unknown column\(s\): who/]],
+  },
+  "run info": {
+    args: () => ["run", "info", runId],
+    prints: /Base Model +test\/model/,
+    json: { base_model: baseModel, lora_rank: 4 },
+    remote: true,
+    fails: [noSuchRun("run", "info")],
+  },
+  "checkpoint list": {
+    args: () => ["checkpoint", "list", "--run-id", runId],
+    prints: /Checkpoint ID +Type +Size +Public +Created +Expires +Path/,
+    json: { checkpoints: expect.any(Array) },
+    remote: true,
+    fails: [noSuchRun("checkpoint", "list", "--run-id")],
+  },
+  "checkpoint info": {
+    args: () => ["checkpoint", "info", `${runId}:final`],
+    prints: /Tinker Path +tinker:/,
+    json: { checkpoint_id: "sampler_weights/final" },
+    remote: true,
+    fails: [noSuchCheckpoint("checkpoint", "info")],
+  },
+  "checkpoint publish": {
+    args: () => ["checkpoint", "publish", path()],
+    prints: /^$/,
+    json: null,
+    remote: true,
+    fails: [noSuchCheckpoint("checkpoint", "publish")],
+  },
+  "checkpoint unpublish": {
+    args: () => ["checkpoint", "unpublish", path()],
+    prints: /^$/,
+    json: null,
+    remote: true,
+    fails: [noSuchCheckpoint("checkpoint", "unpublish")],
+  },
+  "checkpoint set-ttl": {
+    args: () => ["checkpoint", "set-ttl", path(), "--ttl", "90000"],
+    prints: /^$/,
+    json: null,
+    remote: true,
+    fails: [["neither choice", () => ["checkpoint", "set-ttl", path()], 1, /either --ttl <seconds> or --remove/]],
+  },
+  "checkpoint delete": {
+    args: (mode) => ["checkpoint", "delete", `tinker://${runId}/weights/${mode}`, ...(mode === "json" ? ["-y"] : [])],
+    stdin: "y\n",
+    prints: /Deleted 1 checkpoint\(s\)/,
+    json: { deleted_count: 1, failed: [] },
+    remote: true,
+    asks: () => ["checkpoint", "delete", "--run-id", runId, "-y"], // single deletions that fail are told one by one
+    fails: [["nothing to delete", () => ["checkpoint", "delete"], 1, /Must specify checkpoint paths or --run-id/]],
+  },
+  "checkpoint download": {
+    args: (mode) => ["checkpoint", "download", path(), "-o", `got-${mode}`],
+    prints: /Extracted to +got-/,
+    json: { checkpoint_path: expect.stringMatching(/final$/), destination: expect.stringMatching(/^got-json/) },
+    remote: true,
+    asks: () => ["checkpoint", "download", path(), "-o", "elsewhere"],
+    fails: [noSuchCheckpoint("checkpoint", "download")],
+  },
+  "checkpoint push-hf": {
+    args: (mode) => ["checkpoint", "push-hf", path(), "--repo", `mine-${mode}`],
+    prints: /Repo ID +someone\/mine-/,
+    json: { repo_id: "someone/mine-json", public: false },
+    remote: true,
+    fails: [noSuchCheckpoint("checkpoint", "push-hf")],
+  },
+  "session list": {
+    args: () => ["session", "list"],
+    prints: /Session ID/,
+    json: { sessions: expect.any(Array) },
+    remote: true,
+    fails: [["a limit that is none", () => ["session", "list", "--limit", "x"], 2, /--limit must be a whole number/]],
+  },
+  "session info": {
+    args: () => ["session", "info", sessionId],
+    prints: /:train:0/,
+    json: { training_run_ids: expect.any(Array) },
+    remote: true,
+    fails: [["a session that is not there", () => ["session", "info", "none"], 1, /^Error: Resource not found/]],
+  },
+  "session export-trace": {
+    args: (mode) => ["session", "export-trace", sessionId, "-o", `${mode}.pftrace`],
+    prints: /Saved to +\w+\.pftrace/,
+    json: { destination: "json.pftrace" },
+    remote: true,
+    fails: [
+      ["a session that is not there", () => ["session", "export-trace", "none"], 1, /^.*\nError: Resource not found/],
+    ],
+  },
+  "billing usage": {
+    args: () => ["billing", "usage", ...hours()],
+    prints: /hourly usage row\(s\)/,
+    json: { data: expect.any(Array), sessions: expect.any(Object) },
+    remote: true,
+    fails: [
+      ["no time", () => ["billing", "usage", "yesterday", "today"], 1, /^Error: startingOn: must be a timestamp/],
+    ],
+  },
+  completions: {
+    args: () => ["completions", "bash"],
+    prints: /complete -o default -F _tinklet tinklet\n$/,
+    json: null,
+    fails: [["a shell nobody has", () => ["completions", "tcsh"], 2, /bash, zsh and fish/]],
+  },
+  version: { args: () => ["version"], prints: /^tinklet \d+\.\d+\.\d+\n$/, json: null, fails: [] },
+};
+const all = Object.entries(rows);
+
+/** Runs a call to its end; one that would go on is interrupted as a person does it. */
+async function call(row: Row, mode: Mode): Promise<Ended> {
+  const args = [...row.args(mode), ...(mode === "json" && row.json !== null ? ["--json"] : [])];
+  const options: StartOptions = { env, pty: mode === "terminal", stdin: row.runsOn ? null : (row.stdin ?? "") };
+  if (!row.runsOn) return tool.run(args, options);
+  const running = tool.start(args, options);
+  await running.line((line) => (mode === "json" ? line.startsWith("{") : row.prints.test(line)));
+  if (mode === "terminal") running.child.stdin.write("\x03");
+  else running.child.kill("SIGINT");
+  return running.ended;
+}
+
+/** A terminal's text without its control sequences. */
+const plain = (text: string) =>
+  text
+    .replaceAll("\x1b", "␛")
+    .replace(/␛\[[0-9;?]*[a-zA-Z]/g, "")
+    .replaceAll("\r", "");
+
+it("there is a row for every command of the tool, and no other", () => {
+  expect(Object.keys(rows).toSorted()).toEqual(commandTable.map(({ words }) => words.join(" ")).toSorted());
+});
+
+describe("in a pipe", () => {
+  it.each(all)("%s", async (_, row) => {
+    const { code, stdout, stderr } = await call(row, "pipe");
+    expect(stdout, stderr).toMatch(row.prints);
+    expect(stdout + stderr).not.toContain("\x1b");
+    expect(code).toBe(0);
+  });
+});
+
+describe("as JSON", () => {
+  it.each(all.filter(([, { json }]) => json !== null))("%s", async (_, row) => {
+    const { code, stdout, stderr } = await call(row, "json");
+    expect(code, stderr).toBe(0);
+    const lines = stdout.trimEnd().split("\n");
+    const isStream = lines.every((line) => line.startsWith("{") && line.endsWith("}"));
+    const values = isStream ? lines.map((line) => JSON.parse(line)) : [JSON.parse(stdout)];
+    expect(values.at(-1)).toMatchObject(row.json as object);
+  });
+});
+
+describe.runIf(hasPty)("on a terminal", () => {
+  it.each(all)("%s", async (_, row) => {
+    const { code, stdout } = await call(row, "terminal");
+    expect(plain(stdout)).toMatch(row.prints);
+    expect(code).toBe(0);
+  });
+});
+
+describe("refused", () => {
+  const failures = all.flatMap(([name, { fails }]) => fails.map((fail) => [name, ...fail] as const));
+  it.each(failures)("%s: %s", async (_, __, args, code, message) => {
+    const ended = await tool.run(args(), { env });
+    expect(ended.stderr).toMatch(message);
+    expect(ended.stderr).not.toContain("    at ");
+    expect(ended.code).toBe(code);
+  });
+
+  it.each(all.filter(([name]) => name !== "version"))("%s: an option that it does not have", async (name) => {
+    const ended = await tool.run([...name.split(" "), "--nope"], { env });
+    expect(ended).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("'--nope'") });
+  });
+
+  const remote = all.filter(([, row]) => row.remote);
+  /** The row's call without what would keep it from the server. */
+  const asked = (row: Row) => (row.asks?.() ?? row.args("pipe")).filter((arg) => arg !== "--local");
+  it.each(remote)("%s: a wrong key", async (_, row) => {
+    const wrong = { ...env, TINKER_BASE_URL: keyed.url, TINKER_API_KEY: "tml-wrong" };
+    const ended = await tool.run(asked(row), { env: wrong, stdin: row.stdin ?? "" });
+    expect(ended[row.tells ?? "stderr"]).toMatch(/Authentication failed|not accepted|401/);
+    expect(ended.stdout + ended.stderr).not.toContain("tml-wrong");
+    expect(ended.code).toBe(1);
+  });
+
+  it("a dead server, whatever is asked of it", async () => {
+    // A free port that nobody listens on: the first contact is tried for a while, so all wait at the same time.
+    const dead = { ...env, TINKER_BASE_URL: "http://127.0.0.1:9" };
+    const ended = await Promise.all(
+      remote.map(async ([name, row]) => ({
+        name,
+        row,
+        ...(await tool.run(asked(row), { env: dead, stdin: row.stdin ?? "" })),
+      })),
+    );
+    for (const { name, row, code, ...texts } of ended) {
+      expect(texts[row.tells ?? "stderr"], name).toMatch(/Connection failed|could not be reached|ECONNREFUSED/);
+      expect(texts.stderr, name).not.toContain("    at ");
+      expect(code, name).toBe(1);
+    }
+  }, 120_000);
+});
+
+describe("serve", () => {
+  it("answers until it is stopped, refuses a second one on its folder, and keeps what it had", async () => {
+    const folder = ["--data-dir", join(tool.work, "shared")];
+    const first = tool.start(["serve", "--port", "0", ...folder, "--json"], { stdin: null });
+    const { url } = JSON.parse(await first.line((line) => line.includes('"url"'))) as { url: string };
+    const at = { TINKER_BASE_URL: url, TINKER_API_KEY: "tml-local" };
+    expect(await (await fetch(`${url}/healthz`)).json()).toEqual({ status: "ok" });
+    const tiny = [
+      "train",
+      "data.jsonl",
+      "--learning-rate",
+      "0.01",
+      "--batch-size",
+      "4",
+      "--no-export",
+      "--out",
+      "served",
+    ];
+    expect(await tool.run(tiny, { env: at })).toMatchObject({ code: 0 }); // one model: --model goes without saying
+    const second = await tool.run(["serve", "--port", "0", ...folder], {});
+    expect(second).toMatchObject({ code: 1, stderr: expect.stringMatching(/Error: .*\n.*--data-dir/) });
+    const beside = await tool.run(["sample", "Hi", "--local", ...folder], {});
+    expect(beside.code).toBe(1);
+    first.child.kill("SIGTERM");
+    expect((await first.ended).code).toBe(0);
+    await expect(fetch(`${url}/healthz`)).rejects.toThrow();
+    const kept = await tool.run(["sample", "Hi", "--local", ...folder, "--from", "served", "--max-tokens", "4"], {});
+    expect(kept, kept.stderr).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Hi./) });
+  });
+});
+
+describe("quickstart", () => {
+  it("--rl learns from a reward, in a pipe, as JSON and on a terminal", async () => {
+    const short = (mode: Mode) => ["quickstart", "--rl", "--steps", "2", "--out", `rl-${mode}`, ...local("rl", mode)];
+    const piped = await tool.run(short("pipe"));
+    expect(piped.stderr).toMatch(/At first: \d+ \+ \d+ = /);
+    expect(piped.stdout).toMatch(/Right answers rose from 0 % to 0 % in [\s\S]*tinklet sample "What is/);
+    expect(piped.code).toBe(0);
+    const lines = (await tool.run([...short("json"), "--json"])).stdout.trimEnd().split("\n");
+    const values = lines.map((line) => JSON.parse(line));
+    expect(values.map(({ type }) => type)).toEqual(["step", "step", "done"]);
+    expect(values[2]).toMatchObject({ reward_before: expect.any(Number), run: "rl-json" });
+    if (hasPty) expect((await tool.run(short("terminal"), { pty: true })).stdout).toMatch(/step 2\/2 {2}reward 0\.000/);
+  });
+
+  it("shows its steps over one another on a terminal, and Ctrl-C ends it with 130", async () => {
+    const running = tool.start(["quickstart", "--out", "stopped", ...local("stopped", "pipe")], {
+      pty: hasPty,
+      stdin: null,
+    });
+    await running.line((line) => /step 1\/80/.test(line));
+    if (hasPty) running.child.stdin.write("\x03");
+    else running.child.kill("SIGINT");
+    expect((await running.ended).code).toBe(130);
+  });
+});
+
+describe("checkpoint push-hf", () => {
+  const push = (...more: string[]) => tool.run(["checkpoint", "push-hf", path(), ...more], { env });
+
+  it("uploads the adapter, large files through the storage, to a repository and a branch named after the checkpoint", async () => {
+    const { code, stdout, stderr } = await push("--json");
+    expect(code, stderr).toBe(0);
+    const { repo_id: repo, revision } = JSON.parse(stdout) as { repo_id: string; revision: string };
+    expect(revision).toBe("sampler_weights-final");
+    expect(hub.repos.get(repo)?.isPrivate).toBe(true);
+    const files = hub.repos.get(repo)?.branches.get(revision) ?? new Map<string, Buffer>();
+    expect([...files.keys()].toSorted()).toEqual(["README.md", "adapter_config.json", "adapter_model.safetensors"]);
+    await tool.run(["checkpoint", "download", path(), "-o", "compare"], { env });
+    const fetched = join(tool.work, "compare", path().replace("tinker://", "").replaceAll("/", "_"));
+    expect(files.get("adapter_model.safetensors")).toEqual(readFileSync(join(fetched, "adapter_model.safetensors")));
+    expect(JSON.parse(String(files.get("adapter_config.json"))).base_model_name_or_path).toBe(baseModel);
+    expect(String(files.get("README.md"))).toContain(path());
+    expect(hub.log.some((line) => line.endsWith(`${repo}.git/info/lfs/objects/batch`))).toBe(true);
+  });
+
+  it("--public, --revision, --commit-message, --create-pr and patterns do what the official tool's do", async () => {
+    const options = [
+      "--public",
+      "--revision",
+      "dev",
+      "--commit-message",
+      "Mine",
+      "--ignore-pattern",
+      "*.md",
+      "--no-model-card",
+    ];
+    expect((await push("--repo", "else/where", ...options)).code).toBe(0);
+    expect(hub.repos.get("else/where")?.isPrivate).toBe(false);
+    expect(hub.commits.at(-1)).toEqual({ repo: "else/where", branch: "dev", summary: "Mine", pr: false });
+    expect([...(hub.repos.get("else/where")?.branches.get("dev")?.keys() ?? [])]).not.toContain("README.md");
+    expect((await push("--repo", "else/where", "--create-pr")).code).toBe(0);
+    expect(hub.commits.at(-1)).toMatchObject({ branch: "main", pr: true });
+    expect(hub.repos.get("else/where")?.branches.get("main")?.size).toBe(0);
+  });
+
+  it("refuses a repository that holds another checkpoint, a wrong token, none, and a storage that fails", async () => {
+    await push("--repo", "taken");
+    hub.repos.get("someone/taken")?.branches.get("main")?.set("README.md", Buffer.from("tinker://other/weights/x\n"));
+    expect((await push("--repo", "taken")).stderr).toMatch(
+      /different Tinker checkpoint.\nHint: Found tinker:\/\/other/,
+    );
+    const wrong = await tool.run(["checkpoint", "push-hf", path()], { env: { ...env, HF_TOKEN: "hf_wrong" } });
+    expect(wrong).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/Invalid user token.\nHint: .*hf auth login/),
+    });
+    expect(wrong.stderr).not.toContain("hf_wrong");
+    const none = await tool.run(["checkpoint", "push-hf", path()], { env: { ...env, HF_TOKEN: "" } });
+    expect(none).toMatchObject({
+      code: 1,
+      stderr: "Error: Not logged in\nHint: Run: hf auth login, or set HF_TOKEN.\n",
+    });
+  });
+});
