@@ -3,8 +3,10 @@
  * address goes to standard output. `kill` names a point of a request's life and how often it is passed before the process
  * kills itself there, without any farewell.
  */
+
 import { serve } from "../../packages/server/src/serve.ts";
 import { fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
+import { watchLoop } from "./loop-delay.ts";
 
 interface Options {
   readonly dataDir?: string;
@@ -14,6 +16,8 @@ interface Options {
   readonly kill?: { readonly point: string; readonly after: number };
   readonly log?: "json" | "off";
   readonly limits?: Record<string, number>;
+  /** Print on exit how long the event loop was held up. */
+  readonly watchLoop?: boolean;
 }
 
 const options = JSON.parse(process.argv[2] ?? "{}") as Options;
@@ -44,7 +48,12 @@ const running = await serve({
         },
       }),
 });
+const report = options.watchLoop === true ? watchLoop() : undefined;
 process.stdout.write(`${running.url}\n`);
-const stop = () => void running.close().then(() => process.exit(0));
+const stop = () =>
+  void running.close().then(() => {
+    if (report !== undefined) process.stdout.write(`${JSON.stringify(report())}\n`);
+    process.exit(0);
+  });
 process.on("SIGTERM", stop);
 process.on("SIGINT", stop);

@@ -57,6 +57,9 @@ interface Writer {
   readonly reject: (error: unknown) => void;
 }
 
+/** Milliseconds of work after which a group is committed and the rest waits for the next: polls must not wait for a long one. */
+const groupMs = 4;
+
 /** Opens, or makes, the database. @throws {@link StoreError}, never a bare SQLite error. */
 export function openDatabase(options: DatabaseOptions): Database {
   try {
@@ -109,6 +112,13 @@ function open({ file, onPoint, onCommit }: DatabaseOptions): Database {
   let scheduled = false;
   let closed = false;
 
+  const schedule = (): void => {
+    if (scheduled) return;
+    scheduled = true;
+    // After the I/O callbacks of this turn: requests that arrived together are committed together.
+    setImmediate(flush);
+  };
+
   const undo = (): void => {
     try {
       if (connection.inTransaction) sql.run("ROLLBACK");
@@ -118,14 +128,16 @@ function open({ file, onPoint, onCommit }: DatabaseOptions): Database {
   };
 
   /**
-   * Runs a group in one transaction; what it returns settles the writers. Nearly no writer throws after it has written, so a group
-   * is first run without a savepoint for each: should one throw, everything is undone and `undefined` returned, and the group is
-   * run again with them.
+   * Runs as many of a group as time allows in one transaction; the functions it returns settle these writers. Nearly no writer throws
+   * after it has written, so a group is first run without a savepoint for each: should one throw, everything is undone and `undefined`
+   * returned, and the group is run again with them.
    */
   const transaction = (group: readonly Writer[], isolated: boolean): (() => void)[] | undefined => {
     const outcomes: (() => void)[] = [];
+    const until = performance.now() + groupMs;
     sql.run("BEGIN IMMEDIATE");
     for (const { work, resolve, reject } of group) {
+      if (outcomes.length > 0 && performance.now() > until) break;
       if (isolated) sql.run("SAVEPOINT writer");
       try {
         wrote = false;
@@ -163,7 +175,11 @@ function open({ file, onPoint, onCommit }: DatabaseOptions): Database {
       for (const { reject } of group) reject(failure);
       return;
     }
-    onCommit?.(performance.now() - started, group.length);
+    if (outcomes.length < group.length) {
+      waiting = [...group.slice(outcomes.length), ...waiting];
+      schedule();
+    }
+    onCommit?.(performance.now() - started, outcomes.length);
     for (const settle of outcomes) settle();
   };
 
@@ -173,15 +189,12 @@ function open({ file, onPoint, onCommit }: DatabaseOptions): Database {
       new Promise<T>((resolve, reject) => {
         if (closed) return reject(new StoreError("io", "The store is closed.", "The server is shutting down."));
         waiting.push({ work, resolve: resolve as (value: never) => void, reject });
-        if (scheduled) return;
-        scheduled = true;
-        // After the I/O callbacks of this turn: requests that arrived together are committed together.
-        setImmediate(flush);
+        schedule();
       }),
     close: async () => {
       if (closed) return;
       closed = true;
-      flush();
+      while (waiting.length > 0) flush();
       await Promise.resolve();
       statements.clear();
       release(connection);
