@@ -36,7 +36,7 @@ const submit = async (client: RawClient, sampler: string, seq: number, tokens: r
   const answer = await client.post("asample", body);
   accepting.push(performance.now() - started);
   if (answer.status !== 200) throw new Error(`asample: ${answer.status} ${answer.body.toString().slice(0, 300)}`);
-  return /"request_id":"([^"]+)"/.exec(answer.body.latin1Slice())![1]!;
+  return /"request_id":"([^"]+)"/.exec(answer.body.toString("latin1"))![1]!;
 };
 /** Polls until the result is there. */
 const fetched = async (client: RawClient, id: string): Promise<Buffer> => {

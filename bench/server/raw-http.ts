@@ -73,7 +73,7 @@ export class RawClient {
   #read(line: Line): void {
     const end = line.received.indexOf("\r\n\r\n");
     if (end < 0) return;
-    const head = line.received.latin1Slice(0, end);
+    const head = line.received.toString("latin1", 0, end);
     const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? Number.NaN);
     const total = end + 4 + length;
     if (Number.isNaN(length)) line.socket.destroy(new Error(`an answer without a length: ${head}`));
