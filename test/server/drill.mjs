@@ -2,13 +2,14 @@
 // request's life), loses everything it had not synced (faultfs.c), and is started again. Every program must end by itself with what
 // a calm run gives: the same results, the same adapters byte for byte, every request exactly once, nothing left pending.
 //
-//   node test/server/drill.mjs [--runs 200] [--seed 1] [--steps 12] [--log FILE] [--lie]
+//   node test/server/drill.mjs [--runs 200] [--seed 1] [--steps 12] [--log FILE] [--at-most N] [--lie]
 //
-// --lie makes syncing a lie; then the drill must find losses, and exits with 0 only if it does.
+// The log is written as it goes. If it holds runs of the same drill already, the drill goes on after them; --at-most ends it after so
+// many more. --lie makes syncing a lie; then the drill must find losses, and exits with 0 only if it does.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -177,6 +178,34 @@ export function plan(seed, run) {
   };
 }
 
+/** The line of one run, and back. Every count of the summary comes from these lines. */
+const lineOf = (run, phase, report, same) =>
+  `run ${run} ${same ? "same" : "DIFFERENT"} phase=${phase} kills=${report.kills.join(",") || "none"} undone=${report.undone}${same ? "" : ` ${report.problem ?? report.result}`}`.replaceAll(
+    "\n",
+    " ",
+  );
+function readLine(line) {
+  const match = /^run \d+ (same|DIFFERENT) phase=\w+ kills=(\S+) undone=(\d+)/.exec(line);
+  if (match === null) return undefined;
+  const kills = match[2] === "none" ? [] : match[2].split(",");
+  return { same: match[1] === "same", kills, undone: Number(match[3]) };
+}
+
+function summaryOf(lines) {
+  const runs = lines.map(readLine).filter((run) => run !== undefined);
+  const perPhase = phases.map((phase) => {
+    const at = new Set(points[phase].map(([point]) => point));
+    return [phase, runs.flatMap(({ kills }) => kills).filter((point) => at.has(point)).length];
+  });
+  const bad = runs.filter(({ same }) => !same).length;
+  const total = perPhase.reduce((sum, [, count]) => sum + count, 0);
+  const undone = runs.reduce((sum, run) => sum + run.undone, 0);
+  const text = `${runs.length} runs, ${total} kills (${perPhase
+    .map(([phase, count]) => `${phase} ${count}`)
+    .join(", ")}), ${undone} unsynced operations dropped, ${bad} runs different`;
+  return { text, bad };
+}
+
 async function main() {
   const option = (name, otherwise) => {
     const at = process.argv.indexOf(`--${name}`);
@@ -188,33 +217,27 @@ async function main() {
   if (parts.library === undefined) console.log("No C compiler: unsynced writes are not taken back.");
   const calm = await drill(parts, { kills: [], steps });
   if (calm.problem !== undefined) throw new Error(calm.problem);
-  const lines = [
+  const head = [
     `# kill drill: ${runs} runs, seed ${seed}, ${steps} steps, unsynced writes ${parts.library ? "dropped" : "kept"}`,
     `calm ${calm.result}`,
   ];
-  const perPhase = Object.fromEntries(phases.map((phase) => [phase, 0]));
-  let bad = 0;
-  let undone = 0;
-  for (let run = 0; run < runs; run++) {
+  const file = option("log");
+  const before = file !== undefined && existsSync(file) ? readFileSync(file, "utf8").trimEnd().split("\n") : [];
+  const goesOn = head.every((line, i) => before[i] === line);
+  const lines = goesOn ? before.filter((line, i) => i < 2 || readLine(line) !== undefined) : head;
+  const done = lines.length - 2;
+  for (let run = done; run < Math.min(runs, done + Number(option("at-most", runs))); run++) {
     const { phase, kills } = plan(seed, run);
     const report = await drill(parts, { kills, steps, lie });
     const same = report.problem === undefined && report.result === calm.result;
-    if (!same) bad++;
-    for (const point of report.kills) {
-      const of = phases.find((name) => points[name].some(([at]) => at === point));
-      perPhase[of]++;
-    }
-    undone += report.undone;
-    const line = `run ${run} ${same ? "same" : "DIFFERENT"} phase=${phase} kills=${report.kills.join(",") || "none"} undone=${report.undone}${same ? "" : ` ${report.problem ?? report.result}`}`;
+    const line = lineOf(run, phase, report, same);
     lines.push(line);
     if (!same || run % 10 === 0) console.log(line.slice(0, 600));
+    if (file !== undefined) writeFileSync(file, `${lines.join("\n")}\n`);
   }
-  const summary = `${runs} runs, ${Object.values(perPhase).reduce((a, b) => a + b, 0)} kills (${Object.entries(perPhase)
-    .map(([phase, count]) => `${phase} ${count}`)
-    .join(", ")}), ${undone} unsynced operations dropped, ${bad} runs different`;
-  lines.push(summary);
-  console.log(summary);
-  const file = option("log");
+  const { text, bad } = summaryOf(lines);
+  if (lines.length - 2 === runs) lines.push(text);
+  console.log(text);
   if (file !== undefined) writeFileSync(file, `${lines.join("\n")}\n`);
   process.exitCode = bad > 0 === lie ? 0 : 1;
 }

@@ -11,13 +11,14 @@ import { bytesAnswer, errorAnswer, jsonAnswer, problem } from "./answers.ts";
 import type { Api, Call, Handlers } from "./api.ts";
 import { readBody, readJson } from "./body.ts";
 import { download } from "./downloads.ts";
-import { newerRoutes } from "./handlers/newer.ts";
+import { newerHandlers } from "./handlers/newer.ts";
 import { restHandlers } from "./handlers/rest.ts";
 import { samplingHandlers } from "./handlers/sampling.ts";
 import { serviceHandlers } from "./handlers/service.ts";
 import { peekJson, trainingHandlers } from "./handlers/training.ts";
 import { checkHost } from "./hosts.ts";
 import type { Metrics } from "./metrics.ts";
+import { matchNewerRoute } from "./newer-routes.ts";
 
 export interface AppOptions {
   readonly api: Api;
@@ -59,7 +60,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     ...samplingHandlers(api),
     ...restHandlers(api),
   };
-  const newer = newerRoutes(api);
+  const newer = newerHandlers(api);
   const told = new Set<string>();
   let inFlight = 0;
 
@@ -155,13 +156,12 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     const caller = api.auth.identify(request.headers.get("x-api-key"));
     const match = matchCheckpoint(request.method, url.pathname);
     const isForward = request.method === "POST" && url.pathname === "/api/v1/forward";
-    const other = match === undefined && !isForward ? matchNewer(request, url) : undefined;
+    const other = match === undefined && !isForward ? matchNewerRoute(request.method, url.pathname) : undefined;
     if (match === undefined && !isForward && other === undefined) {
       throw new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
     }
-    const allowed = other?.route.bodyBytes;
-    const limits =
-      allowed === undefined ? api.limits : { ...api.limits, bodyBytes: allowed, decompressedBytes: allowed };
+    const bound = other?.bodyLimit === undefined ? undefined : api.limits[other.bodyLimit];
+    const limits = bound === undefined ? api.limits : { ...api.limits, bodyBytes: bound, decompressedBytes: bound };
     const bytes = request.method === "GET" ? new Uint8Array(0) : await readBody(request, limits);
     const contentType = request.headers.get("content-type") ?? "";
     const isJson = !contentType.includes(protobufContentType) && !contentType.startsWith("multipart/");
@@ -170,15 +170,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     if (isForward) return { route: "forward", response: await pass(call, "forward-json") };
     if (match !== undefined)
       return { route: match.operation, response: await run(match.operation, match.params, call) };
-    return { route: other!.route.name, response: await other!.route.handle(call, other!.match) };
-  };
-
-  const matchNewer = (request: Request, url: URL) => {
-    for (const route of newer) {
-      const match = route.method === request.method ? route.path.exec(url.pathname) : null;
-      if (match !== null) return { route, match };
-    }
-    return undefined;
+    return { route: other!.operation, response: await newer[other!.operation](call, other!.match) };
   };
 
   return async (request) => {

@@ -1,29 +1,16 @@
-/**
- * Routes beside the contract table: those that clients newer than 0.25 call (finishing and searching sessions, joining a sampler,
- * copying weights, what storage is in use, the key's own data), and our own, under `/tinklet/`.
- */
+/** Handlers of the routes beside the contract table: what clients newer than 0.25 call, and what is ours. */
 import { checkName } from "../../queue/checkpoint-jobs.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { archiveFiles } from "../../store/adapter-files.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { ownSampler, ownSession, readableCheckpoint, unknownRequest } from "../access.ts";
 import { jsonAnswer } from "../answers.ts";
-import type { Api, Call } from "../api.ts";
+import type { Api } from "../api.ts";
+import type { NewerHandler, NewerHandlers } from "../newer-routes.ts";
 import { textValues } from "../views.ts";
 import { field, textField } from "./fields.ts";
 import { copyWeights, importAdapter } from "./foreign-weights.ts";
 import { peekJson, submitJson } from "./training.ts";
-
-type NewerHandler = (call: Call, match: RegExpExecArray) => Promise<Response> | Response;
-
-interface NewerRoute {
-  readonly name: string;
-  readonly method: string;
-  readonly path: RegExp;
-  readonly handle: NewerHandler;
-  /** Largest body, where it is not that of every other route. */
-  readonly bodyBytes?: number;
-}
 
 const keyData = (tenant: string) => ({
   key_id: 0,
@@ -32,15 +19,8 @@ const keyData = (tenant: string) => ({
   details: { org_details: { name: "tinklet" }, user_details: { email: "" } },
 });
 
-export function newerRoutes(api: Api): readonly NewerRoute[] {
+export function newerHandlers(api: Api): NewerHandlers {
   const { sql } = api.store.db;
-  const route = (name: string, method: string, path: string, handle: NewerHandler): NewerRoute => ({
-    name,
-    method,
-    path: new RegExp(`^/api/v1${path}$`),
-    handle,
-  });
-
   const finishSession: NewerHandler = async (call, match) => {
     const session = ownSession(api, call, match[1]!);
     const reason = field(call, "reason");
@@ -68,7 +48,7 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
     return jsonAnswer({});
   };
 
-  const joinSampler: NewerHandler = async (call) => {
+  const joinSamplingSession: NewerHandler = async (call) => {
     const sampler = ownSampler(api, call, textField(call, "sampling_session_id"));
     const counter = await api.store.db.write((tx) => {
       tx.run("UPDATE samplers SET clients = clients + 1 WHERE id = ?", sampler.id);
@@ -77,7 +57,7 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
     return jsonAnswer({ type: "join_sampling_session", client_counter: counter });
   };
 
-  const saveExternal: NewerHandler = async (call) => {
+  const saveWeightsExternal: NewerHandler = async (call) => {
     const at = peekJson(call.wire);
     checkName(textField(call, "path"));
     if (field(call, "age_encryption_recipients") != null) {
@@ -94,7 +74,7 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
     return jsonAnswer({ request_id: requestId });
   };
 
-  const externalUrls: NewerHandler = (call, match) => {
+  const externalWeightsUrls: NewerHandler = (call, match) => {
     const row = readableCheckpoint(api, call, match[1]!, `external_weights/${match[2]!}`);
     const links = archiveFiles.map((file) => ({
       file,
@@ -192,24 +172,16 @@ export function newerRoutes(api: Api): readonly NewerRoute[] {
     });
   };
 
-  return [
-    route("finish_session", "POST", "/sessions/([^/]+)/finish", finishSession),
-    route("search_sessions", "POST", "/sessions/search", searchSessions),
-    route("join_sampling_session", "POST", "/join_sampling_session", joinSampler),
-    route("cancel_future", "POST", "/cancel_future", cancelFuture),
-    route("copy_weights", "POST", "/copy_weights", (call) => copyWeights(api, call)),
-    route("save_weights_external", "POST", "/save_weights_external", saveExternal),
-    route(
-      "external_weights_urls",
-      "GET",
-      "/training_runs/([^/]+)/checkpoints/external_weights/([^/]+)/external_weights_urls",
-      externalUrls,
-    ),
-    route("current_storage", "GET", "/billing/usage/checkpoints/current", currentStorage),
-    route("api_key_me", "GET", "/auth/apikey/me", ({ caller }) => jsonAnswer(keyData(caller.tenant))),
-    {
-      ...route("import_adapter", "POST", "/tinklet/import_adapter", (call) => importAdapter(api, call)),
-      bodyBytes: api.limits.adapterBytes,
-    },
-  ];
+  return {
+    finishSession,
+    searchSessions,
+    joinSamplingSession,
+    cancelFuture,
+    copyWeights: (call) => copyWeights(api, call),
+    saveWeightsExternal,
+    externalWeightsUrls,
+    currentStorage,
+    apiKeyMe: ({ caller }) => jsonAnswer(keyData(caller.tenant)),
+    importAdapter: (call) => importAdapter(api, call),
+  };
 }
