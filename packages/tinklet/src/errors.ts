@@ -26,7 +26,9 @@ interface TinkerErrorOptions {
  */
 export class TinkerError extends Error {
   override readonly name: string = "TinkerError";
+  /** Stable, machine-readable name of the failure, for example `invalid_input`. */
   readonly code: string;
+  /** What to do about it, in one sentence, where the SDK knows. */
   readonly hint: string | undefined;
   constructor(message: string, options: TinkerErrorOptions) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -59,6 +61,7 @@ export class ResponseValidationError extends APIError {
   override readonly name = "ResponseValidationError";
   /** Path of the offending field as it stands on the wire, for example `checkpoints[2].time`. */
   readonly field: string;
+  /** The sentence without the field in front of it. */
   readonly problem: string;
   constructor(field: string, problem: string, options: { hint?: string; cause?: unknown } = {}) {
     super(field === "" ? problem : `${field}: ${problem}`, { code: "response_validation", ...options });
@@ -101,11 +104,17 @@ export interface StatusErrorDetails {
 /** The server answered with a status outside 2xx. */
 export class APIStatusError extends APIError {
   override readonly name: string = "APIStatusError";
+  /** The answer's HTTP status. */
   readonly status: number;
+  /** The parsed JSON body, or its text. */
   readonly body: unknown;
+  /** The server's name for the request, to quote in a report. */
   readonly requestId: string | undefined;
+  /** Whose fault the server says it was. */
   readonly category: RequestErrorCategory | undefined;
+  /** How long the server asks to wait before the next try. */
   readonly retryAfterMs: number | undefined;
+  /** What `x-should-retry` said, if anything. */
   readonly shouldRetry: boolean | undefined;
   constructor(message: string, details: StatusErrorDetails) {
     super(message, { code: `http_${details.status}`, hint: details.hint, cause: details.cause });
@@ -170,7 +179,9 @@ export function statusError(message: string, details: StatusErrorDetails): APISt
 /** An accepted request failed on the server; the future carried the reason. */
 export class RequestFailedError extends TinkerError {
   override readonly name = "RequestFailedError";
+  /** The request that failed. */
   readonly requestId: string;
+  /** Whose fault the server says it was. */
   readonly category: RequestErrorCategory;
   constructor(
     message: string,
@@ -189,6 +200,7 @@ export class RequestFailedError extends TinkerError {
 /** The server no longer knows the future (410). A sample is submitted again by itself; a training request is not. */
 export class FutureExpiredError extends TinkerError {
   override readonly name = "FutureExpiredError";
+  /** The request whose result is gone. */
   readonly requestId: string;
   constructor(requestId: string, options: { hint?: string; cause?: unknown } = {}) {
     super(`The server no longer has the result of request ${requestId}.`, { code: "future_expired", ...options });
@@ -220,6 +232,15 @@ export function isRetryableStatus(status: number): boolean {
 /**
  * Whether the caller, not the service, has to change something: category `user`, or a 4xx other than 408 and 429,
  * anywhere in the chain of causes.
+ *
+ * @example
+ * ```ts
+ * await trainer.loadState("tinker://run-1/weights/final").catch((error) => {
+ *   if (isUserError(error)) console.error("Fix the request:", error);
+ *   else if (isRetryable(error)) console.error("Try again later:", error);
+ *   else throw error;
+ * });
+ * ```
  */
 export function isUserError(error: unknown): boolean {
   const seen = new Set<unknown>();

@@ -8,14 +8,7 @@ interface Host {
   readonly process?: { getBuiltinModule?(id: string): unknown };
 }
 
-/**
- * One of Node's own modules.
- *
- * @example
- * ```ts
- * const { readFile } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
- * ```
- */
+/** One of Node's own modules: `nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises")`. */
 export function nodeBuiltin<T>(id: `node:${string}`): T {
   const found = (globalThis as Host).process?.getBuiltinModule?.(id);
   if (found === undefined) {

@@ -15,7 +15,15 @@ export interface ReductionOption {
 const reduced = (terms: Var, { reduction = "mean" }: ReductionOption): Var =>
   reduction === "sum" ? terms.sum() : terms.mean();
 
-/** |x|: pulls towards zero with the same force everywhere. */
+/**
+ * |x|: pulls towards zero with the same force everywhere.
+ *
+ * @example
+ * ```ts
+ * const x = leaf([1, -3]);
+ * console.log(l1(x).item(), l2(x).item(), elasticNet(x, { l1Ratio: 0.25 }).item()); // 2 5 4.25
+ * ```
+ */
 export const l1 = (x: Var, options: ReductionOption = {}): Var => reduced(x.abs(), options);
 
 /** x²: pulls towards zero with a force that grows with the distance. */
@@ -47,6 +55,13 @@ export function entropy(logprobs: Var, options: ReductionOption = {}): Var {
 /**
  * The divergence KL(p ‖ q) = Σ p·(log p - log q) of distributions along the last axis, both as log-probabilities.
  * `kl(model, reference)` is the reverse KL of distillation, `kl(reference, model)` the forward one.
+ *
+ * @example
+ * ```ts
+ * const model = leaf([Math.log(0.5), Math.log(0.5)]);
+ * const reference = constant([Math.log(0.9), Math.log(0.1)]);
+ * console.log(kl(model, reference).item(), entropy(model).item());
+ * ```
  */
 export function kl(p: Operand, q: Operand, options: ReductionOption = {}): Var {
   const [left, right] = paired("kl", p, q);
@@ -119,10 +134,12 @@ export interface Penalty {
  *
  * @example
  * ```ts
- * return addPenalties(loss, {
- *   kl: { weight: 0.1, value: klEstimate(logprobs, reference) },
- *   entropy: { weight: -0.01, value: entropy(topLogprobs) },
- * }); // { loss, metrics: { loss_unpenalized, kl, entropy } }
+ * const lossFn: CustomLossFn = (_, [logprobs]) =>
+ *   addPenalties(logprobs!.sum().neg(), {
+ *     kl: { weight: 0.1, value: klEstimate(logprobs!, samplingLogprobs) },
+ *     size: { weight: 0.01, value: l2(logprobs!) },
+ *   }); // { loss, metrics: { loss_unpenalized, kl, size } }
+ * await trainer.forwardBackwardCustom([datum], lossFn);
  * ```
  */
 export function addPenalties(

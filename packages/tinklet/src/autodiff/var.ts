@@ -37,6 +37,7 @@ let nextOrder = 0;
  * ```
  */
 export class Var {
+  /** Length of each axis; `[]` for a scalar. */
   readonly shape: Shape;
   /** The values in row-major order. Do not write into it. */
   readonly data: Float64Array;
@@ -56,6 +57,7 @@ export class Var {
     this.origin = typeof kind === "object" && this.tracked ? kind : undefined; // constants keep nothing alive
   }
 
+  /** How many numbers it holds. */
   get size(): number {
     return this.data.length;
   }
@@ -67,15 +69,19 @@ export class Var {
   }
 
   // ---- arithmetic, stretched by NumPy's rule ----------------------------------------------------------------------
+  /** The sum, element by element. */
   add(other: Operand): Var {
     return combine("add", binary.add, this, other);
   }
+  /** The difference, element by element. */
   sub(other: Operand): Var {
     return combine("sub", binary.sub, this, other);
   }
+  /** The product, element by element. */
   mul(other: Operand): Var {
     return combine("mul", binary.mul, this, other);
   }
+  /** The quotient, element by element. */
   div(other: Operand): Var {
     return combine("div", binary.div, this, other);
   }
@@ -89,12 +95,15 @@ export class Var {
   }
 
   // ---- functions of each element ----------------------------------------------------------------------------------
+  /** The negative. */
   neg(): Var {
     return apply(unary.neg, this);
   }
+  /** The absolute value; its slope at 0 is taken as 0. */
   abs(): Var {
     return apply(unary.abs, this);
   }
+  /** e^x. */
   exp(): Var {
     return apply(unary.exp, this);
   }
@@ -102,6 +111,7 @@ export class Var {
   expm1(): Var {
     return apply(unary.expm1, this);
   }
+  /** The natural logarithm. */
   log(): Var {
     return apply(unary.log, this);
   }
@@ -109,9 +119,11 @@ export class Var {
   log1p(): Var {
     return apply(unary.log1p, this);
   }
+  /** The square root. */
   sqrt(): Var {
     return apply(unary.sqrt, this);
   }
+  /** 1 / (1 + e^-x), without overflow. */
   sigmoid(): Var {
     return apply(unary.sigmoid, this);
   }

@@ -63,11 +63,6 @@ export interface DataChunk {
  * when it has as many data as allowed. A datum that is larger than the limit goes alone.
  *
  * @throws {@link InvalidInputError} naming `data` when there is nothing to send.
- *
- * @example
- * ```ts
- * for (const { data, bytes } of chunkData(batch, config)) { … }
- * ```
  */
 export function chunkData(data: readonly Datum[], limits: ChunkLimits): DataChunk[] {
   if (data.length === 0) throw new InvalidInputError("data", "must hold at least one datum");

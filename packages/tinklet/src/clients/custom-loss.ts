@@ -39,7 +39,7 @@ export type CustomLossResult =
  * const focal: CustomLossFn = (data, logprobs) => {
  *   const terms = logprobs.map((lp, i) => {
  *     const hard = lp.exp().neg().add(1).pow(2); // (1 - p)²
- *     return hard.mul(lp).neg().dot(data[i].lossFnInputs.weights);
+ *     return hard.mul(lp).neg().dot(data[i]!.lossFnInputs["weights"]!);
  *   });
  *   return { loss: stack(terms).mean() };
  * };

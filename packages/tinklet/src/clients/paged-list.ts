@@ -40,6 +40,7 @@ export class PagedList<Page, Item> implements PromiseLike<Page>, AsyncIterable<I
     return this.#first().then(onPage, onError);
   }
 
+  /** As a promise's `catch`, of the page. */
   catch<B = never>(onError?: ((error: unknown) => B | PromiseLike<B>) | null): Promise<Page | B> {
     return this.then(undefined, onError);
   }

@@ -71,10 +71,12 @@ export class RestClient {
 
   // ---- training runs ------------------------------------------------------------------------------------------------
 
+  /** What is known of a training run. Its id is the `modelId` of the client that trained it. */
   getTrainingRun(trainingRunId: string, options: ScopeOptions = {}): Promise<TrainingRun> {
     return this.#call("getTrainingRun", { trainingRunId, ...scope(options) }, options);
   }
 
+  /** The run that a checkpoint belongs to. @param tinkerPath - of any checkpoint of the run */
   async getTrainingRunByTinkerPath(tinkerPath: string, options: ScopeOptions = {}): Promise<TrainingRun> {
     return this.getTrainingRun(ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath).trainingRunId, options);
   }
@@ -99,6 +101,7 @@ export class RestClient {
 
   // ---- checkpoints --------------------------------------------------------------------------------------------------
 
+  /** All checkpoints of one run, newest first. */
   listCheckpoints(trainingRunId: string, options: CallOptions = {}): Promise<CheckpointsListResponse> {
     return this.#call("listCheckpoints", { trainingRunId }, options);
   }
@@ -113,7 +116,15 @@ export class RestClient {
     });
   }
 
-  /** Where a checkpoint's archive can be fetched from, and until when. Waits while the server packs it. */
+  /**
+   * Where a checkpoint's archive can be fetched from, and until when. Waits while the server packs it.
+   *
+   * @example
+   * ```ts
+   * const { url, expires } = await rest.getCheckpointArchiveUrl("run-1", "sampler_weights/final");
+   * console.log(url, expires.toISOString());
+   * ```
+   */
   async getCheckpointArchiveUrl(
     trainingRunId: string,
     checkpointId: string,
@@ -147,6 +158,7 @@ export class RestClient {
     }
   }
 
+  /** As {@link getCheckpointArchiveUrl}, by path. */
   async getCheckpointArchiveUrlFromTinkerPath(
     tinkerPath: string,
     options: CallOptions = {},
@@ -155,10 +167,12 @@ export class RestClient {
     return this.getCheckpointArchiveUrl(trainingRunId, checkpointId, options);
   }
 
+  /** Deletes a checkpoint for good. @param checkpointId - `weights/<name>` or `sampler_weights/<name>` */
   async deleteCheckpoint(trainingRunId: string, checkpointId: string, options: CallOptions = {}): Promise<void> {
     await this.#call("deleteCheckpoint", { trainingRunId, checkpointId }, options);
   }
 
+  /** As {@link deleteCheckpoint}, by path. */
   async deleteCheckpointFromTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<void> {
     await this.#call("deleteCheckpoint", checkpointOf(tinkerPath), options);
   }
@@ -168,11 +182,23 @@ export class RestClient {
     await this.#call("publishCheckpoint", checkpointOf(tinkerPath), options);
   }
 
+  /** Takes back {@link publishCheckpointFromTinkerPath}. */
   async unpublishCheckpointFromTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<void> {
     await this.#call("unpublishCheckpoint", checkpointOf(tinkerPath), options);
   }
 
-  /** Sets how long a checkpoint is kept from now on. @param ttlSeconds - null keeps it for good */
+  /**
+   * Sets how long a checkpoint is kept from now on.
+   *
+   * @param ttlSeconds - null keeps it for good
+   *
+   * @example
+   * ```ts
+   * await rest.setCheckpointTtlFromTinkerPath("tinker://run-1/weights/epoch-1", 3600);
+   * await rest.publishCheckpointFromTinkerPath("tinker://run-1/weights/final");
+   * await rest.deleteCheckpointFromTinkerPath("tinker://run-1/weights/epoch-0");
+   * ```
+   */
   async setCheckpointTtlFromTinkerPath(
     tinkerPath: string,
     ttlSeconds: number | null,
@@ -188,6 +214,7 @@ export class RestClient {
 
   // ---- sessions and samplers ----------------------------------------------------------------------------------------
 
+  /** The runs and samplers of a session. */
   getSession(sessionId: string, options: ScopeOptions = {}): Promise<GetSessionResponse> {
     return this.#call("getSession", { sessionId, ...scope(options) }, options);
   }
@@ -202,6 +229,7 @@ export class RestClient {
     });
   }
 
+  /** Counts a session, and what it uses, as part of a project. */
   async assignSessionProject(sessionId: string, projectId: string, options: CallOptions = {}): Promise<void> {
     await this.#call("assignSessionProject", { sessionId, projectId }, options);
   }
@@ -226,6 +254,7 @@ export class RestClient {
     }
   }
 
+  /** What a sampler draws from. */
   getSampler(samplerId: string, options: CallOptions = {}): Promise<GetSamplerResponse> {
     return this.#call("getSampler", { samplerId }, options);
   }
@@ -237,7 +266,15 @@ export class RestClient {
     return this.#session.whoami();
   }
 
-  /** What was used between two moments, by the hour. */
+  /**
+   * What was used between two moments, by the hour.
+   *
+   * @example
+   * ```ts
+   * const usage = await rest.getBillingUsage(new Date("2026-11-01"), new Date("2026-12-01"));
+   * for (const { bucketStart, eventInfo } of usage.data) console.log(bucketStart, eventInfo.type);
+   * ```
+   */
   getBillingUsage(
     startingOn: QueryTime,
     endingBefore: QueryTime,

@@ -51,6 +51,7 @@ export interface SamplingClientHandle {
  * ```
  */
 export class SamplingClient {
+  /** Names this sampler to the server. */
   readonly samplingSessionId: string;
   readonly #session: Session;
   readonly #ownsSession: boolean;
@@ -117,6 +118,13 @@ export class SamplingClient {
    *
    * @throws {@link InvalidInputError} when a parameter cannot be sent, {@link RequestFailedError} when the server could not
    * sample; both by rejecting.
+   *
+   * @example
+   * ```ts
+   * const params = { maxTokens: 32, temperature: 0.7, stop: ["\n"], seed: 1 };
+   * const { sequences } = await sampler.sample(prompt, { numSamples: 4, samplingParams: params });
+   * for (const { tokens, logprobs, stopReason } of sequences) console.log(tokens, logprobs, stopReason);
+   * ```
    */
   sample(prompt: ModelInput, options: SampleOptions = {}): APIFuture<SampleResponse> {
     return this.#start("sample", prompt, options, (response) => response);
@@ -124,6 +132,12 @@ export class SamplingClient {
 
   /**
    * The log-probability of each token of a prompt; null where none was computed (the first token).
+   *
+   * @example
+   * ```ts
+   * const logprobs = await sampler.computeLogprobs(ModelInput.fromInts([1, 2, 3]));
+   * const total = logprobs.reduce<number>((sum, value) => sum + (value ?? 0), 0);
+   * ```
    */
   computeLogprobs(
     prompt: ModelInput,
@@ -210,7 +224,17 @@ export class SamplingClient {
     return this.#sampler;
   }
 
-  /** This client as plain data, for `worker_threads` or another process. */
+  /**
+   * This client as plain data, for `worker_threads` or another process.
+   *
+   * @example
+   * ```ts
+   * const handle = await sampler.handle(); // worker.postMessage(handle)
+   * const inTheWorker = SamplingClient.fromHandle(handle);
+   * await inTheWorker.sample(prompt);
+   * await inTheWorker.close();
+   * ```
+   */
   async handle(): Promise<SamplingClientHandle> {
     return {
       kind: "tinklet.sampling_client",

@@ -100,6 +100,13 @@ export class ServiceClient {
   /**
    * Starts a server inside this process and connects to it: no key, no network. Needs the package `@tinklet/server`.
    *
+   * @example
+   * ```ts
+   * const service = await ServiceClient.local();
+   * const trainer = await service.createLoraTrainingClient({ baseModel: "tinklet/base", rank: 16 });
+   * await service.close();
+   * ```
+   *
    * @throws {@link TinkerError} with code `missing_peer` and the line that installs it.
    */
   static async local(options: LocalOptions & ClientOptions = {}): Promise<ServiceClient> {
@@ -129,7 +136,15 @@ export class ServiceClient {
     return this.#session.sessionId;
   }
 
-  /** Which models the server offers, with their context lengths. */
+  /**
+   * Which models the server offers, with their context lengths.
+   *
+   * @example
+   * ```ts
+   * const { supportedModels } = await service.getServerCapabilities();
+   * for (const { modelName, maxContextLength } of supportedModels) console.log(modelName, maxContextLength);
+   * ```
+   */
   async getServerCapabilities(options: CallOptions = {}): Promise<GetServerCapabilitiesResponse> {
     const capabilities = await this.#session.call("getServerCapabilities", {}, options);
     return capabilities;
@@ -137,6 +152,12 @@ export class ServiceClient {
 
   /**
    * Creates a model to train: a LoRA adapter over a base model.
+   *
+   * @example
+   * ```ts
+   * const trainer = await service.createLoraTrainingClient({ baseModel: "Qwen/Qwen3-8B", rank: 32, seed: 1 });
+   * console.log(trainer.modelId);
+   * ```
    *
    * @throws {@link InvalidInputError} (by rejecting) when rank or flags make no sense.
    */
@@ -204,7 +225,14 @@ export class ServiceClient {
     return pollFuture(poll, { requestId, requestType, subject, roundtripMs, signal, facts, progress: state });
   }
 
-  /** Creates a training client from a checkpoint; the optimizer starts afresh. */
+  /**
+   * Creates a training client from a checkpoint; the optimizer starts afresh.
+   *
+   * @example
+   * ```ts
+   * const trainer = await service.createTrainingClientFromState("tinker://run-1/weights/epoch-1");
+   * ```
+   */
   createTrainingClientFromState(path: string, options: FromStateOptions = {}): APIFuture<TrainingClient> {
     return this.#fromState(path, false, options);
   }
@@ -278,6 +306,12 @@ export class ServiceClient {
   /**
    * Opens a sampler over a base model or a checkpoint saved for sampling.
    *
+   * @example
+   * ```ts
+   * const base = await service.createSamplingClient({ baseModel: "Qwen/Qwen3-8B" });
+   * const tuned = await service.createSamplingClient({ modelPath: "tinker://run-1/sampler_weights/final" });
+   * ```
+   *
    * @throws {@link InvalidInputError} (by rejecting) when neither is given.
    */
   createSamplingClient(options: {
@@ -295,7 +329,15 @@ export class ServiceClient {
     return new RestClient(this.#session);
   }
 
-  /** The contract's operations, one request each: for what the clients do not offer. */
+  /**
+   * The contract's operations, one request each: for what the clients do not offer.
+   *
+   * @example
+   * ```ts
+   * const { requestId } = await service.api.saveWeights({ modelId: trainer.modelId, seqId: 1, path: "by-hand" });
+   * const { path } = await service.future(requestId, "SaveWeights");
+   * ```
+   */
   get api(): LowLevelApi {
     this.#api ??= Object.fromEntries(
       (Object.keys(contract) as Operation[]).map((operation) => [

@@ -95,7 +95,15 @@ export class TrainingClient {
     return this.#requests.modelId;
   }
 
-  /** A pass without gradients: per-token outputs and metrics. */
+  /**
+   * A pass without gradients: per-token outputs and metrics.
+   *
+   * @example
+   * ```ts
+   * const { metrics } = await trainer.forward(batch, "cross_entropy"); // a held-out loss
+   * console.log(metrics["loss:sum"]);
+   * ```
+   */
   forward<L extends LossFnType, K extends string = string>(
     data: BatchFor<L, K>,
     lossFn: L,
@@ -110,6 +118,16 @@ export class TrainingClient {
 
   /**
    * A pass that adds to the gradients. Large batches go out in chunks; their results come back as one.
+   *
+   * @example
+   * ```ts
+   * const example = new Datum({
+   *   modelInput: ModelInput.fromInts([5, 6, 7]),
+   *   lossFnInputs: { target_tokens: [6, 7, 8], weights: [0, 1, 1] }, // the prompt's first token is not learnt
+   * });
+   * const { loss, lossFnOutputs } = await trainer.forwardBackward([example], "cross_entropy");
+   * console.log(loss, lossFnOutputs[0]?.["logprobs"]?.data);
+   * ```
    *
    * @throws {@link InvalidInputError} (by rejecting) naming the field, before anything is sent, when the batch lacks what
    * the loss needs, a length does not fit or a number is not finite.
@@ -142,7 +160,7 @@ export class TrainingClient {
    * @example
    * ```ts
    * await trainer.forwardBackwardCustom(pairs, (_, [chosen, rejected]) => ({
-   *   loss: chosen.sum().sub(rejected.sum()).mul(0.1).sigmoid().log().neg(),
+   *   loss: chosen!.sum().sub(rejected!.sum()).mul(0.1).logSigmoid().neg(),
    * }));
    * ```
    */
@@ -168,7 +186,14 @@ export class TrainingClient {
     });
   }
 
-  /** Applies the gradients gathered so far. */
+  /**
+   * Applies the gradients gathered so far, and clears them.
+   *
+   * @example
+   * ```ts
+   * await trainer.optimStep({ learningRate: 1e-4, weightDecay: 0.01, gradClipNorm: 1 });
+   * ```
+   */
   optimStep(adamParams: AdamParamsInput = {}, options: OperationOptions = {}): APIFuture<OptimStepResponse> {
     const requests = this.#requests;
     return this.#start("OptimStep", "optim_step", options, async (state, signal) => {
@@ -216,7 +241,17 @@ export class TrainingClient {
     });
   }
 
-  /** Saves weights, optimizer and step under a name. @param options.overwrite - replaces a checkpoint of that name */
+  /**
+   * Saves weights, optimizer and step under a name.
+   *
+   * @param options.overwrite - replaces a checkpoint of that name
+   *
+   * @example
+   * ```ts
+   * const { path } = await trainer.saveState("epoch-1");
+   * const again = await service.createTrainingClientFromStateWithOptimizer(path); // goes on where it was saved
+   * ```
+   */
   saveState(
     name: string,
     options: SaveOptions & { readonly overwrite?: boolean | undefined } = {},
@@ -246,7 +281,15 @@ export class TrainingClient {
     });
   }
 
-  /** Saves weights for sampling under a name; the result's path goes to `createSamplingClient`. */
+  /**
+   * Saves weights for sampling under a name; the result's path goes to `createSamplingClient`.
+   *
+   * @example
+   * ```ts
+   * const { path } = await trainer.saveWeightsForSampler("final", { ttlSeconds: 7 * 86_400 });
+   * const tuned = await service.createSamplingClient({ modelPath: path });
+   * ```
+   */
   saveWeightsForSampler(name: string, options: SaveOptions = {}): APIFuture<SaveWeightsForSamplerResponse> {
     const { ttlSeconds } = options;
     return this.#start("SaveWeightsForSampler", "save_weights_for_sampler", options, async (state, signal) => {
@@ -258,7 +301,15 @@ export class TrainingClient {
     });
   }
 
-  /** Saves the weights as they are now and returns a client that samples from them; nothing is kept afterwards. */
+  /**
+   * Saves the weights as they are now and returns a client that samples from them; nothing is kept afterwards.
+   *
+   * @example
+   * ```ts
+   * const current = await trainer.saveWeightsAndGetSamplingClient(); // once per round of reinforcement learning
+   * const { sequences } = await current.sample(prompt, { numSamples: 8, samplingParams: { maxTokens: 16 } });
+   * ```
+   */
   saveWeightsAndGetSamplingClient(
     options: OperationOptions & { readonly retryConfig?: RetryConfig } = {},
   ): APIFuture<SamplingClient> {

@@ -147,7 +147,16 @@ export class APIFuture<T> implements PromiseLike<T> {
     return this.#state.phase;
   }
 
-  /** Settles when the server has taken the request, before there is a result. Rejects when it does not. */
+  /**
+   * Settles when the server has taken the request, before there is a result. Rejects when it does not.
+   *
+   * @example
+   * ```ts
+   * const save = trainer.saveState("epoch-1");
+   * const { requestIds } = await save.submitted; // service.future(id, "SaveWeights") finds it again after a restart
+   * const { path } = await save;
+   * ```
+   */
   get submitted(): Promise<Acknowledgement> {
     this.#submissionObserved = true;
     this.#acknowledged ??= new Promise<Acknowledgement>((resolve, reject) => {
@@ -170,10 +179,12 @@ export class APIFuture<T> implements PromiseLike<T> {
     return this.#promise.then(onResult, onError);
   }
 
+  /** As a promise's `catch`. Counts as looking at the outcome. */
   catch<B = never>(onError?: ((error: unknown) => B | PromiseLike<B>) | null): Promise<T | B> {
     return this.then(undefined, onError);
   }
 
+  /** As a promise's `finally`. Counts as looking at the outcome. */
   finally(onEnd?: (() => void) | null): Promise<T> {
     this.#observed = true;
     return this.#promise.finally(onEnd);
@@ -181,6 +192,15 @@ export class APIFuture<T> implements PromiseLike<T> {
 
   /**
    * The result, waited for no longer than this. The call goes on and may be awaited again.
+   *
+   * @example
+   * ```ts
+   * const pass = trainer.forwardBackward(batch, "cross_entropy");
+   * const output = await pass.result({ timeoutMs: 600_000 }).catch((error) => {
+   *   console.error(pass.explain().text); // what it waits for, for how long, and what to do
+   *   throw error;
+   * });
+   * ```
    *
    * @throws {@link APITimeoutError} after `timeoutMs`, `signal.reason` when aborted.
    */

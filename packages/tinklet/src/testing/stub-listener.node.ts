@@ -22,6 +22,7 @@ export interface StubListener {
   close(): Promise<void>;
 }
 
+/** Opens a stub to real sockets on a free port of this machine (or the one asked for). Close it when done. */
 export async function listen(stub: StubServer, options: { readonly port?: number } = {}): Promise<StubListener> {
   const sockets = new Map<Socket, Set<string>>();
   const paths: Set<string>[] = [];

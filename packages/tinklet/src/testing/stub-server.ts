@@ -34,10 +34,13 @@ export interface StubRequest {
   readonly body: Uint8Array;
 }
 
+/** How a {@link StubServer} behaves. */
 export interface StubOptions {
+  /** Where its delays come from. @defaultValue the machine's clock */
   readonly clock?: Clock;
   /** Flags of `client/config`, as on the wire. */
   readonly config?: Readonly<Record<string, unknown>>;
+  /** What goes wrong, and when. @defaultValue nothing */
   readonly faults?: FaultScript;
   /** Sees every request as it arrives, for recordings. */
   readonly onRequest?: (request: StubRequest) => void;
@@ -67,14 +70,32 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 const utf8 = new TextEncoder();
 const text = new TextDecoder();
 
+/**
+ * A server of the whole API that computes nothing: its numbers follow from what it was sent, so that a lost, doubled or reordered
+ * request shows. Answers a client without a socket through {@link StubServer.fetch}, or over one through {@link listen}.
+ *
+ * @example
+ * ```ts
+ * import { ServiceClient } from "tinklet";
+ * import { StubServer } from "tinklet/testing";
+ *
+ * const stub = new StubServer();
+ * const service = new ServiceClient({ apiKey: "tml-test", baseUrl: "http://stub", fetch: stub.fetch });
+ * const trainer = await service.createLoraTrainingClient({ baseModel: "stub/model", rank: 8 });
+ * await trainer.optimStep({ learningRate: 1e-4 });
+ * console.log(stub.callsOf("optimStep").length); // 1
+ * ```
+ */
 export class StubServer {
   /** Every request that was understood, in order of arrival. */
   readonly calls: StubCall[] = [];
+  /** What was done to each model, by its id. */
   readonly models = new Map<string, OrderedModel>();
   /** Requests that came again under a taken number with another content; forward passes, which change nothing, aside. */
   conflicts = 0;
   /** Requests that came again under the same number with the same content. */
   repeats = 0;
+  /** Where its delays come from. */
   readonly clock: Clock;
   readonly #options: StubOptions;
   readonly #results = new Map<string, Result>();
@@ -112,6 +133,7 @@ export class StubServer {
     };
   }
 
+  /** The answer to one request, faults included. */
   async handle(request: StubRequest): Promise<StubAnswer> {
     this.#options.onRequest?.(request);
     const { pathname } = new URL(request.path, "http://stub");

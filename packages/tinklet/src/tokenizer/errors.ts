@@ -13,6 +13,7 @@ export type TokenizerProblem =
 /** A tokenizer could not be loaded, or refuses what it was given. */
 export class TokenizerError extends TinkerError {
   override readonly name = "TokenizerError";
+  /** What went wrong. */
   declare readonly code: TokenizerProblem;
   constructor(code: TokenizerProblem, message: string, options: { hint?: string; cause?: unknown } = {}) {
     super(message, { code, ...options });

@@ -190,6 +190,7 @@ export const futureResults = {
   ForwardBackward: { format: "proto", decode: decodeForwardBackwardOutput },
   Sample: { format: "proto", decode: decodeSampleResponse },
 } as const;
+/** The types of requests whose results are polled for. */
 export type FutureResultName = keyof typeof futureResults;
 /** The API type of a future's result. */
 export type FutureResult<K extends FutureResultName> = ReturnType<(typeof futureResults)[K]["decode"]>;
@@ -200,6 +201,7 @@ const session = { pool: "session" } as const;
 const rest = { pool: "rest" } as const;
 const checkpointPath = "/training_runs/{trainingRunId}/checkpoints/{checkpointId}";
 
+/** Every route of the service once: method, path, request, response, and how it is sent. Client and server read the same table. */
 export const contract = {
   clientConfig: post("/client/config", ClientConfigRequest, ClientConfigResponse, session),
   clientDynamicConfig: post("/client/dynamic_config", ClientConfigRequest, ClientDynamicConfigResponse, {

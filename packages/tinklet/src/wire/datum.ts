@@ -27,13 +27,15 @@ const keyDtypes: Readonly<Record<string, TensorDtype>> = {
  *
  * @example
  * ```ts
- * new Datum({
+ * const tokens = [11, 12, 13, 14]; // two of the prompt, two of the answer
+ * const datum = new Datum({
  *   modelInput: ModelInput.fromInts(tokens.slice(0, -1)),
- *   lossFnInputs: { target_tokens: tokens.slice(1), weights: mask },
+ *   lossFnInputs: { target_tokens: tokens.slice(1), weights: [0, 1, 1] },
  * });
  * ```
  */
 export class Datum<Keys extends string = string> {
+  /** What the model reads: the prompt and all but the last token of the answer. */
   readonly modelInput: ModelInput;
   /** The compiler knows which tensors are there, so that a loss whose inputs are missing does not compile. */
   readonly lossFnInputs: Readonly<Record<Keys, TensorData>>;

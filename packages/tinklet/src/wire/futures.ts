@@ -42,6 +42,7 @@ export const UntypedAPIFuture = message<UntypedAPIFuture>("UntypedAPIFuture", {
   sampleSequenceIds: optional(list(string())),
 });
 
+/** Asks for the result of a request. */
 export interface FutureRetrieveRequest {
   readonly requestId: RequestID;
   /** Whether a large result may be announced instead of sent. @defaultValue false */

@@ -84,15 +84,7 @@ export interface MessageOptions<T> {
   readonly fromScalar?: (wire: unknown) => unknown;
 }
 
-/**
- * Defines a message.
- *
- * @example
- * ```ts
- * export interface Cursor { readonly offset: number; readonly limit: number; readonly totalCount: number }
- * export const Cursor = message<Cursor>("Cursor", { offset: int(), limit: int(), totalCount: int() });
- * ```
- */
+/** Defines a message: an interface and a constant of the same name, as `Cursor` in `rest.ts` shows. */
 export function message<T extends object, D extends keyof T = never>(
   name: string,
   fields: FieldsOf<T, D>,

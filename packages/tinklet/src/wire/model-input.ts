@@ -150,6 +150,7 @@ export interface TextEncoderLike {
  * ```
  */
 export class ModelInput {
+  /** Text, images and audio, in the order in which the model reads them. */
   readonly chunks: readonly ModelInputChunk[];
 
   /** @throws {@link InvalidInputError} when a chunk is not one of the known kinds. */
@@ -190,6 +191,7 @@ export class ModelInput {
     return this.chunks.reduce((sum, item, i) => sum + chunkLength(item, `chunks[${i}]`), 0);
   }
 
+  /** The same input with a chunk behind it; this one stays as it is. */
   append(item: ModelInputChunk): ModelInput {
     return new ModelInput([...this.chunks, item]);
   }
@@ -202,6 +204,7 @@ export class ModelInput {
   /** This class as a message, for the contract. */
   static readonly message: Message<ModelInput> = modelInputMessage();
 
+  /** A plain object, as `JSON.stringify` wants it. */
   toJSON(): unknown {
     return ModelInput.message.encode(this);
   }

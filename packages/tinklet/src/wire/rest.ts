@@ -58,6 +58,7 @@ export const Checkpoint = message<Checkpoint, "public">("Checkpoint", {
   userMetadata: optional(map(string())),
 });
 
+/** A page of checkpoints. */
 export interface CheckpointsListResponse {
   readonly checkpoints: readonly Checkpoint[];
   readonly cursor?: Cursor;
@@ -104,6 +105,7 @@ export const TrainingRun = message<TrainingRun, "corrupted">("TrainingRun", {
   userMetadata: optional(map(string())),
 });
 
+/** A page of training runs. */
 export interface TrainingRunsResponse {
   readonly trainingRuns: readonly TrainingRun[];
   /** Some servers leave it out. */
@@ -114,11 +116,13 @@ export const TrainingRunsResponse = message<TrainingRunsResponse>("TrainingRunsR
   cursor: optional(Cursor.field),
 });
 
+/** A page of session ids. */
 export interface ListSessionsResponse {
   readonly sessions: readonly string[];
 }
 export const ListSessionsResponse = message<ListSessionsResponse>("ListSessionsResponse", { sessions: list(string()) });
 
+/** What belongs to a session. */
 export interface GetSessionResponse {
   readonly trainingRunIds: readonly string[];
   readonly samplerIds: readonly string[];
@@ -134,6 +138,7 @@ export const GetSessionResponse = message<GetSessionResponse>("GetSessionRespons
   displayName: optional(string()),
 });
 
+/** The project that a session is to count towards. */
 export interface AssignSessionProjectRequest {
   readonly projectId: string;
 }
@@ -153,6 +158,7 @@ export const TraceExportResponse = message<TraceExportResponse>("TraceExportResp
   error: optional(string()),
 });
 
+/** What a sampler draws from: a base model, or weights saved on top of it. */
 export interface GetSamplerResponse {
   readonly samplerId: string;
   readonly baseModel: string;
@@ -164,6 +170,7 @@ export const GetSamplerResponse = message<GetSamplerResponse>("GetSamplerRespons
   modelPath: optional(string()),
 });
 
+/** Something that somebody did. */
 export interface AuditLogEntry {
   readonly timestamp: Date;
   readonly event: string;
@@ -179,11 +186,13 @@ export const AuditLogEntry = message<AuditLogEntry>("AuditLogEntry", {
   purpose: optional(string()),
 });
 
+/** What an audit query found. */
 export interface AuditLogResponse {
   readonly entries: readonly AuditLogEntry[];
 }
 export const AuditLogResponse = message<AuditLogResponse>("AuditLogResponse", { entries: list(AuditLogEntry.field) });
 
+/** Tokens that were trained on. */
 export interface TrainingBillingEvent {
   readonly type: "training";
   readonly tokenCount: number;
@@ -192,6 +201,7 @@ export const TrainingBillingEvent = message<TrainingBillingEvent, "type">("Train
   type: literal("training"),
   tokenCount: int(),
 });
+/** Prompt tokens of samples; `cached` ones were not computed again. */
 export interface SamplingPrefillBillingEvent {
   readonly type: "sampling_prefill";
   readonly cached: boolean;
@@ -202,6 +212,7 @@ export const SamplingPrefillBillingEvent = message<SamplingPrefillBillingEvent, 
   cached: bool(),
   tokenCount: int(),
 });
+/** Tokens that were drawn. */
 export interface SamplingSampleBillingEvent {
   readonly type: "sampling_sample";
   readonly tokenCount: number;
@@ -210,6 +221,7 @@ export const SamplingSampleBillingEvent = message<SamplingSampleBillingEvent, "t
   type: literal("sampling_sample"),
   tokenCount: int(),
 });
+/** Checkpoints that were saved. */
 export interface CheckpointBillingEvent {
   readonly type: "checkpoint";
   readonly count: number;
@@ -218,6 +230,7 @@ export const CheckpointBillingEvent = message<CheckpointBillingEvent, "type">("C
   type: literal("checkpoint"),
   count: int(),
 });
+/** What checkpoints take up over time. */
 export interface StorageBillingEvent {
   readonly type: "storage";
   readonly gigabyteHours: number;
@@ -299,6 +312,7 @@ export const BillingUsageEvent = message<BillingUsageEvent>("BillingUsageEvent",
   eventInfo: usageInfo,
 });
 
+/** What is told of a session in a bill. */
 export interface BillingUsageSession {
   readonly userMetadata?: Readonly<Record<string, string>>;
 }
@@ -306,6 +320,7 @@ export const BillingUsageSession = message<BillingUsageSession>("BillingUsageSes
   userMetadata: optional(map(string())),
 });
 
+/** Use by the hour, and the sessions it names by id. */
 export interface BillingUsageResponse {
   readonly data: readonly BillingUsageEvent[];
   readonly sessions: Readonly<Record<string, BillingUsageSession>>;
@@ -327,4 +342,5 @@ export const GetBillingUsageRequest = message<GetBillingUsageRequest>("GetBillin
 
 /** What an audit query shows. */
 export type AuditEventType = "all" | "checkpoints";
+/** The codec of {@link AuditEventType}. */
 export const auditEventType = oneOf("all", "checkpoints");

@@ -116,6 +116,7 @@ function plain(values: Int32Array | Float32Array): number[] {
 
 /** One sampled continuation. */
 export class SampledSequence {
+  /** Why the sequence ended. */
   readonly stopReason: StopReason;
   /** The token ids as they came. */
   readonly tokenArray: Int32Array;
@@ -153,6 +154,7 @@ export class SampledSequence {
     return this.#logprobs;
   }
 
+  /** A plain object, as `JSON.stringify` wants it. */
   toJSON(): unknown {
     return { stopReason: this.stopReason, tokens: this.tokens, logprobs: this.logprobs };
   }
@@ -191,10 +193,13 @@ export function topkLists(topk: TopkLogprobs): (readonly TokenLogprob[] | null)[
 
 /** The answer to a {@link SampleRequest}. */
 export class SampleResponse {
+  /** One for each sample that was asked for. */
   readonly sequences: readonly SampledSequence[];
   /** One value per prompt token as it came: NaN where nothing was computed (the first token). */
   readonly promptLogprobArray: Float32Array | undefined;
+  /** The likeliest tokens of each prompt position as they came. */
   readonly topkPromptLogprobTable: TopkLogprobs | undefined;
+  /** Prompt tokens that the server did not have to compute again. */
   readonly promptCacheHitTokens: number;
   #promptLogprobs: (number | null)[] | undefined;
   #topk: (readonly TokenLogprob[] | null)[] | undefined;
@@ -225,6 +230,7 @@ export class SampleResponse {
     return this.#topk;
   }
 
+  /** A plain object, as `JSON.stringify` wants it. */
   toJSON(): unknown {
     return {
       sequences: this.sequences,

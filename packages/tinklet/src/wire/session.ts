@@ -141,6 +141,7 @@ export const SessionHeartbeatRequest = message<SessionHeartbeatRequest, "type">(
   type: literal("session_heartbeat"),
 });
 
+/** The session is still known. */
 export interface SessionHeartbeatResponse {
   readonly type: "session_heartbeat";
 }
@@ -167,6 +168,7 @@ export const CreateSamplingSessionRequest = message<CreateSamplingSessionRequest
   },
 );
 
+/** The new sampling session. */
 export interface CreateSamplingSessionResponse {
   readonly type: "create_sampling_session";
   readonly samplingSessionId: string;
@@ -197,6 +199,7 @@ export const SupportedModel = message<SupportedModel>(
   { fromScalar: (wire) => (typeof wire === "string" ? { model_name: wire } : wire) },
 );
 
+/** What a server offers. */
 export interface GetServerCapabilitiesResponse {
   readonly supportedModels: readonly SupportedModel[];
 }
@@ -204,6 +207,7 @@ export const GetServerCapabilitiesResponse = message<GetServerCapabilitiesRespon
   supportedModels: list(SupportedModel.field),
 });
 
+/** The server is up. */
 export interface HealthResponse {
   readonly status: "ok";
 }

@@ -19,7 +19,9 @@ import {
 import type { JsonValue } from "./json.ts";
 import { type Message, message } from "./message.ts";
 
+/** The kinds of telemetry. */
 export type EventType = "SESSION_START" | "SESSION_END" | "UNHANDLED_EXCEPTION" | "GENERIC_EVENT";
+/** How much an event matters. */
 export type Severity = "DEBUG" | "INFO" | "WARNING" | "ERROR" | "CRITICAL" | (string & {});
 
 interface EventCommon {
@@ -36,6 +38,7 @@ const common = {
   timestamp: date(),
 } as const;
 
+/** A session began. */
 export interface SessionStartEvent extends EventCommon {
   readonly event: "SESSION_START";
 }
@@ -44,6 +47,7 @@ export const SessionStartEvent = message<SessionStartEvent, "event">("SessionSta
   ...common,
 });
 
+/** A session ended. */
 export interface SessionEndEvent extends EventCommon {
   readonly event: "SESSION_END";
   /** The text of a Python timedelta, for example `0:00:00.551106`. */
@@ -55,6 +59,7 @@ export const SessionEndEvent = message<SessionEndEvent, "event">("SessionEndEven
   ...common,
 });
 
+/** An error that reached nobody. */
 export interface UnhandledExceptionEvent extends EventCommon {
   readonly event: "UNHANDLED_EXCEPTION";
   readonly errorType: string;
@@ -69,6 +74,7 @@ export const UnhandledExceptionEvent = message<UnhandledExceptionEvent, "event">
   ...common,
 });
 
+/** Anything else, by name. */
 export interface GenericEvent extends EventCommon {
   readonly event: "GENERIC_EVENT";
   readonly eventName: string;
@@ -129,6 +135,7 @@ export const TelemetrySendRequest = message<TelemetrySendRequest>("TelemetrySend
   processUuid: string(),
 });
 
+/** The server has taken a batch. */
 export interface TelemetryResponse {
   readonly status: "accepted";
 }

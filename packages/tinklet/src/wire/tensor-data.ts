@@ -55,6 +55,7 @@ const maxInt64 = 2n ** 63n - 1n;
  * ```
  */
 export class TensorData {
+  /** What the values are on the wire. */
   readonly dtype: TensorDtype;
   /** The values in row-major order; for a sparse tensor only the stored ones. Do not write into it. */
   readonly values: Float32Array | BigInt64Array;
@@ -147,6 +148,7 @@ export class TensorData {
     return new TensorData(parts);
   }
 
+  /** Whether only the stored values are there (CSR). */
   get isSparse(): boolean {
     return this.sparseCrowIndices !== undefined;
   }
@@ -213,6 +215,7 @@ export class TensorData {
     return this.values.byteLength + 8 * indices;
   }
 
+  /** A plain object, as `JSON.stringify` wants it. */
   toJSON(): unknown {
     return { dtype: this.dtype, shape: this.shape ?? [this.values.length], data: this.toDense().data };
   }

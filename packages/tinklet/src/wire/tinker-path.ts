@@ -13,8 +13,11 @@ const kinds = { weights: "training", sampler_weights: "sampler" } as const;
  * ```
  */
 export class ParsedCheckpointTinkerPath {
+  /** The whole path. */
   readonly tinkerPath: string;
+  /** The run that the checkpoint belongs to. */
   readonly trainingRunId: string;
+  /** Whether training can go on from it, or it is for sampling only. */
   readonly checkpointType: "training" | "sampler";
   /** `weights/<name>` or `sampler_weights/<name>`. */
   readonly checkpointId: string;
@@ -26,7 +29,7 @@ export class ParsedCheckpointTinkerPath {
     this.checkpointId = `${kind}/${name}`;
   }
 
-  /** @throws {@link InvalidInputError} when it is not `tinker://<run>/weights|sampler_weights/<name>`. */
+  /** Takes a path apart. @throws {@link InvalidInputError} when it is not `tinker://<run>/weights|sampler_weights/<name>`. */
   static fromTinkerPath(tinkerPath: string): ParsedCheckpointTinkerPath {
     const fail = (problem: string): never => {
       throw new InvalidInputError("tinkerPath", `${describe(tinkerPath)} ${problem}`, {

@@ -35,6 +35,7 @@ export type ModelID = string;
 
 /** The service's losses. Sums over tokens, all of them. */
 export type LossFnType = "cross_entropy" | "importance_sampling" | "ppo" | "cispo" | "dro";
+/** The losses of the official service. */
 export const lossFnTypes: readonly LossFnType[] = ["cross_entropy", "importance_sampling", "ppo", "cispo", "dro"];
 
 /**
@@ -105,6 +106,7 @@ export const CreateModelRequest = message<CreateModelRequest, "type">("CreateMod
   type: literal("create_model"),
 });
 
+/** The new model. */
 export interface CreateModelResponse {
   readonly modelId: ModelID;
   readonly type: "create_model";
@@ -114,6 +116,7 @@ export const CreateModelResponse = message<CreateModelResponse, "type">("CreateM
   type: literal("create_model"),
 });
 
+/** Asks about a model. */
 export interface GetInfoRequest {
   readonly modelId: ModelID;
   readonly type: "get_info";
@@ -135,6 +138,7 @@ export const ModelData = message<ModelData>("ModelData", {
   tokenizerId: optional(string()),
 });
 
+/** What the server says about a model. */
 export interface GetInfoResponse {
   readonly type?: "get_info";
   readonly modelData: ModelData;
@@ -165,6 +169,7 @@ export const UnloadModelRequest = message<UnloadModelRequest, "type">("UnloadMod
   type: literal("unload_model"),
 });
 
+/** The model is gone from the server's memory. */
 export interface UnloadModelResponse {
   readonly modelId: ModelID;
   readonly type?: "unload_model";
@@ -227,6 +232,7 @@ export const OptimStepRequest = message<OptimStepRequest, "type">("OptimStepRequ
   type: literal("optim_step"),
 });
 
+/** The optimizer step was taken. */
 export interface OptimStepResponse {
   readonly metrics?: Readonly<Record<string, number>>;
 }
@@ -369,9 +375,11 @@ export const ForwardRequest = message<ForwardRequest>("ForwardRequest", {
 
 /** What a pass returns: tensors per datum, and metrics whose names end in how they combine (`loss:sum`). */
 export class ForwardBackwardOutput {
+  /** The server's name for the form of the outputs. */
   readonly lossFnOutputType: string;
   /** One map of tensors per datum, in the order of the batch. */
   readonly lossFnOutputs: readonly LossFnOutput[];
+  /** By `name:reduction`, reduced over the chunks of the batch. */
   readonly metrics: Readonly<Record<string, number>>;
 
   constructor(parts: {

@@ -27,6 +27,7 @@ export const SaveWeightsRequest = message<SaveWeightsRequest, "overwrite" | "typ
   type: literal("save_weights"),
 });
 
+/** Where a checkpoint was saved. */
 export interface SaveWeightsResponse {
   /** A `tinker://` path. */
   readonly path: string;
@@ -117,6 +118,7 @@ export const LoadWeightsRequest = message<LoadWeightsRequest, "type">("LoadWeigh
   type: literal("load_weights"),
 });
 
+/** A checkpoint was loaded. */
 export interface LoadWeightsResponse {
   readonly path?: string;
   readonly modelId?: ModelID;
@@ -128,6 +130,7 @@ export const LoadWeightsResponse = message<LoadWeightsResponse>("LoadWeightsResp
   type: optional(oneOf("load_weights")),
 });
 
+/** Asks what a checkpoint was trained on. */
 export interface WeightsInfoRequest {
   readonly tinkerPath: string;
 }
