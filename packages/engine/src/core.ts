@@ -47,6 +47,13 @@ export interface CoreOptions {
   readonly loadTokenizer: () => Promise<Tokenizer>;
 }
 
+/** A call waiting for its turn. Only `heavy` ones (passes over the model, files) are worth a pause for sampling. */
+interface Turn {
+  readonly heavy: boolean;
+  readonly run: () => Promise<void>;
+  readonly reject: (reason: unknown) => void;
+}
+
 export class EngineCore {
   readonly info: ModelInfo;
   readonly #options: CoreOptions;
@@ -54,7 +61,7 @@ export class EngineCore {
   readonly #sampler: Sampler;
   readonly #adapters = new Map<AdapterId, Adapter>();
   readonly #snapshots = new Map<SnapshotId, AdapterWeights>();
-  readonly #queue: { run: () => Promise<void>; reject: (reason: unknown) => void }[] = [];
+  readonly #queue: Turn[] = [];
   #tokenizer: Promise<Tokenizer> | undefined;
   #pumping = false;
   #closed = false;
@@ -75,7 +82,7 @@ export class EngineCore {
   // ---- order of work
 
   /** Puts a call in line; it runs when all before it have. */
-  #inTurn<T>(work: () => T | Promise<T>): Promise<T> {
+  #inTurn<T>(work: () => T | Promise<T>, { heavy = true } = {}): Promise<T> {
     if (this.#closed) return Promise.reject(new EngineError("closed", "the engine is closed"));
     const result = new Promise<T>((resolve, reject) => {
       const run = async (): Promise<void> => {
@@ -85,7 +92,7 @@ export class EngineCore {
           reject(error);
         }
       };
-      this.#queue.push({ run, reject });
+      this.#queue.push({ heavy, run, reject });
     });
     this.#pump();
     return result;
@@ -103,13 +110,23 @@ export class EngineCore {
   async #work(): Promise<void> {
     while (!this.#closed && (this.#queue.length > 0 || this.#sampler.busy)) {
       await this.#queue.shift()?.run();
+      await this.#runLight();
       const start = performance.now();
       while (!this.#closed && this.#sampler.busy) {
         await this.#sampler.step();
         // Lets messages in: new calls, and cancellations.
         await new Promise((resume) => setImmediate(resume));
+        await this.#runLight();
         if (this.#queue.length > 0 && performance.now() - start > SAMPLING_SLICE_MS) break;
       }
+    }
+  }
+
+  /** Calls in front that cost next to nothing. Above all, samples that came together then decode together. */
+  async #runLight(): Promise<void> {
+    for (let turn = this.#queue[0]; turn && !turn.heavy; turn = this.#queue[0]) {
+      this.#queue.shift();
+      await turn.run();
     }
   }
 
@@ -234,11 +251,14 @@ export class EngineCore {
   sample(request: SampleRequest, onToken?: (event: TokenEvent) => void): SampleHandle {
     let cancelled: { reason: unknown } | undefined;
     let handle: SampleHandle | undefined;
-    const result = this.#inTurn(() => {
-      if (cancelled) throw cancelled.reason;
-      handle = this.#sampler.submit(request, this.#weights(request.adapter), onToken);
-      return { result: handle.result }; // not the promise itself: the line must not wait for the tokens
-    }).then(({ result: tokens }): Promise<SampleResult> => tokens);
+    const result = this.#inTurn(
+      () => {
+        if (cancelled) throw cancelled.reason;
+        handle = this.#sampler.submit(request, this.#weights(request.adapter), onToken);
+        return { result: handle.result }; // not the promise itself: the line must not wait for the tokens
+      },
+      { heavy: false },
+    ).then(({ result: tokens }): Promise<SampleResult> => tokens);
     return {
       result,
       cancel: (reason) => {

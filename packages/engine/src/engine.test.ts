@@ -126,6 +126,14 @@ describe.each([
     expect((await engine.sample(greedy)).sequences).toEqual(result.sequences);
   });
 
+  it("decodes together what was asked for together", async () => {
+    const order: number[] = [];
+    const ask = (id: number): Promise<unknown> => engine.sample(greedy, { onToken: () => order.push(id) });
+    await Promise.all([ask(0), ask(1), ask(2), ask(3)]);
+    // All have begun before the first is half done.
+    expect(new Set(order.slice(0, 2 * 4)).size).toBe(4);
+  });
+
   it("reports what it holds", async () => {
     const stats = await engine.stats();
     expect(stats.weightsBytes).toBe(engine.info.parameters * 4);
