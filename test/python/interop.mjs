@@ -9,6 +9,7 @@ const suites = {
   server: ["server-interop.mjs"],
   cli: ["cli-interop.mjs"],
   cookbook: ["cookbook-interop.mjs"],
+  peft: ["../torch/archive.mjs"],
 };
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !(name in suites));

@@ -3,7 +3,14 @@
  * PEFT adapted fewer modules than our switches name, and checked against the base model. What PEFT can express and LoRA training
  * here cannot (DoRA, rank patterns, biases) is refused by the engine in its own words.
  */
-import { type AdapterState, type Engine, InputError, type LoraOptions, type TensorOutput } from "@tinklet/engine";
+import {
+  type AdapterState,
+  type Engine,
+  InputError,
+  type LoraOptions,
+  type ModelInfo,
+  type TensorOutput,
+} from "@tinklet/engine";
 
 /** What `create_model` gives every adapter; a checkpoint with another could not be loaded into a model made by it. */
 export const servedAlpha = 32;
@@ -29,8 +36,19 @@ export async function readPeftAdapter(engine: Engine, folder: string, maxRank: n
   const ratio = read.lora.alpha / servedAlpha;
   const weights: Record<string, TensorOutput> = { ...blank.weights };
   for (const [name, { data, shape }] of Object.entries(read.weights)) {
+    if (isBaseWeight(name, shape, engine.info)) continue;
     const scaled = ratio !== 1 && name.endsWith(".lora_B.weight");
     weights[name] = { shape, data: scaled ? Float32Array.from(data, (value) => value * ratio) : data };
   }
   return { lora, step: 0, weights };
+}
+
+/**
+ * Whether a tensor is one of the base's own, which PEFT writes beside the adapter when the unembedding is adapted. LoRA does not train
+ * it, so it says nothing new, unless the vocabulary was enlarged.
+ */
+function isBaseWeight(name: string, shape: readonly number[], { vocabSize, hiddenSize }: ModelInfo): boolean {
+  if (!/\.(lm_head(\.base_layer)?|embed_tokens(\.base_layer)?)\.weight$/.test(name)) return false;
+  if (shape[0] === vocabSize && shape[1] === hiddenSize) return true;
+  throw new InputError(name, `has shape [${shape.join(", ")}], and this base model's is [${vocabSize}, ${hiddenSize}]`);
 }

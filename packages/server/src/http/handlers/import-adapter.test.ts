@@ -156,6 +156,20 @@ async function writeSome(path: string, weights: AdapterState["weights"]): Promis
   await writeFile(join(path, "adapter_model.safetensors"), Buffer.concat([size, text, ...values]));
 }
 
+test("base weights that PEFT writes beside an adapter are left out, unless the vocabulary is another", async () => {
+  const path = await folder("beside");
+  const { weights } = await engine.readPeft(path);
+  const beside = (rows: number) => {
+    const shape = [rows, engine.info.hiddenSize];
+    return { "base_model.model.lm_head.base_layer.weight": { shape, data: new Float32Array(rows * shape[1]!) } };
+  };
+  await writeSome(path, { ...weights, ...beside(engine.info.vocabSize) });
+  expect((await send(await formOf(path))).status).toBe(200);
+  await writeSome(path, { ...weights, ...beside(engine.info.vocabSize + 1) });
+  const { status, json } = await send(await formOf(path));
+  expect([status, json["code"]]).toEqual([400, "bad_adapter"]);
+});
+
 test("what cannot be used is refused with its reason, and never with a path of this machine", async () => {
   const path = await folder("bad");
   const refused = async (body: FormData | string) => {
