@@ -10,13 +10,21 @@ export type StoreErrorCode = "full" | "read_only" | "locked" | "corrupt" | "too_
 export class StoreError extends Error {
   override readonly name = "StoreError";
   readonly code: StoreErrorCode;
+  /** What happened. */
+  readonly what: string;
   /** What to do about it. */
   readonly hint: string;
 
-  constructor(code: StoreErrorCode, message: string, hint: string, cause?: unknown) {
-    super(`${message} ${hint}`, cause === undefined ? undefined : { cause });
+  constructor(code: StoreErrorCode, what: string, hint: string, cause?: unknown) {
+    super(`${what} ${hint}`, cause === undefined ? undefined : { cause });
     this.code = code;
+    this.what = what;
     this.hint = hint;
+  }
+
+  /** The same, said of this folder. */
+  of(folder: string): StoreError {
+    return new StoreError(this.code, `${folder}: ${this.what}`, this.hint, this.cause);
   }
 }
 

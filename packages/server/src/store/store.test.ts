@@ -84,7 +84,15 @@ describe("the folder", () => {
   test("a folder that cannot be used is named as such", async () => {
     const dataDir = await folder();
     await mkdir(join(dataDir, "tinklet.db")); // where the database should be
-    await expect(openStore({ dataDir })).rejects.toMatchObject({ name: "StoreError", code: "read_only" });
+    await expect(openStore({ dataDir })).rejects.toMatchObject({
+      name: "StoreError",
+      code: "read_only",
+      message: expect.stringContaining(dataDir),
+    });
+    const file = join(dataDir, "a file");
+    await writeFile(file, "where the folder should be");
+    await expect(openStore({ dataDir: file })).rejects.toMatchObject({ name: "StoreError", code: "read_only" });
+    expect(await readFile(file, "utf8")).toBe("where the folder should be");
   });
 
   test("a damaged page is refused, and the file is left as it is", async () => {

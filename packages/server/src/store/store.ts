@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { type Database, type DatabaseOptions, openDatabase } from "./database.ts";
 import { type FileStore, memoryFileStore, openFileStore } from "./file-store.ts";
 import { dropUnusedFiles } from "./models.ts";
-import { storeErrorFrom } from "./store-error.ts";
+import { StoreError, storeErrorFrom } from "./store-error.ts";
 
 export interface Store {
   readonly db: Database;
@@ -27,12 +27,21 @@ export interface StoreOptions extends Omit<DatabaseOptions, "file"> {
   readonly dataDir?: string | undefined;
 }
 
-/** @throws {@link StoreError} with what to do about it. */
+/** @throws {@link StoreError} with the folder's name and what to do about it. */
 export async function openStore(options: StoreOptions = {}): Promise<Store> {
+  try {
+    return await open(options);
+  } catch (error) {
+    throw storeErrorFrom(error)?.of(options.dataDir ?? "the store in memory") ?? error;
+  }
+}
+
+async function open(options: StoreOptions): Promise<Store> {
   const { dataDir } = options;
   if (dataDir !== undefined) {
-    await mkdir(dataDir, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
-      throw storeErrorFrom(error) ?? error;
+    await mkdir(dataDir, { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
+      const other = new StoreError("read_only", "The data folder cannot be made.", "Choose another --data-dir.", cause);
+      throw storeErrorFrom(cause) ?? other;
     });
   }
   const db = openDatabase({ ...options, file: dataDir === undefined ? ":memory:" : join(dataDir, "tinklet.db") });
