@@ -94,6 +94,30 @@ describe("claims", () => {
     for (const bad of ["", "a", "a.", "a.b.c", "a.bnVsbA.c", "a.%%%.c"]) expect(tokenClaims(bad), bad).toBeUndefined();
   });
 
+  it("are nothing in what is no token", () => {
+    for (const text of [
+      "",
+      "tml-key",
+      "a..c",
+      "a.!!!.c",
+      `a.${btoa("null")}.c`,
+      `a.${btoa('"x"')}.c`,
+      `a.${btoa("{")}.c`,
+    ]) {
+      expect(tokenClaims(text), text).toBeUndefined();
+      expect(errorOf(() => whoamiOf(text)).code, text).toBe("whoami_unavailable");
+    }
+    expect(passportToken(source("eyJ.!!!.c"))).toBeUndefined();
+  });
+
+  it("are read in the letters of URLs", () => {
+    const claims = { sub: "\u00fb\u00ff\u00bf?>~", exp: 1 }; // its base64 has both + and /
+    const bytes = String.fromCharCode(...new TextEncoder().encode(JSON.stringify(claims)));
+    const base64 = btoa(bytes);
+    expect(base64).toMatch(/[+/]/);
+    expect(tokenClaims(`a.${base64.replaceAll("+", "-").replaceAll("/", "_")}.c`)).toEqual(claims);
+  });
+
   it("whoami: subject and e-mail, empty e-mail left out", () => {
     expect(whoamiOf(stubToken(5))).toEqual({ userUrn: "urn:user:1", email: "a@b.example" });
     expect(whoamiOf(stubToken(5, { email: "" }))).toEqual({ userUrn: "urn:user:1" });

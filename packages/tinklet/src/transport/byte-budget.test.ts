@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { ByteBudget, Semaphore } from "./byte-budget.ts";
 
@@ -56,6 +57,17 @@ describe("Semaphore", () => {
     (await next)();
     expect(semaphore.held).toBe(0);
     await expect(semaphore.acquire(controller.signal)).rejects.toBe(reason);
+  });
+
+  it("leaves nothing on a signal that outlives the wait", async () => {
+    const semaphore = new Semaphore(1);
+    const release = await semaphore.acquire();
+    const { signal } = new AbortController();
+    const waiting = semaphore.acquire(signal);
+    expect(getEventListeners(signal, "abort")).toHaveLength(1);
+    release();
+    (await waiting)();
+    expect(getEventListeners(signal, "abort")).toHaveLength(0);
   });
 
   it("lets more in when the limit is raised", async () => {

@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../clock.ts";
 import { APIConnectionError, APITimeoutError, ResponseValidationError } from "../errors.ts";
@@ -110,6 +111,19 @@ describe("FetchExchange", () => {
     expect(error.message).toContain("larger than the 5 bytes allowed");
     const fits = setup(async () => new Response("12345"), 5);
     expect((await fits.exchange.send(request)).body.byteLength).toBe(5);
+  });
+
+  it("asks once, and leaves nothing on a signal that outlives the request", async () => {
+    let asked = 0;
+    const { exchange } = setup(async () => {
+      if (++asked === 2) throw new TypeError("fetch failed");
+      return new Response("{}");
+    });
+    const { signal } = new AbortController();
+    await exchange.send({ ...request, signal });
+    expect([asked, getEventListeners(signal, "abort").length]).toEqual([1, 0]);
+    await failure(exchange.send({ ...request, signal }));
+    expect([asked, getEventListeners(signal, "abort").length]).toEqual([2, 0]);
   });
 
   it("rethrows the reason of an abort untouched, before and while sending", async () => {

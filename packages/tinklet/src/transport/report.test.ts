@@ -78,6 +78,28 @@ it("M-502: a paused queue is logged at most once a minute for each subject", asy
   expect(logger.lines).toHaveLength(3);
 });
 
+it("says something about a subject once a minute, counted from when it was said, each subject for itself", async () => {
+  const { clock, reporter, logger } = setup();
+  await clock.advance(500_000);
+  reporter.logSometimes("warn", "a", "a1");
+  reporter.logSometimes("warn", "b", "b1");
+  await clock.advance(59_999);
+  reporter.logSometimes("warn", "a", "a2");
+  await clock.advance(1);
+  reporter.logSometimes("warn", "a", "a3");
+  expect(logger.lines.map((line) => line.split(" ").at(-1))).toEqual(["a1", "b1", "a3"]);
+});
+
+it("does not remember subjects without end, nor forget them one by one", () => {
+  const { reporter, logger } = setup();
+  for (let i = 0; i <= 1_000; i++) reporter.logSometimes("warn", `s${i}`, "x");
+  reporter.logSometimes("warn", "s0", "known");
+  expect(logger.with("known")).toHaveLength(0);
+  reporter.logSometimes("warn", "one more", "x"); // now all are forgotten
+  reporter.logSometimes("warn", "s0", "known");
+  expect(logger.with("known")).toHaveLength(1);
+});
+
 it("listeners hear every event; what they throw is ignored", () => {
   const heard: TinkletEvent[] = [];
   const { reporter, logger } = setup({

@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { createServer, request as httpRequest, type RequestListener } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
@@ -147,10 +148,10 @@ describe("UndiciExchange", () => {
   it("gives up on an answer that does not come, and frees the socket", async () => {
     const { url, server } = await serve(() => {});
     const one = exchange({ train: 1 });
-    const first = one.send(asking(url, { timeoutMs: 30 }));
-    const queued = one.send(asking(url, { timeoutMs: 20 })); // never gets a socket
-    expect(await failure(queued)).toBeInstanceOf(APITimeoutError);
-    expect(await failure(first)).toBeInstanceOf(APITimeoutError);
+    const first = failure(one.send(asking(url, { timeoutMs: 30 })));
+    const queued = failure(one.send(asking(url, { timeoutMs: 20 }))); // never gets a socket
+    expect(await queued).toBeInstanceOf(APITimeoutError);
+    expect(await first).toBeInstanceOf(APITimeoutError);
     server.removeAllListeners("request");
     server.on("request", (_request, response) => response.end("now"));
     expect(text((await one.send(asking(url))).body)).toBe("now");
@@ -168,6 +169,70 @@ describe("UndiciExchange", () => {
     await expect(sent).rejects.toBe(reason);
     await expect(queued).rejects.toBe(reason);
     await expect(one.send(asking(url, { signal: controller.signal }))).rejects.toBe(reason);
+  });
+
+  it("leaves nothing on a signal that outlives the request, however it ended", async () => {
+    const { url } = await serve((request, response) => {
+      if (request.headers["x-a"] === "reset") request.socket.resetAndDestroy();
+      else if (request.headers["x-a"] !== "never") response.end("{}");
+    });
+    const one = exchange();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const listeners = () => getEventListeners(signal, "abort").length;
+    await one.send(asking(url, { signal }));
+    expect(listeners()).toBe(0);
+    await failure(one.send(asking(url, { signal, headers: { "x-a": "reset" } })));
+    expect(listeners()).toBe(0);
+    await failure(one.send(asking(url, { signal, headers: { "x-a": "never" }, timeoutMs: 20 })));
+    expect(listeners()).toBe(0);
+    const waiting = one.send(asking(url, { signal, headers: { "x-a": "never" } }));
+    expect(listeners()).toBe(1);
+    controller.abort("over");
+    await expect(waiting).rejects.toBe("over");
+    expect(listeners()).toBe(0);
+  });
+
+  it("a request that was given up in line is not sent when its turn comes", async () => {
+    const seen: string[] = [];
+    const waiting: (() => void)[] = [];
+    const { url } = await serve((request, response) => {
+      seen.push(request.headers["x-a"] as string);
+      waiting.push(() => response.end("{}"));
+    });
+    const one = exchange({ train: 1 });
+    const controller = new AbortController();
+    const first = one.send(asking(url, { headers: { "x-a": "first" } }));
+    await vi.waitFor(() => expect(waiting).toHaveLength(1));
+    const second = failure(one.send(asking(url, { headers: { "x-a": "second" }, signal: controller.signal })));
+    const third = one.send(asking(url, { headers: { "x-a": "third" } }));
+    controller.abort(new Error("no longer"));
+    expect((await second).message).toBe("no longer");
+    waiting.shift()?.();
+    await first;
+    await vi.waitFor(() => expect(waiting).toHaveLength(1));
+    waiting.shift()?.();
+    await third;
+    expect(seen).toEqual(["first", "third"]);
+  });
+
+  it("takes the final answer behind an early one, a body just as large as allowed, and an empty packed one", async () => {
+    const { url } = await serve((request, response) => {
+      if (request.headers["x-a"] === "early") {
+        return void response.writeEarlyHints({ link: "</x>; rel=preload" }, () => response.end("after"));
+      }
+      if (request.headers["x-a"] === "empty") {
+        response.writeHead(200, { "content-encoding": "gzip", "content-length": "0" });
+        return void response.end();
+      }
+      response.end(request.url === "/" ? "the root" : "12345");
+    });
+    const one = exchange({ maxResponseBytes: 8 });
+    const early = await one.send(asking(url, { headers: { "x-a": "early" } }));
+    expect([early.status, early.header("link"), text(early.body)]).toEqual([200, undefined, "after"]);
+    expect((await one.send(asking(url, { headers: { "x-a": "empty" } }))).body).toHaveLength(0);
+    expect(text((await exchange({ maxResponseBytes: 5 }).send(asking(url))).body)).toBe("12345");
+    expect(text((await one.send(asking(url, { url }))).body)).toBe("the root"); // a URL without a path
   });
 
   it("names a refused connection, a reset and a body that breaks off", async () => {
@@ -221,6 +286,15 @@ describe("UndiciExchange", () => {
     vi.stubEnv("NO_PROXY", "127.0.0.1");
     expect(text((await exchange().send(asking(url))).body)).toBe("direct");
     expect(seen).toHaveLength(1);
+    vi.stubEnv("NO_PROXY", undefined);
+    vi.stubEnv("no_proxy", undefined);
+    vi.stubEnv("HTTP_PROXY", "");
+    vi.stubEnv("https_proxy", proxy.url); // for https alone
+    expect(text((await exchange().send(asking(url))).body)).toBe("direct");
+    expect(seen).toHaveLength(1);
+    const { port } = new URL(url);
+    await failure(exchange().send(asking(`https://127.0.0.1:${port}`))); // nobody speaks TLS there
+    expect(seen[1]).toBe(`CONNECT 127.0.0.1:${port}`);
   });
 });
 
@@ -234,6 +308,8 @@ describe("createExchange", () => {
     open.unshift(() => own.close());
     expect(text((await own.send(asking(url))).body)).toBe("b");
     expect(text((await own.send(asking(url))).body)).toBe("b"); // loaded once, used again
+    await own.close();
+    expect(await failure(own.send(asking(url)))).toMatchObject({ code: "closed" });
   });
 
   it("M-808: maxResponseBytes holds for both", async () => {
