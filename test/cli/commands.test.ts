@@ -434,6 +434,34 @@ describe("serve", () => {
   });
 });
 
+describe("sample from a folder with an adapter", () => {
+  it("takes what train and checkpoint download wrote, on a local server and over the wire, and says what is wrong", async () => {
+    const folder = join("q-pipe", "adapter"); // the quickstart's of the table
+    const text = ["--max-tokens", "6", "--seed", "1", "--json"];
+    const written = async (...args: string[]) => {
+      const { code, stdout, stderr } = await tool.run(["sample", "Hi", ...args, ...text]);
+      expect(code, stderr).toBe(0);
+      return JSON.parse(stdout) as { model: string; samples: object[] };
+    };
+    const here = await written(...local("q", "pipe"), "--from", "q-pipe");
+    const imported = await written("--local", "--data-dir", join(tool.work, "fresh"), "--from", folder);
+    expect(imported.model).toMatch(/sampler_weights\/adapter$/);
+    expect(imported.samples).toEqual(here.samples);
+    const base = await written("--local", "--data-dir", join(tool.work, "fresh"));
+    expect(base.samples).not.toEqual(imported.samples);
+    mkdirSync(join(tool.work, "half"));
+    writeFileSync(
+      join(tool.work, "half", "adapter_config.json"),
+      readFileSync(join(tool.work, folder, "adapter_config.json")),
+    );
+    const half = await tool.run(["sample", "Hi", "--local", "--from", "half"]);
+    expect(half).toMatchObject({ code: 1, stderr: expect.stringContaining(join("half", "adapter_model.safetensors")) });
+    writeFileSync(join(tool.work, "half", "adapter_model.safetensors"), "nonsense");
+    const broken = await tool.run(["sample", "Hi", "--local", "--from", "half"]);
+    expect(broken).toMatchObject({ code: 1, stderr: expect.stringContaining("The adapter in half was not taken: ") });
+  });
+});
+
 describe("quickstart", () => {
   it("--rl learns from a reward, in a pipe, as JSON and on a terminal", async () => {
     const short = (mode: Mode) => ["quickstart", "--rl", "--steps", "2", "--out", `rl-${mode}`, ...local("rl", mode)];

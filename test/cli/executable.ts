@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { writeTinyModel } from "../../packages/engine/src/testing/tiny-model.ts";
 import { type ServeOptions, serve } from "../../packages/server/src/serve.ts";
-import { fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
+import { type FakeEngineOptions, fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const source = (path: string) => join(root, "packages", path);
@@ -182,9 +182,15 @@ async function installTinyBaseModel(folder: string): Promise<void> {
 }
 
 /** A server over the fake engine, on a free port. */
-export function fakeServer(options: Partial<ServeOptions> & { readonly beforeCall?: () => Promise<void> } = {}) {
-  const { beforeCall, ...rest } = options;
-  const engine = { vocabSize: 4096, contextLength: 512, ...(beforeCall === undefined ? {} : { beforeCall }) };
+export function fakeServer(
+  options: Partial<ServeOptions> & Pick<FakeEngineOptions, "beforeCall" | "beforeToken"> = {},
+) {
+  const { beforeCall, beforeToken, ...rest } = options;
+  const hooks = {
+    ...(beforeCall === undefined ? {} : { beforeCall }),
+    ...(beforeToken === undefined ? {} : { beforeToken }),
+  };
+  const engine = { vocabSize: 4096, contextLength: 512, ...hooks };
   return serve({
     models: [{ name: baseModel, open: async () => fakeEngine(engine), tokenizerId: tokenizer }],
     port: 0,

@@ -10,13 +10,18 @@ let server: Awaited<ReturnType<typeof fakeServer>>;
 let env: Record<string, string>;
 let data: string;
 let slow = false;
+/** Tokens of a sample that is watched wait for it. */
+let beforeToken: () => Promise<void> | undefined = () => undefined;
 
 beforeAll(async () => {
   // Calls of the engine that take a moment leave time to interrupt between them.
   const beforeCall = async () => {
     if (slow) await new Promise((resolve) => setTimeout(resolve, 30));
   };
-  [tool, server] = await Promise.all([Executable.build(), fakeServer({ beforeCall })]);
+  [tool, server] = await Promise.all([
+    Executable.build(),
+    fakeServer({ beforeCall, beforeToken: () => beforeToken() }),
+  ]);
   env = { TINKER_BASE_URL: server.url, TINKER_API_KEY: "tml-test" };
   data = join(tool.work, "data.jsonl");
   const lines = Array.from({ length: 40 }, (_, at) =>
@@ -176,6 +181,35 @@ describe("sample and chat", () => {
       code: 1,
       stderr: expect.stringMatching(/no sampler checkpoint "nope"[\s\S]*It has: 000005, 000010, 000015, final/),
     });
+  });
+
+  it.each<[string, boolean]>([
+    ["in a pipe", false],
+    ["on a terminal", true],
+  ])("sample and chat show the text while it is written, %s", async (_, pty) => {
+    if (pty && !hasPty) return;
+    const options = ["--tokenizer", tokenizer, "--max-tokens", "6", "--seed", "1"];
+    for (const call of [
+      ["sample", "Once upon", ...options],
+      ["chat", ...options],
+    ]) {
+      const whole = JSON.parse((await tool.run([...call, "--json"], { env, stdin: "Hello\n" })).stdout);
+      const text: string = (whole.samples?.[0].text ?? whole.content).trim();
+      let open = () => {};
+      const closed = new Promise<void>((resolve) => {
+        open = resolve;
+      });
+      let drawn = 0;
+      beforeToken = () => (drawn++ < 2 ? undefined : closed); // the third token waits until the first two were seen
+      const running = tool.start(call, { env, pty, stdin: call[0] === "chat" ? "Hello\n/exit\n" : "" });
+      const plain = (line: string) => line.replaceAll("\x1b", "␛").replace(/␛\[[0-9;]*[a-zA-Z]/g, "");
+      await running.line((line) => plain(line).includes(text.slice(0, 3)) && !plain(line).includes(text));
+      open();
+      const ended = await running.ended;
+      expect(plain(ended.stdout)).toContain(text);
+      expect(ended.code).toBe(0);
+      beforeToken = () => undefined;
+    }
   });
 
   it("chat answers each line of a pipe", async () => {

@@ -26,6 +26,7 @@ export const newerRoutes = {
   },
   currentStorage: { method: "GET", path: "/billing/usage/checkpoints/current" },
   apiKeyMe: { method: "GET", path: "/auth/apikey/me" },
+  sampleTokens: { method: "GET", path: "/tinklet/samples/([^/]+)/tokens" },
   importAdapter: { method: "POST", path: "/tinklet/import_adapter", bodyLimit: "adapterBytes" },
 } as const satisfies Record<string, NewerRoute>;
 

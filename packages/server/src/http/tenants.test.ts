@@ -132,6 +132,7 @@ const probes: { [K in Route]: Probe } = {
   }),
   currentStorage: () => ({ path: "billing/usage/checkpoints/current" }),
   apiKeyMe: () => ({ path: "auth/apikey/me" }),
+  sampleTokens: ({ request }) => ({ path: `tinklet/samples/${request}/tokens` }),
   importAdapter: () => ({ path: "tinklet/import_adapter", body: {} }),
 };
 /** Routes that are about nobody's things in particular: they answer, and with nothing of the other's. */

@@ -10,6 +10,7 @@ import { getRequest } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
 import type { Futures } from "./futures.ts";
+import type { TokenFeeds } from "./token-feed.ts";
 
 /** What the server drew or resolved when it accepted a request, so that running it again gives the same. */
 export interface Draws {
@@ -23,6 +24,8 @@ export interface Draws {
   readonly baseModel?: string;
   /** Adapter files of a sample without a sampling session. */
   readonly filesId?: string;
+  /** Whether its tokens are shown while they are drawn. */
+  readonly stream?: boolean;
 }
 
 export interface Job {
@@ -95,6 +98,7 @@ export interface QueueContext {
   readonly log: Log;
   readonly limits: Limits;
   readonly futures: Futures;
+  readonly feeds: TokenFeeds;
   readonly payloads: PayloadCache;
   readonly closing: AbortSignal;
   readonly onPoint?: ((point: string) => void) | undefined;

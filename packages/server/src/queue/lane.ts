@@ -2,7 +2,7 @@
  * One engine and everything that wants it. Training calls are handed over two at a time, so that the engine never waits for us
  * and nobody's queue builds up inside it; samples fill its batch beside them. Who comes next is decided by fair shares.
  */
-import { type Engine, EngineError, MemoryError } from "@tinklet/engine";
+import { type Engine, EngineError, MemoryError, type TokenEvent } from "@tinklet/engine";
 import { SampleRequest } from "tinklet/wire";
 import { writeAdapter } from "../store/adapter-files.ts";
 import { newFolderId } from "../store/file-store.ts";
@@ -258,6 +258,7 @@ export class Lane {
   /** Stores what became of a sample, and then hands it out. */
   async #finishSample(job: Job, outcome: SampleOutcome): Promise<void> {
     const context = this.#context;
+    if (job.draws.stream) context.feeds.end(job.id);
     const failure = outcome.ok ? undefined : failureOf(outcome.error);
     if (!outcome.ok && failure?.category !== "user") {
       context.log.error("request.failed", { request: job.id, kind: job.kind, error: String(outcome.error) });
@@ -290,7 +291,14 @@ export class Lane {
     const request = SampleRequest.decode(jsonPayload(payloadOf(this.#context, job)));
     const filesId = this.#sampleFiles(job);
     const call = (adapter: string | undefined) =>
-      this.#withRoom(() => this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1), { signal }));
+      this.#withRoom(() => {
+        const { feeds } = this.#context;
+        if (job.draws.stream) feeds.begin(job.id);
+        return this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1), {
+          signal,
+          ...(job.draws.stream ? { onToken: ({ index, token }: TokenEvent) => feeds.add(job.id, [index, token]) } : {}),
+        });
+      });
     const result = filesId === undefined ? await call(undefined) : await this.#around.residents.use(filesId, call);
     const cached = Math.min(result.promptCacheHitTokens, job.tokens);
     return {

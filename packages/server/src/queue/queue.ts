@@ -25,6 +25,7 @@ import type { Lane } from "./lane.ts";
 import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
 import { RequestIds } from "./request-id.ts";
+import { TokenFeeds } from "./token-feed.ts";
 
 export interface QueueOptions {
   readonly store: Store;
@@ -62,6 +63,7 @@ export class Queue {
       log,
       limits,
       futures: new Futures(clock),
+      feeds: new TokenFeeds(clock),
       payloads: new PayloadCache(),
       closing: this.#closing.signal,
       onPoint,
@@ -144,7 +146,9 @@ export class Queue {
         type: "json",
       });
     } else if (accepted.isNew) {
-      this.lanes.get(baseModel)?.addSample(this.#track(accepted.id, request));
+      const job = this.#track(accepted.id, request);
+      if (job.draws.stream) this.context.feeds.open(job.id);
+      this.lanes.get(baseModel)?.addSample(job);
     }
     return { requestId: this.#ids.make(accepted.id, request.tenant), id: accepted.id };
   }
@@ -172,6 +176,12 @@ export class Queue {
     return { kind: "pending", ...this.#explain(id) };
   }
 
+  /** The tokens of a sample from the `after`-th on, waiting for one for at most `pollMs`; none when they are not kept. */
+  async tokens(requestId: string, tenant: string, after: number, signal?: AbortSignal) {
+    const id = this.#ids.read(requestId, tenant);
+    return id === undefined ? undefined : this.context.feeds.read(id, after, this.context.limits.pollMs, signal);
+  }
+
   /** Puts back into the lanes what was pending when the server stopped. Call once, when every lane is there. */
   recover(): { readonly requests: number } {
     const { sql } = this.context.store.db;
@@ -181,6 +191,7 @@ export class Queue {
       const job = jobOf(row);
       this.#jobs.set(job.id, job);
       this.#count(job, 1);
+      if (job.draws.stream) this.context.feeds.open(job.id);
       if (job.modelId !== undefined) {
         const model = getModel(sql, job.modelId);
         const lane = model && this.lanes.get(model.base_model);
@@ -239,6 +250,7 @@ export class Queue {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new Error("The server is shutting down."));
     this.context.futures.close();
+    this.context.feeds.close();
     const patience = this.context.clock.sleep(graceMs);
     const settled = Promise.all([...this.lanes.values()].map((lane) => lane.settled())).catch((error: unknown) => {
       this.context.log.warn("close.unsettled", { error: String(error) }); // nothing is lost: the next start replays it

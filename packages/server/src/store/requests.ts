@@ -52,7 +52,7 @@ export interface NewRequest {
   readonly fingerprint: string;
   readonly payload: Uint8Array;
   readonly payloadType: PayloadType;
-  readonly draws?: Readonly<Record<string, string | number>>;
+  readonly draws?: Readonly<Record<string, string | number | boolean>>;
   /** Prompt or training tokens, for limits and fairness. */
   readonly tokens: number;
   readonly now: number;

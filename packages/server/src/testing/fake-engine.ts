@@ -23,6 +23,8 @@ export interface FakeEngineOptions {
   readonly vocabSize?: number;
   /** Awaited before each call takes effect. */
   readonly beforeCall?: (name: string, adapter: string | null) => Promise<void> | void;
+  /** Awaited before each token of a sample that is shown as it is drawn. */
+  readonly beforeToken?: () => Promise<void> | void;
 }
 
 interface Adapter {
@@ -50,7 +52,7 @@ function random(seed: number): () => number {
 }
 
 export function fakeEngine(options: FakeEngineOptions = {}): Engine {
-  const { contextLength = 512, vocabSize = 512, beforeCall } = options;
+  const { contextLength = 512, vocabSize = 512, beforeCall, beforeToken } = options;
   const adapters = new Map<string, Adapter>();
   const snapshots = new Map<string, Adapter>();
   let next = 0;
@@ -263,13 +265,20 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     savePeft: unsupported,
     readPeft: unsupported,
     saveMerged: unsupported,
-    sample: async (request, { signal } = {}) => {
+    sample: async (request, { signal, onToken } = {}) => {
       const stopped = new Promise<never>((_, reject) => {
         signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
       });
       await Promise.race([beforeCall?.("sample", request.adapter ?? null), stopped]);
       if (closed) throw new EngineError("closed", "the engine is closed");
-      return sample(request);
+      const result = sample(request);
+      for (const [index, { tokens }] of onToken === undefined ? [] : result.sequences.entries()) {
+        for (const token of tokens) {
+          await beforeToken?.();
+          onToken?.({ index, token, logprob: -1 });
+        }
+      }
+      return result;
     },
     stats: async () => ({
       weightsBytes: 0,

@@ -10,12 +10,17 @@ import type { Input } from "./parse.ts";
 /** The bundled model's name on the local server. */
 export const bundledModel = "tinklet/base";
 
+/** Any well-formed key is the one local user. */
+const localKey = "tml-local";
+
 export class Context {
   readonly output: Output;
   readonly #input: Input;
   readonly #interrupt = new AbortController();
   readonly #closers: (() => Promise<void>)[] = [];
   #service: Promise<ServiceClient> | undefined;
+  /** Headers of every request; set before the service is first asked for. */
+  headers: Readonly<Record<string, string>> = {};
   /** Reaches what the server links to; a local server has no socket. */
   fetch: (url: string, init?: RequestInit) => Promise<Response> = (url, init) => fetch(url, init);
 
@@ -62,18 +67,25 @@ export class Context {
     return this.#service;
   }
 
+  /** Asks the server by a route of Tinklet's own, which other servers answer with 404. */
+  async ask(path: string, init: RequestInit = {}): Promise<Response> {
+    const { baseUrl } = await this.service();
+    const key = this.isLocal ? localKey : (this.#input.text("api-key") ?? process.env["TINKER_API_KEY"] ?? "");
+    return this.fetch(`${baseUrl}/api/v1/tinklet/${path}`, { ...init, headers: { "x-api-key": key } });
+  }
+
   async #connect(models: readonly string[], local = this.isLocal): Promise<ServiceClient> {
     const { ServiceClient } = await import("../index.ts");
     const common = {
       onEvent: (event: TinkletEvent) => this.#report(event),
       logLevel: "error" as const,
       userMetadata: { client: "tinklet-cli" },
+      defaultHeaders: this.headers,
     };
     if (local) {
       const { url, fetch } = await this.#startServer(models);
       this.fetch = fetch;
-      // Any well-formed key is the one local user.
-      return this.#keep(new ServiceClient({ ...common, apiKey: "tml-local", baseUrl: url, fetch }));
+      return this.#keep(new ServiceClient({ ...common, apiKey: localKey, baseUrl: url, fetch }));
     }
     const apiKey = this.#input.text("api-key");
     const baseUrl = this.#input.text("base-url");

@@ -3,16 +3,22 @@ import type { SamplingClient } from "../clients/sampling-client.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import { ModelInput } from "../wire/model-input.ts";
 import type { SamplingParamsInput } from "../wire/sampling.ts";
+import { importAdapter, isAdapterFolder } from "./adapter-folder.ts";
 import type { OptionSpec } from "./command.ts";
 import type { Context } from "./context.ts";
 import { CliError } from "./explain.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "./model.ts";
 import type { Input } from "./parse.ts";
 import { resolveCheckpoint } from "./references.ts";
+import { streamHeaders, TextPieces, tokensOf } from "./token-stream.ts";
 
 export const samplingOptions: Readonly<Record<string, OptionSpec>> = {
   ...modelOptions,
-  from: { type: "string", value: "CHECKPOINT", about: "tinker://…, @latest, RUN:NAME, RUN, or the folder of a run" },
+  from: {
+    type: "string",
+    value: "CHECKPOINT",
+    about: "tinker://…, @latest, RUN:NAME, RUN, the folder of a run, or a PEFT adapter's",
+  },
   "max-tokens": { type: "string", value: "N", about: "default 128" },
   temperature: { type: "string", short: "t", value: "T", about: "0 takes the likeliest token (default 1)" },
   "top-p": { type: "string", value: "P", about: "default 1" },
@@ -31,6 +37,7 @@ export interface Opened {
 /** Opens the sampler that the options mean. */
 export async function openSampler(input: Input, context: Context): Promise<Opened> {
   const { signal } = context;
+  context.headers = streamHeaders;
   const from = input.text("from");
   const given = input.text("model");
   const model: ChosenModel | undefined =
@@ -42,7 +49,9 @@ export async function openSampler(input: Input, context: Context): Promise<Opene
     return { sampler, tokenizer: await tokenizerFor(input, model as ChosenModel), name };
   }
   const rest = service.createRestClient();
-  const path = await resolveCheckpoint(from, "sampler", async () => rest);
+  const path = isAdapterFolder(from)
+    ? await importAdapter(from, model?.name, context)
+    : await resolveCheckpoint(from, "sampler", async () => rest);
   const { baseModel } = await rest.getWeightsInfoByTinkerPath(path, { signal });
   const sampler = await service.createSamplingClient({ modelPath: path, signal });
   const tokenizer = await tokenizerFor(input, model ?? { name: baseModel, serve: [] });
@@ -73,18 +82,64 @@ export async function write(
   { sampler, tokenizer }: Pick<Opened, "tokenizer"> & { readonly sampler: Pick<SamplingClient, "sample"> },
   prompt: readonly number[],
   params: SamplingParamsInput,
-  options: { readonly numSamples?: number; readonly signal?: AbortSignal } = {},
+  options: {
+    readonly numSamples?: number;
+    readonly signal?: AbortSignal;
+    /** Hears which request it became. */
+    readonly onSubmitted?: (requestId: string) => void;
+  } = {},
 ): Promise<Written[]> {
   if (prompt.length === 0) throw new CliError("The prompt is empty.");
+  const { onSubmitted, ...rest } = options;
   const texts = params.stop === undefined ? [] : ([params.stop].flat() as (string | number)[]);
   const stop = texts.length > 0 ? { stop: texts as string[] } : { stop: [...tokenizer.eosTokenIds] };
-  const { sequences } = await sampler.sample(ModelInput.fromInts([...prompt]), {
-    ...options,
+  const future = sampler.sample(ModelInput.fromInts([...prompt]), {
+    ...rest,
     samplingParams: { ...params, ...(stop.stop.length === 0 ? {} : stop) },
   });
+  if (onSubmitted !== undefined) {
+    future.submitted.then(
+      ({ requestIds: [id] }) => id !== undefined && onSubmitted(id),
+      () => {}, // the sample itself says why
+    );
+  }
+  const { sequences } = await future;
   return sequences.map(({ tokens, stopReason }) => {
     const end = tokens.findIndex((token) => tokenizer.eosTokenIds.includes(token));
     const kept = end < 0 ? tokens : tokens.slice(0, end);
     return { text: tokenizer.decode(kept), tokens: tokens.length, stopReason: String(stopReason) };
   });
+}
+
+/**
+ * Draws one text and shows it while it is drawn, where the server can; else when it is there.
+ *
+ * @param show - given the text piece by piece
+ */
+export async function writeLive(
+  opened: Opened,
+  prompt: readonly number[],
+  params: SamplingParamsInput,
+  context: Context,
+  options: { readonly trimmed: boolean; readonly show: (piece: string) => void },
+): Promise<Written> {
+  const over = new AbortController();
+  const signal = AbortSignal.any([over.signal, context.signal]);
+  const pieces = new TextPieces(opened.tokenizer, options);
+  const watch = async (requestId: string) => {
+    for await (const token of tokensOf(requestId, context, signal)) {
+      const piece = pieces.add(token);
+      if (piece !== "" && !over.signal.aborted) options.show(piece);
+    }
+  };
+  const [written] = await write(opened, prompt, params, {
+    signal: context.signal,
+    onSubmitted: (requestId) => void watch(requestId).catch(() => {}),
+  }).finally(() => over.abort());
+  const { text, ...rest } = written as Written;
+  const final = options.trimmed ? text.trim() : text;
+  // Decoding piece by piece may differ from the whole only behind what was shown; if not, the whole is shown again.
+  const left = final.startsWith(pieces.text) ? final.slice(pieces.text.length) : `\n${final}`;
+  if (left !== "") options.show(left);
+  return { text: final, ...rest };
 }

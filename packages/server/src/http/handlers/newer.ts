@@ -48,6 +48,16 @@ export function newerHandlers(api: Api): NewerHandlers {
     return jsonAnswer({});
   };
 
+  const sampleTokens: NewerHandler = async (call, match) => {
+    const requestId = decodeURIComponent(match[1]!);
+    const after = Number(call.url.searchParams.get("after") ?? 0);
+    if (!(Number.isSafeInteger(after) && after >= 0))
+      throw new Refusal(422, "invalid_request", "after: must be a count");
+    const found = await api.queue.tokens(requestId, call.caller.tenant, after, call.request.signal);
+    if (found === undefined) throw unknownRequest(requestId);
+    return jsonAnswer(found);
+  };
+
   const joinSamplingSession: NewerHandler = async (call) => {
     const sampler = ownSampler(api, call, textField(call, "sampling_session_id"));
     const counter = await api.store.db.write((tx) => {
@@ -177,6 +187,7 @@ export function newerHandlers(api: Api): NewerHandlers {
     searchSessions,
     joinSamplingSession,
     cancelFuture,
+    sampleTokens,
     copyWeights: (call) => copyWeights(api, call),
     saveWeightsExternal,
     externalWeightsUrls,

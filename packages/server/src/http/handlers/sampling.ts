@@ -91,6 +91,7 @@ export function samplingHandlers(
         sequences: Math.max(1, body.numSamples),
         ...(sampler === undefined ? { baseModel: from.baseModel } : {}),
         ...(from.filesId === undefined ? {} : { filesId: from.filesId }),
+        ...(call.request.headers.get("x-tinklet-stream") === "tokens" ? { stream: true } : {}),
       };
       const failure = checkSample(api, body, call.wire);
       const { requestId, id } = await api.queue.submitSample(

@@ -3,7 +3,7 @@ import { createInterface } from "node:readline";
 import type { ChatMessage } from "../../tokenizer/index.ts";
 import type { Command } from "../command.ts";
 import { CliError } from "../explain.ts";
-import { openSampler, samplingOptions, samplingParams, write } from "../sampling.ts";
+import { openSampler, samplingOptions, samplingParams, write, writeLive } from "../sampling.ts";
 
 export const chat: Command = {
   usage: "chat [--model NAME | --from CHECKPOINT] [--system TEXT]",
@@ -39,11 +39,17 @@ export const chat: Command = {
       else if (line !== "") {
         messages.push({ role: "user", content: line });
         const prompt = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
-        const [answer] = await write(opened, prompt, params, { signal });
-        const content = answer?.text.trim() ?? "";
+        let content: string;
+        if (output.isJson) {
+          const [answer] = await write(opened, prompt, params, { signal });
+          content = answer?.text.trim() ?? "";
+          output.event({ role: "assistant", content, tokens: answer?.tokens ?? 0 });
+        } else {
+          const show = (piece: string) => void process.stdout.write(output.style(piece, "cyan"));
+          ({ text: content } = await writeLive(opened, prompt, params, context, { trimmed: true, show }));
+          output.line();
+        }
         messages.push({ role: "assistant", content });
-        if (output.isJson) output.event({ role: "assistant", content, tokens: answer?.tokens ?? 0 });
-        else output.line(output.style(content, "cyan"));
       }
       if (live) lines.prompt();
     }

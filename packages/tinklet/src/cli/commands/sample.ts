@@ -2,18 +2,23 @@
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "../command.ts";
 import { CliError } from "../explain.ts";
-import { openSampler, samplingOptions, samplingParams, write } from "../sampling.ts";
+import { openSampler, samplingOptions, samplingParams, write, writeLive } from "../sampling.ts";
 
 export const sample: Command = {
   usage: "sample [PROMPT] [--model NAME | --from CHECKPOINT] [--chat]",
-  about: "Continues a prompt, given here or on stdin.",
+  about:
+    "Continues a prompt, given here or on stdin. The text shows while it is written where the server can (Tinklet's own).",
   arguments: ["PROMPT?"],
   options: {
     ...samplingOptions,
     "num-samples": { type: "string", short: "n", value: "N", about: "texts to draw (default 1)" },
     chat: { type: "boolean", about: "ask as a user in the model's chat format" },
   },
-  examples: ['sample "Once upon a time" --local', 'sample "Who are you?" --chat --local --from runs/pirate'],
+  examples: [
+    'sample "Once upon a time" --local',
+    'sample "Who are you?" --chat --local --from runs/pirate',
+    'sample "Who are you?" --chat --local --from runs/pirate/adapter   # any PEFT folder',
+  ],
   async run(input, context) {
     const { output, signal } = context;
     const [given] = input.positionals;
@@ -28,6 +33,15 @@ export const sample: Command = {
     const tokens = input.flag("chat")
       ? tokenizer.applyChatTemplate([{ role: "user", content: prompt }], { addGenerationPrompt: true })
       : tokenizer.encode(prompt);
+    const chat = input.flag("chat");
+    if (!output.isJson && numSamples === 1) {
+      output.endProgress();
+      if (!chat) process.stdout.write(output.style(prompt, "dim"));
+      const show = (piece: string) => void process.stdout.write(piece);
+      await writeLive(opened, tokens, params, context, { trimmed: chat, show });
+      output.line();
+      return 0;
+    }
     const written = await write(opened, tokens, params, { numSamples, signal });
     if (output.isJson) {
       const samples = written.map(({ text, tokens: count, stopReason }) => ({
@@ -39,8 +53,8 @@ export const sample: Command = {
       return 0;
     }
     written.forEach(({ text }, at) => {
-      if (numSamples > 1) output.line(output.style(`── ${at + 1}`, "dim"));
-      output.line(input.flag("chat") ? text.trim() : `${output.style(prompt, "dim")}${text}`);
+      output.line(output.style(`── ${at + 1}`, "dim"));
+      output.line(chat ? text.trim() : `${output.style(prompt, "dim")}${text}`);
     });
     return 0;
   },
