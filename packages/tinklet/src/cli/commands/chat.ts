@@ -31,27 +31,34 @@ export const chat: Command = {
     const lines = createInterface({ input: process.stdin, ...(live ? { output: process.stdout } : {}), prompt: "› " });
     signal.addEventListener("abort", () => lines.close(), { once: true });
     lines.on("SIGINT", () => process.kill(process.pid, "SIGINT"));
-    if (live) lines.prompt();
+    let open = true;
+    lines.once("close", () => {
+      open = false; // by Ctrl-D in the middle of an answer: a prompt would open stdin again, and nobody would close it
+    });
+    const prompt = () => {
+      if (live && open) lines.prompt();
+    };
+    prompt();
     for await (const typed of lines) {
       const line = typed.trim();
       if (line === "/exit") break;
       if (line === "/reset") messages = [...start];
       else if (line !== "") {
         messages.push({ role: "user", content: line });
-        const prompt = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+        const tokens = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
         let content: string;
         if (output.isJson) {
-          const [answer] = await write(opened, prompt, params, { signal });
+          const [answer] = await write(opened, tokens, params, { signal });
           content = answer?.text.trim() ?? "";
           output.event({ role: "assistant", content, tokens: answer?.tokens ?? 0 });
         } else {
           const show = (piece: string) => void process.stdout.write(output.style(piece, "cyan"));
-          ({ text: content } = await writeLive(opened, prompt, params, context, { trimmed: true, show }));
+          ({ text: content } = await writeLive(opened, tokens, params, context, { trimmed: true, show }));
           output.line();
         }
         messages.push({ role: "assistant", content });
       }
-      if (live) lines.prompt();
+      prompt();
     }
     lines.close();
     signal.throwIfAborted();
