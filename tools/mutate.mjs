@@ -1,0 +1,62 @@
+// `npm run mutate -- [layer…] [-- stryker's options]`: mutation testing (Stryker) of the SDK by layers, and what came of it file by
+// file. A layer is the code that is changed and the tests that should notice. Slow, by hand; results go into docs/mutation.md.
+import { spawnSync } from "node:child_process";
+import { readFileSync, renameSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const src = "packages/tinklet/src";
+const folder = (name) => [`${src}/${name}/**/*.ts`, `!${src}/${name}/**/*.test.ts`];
+const layers = {
+  wire: {
+    mutate: [...folder("wire"), `!${src}/wire/proto/gen/**`],
+    tests: [`${src}/wire/**/*.test.ts`, "test/parity/*.test.ts"],
+  },
+  transport: { mutate: folder("transport"), tests: [`${src}/transport/*.test.ts`, `${src}/futures/*.test.ts`] },
+  futures: {
+    mutate: [...folder("futures"), `${src}/clients/submission-queue.ts`],
+    tests: [`${src}/futures/*.test.ts`, `${src}/clients/submission-queue.test.ts`],
+  },
+};
+
+const given = process.argv.slice(2);
+const split = given.includes("--") ? given.indexOf("--") : given.length;
+const [names, options] = [given.slice(0, split), given.slice(split + 1)];
+const unknown = names.filter((name) => !(name in layers));
+if (unknown.length > 0) {
+  console.error(`no layer named ${unknown.join(", ")}; there are ${Object.keys(layers).join(", ")}`);
+  process.exit(2);
+}
+
+/** Mutants by what became of them. "Ignored" ones change only what runs at import. */
+function counts(mutants) {
+  const of = (...statuses) => mutants.filter(({ status }) => statuses.includes(status)).length;
+  const noticed = of("Killed", "Timeout");
+  return { noticed, all: noticed + of("Survived", "NoCoverage"), ignored: of("Ignored") };
+}
+
+function show(name, mutants) {
+  const { noticed, all, ignored } = counts(mutants);
+  const late = mutants.filter(({ statusReason }) => /timed out/i.test(statusReason ?? "")).length;
+  const score = all === 0 ? "-" : `${((100 * noticed) / all).toFixed(1)} %`;
+  console.log(`${name}: ${noticed} of ${all} noticed, ${score}; ${late} by a test's time limit; ${ignored} left out`);
+}
+
+for (const [name, { mutate, tests }] of Object.entries(layers)) {
+  if (names.length > 0 && !names.includes(name)) continue;
+  const { status } = spawnSync(
+    process.execPath,
+    [join(root, "node_modules/.bin/stryker"), "run", "--mutate", mutate.join(","), ...options],
+    { cwd: root, stdio: "inherit", env: { ...process.env, MUTATE_TESTS: tests.join(",") } },
+  );
+  if (status !== 0) process.exit(status ?? 1);
+  const report = join(root, "reports/mutation", `${name}.json`);
+  renameSync(join(root, "reports/mutation/mutation.json"), report);
+  const files = Object.entries(JSON.parse(readFileSync(report, "utf8")).files);
+  for (const [file, { mutants }] of files) show(file, mutants);
+  show(
+    name,
+    files.flatMap(([, { mutants }]) => mutants),
+  );
+}
