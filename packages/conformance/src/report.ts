@@ -44,11 +44,7 @@ export function totalsOf(groups: readonly GroupResult[]): Record<Status, number>
 
 const indent = (label: string, value: string): string => `    ${label.padEnd(9)} ${value}`;
 
-function caseLines(result: CaseResult): string[] {
-  const { id, status, reason, official, message, expected, seen } = result;
-  if (status === "pass") return [];
-  if (status !== "fail")
-    return [`  ${status.padEnd(11)} ${id}`, ...(message === undefined ? [] : [indent("because", message)])];
+function failureLines({ id, reason, official, message, expected, seen }: CaseResult): string[] {
   return [
     `  FAIL        ${id}`,
     indent("why", reason),
@@ -57,6 +53,20 @@ function caseLines(result: CaseResult): string[] {
     ...(expected === undefined ? [] : [indent("expected", expected)]),
     ...(seen === undefined ? [] : [indent("seen", seen)]),
   ];
+}
+
+/** Cases that could not be asked, those with the same reason in one paragraph. */
+function unaskedLines(cases: readonly CaseResult[]): string[] {
+  const alike = new Map<string, CaseResult[]>();
+  for (const result of cases) {
+    const key = `${result.status} ${result.message}`;
+    alike.set(key, [...(alike.get(key) ?? []), result]);
+  }
+  return [...alike.values()].flatMap((results) => {
+    const { status, message } = results[0]!;
+    const ids = results.map(({ id }) => id).join(", ");
+    return [`  ${status.padEnd(11)} ${ids}`, ...(message === undefined ? [] : [indent("because", message)])];
+  });
 }
 
 /** The report as a person reads it: one line per group, and everything that did not pass below it. */
@@ -68,7 +78,8 @@ export function formatReport(report: Report): string {
   for (const { name, title, cases } of report.groups) {
     const passed = cases.filter(({ status }) => status === "pass").length;
     lines.push(`${name.padEnd(width)}  ${String(passed).padStart(3)}/${String(cases.length).padEnd(3)}  ${title}`);
-    for (const result of cases) lines.push(...caseLines(result));
+    lines.push(...cases.filter(({ status }) => status === "fail").flatMap(failureLines));
+    lines.push(...unaskedLines(cases.filter(({ status }) => status === "not offered" || status === "skipped")));
   }
   const parts = [
     `${totals.pass} passed`,

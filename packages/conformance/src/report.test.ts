@@ -1,0 +1,61 @@
+import { expect, test } from "vitest";
+import { type CaseResult, formatReport, type Report, type Status, totalsOf } from "./report.ts";
+
+const result = (id: string, status: Status, more: Partial<CaseResult> = {}): CaseResult => ({
+  id,
+  reason: "it matters",
+  official: "it works",
+  status,
+  ms: 1,
+  ...more,
+});
+
+test("a report reads from top to bottom: groups, what failed, what could not be asked and why, totals", () => {
+  const groups = [
+    {
+      name: "losses",
+      title: "losses are sums",
+      cases: [
+        result("losses/sum", "pass"),
+        result("losses/scale", "fail", { message: "effect of four", expected: "4", seen: "1.007" }),
+        result("losses/odd", "not offered", { message: "the server refuses it" }),
+      ],
+    },
+    {
+      name: "restart",
+      title: "nothing is lost",
+      cases: ["restart/a", "restart/b"].map((id) => result(id, "skipped", { message: "no way to restart" })),
+    },
+  ];
+  const totals = totalsOf(groups);
+  expect(totals).toEqual({ pass: 1, fail: 1, "not offered": 1, skipped: 2 });
+  const report: Report = {
+    tool: "tinklet-conformance",
+    version: "0",
+    date: "2026-11-15",
+    baseUrl: "http://x",
+    baseModel: "m",
+    passed: false,
+    totals,
+    ms: 1500,
+    groups,
+  };
+  expect(formatReport(report).split("\n")).toEqual([
+    "Conformance of http://x with m, 2026-11-15",
+    "",
+    "losses     1/3    losses are sums",
+    "  FAIL        losses/scale",
+    "    why       it matters",
+    "    official  it works",
+    "    what      effect of four",
+    "    expected  4",
+    "    seen      1.007",
+    "  not offered losses/odd",
+    "    because   the server refuses it",
+    "restart    0/2    nothing is lost",
+    "  skipped     restart/a, restart/b",
+    "    because   no way to restart",
+    "",
+    "5 cases: 1 passed, 1 failed, 1 not offered, 2 skipped (1.5 s)",
+  ]);
+});
