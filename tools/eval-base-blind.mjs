@@ -1,7 +1,7 @@
-// Blind judgements of the bundled model. `node tools/eval-base-blind.mjs make stories|pirate` samples through the engine and
-// writes two files to tools/pretrain/run/blind: NAME-items.json, which a reader judges without knowing what is what, and
-// NAME-key.json, which the reader leaves closed. The reader writes NAME-judged.json (item number to verdict);
-// `… score stories|pirate` opens the key and counts.
+// Blind judgements of the bundled model. `node tools/eval-base-blind.mjs make NAME` samples through the engine and writes two
+// files to tools/pretrain/run/blind: NAME-items.json, which a reader judges without knowing what is what, and NAME-key.json,
+// which the reader leaves closed. The reader writes NAME-judged.json (item number to verdict); `… score NAME` opens the key
+// and counts. Names are stories-0.6 and stories-0.3 (stories at those temperatures, no opening in both) and pirate.
 //
 // stories: is the excerpt (80 words and up to the end of the sentence) coherent? Fifty stories of the model, hidden among
 // controls that share no sentence with them: other stories of the model put out of order or spliced, and real stories of
@@ -13,8 +13,12 @@ import { openEngine } from "@tinklet/engine";
 import { fineTune, randomFrom, readMessages, shuffled } from "../bench/base-model/recipes.mjs";
 import { complete, prompts } from "./eval-base-sampling.mjs";
 
-const TEMPERATURE = 0.6; // what generation_config.json names
 const STORIES = 50;
+const OTHERS = 30; // stories whose sentences make the controls
+const REAL = 15;
+const PIRATE_TEMPERATURE = 0.6;
+/** By temperature, which share of the openings and of the teacher's stories a test takes: no two have any in common. */
+const ROUNDS = { "stories-0.6": 0, "stories-0.3": 1 };
 const near = (path) => fileURLToPath(new URL(path, import.meta.url));
 const fileOf = (name, part) => near(`pretrain/run/blind/${name}-${part}.json`);
 const read = (path) => JSON.parse(readFileSync(path, "utf8"));
@@ -45,13 +49,16 @@ const hide = (name, items, random) => {
   console.log(`${order.length} items in ${fileOf(name, "items")}`);
 };
 
-const makeStories = async (engine) => {
+const makeStories = async (engine, name) => {
   const random = randomFrom(80);
-  const openings = read(near("pretrain/run/blind/openings.json"));
+  const round = ROUNDS[name];
+  const temperature = Number(name.split("-")[1]);
+  const share = (all, size) => all.slice(round * size, (round + 1) * size);
+  const openings = share(read(near("pretrain/run/blind/openings.json")), STORIES + OTHERS);
   const encoded = await Promise.all(openings.map(prompts(engine).plain));
-  const made = await complete(engine, encoded, { maxTokens: 320, temperature: TEMPERATURE, seed: 9000 });
+  const made = await complete(engine, encoded, { maxTokens: 320, temperature, seed: 9000 });
   const texts = openings.map((opening, i) => opening + made[i].text);
-  write(near("pretrain/run/blind/texts.json"), { stories: texts.slice(0, STORIES), others: texts.slice(STORIES) });
+  write(fileOf(name, "texts"), { stories: texts.slice(0, STORIES), others: texts.slice(STORIES) });
   const told = texts.map(sentencesOf);
   const story = told.slice(0, STORIES).map((sentences) => ({ sentences: excerpt(sentences), truth: "story" }));
   const others = told.slice(STORIES);
@@ -65,12 +72,13 @@ const makeStories = async (engine) => {
     const rest = into.slice(Math.floor(into.length / 2));
     return { sentences: excerpt([...start, ...rest]), truth: "control: one story's start, another's end" };
   });
-  const teacher = read(near("pretrain/heldout.json"))
-    .stories.slice(0, 15)
-    .map((text) => ({ sentences: excerpt(sentencesOf(text)), truth: "teacher" }));
+  const teacher = share(read(near("pretrain/heldout.json")).stories, REAL).map((text) => ({
+    sentences: excerpt(sentencesOf(text)),
+    truth: "teacher",
+  }));
   const items = [...story, ...reordered, ...spliced, ...teacher];
   hide(
-    "stories",
+    name,
     items.map(({ sentences, truth }) => ({ shown: sentences.join(" "), truth })),
     random,
   );
@@ -81,7 +89,7 @@ const makePirate = async (engine) => {
   const { adapterId } = await fineTune(engine, { ...datasets.pirate, seed: 1 });
   const questions = readMessages(datasets.pirate.heldout).map(([user]) => user.content);
   const encoded = await Promise.all(questions.map((question) => prompts(engine).ask(question)));
-  const options = { maxTokens: 60, temperature: TEMPERATURE };
+  const options = { maxTokens: 60, temperature: PIRATE_TEMPERATURE };
   const before = await complete(engine, encoded, { ...options, seed: 100 });
   const after = await complete(engine, encoded, { ...options, seed: 200, adapter: adapterId });
   const pairs = questions.map((question, i) => {
@@ -108,19 +116,26 @@ const score = (name, counts) => {
 };
 
 // A story that ended before its eightieth word is not coherent over eighty words, whatever the reader said.
-const scoring = {
-  stories: (truth, verdict, shown) => [`${truth}, judged coherent`, verdict === "coherent" && words(shown) >= 80],
-  pirate: (truth, verdict) => ["pairs told apart", verdict === truth],
+const coherence = (truth, verdict, shown) => [
+  `${truth}, judged coherent`,
+  verdict === "coherent" && words(shown) >= 80,
+];
+const toldApart = (truth, verdict) => ["pairs told apart", verdict === truth];
+const tests = {
+  "stories-0.6": { make: makeStories, counts: coherence },
+  "stories-0.3": { make: makeStories, counts: coherence },
+  pirate: { make: makePirate, counts: toldApart },
 };
 
 const [command, name] = process.argv.slice(2);
-if (command === "make" && name in scoring) {
+const test = tests[name];
+if (command === "make" && test !== undefined) {
   const engine = await openEngine(modelPath, { onNotice: console.error });
-  await (name === "stories" ? makeStories : makePirate)(engine);
+  await test.make(engine, name);
   await engine.close();
-} else if (command === "score" && name in scoring) {
-  score(name, scoring[name]);
+} else if (command === "score" && test !== undefined) {
+  score(name, test.counts);
 } else {
-  console.error("usage: node tools/eval-base-blind.mjs make|score stories|pirate");
+  console.error(`usage: node tools/eval-base-blind.mjs make|score ${Object.keys(tests).join("|")}`);
   process.exitCode = 2;
 }
