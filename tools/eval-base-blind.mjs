@@ -16,7 +16,9 @@ import { complete, prompts } from "./eval-base-sampling.mjs";
 const STORIES = 50;
 const OTHERS = 30; // stories whose sentences make the controls
 const REAL = 15;
-const PIRATE_TEMPERATURE = 0.6;
+// What `tinklet quickstart` trains and samples with.
+const QUICKSTART = { epochs: 2, batchSize: 8, learningRate: 4e-3 };
+const QUICKSTART_SAMPLING = { maxTokens: 48, temperature: 0.7 };
 /** By temperature, which share of the openings and of the teacher's stories a test takes: no two have any in common. */
 const ROUNDS = { "stories-0.6": 0, "stories-0.3": 1 };
 const near = (path) => fileURLToPath(new URL(path, import.meta.url));
@@ -85,13 +87,12 @@ const makeStories = async (engine, name) => {
 };
 
 const makePirate = async (engine) => {
-  const random = randomFrom(81);
-  const { adapterId } = await fineTune(engine, { ...datasets.pirate, seed: 1 });
+  const random = randomFrom(82);
+  const { adapterId } = await fineTune(engine, { ...datasets.pirate, ...QUICKSTART, seed: 1 });
   const questions = readMessages(datasets.pirate.heldout).map(([user]) => user.content);
   const encoded = await Promise.all(questions.map((question) => prompts(engine).ask(question)));
-  const options = { maxTokens: 60, temperature: PIRATE_TEMPERATURE };
-  const before = await complete(engine, encoded, { ...options, seed: 100 });
-  const after = await complete(engine, encoded, { ...options, seed: 200, adapter: adapterId });
+  const before = await complete(engine, encoded, { ...QUICKSTART_SAMPLING, seed: 100 });
+  const after = await complete(engine, encoded, { ...QUICKSTART_SAMPLING, seed: 200, adapter: adapterId });
   const pairs = questions.map((question, i) => {
     const tuned = random() < 0.5 ? "A" : "B";
     const [a, b] = tuned === "A" ? [after[i], before[i]] : [before[i], after[i]];
