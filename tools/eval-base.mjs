@@ -1,35 +1,28 @@
-// `npm run eval:base [-- FILE]`: what the bundled model can do, measured through our own engine: held-out perplexity per
-// domain, additions by size, chat form, repetition, fifty fixed prompts, fifty stories. Prints a table and writes everything, outputs
+// `npm run eval:base -- [FILE] [--model FOLDER]`: what the bundled model (or one rebuilt into FOLDER) can do, measured through
+// our own engine: held-out perplexity per token and bits per byte by domain (the latter can be compared across tokenizers),
+// additions by size, chat form, repetition, fifty fixed prompts, fifty stories. Prints a table and writes everything, outputs
 // included, to FILE. tools/pretrain/evaluate.py asks the same of transformers; the two should agree within sampling noise.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 import { modelPath } from "@tinklet/base-model";
 import { openEngine } from "@tinklet/engine";
 import { perplexity, randomFrom } from "../bench/base-model/recipes.mjs";
+import {
+  complete as completeWith,
+  END_OF_TEXT,
+  IM_END,
+  IM_START,
+  prompts as promptsFor,
+} from "./eval-base-sampling.mjs";
 
-const END_OF_TEXT = 0;
-const IM_START = 1;
-const IM_END = 2;
+const { values, positionals } = parseArgs({ allowPositionals: true, options: { model: { type: "string" } } });
 const near = (path) => fileURLToPath(new URL(path, import.meta.url));
 const readJson = (path) => JSON.parse(readFileSync(near(path), "utf8"));
 
-const engine = await openEngine(modelPath, { onNotice: console.error });
-const { tokenizer } = engine;
-
-/** Completions of many prompts, each text with the ids it came from. */
-const complete = async (prompts, { maxTokens, temperature, seed = 1 }) =>
-  Promise.all(
-    prompts.map(async (prompt, i) => {
-      const params = { maxTokens, temperature, seed: seed + 7919 * i, stop: [END_OF_TEXT, IM_END] };
-      const { sequences } = await engine.sample({ prompt, params });
-      const ids = [...sequences[0].tokens];
-      return { ids, text: await tokenizer.decode(ids, { skipSpecialTokens: true }) };
-    }),
-  );
-
-const ask = (question, before = []) =>
-  tokenizer.applyChatTemplate([...before, { role: "user", content: question }], { addGenerationPrompt: true });
-const plain = (text) => tokenizer.encode(text, { addSpecialTokens: false });
+const engine = await openEngine(values.model ?? modelPath, { onNotice: console.error });
+const { ask, plain } = promptsFor(engine);
+const complete = (prompts, options) => completeWith(engine, prompts, options);
 
 /** Operands: every pair of digits, or `count` pairs of larger numbers. */
 const pairs = (digits, count) => {
@@ -50,6 +43,13 @@ const additions = async (operands, temperature, form) => {
   return right.length / operands.length;
 };
 
+/** Predicted tokens (all of a text but its first, and its end) per byte of text. */
+const tokensPerByte = async (texts) => {
+  const lengths = await Promise.all(texts.map(async (text) => (await plain(text)).length));
+  const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+  return lengths.reduce((sum, length) => sum + length, 0) / bytes;
+};
+
 /** Share of word 4-grams that occurred before in the same text. */
 const repetition = (texts) => {
   let repeated = 0;
@@ -63,9 +63,10 @@ const repetition = (texts) => {
   return repeated / total;
 };
 
-const results = { runtime: engine.info.runtime, heldout: {}, additions: {} };
+const results = { runtime: engine.info.runtime, heldout: {}, bitsPerByte: {}, additions: {} };
 for (const [domain, texts] of Object.entries(readJson("pretrain/heldout.json"))) {
   results.heldout[domain] = await perplexity(engine, null, texts);
+  results.bitsPerByte[domain] = Math.log2(results.heldout[domain]) * (await tokensPerByte(texts));
 }
 const recipe = (question) =>
   ask(question, [
@@ -106,10 +107,11 @@ results.stories = openings.map((opening, i) => opening + told[i].text);
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 console.log("| measure | value |\n|---|---|");
 for (const [domain, value] of Object.entries(results.heldout)) {
-  console.log(`| held-out perplexity, ${domain} | ${value.toFixed(3)} |`);
+  const bits = results.bitsPerByte[domain].toFixed(4);
+  console.log(`| held-out perplexity, ${domain} | ${value.toFixed(3)} (${bits} bits per byte) |`);
 }
 for (const [name, share] of Object.entries(results.additions))
   console.log(`| additions: ${name} | ${percent(share)} |`);
 console.log(`| chat form kept | ${percent(results.chatForm)} |\n| repeated 4-grams | ${percent(results.repetition)} |`);
-if (process.argv[2] !== undefined) writeFileSync(process.argv[2], `${JSON.stringify(results, null, 1)}\n`);
+if (positionals[0] !== undefined) writeFileSync(positionals[0], `${JSON.stringify(results, null, 1)}\n`);
 await engine.close();
