@@ -1,5 +1,6 @@
 // `npm run bench -- NAME [arguments]`: builds, runs bench/NAME.mjs (a default export that returns rows), prints them, keeps
-// them in bench/results/NAME.json and writes bench/RESULTS.md anew from all that was kept. Times mean nothing on shared
+// them in bench/results/NAME.json and writes bench/RESULTS.md anew from all that was kept (a run that calls itself `partial`
+// is only printed). Times mean nothing on shared
 // machines: a row is a ratio against a peer or a limit of the machine measured in the same run, with its spread.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -22,8 +23,12 @@ if (name === undefined || !benches.includes(name)) {
 
 execFileSync(process.execPath, [join(root, "tools/build.mjs")], { stdio: "inherit" });
 const { default: bench } = await import(new URL(`${name}.mjs`, import.meta.url));
-const { rows, note } = await bench({ root, args });
+const { rows, note, partial } = await bench({ root, args });
 for (const row of rows) console.log(line(row));
+if (partial) {
+  console.error("only a part was run: not kept");
+  process.exit();
+}
 mkdirSync(results, { recursive: true });
 const machine = `${cpus().length} × ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`;
 const kept = { name, date: new Date().toISOString().slice(0, 10), machine, note, rows };

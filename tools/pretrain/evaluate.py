@@ -108,6 +108,8 @@ def losses(model, tokenizer: Tokenizer, heldout: dict[str, list[str]], batch: in
     """Per domain: mean negative log-likelihood per token (the end of the text included), perplexity, bits per byte."""
     out = {}
     for domain, texts in heldout.items():
+        if not texts:  # a tiny run may hold out no story
+            continue
         total = tokens = size = 0.0
         for at in range(0, len(texts), batch):
             encoded = [tokenizer.encode(text).ids + [END_OF_TEXT_ID] for text in texts[at : at + batch]]

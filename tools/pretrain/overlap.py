@@ -35,6 +35,8 @@ def _longest(found: np.ndarray) -> int:
 
 def overlap(texts: list[str], seen: np.ndarray) -> dict[str, float]:
     """seen: the training text's hashes, ascending. The share is of all 8-grams of the texts together."""
+    if not texts:
+        return {"texts": 0}
     founds = []
     for text in texts:
         asked = grams([text])
