@@ -3,8 +3,9 @@
  * caller decides what is a failure. A run is known by its seed. Used by fuzz.test.ts (5,000) and fuzz-main.ts (100,000).
  */
 import { gzipSync } from "node:zlib";
+import { newerRoutes } from "../../packages/server/src/http/newer-routes.ts";
 import { passBytes, TestServer } from "../../packages/server/src/testing/test-server.ts";
-import { contract, type Operation } from "../../packages/tinklet/src/wire/contract.ts";
+import { contract } from "../../packages/tinklet/src/wire/contract.ts";
 import { compressZstd } from "../../packages/tinklet/src/wire/zstd.ts";
 
 export interface FuzzReport {
@@ -66,6 +67,8 @@ const oddValues: readonly unknown[] = [
 
 interface World {
   readonly session: string;
+  /** A session that may be finished at any time. */
+  readonly spare: string;
   readonly models: readonly string[];
   readonly sampler: string;
   readonly path: string;
@@ -74,8 +77,30 @@ interface World {
   readonly requests: string[];
 }
 
+interface Sent {
+  readonly method: string;
+  readonly path: string;
+  readonly body?: unknown;
+  readonly headers?: Record<string, string>;
+}
+
+/** A form with the files of an adapter, as bytes. */
+const adapterForm = (config: unknown): Uint8Array =>
+  new TextEncoder().encode(
+    `${[
+      ["name", "fuzz"],
+      ["adapter_config.json", JSON.stringify(config)],
+      ["adapter_model.safetensors", "\u0010\0\0\0\0\0\0\0{}"],
+    ]
+      .map(([name, text], i) => {
+        const file = i === 0 ? "" : `; filename="${name}"`;
+        return `--edge\r\nContent-Disposition: form-data; name="${name}"${file}\r\n\r\n${text}\r\n`;
+      })
+      .join("")}--edge--\r\n`,
+  );
+
 /** A valid request of a random kind. */
-function valid(draw: Random, world: World): { method: string; path: string; body?: unknown } {
+function valid(draw: Random, world: World): Sent {
   const which = Math.floor(draw() * world.models.length);
   const model_id = world.models[which]!;
   const next = () => ++world.seq[which]!;
@@ -83,7 +108,7 @@ function valid(draw: Random, world: World): { method: string; path: string; body
   const post = (path: string, body: unknown) => ({ method: "POST", path, body });
   const get = (path: string) => ({ method: "GET", path });
   const run = `training_runs/${model_id}`;
-  const choices: (() => { method: string; path: string; body?: unknown })[] = [
+  const choices: (() => Sent)[] = [
     () =>
       post("asample", {
         sampling_session_id: world.sampler,
@@ -131,6 +156,12 @@ function valid(draw: Random, world: World): { method: string; path: string; body
     () => post("join_sampling_session", { sampling_session_id: world.sampler }),
     () => post("copy_weights", { source_path: world.path, destination_project_id: "p", ttl_seconds: 3600 }),
     () => post("retrieve_future", { request_id: pick(draw, world.requests) ?? "x" }),
+    () => post("cancel_future", { request_id: pick(draw, world.requests) ?? "x" }),
+    () => post(`sessions/${world.spare}/finish`, { reason: { type: "success" } }),
+    () => ({
+      ...post("tinklet/import_adapter", adapterForm({ peft_type: "LORA", r: 4, lora_alpha: 32 })),
+      headers: { "content-type": "multipart/form-data; boundary=edge" },
+    }),
     () =>
       post("telemetry", { events: [], platform: "x", sdk_version: "x", session_id: world.session, process_uuid: "x" }),
     () => get(`${run}/checkpoints`),
@@ -198,6 +229,7 @@ export async function fuzz(
   });
   const world: World = {
     session,
+    spare: await server.session(),
     models,
     sampler: sampler.json.sampling_session_id,
     path: saved.path,
@@ -215,20 +247,27 @@ export async function fuzz(
   let heapAtStart = 0;
   let pendingFutures: string[] = [];
 
-  const operations = Object.keys(contract) as Operation[];
+  const operations: { readonly method: string; readonly path: string }[] = [
+    ...Object.values(contract),
+    ...Object.values(newerRoutes).map(({ method, path }) => ({
+      method,
+      path: path.replaceAll("([^/]+)", "{parameter}"),
+    })),
+  ];
   for (let i = 0; i < requests; i++) {
     if (i === Math.floor(requests / 5)) {
       globalThis.gc?.();
       heapAtStart = process.memoryUsage().heapUsed;
     }
-    let { method, path, body } = valid(draw, world);
-    const headers: Record<string, string> = {};
+    const made = valid(draw, world);
+    let { method, path, body } = made;
+    const headers = { ...made.headers };
     const kind = draw();
     if (kind < 0.35) {
       // as it is
     } else if (kind < 0.75) body = body instanceof Uint8Array ? spoil(draw, body) : mutate(draw, body ?? {});
     else if (kind < 0.85) {
-      const operation = contract[pick(draw, operations)];
+      const operation = pick(draw, operations);
       method = pick(draw, [operation.method, "GET", "POST", "PUT", "DELETE"]);
       path = operation.path
         .slice(1)
