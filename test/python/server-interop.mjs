@@ -4,7 +4,16 @@
 // forward_backward_custom needs (it is then reported as missing and not counted).
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -122,6 +131,20 @@ try {
     }
     await server.stop();
   }
+  // the bundled model by its name, and where its tokenizer is found without a network
+  const names = join(work, "names");
+  mkdirSync(join(names, "tinklet"), { recursive: true });
+  symlinkSync(join(root, "packages", "base-model"), join(names, "tinklet", "base"));
+  const bundled = await start({ tiny: undefined });
+  for (const { version, python } of releases) {
+    const look = run(python(), [join(here, "bundled_server.py"), bundled.url, "tinklet/base", names]);
+    say(
+      look.ok,
+      `tinker ${version}, bundled model: ${look.out.split("\n").at(-1)}`,
+      look.ok ? "" : look.all.slice(-3000),
+    );
+  }
+  await bundled.stop();
   const [first] = loops;
   for (const { who, ok, result } of loops) {
     const same = ok && JSON.stringify(result) === JSON.stringify(first.result);
