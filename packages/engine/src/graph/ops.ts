@@ -258,20 +258,14 @@ export const slice = (graph: Graph, a: Tensor, axis: number, from: number, to: n
   });
 };
 
-/** Cuts an axis in two at a size that is only known at run time: `lengths` holds both sizes. No gradient. */
-export const splitInTwo = (
-  graph: Graph,
-  a: Tensor,
-  axis: number,
-  lengths: Tensor,
-  sizes: readonly [Dim, Dim],
-): [Tensor, Tensor] =>
+/** Cuts an axis into parts of the given sizes; where they are only known at run time, `lengths` holds them. No gradient. */
+export const split = (graph: Graph, a: Tensor, axis: number, sizes: readonly Dim[], lengths?: Tensor): Tensor[] =>
   graph.multi(
     "Split",
-    [a, lengths],
+    [a, lengths ?? graph.int64(sizes as number[])],
     sizes.map((size) => ({ shape: a.shape.with(axis, size) })),
     { attributes: { axis } },
-  ) as [Tensor, Tensor];
+  );
 
 /** The `k` (a one-element int64 tensor) largest values of each row of a matrix, descending, and where they are. No gradient. */
 export const topK = (graph: Graph, a: Tensor, k: Tensor): { values: Tensor; indices: Tensor } => {

@@ -3,7 +3,7 @@
  * `tokens`; all linears and norms run on exactly those rows. Only attention needs to know where sequences begin and end: it
  * regroups the rows into a few rectangular groups `[batch, heads, time, headDim]`, and only there is anything padded.
  */
-import { type LoraTargets, targetLinears } from "../adapter/layout.ts";
+import { type LoraTargets, linearSizes, targetLinears } from "../adapter/layout.ts";
 import { product } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
 import { add, gather, matmul, mul, reshape, rmsNorm, swiglu } from "../graph/ops.ts";
@@ -31,16 +31,23 @@ export const loraInputs = (graph: Graph, config: ModelConfig, targets: LoraTarge
   return { scale, modules };
 };
 
-/** x·Wᵀ (+ bias) and, where the module is adapted, + scale·(x·Aᵀ)·Bᵀ. x is `[tokens, in]`. */
-export const linear = (
+/** Linears of one input, by their full names: their frozen parts, x·Wᵀ (+ bias). x is `[tokens, in]`. */
+export type FrozenLinears = (
   graph: Graph,
   x: Tensor,
-  name: string,
-  sizes: { inSize: number; outSize: number; bias?: boolean },
-  lora: LoraInputs | undefined,
-): Tensor => {
-  let y = matmul(graph, x, graph.weight(`${name}.weight`, [sizes.outSize, sizes.inSize]), { transB: true });
-  if (sizes.bias) y = add(graph, y, graph.weight(`${name}.bias`, [sizes.outSize]));
+  linears: readonly { readonly name: string; readonly outSize: number }[],
+  bias: boolean,
+) => Tensor[];
+
+/** Each linear a product of its own. */
+const separateLinears: FrozenLinears = (graph, x, linears, bias) =>
+  linears.map(({ name, outSize }) => {
+    const y = matmul(graph, x, graph.weight(`${name}.weight`, [outSize, x.shape[1]!]), { transB: true });
+    return bias ? add(graph, y, graph.weight(`${name}.bias`, [outSize])) : y;
+  });
+
+/** Adds scale·(x·Aᵀ)·Bᵀ to a linear's frozen part y where the module is adapted. */
+const adapt = (graph: Graph, x: Tensor, y: Tensor, name: string, lora: LoraInputs | undefined): Tensor => {
   const adapted = lora?.modules.get(name);
   if (!lora || !adapted) return y;
   const z = mul(graph, matmul(graph, x, adapted.a, { transB: true }), lora.scale); // [tokens, rank]
@@ -57,35 +64,40 @@ export const buildLayers = (
   embedded: Tensor,
   lora: LoraInputs | undefined,
   attend: Attend,
+  frozen: FrozenLinears = separateLinears,
 ): Tensor => {
-  const { hiddenSize, heads, kvHeads, headDim, mlpSize, normEpsilon } = config;
+  const { hiddenSize, heads, kvHeads, headDim, normEpsilon } = config;
   const tokens = embedded.shape[0]!;
   const norm = (value: Tensor, name: string, size: number): Tensor =>
     rmsNorm(graph, value, graph.weight(`${name}.weight`, [size]), normEpsilon);
+  const linears = (input: Tensor, prefix: string, names: readonly string[], bias: boolean): Tensor[] => {
+    const named = names.map((name) => ({ name: `${prefix}.${name}`, outSize: linearSizes(config, name).outSize }));
+    return frozen(graph, input, named, bias).map((y, index) => adapt(graph, input, y, named[index]!.name, lora));
+  };
   let x = embedded;
   for (let layer = 0; layer < config.layers; layer++) {
     const prefix = `model.layers.${layer}`;
+    const attention = `${prefix}.self_attn`;
     const h = norm(x, `${prefix}.input_layernorm`, hiddenSize);
-    const project = (name: string, count: number): Tensor => {
-      const sizes = { inSize: hiddenSize, outSize: count * headDim, bias: config.qkvBias };
-      const flat = linear(graph, h, `${prefix}.self_attn.${name}_proj`, sizes, lora);
-      // One row per head: [count · tokens, headDim], token-major.
-      const rows = reshape(graph, flat, [product([tokens, count]), headDim]);
-      return config.qkNorm && name !== "v" ? norm(rows, `${prefix}.self_attn.${name}_norm`, headDim) : rows;
-    };
-    const q = project("q", heads);
-    const k = project("k", kvHeads);
-    const v = project("v", kvHeads);
-    const attended = attend({ q, k, v, layer }); // [tokens, heads · headDim]
-    const output = { inSize: heads * headDim, outSize: hiddenSize, bias: config.outputBias };
-    x = add(graph, x, linear(graph, attended, `${prefix}.self_attn.o_proj`, output, lora));
+    const [q, k, v] = linears(h, attention, ["q_proj", "k_proj", "v_proj"], config.qkvBias) as [Tensor, Tensor, Tensor];
+    // One row per head: [count · tokens, headDim], token-major.
+    const toRows = (flat: Tensor, count: number): Tensor => reshape(graph, flat, [product([tokens, count]), headDim]);
+    const normed = (rows: Tensor, name: string): Tensor =>
+      config.qkNorm ? norm(rows, `${attention}.${name}`, headDim) : rows;
+    const attended = attend({
+      q: normed(toRows(q, heads), "q_norm"),
+      k: normed(toRows(k, kvHeads), "k_norm"),
+      v: toRows(v, kvHeads),
+      layer,
+    }); // [tokens, heads · headDim]
+    const [output] = linears(attended, attention, ["o_proj"], config.outputBias) as [Tensor];
+    x = add(graph, x, output);
 
+    const mlp = `${prefix}.mlp`;
     const h2 = norm(x, `${prefix}.post_attention_layernorm`, hiddenSize);
-    const wide = { inSize: hiddenSize, outSize: mlpSize, bias: config.mlpBias };
-    const gate = linear(graph, h2, `${prefix}.mlp.gate_proj`, wide, lora);
-    const up = linear(graph, h2, `${prefix}.mlp.up_proj`, wide, lora);
-    const narrow = { inSize: mlpSize, outSize: hiddenSize, bias: config.mlpBias };
-    x = add(graph, x, linear(graph, swiglu(graph, gate, up), `${prefix}.mlp.down_proj`, narrow, lora));
+    const [gate, up] = linears(h2, mlp, ["gate_proj", "up_proj"], config.mlpBias) as [Tensor, Tensor];
+    const [down] = linears(swiglu(graph, gate, up), mlp, ["down_proj"], config.mlpBias) as [Tensor];
+    x = add(graph, x, down);
   }
   return norm(x, "model.norm", hiddenSize);
 };

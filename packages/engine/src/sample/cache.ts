@@ -1,14 +1,12 @@
 /**
- * Keys and values of the sequences being decoded: per layer one array `[sequences, kvHeads, room, headDim]`, handed to the runtime
- * as it is. Sequences occupy the first rows without gaps, so that any number of them is a prefix of the array. `room` is common to
+ * Keys and values of the sequences being decoded: per layer one array of values `[sequences, kvHeads, room, headDim]` and one of keys,
+ * `[sequences, kvHeads, headDim, room]`, handed to the runtime as they are. Sequences occupy the first rows without gaps, so that any number of them is a prefix of the array. `room` is common to
  * all and grows in steps; what lies behind a sequence's length is masked off.
  */
 import type { ModelConfig } from "../model/config.ts";
 
-const STEP = 64;
-/** Masked positions behind the longest sequence. With at least this many, vectorised sums handle all that counts in full vectors,
- * so that a sequence's result does not depend on the room its neighbours need, not even in the last bit. */
-const SLACK = 64;
+/** Room comes in steps: all of it is read for every token, so the step is small; growing copies what is stored. */
+const STEP = 32;
 
 export class KvCache {
   readonly #config: ModelConfig;
@@ -33,7 +31,7 @@ export class KvCache {
 
   /** Bytes that `sequences` with up to `length` tokens take. */
   static bytesFor(config: ModelConfig, sequences: number, length: number): number {
-    return 2 * 4 * config.layers * sequences * config.kvHeads * roomFor(length) * config.headDim;
+    return 2 * 4 * config.layers * sequences * config.kvHeads * roundUp(length) * config.headDim;
   }
 
   /** Makes room for more sequences or tokens (or gives back what is far too much), keeping what is stored. */
@@ -45,11 +43,8 @@ export class KvCache {
         const old = layer[side];
         const next = new Float32Array(capacity * kvHeads * room * headDim);
         this.lengths.forEach((length, sequence) => {
-          for (let head = 0; head < kvHeads; head++) {
-            const line = sequence * kvHeads + head;
-            const from = line * this.#room * headDim;
-            next.set(old.subarray(from, from + length * headDim), line * room * headDim);
-          }
+          const from = { data: old, room: this.#room, first: sequence * kvHeads };
+          this.#copy(side, from, { data: next, room, first: sequence * kvHeads }, length);
         });
         layer[side] = next;
       }
@@ -58,13 +53,24 @@ export class KvCache {
     this.#room = room;
   }
 
+  /** Copies the first `length` tokens of a sequence, whose heads are the lines from `first` on. */
+  #copy(side: "k" | "v", from: Lines, to: Lines, length: number): void {
+    const { kvHeads, headDim } = this.#config;
+    // Values of a head are one run of tokens; its keys are a run of tokens for each of its dimensions.
+    const [runs, unit] = side === "v" ? [1, headDim] : [headDim, 1];
+    for (let line = 0; line < kvHeads * runs; line++) {
+      const start = (from.first * runs + line) * from.room * unit;
+      to.data.set(from.data.subarray(start, start + length * unit), (to.first * runs + line) * to.room * unit);
+    }
+  }
+
   /** Adjusts the room so that every sequence can take `extra` more tokens, and at least `rows` rows exist. */
   prepare(extra: number, rows: number): void {
-    const needed = roomFor(Math.max(0, ...this.lengths) + extra);
+    const needed = roundUp(Math.max(1, ...this.lengths) + extra);
     // Grow a little ahead, so that copying is rare; shrink only when most of it is unused.
     const room =
       needed > this.#room
-        ? Math.max(needed, roundUp(this.#room * 1.25))
+        ? Math.max(needed, roundUp(this.#room * 1.125))
         : needed * 2 < this.#room
           ? needed
           : this.#room;
@@ -74,18 +80,15 @@ export class KvCache {
 
   /** Adds a sequence whose tokens are those of another cache's only sequence. Returns its row. */
   adopt(source: KvCache): number {
-    const { kvHeads, headDim } = this.#config;
+    const { kvHeads } = this.#config;
     const length = source.lengths[0]!;
     const row = this.lengths.length;
     this.lengths.push(0);
     this.#makeRoomFor(length, row + 1);
     this.#layers.forEach((layer, index) => {
       for (const side of ["k", "v"] as const) {
-        for (let head = 0; head < kvHeads; head++) {
-          const from = head * source.#room * headDim;
-          const line = source.#layers[index]![side].subarray(from, from + length * headDim);
-          layer[side].set(line, (row * kvHeads + head) * this.#room * headDim);
-        }
+        const from = { data: source.#layers[index]![side], room: source.#room, first: 0 };
+        this.#copy(side, from, { data: layer[side], room: this.#room, first: row * kvHeads }, length);
       }
     });
     this.lengths[row] = length;
@@ -93,7 +96,7 @@ export class KvCache {
   }
 
   #makeRoomFor(length: number, rows: number): void {
-    const room = Math.max(this.#room, roomFor(length + 1));
+    const room = Math.max(this.#room, roundUp(length + 1));
     this.#resize(Math.max(this.#capacity, rows), room);
   }
 
@@ -126,21 +129,25 @@ export class KvCache {
   view(layer: number, side: "k" | "v", rows: number, room: number): { data: Float32Array; dims: number[] } {
     const { kvHeads, headDim } = this.#config;
     const size = rows * kvHeads * room * headDim;
-    return { data: this.#layers[layer]![side].subarray(0, size), dims: [rows, kvHeads, room, headDim] };
+    const dims = side === "v" ? [rows, kvHeads, room, headDim] : [rows, kvHeads, headDim, room];
+    return { data: this.#layers[layer]![side].subarray(0, size), dims };
   }
 
-  /** Stores `time` new tokens of every sequence: values are `[rows, kvHeads, time, headDim]`, rows beyond the sequences are ignored. */
+  /**
+   * Stores `time` new tokens of every sequence: values are `[rows, kvHeads, time, headDim]`, keys `[rows, kvHeads, headDim, time]`;
+   * rows beyond the sequences are ignored.
+   */
   append(time: number, fresh: (layer: number, side: "k" | "v") => Float32Array): void {
     const { kvHeads, headDim } = this.#config;
-    const run = time * headDim;
     this.#layers.forEach((layer, index) => {
       for (const side of ["k", "v"] as const) {
         const source = fresh(index, side);
         const target = layer[side];
+        const [runs, unit] = side === "v" ? [1, headDim] : [headDim, 1];
+        const run = time * unit;
         this.lengths.forEach((length, sequence) => {
-          for (let head = 0; head < kvHeads; head++) {
-            const line = sequence * kvHeads + head;
-            const to = (line * this.#room + length) * headDim;
+          for (let line = sequence * kvHeads * runs; line < (sequence + 1) * kvHeads * runs; line++) {
+            const to = (line * this.#room + length) * unit;
             for (let i = 0; i < run; i++) target[to + i] = source[line * run + i]!;
           }
         });
@@ -151,4 +158,10 @@ export class KvCache {
 }
 
 const roundUp = (length: number): number => Math.ceil(length / STEP) * STEP;
-const roomFor = (length: number): number => roundUp(length + SLACK);
+
+/** Heads' lines of an array with this much room. */
+interface Lines {
+  readonly data: Float32Array;
+  readonly room: number;
+  readonly first: number;
+}

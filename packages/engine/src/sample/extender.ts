@@ -6,7 +6,8 @@ import { RopeCache } from "../model/rope.ts";
 import { f32, i32, type Program, type Runtime, type Value } from "../runtime/runtime.ts";
 import { type AdapterStack, selectionOf, stackAdapters } from "./adapters.ts";
 import type { KvCache } from "./cache.ts";
-import { extendGraph } from "./graph.ts";
+import { fuseWeights } from "./fused.ts";
+import { extendGraph, SCORE_TAIL } from "./graph.ts";
 
 const MASKED = -1e30;
 
@@ -46,12 +47,20 @@ export class Extender {
     this.#packWeights = options.packWeights;
   }
 
-  #program(targets: LoraTargets | undefined, prompt: boolean): Promise<Program> {
-    const id = JSON.stringify([targets, prompt]);
+  #program(targets: LoraTargets | undefined, decode: boolean, prompt: boolean): Promise<Program> {
+    const id = JSON.stringify([targets, decode, prompt]);
     let program = this.#programs.get(id);
     if (!program) {
-      const graph = extendGraph(this.#model.config, { ...(targets ? { targets } : {}), prompt });
-      program = this.#runtime.compile(graph, this.#model.weights, { packWeights: this.#packWeights && !prompt });
+      // Scoring prompts is rare, and has the rows to do without.
+      const own = this.#packWeights && !prompt;
+      const graph = extendGraph(this.#model.config, { ...(targets ? { targets } : {}), decode, fused: own, prompt });
+      const weights = own
+        ? fuseWeights(
+            this.#model.weights,
+            graph.weights.map(({ name }) => name),
+          )
+        : this.#model.weights;
+      program = this.#runtime.compile(graph, weights, { packWeights: own });
       program.catch(() => this.#programs.delete(id));
       this.#programs.set(id, program);
     }
@@ -94,8 +103,7 @@ export class Extender {
       pastMask.fill(0, row * room, row * room + length);
       for (let t = 0; t < time; t++) positions[row * time + t] = length + t;
     });
-    const causal = new Float32Array(time * time);
-    for (let t = 0; t < time; t++) causal.fill(MASKED, t * time + t + 1, (t + 1) * time);
+    const decode = time === 1 && !scored;
     const count = extension.rows.length;
     const padded = time === 1 ? Math.max(2, count) : count;
     const rows = new Int32Array(padded);
@@ -107,16 +115,12 @@ export class Extender {
       tokens: i32(tokens, [tokens.length]),
       cos: f32(tables.cos, tables.dims),
       sin: f32(tables.sin, tables.dims),
-      "index.q": i32(headIndex(batch, config.heads, time), [batch, config.heads, time]),
-      "index.kv": i32(headIndex(batch, config.kvHeads, time), [batch, config.kvHeads, time]),
-      "unpack.q": i32(headIndex(batch, time, config.heads), [batch * config.heads * time]),
       position_ids: i32(positions, [batch, time]),
-      "mask.new": f32(causal, [time, time]),
       "mask.past": f32(pastMask, [batch, 1, 1, room]),
-      lengths: i32(Int32Array.of(time, room), [2]),
       rows: i32(rows, [rows.length]),
       coldness: f32(coldness, [rows.length, 1]),
     };
+    Object.assign(inputs, decode ? this.#decodeInputs(batch, room) : this.#prefillInputs(batch, time, room));
     for (let layer = 0; layer < config.layers; layer++) {
       for (const side of ["k", "v"] as const) inputs[`past.${side}.${layer}`] = cache.view(layer, side, batch, room);
     }
@@ -129,7 +133,7 @@ export class Extender {
       inputs["scored.targets"] = i32(scored.targets, [scored.targets.length, 1]);
       inputs["scored.k"] = i32(Int32Array.of(Math.max(1, scored.k)), [1]);
     }
-    const program = await this.#program(stack?.targets, scored !== undefined);
+    const program = await this.#program(stack?.targets, decode, scored !== undefined);
     const outputs = await program.run(inputs);
     const floats = (name: string): Float32Array => asFloat32(outputs[name]!.data);
     cache.append(time, (layer, side) => floats(`${side}.${layer}`));
@@ -146,6 +150,32 @@ export class Extender {
             },
           }
         : {}),
+    };
+  }
+
+  #decodeInputs(batch: number, room: number): Record<string, Value> {
+    const { heads, kvHeads } = this.#model.config;
+    return {
+      "mask.tail": f32(new Float32Array(batch * heads * SCORE_TAIL).fill(MASKED), [
+        batch,
+        kvHeads,
+        heads / kvHeads,
+        SCORE_TAIL,
+      ]),
+      lengths: i32(Int32Array.of(1, room, SCORE_TAIL), [3]),
+    };
+  }
+
+  #prefillInputs(batch: number, time: number, room: number): Record<string, Value> {
+    const { heads, kvHeads } = this.#model.config;
+    const causal = new Float32Array(time * time);
+    for (let t = 0; t < time; t++) causal.fill(MASKED, t * time + t + 1, (t + 1) * time);
+    return {
+      "index.q": i32(headIndex(batch, heads, time), [batch, heads, time]),
+      "index.kv": i32(headIndex(batch, kvHeads, time), [batch, kvHeads, time]),
+      "unpack.q": i32(headIndex(batch, time, heads), [batch * heads * time]),
+      "mask.new": f32(causal, [time, time]),
+      lengths: i32(Int32Array.of(time, room), [2]),
     };
   }
 

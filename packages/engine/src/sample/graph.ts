@@ -1,11 +1,11 @@
 /**
- * The graph that extends sequences by new tokens: prefill (one sequence, many tokens) and decoding (many sequences, one token each)
- * are the same computation. Keys and values of earlier tokens come in as a cache, read where they lie; only those of the new tokens
+ * The graphs that extend sequences by new tokens: prefill (many tokens each) and decoding (many sequences, one token each) are the
+ * same computation but for attention. Keys and values of earlier tokens come in as a cache, read where they lie; only those of the new tokens
  * go out. Several adapters may be active at once, one per sequence.
  */
 import type { LoraTargets } from "../adapter/layout.ts";
 import { targetLinears } from "../adapter/layout.ts";
-import { product } from "../graph/dims.ts";
+import { type Dim, product } from "../graph/dims.ts";
 import { Graph, type Tensor } from "../graph/graph.ts";
 import {
   add,
@@ -17,15 +17,21 @@ import {
   reshape,
   rope,
   softmax,
-  splitInTwo,
+  split,
   sub,
   topK,
+  transpose,
 } from "../graph/ops.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type HeadInputs, headInputs, logitsOf, normalise } from "../model/head.ts";
-import { buildLayers, embeddingTable, type LoraInputs } from "../model/transformer.ts";
+import { type Attend, buildLayers, embeddingTable, type LoraInputs } from "../model/transformer.ts";
+import { fusedLinears } from "./fused.ts";
 
 export interface ExtendKey {
+  /** One new token for each of many sequences, instead of many for one or more. */
+  readonly decode: boolean;
+  /** Weights of linears with a common input are joined: see `fused.ts`. */
+  readonly fused: boolean;
   /** Modules that any of the active adapters touches; absent when all sequences use the base model. */
   readonly targets?: LoraTargets;
   /** Also score the tokens themselves (prompt log-probs). */
@@ -46,49 +52,106 @@ const stackedLora = (graph: Graph, config: ModelConfig, targets: LoraTargets): L
   ),
 });
 
-/** Attention of new tokens over a cache and themselves; adds the outputs `k.<layer>` and `v.<layer>`. */
-const cachedAttention = (graph: Graph, config: ModelConfig) => {
+/** Inputs that describe a cache and the new tokens' places, common to prefill and decoding. */
+const cacheInputs = (graph: Graph, { headDim, kvHeads }: ModelConfig, batch: Dim) => {
+  const past = "past";
+  return {
+    past,
+    tables: {
+      cos: graph.input("cos", ["positions", headDim / 2]),
+      sin: graph.input("sin", ["positions", headDim / 2]),
+    },
+    cacheMask: graph.input("mask.past", [batch, 1, 1, past]),
+    /** Sizes of the parts of a row of scores: new tokens, cache, and, in decoding, a masked tail. */
+    lengths: (parts: number): Tensor => graph.input("lengths", [parts], { dtype: "int64" }),
+    /** Keys are stored with time last, so that scores are a plain product, the fastest one for a single query. */
+    layer: (layer: number): { k: Tensor; v: Tensor } => ({
+      k: graph.input(`past.k.${layer}`, [batch, kvHeads, headDim, past]),
+      v: graph.input(`past.v.${layer}`, [batch, kvHeads, past, headDim]),
+    }),
+  };
+};
+
+/** Attention of many new tokens over a cache and themselves; adds the outputs `k.<layer>` and `v.<layer>`. */
+const prefillAttention = (graph: Graph, config: ModelConfig): Attend => {
   const { heads, kvHeads, headDim } = config;
   const share = heads / kvHeads;
   const alpha = 1 / Math.sqrt(headDim);
-  const [batch, time, past] = ["batch", "time", "past"] as const;
-  const tables = {
-    cos: graph.input("cos", ["positions", headDim / 2]),
-    sin: graph.input("sin", ["positions", headDim / 2]),
-  };
+  const [batch, time] = ["batch", "time"] as const;
+  const { past, tables, cacheMask, lengths, layer: cached } = cacheInputs(graph, config, batch);
+  const positions = graph.input("position_ids", [batch, time], { dtype: "int64" });
   const indices = {
     q: graph.input("index.q", [batch, heads, time], { dtype: "int32" }),
     kv: graph.input("index.kv", [batch, kvHeads, time], { dtype: "int32" }),
     unpack: graph.input("unpack.q", [product(["tokens", heads])], { dtype: "int32" }),
   };
-  const positions = graph.input("position_ids", [batch, time], { dtype: "int64" });
   const causal = graph.input("mask.new", [time, time]);
-  const cacheMask = graph.input("mask.past", [batch, 1, 1, past]);
-  const lengths = graph.input("lengths", [2], { dtype: "int64" });
+  const sizes = lengths(2);
   const stackedTime = product([share, time]);
   const stacked = [batch, kvHeads, stackedTime, headDim];
 
-  return ({ q, k, v, layer }: { q: Tensor; k: Tensor; v: Tensor; layer: number }): Tensor => {
-    const pastK = graph.input(`past.k.${layer}`, [batch, kvHeads, past, headDim]);
-    const pastV = graph.input(`past.v.${layer}`, [batch, kvHeads, past, headDim]);
+  return ({ q, k, v, layer }) => {
+    const earlierTokens = cached(layer);
     const queries = reshape(graph, rope(graph, gather(graph, q, indices.q), positions, tables), stacked);
     const keys = rope(graph, gather(graph, k, indices.kv), positions, tables); // [batch, kvHeads, time, headDim]
     const values = gather(graph, v, indices.kv);
-    graph.output(`k.${layer}`, keys);
+    graph.output(`k.${layer}`, transpose(graph, keys, [0, 1, 3, 2]));
     graph.output(`v.${layer}`, values);
     const own = add(
       graph,
       reshape(graph, matmul(graph, queries, keys, { transB: true, alpha }), [batch, heads, time, time]),
       causal,
     );
-    const earlier = add(graph, matmul(graph, queries, pastK, { transB: true, alpha }), cacheMask);
-    // New tokens first: what is masked off then lies behind everything that counts, and the sums of the softmax do not depend on how
-    // much room a cache happens to have.
+    const earlier = add(graph, matmul(graph, queries, earlierTokens.k, { alpha }), cacheMask);
     const scores = concat(graph, [reshape(graph, own, [batch, kvHeads, stackedTime, time]), earlier], 3, "keys");
-    const [onOwn, onEarlier] = splitInTwo(graph, softmax(graph, scores), 3, lengths, [time, past]);
-    const attended = add(graph, matmul(graph, onEarlier, pastV), matmul(graph, onOwn, values)); // stacked
+    const [onOwn, onEarlier] = split(graph, softmax(graph, scores), 3, [time, past], sizes) as [Tensor, Tensor];
+    const attended = add(graph, matmul(graph, onEarlier, earlierTokens.v), matmul(graph, onOwn, values)); // stacked
     const rows = reshape(graph, attended, [product([heads, batch, time]), headDim]);
     return reshape(graph, gather(graph, rows, indices.unpack), ["tokens", heads * headDim]);
+  };
+};
+
+/** Masked columns behind the scores of a decoding step: see `decodeAttention`. */
+export const SCORE_TAIL = 64;
+
+/**
+ * Attention of one new token per sequence. The softmax of a row adds up in vectors, and what is left over one by one: a masked tail
+ * keeps all that counts within the full vectors, so that a sequence's result does not depend on the room that its neighbours need,
+ * not even in the last bit. (Products do not either: masked positions add exact zeros behind everything that counts.)
+ */
+const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
+  const { heads, kvHeads, headDim } = config;
+  const share = heads / kvHeads;
+  const alpha = graph.scalar(1 / Math.sqrt(headDim));
+  const tokens = "tokens"; // one per sequence
+  const { past, tables, cacheMask, lengths, layer: cached } = cacheInputs(graph, config, tokens);
+  const positions = graph.input("position_ids", [tokens, 1], { dtype: "int64" });
+  const tail = graph.input("mask.tail", [tokens, kvHeads, share, SCORE_TAIL]);
+  const sizes = lengths(3);
+  // Scaled tables: queries come out of the rotation already divided by √headDim.
+  const queryTables = { cos: mul(graph, tables.cos, alpha), sin: mul(graph, tables.sin, alpha) };
+
+  return ({ q, k, v, layer }) => {
+    const earlier = cached(layer);
+    const query = reshape(graph, rope(graph, reshape(graph, q, [tokens, heads, 1, headDim]), positions, queryTables), [
+      tokens,
+      kvHeads,
+      share,
+      headDim,
+    ]);
+    const key = rope(graph, reshape(graph, k, [tokens, kvHeads, 1, headDim]), positions, tables);
+    const column = reshape(graph, key, [tokens, kvHeads, headDim, 1]);
+    const value = reshape(graph, v, [tokens, kvHeads, 1, headDim]);
+    graph.output(`k.${layer}`, column);
+    graph.output(`v.${layer}`, value);
+    const own = matmul(graph, query, column); // [tokens, kvHeads, share, 1]
+    const scores = concat(graph, [own, add(graph, matmul(graph, query, earlier.k), cacheMask), tail], 3, "keys");
+    const [onOwn, onEarlier] = split(graph, softmax(graph, scores), 3, [1, past, SCORE_TAIL], sizes) as [
+      Tensor,
+      Tensor,
+    ];
+    const attended = add(graph, matmul(graph, onEarlier, earlier.v), mul(graph, onOwn, value));
+    return reshape(graph, attended, [tokens, heads * headDim]);
   };
 };
 
@@ -118,7 +181,9 @@ export const extendGraph = (config: ModelConfig, key: ExtendKey): Graph => {
   const embedding = embeddingTable(graph, config);
   const lora = key.targets ? stackedLora(graph, config, key.targets) : undefined;
   const tokens = graph.input("tokens", ["tokens"], { dtype: "int32" });
-  const hidden = buildLayers(graph, config, gather(graph, embedding, tokens), lora, cachedAttention(graph, config));
+  const attend = (key.decode ? decodeAttention : prefillAttention)(graph, config);
+  const frozen = key.fused ? fusedLinears : undefined;
+  const hidden = buildLayers(graph, config, gather(graph, embedding, tokens), lora, attend, frozen);
   const head = headInputs(graph, config, embedding, lora);
   const rows = graph.input("rows", ["rows"], { dtype: "int32" });
   const coldness = graph.input("coldness", ["rows", 1]); // 1 / temperature

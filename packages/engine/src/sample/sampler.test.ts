@@ -67,6 +67,18 @@ describe("against full forward passes", () => {
     });
   });
 
+  it("joined and packed weights give the same tokens", async () => {
+    const request = { prompt, weights, numSamples: 3, params: { maxTokens: 20, seed: 5 } };
+    const [plain] = await runAll(new Sampler(model, runtime, defaults), [request]);
+    const [packed] = await runAll(new Sampler(model, runtime, { ...defaults, packWeights: true }), [request]);
+    expect(packed!.sequences.map(({ tokens }) => [...tokens])).toEqual(
+      plain!.sequences.map(({ tokens }) => [...tokens]),
+    );
+    packed!.sequences[0]!.logprobs.forEach((value, i) => {
+      expect(value).toBeCloseTo(plain!.sequences[0]!.logprobs[i]!, 4);
+    });
+  });
+
   it("scores the prompt: the first value is missing, top-1 is at least the token itself", async () => {
     const [result] = await runAll(new Sampler(model, runtime, defaults), [
       { prompt, weights, promptLogprobs: true, topkPromptLogprobs: 3, params: { maxTokens: 1, temperature: 0 } },
@@ -100,9 +112,9 @@ describe("against full forward passes", () => {
   });
 });
 
-describe("independence", () => {
+describe.each([false, true])("independence, packed weights %s", (packWeights) => {
   const model = tinyModel({ model_type: "qwen2", max_position_embeddings: 256, eos_token_id: null });
-  const options = { ...defaults, contextLength: 256 };
+  const options = { ...defaults, contextLength: 256, packWeights };
   const adapters = [
     undefined,
     adapterOf(model.config, 1),
@@ -140,7 +152,7 @@ describe("independence", () => {
       });
     }
     expect(tokens).toBeGreaterThanOrEqual(9_900);
-  });
+  }, 60_000);
 
   it("sample i of n is the sample of seed + i", async () => {
     const request = { prompt: [5, 6, 7], params: { maxTokens: 12, seed: 40 } };
