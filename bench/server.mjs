@@ -1,8 +1,8 @@
 // The server's own cost: durable requests per second over the fake engine, with the load generator beside it; 5,000 samples of 200
 // sessions while two models train; from start to healthy; and training through the API against the bare engine.
-//   npm run bench -- server [MODEL_FOLDER] [--skyrl]
-// The model is the bundled one if none is named. With --skyrl, SkyRL's server (test/peers/skyrl-server.mjs) trains the same in turns;
-// without it, its row is against what it gave before on such a machine.
+//   npm run bench -- server [MODEL_FOLDER] [--skyrl[=CHECKOUT]]
+// The model is the bundled one if none is named. With --skyrl, SkyRL's server (test/peers/skyrl-server.mjs; a checkout of it, since its
+// release 0.3.0 takes no protobuf) trains the same in turns; without it, its row is against what it gave before on such a machine.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -152,8 +152,8 @@ async function startToHealthy(root, work) {
   };
 }
 
-async function training(work, model, withSkyrl) {
-  const skyrl = withSkyrl ? await startSkyrl({ work, model }) : undefined;
+async function training(work, model, { withSkyrl, source }) {
+  const skyrl = withSkyrl ? await startSkyrl({ work, model, ...(source ? { source } : {}) }) : undefined;
   let measured;
   try {
     const options = { model, rounds: withSkyrl ? 3 : 7, ...(skyrl === undefined ? {} : { skyrlUrl: skyrl.url }) };
@@ -196,13 +196,14 @@ export default async function bench({ root, args }) {
   try {
     const main = await bundle("test/server/fake-main.ts");
     const load = await bundle("bench/server/load.ts");
+    const skyrl = args.find((arg) => /^--skyrl(=|$)/.test(arg));
     const model = args.find((arg) => !arg.startsWith("--")) ?? join(root, "packages/base-model");
     return {
       rows: [
         ...(await ratesOfRequests(work, main, load)),
         ...(await mixedLoad(work, main, load)),
         await startToHealthy(root, work),
-        ...(await training(work, model, args.includes("--skyrl"))),
+        ...(await training(work, model, { withSkyrl: skyrl !== undefined, source: skyrl?.split("=")[1] })),
       ],
     };
   } finally {
