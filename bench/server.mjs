@@ -156,7 +156,7 @@ async function training(work, model, { withSkyrl, source }) {
   const skyrl = withSkyrl ? await startSkyrl({ work, model, ...(source ? { source } : {}) }) : undefined;
   let measured;
   try {
-    const options = { model, rounds: withSkyrl ? 3 : 7, ...(skyrl === undefined ? {} : { skyrlUrl: skyrl.url }) };
+    const options = { model, rounds: withSkyrl ? 2 : 7, ...(skyrl === undefined ? {} : { skyrlUrl: skyrl.url }) };
     measured = run(await bundle("bench/server/train.ts"), [JSON.stringify(options)]);
   } finally {
     skyrl?.stop();

@@ -77,7 +77,7 @@ const server = await serve({
 const ours = await through(server.url, "bench/model");
 const theirs = skyrlUrl === undefined ? undefined : await through(skyrlUrl, model);
 const measured = { bare: [] as number[], api: [] as number[], skyrl: [] as number[] };
-for (const run of [bare, ours.run, ...(theirs === undefined ? [] : [theirs.run, theirs.run])]) await run(); // warm
+for (const run of [bare, ours.run, ...(theirs === undefined ? [] : [theirs.run])]) await run(); // warm
 const loop = watchLoop();
 for (let i = 0; i < rounds; i++) {
   // who comes first changes from round to round
