@@ -1,13 +1,13 @@
 // The engine side by side with PyTorch + transformers + PEFT: training, sampling, loading, memory. Both sides run in processes of
 // their own and take turns, so that a noisy moment hits both.
-//   npm run bench -- engine [10M] [135M] [596M] [repeats=5]
+//   npm run bench -- engine [10M] [135M] [596M] [load] [repeats=5]
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { torchPython } from "../test/torch/venv.mjs";
-import { checkpoint, SHAPES, trainingFlops } from "./engine/models.mjs";
+import { checkpoint, GIGABYTE, SHAPES, trainingFlops } from "./engine/models.mjs";
 
 const RANK = 16;
 const BATCHES = { "10M": 4, "135M": 2, "596M": 1 };
@@ -70,6 +70,26 @@ const sideBySide = async (peers, repeats, name, given) => {
   return rates;
 };
 
+/** From opening a file of a gigabyte to the first sampled token, each time in a process of its own. */
+const loading = async (root, threads, repeats) => {
+  const folder = checkpoint(root, "1GB", GIGABYTE);
+  const seconds = [];
+  for (let repeat = -1; repeat < repeats; repeat++) {
+    const ours = await startPeer(process.execPath, [join(root, "bench/engine/ours.mjs"), folder, String(threads)]);
+    const first = await ours.ask("generate", { batch: 1, prompt: 8, new: 1 });
+    if (repeat >= 0) seconds.push(ours.ready.loadSeconds + first.seconds[0]); // the first round warms the file cache
+    ours.quit();
+  }
+  return {
+    name: "load a checkpoint to its first token",
+    value: round(median(seconds), 2),
+    unit: "s",
+    spread: spread(seconds, 2),
+    target: "< 3",
+    note: `${(statSync(join(folder, "model.safetensors")).size / 1e9).toFixed(2)} GB of float32`,
+  };
+};
+
 export default async ({ root, args }) => {
   const threads = availableParallelism();
   const repeats = Number(args.find((arg) => arg.startsWith("repeats="))?.slice(8) ?? 5);
@@ -81,7 +101,9 @@ export default async ({ root, args }) => {
     rows.push({ name: "FMA limit", value: peak.gflops, unit: "GFLOP/s", note: `${threads} threads` });
     rows.push({ name: "memory read limit", value: peak.gbytes, unit: "GB/s" });
   }
-  for (const name of chosen.length > 0 ? chosen : Object.keys(SHAPES)) {
+  const everything = chosen.length === 0 && !args.includes("load");
+  if (everything || args.includes("load")) rows.push(await loading(root, threads, repeats));
+  for (const name of everything ? Object.keys(SHAPES) : chosen) {
     const shape = SHAPES[name];
     const folder = checkpoint(root, name);
     const ours = await startPeer(process.execPath, [join(root, "bench/engine/ours.mjs"), folder, String(threads)]);

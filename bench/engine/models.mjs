@@ -8,6 +8,18 @@ export const SHAPES = {
   "596M": { vocab: 151936, width: 1024, layers: 28, heads: 16, kvHeads: 8, headDim: 128, mlp: 3072, qkNorm: true },
 };
 
+/** A checkpoint of a gigabyte, to be loaded only. */
+export const GIGABYTE = {
+  vocab: 32000,
+  width: 1024,
+  layers: 17,
+  heads: 16,
+  kvHeads: 8,
+  headDim: 64,
+  mlp: 3072,
+  qkNorm: false,
+};
+
 const linears = ({ width, heads, kvHeads, headDim, mlp }) => ({
   "self_attn.q_proj": [heads * headDim, width],
   "self_attn.k_proj": [kvHeads * headDim, width],
@@ -53,8 +65,7 @@ export const trainingFlops = (shape, rank, length) => {
 };
 
 /** Path of a checkpoint of a shape, written on first use (float32, 40 MB to 2.4 GB). */
-export const checkpoint = (root, name) => {
-  const shape = SHAPES[name];
+export const checkpoint = (root, name, shape = SHAPES[name]) => {
   const folder = join(root, ".cache", "bench", name);
   const file = join(folder, "model.safetensors");
   if (existsSync(file)) return folder;

@@ -18,8 +18,9 @@ export interface OpenCallbacks {
   readonly progress: (progress: DownloadProgress) => void;
 }
 
-/** Weights up to this size are also kept in the layout that decoding multiplies fastest with. */
-const PACK_LIMIT_BYTES = 1e9;
+/** Weights up to this size are also kept in the layout that decoding multiplies fastest with: packing costs a few seconds per gigabyte
+ * when the first token is decoded, and as much memory again. */
+const PACK_LIMIT_BYTES = 6e8;
 /** Share of the machine's memory that an engine takes by default. */
 const DEFAULT_SHARE = 0.8;
 

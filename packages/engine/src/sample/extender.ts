@@ -51,8 +51,8 @@ export class Extender {
     const id = JSON.stringify([targets, decode, prompt]);
     let program = this.#programs.get(id);
     if (!program) {
-      // Scoring prompts is rare, and has the rows to do without.
-      const own = this.#packWeights && !prompt;
+      // Prompts have the rows to do without.
+      const own = this.#packWeights && decode;
       const graph = extendGraph(this.#model.config, { ...(targets ? { targets } : {}), decode, fused: own, prompt });
       const weights = own
         ? fuseWeights(
