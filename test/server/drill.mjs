@@ -2,10 +2,10 @@
 // request's life), loses everything it had not synced (faultfs.c), and is started again. Every program must end by itself with what
 // a calm run gives: the same results, the same adapters byte for byte, every request exactly once, nothing left pending.
 //
-//   node test/server/drill.mjs [--runs 200] [--seed 1] [--steps 12] [--log FILE] [--at-most N] [--lie]
+//   node test/server/drill.mjs [--runs 200] [--seed 1] [--steps 12] [--log FILE] [--at-most N] [--jobs N] [--lie]
 //
 // The log is written as it goes. If it holds runs of the same drill already, the drill goes on after them; --at-most ends it after so
-// many more. --lie makes syncing a lie; then the drill must find losses, and exits with 0 only if it does.
+// many more. --jobs runs so many at once. --lie makes syncing a lie; then the drill must find losses, and exits with 0 only if it does.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -226,13 +226,18 @@ async function main() {
   const goesOn = head.every((line, i) => before[i] === line);
   const lines = goesOn ? before.filter((line, i) => i < 2 || readLine(line) !== undefined) : head;
   const done = lines.length - 2;
-  for (let run = done; run < Math.min(runs, done + Number(option("at-most", runs))); run++) {
+  const end = Math.min(runs, done + Number(option("at-most", runs)));
+  const jobs = Number(option("jobs", 1));
+  const one = async (run) => {
     const { phase, kills } = plan(seed, run);
     const report = await drill(parts, { kills, steps, lie });
-    const same = report.problem === undefined && report.result === calm.result;
-    const line = lineOf(run, phase, report, same);
-    lines.push(line);
-    if (!same || run % 10 === 0) console.log(line.slice(0, 600));
+    return lineOf(run, phase, report, report.problem === undefined && report.result === calm.result);
+  };
+  for (let run = done; run < end; run += jobs) {
+    const count = Math.min(jobs, end - run);
+    const finished = await Promise.all(Array.from({ length: count }, (_, i) => one(run + i)));
+    lines.push(...finished);
+    for (const line of finished) if (!readLine(line).same || /^run \d*0 /.test(line)) console.log(line.slice(0, 600));
     if (file !== undefined) writeFileSync(file, `${lines.join("\n")}\n`);
   }
   const { text, bad } = summaryOf(lines);
