@@ -9,5 +9,6 @@ export default defineConfig({
   dts: true,
   sourcemap: true,
   clean: true,
-  external: ["esbuild"],
+  deps: { neverBundle: ["esbuild"] },
+  inputOptions: { checks: { pluginTimings: false } },
 });

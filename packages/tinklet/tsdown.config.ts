@@ -13,4 +13,6 @@ export default defineConfig({
   dts: true,
   sourcemap: true,
   clean: true,
+  deps: { neverBundle: [/^node:/] }, // loaded only where there is Node
+  inputOptions: { checks: { pluginTimings: false } },
 });

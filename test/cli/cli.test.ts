@@ -295,7 +295,7 @@ describe("looking at data and runs", () => {
     const model = ["--model", baseModel, "--tokenizer", tokenizer];
     const { stdout } = await tool.run(["inspect", path, ...model]);
     expect(stdout).toContain("⟦Ahoy<|im_end|>⟧");
-    expect(stdout).toMatch(/Repeated\s+1 \(lines 2\)/);
+    expect(stdout).toMatch(/Repeated\s+1 \(line 2\)/);
     const found = JSON.parse((await tool.run(["inspect", path, ...model, "--json", "--max-length", "4"])).stdout);
     expect(found).toMatchObject({ examples: 2, truncated: [1, 2], dropped: [1, 2], duplicates: [[2, 1]] });
     const page = join(tool.work, "page.html");

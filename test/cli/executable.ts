@@ -7,7 +7,7 @@ import { copyFileSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { type BuildOptions, build } from "esbuild";
 import { writeTinyModel } from "../../packages/engine/src/testing/tiny-model.ts";
 import { type ServeOptions, serve } from "../../packages/server/src/serve.ts";
 import { type FakeEngineOptions, fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
@@ -46,6 +46,41 @@ export const hasPty = spawnSync("script", ["--version"]).status === 0;
 
 const shellQuoted = (words: readonly string[]) => words.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
 
+/** How sources of this repository become files that plain Node runs. @param server - with the local server and its engine */
+const bundling = (server: boolean): BuildOptions => ({
+  bundle: true,
+  splitting: true,
+  format: "esm",
+  platform: "node",
+  target: "node20",
+  alias: {
+    tinklet: source("tinklet/src/index.ts"),
+    "tinklet/wire": source("tinklet/src/wire/index.ts"),
+    "@tinklet/cookbook": source("cookbook/src/index.ts"),
+    ...(server
+      ? {
+          "@tinklet/server": source("server/src/index.ts"),
+          "@tinklet/engine": source("engine/src/index.ts"),
+          "@tinklet/conformance": source("conformance/src/index.ts"),
+        }
+      : {}),
+  },
+  external: [
+    ...(server ? [] : ["@tinklet/server", "@tinklet/conformance"]),
+    "@tinklet/base-model",
+    "@huggingface/*",
+    "undici",
+    "@opentelemetry/*",
+    "@bokuweb/*",
+    "libsql",
+    "onnxruntime-node",
+    "onnxruntime-web",
+    "esbuild",
+  ],
+  banner: { js: 'import { createRequire as __cr } from "node:module"; const require = __cr(import.meta.url);' },
+  logLevel: "error",
+});
+
 export class Executable {
   readonly folder: string;
   readonly work: string;
@@ -70,6 +105,7 @@ export class Executable {
     copyFileSync(source("tinklet/package.json"), join(folder, "package.json"));
     if (options.server) await installTinyBaseModel(join(folder, "node_modules", "@tinklet", "base-model"));
     await build({
+      ...bundling(options.server ?? false),
       entryPoints: {
         "cli/main": source("tinklet/src/cli/main.ts"),
         // The engine looks for its worker beside the file that it was loaded from.
@@ -77,39 +113,17 @@ export class Executable {
       },
       outdir: join(folder, "dist"),
       chunkNames: "cli/[name]-[hash]",
-      bundle: true,
-      splitting: true,
-      format: "esm",
-      platform: "node",
-      target: "node20",
-      alias: {
-        tinklet: source("tinklet/src/index.ts"),
-        "tinklet/wire": source("tinklet/src/wire/index.ts"),
-        "@tinklet/cookbook": source("cookbook/src/index.ts"),
-        ...(options.server
-          ? {
-              "@tinklet/server": source("server/src/index.ts"),
-              "@tinklet/engine": source("engine/src/index.ts"),
-              "@tinklet/conformance": source("conformance/src/index.ts"),
-            }
-          : {}),
-      },
-      external: [
-        ...(options.server ? [] : ["@tinklet/server", "@tinklet/conformance"]),
-        "@tinklet/base-model",
-        "@huggingface/*",
-        "undici",
-        "@opentelemetry/*",
-        "@bokuweb/*",
-        "libsql",
-        "onnxruntime-node",
-        "onnxruntime-web",
-        "esbuild",
-      ],
-      banner: { js: 'import { createRequire as __cr } from "node:module"; const require = __cr(import.meta.url);' },
-      logLevel: "error",
     });
     return new Executable(folder, mkdtempSync(join(tmpdir(), "tinklet-cli-")));
+  }
+
+  /** Makes a program of a user's ready to run beside the tool, as if the packages were installed. @returns its path */
+  async program(name: string, text: string): Promise<string> {
+    const at = join(this.work, `${name}.mjs`);
+    writeFileSync(at, text);
+    const outdir = join(this.folder, "dist", "cli");
+    await build({ ...bundling(true), entryPoints: { [name]: at }, outdir, chunkNames: "[name]-[hash]" });
+    return join(outdir, `${name}.js`);
   }
 
   /** What a shell must run to start it. */

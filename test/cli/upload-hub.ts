@@ -57,10 +57,12 @@ export async function startUploadHub({ user = "someone", token = "hf_right" } = 
     }
     if (signed !== `Bearer ${token}`) return send(response, 401, { error: "Invalid user token." });
     const json = <T>() => JSON.parse(body.toString()) as T;
+    if (path === "/api/validate-yaml") return send(response, 200, { errors: [], warnings: [] });
     if (path === "/api/whoami-v2")
       return send(response, 200, { type: "user", name: user, auth: { type: "access_token" } });
     if (path === "/api/repos/create") {
-      const { name, organization, private: isPrivate = false } = json<Record<string, never>>();
+      const { name, organization, visibility, ...rest } = json<Record<string, unknown>>();
+      const isPrivate = visibility === "private" || rest["private"] === true; // newer clients say it by a word
       const repo = `${organization ?? user}/${name}`;
       if (hub.repos.has(repo)) return send(response, 409, { error: "You already created this model repo" });
       hub.repos.set(repo, { isPrivate, branches: new Map([["main", new Map()]]) });

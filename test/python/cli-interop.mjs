@@ -1,6 +1,7 @@
 // The official command line tool and ours, side by side on one local server: the same rows and the same JSON, and what one tool
-// changes the other one sees. `tinker` comes from PyPI into its own environment; ours is built first.
-import { spawn, spawnSync } from "node:child_process";
+// changes the other one sees; and on one loopback Hub: the same repositories. `tinker` comes from PyPI into its own environment;
+// ours is built first. Nothing here depends on how fast the machine is.
+import { execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -29,13 +30,26 @@ const say = (ok, what, detail = "") => {
   if (!ok) failed += 1;
   if (!ok) console.log(`FAILED ${what}\n${detail}`);
 };
-const call = (command, args) => {
-  const { status, stdout, stderr } = spawnSync(command[0], [...command.slice(1), ...args], {
-    encoding: "utf8",
-    env: environment,
-    cwd: work,
+/** Long enough for Python to start on a machine that has other things to do. */
+const patienceMs = 600_000;
+const call = ([program, ...first], args, env = {}) =>
+  new Promise((resolve) => {
+    const options = { env: { ...environment, ...env }, cwd: work, timeout: patienceMs, maxBuffer: 2 ** 26 };
+    const child = execFile(program, [...first, ...args], options, (error, stdout, stderr) =>
+      resolve({ status: error === null ? 0 : (error.code ?? -1), stdout, stderr }),
+    );
+    child.stdin.end();
   });
-  return { status, stdout, stderr };
+
+/**
+ * Runs both tools until they agree, three times at most: ages ("just now") change between two calls, a real difference stays.
+ */
+const agree = async (theirs, ours, args, equal) => {
+  for (let attempt = 1; ; attempt++) {
+    const [a, b] = await Promise.all([call(theirs, args), call(ours, args)]);
+    const ok = equal(a, b);
+    if (ok || attempt === 3) return { ok, detail: `${a.stdout}${a.stderr}\n--- ours\n${b.stdout}${b.stderr}` };
+  }
 };
 
 /**
@@ -70,6 +84,8 @@ const plainRows = (text, columns) => {
   return lines.slice(lines.indexOf(header)).map(cells);
 };
 
+const { startUploadHub } = await import(await bundle("test/cli/upload-hub.ts"));
+
 try {
   const ours = [process.execPath, join(root, "packages/tinklet/bin/tinklet.mjs")];
   for (const { name, version, packages } of oracles) {
@@ -81,64 +97,59 @@ try {
     const hour = Math.floor(Date.now() / 3_600_000) * 3_600_000;
     const span = [hour, hour + 7_200_000].map((ms) => new Date(ms).toISOString().replace(".000", ""));
 
-    const same = (args) => {
-      const [a, b] = [call(theirs, ["-f", "json", ...args]), call(ours, ["-f", "json", ...args])];
-      const equal =
-        a.status === b.status && a.stdout !== "" && isDeepStrictEqual(comparable(a.stdout), comparable(b.stdout));
-      say(
-        equal,
-        `tinker ${version}: ${args.join(" ")} as JSON`,
-        `${a.stdout}${a.stderr}\n--- ours\n${b.stdout}${b.stderr}`,
-      );
+    const same = async (args) => {
+      const { ok, detail } = await agree(theirs, ours, ["-f", "json", ...args], (a, b) => {
+        if (a.status !== b.status || a.stdout === "" || b.stdout === "") return false;
+        return isDeepStrictEqual(comparable(a.stdout), comparable(b.stdout));
+      });
+      say(ok, `tinker ${version}: ${args.join(" ")} as JSON`, detail);
     };
-    const sameTable = (args) => {
-      const [a, b] = [call(theirs, args), call(ours, args)];
-      const [columns = [], ...rows] = richRows(a.stdout);
-      const [ourColumns, ...ourRows] = plainRows(b.stdout, columns);
-      const title = a.stdout.trim().split("\n")[0].trim();
-      const equal = isDeepStrictEqual([columns, rows, title], [ourColumns, ourRows, b.stdout.split("\n")[0].trim()]);
-      say(
-        equal && rows.length > 0,
-        `tinker ${version}: ${args.join(" ")} as a table`,
-        `${a.stdout}${a.stderr}\n--- ours\n${b.stdout}${b.stderr}`,
-      );
+    const sameTable = async (args) => {
+      const { ok, detail } = await agree(theirs, ours, args, (a, b) => {
+        const [columns = [], ...rows] = richRows(a.stdout);
+        const [ourColumns, ...ourRows] = plainRows(b.stdout, columns);
+        const title = a.stdout.trim().split("\n")[0].trim();
+        const ourTitle = b.stdout.split("\n")[0].trim();
+        return rows.length > 0 && isDeepStrictEqual([columns, rows, title], [ourColumns, ourRows, ourTitle]);
+      });
+      say(ok, `tinker ${version}: ${args.join(" ")} as a table`, detail);
     };
-    const both = () => {
+    const both = async () => {
       for (const args of [
         ["run", "list"],
         ["run", "list", "--limit", "0"],
         ["run", "info", run],
         ["checkpoint", "list"],
-      ])
-        same(args);
-      for (const args of [
         ["checkpoint", "list", "--run-id", run],
         ["checkpoint", "info", weights],
         ["checkpoint", "info", sampler],
+        ["billing", "usage", ...span],
       ])
-        same(args);
-      same(["billing", "usage", ...span]);
-      sameTable(["run", "list"]);
-      sameTable(["run", "list", "-c", "id,owner,checkpoint,checkpoint_time"]);
-      sameTable(["run", "info", run]);
-      sameTable(["checkpoint", "list", "--run-id", run]);
-      sameTable(["checkpoint", "info", sampler]);
+        await same(args);
+      for (const args of [
+        ["run", "list"],
+        ["run", "list", "-c", "id,owner,checkpoint,checkpoint_time"],
+        ["run", "info", run],
+        ["checkpoint", "list", "--run-id", run],
+        ["checkpoint", "info", sampler],
+      ])
+        await sameTable(args);
     };
-    both();
+    await both();
     // What one changes the other sees.
-    const quiet = (tool, args) => {
-      const { status, stdout } = call(tool, args);
+    const quiet = async (tool, args) => {
+      const { status, stdout } = await call(tool, args);
       say(status === 0 && stdout === "", `tinker ${version}: ${args.join(" ")} says nothing`, stdout);
     };
-    quiet(ours, ["checkpoint", "publish", sampler]);
-    quiet(theirs, ["checkpoint", "set-ttl", sampler, "--ttl", "180000"]);
-    both();
-    quiet(theirs, ["checkpoint", "unpublish", sampler]);
-    quiet(ours, ["checkpoint", "set-ttl", sampler, "--remove"]);
-    both();
+    await quiet(ours, ["checkpoint", "publish", sampler]);
+    await quiet(theirs, ["checkpoint", "set-ttl", sampler, "--ttl", "180000"]);
+    await both();
+    await quiet(theirs, ["checkpoint", "unpublish", sampler]);
+    await quiet(ours, ["checkpoint", "set-ttl", sampler, "--remove"]);
+    await both();
 
-    const csv = (tool) => comparableCsv(call(tool, ["billing", "usage", ...span, "--csv", "-"]).stdout);
-    const [theirCsv, ourCsv] = [csv(theirs), csv(ours)];
+    const csv = async (tool) => comparableCsv((await call(tool, ["billing", "usage", ...span, "--csv", "-"])).stdout);
+    const [theirCsv, ourCsv] = await Promise.all([csv(theirs), csv(ours)]);
     // Newer releases have columns of their own, which are empty here.
     if (version === "0.25.0") {
       say(
@@ -149,8 +160,8 @@ try {
     }
     // Newer releases refuse by themselves to download what was saved for sampling.
     const fetched = version === "0.25.0" ? sampler : weights;
-    const download = (tool, folder) => {
-      const { stdout, stderr } = call(tool, ["-f", "json", "checkpoint", "download", fetched, "-o", folder]);
+    const download = async (tool, folder) => {
+      const { stdout, stderr } = await call(tool, ["-f", "json", "checkpoint", "download", fetched, "-o", folder]);
       if (stdout === "") return { stderr };
       const { destination, checkpoint_path } = JSON.parse(stdout);
       const at = join(work, destination);
@@ -161,31 +172,67 @@ try {
         adapter: readFileSync(join(at, "adapter_model.safetensors")).toString("base64"),
       };
     };
-    const [theirFiles, ourFiles] = [download(theirs, `t-${version}`), download(ours, `o-${version}`)];
+    const [theirFiles, ourFiles] = [await download(theirs, `t-${version}`), await download(ours, `o-${version}`)];
     say(
       isDeepStrictEqual(theirFiles, ourFiles) && ourFiles.stderr === undefined,
       `tinker ${version}: checkpoint download`,
       JSON.stringify([theirFiles, ourFiles]).slice(0, 1500),
     );
+    // The same repository on the Hub: one that the official client filled, one that ours did. Xet, its newer way of storing large
+    // files, needs servers of its own; without it the client uses the storage that ours uses.
+    const hub = await startUploadHub();
+    const hubEnv = { HF_ENDPOINT: hub.endpoint, HF_TOKEN: hub.token, HF_HUB_DISABLE_XET: "1", HF_HUB_OFFLINE: "0" };
+    const pushed = [];
+    for (const [tool, name] of [
+      [theirs, "theirs"],
+      [ours, "ours"],
+    ]) {
+      const args = ["-f", "json", "checkpoint", "push-hf", sampler, "--repo", name];
+      const { status, stdout, stderr } = await call(tool, args, hubEnv);
+      const repo = hub.repos.get(`${hub.user}/${name}`);
+      const files = [...(repo?.branches.get("main") ?? [])].toSorted(([x], [y]) => (x < y ? -1 : 1));
+      pushed.push({
+        status,
+        answer: stdout.trim().startsWith("{") ? { ...JSON.parse(stdout), repo_id: "" } : stderr,
+        isPrivate: repo?.isPrivate,
+        names: files.map(([path]) => path),
+        adapter: files.find(([path]) => path === "adapter_model.safetensors")?.[1].toString("base64"),
+        config: JSON.parse(files.find(([path]) => path === "adapter_config.json")?.[1].toString() ?? "null"),
+        card: /tinker_path: \S+|tinker:\/\/[^\s`]+/
+          .exec(files.find(([path]) => path === "README.md")?.[1].toString() ?? "")?.[0]
+          .replace("tinker_path: ", ""),
+      });
+    }
+    await hub.close();
+    say(
+      pushed[0].status === 0 && pushed[0].names.length > 0 && isDeepStrictEqual(pushed[0], pushed[1]),
+      `tinker ${version}: checkpoint push-hf`,
+      JSON.stringify(pushed).slice(0, 3000),
+    );
     const missing = ["-f", "json", "checkpoint", "delete", "-y", `${weights}-none`];
-    const counts = [theirs, ours].map((tool) => JSON.parse(call(tool, missing).stdout).deleted_count);
+    const deletions = await Promise.all([theirs, ours].map((tool) => call(tool, missing)));
+    const counts = deletions.map(({ stdout }) => JSON.parse(stdout).deleted_count);
     say(counts[0] === 0 && counts[1] === 0, `tinker ${version}: deleting what is not there`);
     for (const args of [
       ["run", "info", "nobody"],
       ["checkpoint", "info", "tinker://nobody/weights/x"],
       ["checkpoint", "set-ttl", sampler],
     ]) {
-      const [a, b] = [call(theirs, args), call(ours, args)];
+      const [a, b] = await Promise.all([call(theirs, args), call(ours, args)]);
       say(
         a.status === 1 && b.status === 1,
         `tinker ${version}: ${args.join(" ")} fails with 1`,
         `${a.stderr}\n--- ours\n${b.stderr}`,
       );
     }
-    const wrong = [
+    const wrong = [];
+    for (const args of [
       ["run", "info"],
       ["run", "list", "--nope"],
-    ].map((args) => [call(theirs, args).status, call(ours, args).status]);
+    ]) {
+      const ended = await Promise.all([call(theirs, args), call(ours, args)]);
+      wrong.push(ended.map(({ status }) => status));
+    }
     say(
       isDeepStrictEqual(wrong, [
         [2, 2],
@@ -194,17 +241,18 @@ try {
       `tinker ${version}: wrong calls end with 2`,
       JSON.stringify(wrong),
     );
-    const deleted = call(ours, ["checkpoint", "delete", "--run-id", run, "--type", "weights", "-y"]);
+    const deleted = await call(ours, ["checkpoint", "delete", "--run-id", run, "--type", "weights", "-y"]);
     say(
       deleted.stdout === "Deleted 1 checkpoint(s)\n",
       `tinker ${version}: ours deletes`,
       deleted.stdout + deleted.stderr,
     );
-    same(["checkpoint", "list", "--run-id", run]);
+    await same(["checkpoint", "list", "--run-id", run]);
     console.log(`ok     tinker ${version}: ${compared} comparisons so far, ${failed} failed`);
   }
 } finally {
   server.kill("SIGTERM");
+  await once(server, "exit");
   rmSync(work, { recursive: true, force: true });
 }
 process.exitCode = failed === 0 ? 0 : 1;

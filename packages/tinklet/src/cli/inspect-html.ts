@@ -10,13 +10,19 @@ export function inspectHtml(found: Inspection, shown: readonly ShownExample[], m
     ["Tokens", count(found.tokens)],
     ["Learned", `${count(found.lossTokens)} (${((1 - found.maskedShare) * 100).toFixed(1)} %)`],
     ["Length", `${found.shortest} – ${found.median} – ${found.longest}`],
-    ["Cut off", found.truncated.length === 0 ? "none" : `${found.truncated.length}: ${someLines(found.truncated)}`],
-    ["Nothing to learn", found.dropped.length === 0 ? "none" : `${found.dropped.length}: ${someLines(found.dropped)}`],
+    [
+      "Cut off",
+      found.truncated.length === 0 ? "none" : `${found.truncated.length} (line ${someLines(found.truncated)})`,
+    ],
+    [
+      "Nothing to learn",
+      found.dropped.length === 0 ? "none" : `${found.dropped.length} (line ${someLines(found.dropped)})`,
+    ],
     [
       "Repeated",
       found.duplicates.length === 0
         ? "none"
-        : `${found.duplicates.length}: ${someLines(found.duplicates.map(([line]) => line))}`,
+        : `${found.duplicates.length} (line ${someLines(found.duplicates.map(([line]) => line))})`,
     ],
   ];
   const examples = shown.map(({ line, tokens }) => {

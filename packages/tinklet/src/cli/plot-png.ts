@@ -37,7 +37,7 @@ const strokes: Readonly<Record<string, string>> = {
   X: "0046 4006",
   Y: "002340 2326",
   Z: "00400646",
-  "0": "103041453616050110 1333",
+  "0": "103041453616050110",
   "1": "112026 1636",
   "2": "01103041420646",
   "3": "0110304142334445361605 3313",
@@ -101,7 +101,7 @@ class Canvas {
     y: number,
     options: { size?: number; at?: "start" | "middle" | "end"; colour?: Colour; up?: boolean } = {},
   ) {
-    const { size = 9, at = "start", colour = [60, 67, 74], up = false } = options;
+    const { size = 8, at = "start", colour = [60, 67, 74], up = false } = options;
     const unit = size / 6;
     const length = (text.length * advance - 2) * unit;
     let pen = at === "start" ? 0 : at === "middle" ? -length / 2 : -length;
@@ -161,7 +161,7 @@ export function pngPlot(series: readonly Series[], options: PictureOptions): Uin
     canvas.text(tick(value), x(value), bottom + 20, { at: "middle" });
   }
   canvas.text(options.xLabel ?? "step", (plotBox.left + right) / 2, bottom + 40, { at: "middle" });
-  canvas.text(options.yLabel, 22, (plotBox.top + bottom) / 2, { at: "middle", up: true });
+  canvas.text(options.yLabel, 16, (plotBox.top + bottom) / 2, { at: "middle", up: true });
   let offset = plotBox.left;
   shown.forEach(({ name, points }, index) => {
     const colour = rgb(pictureColours[index % pictureColours.length] as string);

@@ -8,7 +8,7 @@ export interface PictureOptions {
 }
 
 const size = { width: 880, height: 480 };
-const box = { left: 76, top: 52, right: 24, bottom: 84 };
+const box = { left: 84, top: 52, right: 24, bottom: 84 };
 /** Told apart also by people who do not see red and green apart (after Okabe and Ito). */
 export const pictureColours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 

@@ -101,7 +101,7 @@ export function tick(value: number): string {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(1);
   if (Number.isInteger(value)) return String(value);
-  return size >= 100 ? value.toFixed(0) : size >= 1 ? value.toFixed(2) : value.toFixed(3);
+  return String(Number(value.toFixed(size >= 100 ? 0 : size >= 1 ? 2 : 3)));
 }
 
 /** The dots between two dots (Bresenham). */

@@ -103,7 +103,7 @@ function bracketed(tokens: ShownExample["tokens"]): string {
 }
 
 function showFigures(found: Inspection, output: Output): void {
-  const lines = (of: readonly number[]) => (of.length === 0 ? "none" : `${of.length} (lines ${someLines(of)})`);
+  const lines = (of: readonly number[]) => (of.length === 0 ? "none" : `${of.length} (line ${someLines(of)})`);
   output.result({
     json: found,
     title: `${found.file}: ${formatCount(found.examples)} examples`,
