@@ -1,7 +1,7 @@
 // The official tinker-cookbook, unmodified, on our server with the bundled model: its supervised recipe on a local JSONL file of
-// sums, then its arithmetic reinforcement-learning recipe from the checkpoint of the first, configured by their own arguments
-// alone, without the model hub. The loss must fall, the reward must rise, and a second run in the same log folder must resume from
-// the checkpoints of the first. `--keep` leaves the log folders behind and says where they are.
+// sums, and its arithmetic reinforcement-learning recipe, configured by their own arguments alone, without the model hub. The loss
+// must fall, the reward must rise, and a second run in the same log folder must resume from the checkpoints of the first.
+// `supervised` or `reinforcement` runs one of them; `--keep` leaves the log folders behind and says where they are.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -37,7 +37,7 @@ function recipe(module, options) {
   const done = spawnSync(python, ["-m", `tinker_cookbook.recipes.${module}`, ...parts], {
     encoding: "utf8",
     maxBuffer: 256 << 20,
-    timeout: 900_000,
+    timeout: 1_800_000,
     env: { ...process.env, HF_HUB_OFFLINE: "1", TINKER_API_KEY: "tml-local", TINKER_TELEMETRY: "0" },
   });
   const told = `${done.stdout}\n${done.stderr}`;
@@ -87,49 +87,62 @@ function supervised() {
   const first = series(folder, "train_mean_nll").map(({ value }) => value);
   say(mean(first.slice(-3)) < 0.8 * mean(first.slice(0, 3)), "supervised: the loss falls", shown(first));
   const saved = lines(join(folder, "checkpoints.jsonl"));
-  const { state_path: start } = saved.at(-1);
   say(saved.length >= 2, "supervised: checkpoints", saved.map(({ name }) => name).join(" "));
   recipe("chat_sl.train", { ...options, num_epochs: 2 });
   const rows = series(folder, "train_mean_nll");
   const second = rows.slice(first.length).map(({ value }) => value);
   const goesOn = isWhole(rows) && second.length === first.length && second[0] < mean(first.slice(0, 3));
   say(goesOn, "supervised: the second epoch resumes where the first ended", shown(second));
-  return start;
 }
 
-/** @param {string} start the supervised run's checkpoint: a model that knows what a sum looks like */
-function reinforcement(start) {
+/**
+ * How far apart two means of rewards must be before it is no accident. A reward lies in [-0.1, 1] and is nearly 0 or 1, and the
+ * answers to one question resemble each other, so a whole group counts as a single draw: that overstates the noise.
+ */
+function twoSigma(rewards, groups) {
+  const p = Math.min(Math.max(mean(rewards), 0.05), 0.95);
+  return 2 * Math.sqrt((2 * p * (1 - p)) / groups);
+}
+
+function reinforcement() {
   const folder = join(work, "reinforcement");
+  const steps = 16;
+  const groups = 48;
   const options = {
     env: "arithmetic",
-    load_checkpoint_path: start,
     log_path: folder,
     lora_rank: 16,
     group_size: 8,
-    groups_per_batch: 16,
+    groups_per_batch: groups,
     learning_rate: 1e-3,
     max_tokens: 5,
-    save_every: 6,
+    save_every: 8,
     eval_every: 0,
     behavior_if_log_dir_exists: "resume",
   };
-  recipe("math_rl.train", { ...options, max_steps: 12 });
+  recipe("math_rl.train", { ...options, max_steps: steps });
   const first = series(folder, "env/all/reward/total").map(({ value }) => value);
-  // Each step draws 128 answers to 16 new sums, so single values scatter; thirds do not.
-  const [begin, end] = [mean(first.slice(0, 4)), mean(first.slice(-4))];
-  say(end > begin + 0.03, `reinforcement: the reward rises (${begin.toFixed(3)} → ${end.toFixed(3)})`, shown(first));
-  recipe("math_rl.train", { ...options, max_steps: 14 });
+  const quarter = steps / 4;
+  const [begin, end] = [mean(first.slice(0, quarter)), mean(first.slice(-quarter))];
+  const needed = twoSigma(first, quarter * groups);
+  say(
+    first.length === steps && end - begin > needed,
+    `reinforcement: the reward rises, ${begin.toFixed(3)} → ${end.toFixed(3)} (by more than ${needed.toFixed(3)})`,
+    shown(first),
+  );
+  recipe("math_rl.train", { ...options, max_steps: steps + 2 });
   const rows = series(folder, "env/all/reward/total");
   const second = rows.slice(first.length).map(({ value }) => value);
   say(
-    isWhole(rows) && second.length === 2,
+    isWhole(rows) && second.length === 2 && mean(second) > begin,
     "reinforcement: two more steps, resumed from the checkpoint",
     shown(second),
   );
 }
 
 try {
-  reinforcement(supervised());
+  if (!process.argv.includes("reinforcement")) supervised();
+  if (!process.argv.includes("supervised")) reinforcement();
 } finally {
   const gone = once(server, "exit");
   server.kill("SIGTERM");
