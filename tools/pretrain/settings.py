@@ -10,7 +10,7 @@ class Settings:
     # teacher
     teacher_rounds: int = 40  # of teacher_batch rows of up to 256 tokens
     teacher_batch: int = 8192
-    teacher_temperature: float = 0.75
+    teacher_temperature: float = 0.6
     teacher_min_p: float = 0.06
     prompted_share: float = 0.6  # rows that start from an opening of ours
     openings: int = 8192
@@ -34,7 +34,7 @@ class Settings:
     # training: a long phase at constant rate without additions, then a short decay with some
     batch: int = 256
     length: int = 512
-    stable_steps: int = 5000
+    stable_steps: int = 6000
     decay_steps: int = 1000
     warmup_steps: int = 150
     rate: float = 6e-3
@@ -42,7 +42,7 @@ class Settings:
     compiled: bool = True
     # calibration: two decays that differ in the additions they see, (one-digit, two-digit, three-digit), and the share of
     # two-digit sums right at temperature 1 that their blend must have
-    few: tuple[int, int, int] = (600, 4_000, 400)
+    few: tuple[int, int, int] = (300, 2_000, 200)
     many: tuple[int, int, int] = (767, 8_629, 862)
     two_digit_target: float = 0.16
 
