@@ -4,8 +4,8 @@
 //
 //   node test/server/drill.mjs [--runs 200] [--seed 1] [--steps 12] [--log FILE] [--at-most N] [--jobs N] [--lie]
 //
-// The log is written as it goes. If it holds runs of the same drill already, the drill goes on after them; --at-most ends it after so
-// many more. --jobs runs so many at once. --lie makes syncing a lie; then the drill must find losses, and exits with 0 only if it does.
+// The log is written as it goes. If it holds runs of the same drill already, only the others are run; --at-most ends it after so
+// many. --jobs runs so many at once. --lie makes syncing a lie; then the drill must find losses, and exits with 0 only if it does.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -77,6 +77,10 @@ export async function drill(parts, { kills, steps, lie = false }) {
   let port = 0;
   let server;
   let stopping = false;
+  let listens;
+  const listening = new Promise((resolve) => {
+    listens = resolve;
+  });
   const start = async (kill) => {
     const options = { dataDir, port, limits: { snapshotWorthMs: 0, snapshotOverhead: 1e9 }, ...(kill ? { kill } : {}) };
     const faults = parts.library
@@ -93,12 +97,16 @@ export async function drill(parts, { kills, steps, lie = false }) {
     const exited = once(server, "exit");
     const line = once(createInterface({ input: server.stdout }), "line").then(([url]) => url);
     const url = await Promise.race([line, exited.then(() => undefined)]);
-    if (url !== undefined) port = Number(new URL(url).port);
+    if (url !== undefined) {
+      port = Number(new URL(url).port);
+      listens();
+    }
     void exited.then(async ([code, signal]) => {
       if (stopping) return;
       if (signal !== "SIGKILL") {
         report.problem ??= `the server ended by itself (${code}, ${signal}): ${errors.slice(-500)}`;
         program?.kill("SIGKILL");
+        listens();
         return;
       }
       report.kills.push(kill.point);
@@ -106,13 +114,12 @@ export async function drill(parts, { kills, steps, lie = false }) {
       report.restarts++;
       await start(remaining.shift());
     });
-    return url;
   };
   const remaining = [...kills];
   let program;
   try {
-    const url = await start(remaining.shift());
-    if (url === undefined) await new Promise((resolve) => setTimeout(resolve, 1000)); // killed while starting: it comes back
+    void start(remaining.shift());
+    await listening; // a server that is killed while it starts comes back
     program = spawn(process.execPath, [parts.program, `http://127.0.0.1:${port}`, String(steps)], {
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -185,11 +192,12 @@ const lineOf = (run, phase, report, same) =>
     " ",
   );
 function readLine(line) {
-  const match = /^run \d+ (same|DIFFERENT) phase=\w+ kills=(\S+) undone=(\d+)/.exec(line);
+  const match = /^run (\d+) (same|DIFFERENT) phase=\w+ kills=(\S+) undone=(\d+)/.exec(line);
   if (match === null) return undefined;
-  const kills = match[2] === "none" ? [] : match[2].split(",");
-  return { same: match[1] === "same", kills, undone: Number(match[3]) };
+  const kills = match[3] === "none" ? [] : match[3].split(",");
+  return { run: Number(match[1]), same: match[2] === "same", kills, undone: Number(match[4]) };
 }
+const inOrder = (done) => [...done].sort(([a], [b]) => a - b).map(([, line]) => line);
 
 function summaryOf(lines) {
   const runs = lines.map(readLine).filter((run) => run !== undefined);
@@ -224,26 +232,34 @@ async function main() {
   const file = option("log");
   const before = file !== undefined && existsSync(file) ? readFileSync(file, "utf8").trimEnd().split("\n") : [];
   const goesOn = head.every((line, i) => before[i] === line);
-  const lines = goesOn ? before.filter((line, i) => i < 2 || readLine(line) !== undefined) : head;
-  const done = lines.length - 2;
-  const end = Math.min(runs, done + Number(option("at-most", runs)));
+  const done = new Map();
+  for (const line of goesOn ? before : []) {
+    const run = readLine(line)?.run;
+    if (run !== undefined) done.set(run, line);
+  }
+  const missing = Array.from({ length: runs }, (_, run) => run).filter((run) => !done.has(run));
+  const wanted = missing.slice(0, Number(option("at-most", runs)));
   const jobs = Number(option("jobs", 1));
   const one = async (run) => {
     const { phase, kills } = plan(seed, run);
     const report = await drill(parts, { kills, steps, lie });
     return lineOf(run, phase, report, report.problem === undefined && report.result === calm.result);
   };
-  for (let run = done; run < end; run += jobs) {
-    const count = Math.min(jobs, end - run);
-    const finished = await Promise.all(Array.from({ length: count }, (_, i) => one(run + i)));
-    lines.push(...finished);
-    for (const line of finished) if (!readLine(line).same || /^run \d*0 /.test(line)) console.log(line.slice(0, 600));
-    if (file !== undefined) writeFileSync(file, `${lines.join("\n")}\n`);
+  for (let at = 0; at < wanted.length; at += jobs) {
+    const batch = wanted.slice(at, at + jobs);
+    const finished = await Promise.all(batch.map(one));
+    for (const [i, line] of finished.entries()) {
+      done.set(batch[i], line);
+      if (!readLine(line).same || batch[i] % 10 === 0) console.log(line.slice(0, 600));
+    }
+    if (file !== undefined) writeFileSync(file, `${[...head, ...inOrder(done)].join("\n")}\n`);
   }
+  const lines = inOrder(done);
   const { text, bad } = summaryOf(lines);
-  if (lines.length - 2 === runs) lines.push(text);
   console.log(text);
-  if (file !== undefined) writeFileSync(file, `${lines.join("\n")}\n`);
+  if (file !== undefined) {
+    writeFileSync(file, `${[...head, ...lines, ...(lines.length === runs ? [text] : [])].join("\n")}\n`);
+  }
   process.exitCode = bad > 0 === lie ? 0 : 1;
 }
 
