@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openEngine } from "./engine.ts";
 import { ConfigError, InputError, MemoryError, WeightsError } from "./errors.ts";
+import { HubError } from "./hub/hub-error.ts";
 import { writeTinyModel } from "./testing/tiny-model.ts";
 import type { Engine, LossRequest } from "./types.ts";
 
@@ -151,6 +152,12 @@ it("refuses to open what it cannot run", async () => {
   expect(error).toBeInstanceOf(ConfigError);
   expect(error).toMatchObject({ field: "model_type" });
   await rm(other, { recursive: true });
+});
+
+it("what the Hub refuses keeps its class on the way out of the worker", async () => {
+  const error = await openEngine("nobody/no-such-model", { offline: true, cacheDir: folder }).catch((e: unknown) => e);
+  expect(error).toBeInstanceOf(HubError);
+  expect(error).toMatchObject({ code: "offline" });
 });
 
 it("closes: pending and later calls reject, closing twice is fine", async () => {

@@ -1,5 +1,6 @@
 /** What the caller's thread and the engine's say to each other, and how errors survive the crossing. */
 import * as errors from "./errors.ts";
+import { HubError } from "./hub/hub-error.ts";
 import type { PlainOptions } from "./open-core.ts";
 import type { ModelInfo, TokenEvent } from "./types.ts";
 import type { DownloadProgress } from "./weights/index.ts";
@@ -39,11 +40,14 @@ export const toPlainError = (error: unknown): PlainError => {
   return { name: error.name, message: error.message, fields };
 };
 
+/** By literal names: bundlers may rename classes. */
+const classes: Readonly<Record<string, { readonly prototype: Error }>> = { ...errors, HubError };
+
 /** The same class again, by name; a stranger becomes an EngineError with code `internal`. */
 export const fromPlainError = ({ name, message, fields }: PlainError): Error => {
-  const known = Object.values(errors).find((type) => type.name === name) ?? errors.EngineError;
-  const error = Object.create(known.prototype) as Error;
-  Object.assign(error, { name: known.name, message, code: "internal", ...fields });
+  const known = Object.hasOwn(classes, name) ? name : "EngineError";
+  const error = Object.create(classes[known]!.prototype) as Error;
+  Object.assign(error, { name: known, message, code: "internal", ...fields });
   Error.captureStackTrace(error, fromPlainError);
   return error;
 };

@@ -21,6 +21,7 @@ export class HubError extends EngineError {
 
   constructor(code: HubErrorCode, message: string, options: { status?: number; hint?: string; cause?: unknown } = {}) {
     super(code, message, options);
+    this.name = "HubError"; // a class that names itself is renamed by bundlers
     this.#what = message;
     if (options.status !== undefined) this.status = options.status;
   }
