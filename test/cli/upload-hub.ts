@@ -175,12 +175,13 @@ const originOf = (server: Server) => `http://127.0.0.1:${(server.address() as Ad
 type Answer = (request: IncomingMessage, response: ServerResponse, body: Buffer) => Promise<void>;
 
 async function listen(answer: Answer): Promise<Server> {
-  const server = createServer(async (request, response) => {
+  const take = async (request: IncomingMessage, response: ServerResponse) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
-    await answer(request, response, Buffer.concat(chunks)).catch((error: Error) =>
-      send(response, 500, { error: error.message }),
-    );
+    await answer(request, response, Buffer.concat(chunks));
+  };
+  const server = createServer((request, response) => {
+    take(request, response).catch((error: Error) => send(response, 500, { error: error.message }));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return server;

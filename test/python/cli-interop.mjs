@@ -187,7 +187,7 @@ try {
       [theirs, "theirs"],
       [ours, "ours"],
     ]) {
-      const args = ["-f", "json", "checkpoint", "push-hf", sampler, "--repo", name];
+      const args = ["-f", "json", "checkpoint", "push-hf", fetched, "--repo", `${hub.user}/${name}`];
       const { status, stdout, stderr } = await call(tool, args, hubEnv);
       const repo = hub.repos.get(`${hub.user}/${name}`);
       const files = [...(repo?.branches.get("main") ?? [])].toSorted(([x], [y]) => (x < y ? -1 : 1));
