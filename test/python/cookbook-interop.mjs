@@ -106,7 +106,7 @@ function twoSigma(rewards, groups) {
 
 function reinforcement() {
   const folder = join(work, "reinforcement");
-  const steps = 16;
+  const steps = 20;
   const groups = 48;
   const options = {
     env: "arithmetic",
@@ -116,7 +116,7 @@ function reinforcement() {
     groups_per_batch: groups,
     learning_rate: 1e-3,
     max_tokens: 5,
-    save_every: 8,
+    save_every: 10,
     eval_every: 0,
     behavior_if_log_dir_exists: "resume",
   };
