@@ -12,7 +12,7 @@ def main() -> None:
     rows = json.loads((RUN / "curve.json").read_text())
     end = max(row["tokens"] for row in rows if row["phase"] == "stable")
     offset = {"stable": 0, "few": end, "many": end}
-    total, low, high = max(row["tokens"] + offset[row["phase"]] for row in rows), 0.55, 1.1
+    total, low, high = max(row["tokens"] + offset[row["phase"]] for row in rows), 0.5, 1.0
     x = lambda tokens: LEFT + tokens / total * (WIDTH - LEFT - 12)
     y = lambda loss: 12 + (high - min(loss, high)) / (high - low) * (HEIGHT - BOTTOM - 12)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="11">',
