@@ -64,6 +64,8 @@ export class EngineCore {
   readonly #queue: Turn[] = [];
   #tokenizer: Promise<Tokenizer> | undefined;
   #pumping = false;
+  /** The work that is going on. */
+  #current: Promise<void> = Promise.resolve();
   #closed = false;
   #nextId = 1;
 
@@ -101,7 +103,7 @@ export class EngineCore {
   #pump(): void {
     if (this.#pumping) return;
     this.#pumping = true;
-    void this.#work().finally(() => {
+    this.#current = this.#work().finally(() => {
       this.#pumping = false;
       if (!this.#closed && (this.#queue.length > 0 || this.#sampler.busy)) this.#pump();
     });
@@ -313,6 +315,8 @@ export class EngineCore {
     this.#closed = true;
     const reason = new EngineError("closed", "the engine was closed");
     for (const { reject } of this.#queue.splice(0)) reject(reason);
+    // What is running ends first, at its next step: a program must not be released under it.
+    await this.#current;
     await this.#sampler.dispose(reason);
     await this.#trainer.dispose();
     this.#adapters.clear();

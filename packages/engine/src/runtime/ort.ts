@@ -51,6 +51,7 @@ class OrtProgram implements Program {
   readonly #session: OrtSession;
   readonly #dtypes: ReadonlyMap<string, Dtype>;
   readonly #bound: Readonly<Record<string, OrtTensor>>;
+  #released = false;
 
   constructor(ort: Ort, session: OrtSession, dtypes: ReadonlyMap<string, Dtype>, bound: Record<string, OrtTensor>) {
     this.#ort = ort;
@@ -60,6 +61,7 @@ class OrtProgram implements Program {
   }
 
   async run(inputs: Readonly<Record<string, Value>>): Promise<Record<string, Value>> {
+    if (this.#released) throw new EngineError("closed", "the program was released"); // the native code would crash
     const feeds: Record<string, OrtTensor> = { ...this.#bound };
     for (const [name, dtype] of this.#dtypes) {
       const value = inputs[name];
@@ -71,6 +73,7 @@ class OrtProgram implements Program {
   }
 
   dispose(): Promise<void> {
+    this.#released = true;
     return this.#session.release();
   }
 }
