@@ -2,10 +2,10 @@
 // request's life), loses everything it had not synced (faultfs.c), and is started again. Every program must end by itself with what
 // a calm run gives: the same results, the same adapters byte for byte, every request exactly once, nothing left pending.
 //
-//   node test/server/drill.mjs [--runs 200] [--seed 1] [--steps 12] [--log FILE] [--at-most N] [--jobs N] [--lie]
+//   node test/server/drill.mjs [--runs 200] [--seed 1] [--steps 12] [--log FILE] [--at-most N] [--jobs N] [--model FOLDER] [--lie]
 //
 // The log is written as it goes. If it holds runs of the same drill already, only the others are run; --at-most ends it after so
-// many. --jobs runs so many at once. --lie makes syncing a lie; then the drill must find losses, and exits with 0 only if it does.
+// many. --jobs runs so many at once. --model takes the real engine on a model's folder instead of the fake one. --lie makes syncing a lie; then the drill must find losses, and exits with 0 only if it does.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -69,7 +69,7 @@ export async function prepare() {
 }
 
 /** Runs the program once, with the given kills. */
-export async function drill(parts, { kills, steps, lie = false }) {
+export async function drill(parts, { kills, steps, model, lie = false }) {
   const folder = mkdtempSync(join(tmpdir(), "tinklet-drill-"));
   const dataDir = join(folder, "data");
   const journal = join(folder, "journal");
@@ -82,7 +82,8 @@ export async function drill(parts, { kills, steps, lie = false }) {
     listens = resolve;
   });
   const start = async (kill) => {
-    const options = { dataDir, port, limits: { snapshotWorthMs: 0, snapshotOverhead: 1e9 }, ...(kill ? { kill } : {}) };
+    const limits = { snapshotWorthMs: 0, snapshotOverhead: 1e9 };
+    const options = { dataDir, port, limits, ...(model ? { model } : {}), ...(kill ? { kill } : {}) };
     const faults = parts.library
       ? { LD_PRELOAD: parts.library, FAULTFS_ROOT: dataDir, FAULTFS_LOG: journal, ...(lie ? { FAULTFS_LIE: "1" } : {}) }
       : {};
@@ -221,12 +222,13 @@ async function main() {
   };
   const [runs, seed, steps] = [Number(option("runs", 200)), Number(option("seed", 1)), Number(option("steps", 12))];
   const lie = process.argv.includes("--lie");
+  const model = option("model");
   const parts = await prepare();
   if (parts.library === undefined) console.log("No C compiler: unsynced writes are not taken back.");
-  const calm = await drill(parts, { kills: [], steps });
+  const calm = await drill(parts, { kills: [], steps, model });
   if (calm.problem !== undefined) throw new Error(calm.problem);
   const head = [
-    `# kill drill: ${runs} runs, seed ${seed}, ${steps} steps, unsynced writes ${parts.library ? "dropped" : "kept"}`,
+    `# kill drill: ${runs} runs, seed ${seed}, ${steps} steps, ${model ? "real engine, " : ""}unsynced writes ${parts.library ? "dropped" : "kept"}`,
     `calm ${calm.result}`,
   ];
   const file = option("log");
@@ -242,7 +244,7 @@ async function main() {
   const jobs = Number(option("jobs", 1));
   const one = async (run) => {
     const { phase, kills } = plan(seed, run);
-    const report = await drill(parts, { kills, steps, lie });
+    const report = await drill(parts, { kills, steps, model, lie });
     return lineOf(run, phase, report, report.problem === undefined && report.result === calm.result);
   };
   for (let at = 0; at < wanted.length; at += jobs) {

@@ -306,7 +306,8 @@ export class ModelRunner {
     }
     const type = result.ok ? result.value.type : "json";
     const state = result.ok ? "done" : "failed";
-    const next = this.order.next;
+    // Passes are handed to the engine ahead of their turn, so the order may be past requests that have no result yet.
+    const next = Math.min(this.order.next, ...[...this.running].map((later) => later.seq ?? Number.POSITIVE_INFINITY));
     this.#uncommitted++;
     this.#committed = this.#committed
       .then(() =>
