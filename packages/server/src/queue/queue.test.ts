@@ -211,6 +211,32 @@ describe("crash and restart", () => {
     expect((await next.passResult(pass)).metrics["loss:sum"]).toBeGreaterThan(0);
   });
 
+  test("requests that were with the engine ahead of their turn run after the restart, in their order", async () => {
+    const dataDir = await folder();
+    const gate = gateway();
+    const held: Record<string, Promise<void>> = { forwardBackward: gate.promise, forward: new Promise(() => {}) };
+    const server = await TestServer.open({ dataDir, engine: { beforeCall: (name) => held[name] } });
+    const model = await server.model();
+    const first = await server.pass(model, 1);
+    const second = await server.pass(model, 2, { forwardOnly: true });
+    const third = await server.optim(model, 3);
+    gate.resolve(); // the first is stored while the engine has all three
+    await server.passResult(first);
+    const closing = server.close();
+    await server.clock.advance(5000);
+    await closing;
+
+    const replayed = recorder();
+    const next = await TestServer.open({ dataDir, engine: { beforeCall: replayed.beforeCall } });
+    onTestFinished(() => next.close());
+    expect((await next.passResult(second)).metrics).toHaveProperty("loss:sum");
+    expect(await next.result(third)).toHaveProperty("metrics");
+    expect(replayed.calls.filter((name) => name === "forward" || name === "optimStep")).toEqual([
+      "forward",
+      "optimStep",
+    ]);
+  });
+
   test("a snapshot covers what it says: payloads go, the model stays", async () => {
     const dataDir = await folder();
     // each call takes a second on the fake clock, so that a snapshot falls due after three steps
