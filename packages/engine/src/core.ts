@@ -63,9 +63,8 @@ export class EngineCore {
   readonly #snapshots = new Map<SnapshotId, AdapterWeights>();
   readonly #queue: Turn[] = [];
   #tokenizer: Promise<Tokenizer> | undefined;
-  #pumping = false;
-  /** The work that is going on. */
-  #current: Promise<void> = Promise.resolve();
+  /** The work that is going on, if any. */
+  #working: Promise<void> | undefined;
   #closed = false;
   #nextId = 1;
 
@@ -101,10 +100,8 @@ export class EngineCore {
   }
 
   #pump(): void {
-    if (this.#pumping) return;
-    this.#pumping = true;
-    this.#current = this.#work().finally(() => {
-      this.#pumping = false;
+    this.#working ??= this.#work().finally(() => {
+      this.#working = undefined;
       if (!this.#closed && (this.#queue.length > 0 || this.#sampler.busy)) this.#pump();
     });
   }
@@ -316,7 +313,7 @@ export class EngineCore {
     const reason = new EngineError("closed", "the engine was closed");
     for (const { reject } of this.#queue.splice(0)) reject(reason);
     // What is running ends first, at its next step: a program must not be released under it.
-    await this.#current;
+    await this.#working;
     await this.#sampler.dispose(reason);
     await this.#trainer.dispose();
     this.#adapters.clear();

@@ -39,12 +39,15 @@ export type FrozenLinears = (
   bias: boolean,
 ) => Tensor[];
 
+/** x·Wᵀ (+ bias) with the weights of that name. */
+export const frozenLinear = (graph: Graph, x: Tensor, name: string, outSize: number, bias: boolean): Tensor => {
+  const y = matmul(graph, x, graph.weight(`${name}.weight`, [outSize, x.shape[1]!]), { transB: true });
+  return bias ? add(graph, y, graph.weight(`${name}.bias`, [outSize])) : y;
+};
+
 /** Each linear a product of its own. */
 const separateLinears: FrozenLinears = (graph, x, linears, bias) =>
-  linears.map(({ name, outSize }) => {
-    const y = matmul(graph, x, graph.weight(`${name}.weight`, [outSize, x.shape[1]!]), { transB: true });
-    return bias ? add(graph, y, graph.weight(`${name}.bias`, [outSize])) : y;
-  });
+  linears.map(({ name, outSize }) => frozenLinear(graph, x, name, outSize, bias));
 
 /** Adds scale·(x·Aᵀ)·Bᵀ to a linear's frozen part y where the module is adapted. */
 const adapt = (graph: Graph, x: Tensor, y: Tensor, name: string, lora: LoraInputs | undefined): Tensor => {

@@ -3,20 +3,17 @@
  * waking the threads costs, so fewer and larger ones win. Needs the matrices end to end in memory, which a program that holds its own
  * copy of the weights can have.
  */
-import { add, matmul, split } from "../graph/ops.ts";
-import type { FrozenLinears } from "../model/transformer.ts";
+import { split } from "../graph/ops.ts";
+import { type FrozenLinears, frozenLinear } from "../model/transformer.ts";
 import type { WeightMap } from "../runtime/runtime.ts";
 
 const SEPARATOR = "+";
-const tensorName = (names: readonly string[], kind: string): string => `${names.join(SEPARATOR)}.${kind}`;
 
 /** The linears joined; weights are named after all of them (`a+b.weight`), see `fuseWeights`. */
 export const fusedLinears: FrozenLinears = (graph, x, linears, bias) => {
-  const names = linears.map(({ name }) => name);
   const sizes = linears.map(({ outSize }) => outSize);
   const total = sizes.reduce((sum, size) => sum + size, 0);
-  const product = matmul(graph, x, graph.weight(tensorName(names, "weight"), [total, x.shape[1]!]), { transB: true });
-  const y = bias ? add(graph, product, graph.weight(tensorName(names, "bias"), [total])) : product;
+  const y = frozenLinear(graph, x, linears.map(({ name }) => name).join(SEPARATOR), total, bias);
   return sizes.length === 1 ? [y] : split(graph, y, 1, sizes);
 };
 
