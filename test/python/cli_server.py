@@ -13,22 +13,14 @@ import sys
 import tempfile
 
 import tinker
-from tinker import types
+from cli_run import make_run
 
 URL, BASE_MODEL, REPORT = sys.argv[1:4]
 TOOL = str(pathlib.Path(sys.executable).parent / "tinker")
 HOME = tempfile.mkdtemp()
 ENVIRONMENT = {**os.environ, "TINKER_BASE_URL": URL, "TINKER_API_KEY": "tml-cli", "HOME": HOME, "NO_COLOR": "1"}
 
-service = tinker.ServiceClient(base_url=URL, api_key="tml-cli", user_metadata={"who": "cli"})
-training = service.create_lora_training_client(base_model=BASE_MODEL, rank=4, seed=1, user_metadata={"note": "cli"})
-datum = types.Datum(
-    model_input=types.ModelInput.from_ints([1, 2, 3]), loss_fn_inputs={"target_tokens": [2, 3, 4], "weights": [1.0, 1.0, 1.0]}
-)
-training.forward_backward([datum], "cross_entropy").result()
-training.optim_step(types.AdamParams()).result()
-WEIGHTS = training.save_state(f"state-{os.getpid()}").result().path
-SAMPLER = training.save_weights_for_sampler(f"sampler-{os.getpid()}").result().path
+training, WEIGHTS, SAMPLER = make_run(URL, BASE_MODEL, f"-{os.getpid()}")
 RUN = training.model_id
 SESSION = RUN.split(":")[0]
 
