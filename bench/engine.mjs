@@ -94,7 +94,7 @@ export default async ({ root, args }) => {
   const threads = availableParallelism();
   const repeats = Number(args.find((arg) => arg.startsWith("repeats="))?.slice(8) ?? 5);
   const chosen = Object.keys(SHAPES).filter((name) => args.includes(name));
-  const python = torchPython(root);
+  const python = torchPython();
   const peak = limits(root, threads);
   const rows = [];
   if (peak) {

@@ -14,7 +14,7 @@ import { ensureVenv } from "./venv.mjs";
 const release = "0.5.8";
 const work = mkdtempSync(join(tmpdir(), "tinklet-cookbook-"));
 const model = join(root, "packages", "base-model"); // the recipes load the tokenizer from the model's name
-const python = ensureVenv("cookbook", [`tinker-cookbook[math-rl]==${release}`]);
+const python = ensureVenv("cookbook", [`tinker-cookbook[math-rl]==${release}`], { torch: true });
 
 const server = spawn(
   process.execPath,

@@ -2,7 +2,6 @@
 
 The methods are found by reflection. Each must have a check here with a postcondition, and each check must belong to a method
 that exists in this release, so that neither side can drift unseen. Writes a JSON report: one row per method, with its result.
-Torch, which only forward_backward_custom needs, may come from the folder named by TORCH_SITE.
 """
 
 import asyncio
@@ -19,8 +18,6 @@ import traceback
 import urllib.request
 import warnings
 
-if os.environ.get("TORCH_SITE"):
-    sys.path.append(os.environ["TORCH_SITE"])  # last: everything else comes from this environment
 warnings.filterwarnings("ignore")
 
 import tinker  # noqa: E402

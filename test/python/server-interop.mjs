@@ -1,27 +1,16 @@
 // The official Python SDK and its command line tool, unmodified, against our server over the real engine and a tiny model.
 // For each release: every public method by reflection, every command, the quick look, and a training loop that must give what the
-// same loop in TypeScript gives, byte for byte. `--write` renews docs/interop-server.md. `--quick` leaves torch out, which only
-// forward_backward_custom needs (it is then reported as missing and not counted).
+// same loop in TypeScript gives, byte for byte. `--write` renews docs/interop-server.md.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { bundle, root } from "../server/bundle.mjs";
 import { ensureVenv } from "./venv.mjs";
-import { oracles } from "./versions.mjs";
+import { oracles, withEverything } from "./versions.mjs";
 
-const quick = process.argv.includes("--quick");
 const here = join(root, "test", "python");
 const work = mkdtempSync(join(tmpdir(), "tinklet-interop-"));
 const model = join(work, "models", "tiny");
@@ -51,17 +40,6 @@ function run(command, args, env = {}) {
   return { ok: done.status === 0, out: done.stdout.trim(), all: `${done.stdout}\n${done.stderr}`.trim() };
 }
 
-/** Where torch is, for the one method that needs it. */
-function torchSite() {
-  if (quick) return undefined;
-  const python = ensureVenv("torch", ["torch", "numpy"]);
-  const lib = join(python, "..", "..", "lib");
-  const site = readdirSync(lib)
-    .map((name) => join(lib, name, "site-packages"))
-    .find(existsSync);
-  return site;
-}
-
 let failed = false;
 const say = (ok, what, detail = "") => {
   console.log(`${ok ? "ok    " : "FAILED"} ${what}${detail === "" ? "" : `\n${detail}`}`);
@@ -70,14 +48,10 @@ const say = (ok, what, detail = "") => {
 
 const reports = [];
 const loops = [];
-const torch = torchSite();
-const environment = torch === undefined ? {} : { TORCH_SITE: torch };
-const releases = [
-  ...oracles.map(({ name, version, packages }) => ({
-    version,
-    python: () => ensureVenv(`${name}-server`, [...packages, "transformers", "huggingface_hub", "safetensors"]),
-  })),
-];
+const releases = oracles.map((oracle) => ({
+  version: oracle.version,
+  python: () => ensureVenv(...withEverything(oracle)),
+}));
 
 try {
   // the three ways a server can be set up that a client notices
@@ -87,12 +61,9 @@ try {
     for (const { version, python } of releases) {
       const executable = python();
       const report = join(work, `report-${version}-${label}.json`);
-      const methods = run(executable, [join(here, "interop_server.py"), server.url, model, model, report], environment);
+      const methods = run(executable, [join(here, "interop_server.py"), server.url, model, model, report]);
       const rows = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")).rows : [];
-      const bad = rows.filter(({ result, method }) => {
-        const needsTorch = quick && method.includes("forward_backward_custom");
-        return result !== "ok" && result !== "not served" && !needsTorch;
-      });
+      const bad = rows.filter(({ result }) => result !== "ok" && result !== "not served");
       say(
         rows.length > 0 && bad.length === 0,
         `tinker ${version}, ${label}: ${methods.out.split("\n").at(-1)}`,

@@ -2,7 +2,7 @@
 // (git-ignored), is made from package names alone, and is left as it is when its stamp says it already holds exactly
 // the packages asked for. Nothing here is needed to build, test or use the packages of this repository.
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -33,25 +33,38 @@ function createEnvironment(folder) {
   }
 }
 
+const sitePackages = (folder) => {
+  const lib = join(folder, "lib");
+  return readdirSync(lib)
+    .map((name) => join(lib, name, "site-packages"))
+    .find(existsSync);
+};
+
 /**
  * Makes `.venv/<name>` hold the given packages and returns the path of its Python.
  *
+ * PyTorch is 5.6 GB, so it is installed once, in `.venv/torch`, and an environment that needs it looks there after its own
+ * packages; pip sees it too and does not install it again.
+ *
  * @param {string} name folder under `.venv/`
  * @param {string[]} packages what pip is asked for, e.g. `["tinker==0.25.0"]`
+ * @param {{ torch?: boolean }} [options] `torch`: the environment also sees PyTorch
  * @returns {string} path of the environment's Python executable
  * @throws when Python is missing or pip cannot install one of the packages
  */
-export function ensureVenv(name, packages) {
+export function ensureVenv(name, packages, { torch = false } = {}) {
   const folder = join(root, ".venv", name);
   const stamp = join(folder, "packages.stamp");
   const python = join(folder, "bin", "python");
-  const wanted = `${packages.join("\n")}\n`;
+  const wanted = `${[...packages, ...(torch ? ["(torch)"] : [])].join("\n")}\n`;
   if (existsSync(python) && existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return python;
+  if (torch) ensureVenv("torch", ["torch", "numpy"]);
   console.log(`.venv/${name}: installing ${packages.join(" ")}`);
   const started = Date.now();
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(dirname(folder), { recursive: true });
   createEnvironment(folder);
+  if (torch) writeFileSync(join(sitePackages(folder), "torch.pth"), `${sitePackages(join(root, ".venv", "torch"))}\n`);
   run(python, ["-m", "pip", "install", "-q", "--disable-pip-version-check", ...packages]);
   writeFileSync(stamp, wanted);
   console.log(`.venv/${name}: ready after ${Math.round((Date.now() - started) / 1000)} s`);

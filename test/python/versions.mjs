@@ -13,3 +13,10 @@ export const oracles = [
   { name: "tinker-0.25.0", version: "0.25.0", packages: ["tinker==0.25.0", ...libraries] },
   { name: "tinker-newest", version: "0.36.0", packages: ["tinker==0.36.0", ...libraries] },
 ];
+
+/** What a release needs to be used with everything it can do, against our server: `ensureVenv(...withEverything(oracle))`. */
+export const withEverything = ({ name, packages }) => [
+  `${name}-server`,
+  [...packages, "transformers", "huggingface_hub", "safetensors"],
+  { torch: true }, // for forward_backward_custom
+];

@@ -8,11 +8,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { bundle, root } from "../server/bundle.mjs";
+import { bundle } from "../server/bundle.mjs";
 import { torchPython } from "./venv.mjs";
 
 const here = (file) => fileURLToPath(new URL(file, import.meta.url));
-const python = torchPython(root);
+const python = torchPython();
 const work = mkdtempSync(join(tmpdir(), "tinklet-archive-"));
 const lastLine = (bytes) => JSON.parse(bytes.toString().trim().split("\n").at(-1));
 let server;

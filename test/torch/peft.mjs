@@ -9,9 +9,8 @@ import { fileURLToPath } from "node:url";
 import { openEngine } from "@tinklet/engine";
 import { torchPython } from "./venv.mjs";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const here = (file) => fileURLToPath(new URL(file, import.meta.url));
-const python = torchPython(root);
+const python = torchPython();
 const work = mkdtempSync(join(tmpdir(), "tinklet-peft-"));
 let failed = false;
 try {

@@ -5,5 +5,4 @@ import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { torchPython } from "./venv.mjs";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
-execFileSync(torchPython(root), [fileURLToPath(new URL("record.py", import.meta.url))], { stdio: "inherit" });
+execFileSync(torchPython(), [fileURLToPath(new URL("record.py", import.meta.url))], { stdio: "inherit" });

@@ -7,13 +7,13 @@ import { fileURLToPath } from "node:url";
 import { listen, StubServer } from "../../../packages/tinklet/dist/testing/index.js";
 import { decodeForwardBackwardRequest } from "../../../packages/tinklet/dist/wire/index.js";
 import { ensureVenv } from "../../python/venv.mjs";
-import { oracles } from "../../python/versions.mjs";
+import { oracles, withEverything } from "../../python/versions.mjs";
 import { entry, ordered } from "./log.mjs";
 
 const fixture = new URL("../../fixtures/conversation/python-0.25.0.json", import.meta.url);
 const oracle = oracles.find(({ version }) => version === "0.25.0");
 // Custom losses of the official SDK need PyTorch. TINKER_PYTHON names an interpreter that already has both.
-const python = process.env.TINKER_PYTHON ?? ensureVenv("tinker-0.25.0-torch", [...oracle.packages, "torch"]);
+const python = process.env.TINKER_PYTHON ?? ensureVenv(...withEverything(oracle));
 
 const log = [];
 const stub = new StubServer({
