@@ -49,7 +49,7 @@ class Peer:
 
     def training(self):
         if self.model is None:
-            self.model = with_lora(self.base, 16)
+            self.model = with_lora(build(self.shape), 16)  # its own: PEFT changes the model it is given, and sampling is of the bare one
             self.model.train()
             self.optimizer = optimizer_of(self.model)
 

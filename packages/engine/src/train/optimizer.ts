@@ -25,9 +25,15 @@ const check = (params: Required<AdamParams>): void => {
 
 /** Euclidean norm, summed in double precision: float32 would lose small values behind a large sum. */
 export const norm = (values: Float32Array): number => {
-  let sum = 0;
-  for (let i = 0; i < values.length; i++) sum += values[i]! * values[i]!;
-  return Math.sqrt(sum);
+  // Two sums, because each addition waits for the one before it.
+  let [even, odd] = [0, 0];
+  const last = values.length - 1;
+  for (let i = 0; i < last; i += 2) {
+    even += values[i]! * values[i]!;
+    odd += values[i + 1]! * values[i + 1]!;
+  }
+  if (last >= 0 && last % 2 === 0) even += values[last]! * values[last]!;
+  return Math.sqrt(even + odd);
 };
 
 /**

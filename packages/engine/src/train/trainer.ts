@@ -19,6 +19,8 @@ const ENOUGH_TOKENS = 1024;
 const LONG_SEQUENCE = 512;
 /** Bytes of one slot's [rows, vocabulary] matrix that still fit the last-level cache of common machines. */
 const SLOT_BYTES = 24e6;
+/** Rows of a slot: below the smaller number the products become inefficient whatever the cache, beyond the larger no better. */
+const SLOT_ROWS = { least: 256, most: 512 };
 const SLOTS = 8;
 
 export interface TrainerOptions {
@@ -53,7 +55,8 @@ export class Trainer {
     const { hiddenSize, heads, kvHeads, headDim, mlpSize, layers, vocabSize } = this.#model.config;
     const probabilities = length >= LONG_SEQUENCE ? 0 : heads * length;
     const perLayer = 4 * hiddenSize + 3 * heads * headDim + 4 * kvHeads * headDim + 3 * mlpSize + probabilities;
-    const transient = 8 * mlpSize + 3 * heads * length + (2 * Math.max(SLOT_BYTES, 512 * vocabSize)) / ENOUGH_TOKENS;
+    const transient =
+      8 * mlpSize + 3 * heads * length + (2 * Math.max(SLOT_BYTES, SLOT_ROWS.most * vocabSize)) / ENOUGH_TOKENS;
     return 4 * (layers * perLayer + transient);
   }
 
@@ -64,16 +67,20 @@ export class Trainer {
 
   /** The loss, its gradient added to the adapter's. On failure the adapter is as it was. */
   async forwardBackward(adapter: Adapter, request: LossRequest): Promise<LossResult> {
-    const gradient = adapter.gradient?.slice() ?? new Float32Array(adapter.values.length);
-    const result = await this.#pass(request, adapter, gradient);
-    adapter.gradient = gradient;
+    let sum = adapter.gradient;
+    const result = await this.#pass(request, adapter, (part) => {
+      // Into the run's own array: what was accumulated before must survive a failure, and usually there is nothing to add.
+      if (sum) for (let i = 0; i < part.length; i++) part[i]! += sum[i]!;
+      sum = part;
+    });
+    if (sum) adapter.gradient = sum;
     return result;
   }
 
   async #pass(
     request: LossRequest,
     adapter: AdapterWeights | undefined,
-    gradient: Float32Array | undefined,
+    takeGradient: ((part: Float32Array) => void) | undefined,
   ): Promise<LossResult> {
     const { contextLength, activationBytes } = this.#options;
     const { data, lossFn } = checkRequest(request, { vocabSize: this.#model.config.vocabSize, contextLength });
@@ -94,7 +101,7 @@ export class Trainer {
         members.map((index) => ({ datum: data[index]!, logprobs: logprobs[index]! })),
         lossFn,
         adapter,
-        gradient,
+        takeGradient,
       );
     }
     return summarise(data, lossFn, logprobs);
@@ -104,7 +111,7 @@ export class Trainer {
     members: readonly { datum: CheckedDatum; logprobs: Float32Array }[],
     lossFn: LossFnName,
     adapter: AdapterWeights | undefined,
-    gradient: Float32Array | undefined,
+    takeGradient: ((part: Float32Array) => void) | undefined,
   ): Promise<void> {
     const packed = packSequences(
       this.#model.config,
@@ -116,15 +123,15 @@ export class Trainer {
     members.forEach(({ datum, logprobs }, index) => {
       for (let position = 0; position < datum.tokens.length; position++) {
         const row = { row: packed.starts[index]! + position, datum, position, logprobs };
-        (gradient && hasSlope(row, lossFn) ? weighted : unweighted).push(row);
+        (takeGradient && hasSlope(row, lossFn) ? weighted : unweighted).push(row);
       }
     });
     const key: ProgramKey = {
-      kind: gradient ? "train" : "score",
+      kind: takeGradient ? "train" : "score",
       ...(adapter ? { targets: adapter.layout.targets } : {}),
       groups: packed.groupCount,
       slots: SLOTS,
-      recomputeAttention: gradient !== undefined && packed.longest >= LONG_SEQUENCE,
+      recomputeAttention: takeGradient !== undefined && packed.longest >= LONG_SEQUENCE,
     };
     const tables = this.#rope.tables(packed.longest);
     const inputs: Record<string, Value> = {
@@ -134,7 +141,7 @@ export class Trainer {
       ...(adapter ? adapterInputs(adapter) : {}),
       ...this.#slotInputs("unweighted", unweighted, width),
     };
-    if (gradient) {
+    if (takeGradient) {
       Object.assign(
         inputs,
         this.#slotInputs("weighted", weighted, width),
@@ -153,20 +160,21 @@ export class Trainer {
     [...weighted, ...unweighted].forEach(({ datum, position, logprobs }, index) => {
       for (let k = 0; k < datum.width; k++) logprobs[position * datum.width + k] = scored[index * width + k]!;
     });
-    if (!gradient || !adapter) return;
+    if (!takeGradient || !adapter) return;
     const flat = outputs["gradient"]!.data as Float32Array;
-    for (let i = 0; i < flat.length; i++) gradient[i]! += flat[i]!;
     if (outputs["unembed.slopes"]) {
-      addSparseUnembedding(gradient, adapter, weighted, width, {
+      addSparseUnembedding(flat, adapter, weighted, width, {
         slopes: outputs["unembed.slopes"].data as Float32Array,
         inner: outputs["unembed.inner"]!.data as Float32Array,
       });
     }
+    takeGradient(flat);
   }
 
   /** Divides head rows over the slots: each as full as the cache allows, or evenly when there are too many. */
   #slots(rows: readonly HeadRow[]): HeadRow[][] {
-    const preferred = Math.min(512, Math.max(128, Math.floor(SLOT_BYTES / 4 / this.#model.config.vocabSize)));
+    const cached = Math.floor(SLOT_BYTES / 4 / this.#model.config.vocabSize);
+    const preferred = Math.min(SLOT_ROWS.most, Math.max(SLOT_ROWS.least, cached));
     const size = Math.max(preferred, Math.ceil(rows.length / SLOTS));
     return Array.from({ length: SLOTS }, (_, slot) => rows.slice(slot * size, (slot + 1) * size));
   }
