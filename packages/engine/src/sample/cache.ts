@@ -74,8 +74,13 @@ export class KvCache {
         : needed * 2 < this.#room
           ? needed
           : this.#room;
-    const capacity = rows > this.#capacity ? Math.max(rows, Math.min(32, this.#capacity * 2)) : this.#capacity;
-    this.#resize(capacity, room);
+    this.#resize(this.#capacityFor(rows), room);
+  }
+
+  /** Rows to have when `rows` are needed: some ahead, because sequences come one by one and growing copies them all. */
+  #capacityFor(rows: number): number {
+    const held = this.#capacity;
+    return rows > held ? Math.max(rows, Math.min(held * 2, held + 32)) : held;
   }
 
   /** Adds a sequence whose tokens are those of another cache's only sequence. Returns its row. */
@@ -97,7 +102,7 @@ export class KvCache {
 
   #makeRoomFor(length: number, rows: number): void {
     const room = Math.max(this.#room, roundUp(length + 1));
-    this.#resize(Math.max(this.#capacity, rows), room);
+    this.#resize(this.#capacityFor(rows), room);
   }
 
   /** An empty row. */
@@ -139,19 +144,20 @@ export class KvCache {
    */
   append(time: number, fresh: (layer: number, side: "k" | "v") => Float32Array): void {
     const { kvHeads, headDim } = this.#config;
-    this.#layers.forEach((layer, index) => {
-      for (const side of ["k", "v"] as const) {
-        const source = fresh(index, side);
-        const target = layer[side];
-        const [runs, unit] = side === "v" ? [1, headDim] : [headDim, 1];
-        const run = time * unit;
-        this.lengths.forEach((length, sequence) => {
-          for (let line = sequence * kvHeads * runs; line < (sequence + 1) * kvHeads * runs; line++) {
-            const to = (line * this.#room + length) * unit;
-            for (let i = 0; i < run; i++) target[to + i] = source[line * run + i]!;
-          }
-        });
-      }
+    const room = this.#room;
+    this.#layers.forEach(({ k, v }, layer) => {
+      const [newK, newV] = [fresh(layer, "k"), fresh(layer, "v")];
+      this.lengths.forEach((length, sequence) => {
+        const firstHead = sequence * kvHeads;
+        for (let line = firstHead * headDim; line < (firstHead + kvHeads) * headDim; line++) {
+          for (let t = 0; t < time; t++) k[line * room + length + t] = newK[line * time + t]!;
+        }
+        const run = time * headDim;
+        for (let head = firstHead; head < firstHead + kvHeads; head++) {
+          const [from, to] = [head * run, (head * room + length) * headDim];
+          for (let i = 0; i < run; i++) v[to + i] = newV[from + i]!;
+        }
+      });
     });
     for (let i = 0; i < this.lengths.length; i++) this.lengths[i]! += time;
   }
