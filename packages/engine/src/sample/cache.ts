@@ -83,16 +83,16 @@ export class KvCache {
     return rows > held ? Math.max(rows, Math.min(held * 2, held + 32)) : held;
   }
 
-  /** Adds a sequence whose tokens are those of another cache's only sequence. Returns its row. */
-  adopt(source: KvCache): number {
+  /** Adds a sequence whose tokens are those of a row of another cache. Returns its row. */
+  adopt(source: KvCache, sourceRow: number): number {
     const { kvHeads } = this.#config;
-    const length = source.lengths[0]!;
+    const length = source.lengths[sourceRow]!;
     const row = this.lengths.length;
     this.lengths.push(0);
     this.#makeRoomFor(length, row + 1);
     this.#layers.forEach((layer, index) => {
       for (const side of ["k", "v"] as const) {
-        const from = { data: source.#layers[index]![side], room: source.#room, first: 0 };
+        const from = { data: source.#layers[index]![side], room: source.#room, first: sourceRow * kvHeads };
         this.#copy(side, from, { data: layer[side], room: this.#room, first: row * kvHeads }, length);
       }
     });

@@ -81,7 +81,7 @@ export class Extender {
   }
 
   /**
-   * Extends every row of the cache by `time` tokens and stores their keys and values. A single row with a single token is padded
+   * Extends every row of the cache by `time` tokens and stores their keys and values. Where there is a single row it is padded
    * to two: products of one row take another path in the runtime, whose last bits differ, and a sequence must not change when
    * its neighbours leave.
    */
@@ -105,7 +105,7 @@ export class Extender {
     });
     const decode = time === 1 && !scored;
     const count = extension.rows.length;
-    const padded = time === 1 ? Math.max(2, count) : count;
+    const padded = Math.max(2, count);
     const rows = new Int32Array(padded);
     rows.set(extension.rows);
     const coldness = new Float32Array(padded).fill(1);

@@ -112,6 +112,85 @@ describe("against full forward passes", () => {
   });
 });
 
+describe("prompts", () => {
+  const model = tinyModel({ model_type: "llama", eos_token_id: null });
+  const other = adapterOf(model.config, 1);
+  const request = (prompt: number[], seed: number) => ({ prompt, params: { maxTokens: 8, seed } });
+
+  it("of equal length are run together, whatever their adapters, and come out as if alone", async () => {
+    const requests: (SampleRequest & { weights?: Adapter })[] = [
+      request([1, 2, 3], 1),
+      request([4, 5, 6, 7], 2),
+      { ...request([7, 8, 9], 3), weights: other },
+      { ...request([3, 2, 1], 4), numSamples: 2 },
+    ];
+    const sampler = new Sampler(model, runtime, defaults);
+    const handles = requests.map(({ weights, ...each }) => sampler.submit(each, weights));
+    await sampler.step();
+    expect(sampler.stats).toMatchObject({ activeSequences: 4, waitingSequences: 1 });
+    while (sampler.busy) await sampler.step();
+    const together = await Promise.all(handles.map(({ result }) => result));
+    for (const [i, each] of requests.entries()) {
+      const [alone] = await runAll(new Sampler(model, runtime, defaults), [each]);
+      expect(together[i]!.sequences, `request ${i}`).toEqual(alone!.sequences);
+    }
+  });
+
+  it("run together change nothing for each other on several threads either", async () => {
+    const { runtime: threaded = runtime } = await loadNativeRuntime(2);
+    const wide = tinyModel({
+      model_type: "llama",
+      hidden_size: 256,
+      num_attention_heads: 4,
+      num_key_value_heads: 2,
+      head_dim: 64,
+      intermediate_size: 704,
+      vocab_size: 512,
+      eos_token_id: null,
+    });
+    const random = createRandom(3, "wide");
+    const requests = Array.from({ length: 20 }, (_, seed) => ({
+      prompt: Array.from({ length: 14 }, () => Math.floor(random() * 512)),
+      params: { maxTokens: 2, seed, temperature: 0 },
+    }));
+    const together = await runAll(new Sampler(wide, threaded, defaults), requests);
+    const sampler = new Sampler(wide, threaded, defaults);
+    for (const [i, each] of requests.entries()) {
+      const [alone] = await runAll(sampler, [each]);
+      const [mine, own] = [together[i]!.sequences[0]!, alone!.sequences[0]!];
+      expect(mine.tokens).toEqual(own.tokens);
+      // Two last bits of the log-sum-exp, which is near 8: the logarithm of several rows is computed in vectors.
+      own.logprobs.forEach((value, j) => {
+        expect(Math.abs(mine.logprobs[j]! - value)).toBeLessThanOrEqual(2 * 2 ** -21);
+      });
+    }
+  });
+
+  it("that are scored are run alone", async () => {
+    const sampler = new Sampler(model, runtime, defaults);
+    const scored = sampler.submit({ ...request([1, 2, 3], 1), promptLogprobs: true }, undefined);
+    const plain = sampler.submit(request([4, 5, 6], 2), undefined);
+    await sampler.step();
+    expect(sampler.stats).toMatchObject({ activeSequences: 1, waitingSequences: 1 });
+    while (sampler.busy) await sampler.step();
+    expect((await scored.result).promptLogprobs).toHaveLength(3);
+    expect((await plain.result).promptLogprobs).toBeUndefined();
+  });
+
+  it("are not run ahead of what can start: the first come is the first served", async () => {
+    const sampler = new Sampler(model, runtime, { ...defaults, maxBatch: 2 });
+    const done: string[] = [];
+    const submit = (name: string, numSamples: number): Promise<void> =>
+      sampler.submit({ ...request([1, 2, 3], 1), numSamples }, undefined).result.then(() => void done.push(name));
+    const all = [submit("three samples", 3), submit("one", 1), submit("another", 1)];
+    await sampler.step();
+    expect(sampler.stats).toMatchObject({ activeSequences: 2, waitingSequences: 3 + 1 + 1 });
+    while (sampler.busy) await sampler.step();
+    await Promise.all(all);
+    expect(done.at(-1)).toBe("another"); // the third sample and "one" run side by side
+  });
+});
+
 describe.each([false, true])("independence, packed weights %s", (packWeights) => {
   const model = tinyModel({ model_type: "qwen2", max_position_embeddings: 256, eos_token_id: null });
   const options = { ...defaults, contextLength: 256, packWeights };

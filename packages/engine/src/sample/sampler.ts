@@ -1,6 +1,6 @@
 /**
- * Continuous batching: requests wait, are prefilled one prompt at a time (once for all samples of a prompt), and then decode together,
- * whatever their adapters, until each is done on its own terms. `step()` does one unit of work (a prefill or one token for every active
+ * Continuous batching: requests wait, are prefilled (once for all samples of a prompt; prompts of equal length together), and then decode
+ * together, whatever their adapters, until each is done on its own terms. `step()` does one unit of work (a prefill or one token for every active
  * sequence) and returns, so that its owner can put other work in between. A sequence's tokens depend on its own request only.
  */
 import type { AdapterWeights } from "../adapter/adapter.ts";
@@ -56,7 +56,7 @@ interface Job {
   readonly reject: (error: unknown) => void;
   readonly sequences: Sequence[];
   /** Set between the prefill and the start of the last sample. */
-  prefilled?: { readonly cache: KvCache; readonly last: Distribution };
+  prefilled?: { readonly cache: KvCache; readonly row: number; readonly last: Distribution };
   prompted?: Pick<SampleResult, "promptLogprobs" | "topkPromptLogprobs">;
   cancelled?: { readonly reason: unknown };
 }
@@ -70,6 +70,12 @@ interface Sequence {
   readonly logprobs: number[];
   stopReason?: "stop" | "length";
 }
+
+/** Whether the prompt's own tokens are scored. */
+const isScored = ({ promptLogprobs, topkPromptLogprobs }: Job): boolean => promptLogprobs || topkPromptLogprobs > 0;
+
+/** What logits are multiplied by; greedy sequences do not look at the result. */
+const coldnessOf = (temperature: number): number => (temperature > 0 ? 1 / temperature : 1);
 
 /** A submitted request. */
 export interface SampleHandle {
@@ -196,15 +202,38 @@ export class Sampler {
     this.#dropCancelled();
     this.#startSamples();
     const next = this.#waiting[0];
-    if (next && !next.prefilled && this.#hasRoomFor(next)) {
+    if (next && !this.#waiting.some(({ prefilled }) => prefilled) && this.#hasRoomFor(next)) {
+      const jobs = this.#prefilledWith(next);
       try {
-        await this.#prefill(next);
+        await this.#prefill(jobs);
       } catch (error) {
-        next.cancelled = { reason: error };
+        for (const job of jobs) job.cancelled = { reason: error };
       }
       this.#dropCancelled();
       this.#startSamples();
     } else if (this.#active.length > 0) await this.#decode();
+  }
+
+  /**
+   * A request and those behind it that are prefilled in the same run: short prompts have too few rows to be efficient alone. Not more
+   * than can start at once, and only as many as change nothing for each other, not even in the last bit: prompts of the same length, and
+   * fewer rows than the narrowest linear has columns. (From there on the runtime divides a product among its threads by rows instead of
+   * columns, and a narrow product's sums are then cut in other places.)
+   */
+  #prefilledWith(first: Job): Job[] {
+    if (isScored(first)) return [first];
+    const { hiddenSize, kvHeads, headDim } = this.#model.config;
+    const rows = Math.min(PREFILL_CHUNK, hiddenSize - 1, kvHeads * headDim - 1);
+    const most = Math.floor(rows / first.prompt.length);
+    let room = this.#options.maxBatch - this.#active.length - first.numSamples;
+    const jobs = [first];
+    for (const job of this.#waiting) {
+      const alike = job.prompt.length === first.prompt.length && !job.prefilled && !isScored(job);
+      if (job === first || !alike || job.numSamples > room || jobs.length >= most) continue;
+      room -= job.numSamples;
+      jobs.push(job);
+    }
+    return jobs;
   }
 
   #dropCancelled(): void {
@@ -237,68 +266,72 @@ export class Sampler {
     );
   }
 
-  /** Starts samples of the request in front, as many as there is room for; each begins with the prompt's cache and distribution. */
+  /** Starts samples of prefilled requests, as many as there is room for; each begins with the prompt's cache and distribution. */
   #startSamples(): void {
-    for (;;) {
-      const job = this.#waiting[0];
-      if (!job?.prefilled || !this.#hasRoomFor(job)) return;
-      const { cache, last } = job.prefilled;
-      const index = job.sequences.length;
-      const sequence: Sequence = {
-        job,
-        index,
-        random: createRandom(job.seed + index, "sample"),
-        watch: new StopWatch(job.rules, this.#tokenizer),
-        tokens: [],
-        logprobs: [],
-      };
-      job.sequences.push(sequence);
-      if (job.sequences.length === job.numSamples) {
-        this.#waiting.shift();
-        delete job.prefilled;
-      }
-      if (job.maxTokens === 0) sequence.stopReason = "length";
-      else this.#take(sequence, last);
-      if (sequence.stopReason) this.#finishIfDone(job);
-      else {
-        this.#cache.adopt(cache);
-        this.#active.push(sequence);
-      }
+    for (const job of this.#waiting.filter(({ prefilled }) => prefilled)) {
+      while (job.prefilled && this.#hasRoomFor(job)) this.#startSample(job, job.prefilled);
+      if (job.prefilled) return; // first come, first served
     }
   }
 
-  /** Runs a prompt, scores it if asked, and starts the samples. */
-  async #prefill(job: Job): Promise<void> {
-    const { prompt, temperature } = job;
-    if (job.rules.texts.length > 0) this.#tokenizer ??= await this.#options.tokenizer?.();
+  #startSample(job: Job, { cache, row, last }: NonNullable<Job["prefilled"]>): void {
+    const index = job.sequences.length;
+    const sequence: Sequence = {
+      job,
+      index,
+      random: createRandom(job.seed + index, "sample"),
+      watch: new StopWatch(job.rules, this.#tokenizer),
+      tokens: [],
+      logprobs: [],
+    };
+    job.sequences.push(sequence);
+    if (job.sequences.length === job.numSamples) {
+      this.#waiting.splice(this.#waiting.indexOf(job), 1);
+      delete job.prefilled;
+    }
+    if (job.maxTokens === 0) sequence.stopReason = "length";
+    else this.#take(sequence, last);
+    if (sequence.stopReason) this.#finishIfDone(job);
+    else {
+      this.#cache.adopt(cache, row);
+      this.#active.push(sequence);
+    }
+  }
+
+  /** Runs prompts of equal length and scores one that is alone, if asked. */
+  async #prefill(jobs: readonly Job[]): Promise<void> {
+    if (jobs.some(({ rules }) => rules.texts.length > 0)) this.#tokenizer ??= await this.#options.tokenizer?.();
     const { vocabSize } = this.#model.config;
+    const [first] = jobs as [Job];
+    const { length } = first.prompt;
     const cache = new KvCache(this.#model.config);
-    cache.addEmpty();
-    const scoring = job.promptLogprobs || job.topkPromptLogprobs > 0;
-    const logprobs = new Float32Array(prompt.length).fill(Number.NaN);
-    const k = job.topkPromptLogprobs;
+    for (const _ of jobs) cache.addEmpty();
+    const logprobs = new Float32Array(length).fill(Number.NaN);
+    const k = first.topkPromptLogprobs;
     const top = {
       k,
-      tokenIds: new Int32Array(prompt.length * k).fill(NO_TOP.id),
-      logprobs: new Float32Array(prompt.length * k).fill(NO_TOP.logprob),
+      tokenIds: new Int32Array(length * k).fill(NO_TOP.id),
+      logprobs: new Float32Array(length * k).fill(NO_TOP.logprob),
     };
-    let last: Distribution | undefined;
-    for (let start = 0; start < prompt.length; start += PREFILL_CHUNK) {
-      const tokens = prompt.subarray(start, start + PREFILL_CHUNK);
+    let last: Distribution[] = [];
+    for (let start = 0; start < length; start += PREFILL_CHUNK) {
+      const time = Math.min(PREFILL_CHUNK, length - start);
+      const tokens = new Int32Array(jobs.length * time);
+      for (const [row, { prompt }] of jobs.entries()) tokens.set(prompt.subarray(start, start + time), row * time);
       // Row i predicts token i + 1; the last row of the prompt predicts the first sample instead.
-      const scoredRows = Math.min(tokens.length, prompt.length - 1 - start);
+      const scoredRows = isScored(first) ? Math.min(time, length - 1 - start) : 0;
       const result = await this.#extender.extend({
         cache,
         tokens,
-        time: tokens.length,
-        adapters: [job.adapter],
-        rows: Int32Array.of(tokens.length - 1),
-        coldness: Float32Array.of(temperature > 0 ? 1 / temperature : 1),
-        ...(scoring && scoredRows > 0
+        time,
+        adapters: jobs.map(({ adapter }) => adapter),
+        rows: Int32Array.from(jobs, (_, row) => (row + 1) * time - 1),
+        coldness: Float32Array.from(jobs, ({ temperature }) => coldnessOf(temperature)),
+        ...(scoredRows > 0
           ? {
               scored: {
                 rows: Int32Array.from({ length: scoredRows }, (_, i) => i),
-                targets: prompt.slice(start + 1, start + 1 + scoredRows),
+                targets: first.prompt.slice(start + 1, start + 1 + scoredRows),
                 k,
               },
             }
@@ -311,18 +344,21 @@ export class Sampler {
           top.logprobs.set(result.scored.top, (start + 1) * k);
         }
       }
-      last = {
-        logits: result.logits.slice(0, vocabSize),
-        probabilities: result.probabilities.slice(0, vocabSize),
-        logSumExp: result.logSumExp[0]!,
-      };
-      if (job.cancelled) return;
+      last = jobs.map((_, row) => {
+        const own = (values: Float32Array): Float32Array => values.slice(row * vocabSize, (row + 1) * vocabSize);
+        return {
+          logits: own(result.logits),
+          probabilities: own(result.probabilities),
+          logSumExp: result.logSumExp[row]!,
+        };
+      });
+      if (jobs.every(({ cancelled }) => cancelled)) return;
     }
-    job.prompted = {
-      ...(job.promptLogprobs ? { promptLogprobs: logprobs } : {}),
+    first.prompted = {
+      ...(first.promptLogprobs ? { promptLogprobs: logprobs } : {}),
       ...(k > 0 ? { topkPromptLogprobs: top } : {}),
     };
-    job.prefilled = { cache, last: last! };
+    for (const [row, job] of jobs.entries()) job.prefilled = { cache, row, last: last[row]! };
   }
 
   /** Chooses a sequence's next token and decides whether it was the last. */
@@ -354,7 +390,7 @@ export class Sampler {
         time: 1,
         adapters: sequences.map(({ job }) => job.adapter),
         rows: Int32Array.from(sequences, (_, row) => row),
-        coldness: Float32Array.from(sequences, ({ job }) => (job.temperature > 0 ? 1 / job.temperature : 1)),
+        coldness: Float32Array.from(sequences, ({ job }) => coldnessOf(job.temperature)),
       });
     } catch (error) {
       for (let row = this.#active.length - 1; row >= 0; row--) this.#release(row);
