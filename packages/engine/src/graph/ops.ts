@@ -102,7 +102,7 @@ export interface MatmulOptions {
   readonly alpha?: number;
 }
 
-/** alpha · op(a) · op(b) over the last two axes; leading axes must be equal or absent on `b`. */
+/** alpha · op(a) · op(b) over the last two axes; leading axes must be equal or absent on one side (on `a`: without gradient). */
 export const matmul = (graph: Graph, a: Tensor, b: Tensor, options: MatmulOptions = {}): Tensor => {
   const { transA = false, transB = false, alpha = 1 } = options;
   if (a.shape.length < 2 || b.shape.length < 2) {
@@ -117,8 +117,9 @@ export const matmul = (graph: Graph, a: Tensor, b: Tensor, options: MatmulOption
       b.shape,
     ]);
   }
-  const leading = a.shape.slice(0, -2);
-  const shared = b.shape.length === 2 && leading.length > 0;
+  const shared = b.shape.length === 2 && a.shape.length > 2;
+  const sharedA = a.shape.length === 2 && b.shape.length > 2 && !a.requiresGrad && !b.requiresGrad;
+  const leading = (sharedA ? b : a).shape.slice(0, -2);
   if (!shared && !sameShape(leading, b.shape.slice(0, -2))) {
     throw new ShapeError("matmul", "leading axes differ", [a.shape, b.shape]);
   }

@@ -6,7 +6,7 @@
 import { type LoraTargets, linearSizes, targetLinears } from "../adapter/layout.ts";
 import { product } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
-import { add, gather, matmul, mul, reshape, rmsNorm, swiglu } from "../graph/ops.ts";
+import { add, gather, matmul, mul, reshape, rmsNorm, swiglu, transpose } from "../graph/ops.ts";
 import { type AttentionGroup, packedAttention } from "./attention.ts";
 import type { ModelConfig } from "./config.ts";
 
@@ -49,11 +49,19 @@ export const frozenLinear = (graph: Graph, x: Tensor, name: string, outSize: num
 const separateLinears: FrozenLinears = (graph, x, linears, bias) =>
   linears.map(({ name, outSize }) => frozenLinear(graph, x, name, outSize, bias));
 
+/** x·Aᵀ, `[rows, rank]`. A is `[rank, in]`, or the same values in blocks `[blocks, width, in]` that are multiplied one by one. */
+export const innerOf = (graph: Graph, x: Tensor, a: Tensor): Tensor => {
+  const z = matmul(graph, x, a, { transB: true });
+  if (a.shape.length === 2) return z;
+  const rank = product(a.shape.slice(0, 2));
+  return reshape(graph, transpose(graph, z, [1, 0, 2]), [x.shape[0]!, rank]);
+};
+
 /** Adds scale·(x·Aᵀ)·Bᵀ to a linear's frozen part y where the module is adapted. */
 const adapt = (graph: Graph, x: Tensor, y: Tensor, name: string, lora: LoraInputs | undefined): Tensor => {
   const adapted = lora?.modules.get(name);
   if (!lora || !adapted) return y;
-  const z = mul(graph, matmul(graph, x, adapted.a, { transB: true }), lora.scale); // [tokens, rank]
+  const z = mul(graph, innerOf(graph, x, adapted.a), lora.scale); // [tokens, rank]
   return add(graph, y, matmul(graph, z, adapted.b, { transB: true }));
 };
 

@@ -99,13 +99,14 @@ const matmul: Kernel = ([a, b], attributes, arrays) => {
   const columns = transB ? rowsB : columnsB;
   if (inner !== (transB ? columnsB : rowsB))
     throw new EngineError("shape_mismatch", `matmul of ${a!.dims} and ${b!.dims}`);
-  const leading = a!.dims.slice(0, -2);
+  const leading = (a!.dims.length > 2 ? a! : b!).dims.slice(0, -2);
   const batches = count(leading);
+  const stepA = a!.dims.length > 2 ? rowsA * columnsA : 0;
   const stepB = b!.dims.length > 2 ? rowsB * columnsB : 0;
   const data = new arrays(batches * rows * columns);
   const [x, y] = [floats(a!), floats(b!)];
   for (let batch = 0; batch < batches; batch++) {
-    const [offsetA, offsetB, offset] = [batch * rowsA * columnsA, batch * stepB, batch * rows * columns];
+    const [offsetA, offsetB, offset] = [batch * stepA, batch * stepB, batch * rows * columns];
     for (let i = 0; i < rows; i++) {
       for (let j = 0; j < columns; j++) {
         let sum = 0;

@@ -1,6 +1,5 @@
 /** Runs the extend graph: compiles its variants on first use and lays out their inputs. Knows nothing of requests or sampling. */
 import type { AdapterWeights } from "../adapter/adapter.ts";
-import type { LoraTargets } from "../adapter/layout.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { RopeCache } from "../model/rope.ts";
 import { f32, i32, type Program, type Runtime, type Value } from "../runtime/runtime.ts";
@@ -47,13 +46,14 @@ export class Extender {
     this.#packWeights = options.packWeights;
   }
 
-  #program(targets: LoraTargets | undefined, decode: boolean, prompt: boolean): Promise<Program> {
-    const id = JSON.stringify([targets, decode, prompt]);
+  #program(stack: AdapterStack | undefined, decode: boolean, prompt: boolean): Promise<Program> {
+    const adapters = stack ? { targets: stack.targets, blocked: stack.blocked } : {};
+    const id = JSON.stringify([adapters, decode, prompt]);
     let program = this.#programs.get(id);
     if (!program) {
       // Prompts have the rows to do without.
       const own = this.#packWeights && decode;
-      const graph = extendGraph(this.#model.config, { ...(targets ? { targets } : {}), decode, fused: own, prompt });
+      const graph = extendGraph(this.#model.config, { ...adapters, decode, fused: own, prompt });
       const weights = own
         ? fuseWeights(
             this.#model.weights,
@@ -133,7 +133,7 @@ export class Extender {
       inputs["scored.targets"] = i32(scored.targets, [scored.targets.length, 1]);
       inputs["scored.k"] = i32(Int32Array.of(Math.max(1, scored.k)), [1]);
     }
-    const program = await this.#program(stack?.targets, decode, scored !== undefined);
+    const program = await this.#program(stack, decode, scored !== undefined);
     const outputs = await program.run(inputs);
     const floats = (name: string): Float32Array => asFloat32(outputs[name]!.data);
     cache.append(time, (layer, side) => floats(`${side}.${layer}`));

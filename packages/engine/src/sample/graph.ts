@@ -25,6 +25,7 @@ import {
 import type { ModelConfig } from "../model/config.ts";
 import { type HeadInputs, headInputs, logitsOf, normalise } from "../model/head.ts";
 import { type Attend, buildLayers, embeddingTable, type LoraInputs } from "../model/transformer.ts";
+import { RANK_BLOCK } from "./adapters.ts";
 import { fusedLinears } from "./fused.ts";
 
 export interface ExtendKey {
@@ -34,23 +35,29 @@ export interface ExtendKey {
   readonly fused: boolean;
   /** Modules that any of the active adapters touches; absent when all sequences use the base model. */
   readonly targets?: LoraTargets;
+  /** A matrices come in blocks: see `adapters.ts`. */
+  readonly blocked?: boolean;
   /** Also score the tokens themselves (prompt log-probs). */
   readonly prompt: boolean;
 }
 
 /**
- * Adapters side by side: A matrices stacked to `[rank, in]`, B to `[out, rank]` with `rank` the sum of all ranks. Each row of
+ * Adapters side by side: A matrices stacked to `[rank, in]`, B to `[out, rank]` with `rank` that of the stack. Each row of
  * `lora.select` holds its adapter's scale in that adapter's columns and 0 elsewhere, so that one product serves them all.
  */
-const stackedLora = (graph: Graph, config: ModelConfig, targets: LoraTargets): LoraInputs => ({
-  scale: graph.input("lora.select", ["tokens", "rank"]),
-  modules: new Map(
-    targetLinears(config, targets).map(({ name, inSize, outSize }) => [
-      name,
-      { a: graph.input(`${name}.lora_A`, ["rank", inSize]), b: graph.input(`${name}.lora_B`, [outSize, "rank"]) },
-    ]),
-  ),
-});
+const stackedLora = (graph: Graph, config: ModelConfig, targets: LoraTargets, blocked: boolean): LoraInputs => {
+  const stack: Dim[] = blocked ? ["blocks", RANK_BLOCK] : ["rank"];
+  const rank = product(stack);
+  return {
+    scale: graph.input("lora.select", ["tokens", rank]),
+    modules: new Map(
+      targetLinears(config, targets).map(({ name, inSize, outSize }) => [
+        name,
+        { a: graph.input(`${name}.lora_A`, [...stack, inSize]), b: graph.input(`${name}.lora_B`, [outSize, rank]) },
+      ]),
+    ),
+  };
+};
 
 /** Inputs that describe a cache and the new tokens' places, common to prefill and decoding. */
 const cacheInputs = (graph: Graph, { headDim, kvHeads }: ModelConfig, batch: Dim) => {
@@ -179,7 +186,7 @@ const selectRows = (graph: Graph, head: HeadInputs, rows: Tensor): HeadInputs =>
 export const extendGraph = (config: ModelConfig, key: ExtendKey): Graph => {
   const graph = new Graph();
   const embedding = embeddingTable(graph, config);
-  const lora = key.targets ? stackedLora(graph, config, key.targets) : undefined;
+  const lora = key.targets ? stackedLora(graph, config, key.targets, key.blocked === true) : undefined;
   const tokens = graph.input("tokens", ["tokens"], { dtype: "int32" });
   const attend = (key.decode ? decodeAttention : prefillAttention)(graph, config);
   const frozen = key.fused ? fusedLinears : undefined;

@@ -136,36 +136,6 @@ describe("prompts", () => {
     }
   });
 
-  it("run together change nothing for each other on several threads either", async () => {
-    const { runtime: threaded = runtime } = await loadNativeRuntime(2);
-    const wide = tinyModel({
-      model_type: "llama",
-      hidden_size: 256,
-      num_attention_heads: 4,
-      num_key_value_heads: 2,
-      head_dim: 64,
-      intermediate_size: 704,
-      vocab_size: 512,
-      eos_token_id: null,
-    });
-    const random = createRandom(3, "wide");
-    const requests = Array.from({ length: 20 }, (_, seed) => ({
-      prompt: Array.from({ length: 14 }, () => Math.floor(random() * 512)),
-      params: { maxTokens: 2, seed, temperature: 0 },
-    }));
-    const together = await runAll(new Sampler(wide, threaded, defaults), requests);
-    const sampler = new Sampler(wide, threaded, defaults);
-    for (const [i, each] of requests.entries()) {
-      const [alone] = await runAll(sampler, [each]);
-      const [mine, own] = [together[i]!.sequences[0]!, alone!.sequences[0]!];
-      expect(mine.tokens).toEqual(own.tokens);
-      // Two last bits of the log-sum-exp, which is near 8: the logarithm of several rows is computed in vectors.
-      own.logprobs.forEach((value, j) => {
-        expect(Math.abs(mine.logprobs[j]! - value)).toBeLessThanOrEqual(2 * 2 ** -21);
-      });
-    }
-  });
-
   it("that are scored are run alone", async () => {
     const sampler = new Sampler(model, runtime, defaults);
     const scored = sampler.submit({ ...request([1, 2, 3], 1), promptLogprobs: true }, undefined);
@@ -188,6 +158,53 @@ describe("prompts", () => {
     while (sampler.busy) await sampler.step();
     await Promise.all(all);
     expect(done.at(-1)).toBe("another"); // the third sample and "one" run side by side
+  });
+});
+
+// Small models are computed in one piece. This one is wide enough for the runtime to divide products among threads and sums into pieces.
+describe("independence of a wider model on two threads", async () => {
+  const { runtime: threaded = runtime } = await loadNativeRuntime(2);
+  const model = tinyModel({
+    model_type: "llama",
+    hidden_size: 256,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    head_dim: 64,
+    intermediate_size: 704,
+    vocab_size: 512,
+    eos_token_id: null,
+  });
+  const random = createRandom(3, "wide");
+  const requests = (adapters: readonly (Adapter | undefined)[]) =>
+    Array.from({ length: 20 }, (_, seed): SampleRequest & { weights?: Adapter } => {
+      const weights = adapters[seed % adapters.length];
+      return {
+        prompt: Array.from({ length: 14 }, () => Math.floor(random() * 512)),
+        params: { maxTokens: 6, seed },
+        ...(weights ? { weights } : {}),
+      };
+    });
+
+  it.each([
+    ["the base model", [undefined]],
+    ["one adapter", [adapterOf(model.config, 1, 16)]],
+    [
+      "adapters of several ranks",
+      [undefined, ...[16, 24, 96, 8, 64].map((rank, i) => adapterOf(model.config, i, rank))],
+    ],
+  ])("%s", async (_, adapters) => {
+    const given = requests(adapters);
+    const together = await runAll(new Sampler(model, threaded, defaults), given);
+    const sampler = new Sampler(model, threaded, defaults);
+    for (const [i, each] of given.entries()) {
+      const [alone] = await runAll(sampler, [each]);
+      const [mine, own] = [together[i]!.sequences[0]!, alone!.sequences[0]!];
+      expect(mine.tokens, `request ${i}`).toEqual(own.tokens);
+      // Two last bits of a number between 4 and 8, the log-sum-exp: the logarithm of several rows is computed in vectors.
+      own.logprobs.forEach((value, j) => {
+        expect(Math.abs(mine.logprobs[j]! - value), `request ${i}, token ${j}`).toBeLessThanOrEqual(2 * 2 ** -21);
+      });
+    }
   });
 });
 
