@@ -51,7 +51,8 @@ const examplesOf = (path: string): Example[] =>
     code: example.code.replace(/^\s*\* ?/gm, ""),
   }));
 
-const pages = ["README.md", "docs/from-python.md", "docs/conformance.md"].flatMap((page) =>
+const packages = readdirSync(join(root, "packages")).map((name) => `packages/${name}/README.md`);
+const pages = ["README.md", "docs/from-python.md", "docs/conformance.md", ...packages].flatMap((page) =>
   blocksOf(join(root, page), /^```ts\n([\s\S]*?)\n```/gm),
 );
 
