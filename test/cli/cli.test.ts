@@ -71,6 +71,10 @@ describe("calling it", () => {
     [["checkpoint"], "needs one of: list, info"],
     [["run", "info"], "RUN_ID is missing"],
     [["run", "info", "a", "b"], '"b" is one argument too many'],
+    [
+      ["sample", "x", "-t", "-1"],
+      "--temperature needs a value; one that begins with a dash is written --temperature=-1",
+    ],
     [["run", "list", "--nope"], "Unknown option '--nope'"],
     [["run", "list", "--limit", "x"], '--limit must be a whole number from 0 on, not "x"'],
     [["run", "list", "-f", "xml"], "--format must be one of table, json"],

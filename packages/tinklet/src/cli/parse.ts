@@ -66,6 +66,13 @@ export class Input {
   }
 }
 
+/** The parser's message in our words: its advice about what begins with a dash is for programmers. */
+function complaint(message: string): string {
+  const option = /use '--([\w-]+)=-XYZ'/.exec(message)?.[1];
+  if (option !== undefined) return `--${option} needs a value; one that begins with a dash is written --${option}=-1`;
+  return message.replace(/\. To specify a positional.*$/s, "");
+}
+
 /** Parses what follows a command's words. */
 export function parseInput(command: Command, args: readonly string[]): Input {
   const options = { ...command.options, ...globalOptions };
@@ -83,8 +90,7 @@ export function parseInput(command: Command, args: readonly string[]): Input {
       ),
     });
   } catch (cause) {
-    // The parser's advice about positional arguments that begin with a dash is for programmers.
-    throw new UsageError((cause as Error).message.replace(/\. To specify a positional.*$/s, ""));
+    throw new UsageError(complaint((cause as Error).message));
   }
   for (const [name, { choices }] of Object.entries(options)) {
     const value = parsed.values[name];
