@@ -165,6 +165,24 @@ describe("shapes", () => {
     expect(() => ops.reshape(graph, graph.input("p", ["a*b", 2]), ["a", "b", 2])).toThrow(/more than one size/);
   });
 
+  it("multiplies one matrix with each of a stack, without gradient", async () => {
+    const stacked = new Graph();
+    const one = stacked.input("one", ["rows", 2]);
+    stacked.output("y", ops.matmul(stacked, one, stacked.input("stack", ["blocks", 3, 2]), { transB: true }));
+    const given = {
+      one: { data: Float32Array.of(1, 2, 3, 4), dims: [2, 2] },
+      stack: { data: Float32Array.of(1, 0, 0, 1, 1, 1, 2, 0, 0, 2, 2, 2), dims: [2, 3, 2] },
+    };
+    const { runtime } = await loadNativeRuntime(1);
+    for (const each of [createInterpreter(), ...(runtime ? [runtime] : [])]) {
+      const { y } = await (await each.compile(stacked, new Map())).run(given);
+      expect(y!.dims).toEqual([2, 2, 3]);
+      expect([...(y!.data as Float32Array)]).toEqual([1, 2, 3, 3, 4, 7, 2, 4, 6, 6, 8, 14]);
+    }
+    const trainable = stacked.input("trainable", ["blocks", 3, 2], { trainable: true });
+    expect(() => ops.matmul(stacked, one, trainable, { transB: true })).toThrow(/^matmul: leading axes differ/);
+  });
+
   it("multiplies and compares named sizes", () => {
     expect(product(["tokens", 2, "heads", 3])).toBe("6*heads*tokens");
     expect(product(["3*tokens", 0])).toBe(0);
