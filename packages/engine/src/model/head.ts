@@ -29,7 +29,7 @@ import {
 } from "../graph/ops.ts";
 import { SLOPE_TERMS, type SlopeTerms } from "../train/losses.ts";
 import type { ModelConfig } from "./config.ts";
-import { innerOf, type LoraInputs } from "./transformer.ts";
+import { addLora, type LoraInputs } from "./transformer.ts";
 
 /** What a head needs besides the rows themselves. */
 export interface HeadInputs {
@@ -60,8 +60,8 @@ export const logitsOf = (
 ): { logits: Tensor; z?: Tensor } => {
   const base = matmul(graph, x, unembedding, { transB: true });
   if (!lora) return { logits: base };
-  const z = mul(graph, innerOf(graph, x, lora.a), lora.scale);
-  return { logits: add(graph, base, matmul(graph, z, lora.b, { transB: true })), z };
+  const { y, z } = addLora(graph, x, base, lora);
+  return { logits: y, z };
 };
 
 /**

@@ -50,19 +50,28 @@ const separateLinears: FrozenLinears = (graph, x, linears, bias) =>
   linears.map(({ name, outSize }) => frozenLinear(graph, x, name, outSize, bias));
 
 /** x·Aᵀ, `[rows, rank]`. A is `[rank, in]`, or the same values in blocks `[blocks, width, in]` that are multiplied one by one. */
-export const innerOf = (graph: Graph, x: Tensor, a: Tensor): Tensor => {
+const innerOf = (graph: Graph, x: Tensor, a: Tensor): Tensor => {
   const z = matmul(graph, x, a, { transB: true });
   if (a.shape.length === 2) return z;
   const rank = product(a.shape.slice(0, 2));
   return reshape(graph, transpose(graph, z, [1, 0, 2]), [x.shape[0]!, rank]);
 };
 
-/** Adds scale·(x·Aᵀ)·Bᵀ to a linear's frozen part y where the module is adapted. */
+/** y + scale·(x·Aᵀ)·Bᵀ, y being a linear's frozen part; z is the scaled inner value `[rows, rank]`. */
+export const addLora = (
+  graph: Graph,
+  x: Tensor,
+  y: Tensor,
+  { a, b, scale }: { readonly a: Tensor; readonly b: Tensor; readonly scale: Tensor },
+): { y: Tensor; z: Tensor } => {
+  const z = mul(graph, innerOf(graph, x, a), scale);
+  return { y: add(graph, y, matmul(graph, z, b, { transB: true })), z };
+};
+
+/** A linear's frozen part y with its adapter's, where the module is adapted. */
 const adapt = (graph: Graph, x: Tensor, y: Tensor, name: string, lora: LoraInputs | undefined): Tensor => {
   const adapted = lora?.modules.get(name);
-  if (!lora || !adapted) return y;
-  const z = mul(graph, innerOf(graph, x, adapted.a), lora.scale); // [tokens, rank]
-  return add(graph, y, matmul(graph, z, adapted.b, { transB: true }));
+  return lora && adapted ? addLora(graph, x, y, { ...adapted, scale: lora.scale }).y : y;
 };
 
 /** How the q, k and v rows of one layer become its attention output; training, prefill and decoding differ only here. */

@@ -228,7 +228,7 @@ export class Sampler {
     let room = this.#options.maxBatch - this.#active.length - first.numSamples;
     const jobs = [first];
     for (const job of this.#waiting) {
-      const alike = job.prompt.length === first.prompt.length && !job.prefilled && !isScored(job);
+      const alike = job.prompt.length === first.prompt.length && !isScored(job);
       if (job === first || !alike || job.numSamples > room || jobs.length >= most) continue;
       room -= job.numSamples;
       jobs.push(job);
