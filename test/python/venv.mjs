@@ -53,12 +53,12 @@ const sitePackages = (folder) => {
  * @throws when Python is missing or pip cannot install one of the packages
  */
 export function ensureVenv(name, packages, { torch = false } = {}) {
+  if (torch) ensureVenv("torch", ["torch", "numpy"]);
   const folder = join(root, ".venv", name);
   const stamp = join(folder, "packages.stamp");
   const python = join(folder, "bin", "python");
   const wanted = `${[...packages, ...(torch ? ["(torch)"] : [])].join("\n")}\n`;
   if (existsSync(python) && existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return python;
-  if (torch) ensureVenv("torch", ["torch", "numpy"]);
   console.log(`.venv/${name}: installing ${packages.join(" ")}`);
   const started = Date.now();
   rmSync(folder, { recursive: true, force: true });
