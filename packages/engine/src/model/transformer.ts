@@ -74,8 +74,15 @@ const adapt = (graph: Graph, x: Tensor, y: Tensor, name: string, lora: LoraInput
   return lora && adapted ? addLora(graph, x, y, { ...adapted, scale: lora.scale }).y : y;
 };
 
-/** How the q, k and v rows of one layer become its attention output; training, prefill and decoding differ only here. */
-export type Attend = (rows: { q: Tensor; k: Tensor; v: Tensor; layer: number }) => Tensor;
+/**
+ * How the q, k and v of one layer become its attention output; training, prefill and decoding differ only here. They are
+ * `[tokens, heads · headDim]`, or, where they were normalised by head, already in the shape of `headRows`.
+ */
+export type Attend = (flat: { q: Tensor; k: Tensor; v: Tensor; layer: number }) => Tensor;
+
+/** One row per head: `[tokens · heads, headDim]`, token-major. */
+export const headRows = (graph: Graph, flat: Tensor, headDim: number): Tensor =>
+  reshape(graph, flat, [product([...flat.shape.slice(0, -1), (flat.shape.at(-1) as number) / headDim]), headDim]);
 
 /** Layers from embedded tokens to the final norm: `[tokens, hidden]` to `[tokens, hidden]`. */
 export const buildLayers = (
@@ -86,8 +93,7 @@ export const buildLayers = (
   attend: Attend,
   frozen: FrozenLinears = separateLinears,
 ): Tensor => {
-  const { hiddenSize, heads, kvHeads, headDim, normEpsilon } = config;
-  const tokens = embedded.shape[0]!;
+  const { hiddenSize, headDim, normEpsilon } = config;
   const norm = (value: Tensor, name: string, size: number): Tensor =>
     rmsNorm(graph, value, graph.weight(`${name}.weight`, [size]), normEpsilon);
   const linears = (input: Tensor, prefix: string, names: readonly string[], bias: boolean): Tensor[] => {
@@ -100,16 +106,9 @@ export const buildLayers = (
     const attention = `${prefix}.self_attn`;
     const h = norm(x, `${prefix}.input_layernorm`, hiddenSize);
     const [q, k, v] = linears(h, attention, ["q_proj", "k_proj", "v_proj"], config.qkvBias) as [Tensor, Tensor, Tensor];
-    // One row per head: [count · tokens, headDim], token-major.
-    const toRows = (flat: Tensor, count: number): Tensor => reshape(graph, flat, [product([tokens, count]), headDim]);
-    const normed = (rows: Tensor, name: string): Tensor =>
-      config.qkNorm ? norm(rows, `${attention}.${name}`, headDim) : rows;
-    const attended = attend({
-      q: normed(toRows(q, heads), "q_norm"),
-      k: normed(toRows(k, kvHeads), "k_norm"),
-      v: toRows(v, kvHeads),
-      layer,
-    }); // [tokens, heads · headDim]
+    const normed = (flat: Tensor, name: string): Tensor =>
+      config.qkNorm ? norm(headRows(graph, flat, headDim), `${attention}.${name}`, headDim) : flat;
+    const attended = attend({ q: normed(q, "q_norm"), k: normed(k, "k_norm"), v, layer }); // [tokens, heads · headDim]
     const [output] = linears(attended, attention, ["o_proj"], config.outputBias) as [Tensor];
     x = add(graph, x, output);
 
@@ -167,6 +166,7 @@ export const buildTrunk = (
   lora: LoraInputs | undefined,
   options: { recomputeAttention: boolean },
 ): Tensor =>
-  buildLayers(graph, config, gather(graph, embedding, inputs.tokens), lora, ({ q, k, v }) =>
-    packedAttention(graph, { q, k, v }, inputs, { ...config, ...options }),
-  );
+  buildLayers(graph, config, gather(graph, embedding, inputs.tokens), lora, ({ q, k, v }) => {
+    const rows = (flat: Tensor): Tensor => headRows(graph, flat, config.headDim);
+    return packedAttention(graph, { q: rows(q), k: rows(k), v: rows(v) }, inputs, { ...config, ...options });
+  });

@@ -1,6 +1,6 @@
 /**
- * Keys and values of the sequences being decoded: per layer one array of values `[sequences, kvHeads, room, headDim]` and one of keys,
- * `[sequences, kvHeads, headDim, room]`, handed to the runtime as they are. Sequences occupy the first rows without gaps, so that any number of them is a prefix of the array. `room` is common to
+ * Keys and values of the sequences being decoded: per layer two arrays `[sequences, kvHeads, room, headDim]`, handed to the runtime as
+ * they are. Sequences occupy the first rows without gaps, so that any number of them is a prefix of the array. `room` is common to
  * all and grows in steps; what lies behind a sequence's length is masked off.
  */
 import type { ModelConfig } from "../model/config.ts";
@@ -44,7 +44,7 @@ export class KvCache {
         const next = new Float32Array(capacity * kvHeads * room * headDim);
         this.lengths.forEach((length, sequence) => {
           const from = { data: old, room: this.#room, first: sequence * kvHeads };
-          this.#copy(side, from, { data: next, room, first: sequence * kvHeads }, length);
+          this.#copy(from, { data: next, room, first: sequence * kvHeads }, length);
         });
         layer[side] = next;
       }
@@ -54,13 +54,11 @@ export class KvCache {
   }
 
   /** Copies the first `length` tokens of a sequence, whose heads are the lines from `first` on. */
-  #copy(side: "k" | "v", from: Lines, to: Lines, length: number): void {
+  #copy(from: Lines, to: Lines, length: number): void {
     const { kvHeads, headDim } = this.#config;
-    // Values of a head are one run of tokens; its keys are a run of tokens for each of its dimensions.
-    const [runs, unit] = side === "v" ? [1, headDim] : [headDim, 1];
-    for (let line = 0; line < kvHeads * runs; line++) {
-      const start = (from.first * runs + line) * from.room * unit;
-      to.data.set(from.data.subarray(start, start + length * unit), (to.first * runs + line) * to.room * unit);
+    for (let head = 0; head < kvHeads; head++) {
+      const start = (from.first + head) * from.room * headDim;
+      to.data.set(from.data.subarray(start, start + length * headDim), (to.first + head) * to.room * headDim);
     }
   }
 
@@ -93,7 +91,7 @@ export class KvCache {
     this.#layers.forEach((layer, index) => {
       for (const side of ["k", "v"] as const) {
         const from = { data: source.#layers[index]![side], room: source.#room, first: sourceRow * kvHeads };
-        this.#copy(side, from, { data: layer[side], room: this.#room, first: row * kvHeads }, length);
+        this.#copy(from, { data: layer[side], room: this.#room, first: row * kvHeads }, length);
       }
     });
     this.lengths[row] = length;
@@ -134,30 +132,23 @@ export class KvCache {
   view(layer: number, side: "k" | "v", rows: number, room: number): { data: Float32Array; dims: number[] } {
     const { kvHeads, headDim } = this.#config;
     const size = rows * kvHeads * room * headDim;
-    const dims = side === "v" ? [rows, kvHeads, room, headDim] : [rows, kvHeads, headDim, room];
-    return { data: this.#layers[layer]![side].subarray(0, size), dims };
+    return { data: this.#layers[layer]![side].subarray(0, size), dims: [rows, kvHeads, room, headDim] };
   }
 
-  /**
-   * Stores `time` new tokens of every sequence: values are `[rows, kvHeads, time, headDim]`, keys `[rows, kvHeads, headDim, time]`;
-   * rows beyond the sequences are ignored.
-   */
+  /** Stores `time` new tokens of every sequence, `[rows, kvHeads, time, headDim]`; rows beyond the sequences are ignored. */
   append(time: number, fresh: (layer: number, side: "k" | "v") => Float32Array): void {
     const { kvHeads, headDim } = this.#config;
-    const room = this.#room;
-    this.#layers.forEach(({ k, v }, layer) => {
-      const [newK, newV] = [fresh(layer, "k"), fresh(layer, "v")];
-      this.lengths.forEach((length, sequence) => {
-        const firstHead = sequence * kvHeads;
-        for (let line = firstHead * headDim; line < (firstHead + kvHeads) * headDim; line++) {
-          for (let t = 0; t < time; t++) k[line * room + length + t] = newK[line * time + t]!;
-        }
-        const run = time * headDim;
-        for (let head = firstHead; head < firstHead + kvHeads; head++) {
-          const [from, to] = [head * run, (head * room + length) * headDim];
-          for (let i = 0; i < run; i++) v[to + i] = newV[from + i]!;
-        }
-      });
+    const run = time * headDim;
+    this.#layers.forEach((stored, layer) => {
+      for (const side of ["k", "v"] as const) {
+        const [from, to] = [fresh(layer, side), stored[side]];
+        this.lengths.forEach((length, sequence) => {
+          for (let head = sequence * kvHeads; head < (sequence + 1) * kvHeads; head++) {
+            const [start, end] = [head * run, (head * this.#room + length) * headDim];
+            for (let i = 0; i < run; i++) to[end + i] = from[start + i]!;
+          }
+        });
+      }
     });
     for (let i = 0; i < this.lengths.length; i++) this.lengths[i]! += time;
   }

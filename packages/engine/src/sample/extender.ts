@@ -26,7 +26,8 @@ export interface Extension {
 
 export interface ExtensionResult {
   readonly logits: Float32Array;
-  readonly logSumExp: Float32Array;
+  /** Of the untempered logits. */
+  readonly logSumExp: Float64Array;
   readonly probabilities: Float32Array;
   readonly scored?: { readonly logprobs: Float32Array; readonly top: Float32Array; readonly topIds: Int32Array };
 }
@@ -137,9 +138,12 @@ export class Extender {
     const outputs = await program.run(inputs);
     const floats = (name: string): Float32Array => asFloat32(outputs[name]!.data);
     cache.append(time, (layer, side) => floats(`${side}.${layer}`));
+    const largest = { logit: floats("largest.logit"), probability: floats("largest.probability") };
     return {
       logits: floats("logits").subarray(0, count * config.vocabSize),
-      logSumExp: floats("logSumExp").subarray(0, count),
+      logSumExp: Float64Array.from({ length: count }, (_, row) => {
+        return largest.logit[row]! - Math.log(largest.probability[row]!);
+      }),
       probabilities: floats("probabilities").subarray(0, count * config.vocabSize),
       ...(scored
         ? {

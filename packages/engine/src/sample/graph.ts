@@ -14,17 +14,17 @@ import {
   gatherElements,
   matmul,
   mul,
+  reduceMax,
   reshape,
   rope,
   softmax,
   split,
   sub,
   topK,
-  transpose,
 } from "../graph/ops.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type HeadInputs, headInputs, logitsOf, normalise } from "../model/head.ts";
-import { type Attend, buildLayers, embeddingTable, type LoraInputs } from "../model/transformer.ts";
+import { type Attend, buildLayers, embeddingTable, headRows, type LoraInputs } from "../model/transformer.ts";
 import { RANK_BLOCK } from "./adapters.ts";
 import { fusedLinears } from "./fused.ts";
 
@@ -71,9 +71,8 @@ const cacheInputs = (graph: Graph, { headDim, kvHeads }: ModelConfig, batch: Dim
     cacheMask: graph.input("mask.past", [batch, 1, 1, past]),
     /** Sizes of the parts of a row of scores: new tokens, cache, and, in decoding, a masked tail. */
     lengths: (parts: number): Tensor => graph.input("lengths", [parts], { dtype: "int64" }),
-    /** Keys are stored with time last, so that scores are a plain product, the fastest one for a single query. */
     layer: (layer: number): { k: Tensor; v: Tensor } => ({
-      k: graph.input(`past.k.${layer}`, [batch, kvHeads, headDim, past]),
+      k: graph.input(`past.k.${layer}`, [batch, kvHeads, past, headDim]),
       v: graph.input(`past.v.${layer}`, [batch, kvHeads, past, headDim]),
     }),
   };
@@ -99,17 +98,18 @@ const prefillAttention = (graph: Graph, config: ModelConfig): Attend => {
 
   return ({ q, k, v, layer }) => {
     const earlierTokens = cached(layer);
-    const queries = reshape(graph, rope(graph, gather(graph, q, indices.q), positions, tables), stacked);
-    const keys = rope(graph, gather(graph, k, indices.kv), positions, tables); // [batch, kvHeads, time, headDim]
-    const values = gather(graph, v, indices.kv);
-    graph.output(`k.${layer}`, transpose(graph, keys, [0, 1, 3, 2]));
+    const inHeads = (flat: Tensor, index: Tensor): Tensor => gather(graph, headRows(graph, flat, headDim), index);
+    const queries = reshape(graph, rope(graph, inHeads(q, indices.q), positions, tables), stacked);
+    const keys = rope(graph, inHeads(k, indices.kv), positions, tables); // [batch, kvHeads, time, headDim]
+    const values = inHeads(v, indices.kv);
+    graph.output(`k.${layer}`, keys);
     graph.output(`v.${layer}`, values);
     const own = add(
       graph,
       reshape(graph, matmul(graph, queries, keys, { transB: true, alpha }), [batch, heads, time, time]),
       causal,
     );
-    const earlier = add(graph, matmul(graph, queries, earlierTokens.k, { alpha }), cacheMask);
+    const earlier = add(graph, matmul(graph, queries, earlierTokens.k, { transB: true, alpha }), cacheMask);
     const scores = concat(graph, [reshape(graph, own, [batch, kvHeads, stackedTime, time]), earlier], 3, "keys");
     const [onOwn, onEarlier] = split(graph, softmax(graph, scores), 3, [time, past], sizes) as [Tensor, Tensor];
     const attended = add(graph, matmul(graph, onEarlier, earlierTokens.v), matmul(graph, onOwn, values)); // stacked
@@ -147,12 +147,11 @@ const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
       headDim,
     ]);
     const key = rope(graph, reshape(graph, k, [tokens, kvHeads, 1, headDim]), positions, tables);
-    const column = reshape(graph, key, [tokens, kvHeads, headDim, 1]);
     const value = reshape(graph, v, [tokens, kvHeads, 1, headDim]);
-    graph.output(`k.${layer}`, column);
+    graph.output(`k.${layer}`, key);
     graph.output(`v.${layer}`, value);
-    const own = matmul(graph, query, column); // [tokens, kvHeads, share, 1]
-    const scores = concat(graph, [own, add(graph, matmul(graph, query, earlier.k), cacheMask), tail], 3, "keys");
+    const scoresOf = (keys: Tensor): Tensor => matmul(graph, query, keys, { transB: true }); // [tokens, kvHeads, share, keys]
+    const scores = concat(graph, [scoresOf(key), add(graph, scoresOf(earlier.k), cacheMask), tail], 3, "keys");
     const [onOwn, onEarlier] = split(graph, softmax(graph, scores), 3, [1, past, SCORE_TAIL], sizes) as [
       Tensor,
       Tensor,
@@ -180,8 +179,8 @@ const selectRows = (graph: Graph, head: HeadInputs, rows: Tensor): HeadInputs =>
   head.lora ? { ...head, lora: { ...head.lora, scale: gather(graph, head.lora.scale, rows) } } : head;
 
 /**
- * Inputs: see the declarations. Outputs: `k.<layer>` and `v.<layer>` of the new tokens; for the `rows` asked for, `logits` and
- * `logSumExp` of the untempered distribution and `probabilities` at each row's own temperature.
+ * Inputs: see the declarations. Outputs: `k.<layer>` and `v.<layer>` of the new tokens; for the `rows` asked for, `logits` and their
+ * largest (as such and as a probability) and `probabilities` at each row's own temperature.
  */
 export const extendGraph = (config: ModelConfig, key: ExtendKey): Graph => {
   const graph = new Graph();
@@ -196,7 +195,10 @@ export const extendGraph = (config: ModelConfig, key: ExtendKey): Graph => {
   const coldness = graph.input("coldness", ["rows", 1]); // 1 / temperature
   const { logits } = logitsOf(graph, gather(graph, hidden, rows), selectRows(graph, head, rows));
   graph.output("logits", logits);
-  graph.output("logSumExp", normalise(graph, logits).logSumExp);
+  // What the log-sum-exp is made of: see `normalise`. The logarithm is the caller's, because the runtime's has another last bit at the
+  // end of a batch than within it.
+  graph.output("largest.logit", reduceMax(graph, logits));
+  graph.output("largest.probability", reduceMax(graph, softmax(graph, logits)));
   graph.output("probabilities", softmax(graph, mul(graph, logits, coldness)));
   if (key.prompt) scorePrompt(graph, hidden, head);
   return graph;

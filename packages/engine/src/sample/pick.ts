@@ -36,6 +36,35 @@ const sum = (values: ArrayLike<number>): number => {
   return total;
 };
 
+/** Ids per block of `walkBlocks`: a power of two. */
+const BLOCK = 256;
+
+/** As `walk` with a target of `random` times the sum, in one pass over the weights and a part of it: a vocabulary is long, and this runs per token. */
+const walkBlocks = (weights: Float32Array, random: number): number => {
+  const sums = new Float64Array(Math.ceil(weights.length / BLOCK));
+  let total = 0;
+  for (let block = 0; block < sums.length; block++) {
+    const end = Math.min(weights.length, (block + 1) * BLOCK);
+    // Four sums at a time, because each addition waits for the one before.
+    let [a, b, c, d] = [0, 0, 0, 0];
+    let i = block * BLOCK;
+    for (; i + 4 <= end; i += 4) {
+      a += weights[i]!;
+      b += weights[i + 1]!;
+      c += weights[i + 2]!;
+      d += weights[i + 3]!;
+    }
+    for (; i < end; i++) a += weights[i]!;
+    sums[block] = a + b + (c + d);
+    total += sums[block]!;
+  }
+  const target = random * total;
+  const block = walk(sums, target);
+  let before = 0;
+  for (let i = 0; i < block; i++) before += sums[i]!;
+  return block * BLOCK + walk(weights.subarray(block * BLOCK, (block + 1) * BLOCK), target - before);
+};
+
 /** Ids in falling probability, as many as the filters keep. */
 const kept = (probabilities: Float32Array, { topK, topP }: Choice): number[] => {
   const order: number[] = [];
@@ -57,7 +86,7 @@ const kept = (probabilities: Float32Array, { topK, topP }: Choice): number[] => 
 
 /** @param random a number in [0, 1). */
 export const pick = (probabilities: Float32Array, choice: Choice, random: number): number => {
-  if (choice.topK <= 0 && choice.topP >= 1) return walk(probabilities, random * sum(probabilities));
+  if (choice.topK <= 0 && choice.topP >= 1) return walkBlocks(probabilities, random);
   const ids = kept(probabilities, choice);
   const weights = ids.map((id) => probabilities[id]!);
   return ids[walk(weights, random * sum(weights))]!;

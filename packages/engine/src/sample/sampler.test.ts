@@ -351,6 +351,25 @@ describe("pick", () => {
     });
   });
 
+  it("finds in a long vocabulary what a plain walk finds, and never an id without weight", () => {
+    const random = createRandom(3, "weights");
+    for (const size of [255, 256, 257, 1000, 2049]) {
+      const weights = Float32Array.from({ length: size }, (_, i) => (i % 3 === 0 || i > size - 5 ? 0 : random()));
+      let total = 0;
+      for (const weight of weights) total += weight;
+      for (const at of [0, 1e-9, ...Array.from({ length: 300 }, random), 1 - 2 ** -53]) {
+        let running = 0;
+        const plain = weights.findIndex((weight) => {
+          running += weight;
+          return running > at * total;
+        });
+        const found = pick(weights, { topK: -1, topP: 1 }, at);
+        expect(weights[found]).toBeGreaterThan(0);
+        if (at < 1 - 1e-12) expect(found, `${at} of ${size}`).toBe(plain);
+      }
+    }
+  });
+
   it("keeps the k best, then the smallest set that holds p", () => {
     const all = (topK: number, topP: number): number[] =>
       [...new Set(Array.from({ length: 1000 }, (_, i) => pick(probabilities, { topK, topP }, i / 1000)))].sort();
