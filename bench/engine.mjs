@@ -174,6 +174,19 @@ export default async ({ root, args }) => {
       compare(`sampling, ${batch} sequences`, sampling, target);
     }
     torch.quit();
+    const gaps = [];
+    for (let repeat = -1; repeat < repeats; repeat++) {
+      const gap = await ours.ask("loop", { lengths: uniform, steps: name === "10M" ? 10 : 2, batch: 8, new: 16 });
+      if (repeat >= 0) gaps.push(gap);
+    }
+    const longestOf = (side) => Math.max(...gaps.map((gap) => gap[side]));
+    rows.push({
+      name: `${name} caller's event loop, longest hold-up`,
+      value: round(longestOf("own"), 1),
+      unit: "ms",
+      target: "≤ 20",
+      note: `its own work, while the engine trains and samples; ${round(longestOf("gap"), 1)} ms with the wait for a core that the engine's threads are using`,
+    });
     ours.quit();
     const long = { "135M": { lengths: [512, 512], limit: 2.5 }, "596M": { lengths: [512], limit: 5.5 } }[name];
     if (!long) continue;

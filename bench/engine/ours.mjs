@@ -43,6 +43,23 @@ const commands = {
     );
     return { seconds: [(performance.now() - begin) / 1000], tokens: batch * count };
   },
+  /** How long the caller's event loop is held up while the engine trains and samples: by its own work, and waiting for a core included. */
+  async loop({ lengths, steps, batch, new: count }) {
+    const schedule = `/proc/self/task/${process.pid}/schedstat`;
+    const ownMs = () => Number(readFileSync(schedule, "utf8").split(" ")[0]) / 1e6; // time on a core
+    const longest = { own: 0, gap: 0 };
+    let [own, at] = [ownMs(), performance.now()];
+    const timer = setInterval(() => {
+      const [nextOwn, now] = [ownMs(), performance.now()];
+      longest.own = Math.max(longest.own, nextOwn - own);
+      longest.gap = Math.max(longest.gap, now - at);
+      [own, at] = [nextOwn, now];
+    }, 1);
+    await commands.train({ lengths, steps });
+    await commands.generate({ batch, prompt: 32, new: count });
+    clearInterval(timer);
+    return longest;
+  },
   async memory() {
     return { peakBytes: Number(/VmHWM:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))[1]) * 1024 };
   },
