@@ -74,6 +74,13 @@ export const createAdapter = (config: ModelConfig, lora: Required<LoraOptions>):
   return { layout, lora, values, step: 0 };
 };
 
+/** Whether there is no NaN and no infinity among the values. */
+export const areFinite = (values: Float32Array): boolean => {
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += values[i]! - values[i]!; // 0, or NaN for either
+  return sum === 0;
+};
+
 /** Graph inputs of an adapter: views into its flat array, nothing copied. */
 export const adapterInputs = ({ layout, lora, values }: AdapterWeights): Record<string, Value> => {
   const inputs: Record<string, Value> = { "lora.scale": f32(Float32Array.of(lora.alpha / lora.rank), []) };

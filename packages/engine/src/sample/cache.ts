@@ -72,41 +72,58 @@ export class KvCache {
         : needed * 2 < this.#room
           ? needed
           : this.#room;
-    this.#resize(this.#capacityFor(rows), room);
+    this.#resize(this.#capacityFor(rows, room), room);
   }
 
-  /** Rows to have when `rows` are needed: some ahead, because sequences come one by one and growing copies them all. */
-  #capacityFor(rows: number): number {
+  /**
+   * Rows to have when `rows` with this much room are needed: some ahead, because sequences come one by one and growing copies them
+   * all. But rows that an earlier crowd of short sequences left are not lengthened for a few long ones.
+   */
+  #capacityFor(rows: number, room: number): number {
     const held = this.#capacity;
-    return rows > held ? Math.max(rows, Math.min(held * 2, held + 32)) : held;
+    if (rows > held) return Math.max(rows, Math.min(held * 2, held + 32));
+    return room > this.#room ? rows : held;
   }
 
   /** Adds a sequence whose tokens are those of a row of another cache. Returns its row. */
   adopt(source: KvCache, sourceRow: number): number {
-    const { kvHeads } = this.#config;
+    const { kvHeads, headDim } = this.#config;
     const length = source.lengths[sourceRow]!;
     const row = this.lengths.length;
-    this.lengths.push(0);
     this.#makeRoomFor(length, row + 1);
+    const size = kvHeads * this.#room * headDim;
     this.#layers.forEach((layer, index) => {
       for (const side of ["k", "v"] as const) {
         const from = { data: source.#layers[index]![side], room: source.#room, first: sourceRow * kvHeads };
+        // Masked positions count with weight 0, and 0 · NaN is NaN: what an earlier sequence left must not stay behind the new one.
+        layer[side].fill(0, row * size, (row + 1) * size);
         this.#copy(from, { data: layer[side], room: this.#room, first: row * kvHeads }, length);
       }
     });
-    this.lengths[row] = length;
+    this.lengths.push(length);
     return row;
   }
 
   #makeRoomFor(length: number, rows: number): void {
     const room = Math.max(this.#room, roundUp(length + 1));
-    this.#resize(this.#capacityFor(rows), room);
+    this.#resize(this.#capacityFor(rows, room), room);
   }
 
   /** An empty row. */
   addEmpty(): void {
+    this.#makeRoomFor(0, this.lengths.length + 1);
     this.lengths.push(0);
-    this.#makeRoomFor(0, this.lengths.length);
+  }
+
+  /** Forgets everything and gives the memory back. */
+  clear(): void {
+    for (const layer of this.#layers) {
+      layer.k = new Float32Array(0);
+      layer.v = new Float32Array(0);
+    }
+    this.#capacity = 0;
+    this.#room = 0;
+    this.lengths.length = 0;
   }
 
   /** Frees a row; the last row moves into it. */

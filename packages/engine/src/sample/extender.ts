@@ -81,6 +81,11 @@ export class Extender {
     return stack;
   }
 
+  /** Drops the stacked copy of the last adapters, which may be gone by now. */
+  forgetAdapters(): void {
+    this.#stack = undefined;
+  }
+
   /**
    * Extends every row of the cache by `time` tokens and stores their keys and values. Where there is a single row it is padded
    * to two: products of one row take another path in the runtime, whose last bits differ, and a sequence must not change when

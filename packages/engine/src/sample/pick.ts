@@ -65,14 +65,35 @@ const walkBlocks = (weights: Float32Array, random: number): number => {
   return block * BLOCK + walk(weights.subarray(block * BLOCK, (block + 1) * BLOCK), target - before);
 };
 
+/** Beyond so many, sorting everything is no slower than inserting one by one. */
+const FEW = 512;
+
+/** The k most likely ids, in falling probability. */
+const best = (probabilities: Float32Array, k: number): number[] => {
+  if (k > FEW) return ordered(probabilities, -1).slice(0, k);
+  const ids: number[] = [];
+  for (let id = 0; id < probabilities.length; id++) {
+    const p = probabilities[id]!;
+    if (ids.length === k && !(p > probabilities[ids[k - 1]!]!)) continue; // most ids end here; of equals the earlier stays
+    let place = Math.min(ids.length, k - 1);
+    for (; place > 0 && p > probabilities[ids[place - 1]!]!; place--) ids[place] = ids[place - 1]!;
+    ids[place] = id;
+  }
+  return ids;
+};
+
+/** Ids of more than `floor`, in falling probability. */
+const ordered = (probabilities: Float32Array, floor: number): number[] => {
+  const ids: number[] = [];
+  for (let id = 0; id < probabilities.length; id++) if (probabilities[id]! > floor) ids.push(id);
+  return ids.sort((a, b) => probabilities[b]! - probabilities[a]! || a - b);
+};
+
 /** Ids in falling probability, as many as the filters keep. */
 const kept = (probabilities: Float32Array, { topK, topP }: Choice): number[] => {
-  const order: number[] = [];
   // Without top-k, ids that cannot be in the nucleus need no sorting: all below (1 − p) / vocabulary together are less than 1 − p.
-  const floor = topK <= 0 && topP < 1 ? (1 - topP) / probabilities.length : -1;
-  for (let i = 0; i < probabilities.length; i++) if (probabilities[i]! > floor) order.push(i);
-  order.sort((a, b) => probabilities[b]! - probabilities[a]! || a - b);
-  if (topK > 0) order.length = Math.min(order.length, topK);
+  const order =
+    topK > 0 ? best(probabilities, topK) : ordered(probabilities, topP < 1 ? (1 - topP) / probabilities.length : -1);
   if (topP >= 1) return order;
   // The smallest set whose share of what top-k left reaches p; never empty.
   const enough = topP * (topK > 0 ? sum(order.map((id) => probabilities[id]!)) : sum(probabilities));

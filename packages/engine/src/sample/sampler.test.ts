@@ -8,6 +8,7 @@ import { tinyModel } from "../testing/tiny-model.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
 import { Trainer } from "../train/trainer.ts";
 import type { SampleRequest, SampleResult } from "../types.ts";
+import { KvCache } from "./cache.ts";
 import { pick } from "./pick.ts";
 import { Sampler, type SamplerOptions } from "./sampler.ts";
 
@@ -270,6 +271,122 @@ describe.each([false, true])("independence, packed weights %s", (packWeights) =>
   });
 });
 
+describe("a failure is its own request's", () => {
+  const model = tinyModel({ eos_token_id: null });
+  const request = (prompt: number[], seed = 1): SampleRequest => ({ prompt, params: { maxTokens: 12, seed } });
+  const alone = async (each: SampleRequest) => (await runAll(new Sampler(model, runtime, defaults), [each]))[0];
+  /** All of them together: what each came to. */
+  const settle = async (sampler: Sampler, handles: readonly { result: Promise<SampleResult> }[]) => {
+    const settled = Promise.allSettled(handles.map(({ result }) => result));
+    while (sampler.busy) await sampler.step();
+    return settled;
+  };
+
+  it("an adapter that is not finite is refused, whoever is in the batch", async () => {
+    const broken = adapterOf(model.config, 1);
+    broken.values[5] = Number.NaN;
+    const sampler = new Sampler(model, runtime, defaults);
+    const handles = [sampler.submit(request([1, 2]), undefined), sampler.submit(request([3, 4]), broken)];
+    const [fine, refused] = await settle(sampler, handles);
+    expect(fine).toEqual({ status: "fulfilled", value: await alone(request([1, 2])) });
+    expect(refused).toMatchObject({ status: "rejected", reason: { code: "not_finite", field: "adapter" } });
+  });
+
+  it("one whose numbers overflow fails alone, and leaves nothing behind for those that follow in its place", async () => {
+    const huge = adapterOf(model.config, 1);
+    huge.values.fill(1e19);
+    const sampler = new Sampler(model, runtime, defaults);
+    // The neighbour begins first and stays; the broken one's row is taken by the next.
+    const stays = sampler.submit({ prompt: [1, 2], params: { maxTokens: 20, seed: 1 } }, undefined);
+    for (let i = 0; i < 3; i++) await sampler.step();
+    const handles = [stays, sampler.submit(request([3, 4, 5, 6, 7, 8]), huge)];
+    const [, broken] = await settle(sampler, handles);
+    expect(broken).toMatchObject({ status: "rejected", reason: { code: "not_finite" } });
+    const followers = [request([5, 6], 7), request([8, 9], 8)];
+    const results = await settle(
+      sampler,
+      followers.map((each) => sampler.submit(each, undefined)),
+    );
+    for (const [i, each] of followers.entries()) {
+      expect(results[i]).toEqual({ status: "fulfilled", value: await alone(each) });
+    }
+    expect((await stays.result).sequences).toEqual(
+      (await alone({ prompt: [1, 2], params: { maxTokens: 20, seed: 1 } }))!.sequences,
+    );
+  });
+
+  it("a missing tokenizer fails the request with a stop text, not the prompts beside it", async () => {
+    const sampler = new Sampler(model, runtime, defaults);
+    const stop = { prompt: [3, 4], params: { maxTokens: 12, stop: "x" } };
+    for (const order of [
+      [request([1, 2]), stop],
+      [stop, request([1, 2])],
+    ]) {
+      const results = await settle(
+        sampler,
+        order.map((each) => sampler.submit(each, undefined)),
+      );
+      const [fine, failed] = order[0] === stop ? results.toReversed() : results;
+      expect(fine).toEqual({ status: "fulfilled", value: await alone(request([1, 2])) });
+      expect(failed).toMatchObject({ status: "rejected", reason: { field: "sampling_params.stop" } });
+    }
+  });
+
+  it("a listener that throws ends its own request; the others get their tokens", async () => {
+    const sampler = new Sampler(model, runtime, defaults);
+    let heard = 0;
+    const results = await settle(sampler, [
+      sampler.submit(request([1, 2]), undefined, () => {
+        if (++heard === 3) throw new Error("listener");
+      }),
+      sampler.submit(request([3, 4], 2), undefined),
+    ]);
+    expect(results[0]).toMatchObject({ status: "rejected", reason: { message: "listener" } });
+    expect(heard).toBe(3);
+    expect(results[1]).toEqual({ status: "fulfilled", value: await alone(request([3, 4], 2)) });
+  });
+
+  it("a run that fails fails what it ran, waiting samples of the same request included; later ones work", async () => {
+    let failing = false;
+    let runs = 0;
+    const flaky: typeof runtime = {
+      ...runtime,
+      compile: async (...args) => {
+        const program = await runtime.compile(...args);
+        return {
+          dispose: () => program.dispose(),
+          run: (inputs) => {
+            runs++;
+            return failing ? Promise.reject(new Error("run failed")) : program.run(inputs);
+          },
+        };
+      },
+    };
+    const sampler = new Sampler(model, flaky, { ...defaults, maxBatch: 2 });
+    const many = sampler.submit({ ...request([1, 2]), numSamples: 5 }, undefined);
+    for (let i = 0; i < 4; i++) await sampler.step();
+    failing = true;
+    await sampler.step();
+    failing = false;
+    const before = runs;
+    const [failed] = await settle(sampler, [many]);
+    expect(failed).toMatchObject({ status: "rejected", reason: { message: "run failed" } });
+    expect(runs).toBe(before);
+    const [next] = await settle(sampler, [sampler.submit(request([3, 4]), undefined)]);
+    expect(next).toEqual({ status: "fulfilled", value: await alone(request([3, 4])) });
+  });
+
+  it("rows that many short sequences needed are not lengthened for one long one", async () => {
+    const sampler = new Sampler(model, runtime, defaults);
+    await runAll(
+      sampler,
+      Array.from({ length: 32 }, (_, i) => ({ prompt: [1 + i], params: { maxTokens: 2 } })),
+    );
+    await runAll(sampler, [{ prompt: [1], params: { maxTokens: 60 } }]);
+    expect(sampler.stats.cacheBytes).toBeLessThanOrEqual(KvCache.bytesFor(model.config, 2, 64));
+  });
+});
+
 describe("ends", () => {
   const model = tinyModel();
   const greedy = { maxTokens: 30, temperature: 0 };
@@ -379,5 +496,17 @@ describe("pick", () => {
     expect(all(3, 0.5)).toEqual([1, 3]); // shares of what top-k left: 0.47, 0.82
     expect(all(-1, 1e-9)).toEqual([1]);
     expect(all(1, 1)).toEqual([1]);
+  });
+
+  it("finds the k best without sorting all, of equals the smaller ids", () => {
+    const random = createRandom(4, "ties");
+    const weights = Float32Array.from({ length: 3000 }, () => Math.floor(random() * 50) / 1000);
+    const order = [...weights.keys()].sort((a, b) => weights[b]! - weights[a]! || a - b);
+    for (const k of [1, 2, 40, 512, 513, 2999, 5000]) {
+      const found = new Set(Array.from({ length: 4000 }, (_, i) => pick(weights, { topK: k, topP: 1 }, i / 4000)));
+      const expected = new Set(order.slice(0, k));
+      for (const id of found) expect(expected.has(id), `k ${k}`).toBe(true);
+      if (k <= 512) expect(found.size).toBe(k);
+    }
   });
 });

@@ -3,8 +3,8 @@
  * together, whatever their adapters, until each is done on its own terms. `step()` does one unit of work (a prefill or one token for every active
  * sequence) and returns, so that its owner can put other work in between. A sequence's tokens depend on its own request only.
  */
-import type { AdapterWeights } from "../adapter/adapter.ts";
-import { InputError, MemoryError } from "../errors.ts";
+import { type AdapterWeights, areFinite } from "../adapter/adapter.ts";
+import { EngineError, InputError, MemoryError } from "../errors.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { createRandom, drawSeed } from "../random.ts";
 import type { Runtime } from "../runtime/runtime.ts";
@@ -17,6 +17,7 @@ import { type StopRules, StopWatch, stopRules } from "./stop.ts";
 
 /** Prompt tokens per prefill run: enough for full speed, few enough to keep scores and pauses small. */
 const PREFILL_CHUNK = 512;
+const NOT_FINITE = "the model's output is not a number: its weights, or the adapter's, are broken or overflow";
 /** What an absent cell of top-k prompt log-probs holds. */
 const NO_TOP = { id: 0, logprob: -99999 } as const;
 
@@ -92,6 +93,8 @@ export class Sampler {
   /** In the order of the cache's rows. */
   readonly #active: Sequence[] = [];
   readonly #cache: KvCache;
+  /** Adapters that were found to be without NaN and infinities. */
+  readonly #finite = new WeakSet<AdapterWeights>();
   #tokenizer: Tokenizer | undefined;
 
   constructor(model: LoadedModel, runtime: Runtime, options: SamplerOptions) {
@@ -118,6 +121,7 @@ export class Sampler {
   ): SampleHandle {
     let job: Job | undefined;
     const result = new Promise<SampleResult>((resolve, reject) => {
+      if (adapter) this.#checkAdapter(adapter);
       job = { ...this.#check(request), adapter, onToken, resolve, reject, sequences: [] };
       this.#waiting.push(job);
     });
@@ -127,6 +131,15 @@ export class Sampler {
         if (job) job.cancelled = { reason };
       },
     };
+  }
+
+  /** Adapters of a batch are multiplied together, with zeros where a sequence has another one, and 0 · NaN is NaN. */
+  #checkAdapter(adapter: AdapterWeights): void {
+    if (this.#finite.has(adapter)) return;
+    if (!areFinite(adapter.values)) {
+      throw new InputError("adapter", "has weights that are not finite", { code: "not_finite" });
+    }
+    this.#finite.add(adapter);
   }
 
   #check(request: SampleRequest): Omit<Job, "adapter" | "onToken" | "resolve" | "reject" | "sequences"> {
@@ -203,15 +216,35 @@ export class Sampler {
     this.#startSamples();
     const next = this.#waiting[0];
     if (next && !this.#waiting.some(({ prefilled }) => prefilled) && this.#hasRoomFor(next)) {
-      const jobs = this.#prefilledWith(next);
-      try {
-        await this.#prefill(jobs);
-      } catch (error) {
-        for (const job of jobs) job.cancelled = { reason: error };
-      }
+      await this.#start(next);
       this.#dropCancelled();
       this.#startSamples();
     } else if (this.#active.length > 0) await this.#decode();
+    if (!this.busy) this.#extender.forgetAdapters();
+  }
+
+  /** Prefills a request, and others with it; those that fail are marked. */
+  async #start(first: Job): Promise<void> {
+    try {
+      if (first.rules.texts.length > 0) await this.#needTokenizer();
+    } catch (error) {
+      first.cancelled = { reason: error };
+      return;
+    }
+    const jobs = this.#prefilledWith(first);
+    try {
+      await this.#prefill(jobs);
+    } catch (error) {
+      for (const job of jobs) job.cancelled = { reason: error };
+    }
+  }
+
+  /** Stop texts need one. */
+  async #needTokenizer(): Promise<void> {
+    this.#tokenizer ??= await this.#options.tokenizer?.();
+    if (!this.#tokenizer) {
+      throw new InputError("sampling_params.stop", "stop texts need a tokenizer, and this model has none");
+    }
   }
 
   /**
@@ -228,7 +261,8 @@ export class Sampler {
     let room = this.#options.maxBatch - this.#active.length - first.numSamples;
     const jobs = [first];
     for (const job of this.#waiting) {
-      const alike = job.prompt.length === first.prompt.length && !isScored(job);
+      const stoppable = job.rules.texts.length === 0 || this.#tokenizer !== undefined;
+      const alike = job.prompt.length === first.prompt.length && !isScored(job) && stoppable;
       if (job === first || !alike || job.numSamples > room || jobs.length >= most) continue;
       room -= job.numSamples;
       jobs.push(job);
@@ -269,7 +303,17 @@ export class Sampler {
   /** Starts samples of prefilled requests, as many as there is room for; each begins with the prompt's cache and distribution. */
   #startSamples(): void {
     for (const job of this.#waiting.filter(({ prefilled }) => prefilled)) {
-      while (job.prefilled && this.#hasRoomFor(job)) this.#startSample(job, job.prefilled);
+      while (job.prefilled && !job.cancelled && this.#hasRoomFor(job)) {
+        try {
+          this.#startSample(job, job.prefilled);
+        } catch (error) {
+          // No memory for the cache.
+          job.cancelled = { reason: error };
+          job.reject(error);
+          this.#failAll(error);
+          return;
+        }
+      }
       if (job.prefilled) return; // first come, first served
     }
   }
@@ -300,7 +344,6 @@ export class Sampler {
 
   /** Runs prompts of equal length and scores one that is alone, if asked. */
   async #prefill(jobs: readonly Job[]): Promise<void> {
-    if (jobs.some(({ rules }) => rules.texts.length > 0)) this.#tokenizer ??= await this.#options.tokenizer?.();
     const { vocabSize } = this.#model.config;
     const [first] = jobs as [Job];
     const { length } = first.prompt;
@@ -364,6 +407,10 @@ export class Sampler {
   /** Chooses a sequence's next token and decides whether it was the last. */
   #take(sequence: Sequence, row: Distribution): void {
     const { job } = sequence;
+    if (!Number.isFinite(row.logSumExp)) {
+      job.cancelled ??= { reason: new EngineError("not_finite", NOT_FINITE) };
+      return;
+    }
     const greedy = job.temperature === 0;
     const token = greedy ? argmax(row.logits) : pick(row.probabilities, job.choice, sequence.random());
     const logprob = Math.min(0, row.logits[token]! - row.logSumExp);
@@ -371,12 +418,16 @@ export class Sampler {
     sequence.logprobs.push(logprob);
     if (sequence.watch.push(token)) sequence.stopReason = "stop";
     else if (sequence.tokens.length >= job.maxTokens) sequence.stopReason = "length";
-    job.onToken?.({
-      index: sequence.index,
-      token,
-      logprob,
-      ...(sequence.stopReason ? { stopReason: sequence.stopReason } : {}),
-    });
+    try {
+      job.onToken?.({
+        index: sequence.index,
+        token,
+        logprob,
+        ...(sequence.stopReason ? { stopReason: sequence.stopReason } : {}),
+      });
+    } catch (error) {
+      job.cancelled ??= { reason: error }; // the listener's own affair: the other sequences of the step must get their tokens
+    }
   }
 
   async #decode(): Promise<void> {
@@ -393,8 +444,7 @@ export class Sampler {
         coldness: Float32Array.from(sequences, ({ job }) => coldnessOf(job.temperature)),
       });
     } catch (error) {
-      for (let row = this.#active.length - 1; row >= 0; row--) this.#release(row);
-      for (const job of new Set(sequences.map((sequence) => sequence.job))) job.reject(error);
+      this.#failAll(error);
       return;
     }
     sequences.forEach((sequence, row) => {
@@ -420,7 +470,21 @@ export class Sampler {
     if (row < this.#active.length) this.#active[row] = last;
   }
 
+  /** After a failure that leaves the cache in an unknown state: whatever is in it fails, what waits may still be tried. */
+  #failAll(error: unknown): void {
+    for (const { job } of this.#active) {
+      job.cancelled ??= { reason: error };
+      job.reject(error);
+    }
+    this.#active.length = 0;
+    this.#cache.clear();
+  }
+
   #finishIfDone(job: Job): void {
+    if (job.cancelled) {
+      job.reject(job.cancelled.reason);
+      return;
+    }
     if (job.sequences.length < job.numSamples || job.sequences.some(({ stopReason }) => !stopReason)) return;
     job.resolve({
       sequences: job.sequences.map(

@@ -36,20 +36,36 @@ export const norm = (values: Float32Array): number => {
   return Math.sqrt(even + odd);
 };
 
+/** Given parameters over the defaults; one that is there but undefined is as good as absent. */
+const withDefaults = (given: AdamParams): Required<AdamParams> => {
+  const set = Object.entries(given).filter(([, value]) => value !== undefined);
+  return { ...ADAM_DEFAULTS, ...Object.fromEntries(set) };
+};
+
 /**
  * Takes one step with the accumulated gradient and clears it. Without one (nothing was accumulated) the gradient is zero: moments
  * decay and so do weights, as an optimizer that was asked to step does.
+ *
+ * @throws InputError when the gradient is not finite. It is dropped then, and the adapter stays as it was: one step with it would make
+ * every weight and both moments NaN, for good.
  */
 export const optimStep = (adapter: Adapter, given: AdamParams = {}): OptimStepResult => {
-  const params = { ...ADAM_DEFAULTS, ...given };
+  const params = withDefaults(given);
   check(params);
   const { learningRate, beta1, beta2, eps, weightDecay, gradClipNorm } = params;
+  const gradient = adapter.gradient ?? new Float32Array(adapter.values.length);
+  const total = norm(gradient);
+  if (!Number.isFinite(total)) {
+    delete adapter.gradient;
+    throw new InputError("gradient", "is not finite, so no step was taken and it was dropped", {
+      code: "not_finite",
+      hint: "look for sampling log-probs far below the model's, or for a learning rate that made the weights explode",
+    });
+  }
   const values = ownValues(adapter);
-  const gradient = adapter.gradient ?? new Float32Array(values.length);
   adapter.m ??= new Float32Array(values.length);
   adapter.v ??= new Float32Array(values.length);
   const { m, v } = adapter;
-  const total = norm(gradient);
   // As torch.nn.utils.clip_grad_norm_: the small constant keeps a zero norm from dividing by zero.
   const clip = gradClipNorm > 0 ? Math.min(1, gradClipNorm / (total + 1e-6)) : 1;
   const step = ++adapter.step;

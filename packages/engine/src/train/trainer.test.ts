@@ -301,6 +301,34 @@ describe.each(runtimes)("training (%s)", (_, runtime) => {
     expect(two.values).toEqual(one.values);
   });
 
+  it("takes no step with a gradient that is not finite, and goes on as if it had not been", async () => {
+    const model = tinyModel();
+    const trainer = new Trainer(model, runtime, options);
+    const [adapter, untouched] = [noisyAdapter(model.config), noisyAdapter(model.config)];
+    const good: LossRequest = { data: [datum(7, 2, "cross_entropy")], lossFn: "cross_entropy" };
+    // exp of a difference of about 100: infinite in float32.
+    const far: LossRequest = {
+      data: [
+        {
+          tokens: [1],
+          lossFnInputs: { target_tokens: floats(2), logprobs: floats(-100), advantages: floats(1) },
+        },
+      ],
+      lossFn: "importance_sampling",
+    };
+    for (const each of [adapter, untouched]) {
+      await trainer.forwardBackward(each, good);
+      optimStep(each);
+    }
+    await trainer.forwardBackward(adapter, far);
+    expect(() => optimStep(adapter)).toThrow(/gradient: is not finite/);
+    for (const each of [adapter, untouched]) {
+      await trainer.forwardBackward(each, good);
+      optimStep(each, { learningRate: undefined as unknown as number });
+    }
+    expect(adapter).toEqual(untouched);
+  });
+
   it("takes several targets per position, dense or sparse", async () => {
     const model = tinyModel();
     const trainer = new Trainer(model, runtime, options);
