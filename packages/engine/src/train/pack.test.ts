@@ -66,4 +66,21 @@ describe("packSequences", () => {
       { numRuns: 50 },
     );
   });
+
+  it("keeps the masks of lengths that recur, but only a few megabytes of them", () => {
+    const config = tinyConfig();
+    const maskOf = (length: number) => packSequences(config, [new Int32Array(length)]).inputs["group0.mask"]!.data;
+    // By identity alone: a matcher that prints such arrays when it fails would take minutes.
+    const short = maskOf(100);
+    expect(maskOf(100) === short).toBe(true);
+    // Ten masks of 4 MB are more than is kept: the first has gone, the last has not.
+    const masks = Array.from({ length: 10 }, (_, i) => maskOf(1000 + i));
+    expect(maskOf(1009) === masks[9]).toBe(true);
+    expect(maskOf(1000) === masks[0]).toBe(false);
+    // One that is larger than all that may be kept is not, and drives out nothing.
+    const recent = maskOf(100);
+    const long = maskOf(3000);
+    expect(maskOf(3000) === long).toBe(false);
+    expect(maskOf(100) === recent).toBe(true);
+  });
 });

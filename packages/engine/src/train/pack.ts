@@ -50,15 +50,27 @@ export const planRectangles = (lengths: readonly number[], limit: number): Recta
   return rectangles;
 };
 
+/** Bytes of masks that are kept: every length up to 280 fits beside the others; one of 4,096 (67 MB) is made anew each time. */
+const MASK_BYTES = 32e6;
 const masks = new Map<number, Float32Array>();
-/** Causal mask `[time, time]`, kept for the few sizes that recur. */
+let maskBytes = 0;
+/** Causal mask `[time, time]`, kept while it is among the last used and all that are kept are small. */
 const causalMask = (time: number): Float32Array => {
   let mask = masks.get(time);
-  if (!mask) {
-    mask = new Float32Array(time * time);
-    for (let query = 0; query < time; query++) mask.fill(MASKED, query * time + query + 1, (query + 1) * time);
-    if (masks.size >= 64) masks.delete(masks.keys().next().value!);
+  if (mask) {
+    masks.delete(time); // and to the end of the order again
     masks.set(time, mask);
+    return mask;
+  }
+  mask = new Float32Array(time * time);
+  for (let query = 0; query < time; query++) mask.fill(MASKED, query * time + query + 1, (query + 1) * time);
+  if (mask.byteLength > MASK_BYTES) return mask;
+  masks.set(time, mask);
+  maskBytes += mask.byteLength;
+  for (const [oldest, { byteLength }] of masks) {
+    if (maskBytes <= MASK_BYTES) break;
+    masks.delete(oldest);
+    maskBytes -= byteLength;
   }
   return mask;
 };
