@@ -15,6 +15,13 @@ const request = (
   ...extra,
   data: [{ tokens, lossFnInputs: { target_tokens: floats(3, 4), ...inputs } }],
 });
+/** A sparse tensor of two rows that stores nothing. */
+const csr = (columns: number): TensorInput => ({
+  data: [],
+  shape: [2, columns],
+  sparseCrowIndices: [0, 0, 0],
+  sparseColIndices: [],
+});
 const policy = { logprobs: floats(-1, -2), advantages: floats(1, 0) };
 
 it.each<[string, LossRequest]>([
@@ -43,6 +50,26 @@ it.each<[string, LossRequest]>([
     "data[0].loss_fn_inputs.target_tokens",
     request({ target_tokens: { data: [1], shape: [2, 2], sparseCrowIndices: [0, 1, 0], sparseColIndices: [0] } }),
   ],
+  // dro holds the model to the sampler's log-prob whatever the advantage.
+  ["data[0].loss_fn_inputs.logprobs[1]", request({ ...policy, logprobs: floats(-1, Number.NaN) }, { lossFn: "dro" })],
+  [
+    "data[0].loss_fn_inputs.clip_high_threshold[1]",
+    request({ ...policy, clip_high_threshold: floats(1, Number.NaN) }, { lossFn: "cispo" }),
+  ],
+  [
+    "data[0].loss_fn_inputs.clip_low_threshold[0]",
+    request({ ...policy, clip_low_threshold: floats(1.3, 0) }, { lossFn: "ppo" }),
+  ],
+  [
+    "data[0].loss_fn_inputs.clip_high_threshold[0]",
+    request({ ...policy, clip_high_threshold: floats(0.7, 2) }, { lossFn: "ppo" }),
+  ],
+  // More columns than the vocabulary: refused before anything is allocated for them.
+  ...[1e15, 1e8, 11, 1.5].map((columns): [string, LossRequest] => [
+    "data[0].loss_fn_inputs.target_tokens",
+    request({ target_tokens: csr(columns) }),
+  ]),
+  ["data[0].loss_fn_inputs.weights", request({ weights: csr(1e15) })],
 ])("%s", (field, given) => {
   const error = (() => {
     try {
@@ -59,6 +86,22 @@ it.each<[string, LossRequest]>([
 it("lets a log-prob be missing where the position does not count", () => {
   const { data } = checkRequest(request({ ...policy, logprobs: floats(-1, Number.NaN) }, { lossFn: "ppo" }), limits);
   expect(data[0]!.position(1)).toMatchObject({ samplingLogprob: 0, advantage: 0, clipLow: 0.8, clipHigh: 1.2 });
+});
+
+it("lets a dro log-prob be missing where the position has no weight", () => {
+  const inputs = { ...policy, logprobs: floats(-1, Number.NaN), weights: floats(1, 0) };
+  const { data } = checkRequest(request(inputs, { lossFn: "dro" }), limits);
+  expect(data[0]!.position(1)).toMatchObject({ samplingLogprob: 0, weight: 0 });
+});
+
+it("thresholds may be infinite, and crossed where the position does not count", () => {
+  const inputs = {
+    ...policy,
+    clip_low_threshold: floats(Number.NEGATIVE_INFINITY, 3),
+    clip_high_threshold: floats(Number.POSITIVE_INFINITY, 2),
+  };
+  const { data } = checkRequest(request(inputs, { lossFn: "ppo" }), limits);
+  expect(data[0]!.position(0)).toMatchObject({ clipLow: Number.NEGATIVE_INFINITY, clipHigh: Number.POSITIVE_INFINITY });
 });
 
 it("thresholds per position go before configured ones", () => {

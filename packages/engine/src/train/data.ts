@@ -21,8 +21,15 @@ export interface CheckedDatum {
 const toNumbers = (data: TensorInput["data"] | NonNullable<TensorInput["sparseColIndices"]>): ArrayLike<number> =>
   data instanceof BigInt64Array ? Float64Array.from(data, Number) : data;
 
-/** Row-major values and shape; CSR becomes dense. */
-const densify = (tensor: TensorInput, field: string): { values: ArrayLike<number>; shape: readonly number[] } => {
+/**
+ * Row-major values and shape; CSR becomes dense. The size of a CSR tensor is only a claim until then: nothing is allocated for more
+ * columns than `maxColumns`, nor before `fits` has accepted the shape.
+ */
+const densify = (
+  tensor: TensorInput,
+  field: string,
+  { maxColumns, fits }: { maxColumns: number; fits: (shape: readonly number[]) => void },
+): { values: ArrayLike<number>; shape: readonly number[] } => {
   const stored = toNumbers(tensor.data);
   const { sparseCrowIndices, sparseColIndices } = tensor;
   if (!sparseCrowIndices && !sparseColIndices) {
@@ -30,6 +37,7 @@ const densify = (tensor: TensorInput, field: string): { values: ArrayLike<number
     if (shape.reduce((n, dim) => n * dim, 1) !== stored.length) {
       throw new InputError(field, `shape [${shape.join(", ")}] does not hold ${stored.length} values`);
     }
+    fits(shape);
     return { values: stored, shape };
   }
   if (!sparseCrowIndices || !sparseColIndices)
@@ -38,6 +46,10 @@ const densify = (tensor: TensorInput, field: string): { values: ArrayLike<number
   if (tensor.shape?.length !== 2 || rows === undefined || columns === undefined) {
     throw new InputError(field, "a sparse tensor needs a two-dimensional shape");
   }
+  if (!Number.isInteger(columns) || columns < 0 || columns > maxColumns) {
+    throw new InputError(field, `${columns} columns: a position has at most as many as the vocabulary, ${maxColumns}`);
+  }
+  fits(tensor.shape);
   const pointers = toNumbers(sparseCrowIndices);
   const column = toNumbers(sparseColIndices);
   if (
@@ -123,41 +135,74 @@ const checkDatum = (
   const field = (name: string): string => `${path}.loss_fn_inputs.${name}`;
   const given = datum.lossFnInputs["target_tokens"];
   if (!given) throw new InputError(field("target_tokens"), "is required");
-  const targets = densify(given, field("target_tokens"));
+  const maxColumns = limits.vocabSize;
+  const targets = densify(given, field("target_tokens"), {
+    maxColumns,
+    fits: (shape) => {
+      if (shape.length >= 1 && shape.length <= 2 && shape[0] === tokens.length && shape[1] !== 0) return;
+      throw new InputError(
+        field("target_tokens"),
+        `shape [${shape.join(", ")}] does not fit ${tokens.length} input tokens`,
+      );
+    },
+  });
   const { shape } = targets;
-  if (shape.length < 1 || shape.length > 2 || shape[0] !== tokens.length || shape[1] === 0) {
-    throw new InputError(
-      field("target_tokens"),
-      `shape [${shape.join(", ")}] does not fit ${tokens.length} input tokens`,
-    );
-  }
   const optional = (name: string): ArrayLike<number> | undefined => {
     const tensor = datum.lossFnInputs[name];
     if (!tensor) {
       if (inputs[name]) throw new InputError(field(name), `${lossFn} needs it`);
       return undefined;
     }
-    const dense = densify(tensor, field(name));
-    if (dense.shape.length !== shape.length || dense.shape.some((dim, axis) => dim !== shape[axis])) {
+    const fits = (own: readonly number[]): void => {
+      if (own.length === shape.length && own.every((dim, axis) => dim === shape[axis])) return;
       throw new InputError(
         field(name),
-        `shape [${dense.shape.join(", ")}] differs from that of target_tokens, [${shape.join(", ")}]`,
+        `shape [${own.join(", ")}] differs from that of target_tokens, [${shape.join(", ")}]`,
       );
-    }
-    return dense.values;
+    };
+    return densify(tensor, field(name), { maxColumns, fits }).values;
   };
   const weights = optional("weights");
   const logprobs = optional("logprobs");
   const advantages = optional("advantages");
   const low = optional("clip_low_threshold");
   const high = optional("clip_high_threshold");
-  for (const [name, values] of Object.entries({ weights, logprobs, advantages })) {
+  const position = (i: number): Omit<LossPosition, "logprob"> => ({
+    weight: weights?.[i] ?? 1,
+    samplingLogprob: Number.isFinite(logprobs?.[i]) ? logprobs![i]! : 0,
+    advantage: advantages?.[i] ?? 0,
+    clipLow: low?.[i] ?? config["clip_low_threshold"] ?? 0,
+    clipHigh: high?.[i] ?? config["clip_high_threshold"] ?? 0,
+    beta: config["beta"] ?? 0,
+  });
+  for (const [name, values] of Object.entries({ weights, advantages })) {
     for (let i = 0; values && i < values.length; i++) {
-      // A sampler has no log-prob for the prompt: not-a-number is fine where the position does not count.
-      const counts = (weights?.[i] ?? 1) !== 0 && (advantages?.[i] ?? 1) !== 0;
-      if (!Number.isFinite(values[i]) && (counts || name !== "logprobs")) {
+      if (!Number.isFinite(values[i])) {
         throw new InputError(`${field(name)}[${i}]`, `${values[i]} is not a finite number`);
       }
+    }
+  }
+  for (const [name, values] of Object.entries({ clip_low_threshold: low, clip_high_threshold: high })) {
+    for (let i = 0; values && i < values.length; i++) {
+      // Everywhere, also where the position does not count: zero times not-a-number is not zero.
+      if (Number.isNaN(values[i])) throw new InputError(`${field(name)}[${i}]`, "is not a number");
+    }
+  }
+  for (let i = 0; logprobs && i < logprobs.length; i++) {
+    const at = position(i);
+    const { ratio, clipped, gap } = losses[lossFn].slopeTerms(at);
+    // A sampler has no log-prob for the prompt: not-a-number is fine where neither it nor a threshold has a part in the slope.
+    if (ratio === 0 && clipped === 0 && gap === 0) continue;
+    if (!Number.isFinite(logprobs[i])) {
+      throw new InputError(`${field("logprobs")}[${i}]`, `${logprobs[i]} is not a finite number`, {
+        hint: "where there is none, give the position weight 0",
+      });
+    }
+    if (at.clipLow > at.clipHigh) {
+      throw new InputError(
+        `${field(low ? "clip_low_threshold" : "clip_high_threshold")}[${i}]`,
+        `clip_low_threshold is ${at.clipLow} there, above clip_high_threshold, ${at.clipHigh}`,
+      );
     }
   }
   return {
@@ -165,14 +210,7 @@ const checkDatum = (
     shape,
     width: shape[1] ?? 1,
     targets: checkTokens(targets.values, limits.vocabSize, field("target_tokens")),
-    position: (i) => ({
-      weight: weights?.[i] ?? 1,
-      samplingLogprob: Number.isFinite(logprobs?.[i]) ? logprobs![i]! : 0,
-      advantage: advantages?.[i] ?? 0,
-      clipLow: low?.[i] ?? config["clip_low_threshold"] ?? 0,
-      clipHigh: high?.[i] ?? config["clip_high_threshold"] ?? 0,
-      beta: config["beta"] ?? 0,
-    }),
+    position,
   };
 };
 
