@@ -2,6 +2,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type Adapter, createAdapter } from "../adapter/adapter.ts";
+import { MemoryError } from "../errors.ts";
 import { createRandom } from "../random.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
@@ -237,6 +238,52 @@ describe.each(runtimes)("training (%s)", (_, runtime) => {
     expectClose({ result, gradient: whole.gradient! }, { result: pieces, gradient: split.gradient! }, 1e-5);
     const none = new Trainer(model, runtime, { ...options, activationBytes: 1000 });
     await expect(none.forward(undefined, { data, lossFn: "cross_entropy" })).rejects.toThrow(/memory budget/);
+  });
+
+  it("estimates a pass by what it does: targets per position count, and scoring keeps no layers", async () => {
+    const model = tinyModel();
+    const estimate = new Trainer(model, runtime, options);
+    const withBudget = (bytes: number): Trainer => new Trainer(model, runtime, { ...options, activationBytes: bytes });
+    const one: LossRequest = { data: [datum(20, 1, "cross_entropy")], lossFn: "cross_entropy" };
+    const targets = { data: new Int32Array(20 * 30), shape: [20, 30] };
+    const many: LossRequest = {
+      data: [{ tokens: one.data[0]!.tokens, lossFnInputs: { target_tokens: targets } }],
+      lossFn: "cross_entropy",
+    };
+    const trains = withBudget(estimate.bytesPerToken(20) * 20);
+    await trains.forwardBackward(noisyAdapter(model.config), one);
+    await expect(trains.forwardBackward(noisyAdapter(model.config), many)).rejects.toThrow(/fewer targets/);
+    const scores = withBudget(estimate.bytesPerToken(20, { train: false, width: 30 }) * 20);
+    await scores.forward(undefined, many);
+    await expect(scores.forwardBackward(noisyAdapter(model.config), one)).rejects.toThrow(MemoryError);
+  });
+
+  it("keeps runs of shorter sequences within the budget when a long one is in the batch", async () => {
+    const model = tinyModel({ max_position_embeddings: 1024 });
+    const tokensOfRuns: number[] = [];
+    const watched: Runtime = {
+      ...runtime,
+      compile: async (...args) => {
+        const program = await runtime.compile(...args);
+        return {
+          run: (inputs) => {
+            tokensOfRuns.push(inputs["tokens"]!.dims[0]!);
+            return program.run(inputs);
+          },
+          dispose: () => program.dispose(),
+        };
+      },
+    };
+    const wide = { activationBytes: 1e10, contextLength: 1024 };
+    const bytes = (length: number): number => new Trainer(model, runtime, wide).bytesPerToken(length);
+    // From 512 tokens on the probabilities are computed again: a token of the shorter two takes more than one of the longest.
+    const activationBytes = bytes(520) * 1024;
+    expect(bytes(510) * 1020).toBeGreaterThan(activationBytes);
+    await new Trainer(model, watched, { ...wide, activationBytes }).forwardBackward(noisyAdapter(model.config), {
+      data: [520, 510, 510].map((length, seed) => datum(length, seed, "cross_entropy")),
+      lossFn: "cross_entropy",
+    });
+    expect(tokensOfRuns.sort()).toEqual([510, 510, 520]);
   });
 
   it("recomputed attention has the same gradients", async () => {

@@ -50,14 +50,21 @@ export class Trainer {
     this.#options = options;
   }
 
-  /** Bytes that one token's activations take in a training run of sequences of this length. */
-  bytesPerToken(length: number): number {
+  /**
+   * Bytes that one token's activations take in a run of sequences of this length. Training keeps those of every layer for the way
+   * back, and at the head a row of the unembedding for each of `width` targets; scoring has one layer's at a time.
+   */
+  bytesPerToken(length: number, { train = true, width = 1 } = {}): number {
     const { hiddenSize, heads, kvHeads, headDim, mlpSize, layers, vocabSize } = this.#model.config;
-    const probabilities = length >= LONG_SEQUENCE ? 0 : heads * length;
+    const probabilities = train && length < LONG_SEQUENCE ? heads * length : 0;
     const perLayer = 4 * hiddenSize + 3 * heads * headDim + 4 * kvHeads * headDim + 3 * mlpSize + probabilities;
+    const perTarget = train ? hiddenSize : 3;
     const transient =
-      8 * mlpSize + 3 * heads * length + (2 * Math.max(SLOT_BYTES, SLOT_ROWS.most * vocabSize)) / ENOUGH_TOKENS;
-    return 4 * (layers * perLayer + transient);
+      8 * mlpSize +
+      3 * heads * length +
+      (2 * Math.max(SLOT_BYTES, SLOT_ROWS.most * vocabSize)) / ENOUGH_TOKENS +
+      width * perTarget;
+    return 4 * ((train ? layers : 1) * perLayer + transient);
   }
 
   /** The loss without gradients. */
@@ -85,13 +92,19 @@ export class Trainer {
     const { contextLength, activationBytes } = this.#options;
     const { data, lossFn } = checkRequest(request, { vocabSize: this.#model.config.vocabSize, contextLength });
     const lengths = data.map((datum) => datum.tokens.length);
-    const longest = Math.max(...lengths);
-    const perToken = this.bytesPerToken(longest);
-    if (perToken * longest > activationBytes) {
-      throw new MemoryError(`a sequence of ${longest} tokens needs about ${Math.ceil((perToken * longest) / 1e6)} MB`, {
-        neededBytes: perToken * longest,
+    const work = { train: takeGradient !== undefined, width: Math.max(...data.map(({ width }) => width)) };
+    // Of every length and not of the longest alone: below LONG_SEQUENCE a run keeps its probabilities, and may need more.
+    let [perToken, needed, hungriest] = [0, 0, 0];
+    for (const length of lengths) {
+      const bytes = this.bytesPerToken(length, work);
+      perToken = Math.max(perToken, bytes);
+      if (bytes * length > needed) [needed, hungriest] = [bytes * length, length];
+    }
+    if (needed > activationBytes) {
+      throw new MemoryError(`a sequence of ${hungriest} tokens needs about ${Math.ceil(needed / 1e6)} MB`, {
+        neededBytes: needed,
         budgetBytes: activationBytes,
-        hint: "shorten it or raise the memory budget",
+        hint: `shorten it${work.width > 1 ? ", give fewer targets per position" : ""} or raise the memory budget`,
       });
     }
     const maxTokens = Math.min(ENOUGH_TOKENS, Math.floor(activationBytes / perToken));
