@@ -228,7 +228,7 @@ export interface EngineStats {
 /** Text in, text out: the engine's tokenizer, run where the model is. */
 export interface EngineTokenizer {
   encode(text: string, options?: { addSpecialTokens?: boolean }): Promise<number[]>;
-  decode(ids: readonly number[], options?: { skipSpecialTokens?: boolean }): Promise<string>;
+  decode(ids: Int32Array | readonly number[], options?: { skipSpecialTokens?: boolean }): Promise<string>;
   applyChatTemplate(
     messages: readonly { role: string; content: string }[],
     options?: { addGenerationPrompt?: boolean },

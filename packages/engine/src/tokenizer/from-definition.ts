@@ -58,8 +58,8 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
     return bytes;
   };
 
-  const decode = (ids: readonly number[], { skipSpecialTokens = false } = {}): string => {
-    const kept = ids.filter((id) => tokenOf.has(id) && !(skipSpecialTokens && special.has(id)));
+  const decode = (ids: Int32Array | readonly number[], { skipSpecialTokens = false } = {}): string => {
+    const kept = Array.from(ids).filter((id) => tokenOf.has(id) && !(skipSpecialTokens && special.has(id)));
     if (kept.length === 0) return "";
     if (!byBytes) {
       return library.decode(kept, { skip_special_tokens: false, clean_up_tokenization_spaces: false });

@@ -4,9 +4,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, expectTypeOf, test } from "vitest";
 import { tinyGguf } from "../../../../test/weights/tiny-models.ts";
 import { TokenizerError } from "../errors.ts";
+import type { EngineTokenizer, SampledSequence } from "../types.ts";
 import type { GgufValue } from "../weights/gguf.ts";
 import { openGguf } from "../weights/gguf-model.ts";
 import { tokenizerFromFolder } from "./from-folder.ts";
@@ -104,6 +105,12 @@ describe("round trips", () => {
     expect(smollm.decode([-1, 10 ** 6, 0.5])).toBe("");
     const hello = smollm.encode("Hello");
     expect(smollm.decode([...hello, 10 ** 6])).toBe("Hello");
+  });
+
+  test("what was sampled can be decoded as it is", () => {
+    expect(smollm.decode(Int32Array.from(smollm.encode("Hello")))).toBe("Hello");
+    expectTypeOf<SampledSequence["tokens"]>().toExtend<Parameters<EngineTokenizer["decode"]>[0]>();
+    expectTypeOf<SampledSequence["tokens"]>().toExtend<Parameters<Tokenizer["decode"]>[0]>();
   });
 });
 

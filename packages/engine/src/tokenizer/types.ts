@@ -28,7 +28,7 @@ export interface Tokenizer {
    * The exact inverse where there is one: spaces are never "cleaned up". Bytes that are not UTF-8 become U+FFFD; ids that the
    * tokenizer does not know (an embedding may have more rows than it has tokens) add nothing.
    */
-  decode(ids: readonly number[], options?: { skipSpecialTokens?: boolean }): string;
+  decode(ids: Int32Array | readonly number[], options?: { skipSpecialTokens?: boolean }): string;
   applyChatTemplate(messages: readonly ChatMessage[], options: ChatTemplateOptions & { tokenize: true }): number[];
   applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions & { tokenize?: false }): string;
   applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string | number[];
