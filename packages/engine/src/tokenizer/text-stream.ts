@@ -15,9 +15,20 @@ export interface TextStream {
   end(): string;
 }
 
+export interface TextStreamOptions {
+  /** Special tokens add nothing to the text. @defaultValue false */
+  readonly skipSpecialTokens?: boolean;
+  /**
+   * The ids go on from others, as a completion does from its prompt. A space at the front is then the text's own, and not the one
+   * that SentencePiece puts before every text and `decode` takes away.
+   * @defaultValue false
+   */
+  readonly midText?: boolean;
+}
+
 /**
- * Makes a stream that starts at the beginning of a text. All it returns, joined, is `tokenizer.decode` of the ids — but for
- * lone bytes that are not UTF-8 in vocabularies with byte fallback, where `decode` can look ahead and spoils the whole run.
+ * Makes a stream that starts at the beginning of a text, unless told otherwise. All it returns, joined, is `tokenizer.decode` of the
+ * ids — but for lone bytes that are not UTF-8 in vocabularies with byte fallback, where `decode` can look ahead and spoils the whole run.
  * @example
  * ```ts
  * const stream = createTextStream(tokenizer);
@@ -25,11 +36,11 @@ export interface TextStream {
  * process.stdout.write(stream.end());
  * ```
  */
-export function createTextStream(tokenizer: Tokenizer, options: { skipSpecialTokens?: boolean } = {}): TextStream {
+export function createTextStream(tokenizer: Tokenizer, options: TextStreamOptions = {}): TextStream {
   const isLeftOut = (id: number) => options.skipSpecialTokens === true && tokenizer.isSpecial(id);
-  if (tokenizer.tokenBytes(0) === undefined) return wholeDecodes(tokenizer, isLeftOut);
+  if (tokenizer.tokenBytes(0) === undefined) return wholeDecodes(tokenizer, isLeftOut, options.midText === true);
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-  let atStart = true;
+  let atStart = options.midText !== true;
   return {
     push(id) {
       if (isLeftOut(id)) return "";
@@ -47,7 +58,7 @@ export function createTextStream(tokenizer: Tokenizer, options: { skipSpecialTok
 }
 
 /** For decoders that are not a matter of single tokens: decode everything each time and emit what is new. */
-function wholeDecodes(tokenizer: Tokenizer, isLeftOut: (id: number) => boolean): TextStream {
+function wholeDecodes(tokenizer: Tokenizer, isLeftOut: (id: number) => boolean, midText: boolean): TextStream {
   const ids: number[] = [];
   let emitted = "";
   const advance = (text: string): string => {
@@ -59,6 +70,11 @@ function wholeDecodes(tokenizer: Tokenizer, isLeftOut: (id: number) => boolean):
   return {
     push(id) {
       if (isLeftOut(id)) return "";
+      if (midText && ids.length === 0) {
+        // Something must stand before the first token for it to be decoded as one that follows: itself will do.
+        ids.push(id);
+        emitted = tokenizer.decode(ids);
+      }
       ids.push(id);
       const text = tokenizer.decode(ids);
       return text.endsWith("\ufffd") ? "" : advance(text);

@@ -153,6 +153,24 @@ describe("streaming", () => {
     expect(stream(llama, ids).join("")).toBe("the  the");
     expect(stream(llama, [...llama.encode("  a", { addSpecialTokens: false })]).join("")).toBe("  a");
   });
+
+  test("in the middle of a text it is the text's own", () => {
+    const ids = ["\u2581upon", "\u2581a"].map((token) => llama.tokenToId(token) as number);
+    expect(stream(llama, ids)).toEqual(["upon", " a", ""]);
+    expect(stream(llama, ids, { midText: true })).toEqual([" upon", " a", ""]);
+    const hello = smollm.encode("Hello");
+    expect(stream(smollm, hello, { midText: true })).toEqual(stream(smollm, hello));
+  });
+
+  test("in the middle of a text, where only whole lists can be decoded", () => {
+    const words = ["one", "two"];
+    const spaced = {
+      decode: (ids: readonly number[]) => ids.map((id) => words[id]).join(" "),
+      tokenBytes: () => undefined,
+    } as unknown as Tokenizer;
+    expect(stream(spaced, [0, 1])).toEqual(["one", " two", ""]);
+    expect(stream(spaced, [0, 1], { midText: true })).toEqual([" one", " two", ""]);
+  });
 });
 
 describe("what comes with the vocabulary", () => {
