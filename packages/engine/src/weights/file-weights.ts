@@ -71,7 +71,7 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
         const heads = interleavedHeads?.get(name);
         if (heads !== undefined) {
           const rows = info.shape[0] as number;
-          const width = count / rows; // a bias has width 1
+          const width = count / rows; // a bias has width 1, and no block format: the header was refused otherwise
           const rowBytes = info.byteLength / rows;
           eachChunk(info, rowBytes, (bytes, done) => {
             for (let at = 0, row = done / rowBytes; at < bytes.byteLength; at += rowBytes, row++) {

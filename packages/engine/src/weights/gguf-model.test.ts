@@ -118,6 +118,14 @@ describe("lies in the header", () => {
     expect(refusal(again)).toMatchObject({ code: "duplicate_tensor", tensor: "blk.0.attn_q.weight" });
   });
 
+  test("a block format for one dimension, with the tensor's name", () => {
+    const norm = sound.indexOf("blk.0.attn_norm.weight");
+    const type = all("tensor type").find(({ at }) => at > norm) as (typeof fields)[number];
+    const error = refusal(changed((copy) => copy.writeUInt32LE(8, type.at))); // Q8_0
+    expect(error).toMatchObject({ code: "unsupported_dtype", tensor: "blk.0.attn_norm.weight" });
+    expect(error.message).toMatch(/Q8_0/);
+  });
+
   test("a cut file, by tensor; and bytes too many", () => {
     const cut = refusal(sound.subarray(0, sound.length - 40));
     expect(cut).toBeInstanceOf(WeightsError);

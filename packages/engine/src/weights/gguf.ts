@@ -144,6 +144,17 @@ function readTensorRow(cursor: Cursor) {
       hint: `supported: ${Object.keys(codecs).join(", ")}`,
     });
   }
+  if (rank === 1 && codecs[dtype].blockValues > 1) {
+    // GGML keeps norms and biases as floats; the rows of a bias could not be put in order if several shared a block.
+    throw cursor.refuse(
+      `it has one dimension and is stored as ${dtype}, which is for matrices`,
+      "unsupported_dtype",
+      name,
+      {
+        hint: "convert the model again with llama.cpp, which keeps such tensors as F32",
+      },
+    );
+  }
   const count = countValues(dimensions);
   const rowFits = (dimensions[0] as number) % codecs[dtype].blockValues === 0; // blocks never cross rows
   if (count === undefined || count === 0 || !rowFits || storedBytes(dtype, count) === undefined) {
