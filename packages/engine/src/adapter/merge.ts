@@ -5,7 +5,7 @@ import { Graph } from "../graph/graph.ts";
 import { add, matmul, mul } from "../graph/ops.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { f32, type Program, type Runtime } from "../runtime/runtime.ts";
-import { writeSafetensors } from "../weights/index.ts";
+import { type TensorToWrite, writeSafetensors } from "../weights/index.ts";
 import type { AdapterWeights } from "./adapter.ts";
 import { writeTextAtomically } from "./peft.ts";
 
@@ -37,40 +37,45 @@ export interface MergeOptions {
   readonly adapter: AdapterWeights;
   /** The parsed `config.json` to write along, changed only where merging demands it. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** Where the base came from; its tokenizer is copied if that is a folder. */
+  /** Where the base came from; its tokenizer is copied if that is a folder, and not written for a Hub id or a single file. */
   readonly origin: string;
   readonly folder: string;
 }
 
-/** Merges and writes. Adapting the unembedding of a tied model unties it: the embedding itself was not trained. */
+/**
+ * Merges and writes, a tensor at a time: what is merged is held until it is on the disk and no longer. Adapting the unembedding of a
+ * tied model unties it: the embedding itself was not trained.
+ */
 export const writeMerged = async ({ model, runtime, adapter, config, origin, folder }: MergeOptions): Promise<void> => {
-  const program = await mergeProgram(runtime);
   const modules = new Map(adapter.layout.modules.map((module) => [`${module.name}.weight`, module]));
   const { rank } = adapter.layout;
   const scale = f32(Float32Array.of(adapter.lora.alpha / adapter.lora.rank), []);
   const names = [...model.weights.keys()];
   const unties = model.config.tiedEmbeddings && adapter.layout.targets.unembed;
   if (unties) names.push("lm_head.weight");
-  const tensors: { name: string; dtype: "F32"; shape: readonly number[]; data: Float32Array }[] = [];
-  for (const name of names) {
-    const { data, dims } = model.weights.get(name) ?? model.weights.get("model.embed_tokens.weight")!;
-    const module = modules.get(name);
-    if (!module) {
-      tensors.push({ name, dtype: "F32", shape: dims, data });
-      continue;
-    }
-    const { inSize, outSize, offsetA, offsetB } = module;
-    const { merged } = await program.run({
-      w: f32(data, dims),
-      a: f32(adapter.values.subarray(offsetA, offsetB), [rank, inSize]),
-      b: f32(adapter.values.subarray(offsetB, offsetB + outSize * rank), [outSize, rank]),
-      scale,
-    });
-    tensors.push({ name, dtype: "F32", shape: dims, data: merged!.data as Float32Array });
-  }
-  await program.dispose();
   await mkdir(folder, { recursive: true });
-  await writeSafetensors(join(folder, "model.safetensors"), tensors, { format: "pt" });
+  const program = await mergeProgram(runtime);
+  try {
+    const tensors = names.map((name): TensorToWrite => {
+      const { data, dims } = model.weights.get(name) ?? model.weights.get("model.embed_tokens.weight")!;
+      const module = modules.get(name);
+      if (!module) return { name, dtype: "F32", shape: dims, data };
+      const { inSize, outSize, offsetA, offsetB } = module;
+      const merge = async (): Promise<Float32Array> => {
+        const { merged } = await program.run({
+          w: f32(data, dims),
+          a: f32(adapter.values.subarray(offsetA, offsetB), [rank, inSize]),
+          b: f32(adapter.values.subarray(offsetB, offsetB + outSize * rank), [outSize, rank]),
+          scale,
+        });
+        return merged!.data as Float32Array;
+      };
+      return { name, dtype: "F32", shape: dims, data: merge };
+    });
+    await writeSafetensors(join(folder, "model.safetensors"), tensors, { format: "pt" });
+  } finally {
+    await program.dispose();
+  }
   const { quantization_config: _, ...kept } = config;
   const written = {
     ...kept,

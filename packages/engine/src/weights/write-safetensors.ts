@@ -15,7 +15,7 @@ export interface TensorToWrite {
   readonly dtype: "F32" | "BF16";
   readonly shape: readonly number[];
   /** The values, or how to compute them when their turn comes, so that a merged model need not exist in memory as a whole. */
-  readonly data: Float32Array | (() => Float32Array);
+  readonly data: Float32Array | (() => Float32Array | Promise<Float32Array>);
 }
 
 /** Values converted to bfloat16 at a time. */
@@ -56,7 +56,7 @@ export async function writeSafetensors(
     await writeAll(handle, padded);
     for (const tensor of list) {
       const { dtype } = tensor;
-      const data = valuesOf(tensor, file);
+      const data = await valuesOf(tensor, file);
       if (dtype === "F32") await writeAll(handle, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
       else for (const bytes of bfloat16Chunks(data)) await writeAll(handle, bytes);
     }
@@ -72,8 +72,8 @@ export async function writeSafetensors(
   }
 }
 
-function valuesOf({ name, shape, data }: TensorToWrite, file: string): Float32Array {
-  const values = typeof data === "function" ? data() : data;
+async function valuesOf({ name, shape, data }: TensorToWrite, file: string): Promise<Float32Array> {
+  const values = typeof data === "function" ? await data() : data;
   if (values.length !== countValues(shape)) {
     const message = `tensor ${name}: shape [${shape}] does not fit ${values.length} values`;
     throw new WeightsError(message, { tensor: name, file });
