@@ -112,6 +112,14 @@ export interface AdapterState {
     readonly m: Readonly<Record<string, Float32Array>>;
     readonly v: Readonly<Record<string, Float32Array>>;
   };
+  /**
+   * Set by `readPeft`: the state may name fewer modules than `lora` does. Those get a fresh A and a zero B when it is imported: they
+   * add nothing until they are trained. A state without this must be complete.
+   */
+  readonly peft?: {
+    /** Shapes of the base's own tensors that lie beside the adapter; they are compared with the base and not read. */
+    readonly baseShapes: Readonly<Record<string, readonly number[]>>;
+  };
 }
 
 export interface SamplingParams {

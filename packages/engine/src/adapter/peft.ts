@@ -55,7 +55,14 @@ const unsupported = (field: string, value: unknown): ConfigError =>
   });
 
 /**
- * Reads a PEFT folder. Which linears are adapted is read off the tensors, since `target_modules` may be a pattern.
+ * The base's own tensors, which PEFT writes beside an adapter of the unembedding. LoRA does not train them, so that they say nothing new,
+ * unless the vocabulary was enlarged.
+ */
+const BASE_TENSOR = /\.(lm_head|embed_tokens)(\.base_layer)?\.weight$/;
+
+/**
+ * Reads a PEFT folder. Which linears are adapted is read off the tensors, since `target_modules` may be a pattern; it may be fewer
+ * than an adapter of this engine has (often q and v alone), which `importState` completes.
  * @throws ConfigError for what this engine cannot express (DoRA, rank-stabilised scaling, per-module ranks, biases).
  */
 export const readPeft = async (folder: string): Promise<AdapterState> => {
@@ -83,7 +90,11 @@ export const readPeft = async (folder: string): Promise<AdapterState> => {
   const source = openSafetensors(join(folder, WEIGHTS_FILE));
   try {
     const weights: Record<string, TensorOutput> = {};
-    for (const { name, shape } of source.tensors.values()) weights[name] = { data: source.readFloat32(name), shape };
+    const baseShapes: Record<string, readonly number[]> = {};
+    for (const { name, shape } of source.tensors.values()) {
+      if (BASE_TENSOR.test(name)) baseShapes[name] = shape;
+      else weights[name] = { data: source.readFloat32(name), shape };
+    }
     const touches = (linears: readonly string[]): boolean =>
       Object.keys(weights).some((name) => linears.some((linear) => name.includes(`.${linear}.lora_`)));
     return {
@@ -97,6 +108,7 @@ export const readPeft = async (folder: string): Promise<AdapterState> => {
       },
       step: 0,
       weights,
+      peft: { baseShapes },
     };
   } finally {
     source.close();

@@ -2,7 +2,7 @@
 import { WeightsError } from "../errors.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { AdapterState, TensorOutput } from "../types.ts";
-import { type Adapter, type AdapterWeights, checkLora } from "./adapter.ts";
+import { type Adapter, type AdapterWeights, checkLora, createAdapter } from "./adapter.ts";
 import { type AdapterLayout, adapterLayout, targetsOf } from "./layout.ts";
 
 interface Part {
@@ -69,26 +69,52 @@ const paste = (
   return values;
 };
 
+const checkShape = (name: string, { shape }: Pick<TensorOutput, "shape">, wanted: readonly number[]): void => {
+  if (shape.length === wanted.length && shape.every((dim, axis) => dim === wanted[axis])) return;
+  throw new WeightsError(`tensor ${name} has shape [${shape.join(", ")}] instead of [${wanted.join(", ")}]`, {
+    code: "shape_mismatch",
+    tensor: name,
+    hint: "the adapter was made for another base model, or with another rank",
+  });
+};
+
+/** The weights of a PEFT folder with those of the modules that it leaves out: a fresh A and a zero B, which add nothing. */
+const withAbsentModules = (
+  weights: AdapterState["weights"],
+  parts: readonly Part[],
+  createFresh: () => AdapterWeights,
+): AdapterState["weights"] => {
+  // Of a module that is there in half, the other half stays missing: that is no choice of what to adapt, but damage.
+  const moduleOf = (name: string): string => name.replace(/\.lora_[AB]\.weight$/, "");
+  const given = new Set(Object.keys(weights).map(moduleOf));
+  const absent = parts.filter(({ name }) => !given.has(moduleOf(name)));
+  if (absent.length === 0) return weights;
+  const { values } = createFresh();
+  const fresh = absent.map(({ name, from, to, shape }) => [name, { data: values.subarray(from, to), shape }] as const);
+  return { ...weights, ...Object.fromEntries(fresh) };
+};
+
 /**
- * A live adapter from a state.
+ * A live adapter from a state. One that `readPeft` gave is completed first.
  * @throws WeightsError naming a tensor that is missing, too many, of the wrong size or not finite.
  */
 export const importState = (config: ModelConfig, state: AdapterState): Adapter => {
   const lora = checkLora(state.lora, () => 0);
   const layout = adapterLayout(config, targetsOf(lora), lora.rank);
   const parts = partsOf(layout);
+  for (const [name, shape] of Object.entries(state.peft?.baseShapes ?? {})) {
+    checkShape(name, { shape }, [config.vocabSize, config.hiddenSize]);
+  }
+  const weights = state.peft
+    ? withAbsentModules(state.weights, parts, () => createAdapter(config, lora))
+    : state.weights;
   const known = new Set(parts.map(({ name }) => name));
-  const stray = Object.keys(state.weights).find((name) => !known.has(name));
+  const stray = Object.keys(weights).find((name) => !known.has(name));
   if (stray)
     throw new WeightsError(`tensor ${stray} does not belong to this adapter`, { code: "stray_tensor", tensor: stray });
   const values = paste(parts, layout.size, ({ name, shape }) => {
-    const tensor = state.weights[name];
-    if (tensor && (tensor.shape.length !== shape.length || tensor.shape.some((dim, axis) => dim !== shape[axis]))) {
-      throw new WeightsError(`tensor ${name} has shape [${tensor.shape.join(", ")}] instead of [${shape.join(", ")}]`, {
-        code: "shape_mismatch",
-        tensor: name,
-      });
-    }
+    const tensor = weights[name];
+    if (tensor) checkShape(name, tensor, shape);
     return tensor?.data;
   });
   const { optimizer } = state;
