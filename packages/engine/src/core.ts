@@ -278,7 +278,7 @@ export class EngineCore {
     return (await this.#loadTokenizer()).encode(text, options);
   }
 
-  async decode(ids: readonly number[], options: { skipSpecialTokens?: boolean } = {}): Promise<string> {
+  async decode(ids: Int32Array | readonly number[], options: { skipSpecialTokens?: boolean } = {}): Promise<string> {
     return (await this.#loadTokenizer()).decode(ids, options);
   }
 
