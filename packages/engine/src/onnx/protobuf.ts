@@ -1,6 +1,9 @@
 /** The little of the protobuf wire format that writing an ONNX model takes: varints and length-delimited fields. */
 
-/** Collects bytes; nested messages are finished buffers. */
+/** Messages up to this length are put together at once: a few small copies cost less than many pieces. */
+const SMALL_BYTES = 1024;
+
+/** Collects pieces of the result. The bytes of large fields are copied once, by the last `finish`, however deep they lie. */
 export class ProtobufWriter {
   readonly #parts: Uint8Array[] = [];
   #length = 0;
@@ -44,7 +47,10 @@ export class ProtobufWriter {
   message(field: number, write: (writer: ProtobufWriter) => void): this {
     const inner = new ProtobufWriter();
     write(inner);
-    return this.bytes(field, inner.finish());
+    if (inner.#length <= SMALL_BYTES) return this.bytes(field, inner.finish());
+    this.#rawVarint((field << 3) | 2).#rawVarint(inner.#length);
+    for (const part of inner.#parts) this.#push(part);
+    return this;
   }
 
   finish(): Uint8Array {
