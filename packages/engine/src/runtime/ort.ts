@@ -2,10 +2,18 @@
  * Runs graphs with onnxruntime: the native package (`onnxruntime-node`) or its WebAssembly build (`onnxruntime-web`). Both have the
  * same API, so one adapter serves both. `run` blocks the calling thread until the work is done: callers live in a worker.
  */
-import { EngineError } from "../errors.ts";
+import { EngineError, MemoryError } from "../errors.ts";
 import type { Dtype, Graph } from "../graph/graph.ts";
 import { encodeModel } from "../onnx/model.ts";
 import type { CompileOptions, Program, Runtime, Value, WeightMap } from "./runtime.ts";
+import { SessionPool, type SessionSource } from "./session-pool.ts";
+
+/** All that WebAssembly can address. */
+export const WASM_BYTES = 2 ** 32;
+/** What to do where WebAssembly is too slow or too small. */
+export const NATIVE_HINT = "to get the native runtime: ONNXRUNTIME_NODE_INSTALL=skip npm install onnxruntime-node";
+/** Of that, what programs may take while one is compiled: the rest stays for what runs have left in the allocators. */
+const WASM_PROGRAM_BYTES = 3.6e9;
 
 /** The part of onnxruntime's JavaScript API in use here. */
 interface Ort {
@@ -46,67 +54,106 @@ const fromOrt = (tensor: OrtTensor): Value => {
   return { data: Int32Array.from(data), dims };
 };
 
+interface OrtProgramParts {
+  readonly ort: Ort;
+  readonly source: SessionSource<OrtSession>;
+  readonly dtypes: ReadonlyMap<string, Dtype>;
+  readonly bound: Readonly<Record<string, OrtTensor>>;
+  /** Throws an error that says what to do where that is known, else the same. */
+  readonly explain: (error: unknown) => never;
+}
+
 class OrtProgram implements Program {
-  readonly #ort: Ort;
-  readonly #session: OrtSession;
-  readonly #dtypes: ReadonlyMap<string, Dtype>;
-  readonly #bound: Readonly<Record<string, OrtTensor>>;
+  readonly #parts: OrtProgramParts;
   #released = false;
 
-  constructor(ort: Ort, session: OrtSession, dtypes: ReadonlyMap<string, Dtype>, bound: Record<string, OrtTensor>) {
-    this.#ort = ort;
-    this.#session = session;
-    this.#dtypes = dtypes;
-    this.#bound = bound;
+  constructor(parts: OrtProgramParts) {
+    this.#parts = parts;
   }
 
   async run(inputs: Readonly<Record<string, Value>>): Promise<Record<string, Value>> {
     if (this.#released) throw new EngineError("closed", "the program was released"); // the native code would crash
-    const feeds: Record<string, OrtTensor> = { ...this.#bound };
-    for (const [name, dtype] of this.#dtypes) {
+    const { ort, source, dtypes, bound, explain } = this.#parts;
+    const feeds: Record<string, OrtTensor> = { ...bound };
+    for (const [name, dtype] of dtypes) {
       const value = inputs[name];
       if (!value) throw new EngineError("missing_input", `graph input ${name} was not given`);
-      feeds[name] = toOrt(this.#ort, dtype, value);
+      feeds[name] = toOrt(ort, dtype, value);
     }
-    const results = await this.#session.run(feeds);
+    const session = await source.session();
+    const results = await session.run(feeds).catch(explain);
     return Object.fromEntries(Object.entries(results).map(([name, tensor]) => [name, fromOrt(tensor)]));
   }
 
   dispose(): Promise<void> {
     this.#released = true;
-    return this.#session.release();
+    return this.#parts.source.release();
   }
 }
 
-const createRuntime = (name: "native" | "wasm", ort: Ort, threads: number): Runtime => ({
+/** WebAssembly's memory may be full however much the machine has. */
+const explainWasm = (error: unknown): never => {
+  const message = error instanceof Error ? error.message : String(error);
+  if (!/bad_alloc|failed to allocate/i.test(message)) throw error;
+  throw new MemoryError(`the 4 GiB of WebAssembly are full: ${message}`, {
+    budgetBytes: WASM_BYTES,
+    hint: NATIVE_HINT,
+  });
+};
+const asItIs = (error: unknown): never => {
+  throw error;
+};
+
+/** One session for good. A function of its own, so that it does not hold on to what the session was made from. */
+const always = (session: OrtSession): SessionSource<OrtSession> => ({
+  session: () => Promise.resolve(session),
+  release: () => session.release(),
+});
+
+/** With a pool, sessions are made and released as it sees fit; else each lives as long as its program. */
+const createRuntime = (
+  name: "native" | "wasm",
+  ort: Ort,
+  threads: number,
+  pool?: SessionPool<OrtSession>,
+): Runtime => ({
   name,
   async compile(graph: Graph, weights: WeightMap, options: CompileOptions = {}): Promise<Program> {
+    const pack = options.packWeights === true;
     // The wasm build copies every input into its own memory at each run, so that there weights must be part of the program.
-    const pack = options.packWeights === true || name === "wasm";
+    const own = pack || name === "wasm";
+    const explain = name === "wasm" ? explainWasm : asItIs;
     const bound: Record<string, OrtTensor> = {};
     const initializers = new Map<string, Float32Array>();
+    let bytes = 0;
     for (const { name: weightName } of graph.weights) {
       const weight = weights.get(weightName);
       if (!weight) throw new EngineError("missing_weight", `weight ${weightName} is not bound`);
-      if (pack) initializers.set(weightName, weight.data);
+      bytes += weight.data.byteLength;
+      if (own) initializers.set(weightName, weight.data);
       else bound[weightName] = new ort.Tensor("float32", weight.data, weight.dims);
     }
-    const session = await ort.InferenceSession.create(encodeModel(graph, initializers), {
-      intraOpNumThreads: threads,
-      logSeverityLevel: 3,
-      // The graph is already written with fused operations; rewriting it costs start-up time and would merge what is recomputed
-      // on purpose with what was computed before.
-      graphOptimizationLevel: "disabled",
-      // A memory plan per input shape pays off when shapes recur; ours rarely do, and each plan would keep a block of its own.
-      enableMemPattern: false,
-      // Between two operations a thread spins for a moment (decoding on an idle machine: a quarter faster than without), but no
-      // longer: on a busy one it would hold the core that the others, or the caller, need.
-      ...(name === "wasm"
-        ? { executionProviders: ["wasm"] }
-        : { extra: { session: { intra_op: { allow_spinning: "1", spin_duration_us: "50" } } } }),
-    });
+    const open = (): Promise<OrtSession> =>
+      ort.InferenceSession.create(encodeModel(graph, initializers), {
+        intraOpNumThreads: threads,
+        logSeverityLevel: 3,
+        // The graph is already written with fused operations; rewriting it costs start-up time and would merge what is recomputed
+        // on purpose with what was computed before.
+        graphOptimizationLevel: "disabled",
+        // A memory plan per input shape pays off when shapes recur; ours rarely do, and each plan would keep a block of its own.
+        enableMemPattern: false,
+        ...(name === "wasm"
+          ? { executionProviders: ["wasm"], ...(pack ? {} : { extra: { session: { disable_prepacking: "1" } } }) }
+          : // Between two operations a thread spins for a moment (decoding on an idle machine: a quarter faster than without), but
+            // no longer: on a busy one it would hold the core that the others, or the caller, need.
+            { extra: { session: { intra_op: { allow_spinning: "1", spin_duration_us: "50" } } } }),
+      }).catch(explain);
+    // Measured with 400 MB of weights: a session holds them once, packed two and a half times; opening it takes 1.8 times more.
+    const held = (pack ? 2.5 : 1) * bytes;
+    const source = pool?.add({ open, bytes: held, openingBytes: held + 1.8 * bytes }) ?? always(await open());
+    await source.session(); // what cannot be compiled is known now
     const dtypes = new Map(graph.inputs.map((input): [string, Dtype] => [input.name, input.dtype]));
-    return new OrtProgram(ort, session, dtypes, bound);
+    return new OrtProgram({ ort, source, dtypes, bound, explain });
   },
 });
 
@@ -121,9 +168,9 @@ export const loadNativeRuntime = async (threads: number): Promise<{ runtime?: Ru
 };
 
 /** The WebAssembly runtime: always there, several times slower, 4 GiB of memory at most. */
-export const loadWasmRuntime = async (threads: number): Promise<Runtime> => {
+export const loadWasmRuntime = async (threads: number, programBytes = WASM_PROGRAM_BYTES): Promise<Runtime> => {
   const module = (await import("onnxruntime-web")) as unknown as { default?: Ort } & Ort;
   const ort = module.default ?? module;
   ort.env.wasm = Object.assign(ort.env.wasm ?? {}, { numThreads: threads });
-  return createRuntime("wasm", ort, threads);
+  return createRuntime("wasm", ort, threads, new SessionPool(programBytes));
 };

@@ -14,13 +14,13 @@ export interface Value {
 export const f32 = (data: Float32Array, dims: readonly number[]): Value => ({ data, dims });
 export const i32 = (data: Int32Array, dims: readonly number[]): Value => ({ data, dims });
 
-/** Frozen weights by name; shared by all programs of a model, never copied by the native runtime. */
+/** Frozen weights by name; shared by all programs of a model, copied by the native runtime only to be packed, by wasm always. */
 export type WeightMap = ReadonlyMap<string, { readonly data: Float32Array; readonly dims: readonly number[] }>;
 
 export interface CompileOptions {
   /**
    * Copy the weights into the program, laid out for its multiplications: faster for few rows (decoding), but a second copy in
-   * memory. Runtimes that cannot share weights always do it.
+   * memory.
    * @defaultValue false
    */
   readonly packWeights?: boolean;
