@@ -65,14 +65,21 @@ export class EngineCore {
   #tokenizer: Promise<Tokenizer> | undefined;
   /** The work that is going on, if any. */
   #working: Promise<void> | undefined;
-  #closed = false;
+  #closing: Promise<void> | undefined;
   #nextId = 1;
 
   constructor(options: CoreOptions) {
     const { model, runtime, contextLength, activationBytes } = options;
     this.info = options.info;
     this.#options = options;
-    this.#trainer = new Trainer(model, runtime, { activationBytes, contextLength });
+    this.#trainer = new Trainer(model, runtime, {
+      activationBytes,
+      contextLength,
+      beforeRun: async () => {
+        await letMessagesIn();
+        if (this.#closing) throw closed();
+      },
+    });
     this.#sampler = new Sampler(model, runtime, {
       ...options,
       eosTokenIds: options.info.eosTokenIds,
@@ -84,7 +91,7 @@ export class EngineCore {
 
   /** Puts a call in line; it runs when all before it have. */
   #inTurn<T>(work: () => T | Promise<T>, { heavy = true } = {}): Promise<T> {
-    if (this.#closed) return Promise.reject(new EngineError("closed", "the engine is closed"));
+    if (this.#closing) return Promise.reject(closed());
     const result = new Promise<T>((resolve, reject) => {
       const run = async (): Promise<void> => {
         try {
@@ -102,19 +109,18 @@ export class EngineCore {
   #pump(): void {
     this.#working ??= this.#work().finally(() => {
       this.#working = undefined;
-      if (!this.#closed && (this.#queue.length > 0 || this.#sampler.busy)) this.#pump();
+      if (!this.#closing && (this.#queue.length > 0 || this.#sampler.busy)) this.#pump();
     });
   }
 
   async #work(): Promise<void> {
-    while (!this.#closed && (this.#queue.length > 0 || this.#sampler.busy)) {
+    while (!this.#closing && (this.#queue.length > 0 || this.#sampler.busy)) {
       await this.#queue.shift()?.run();
       await this.#runLight();
       const start = performance.now();
-      while (!this.#closed && this.#sampler.busy) {
+      while (!this.#closing && this.#sampler.busy) {
         await this.#sampler.step();
-        // Lets messages in: new calls, and cancellations.
-        await new Promise((resume) => setImmediate(resume));
+        await letMessagesIn();
         await this.#runLight();
         if (this.#queue.length > 0 && performance.now() - start > SAMPLING_SLICE_MS) break;
       }
@@ -307,10 +313,13 @@ export class EngineCore {
     });
   }
 
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
-    const reason = new EngineError("closed", "the engine was closed");
+  close(): Promise<void> {
+    this.#closing ??= this.#shutDown();
+    return this.#closing;
+  }
+
+  async #shutDown(): Promise<void> {
+    const reason = closed();
     for (const { reject } of this.#queue.splice(0)) reject(reason);
     // What is running ends first, at its next step: a program must not be released under it.
     await this.#working;
@@ -320,3 +329,8 @@ export class EngineCore {
     this.#snapshots.clear();
   }
 }
+
+const closed = (): EngineError => new EngineError("closed", "the engine is closed");
+
+/** New calls, cancellations, closing. */
+const letMessagesIn = (): Promise<void> => new Promise((resume) => setImmediate(resume));

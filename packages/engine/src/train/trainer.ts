@@ -27,6 +27,8 @@ export interface TrainerOptions {
   /** Bytes that activations of one run may take. */
   readonly activationBytes: number;
   readonly contextLength: number;
+  /** Awaited before each run of a call; what it throws ends the call. */
+  readonly beforeRun?: () => Promise<void>;
 }
 
 /** A row of the vocabulary projection: which packed row, which datum, which position. */
@@ -110,6 +112,7 @@ export class Trainer {
     const maxTokens = Math.min(ENOUGH_TOKENS, Math.floor(activationBytes / perToken));
     const logprobs = data.map((datum) => new Float32Array(datum.targets.length));
     for (const members of planRuns(lengths, maxTokens)) {
+      await this.#options.beforeRun?.();
       await this.#run(
         members.map((index) => ({ datum: data[index]!, logprobs: logprobs[index]! })),
         lossFn,
