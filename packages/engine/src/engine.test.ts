@@ -6,8 +6,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openEngine } from "./engine.ts";
 import { ConfigError, InputError, MemoryError, WeightsError } from "./errors.ts";
 import { HubError } from "./hub/hub-error.ts";
+import * as publicFace from "./index.ts";
 import { writeTinyModel } from "./testing/tiny-model.ts";
-import type { Engine, LossRequest } from "./types.ts";
+import type { Engine, EngineOptions, LoraOptions, LossRequest, SampleRequest } from "./types.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -127,6 +128,46 @@ describe.each([
     expect((await engine.sample(greedy)).sequences).toEqual(result.sequences);
   });
 
+  it("delivers no token after an abort", async () => {
+    const controller = new AbortController();
+    let calls = 0;
+    const onToken = () => {
+      calls++;
+      controller.abort(new Error("enough"));
+    };
+    const sample = engine.sample({ ...greedy, numSamples: 8 }, { signal: controller.signal, onToken });
+    await expect(sample).rejects.toThrow("enough");
+    await engine.sample(greedy); // by now the tokens that were on their way have arrived
+    expect(calls).toBe(1);
+  });
+
+  it("a callback that throws ends its own sample, with what it threw, and no other", async () => {
+    const other = engine.sample(greedy);
+    let calls = 0;
+    const onToken = () => {
+      calls++;
+      throw new RangeError("no place for it");
+    };
+    await expect(engine.sample({ ...greedy, numSamples: 4 }, { onToken })).rejects.toThrow(
+      new RangeError("no place for it"),
+    );
+    expect((await engine.sample(greedy)).sequences).toEqual((await other).sequences);
+    expect(calls).toBe(1);
+  });
+
+  it.each([
+    [{ adapterId: "adapter-1" }, "adapterId", /did you mean adapter\?/],
+    [{ num_samples: 2 }, "num_samples", /did you mean numSamples\?/],
+    [{ maxTokens: 2 }, "maxTokens", /did you mean params\.maxTokens\?/],
+    [{ params: { max_tokens: 2 } }, "params.max_tokens", /did you mean params\.maxTokens\?/],
+    [{ onToken: () => {} }, "onToken", /second argument/],
+    [{ colour: "red" }, "colour", /known are prompt/],
+  ])("refuses a sample request with a field that does not exist: %o", async (extra, field, message) => {
+    const error = await engine.sample({ ...greedy, ...extra } as SampleRequest).catch((e: unknown) => e);
+    expect(error).toBeInstanceOf(InputError);
+    expect(error).toMatchObject({ field, code: "unknown_field", message: expect.stringMatching(message) });
+  });
+
   it("decodes together what was asked for together", async () => {
     const order: number[] = [];
     const ask = (id: number): Promise<unknown> => engine.sample(greedy, { onToken: () => order.push(id) });
@@ -140,6 +181,66 @@ describe.each([
     expect(stats.weightsBytes).toBe(engine.info.parameters * 4);
     expect(stats.adaptersBytes).toBeGreaterThan(0);
   });
+});
+
+describe.each([
+  ["in thread", true],
+  ["worker", false],
+])("closing, %s", (_, inThread) => {
+  it("twice at once, in the middle of the work", async () => {
+    const engine = await openEngine(folder, { inThread, threads: 1 });
+    const sample = engine.sample({ prompt: [1], params: { maxTokens: 60 } });
+    sample.catch(() => {});
+    await Promise.all([engine.close(), engine.close()]);
+    await expect(sample).rejects.toMatchObject({ code: "closed" });
+  });
+
+  it("ends a training call between two of its runs", async () => {
+    const engine = await openEngine(folder, { inThread, threads: 1, runtime: "interpreter" });
+    const { adapterId } = await engine.createAdapter(lora);
+    const tokens = Array.from({ length: 60 }, (_, i) => i % 37);
+    const datum = { tokens, lossFnInputs: { target_tokens: { data: tokens } } };
+    const data = Array.from({ length: 1000 }, () => datum); // 1,024 tokens are one run
+    const pass = engine.forwardBackward(adapterId, { data, lossFn: "cross_entropy" });
+    pass.catch(() => {});
+    await engine.close();
+    await expect(pass).rejects.toMatchObject({ code: "closed" });
+  });
+});
+
+it("says what to do with what cannot be sent to the thread, and does not wait for an answer to it", async () => {
+  const engine = await openEngine(folder, { threads: 1 });
+  const odd = { ...lora, onDone: () => {} } as LoraOptions;
+  const error = await engine.createAdapter(odd).catch((e: unknown) => e);
+  expect(error).toBeInstanceOf(InputError);
+  expect(error).toMatchObject({ field: "createAdapter", hint: /plain data/ });
+  await engine.close();
+});
+
+it.each([
+  { contextLength: Number.NaN },
+  { contextLength: 0 },
+  { memoryBudgetBytes: Number.NaN },
+  { memoryBudgetBytes: -1 },
+  { threads: -2 },
+  { maxBatch: 1.5 },
+  { runtime: "cuda" },
+])("refuses options that make no sense: %o", async (options) => {
+  const error = await openEngine(folder, options as EngineOptions).catch((e: unknown) => e);
+  expect(error).toBeInstanceOf(InputError);
+  expect(error).toMatchObject({ field: Object.keys(options)[0] });
+});
+
+it.each([true, false])("opening ends with the signal's reason (in thread: %s)", async (inThread) => {
+  const controller = new AbortController();
+  const opening = openEngine(folder, { inThread, signal: controller.signal });
+  controller.abort(new Error("not now"));
+  await expect(opening).rejects.toThrow("not now");
+  await expect(openEngine(folder, { inThread, signal: controller.signal })).rejects.toThrow("not now");
+});
+
+it("has every error class in its public face", () => {
+  expect(publicFace.HubError).toBe(HubError);
 });
 
 it("refuses to open what it cannot run", async () => {

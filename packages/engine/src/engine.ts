@@ -5,9 +5,11 @@
  */
 
 import type { EngineCore } from "./core.ts";
-import { EngineError } from "./errors.ts";
+import { EngineError, InputError } from "./errors.ts";
 import { type FromWorker, fromPlainError, type ToWorker, type WorkerStart } from "./messages.ts";
 import { openCore, type PlainOptions } from "./open-core.ts";
+import { checkOptions, checkSampleRequest } from "./options.ts";
+import type { SampleHandle } from "./sample/sampler.ts";
 import { startWorker } from "./start-worker.ts";
 import type {
   Engine,
@@ -23,11 +25,8 @@ import type {
 interface Link {
   readonly info: ModelInfo;
   call(method: string, args: readonly unknown[]): Promise<unknown>;
-  sample(
-    request: SampleRequest,
-    onToken: ((event: TokenEvent) => void) | undefined,
-  ): { id: unknown; result: Promise<SampleResult> };
-  cancel(id: unknown, reason: unknown): void;
+  sample(request: SampleRequest, onToken: ((event: TokenEvent) => void) | undefined): SampleHandle;
+  /** Idempotent. */
   close(): Promise<void>;
 }
 
@@ -39,11 +38,7 @@ const directLink = (core: EngineCore): Link => ({
       core,
       args as unknown[],
     ),
-  sample: (request, onToken) => {
-    const handle = core.sample(request, onToken);
-    return { id: handle, result: handle.result };
-  },
-  cancel: (id, reason) => (id as ReturnType<EngineCore["sample"]>).cancel(reason),
+  sample: (request, onToken) => core.sample(request, onToken),
   close: () => core.close(),
 });
 
@@ -54,7 +49,11 @@ interface Pending {
 }
 
 /** A core in a worker. */
-const workerLink = async (source: string, options: PlainOptions, callbacks: EngineOptions): Promise<Link> => {
+const workerLink = async (
+  source: string,
+  options: PlainOptions,
+  { onNotice, onProgress, signal }: EngineOptions,
+): Promise<Link> => {
   const worker = await startWorker({ source, options } satisfies WorkerStart);
   const pending = new Map<number, Pending>();
   let nextId = 1;
@@ -64,17 +63,22 @@ const workerLink = async (source: string, options: PlainOptions, callbacks: Engi
     for (const { reject } of pending.values()) reject(ended);
     pending.clear();
   };
+  const send = (message: ToWorker): void => worker.postMessage(message);
+  // The thread stops by itself and says so: ending it from here while it loads the native runtime would end the process.
+  const abort = (): void => send({ type: "abort" });
+  signal?.addEventListener("abort", abort);
+  if (signal?.aborted) abort();
   const info = await new Promise<ModelInfo>((resolve, reject) => {
     worker.on("message", (message: FromWorker) => {
       switch (message.type) {
         case "ready":
-          return resolve(message.info);
+          return signal?.aborted ? reject(signal.reason) : resolve(message.info);
         case "failed":
-          return reject(fromPlainError(message.error));
+          return reject(signal?.aborted ? signal.reason : fromPlainError(message.error));
         case "notice":
-          return callbacks.onNotice?.(message.message);
+          return onNotice?.(message.message);
         case "progress":
-          return callbacks.onProgress?.(message.progress);
+          return onProgress?.(message.progress);
         case "token":
           return pending.get(message.id)?.onToken?.(message.event);
         case "result":
@@ -97,13 +101,14 @@ const workerLink = async (source: string, options: PlainOptions, callbacks: Engi
       reject(error);
       end(error);
     });
-  }).catch(async (error: unknown) => {
-    await worker.terminate();
-    throw error;
-  });
+  })
+    .catch(async (error: unknown) => {
+      await worker.terminate();
+      throw error;
+    })
+    .finally(() => signal?.removeEventListener("abort", abort));
   // An idle engine does not keep a finished program alive; a pending call does.
   worker.unref();
-  const send = (message: ToWorker): void => worker.postMessage(message);
   const ask = <T>(
     method: string,
     args: readonly unknown[],
@@ -112,47 +117,83 @@ const workerLink = async (source: string, options: PlainOptions, callbacks: Engi
     const id = nextId++;
     const result = new Promise<T>((resolve, reject) => {
       if (ended) return reject(ended);
+      try {
+        send({ type: "call", id, method, args }); // before anything waits for its answer: what cannot be sent has none
+      } catch (cause) {
+        return reject(notSent(method, cause));
+      }
       pending.set(id, { resolve: resolve as (value: never) => void, reject, ...(onToken ? { onToken } : {}) });
       worker.ref();
-      send({ type: "call", id, method, args });
     }).finally(() => {
       if (pending.size === 0) worker.unref();
     });
     return { id, result };
   };
+  const shutDown = async (): Promise<void> => {
+    if (ended) return;
+    await ask("close", []).result.catch((error: unknown) => {
+      if (!ended) throw error; // a thread that ends meanwhile is closed, too
+    });
+    end(new EngineError("closed", "the engine was closed"));
+    await worker.terminate();
+  };
+  let closing: Promise<void> | undefined;
   return {
     info,
     call: (method, args) => ask(method, args).result,
-    sample: (request, onToken) => ask<SampleResult>("sample", [request, onToken !== undefined], onToken),
-    cancel: (id) => send({ type: "cancel", id: id as number }),
-    close: async () => {
-      if (ended) return;
-      await ask("close", []).result;
-      end(new EngineError("closed", "the engine was closed"));
-      await worker.terminate();
+    sample: (request, onToken) => {
+      const { id, result } = ask<SampleResult>("sample", [request, onToken !== undefined], onToken);
+      return { result, cancel: () => send({ type: "cancel", id }) };
+    },
+    close: () => {
+      closing ??= shutDown();
+      return closing;
     },
   };
 };
 
-/** Rejects with the signal's own reason, and tells the core to stop. */
-const sampleWith = (link: Link, request: SampleRequest, { signal, onToken }: SampleOptions): Promise<SampleResult> => {
-  if (signal?.aborted) return Promise.reject(signal.reason);
-  const { id, result } = link.sample(request, onToken);
-  if (!signal) return result;
-  return new Promise((resolve, reject) => {
-    const abort = (): void => {
-      link.cancel(id, signal.reason);
-      reject(signal.reason);
-    };
-    signal.addEventListener("abort", abort, { once: true });
-    result.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+const notSent = (method: string, cause: unknown): InputError =>
+  new InputError(method, `an argument cannot be sent to the engine's thread: ${(cause as Error).message}`, {
+    hint: "requests are plain data; callbacks and signals belong into the options of openEngine or sample",
+    cause,
   });
-};
+
+/**
+ * A sample with its signal and its callback. When the caller is told that it has ended (the signal was aborted, or `onToken` threw,
+ * each with its own reason), the core is told to stop, and tokens that are still on their way are not delivered.
+ */
+const sampleWith = (link: Link, request: SampleRequest, { signal, onToken }: SampleOptions): Promise<SampleResult> =>
+  new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    checkSampleRequest(request);
+    let over = false;
+    const stop = (reason: unknown): void => {
+      over = true;
+      reject(reason);
+      handle.cancel(reason);
+    };
+    const deliver = (event: TokenEvent): void => {
+      if (over) return;
+      try {
+        onToken?.(event);
+      } catch (error) {
+        stop(error);
+      }
+    };
+    const handle = link.sample(request, onToken && deliver);
+    const abort = (): void => stop(signal?.reason);
+    signal?.addEventListener("abort", abort, { once: true });
+    handle.result.then(resolve, reject).finally(() => {
+      over = true;
+      signal?.removeEventListener("abort", abort);
+    });
+  });
 
 /**
  * Opens a model: a folder, a `.safetensors` or `.gguf` file, or a Hub id.
  *
- * @throws ConfigError for an unsupported model, WeightsError for bad files, MemoryError when it does not fit the budget.
+ * @throws InputError for an option that makes no sense, ConfigError for an unsupported model, WeightsError for bad files, HubError for
+ * a download that fails, MemoryError when the model does not fit the budget.
  * @example
  * ```ts
  * await using engine = await openEngine("./SmolLM2-135M");
@@ -163,11 +204,14 @@ const sampleWith = (link: Link, request: SampleRequest, { signal, onToken }: Sam
  * ```
  */
 export const openEngine = async (source: string, options: EngineOptions = {}): Promise<Engine> => {
-  const { onProgress, onNotice, inThread, ...plain } = options;
+  checkOptions(options);
+  options.signal?.throwIfAborted();
+  const { onProgress, onNotice, signal, inThread, ...plain } = options;
   const notice = onNotice ?? ((message: string) => console.warn(`tinklet engine: ${message}`));
+  const more = signal ? { signal } : {};
   const link = inThread
-    ? directLink(await openCore(source, plain, { notice, progress: (progress) => onProgress?.(progress) }))
-    : await workerLink(source, plain, { ...(onProgress ? { onProgress } : {}), onNotice: notice });
+    ? directLink(await openCore(source, plain, { notice, progress: (progress) => onProgress?.(progress), ...more }))
+    : await workerLink(source, plain, { ...(onProgress ? { onProgress } : {}), onNotice: notice, ...more });
   const call = <Method extends string & keyof Engine>(method: Method): Engine[Method] =>
     ((...args: unknown[]) => link.call(method, args)) as Engine[Method];
   const close = (): Promise<void> => link.close();

@@ -12,6 +12,8 @@ export interface WorkerStart {
 }
 
 export type ToWorker =
+  /** Stop opening; the answer is `failed`, or `ready` if it came too late. */
+  | { readonly type: "abort" }
   | { readonly type: "call"; readonly id: number; readonly method: string; readonly args: readonly unknown[] }
   | { readonly type: "cancel"; readonly id: number };
 

@@ -11,11 +11,13 @@ import type { EngineOptions } from "./types.ts";
 import { type DownloadProgress, openModel } from "./weights/index.ts";
 
 /** Options that may cross a thread boundary. */
-export type PlainOptions = Omit<EngineOptions, "onProgress" | "onNotice" | "inThread">;
+export type PlainOptions = Omit<EngineOptions, "onProgress" | "onNotice" | "signal" | "inThread">;
 
 export interface OpenCallbacks {
   readonly notice: (message: string) => void;
   readonly progress: (progress: DownloadProgress) => void;
+  /** Stops a download. */
+  readonly signal?: AbortSignal;
 }
 
 /** Weights up to this size are also kept in the layout that decoding multiplies fastest with: packing costs a few seconds per gigabyte
@@ -60,9 +62,11 @@ export const openCore = async (
   const opened = await openModel(source, {
     ...(options.cacheDir === undefined ? {} : { cacheDir: options.cacheDir }),
     ...(options.offline === undefined ? {} : { offline: options.offline }),
+    ...(callbacks.signal === undefined ? {} : { signal: callbacks.signal }),
     onProgress: callbacks.progress,
   });
   try {
+    callbacks.signal?.throwIfAborted();
     const config = readConfig(opened.config);
     const budget = options.memoryBudgetBytes ?? Math.floor(totalmem() * DEFAULT_SHARE);
     const weightsBytes = countParameters(config) * 4;

@@ -55,7 +55,7 @@ export interface LoraOptions {
    * @defaultValue 32
    */
   readonly alpha?: number;
-  /** Seed of the initial A matrices (B starts at zero). Drawn at random and reported when absent. */
+  /** Seed of the initial A matrices (B starts at zero), an integer. Drawn at random and reported when absent. */
   readonly seed?: number;
   /** Adapt q, k, v and o projections. @defaultValue true */
   readonly trainAttn?: boolean;
@@ -181,6 +181,7 @@ export interface TokenEvent {
 export interface SampleOptions {
   /** Stops the work itself between two tokens; the promise rejects with `signal.reason`. */
   readonly signal?: AbortSignal;
+  /** Not called any more once the promise has settled. If it throws, the sample is stopped and rejects with what was thrown. */
   readonly onToken?: (event: TokenEvent) => void;
 }
 
@@ -202,6 +203,8 @@ export interface EngineOptions {
   /** Folder for downloaded models. */
   readonly cacheDir?: string;
   readonly offline?: boolean;
+  /** Stops opening, above all a download: the promise rejects with `signal.reason`. An open engine is ended by `close`. */
+  readonly signal?: AbortSignal;
   readonly onProgress?: (progress: { file: string; receivedBytes: number; totalBytes?: number }) => void;
   /** Things worth telling a person once, for example that the slow runtime is in use. */
   readonly onNotice?: (message: string) => void;
@@ -287,7 +290,7 @@ export interface Engine {
   sample(request: SampleRequest, options?: SampleOptions): Promise<SampleResult>;
 
   stats(): Promise<EngineStats>;
-  /** Stops the worker and frees all memory; pending calls reject. Idempotent. */
+  /** Stops the worker and frees all memory; pending calls reject, a running one at its next step. Idempotent. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }

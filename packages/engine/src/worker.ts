@@ -30,6 +30,7 @@ const serve = (core: EngineCore): void => {
     return operation.apply(core, args as unknown[]);
   };
   port.on("message", (message: ToWorker) => {
+    if (message.type === "abort") return; // too late: it is open
     if (message.type === "cancel") {
       samples.get(message.id)?.cancel(new Error("cancelled"));
       return;
@@ -42,11 +43,18 @@ const serve = (core: EngineCore): void => {
 };
 
 const { source, options } = workerData as WorkerStart;
+const opening = new AbortController();
+const abort = ({ type }: ToWorker): void => {
+  if (type === "abort") opening.abort();
+};
+port.on("message", abort);
 try {
   const core = await openCore(source, options, {
+    signal: opening.signal,
     notice: (message) => send({ type: "notice", message }),
     progress: (progress) => send({ type: "progress", progress }),
   });
+  port.off("message", abort);
   serve(core);
   send({ type: "ready", info: core.info });
 } catch (error) {

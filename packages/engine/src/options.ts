@@ -1,0 +1,73 @@
+/** What is refused before it reaches a model: engine options that make no sense, and sample requests with fields that do not exist. */
+import { InputError } from "./errors.ts";
+import type { EngineOptions, SampleRequest, SamplingParams } from "./types.ts";
+
+const RUNTIMES: readonly unknown[] = ["auto", "native", "wasm", "interpreter"] satisfies EngineOptions["runtime"][];
+
+/** @throws InputError naming the option. */
+export const checkOptions = (options: EngineOptions): void => {
+  for (const name of ["threads", "contextLength", "maxBatch"] as const) {
+    const value: unknown = options[name];
+    if (value !== undefined && !(Number.isInteger(value) && (value as number) > 0)) {
+      throw new InputError(name, `${String(value)} is not a positive integer`);
+    }
+  }
+  const { memoryBudgetBytes, runtime }: { memoryBudgetBytes?: unknown; runtime?: unknown } = options;
+  if (memoryBudgetBytes !== undefined && !(Number.isFinite(memoryBudgetBytes) && (memoryBudgetBytes as number) > 0)) {
+    throw new InputError("memoryBudgetBytes", `${String(memoryBudgetBytes)} is not a number of bytes`);
+  }
+  if (runtime !== undefined && !RUNTIMES.includes(runtime)) {
+    throw new InputError("runtime", `${String(runtime)} is not one of ${RUNTIMES.join(", ")}`);
+  }
+};
+
+const REQUEST_FIELDS: Readonly<Record<keyof SampleRequest, true>> = {
+  prompt: true,
+  adapter: true,
+  numSamples: true,
+  params: true,
+  promptLogprobs: true,
+  topkPromptLogprobs: true,
+};
+const PARAM_FIELDS: Readonly<Record<keyof SamplingParams, true>> = {
+  maxTokens: true,
+  seed: true,
+  stop: true,
+  temperature: true,
+  topK: true,
+  topP: true,
+};
+/** Names under which other parts of the API, or other SDKs, know a field. */
+const ALIASES: Readonly<Record<string, string>> = {
+  adapterId: "adapter",
+  snapshotId: "adapter",
+  snapshot: "adapter",
+  samplingParams: "params",
+  n: "numSamples",
+};
+
+const hintFor = (key: string): string => {
+  if (key === "onToken" || key === "signal") return "give it in the second argument of sample";
+  const camelCase = key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  const name = ALIASES[camelCase] ?? camelCase;
+  if (Object.hasOwn(REQUEST_FIELDS, name)) return `did you mean ${name}?`;
+  if (Object.hasOwn(PARAM_FIELDS, name)) return `did you mean params.${name}?`;
+  return `known are ${Object.keys(REQUEST_FIELDS).join(", ")}; in params ${Object.keys(PARAM_FIELDS).join(", ")}`;
+};
+
+/**
+ * Refuses fields that do not exist: ignored, a misspelt `adapter` would sample the base model.
+ * @throws InputError naming the field.
+ */
+export const checkSampleRequest = (request: SampleRequest): void => {
+  if (typeof request !== "object" || request === null)
+    throw new InputError("request", "is not an object with a prompt");
+  const refuseOthers = (object: object, known: object, prefix: string): void => {
+    for (const [key, value] of Object.entries(object)) {
+      if (Object.hasOwn(known, key) || value === undefined) continue;
+      throw new InputError(`${prefix}${key}`, "there is no such field", { code: "unknown_field", hint: hintFor(key) });
+    }
+  };
+  refuseOthers(request, REQUEST_FIELDS, "");
+  refuseOthers(request.params ?? {}, PARAM_FIELDS, "params.");
+};
