@@ -1,15 +1,15 @@
 /**
- * The engine itself, on whatever thread it is: owns the weights, the adapters, the trainer and the sampler, and decides in which
- * order work happens. Training calls run strictly one after the other in call order; sampling runs between them, a token at a
- * time. Everything asynchronous about the public API (the worker, messages, signals) is in `engine.ts` and `worker.ts`.
+ * The engine itself, on whatever thread it is: puts weights, adapters, trainer and sampler together, and decides in which order work
+ * happens. Training calls run strictly one after the other in call order; sampling runs between them, a token at a time. Everything
+ * asynchronous about the public API (the worker, messages, signals) is in `engine.ts` and `worker.ts`.
  */
-import { type Adapter, type AdapterWeights, checkLora, createAdapter, freeze } from "./adapter/adapter.ts";
 import { writeMerged } from "./adapter/merge.ts";
 import { readPeft, writePeft } from "./adapter/peft.ts";
-import { exportState, importState } from "./adapter/state.ts";
-import { EngineError, InputError } from "./errors.ts";
+import { exportState } from "./adapter/state.ts";
+import { AdapterStore } from "./adapter-store.ts";
+import { EngineError } from "./errors.ts";
+import type { MemoryPlan } from "./memory-plan.ts";
 import type { LoadedModel } from "./model/load.ts";
-import { drawSeed } from "./random.ts";
 import type { Runtime } from "./runtime/runtime.ts";
 import { type SampleHandle, Sampler } from "./sample/sampler.ts";
 import type { ChatMessage, Tokenizer } from "./tokenizer/index.ts";
@@ -35,15 +35,12 @@ import type {
 /** How long sampling may go on between two training calls that both wait. */
 const SAMPLING_SLICE_MS = 50;
 
-export interface CoreOptions {
+export interface CoreOptions extends MemoryPlan {
   readonly model: LoadedModel;
   readonly runtime: Runtime;
   readonly info: ModelInfo;
   readonly contextLength: number;
   readonly maxBatch: number;
-  readonly activationBytes: number;
-  readonly cacheBytes: number;
-  readonly packWeights: boolean;
   readonly loadTokenizer: () => Promise<Tokenizer>;
 }
 
@@ -59,19 +56,18 @@ export class EngineCore {
   readonly #options: CoreOptions;
   readonly #trainer: Trainer;
   readonly #sampler: Sampler;
-  readonly #adapters = new Map<AdapterId, Adapter>();
-  readonly #snapshots = new Map<SnapshotId, AdapterWeights>();
+  readonly #adapters: AdapterStore;
   readonly #queue: Turn[] = [];
   #tokenizer: Promise<Tokenizer> | undefined;
   /** The work that is going on, if any. */
   #working: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
-  #nextId = 1;
 
   constructor(options: CoreOptions) {
     const { model, runtime, contextLength, activationBytes } = options;
     this.info = options.info;
     this.#options = options;
+    this.#adapters = new AdapterStore(model.config, options.adapterBytes);
     this.#trainer = new Trainer(model, runtime, {
       activationBytes,
       contextLength,
@@ -137,84 +133,44 @@ export class EngineCore {
 
   // ---- adapters
 
-  #adapter(id: AdapterId): Adapter {
-    const adapter = this.#adapters.get(id);
-    if (!adapter) throw new InputError("adapter", `there is no adapter ${JSON.stringify(id)}`, { code: "no_adapter" });
-    return adapter;
-  }
-
-  /** Weights of an adapter as they are now, of a snapshot, or none for the base model. */
-  #weights(id: AdapterId | SnapshotId | null | undefined): AdapterWeights | undefined {
-    if (id === null || id === undefined) return undefined;
-    return this.#snapshots.get(id) ?? freeze(this.#adapter(id));
-  }
-
-  #describe(adapterId: AdapterId, { lora, layout, step }: Adapter): AdapterInfo {
-    return { adapterId, lora, parameters: layout.size, step };
-  }
-
-  #register(adapter: Adapter): AdapterInfo {
-    const adapterId = `adapter-${this.#nextId++}`;
-    this.#adapters.set(adapterId, adapter);
-    return this.#describe(adapterId, adapter);
-  }
-
   createAdapter(options: LoraOptions): Promise<AdapterInfo> {
-    return this.#inTurn(() => this.#register(createAdapter(this.#options.model.config, checkLora(options, drawSeed))));
+    return this.#inTurn(() => this.#adapters.create(options));
   }
 
   adapterInfo(adapterId: AdapterId): Promise<AdapterInfo> {
-    return this.#inTurn(() => this.#describe(adapterId, this.#adapter(adapterId)));
+    return this.#inTurn(() => this.#adapters.describe(adapterId));
   }
 
   deleteAdapter(adapterId: AdapterId): Promise<void> {
-    return this.#inTurn(() => {
-      this.#adapter(adapterId);
-      this.#adapters.delete(adapterId);
-    });
+    return this.#inTurn(() => this.#adapters.delete(adapterId));
   }
 
   snapshot(adapterId: AdapterId): Promise<SnapshotId> {
-    return this.#inTurn(() => this.#keep(freeze(this.#adapter(adapterId))));
+    return this.#inTurn(() => this.#adapters.snapshot(adapterId));
   }
 
   importSnapshot(state: AdapterState): Promise<SnapshotId> {
-    return this.#inTurn(() => this.#keep(freeze(importState(this.#options.model.config, state))));
-  }
-
-  #keep(weights: AdapterWeights): SnapshotId {
-    const id = `snapshot-${this.#nextId++}`;
-    this.#snapshots.set(id, weights);
-    return id;
+    return this.#inTurn(() => this.#adapters.importSnapshot(state));
   }
 
   deleteSnapshot(snapshotId: SnapshotId): Promise<void> {
-    return this.#inTurn(() => {
-      if (!this.#snapshots.delete(snapshotId)) {
-        throw new InputError("snapshot", `there is no snapshot ${JSON.stringify(snapshotId)}`, { code: "no_snapshot" });
-      }
-    });
+    return this.#inTurn(() => this.#adapters.deleteSnapshot(snapshotId));
   }
 
   exportState(id: AdapterId | SnapshotId, options: { optimizer?: boolean } = {}): Promise<AdapterState> {
-    return this.#inTurn(() => exportState(this.#snapshots.get(id) ?? this.#adapter(id), options));
+    return this.#inTurn(() => exportState(this.#adapters.either(id), options));
   }
 
   importState(state: AdapterState): Promise<AdapterInfo> {
-    return this.#inTurn(() => this.#register(importState(this.#options.model.config, state)));
+    return this.#inTurn(() => this.#adapters.import(state));
   }
 
   loadState(adapterId: AdapterId, state: AdapterState): Promise<AdapterInfo> {
-    return this.#inTurn(() => {
-      this.#adapter(adapterId);
-      const adapter = importState(this.#options.model.config, state);
-      this.#adapters.set(adapterId, adapter);
-      return this.#describe(adapterId, adapter);
-    });
+    return this.#inTurn(() => this.#adapters.load(adapterId, state));
   }
 
   savePeft(id: AdapterId | SnapshotId, folder: string): Promise<void> {
-    return this.#inTurn(() => writePeft(folder, exportState(this.#weights(id)!), this.info.origin));
+    return this.#inTurn(() => writePeft(folder, exportState(this.#adapters.weights(id)!), this.info.origin));
   }
 
   readPeft(folder: string): Promise<AdapterState> {
@@ -225,7 +181,7 @@ export class EngineCore {
     return this.#inTurn(() =>
       writeMerged({
         ...this.#options,
-        adapter: this.#weights(id)!,
+        adapter: this.#adapters.weights(id)!,
         config: this.info.config,
         origin: this.info.origin,
         folder,
@@ -236,15 +192,15 @@ export class EngineCore {
   // ---- training
 
   forward(id: AdapterId | SnapshotId | null, request: LossRequest): Promise<LossResult> {
-    return this.#inTurn(() => this.#trainer.forward(this.#weights(id), request));
+    return this.#inTurn(() => this.#trainer.forward(this.#adapters.weights(id), request));
   }
 
   forwardBackward(adapterId: AdapterId, request: LossRequest): Promise<LossResult> {
-    return this.#inTurn(() => this.#trainer.forwardBackward(this.#adapter(adapterId), request));
+    return this.#inTurn(() => this.#trainer.forwardBackward(this.#adapters.adapter(adapterId), request));
   }
 
   optimStep(adapterId: AdapterId, params: AdamParams = {}): Promise<OptimStepResult> {
-    return this.#inTurn(() => optimStep(this.#adapter(adapterId), params));
+    return this.#inTurn(() => optimStep(this.#adapters.adapter(adapterId), params));
   }
 
   // ---- sampling
@@ -259,7 +215,7 @@ export class EngineCore {
     const result = this.#inTurn(
       () => {
         if (cancelled) throw cancelled.reason;
-        handle = this.#sampler.submit(request, this.#weights(request.adapter), onToken);
+        handle = this.#sampler.submit(request, this.#adapters.weights(request.adapter), onToken);
         return { result: handle.result }; // not the promise itself: the line must not wait for the tokens
       },
       { heavy: false },
@@ -298,16 +254,9 @@ export class EngineCore {
   // ---- the rest
 
   stats(): Promise<EngineStats> {
-    const arrays = new Set<Float32Array>();
-    for (const { values } of this.#snapshots.values()) arrays.add(values);
-    for (const { values, gradient, m, v } of this.#adapters.values()) {
-      for (const array of [values, gradient, m, v]) if (array) arrays.add(array);
-    }
-    let adaptersBytes = 0;
-    for (const array of arrays) adaptersBytes += array.byteLength;
     return Promise.resolve({
       weightsBytes: this.#options.model.bytes,
-      adaptersBytes,
+      adaptersBytes: this.#adapters.bytes,
       residentBytes: process.memoryUsage.rss(),
       ...this.#sampler.stats,
     });
@@ -326,7 +275,6 @@ export class EngineCore {
     await this.#sampler.dispose(reason);
     await this.#trainer.dispose();
     this.#adapters.clear();
-    this.#snapshots.clear();
   }
 }
 

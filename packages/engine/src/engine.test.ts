@@ -168,6 +168,12 @@ describe.each([
     expect(error).toMatchObject({ field, code: "unknown_field", message: expect.stringMatching(message) });
   });
 
+  it("refuses an adapter that is too large for the budget", async () => {
+    await expect(engine.createAdapter({ rank: 1e9 })).rejects.toThrow(MemoryError);
+    await expect(engine.createAdapter({ rank: 1.5 })).rejects.toMatchObject({ field: "lora.rank" });
+    await expect(engine.createAdapter({ rank: 4, seed: 0.5 })).rejects.toMatchObject({ field: "lora.seed" });
+  });
+
   it("decodes together what was asked for together", async () => {
     const order: number[] = [];
     const ask = (id: number): Promise<unknown> => engine.sample(greedy, { onToken: () => order.push(id) });
@@ -241,6 +247,38 @@ it.each([true, false])("opening ends with the signal's reason (in thread: %s)", 
 
 it("has every error class in its public face", () => {
   expect(publicFace.HubError).toBe(HubError);
+});
+
+describe("a context that the budget has no cache for", () => {
+  let long: string;
+  beforeAll(async () => {
+    long = await mkdtemp(join(tmpdir(), "tinklet-engine-"));
+    await writeTinyModel(long, { eos_token_id: null, max_position_embeddings: 100_000 });
+  });
+  afterAll(() => rm(long, { recursive: true, force: true }));
+  const options: EngineOptions = { inThread: true, threads: 1, memoryBudgetBytes: 40e6 };
+  const rest: SampleRequest = { prompt: [1] }; // the rest of the context
+
+  it("is cut with a notice, so that a sample may have the rest of it", async () => {
+    const notices: string[] = [];
+    await using engine = await openEngine(long, { ...options, onNotice: (message) => notices.push(message) });
+    expect(engine.info.contextLength).toBeLessThan(100_000);
+    expect(notices).toEqual([expect.stringMatching(`${engine.info.contextLength} tokens.*memoryBudgetBytes`)]);
+    const controller = new AbortController();
+    const started = engine.sample(rest, { signal: controller.signal, onToken: () => controller.abort("started") });
+    await expect(started).rejects.toBe("started");
+  });
+
+  it("is left alone when it was asked for", async () => {
+    await using engine = await openEngine(long, { ...options, contextLength: 90_000 });
+    expect(engine.info.contextLength).toBe(90_000);
+    await expect(engine.sample(rest)).rejects.toThrow(MemoryError);
+    expect((await engine.sample({ ...rest, params: { maxTokens: 2 } })).sequences[0]!.tokens).toHaveLength(2);
+  });
+
+  it("that is empty is an error", async () => {
+    await expect(openEngine(long, { ...options, memoryBudgetBytes: 40_000 })).rejects.toThrow(MemoryError);
+  });
 });
 
 it("refuses to open what it cannot run", async () => {

@@ -2,4 +2,5 @@
 export { openEngine } from "./engine.ts";
 export * from "./errors.ts";
 export { HubError, type HubErrorCode } from "./hub/hub-error.ts";
+export { defaultMemoryBudget } from "./memory-plan.ts";
 export type * from "./types.ts";

@@ -1,12 +1,14 @@
-/** Opens a model for work on the current thread: weights, runtime, and a division of the memory budget. */
-import { availableParallelism, totalmem } from "node:os";
+/** Opens a model for work on the current thread: runtime, weights, tokenizer, and as much context as memory allows. */
+import { availableParallelism } from "node:os";
 import { EngineCore } from "./core.ts";
 import { ConfigError, MemoryError } from "./errors.ts";
-import { readConfig } from "./model/config.ts";
+import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
+import { type ModelConfig, readConfig } from "./model/config.ts";
 import { countParameters, loadModel } from "./model/load.ts";
 import { createInterpreter } from "./runtime/interpreter.ts";
-import { loadNativeRuntime, loadWasmRuntime } from "./runtime/ort.ts";
+import { loadNativeRuntime, loadWasmRuntime, NATIVE_HINT } from "./runtime/ort.ts";
 import type { Runtime } from "./runtime/runtime.ts";
+import { KvCache } from "./sample/cache.ts";
 import type { EngineOptions } from "./types.ts";
 import { type DownloadProgress, openModel } from "./weights/index.ts";
 
@@ -19,12 +21,6 @@ export interface OpenCallbacks {
   /** Stops a download. */
   readonly signal?: AbortSignal;
 }
-
-/** Weights up to this size are also kept in the layout that decoding multiplies fastest with: packing costs a few seconds per gigabyte
- * when the first token is decoded, and as much memory again. */
-const PACK_LIMIT_BYTES = 6e8;
-/** Share of the machine's memory that an engine takes by default. */
-const DEFAULT_SHARE = 0.8;
 
 /** Picks a runtime; falling back to the slow one is worth a notice. */
 export const chooseRuntime = async (
@@ -45,10 +41,28 @@ export const chooseRuntime = async (
     });
   }
   notice(
-    `onnxruntime-node cannot be loaded (${reason}): running on WebAssembly, about four times slower. ` +
-      "To get the native runtime: ONNXRUNTIME_NODE_INSTALL=skip npm install onnxruntime-node",
+    `onnxruntime-node cannot be loaded (${reason}): running on WebAssembly, about four times slower; ${NATIVE_HINT}`,
   );
   return loadWasmRuntime(threads);
+};
+
+/** The context of an engine that is not given one. */
+const defaultContext = (config: ModelConfig, cacheBytes: number, notice: (message: string) => void): number => {
+  const length = longestCached(config, cacheBytes);
+  if (length === 0) {
+    throw new MemoryError("the memory budget leaves no room for the cache of a single request", {
+      neededBytes: KvCache.bytesFor(config, 2, 1),
+      budgetBytes: cacheBytes,
+      hint: "raise the memory budget",
+    });
+  }
+  if (length < config.contextLength) {
+    notice(
+      `the context is ${length} tokens instead of the model's ${config.contextLength}: the memory budget has no cache for more. ` +
+        "Raise memoryBudgetBytes; or set contextLength and keep requests short with maxTokens",
+    );
+  }
+  return length;
 };
 
 /**
@@ -59,31 +73,25 @@ export const openCore = async (
   options: PlainOptions,
   callbacks: OpenCallbacks,
 ): Promise<EngineCore> => {
+  const { notice, progress, signal } = callbacks;
   const opened = await openModel(source, {
     ...(options.cacheDir === undefined ? {} : { cacheDir: options.cacheDir }),
     ...(options.offline === undefined ? {} : { offline: options.offline }),
-    ...(callbacks.signal === undefined ? {} : { signal: callbacks.signal }),
-    onProgress: callbacks.progress,
+    ...(signal === undefined ? {} : { signal }),
+    onProgress: progress,
   });
   try {
-    callbacks.signal?.throwIfAborted();
+    signal?.throwIfAborted();
     const config = readConfig(opened.config);
-    const budget = options.memoryBudgetBytes ?? Math.floor(totalmem() * DEFAULT_SHARE);
-    const weightsBytes = countParameters(config) * 4;
-    // Less than a tenth more than the weights leaves no room to do anything with them.
-    if (weightsBytes * 1.1 > budget) {
-      throw new MemoryError(`${source} needs ${Math.ceil(weightsBytes / 1e6)} MB for its weights in float32`, {
-        neededBytes: weightsBytes,
-        budgetBytes: budget,
-        hint: `the memory budget is ${Math.floor(budget / 1e6)} MB`,
-      });
-    }
-    const runtime = await chooseRuntime(options.runtime, options.threads ?? availableParallelism(), callbacks.notice);
+    const parameters = countParameters(config);
+    const runtime = await chooseRuntime(options.runtime, options.threads ?? availableParallelism(), notice);
+    const budget = options.memoryBudgetBytes ?? defaultMemoryBudget();
+    const memory = planMemory(source, { weightsBytes: parameters * 4, budget, runtime: runtime.name });
+    const contextLength = Math.min(
+      options.contextLength ?? defaultContext(config, memory.cacheBytes, notice),
+      config.contextLength,
+    );
     const model = loadModel(config, opened.weights);
-    const free = budget - model.bytes;
-    const packWeights = runtime.name === "native" && model.bytes <= PACK_LIMIT_BYTES && 2 * model.bytes < free;
-    const rest = packWeights ? free - model.bytes : free;
-    const contextLength = Math.min(options.contextLength ?? config.contextLength, config.contextLength);
     // The tokenizer knows more ends of text than config.json does, but a model without one can still train and sample.
     const tokenizer = await opened.loadTokenizer().then(
       (value) => ({ value }),
@@ -93,13 +101,11 @@ export const openCore = async (
       ...new Set([...config.eosTokenIds, ...("value" in tokenizer ? tokenizer.value.eosTokenIds : [])]),
     ];
     return new EngineCore({
+      ...memory,
       model,
       runtime,
       contextLength,
       maxBatch: options.maxBatch ?? 32,
-      activationBytes: Math.floor(rest * 0.6),
-      cacheBytes: Math.floor(rest * 0.3),
-      packWeights,
       loadTokenizer: () => ("value" in tokenizer ? Promise.resolve(tokenizer.value) : Promise.reject(tokenizer.error)),
       info: {
         origin: opened.origin,
@@ -109,7 +115,7 @@ export const openCore = async (
         contextLength,
         hiddenSize: config.hiddenSize,
         layers: config.layers,
-        parameters: countParameters(config),
+        parameters,
         tiedEmbeddings: config.tiedEmbeddings,
         eosTokenIds,
         config: opened.config,

@@ -48,7 +48,7 @@ export interface LossResult {
 
 /** How a LoRA adapter is made. */
 export interface LoraOptions {
-  /** Inner dimension, at least 1. */
+  /** Inner dimension, at least 1; bounded by the memory budget. */
   readonly rank: number;
   /**
    * Numerator of the scaling `alpha / rank`.
@@ -192,9 +192,16 @@ export interface EngineOptions {
   readonly runtime?: "auto" | RuntimeName;
   /** Threads of the runtime. @defaultValue the number of cores */
   readonly threads?: number;
-  /** Upper bound of weights, adapters, activations and caches together. @defaultValue 80 % of the machine's memory */
+  /**
+   * Upper bound of weights, adapters, activations and caches together.
+   * @defaultValue 80 % of the memory of the machine, or of the container where that has less
+   */
   readonly memoryBudgetBytes?: number;
-  /** Longest sequence (prompt and completion) accepted. @defaultValue the model's own */
+  /**
+   * Longest sequence (prompt and completion) accepted, at most the model's own. A longer one than the budget has a cache for is not
+   * refused here: requests then say with `maxTokens` how much of it they want.
+   * @defaultValue the model's own, or as much of it as one request finds a cache for, with a notice
+   */
   readonly contextLength?: number;
   /** Sequences decoded at once. @defaultValue 32 */
   readonly maxBatch?: number;

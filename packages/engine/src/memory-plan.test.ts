@@ -1,0 +1,57 @@
+/** How a budget is divided, and what is refused because no division helps. */
+import { describe, expect, it } from "vitest";
+import { MemoryError } from "./errors.ts";
+import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
+import { KvCache } from "./sample/cache.ts";
+import { tinyConfig } from "./testing/tiny-model.ts";
+
+it("takes its share of the container, where that is smaller than the machine", () => {
+  expect(defaultMemoryBudget(10e9, 4e9)).toBe(3.2e9);
+  expect(defaultMemoryBudget(10e9, 2 ** 64)).toBe(8e9); // what an unlimited container reports
+  expect(defaultMemoryBudget(10e9, 0)).toBe(8e9);
+});
+
+describe("the budget", () => {
+  const plan = (weightsBytes: number, budget: number, runtime: "native" | "wasm" = "native") =>
+    planMemory("a model", { weightsBytes, budget, runtime });
+
+  it.each([
+    ["native", 5e8, 6e9],
+    ["native", 5e8, 2e9],
+    ["wasm", 5e8, 6e9],
+    ["wasm", 4e7, 20e9],
+  ] as const)("is not exceeded (%s, %d of %d)", (runtime, weightsBytes, budget) => {
+    const { activationBytes, cacheBytes, adapterBytes } = plan(weightsBytes, budget, runtime);
+    expect(weightsBytes + activationBytes + cacheBytes + adapterBytes).toBeLessThanOrEqual(budget);
+    expect(Math.min(activationBytes, cacheBytes, adapterBytes)).toBeGreaterThan(0);
+    if (runtime === "wasm") expect(activationBytes + cacheBytes).toBeLessThan(2 ** 32);
+  });
+
+  it("has a packed copy only if what packing takes for a moment fits, too", () => {
+    expect(plan(5e8, 7.4 * 5e8).packWeights).toBe(false);
+    expect(plan(5e8, 7.6 * 5e8).packWeights).toBe(true);
+    expect(plan(7e8, 100e9).packWeights).toBe(false); // it would take too long
+  });
+
+  it("leaves something to work with, or is refused", () => {
+    expect(() => plan(1e9, 1.05e9)).toThrow(MemoryError);
+    expect(() => plan(5e8, 3e9, "wasm")).toThrow(/WebAssembly 5 times as much/);
+  });
+
+  it("does not help WebAssembly beyond what it can address", () => {
+    expect(() => plan(1e9, 100e9, "wasm")).toThrow(/needs 1000 MB.*at most 780 MB.*npm install onnxruntime-node/);
+    expect(plan(5.4e8, 16e9, "wasm").activationBytes).toBeGreaterThan(5e8);
+  });
+});
+
+it("finds the longest context that one request has a cache for", () => {
+  const config = tinyConfig({ max_position_embeddings: 4096 });
+  const whole = KvCache.bytesFor(config, 2, 4096);
+  expect(longestCached(config, whole)).toBe(4096);
+  for (const cacheBytes of [whole - 1, whole / 2, whole / 3 + 1, 20_000]) {
+    const length = longestCached(config, cacheBytes);
+    expect(KvCache.bytesFor(config, 2, length)).toBeLessThanOrEqual(cacheBytes);
+    expect(KvCache.bytesFor(config, 2, length + 1)).toBeGreaterThan(cacheBytes);
+  }
+  expect(longestCached(config, 100)).toBe(0);
+});
