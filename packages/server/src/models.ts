@@ -6,14 +6,14 @@ import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join, resolve } from "node:path";
-import { type EngineOptions, openEngine } from "@tinklet/engine";
+import { defaultMemoryBudget, type EngineOptions, openEngine } from "@tinklet/engine";
 import type { ModelSource } from "./server.ts";
 
 /** The bundled model's name in the API. */
 export const bundledModel = "tinklet/base";
 
 export interface ResolveOptions {
-  /** Options of every engine; the memory budget is shared out evenly. */
+  /** Options of every engine; the memory budget, given or not, is shared out evenly. */
   readonly engine?: EngineOptions;
 }
 
@@ -23,11 +23,7 @@ export interface ResolveOptions {
  */
 export async function resolveModels(given: readonly string[], options: ResolveOptions = {}): Promise<ModelSource[]> {
   const wanted = given.length === 0 ? [bundledModel] : given;
-  const budget = options.engine?.memoryBudgetBytes;
-  const engine: EngineOptions = {
-    ...options.engine,
-    ...(budget === undefined ? {} : { memoryBudgetBytes: Math.floor(budget / wanted.length) }),
-  };
+  const engine = sharedOut(options.engine, wanted.length);
   const sources: ModelSource[] = [];
   for (const text of wanted) {
     const { name, source } = parse(text);
@@ -40,6 +36,12 @@ export async function resolveModels(given: readonly string[], options: ResolveOp
     });
   }
   return sources;
+}
+
+/** The options of each of several engines. None knows of the others, so that each would take the whole default for itself. */
+export function sharedOut(engine: EngineOptions = {}, count: number): EngineOptions {
+  const budget = engine.memoryBudgetBytes ?? defaultMemoryBudget();
+  return { ...engine, memoryBudgetBytes: Math.floor(budget / count) };
 }
 
 function parse(text: string): { name: string; source: string } {

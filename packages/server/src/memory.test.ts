@@ -1,0 +1,62 @@
+/** A server whose engine has room for one model only: models take turns in memory, and none of them notices. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openEngine } from "@tinklet/engine";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { writeTinyModel } from "../../engine/src/testing/tiny-model.ts";
+import { baseModel, TestServer } from "./testing/test-server.ts";
+
+const lora = { rank: 64, seed: 5 };
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "tinklet-server-"));
+  await writeTinyModel(folder);
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+const open = (memoryBudgetBytes?: number) =>
+  openEngine(folder, {
+    inThread: true,
+    runtime: "interpreter",
+    ...(memoryBudgetBytes === undefined ? {} : { memoryBudgetBytes }),
+  });
+const source = (budget?: number) => ({ name: baseModel, open: () => open(budget) });
+
+/** A budget that leaves room for so many adapters (sixteen bytes per parameter in a quarter of what the weights leave). */
+const budgetFor = async (adapters: number): Promise<number> => {
+  await using engine = await open();
+  const { parameters } = await engine.createAdapter(lora);
+  return engine.info.parameters * 4 + 4 * 16 * parameters * adapters;
+};
+
+/** Trains two models in turns. */
+const train = async (server: TestServer): Promise<number[]> => {
+  const models = [await server.model(undefined, lora), await server.model(undefined, lora)];
+  const losses: number[] = [];
+  for (let step = 0; step < 2; step++) {
+    for (const model of models) {
+      losses.push((await server.passResult(server.pass(model, 2 * step + 1, { tokens: [1, 5, 9, 2] }))).loss!);
+      await server.result(server.optim(model, 2 * step + 2));
+    }
+  }
+  return losses;
+};
+
+test("two models train as if there were room for both", async () => {
+  const roomy = await TestServer.open({ models: [source()] });
+  const expected = await train(roomy);
+  await roomy.close();
+  const narrow = await TestServer.open({ models: [source(await budgetFor(1.5))] });
+  expect(await train(narrow)).toEqual(expected);
+  expect(narrow.logged.filter(({ event }) => event === "model.evicted").length).toBeGreaterThan(2);
+  await narrow.close();
+});
+
+test("a model that no eviction makes room for is refused with what it would take", async () => {
+  const server = await TestServer.open({ models: [source(await budgetFor(0.9))] });
+  const request = { model_seq_id: 0, base_model: baseModel, lora_config: lora };
+  const refused = await server.result(server.post("create_model", { ...request, session_id: await server.session() }));
+  expect(refused).toMatchObject({ category: "user", error: /rank 64 needs .* MB.*raise the memory budget/ });
+  await server.close();
+});
