@@ -60,3 +60,22 @@ test("a model that no eviction makes room for is refused with what it would take
   expect(refused).toMatchObject({ category: "user", error: /rank 64 needs .* MB.*raise the memory budget/ });
   await server.close();
 });
+
+test("saved weights are loaded for a sample in the place of a model that is idle", async () => {
+  const server = await TestServer.open({ models: [source(await budgetFor(1.1))] });
+  const model = await server.model(undefined, lora);
+  const saved = await server.result(
+    server.post("save_weights_for_sampler", { model_id: model, seq_id: 1, sampling_session_seq_id: 0 }),
+  );
+  const sampled = await server.sampleResult(
+    server.post("asample", {
+      sampling_session_id: saved.sampling_session_id,
+      seq_id: 0,
+      num_samples: 1,
+      prompt: { chunks: [{ type: "encoded_text", tokens: [1, 2, 3] }] },
+      sampling_params: { max_tokens: 2, seed: 3 },
+    }),
+  );
+  expect(sampled.sequences).toHaveLength(1);
+  await server.close();
+});

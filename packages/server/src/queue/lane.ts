@@ -290,15 +290,15 @@ export class Lane {
   async #run(job: Job, signal: AbortSignal): Promise<Sampled> {
     const request = SampleRequest.decode(jsonPayload(payloadOf(this.#context, job)));
     const filesId = this.#sampleFiles(job);
-    const call = (adapter: string | undefined) =>
-      this.#withRoom(() => {
-        const { feeds } = this.#context;
-        if (job.draws.stream) feeds.begin(job.id);
-        return this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1), {
-          signal,
-          ...(job.draws.stream ? { onToken: ({ index, token }: TokenEvent) => feeds.add(job.id, [index, token]) } : {}),
-        });
+    // Not with room made for it: caches have a share of their own, and no adapter that leaves makes it larger.
+    const call = (adapter: string | undefined) => {
+      const { feeds } = this.#context;
+      if (job.draws.stream) feeds.begin(job.id);
+      return this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1), {
+        signal,
+        ...(job.draws.stream ? { onToken: ({ index, token }: TokenEvent) => feeds.add(job.id, [index, token]) } : {}),
       });
+    };
     const result = filesId === undefined ? await call(undefined) : await this.#around.residents.use(filesId, call);
     const cached = Math.min(result.promptCacheHitTokens, job.tokens);
     return {
@@ -324,7 +324,12 @@ export class Lane {
     return {
       context: this.#context,
       engine,
-      residents: new Residents(engine, store.files, limits.residentAdapters),
+      residents: new Residents({
+        engine,
+        files: store.files,
+        limit: limits.residentAdapters,
+        withRoom: (work) => this.#withRoom(work),
+      }),
       withRoom: (work, runner) => this.#withRoom(work, runner),
       wake: () => this.pump(),
       engineGone: (error) => this.#engineGone(error),

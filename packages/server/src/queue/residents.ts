@@ -11,17 +11,27 @@ interface Resident {
   users: number;
 }
 
+export interface ResidentsOptions {
+  readonly engine: Engine;
+  readonly files: FileStore;
+  readonly limit: number;
+  /** Runs an engine call, freeing memory for as long as it wants more. */
+  readonly withRoom: <T>(work: () => Promise<T>) => Promise<T>;
+}
+
 export class Residents {
   readonly #engine: Engine;
   readonly #files: FileStore;
   readonly #limit: number;
+  readonly #withRoom: <T>(work: () => Promise<T>) => Promise<T>;
   /** Least recently used first. */
   readonly #held = new Map<string, Resident>();
 
-  constructor(engine: Engine, files: FileStore, limit: number) {
-    this.#engine = engine;
-    this.#files = files;
-    this.#limit = limit;
+  constructor(options: ResidentsOptions) {
+    this.#engine = options.engine;
+    this.#files = options.files;
+    this.#limit = options.limit;
+    this.#withRoom = options.withRoom;
   }
 
   get size(): number {
@@ -33,7 +43,7 @@ export class Residents {
     let held = this.#held.get(filesId);
     if (held === undefined) {
       const load = readAdapter(this.#files, filesId, { optimizer: false }).then((state) =>
-        this.#engine.importSnapshot(state),
+        this.#withRoom(() => this.#engine.importSnapshot(state)),
       );
       held = { snapshot: load, users: 0 };
       load.catch(() => this.#held.delete(filesId));
