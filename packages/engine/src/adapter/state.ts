@@ -1,5 +1,6 @@
 /** Adapters as named tensors: the names PEFT uses, for export, import and exact resumption. */
 import { WeightsError } from "../errors.ts";
+import { sameShape } from "../graph/dims.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { AdapterState, TensorOutput } from "../types.ts";
 import { type Adapter, type AdapterWeights, checkLora, createAdapter } from "./adapter.ts";
@@ -70,7 +71,7 @@ const paste = (
 };
 
 const checkShape = (name: string, { shape }: Pick<TensorOutput, "shape">, wanted: readonly number[]): void => {
-  if (shape.length === wanted.length && shape.every((dim, axis) => dim === wanted[axis])) return;
+  if (sameShape(shape, wanted)) return;
   throw new WeightsError(`tensor ${name} has shape [${shape.join(", ")}] instead of [${wanted.join(", ")}]`, {
     code: "shape_mismatch",
     tensor: name,

@@ -5,6 +5,7 @@
 
 import { ATTENTION_LINEARS, linearSizes, MLP_LINEARS } from "../adapter/layout.ts";
 import { WeightsError } from "../errors.ts";
+import { sameShape } from "../graph/dims.ts";
 import type { WeightMap } from "../runtime/runtime.ts";
 import type { WeightSource } from "../weights/types.ts";
 import type { ModelConfig } from "./config.ts";
@@ -64,7 +65,7 @@ export const loadModel = (config: ModelConfig, source: WeightSource): LoadedMode
         hint: "the weights do not belong to this config.json, or a shard is absent",
       });
     }
-    if (info.shape.length !== dims.length || info.shape.some((dim, axis) => dim !== dims[axis])) {
+    if (!sameShape(info.shape, dims)) {
       const [has, wants] = [info.shape, dims].map((shape) => `[${shape.join(", ")}]`);
       throw new WeightsError(`tensor ${name} has shape ${has}, config.json calls for ${wants}`, {
         code: "shape_mismatch",

@@ -32,14 +32,11 @@ export class StopWatch {
   readonly #keep: number;
   #tail = "";
 
+  /** @param tokenizer must be there if there are stop texts. */
   constructor(rules: StopRules, tokenizer: Tokenizer | undefined) {
     this.#rules = rules;
-    if (rules.texts.length > 0) {
-      if (!tokenizer)
-        throw new InputError("sampling_params.stop", "stop texts need a tokenizer, and this model has none");
-      // What is sampled goes on from the prompt: " END" can be the very first token.
-      this.#stream = createTextStream(tokenizer, { midText: true });
-    }
+    // What is sampled goes on from the prompt: " END" can be the very first token.
+    if (rules.texts.length > 0) this.#stream = createTextStream(tokenizer!, { midText: true });
     // A match ends in the new text, so it starts at most this far before it.
     this.#keep = Math.max(0, ...rules.texts.map((text) => text.length - 1));
   }

@@ -2,7 +2,9 @@
  * From what a caller gives (`TrainingDatum`s with loosely typed tensors, dense or CSR) to checked, flat arrays. Every refusal is an
  * InputError with the path of the value at fault. Nothing past this file has to doubt its inputs.
  */
+
 import { InputError } from "../errors.ts";
+import { sameShape } from "../graph/dims.ts";
 import type { LossFnName, LossRequest, TensorInput, TrainingDatum } from "../types.ts";
 import { type LossPosition, losses } from "./losses.ts";
 
@@ -154,7 +156,7 @@ const checkDatum = (
       return undefined;
     }
     const fits = (own: readonly number[]): void => {
-      if (own.length === shape.length && own.every((dim, axis) => dim === shape[axis])) return;
+      if (sameShape(own, shape)) return;
       throw new InputError(
         field(name),
         `shape [${own.join(", ")}] differs from that of target_tokens, [${shape.join(", ")}]`,

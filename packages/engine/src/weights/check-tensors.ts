@@ -4,6 +4,7 @@
  */
 
 import { WeightsError } from "../errors.ts";
+import { sameShape } from "../graph/dims.ts";
 import { readConfig } from "../model/config.ts";
 import { weightShapes } from "../model/load.ts";
 import type { WeightSource } from "./types.ts";
@@ -31,7 +32,7 @@ export function checkTensors(config: Readonly<Record<string, unknown>>, weights:
       weights.readFloat32(name, empty); // throws: the source knows whether it is missing or in a format we do not read
       continue;
     }
-    if (info.shape.length !== shape.length || info.shape.some((size, i) => size !== shape[i])) {
+    if (!sameShape(info.shape, shape)) {
       throw new WeightsError(
         `${origin}: tensor ${name} has shape [${info.shape}], its configuration calls for [${shape}]`,
         { code: "shape_mismatch", tensor: name, file: info.file },
