@@ -7,7 +7,7 @@ import { loadNativeRuntime } from "../runtime/ort.ts";
 import { tinyModel } from "../testing/tiny-model.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
 import { Trainer } from "../train/trainer.ts";
-import type { SampleRequest, SampleResult } from "../types.ts";
+import type { SampledSequence, SampleRequest, SampleResult, SamplingParams } from "../types.ts";
 import { KvCache } from "./cache.ts";
 import { pick } from "./pick.ts";
 import { Sampler, type SamplerOptions } from "./sampler.ts";
@@ -439,6 +439,26 @@ describe("ends", () => {
     await expect(handle.result).rejects.toThrow("enough");
     expect(events).toEqual((await run({})).slice(0, 4));
     expect((await other.result).sequences[0]!.tokens.length).toBe(30);
+  });
+
+  const first = async (params: SamplingParams, of = model): Promise<SampledSequence> => {
+    const [result] = await runAll(new Sampler(of, runtime, defaults), [{ prompt: [7, 8], params }]);
+    return result!.sequences[0]!;
+  };
+
+  it.each([1e-37, 1e-38, 1e-45, 5e-324])("a temperature of %s is as good as 0", async (temperature) => {
+    const cold = await first({ maxTokens: 12, temperature: 0 });
+    for (const choice of [{}, { topP: 0.9 }, { topK: 3 }]) {
+      expect(await first({ temperature, maxTokens: 12, seed: 3, ...choice })).toEqual(cold);
+    }
+  });
+
+  it("logits that overflow at a low temperature leave the choice to the largest", async () => {
+    const large = { ...model, weights: new Map(model.weights) };
+    const norm = model.weights.get("model.norm.weight")!;
+    large.weights.set("model.norm.weight", { ...norm, data: norm.data.map((x) => x * 1e20) });
+    const cold = await first({ maxTokens: 6, temperature: 0 }, large);
+    expect(await first({ maxTokens: 6, temperature: 1e-25, topP: 0.9 }, large)).toEqual(cold);
   });
 
   it("refuses what makes no sense, by name", async () => {

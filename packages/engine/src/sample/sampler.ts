@@ -75,8 +75,11 @@ interface Sequence {
 /** Whether the prompt's own tokens are scored. */
 const isScored = ({ promptLogprobs, topkPromptLogprobs }: Job): boolean => promptLogprobs || topkPromptLogprobs > 0;
 
+/** Beyond so cold the smallest difference between two logits decides already; the products with logits must stay finite in float32. */
+const coldest = 1e30;
+
 /** What logits are multiplied by; greedy sequences do not look at the result. */
-const coldnessOf = (temperature: number): number => (temperature > 0 ? 1 / temperature : 1);
+const coldnessOf = (temperature: number): number => (temperature > 0 ? Math.min(1 / temperature, coldest) : 1);
 
 /** A submitted request. */
 export interface SampleHandle {
@@ -411,7 +414,8 @@ export class Sampler {
       job.cancelled ??= { reason: new EngineError("not_finite", NOT_FINITE) };
       return;
     }
-    const greedy = job.temperature === 0;
+    // Logits that overflow at the temperature, and only those, leave no probability that is a number: the largest logit has all of it.
+    const greedy = job.temperature === 0 || Number.isNaN(row.probabilities[0]);
     const token = greedy ? argmax(row.logits) : pick(row.probabilities, job.choice, sequence.random());
     const logprob = Math.min(0, row.logits[token]! - row.logSumExp);
     sequence.tokens.push(token);
