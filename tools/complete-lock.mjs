@@ -1,5 +1,7 @@
 // Adds to package-lock.json the optional packages for other platforms that the registry in use does not serve: npm leaves
-// them out of a lock file it writes there, and `npm ci` then calls the lock file incomplete. Run after `npm install`.
+// them out of a lock file it writes there, and `npm ci` then calls the lock file incomplete. Every entry without a checksum is
+// then asked for at the registry; those it cannot tell are listed. Run after `npm install`.
+import { execFile } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 
 const file = new URL("../package-lock.json", import.meta.url);
@@ -45,6 +47,27 @@ for (const [path, entry] of Object.entries(lock.packages)) {
     added++;
   }
 }
+
+/** The registry's checksum of one version, or undefined where the registry does not have it. */
+const checksum = (name, version) =>
+  new Promise((resolve) => {
+    execFile(
+      "npm",
+      ["view", `${name}@${version}`, "dist.integrity"],
+      { shell: process.platform === "win32" },
+      (_, out) => resolve(/^sha512-\S+/.exec(out)?.[0]),
+    );
+  });
+const missing = [];
+for (const [path, entry] of Object.entries(lock.packages)) {
+  if (!path.includes("node_modules/") || entry.link || entry.integrity !== undefined) continue;
+  const name = path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length);
+  const integrity = await checksum(name, entry.version);
+  if (integrity === undefined) missing.push(`${name}@${entry.version}`);
+  else entry.integrity = integrity;
+}
+
 const sorted = Object.fromEntries(Object.entries(lock.packages).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)));
 writeFileSync(file, `${JSON.stringify({ ...lock, packages: sorted }, null, 2)}\n`);
 console.log(`${added} packages of other platforms added`);
+if (missing.length > 0) console.log(`${missing.length} without a checksum here:\n  ${missing.join("\n  ")}`);
