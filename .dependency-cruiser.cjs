@@ -25,8 +25,33 @@ module.exports = {
     layer("transport-is-below", sdk("transport/"), sdk("(futures|clients|cli)/")),
     layer("futures-are-below", sdk("futures/"), sdk("(clients|cli)/")),
     layer("clients-are-below", sdk("(clients|autodiff)/"), sdk("cli/")),
+    layer("models-are-below", "^packages/models/src", "^packages/(tinklet|engine|server|cookbook|conformance)/"),
     layer("sdk-knows-no-engine", "^packages/tinklet/src", "^packages/(engine|base-model)/"),
     layer("engine-stands-alone", "^packages/engine/src", "^packages/(tinklet|server|cookbook)/"),
+    {
+      name: "engine-core-without-node",
+      comment: "a browser build of the engine must stay one step away",
+      severity: "error",
+      from: { path: "^packages/engine/src/(graph|onnx|runtime|model|train|sample)/", pathNot: "\\.test\\.ts$" },
+      to: { dependencyTypes: ["core"] },
+    },
+    {
+      name: "engine-core-takes-light-entries",
+      comment: "the entry . of @tinklet/models needs Node; its types do not",
+      severity: "error",
+      from: { path: "^packages/engine/src/(graph|onnx|runtime|model|train|sample)/", pathNot: "\\.test\\.ts$" },
+      to: { path: "^packages/models/src/index\\.ts$", dependencyTypesNot: ["type-only"] },
+    },
+    {
+      name: "light-entries-without-node",
+      comment: "tokenizer, chat and config of @tinklet/models work in a browser",
+      severity: "error",
+      from: { path: "^packages/models/src/(tokenizer|chat|config)/index\\.ts$" },
+      to: {
+        path: "^(node:)?(fs|fs/promises|path|os|crypto|module|url|timers/promises|worker_threads|process)$",
+        reachable: true,
+      },
+    },
     layer("server-speaks-the-wire", "^packages/server/src", sdk("(transport|futures|clients|cli)/")),
     {
       name: "no-node-on-the-sdk-path",

@@ -60,6 +60,10 @@ const bundling = (server: boolean): BuildOptions => ({
     ...(server
       ? {
           "@tinklet/server": source("server/src/index.ts"),
+          "@tinklet/models": source("models/src/index.ts"),
+          "@tinklet/models/tokenizer": source("models/src/tokenizer/index.ts"),
+          "@tinklet/models/chat": source("models/src/chat/index.ts"),
+          "@tinklet/models/config": source("models/src/config/index.ts"),
           "@tinklet/engine": source("engine/src/index.ts"),
           "@tinklet/conformance": source("conformance/src/index.ts"),
         }

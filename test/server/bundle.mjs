@@ -30,6 +30,10 @@ export async function bundle(entry) {
     alias: {
       tinklet: join(root, "packages/tinklet/src/index.ts"),
       "tinklet/wire": join(root, "packages/tinklet/src/wire/index.ts"),
+      "@tinklet/models": join(root, "packages/models/src/index.ts"),
+      "@tinklet/models/tokenizer": join(root, "packages/models/src/tokenizer/index.ts"),
+      "@tinklet/models/chat": join(root, "packages/models/src/chat/index.ts"),
+      "@tinklet/models/config": join(root, "packages/models/src/config/index.ts"),
       "@tinklet/engine": join(root, "packages/engine/src/index.ts"),
       "@tinklet/server": join(root, "packages/server/src/index.ts"),
     },

@@ -4,8 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { Adapter } from "../../packages/engine/src/adapter/adapter.ts";
 import { adapterLayout, targetsOf } from "../../packages/engine/src/adapter/layout.ts";
 import { exportState, importState } from "../../packages/engine/src/adapter/state.ts";
-import { readConfig } from "../../packages/engine/src/model/config.ts";
-import { type LoadedModel, weightShapes } from "../../packages/engine/src/model/load.ts";
+import type { LoadedModel } from "../../packages/engine/src/model/load.ts";
 import { createInterpreter } from "../../packages/engine/src/runtime/interpreter.ts";
 import { loadNativeRuntime } from "../../packages/engine/src/runtime/ort.ts";
 import { KvCache } from "../../packages/engine/src/sample/cache.ts";
@@ -14,6 +13,8 @@ import { Sampler } from "../../packages/engine/src/sample/sampler.ts";
 import { optimStep } from "../../packages/engine/src/train/optimizer.ts";
 import { Trainer } from "../../packages/engine/src/train/trainer.ts";
 import type { LossFnName, LossRequest, TensorInput, TensorOutput } from "../../packages/engine/src/types.ts";
+import { readConfig } from "../../packages/models/src/config/read-config.ts";
+import { weightShapes } from "../../packages/models/src/config/tensor-shapes.ts";
 import { tokens, uniform, weight } from "./seeded.ts";
 
 interface Fixture {

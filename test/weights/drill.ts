@@ -6,11 +6,11 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EngineError, TokenizerError, WeightsError } from "../../packages/engine/src/errors.ts";
-import { codecs } from "../../packages/engine/src/weights/codecs.ts";
-import { halfRotationRow } from "../../packages/engine/src/weights/file-weights.ts";
-import { openModel } from "../../packages/engine/src/weights/index.ts";
-import type { OpenedModel, TensorInfo } from "../../packages/engine/src/weights/types.ts";
+import { ModelError, TokenizerError, WeightsError } from "../../packages/models/src/errors.ts";
+import { codecs } from "../../packages/models/src/weights/codecs.ts";
+import { halfRotationRow } from "../../packages/models/src/weights/file-weights.ts";
+import { openModel } from "../../packages/models/src/weights/open-model.ts";
+import type { OpenedModel, TensorInfo } from "../../packages/models/src/weights/types.ts";
 import { ggufMutations, indexMutations, type Mutate, type Mutation, safetensorsMutations } from "./mutations.ts";
 import { seededRandom } from "./random.ts";
 import { writeTinyGguf, writeTinyModel, writeTinyShards } from "./tiny-models.ts";
@@ -91,7 +91,7 @@ async function judge(
   try {
     found = await readAll(subject.source);
   } catch (error) {
-    if (!(error instanceof EngineError)) return `an untyped error: ${String((error as Error)?.stack ?? error)}`;
+    if (!(error instanceof ModelError)) return `an untyped error: ${String((error as Error)?.stack ?? error)}`;
     if (error instanceof WeightsError && !error.file && !error.tensor) return `names nothing: ${error.message}`;
     report.refused[error.code] = (report.refused[error.code] ?? 0) + 1;
     return undefined;

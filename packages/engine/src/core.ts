@@ -3,8 +3,9 @@
  * happens. Training calls run strictly one after the other in call order; sampling runs between them, a token at a time. Everything
  * asynchronous about the public API (the worker, messages, signals) is in `engine.ts` and `worker.ts`.
  */
+import { readPeft, writePeft } from "@tinklet/models";
+import type { ChatMessage, Tokenizer } from "@tinklet/models/tokenizer";
 import { writeMerged } from "./adapter/merge.ts";
-import { readPeft, writePeft } from "./adapter/peft.ts";
 import { exportState } from "./adapter/state.ts";
 import { AdapterStore } from "./adapter-store.ts";
 import { EngineError } from "./errors.ts";
@@ -12,7 +13,6 @@ import type { MemoryPlan } from "./memory-plan.ts";
 import type { LoadedModel } from "./model/load.ts";
 import type { Runtime } from "./runtime/runtime.ts";
 import { type SampleHandle, Sampler } from "./sample/sampler.ts";
-import type { ChatMessage, Tokenizer } from "./tokenizer/index.ts";
 import { optimStep } from "./train/optimizer.ts";
 import { Trainer } from "./train/trainer.ts";
 import type {

@@ -1,6 +1,5 @@
 /** The public face of the engine; the only file that decides what is public. */
 export { openEngine } from "./engine.ts";
 export * from "./errors.ts";
-export { HubError, type HubErrorCode } from "./hub/hub-error.ts";
 export { defaultMemoryBudget } from "./memory-plan.ts";
 export type * from "./types.ts";

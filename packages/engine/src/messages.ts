@@ -1,9 +1,8 @@
 /** What the caller's thread and the engine's say to each other, and how errors survive the crossing. */
+import type { DownloadProgress } from "@tinklet/models";
 import * as errors from "./errors.ts";
-import { HubError } from "./hub/hub-error.ts";
 import type { PlainOptions } from "./open-core.ts";
 import type { ModelInfo, TokenEvent } from "./types.ts";
-import type { DownloadProgress } from "./weights/index.ts";
 
 /** First message to a worker. */
 export interface WorkerStart {
@@ -43,7 +42,7 @@ export const toPlainError = (error: unknown): PlainError => {
 };
 
 /** By literal names: bundlers may rename classes. */
-const classes: Readonly<Record<string, { readonly prototype: Error }>> = { ...errors, HubError };
+const classes: Readonly<Record<string, { readonly prototype: Error }>> = { ...errors };
 
 /** The same class again, by name; a stranger becomes an EngineError with code `internal`. */
 export const fromPlainError = ({ name, message, fields }: PlainError): Error => {

@@ -1,16 +1,16 @@
 /** Opens a model for work on the current thread: runtime, weights, tokenizer, and as much context as memory allows. */
 import { availableParallelism } from "node:os";
+import { type DownloadProgress, openModel } from "@tinklet/models";
+import { countParameters, type ModelConfig, readConfig } from "@tinklet/models/config";
 import { EngineCore } from "./core.ts";
 import { ConfigError, MemoryError } from "./errors.ts";
 import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
-import { type ModelConfig, readConfig } from "./model/config.ts";
-import { countParameters, loadModel } from "./model/load.ts";
+import { loadModel } from "./model/load.ts";
 import { createInterpreter } from "./runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime, NATIVE_HINT } from "./runtime/ort.ts";
 import type { Runtime } from "./runtime/runtime.ts";
 import { KvCache } from "./sample/cache.ts";
 import type { EngineOptions } from "./types.ts";
-import { type DownloadProgress, openModel } from "./weights/index.ts";
 
 /** Options that may cross a thread boundary. */
 export type PlainOptions = Omit<EngineOptions, "onProgress" | "onNotice" | "signal" | "inThread">;

@@ -258,7 +258,7 @@ export interface EngineTokenizer {
  *
  * Calls may be issued without waiting: training calls run strictly in call order, sampling is batched continuously between
  * them. A sample of a live adapter uses its weights as they are when the sample starts. Every method rejects with an
- * `EngineError`; a failed call leaves the adapter as it was.
+ * `ModelError`; a failed call leaves the adapter as it was.
  */
 export interface Engine {
   readonly info: ModelInfo;

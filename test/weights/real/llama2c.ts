@@ -6,9 +6,9 @@
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { mergesFromScores } from "../../../packages/engine/src/tokenizer/sentencepiece.ts";
-import { halfRotationRow } from "../../../packages/engine/src/weights/file-weights.ts";
-import { type TensorToWrite, writeSafetensors } from "../../../packages/engine/src/weights/write-safetensors.ts";
+import { mergesFromScores } from "../../../packages/models/src/tokenizer/sentencepiece.ts";
+import { halfRotationRow } from "../../../packages/models/src/weights/file-weights.ts";
+import { type TensorToWrite, writeSafetensors } from "../../../packages/models/src/weights/write-safetensors.ts";
 
 /** The vocabulary as it is in the file: pieces with a plain space, and their scores. */
 export interface Vocabulary {

@@ -4,9 +4,9 @@ import { deepStrictEqual, ok } from "node:assert";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { openEngine } from "../../../packages/engine/src/index.ts";
-import { createTextStream, type Tokenizer } from "../../../packages/engine/src/tokenizer/index.ts";
 import type { EngineTokenizer } from "../../../packages/engine/src/types.ts";
-import { openModel } from "../../../packages/engine/src/weights/index.ts";
+import { createTextStream, type Tokenizer } from "../../../packages/models/src/tokenizer/index.ts";
+import { openModel } from "../../../packages/models/src/weights/open-model.ts";
 import { checkGreedy, checkLearning } from "./engine-checks.ts";
 import { BOS, convertLlama2c, encodeByScores } from "./llama2c.ts";
 

@@ -3,7 +3,7 @@
  * gradients arrive as one tensor, the optimizer is one loop, and a copy of an adapter is one `slice()`. Which linears are adapted
  * follows from `trainAttn`, `trainMlp` and `trainUnembed`.
  */
-import type { ModelConfig } from "../model/config.ts";
+import { attentionLinears, linearSizes, type ModelConfig, mlpLinears } from "@tinklet/models/config";
 import type { LoraOptions } from "../types.ts";
 
 /** One adapted linear: y = x·Wᵀ + (alpha / rank) · (x·Aᵀ)·Bᵀ with A `[rank, in]` and B `[out, rank]`. */
@@ -32,27 +32,6 @@ export interface AdapterLayout {
   readonly size: number;
 }
 
-export const ATTENTION_LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj"] as const;
-export const MLP_LINEARS = ["gate_proj", "up_proj", "down_proj"] as const;
-
-/** Input and output width of a linear of a layer. */
-export const linearSizes = (config: ModelConfig, linear: string): { inSize: number; outSize: number } => {
-  const { hiddenSize, heads, kvHeads, headDim, mlpSize } = config;
-  switch (linear) {
-    case "q_proj":
-      return { inSize: hiddenSize, outSize: heads * headDim };
-    case "k_proj":
-    case "v_proj":
-      return { inSize: hiddenSize, outSize: kvHeads * headDim };
-    case "o_proj":
-      return { inSize: heads * headDim, outSize: hiddenSize };
-    case "down_proj":
-      return { inSize: mlpSize, outSize: hiddenSize };
-    default:
-      return { inSize: hiddenSize, outSize: mlpSize };
-  }
-};
-
 /** Names and sizes of the adapted linears, in the order of the flat array. */
 export const targetLinears = (
   config: ModelConfig,
@@ -61,8 +40,8 @@ export const targetLinears = (
   const linears: { name: string; inSize: number; outSize: number }[] = [];
   for (let layer = 0; layer < config.layers; layer++) {
     for (const [wanted, block, names] of [
-      [targets.attn, "self_attn", ATTENTION_LINEARS],
-      [targets.mlp, "mlp", MLP_LINEARS],
+      [targets.attn, "self_attn", attentionLinears],
+      [targets.mlp, "mlp", mlpLinears],
     ] as const) {
       if (!wanted) continue;
       for (const name of names)

@@ -1,13 +1,12 @@
 /** Writes a base model with an adapter merged into its weights, W + (alpha / rank)·B·A, as a folder transformers opens. */
 import { copyFile, mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { type TensorToWrite, writeSafetensors, writeTextAtomically } from "@tinklet/models";
 import { Graph } from "../graph/graph.ts";
 import { add, matmul, mul } from "../graph/ops.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { f32, type Program, type Runtime } from "../runtime/runtime.ts";
-import { type TensorToWrite, writeSafetensors } from "../weights/index.ts";
 import type { AdapterWeights } from "./adapter.ts";
-import { writeTextAtomically } from "./peft.ts";
 
 /** Files that belong to a model besides its weights; copied from a folder that has them. */
 const COMPANIONS = [

@@ -2,11 +2,11 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { readPeft, writePeft } from "@tinklet/models";
 import { afterAll, expect, it } from "vitest";
 import { tinyConfig } from "../testing/tiny-model.ts";
 import type { AdapterState, TensorOutput } from "../types.ts";
 import { createAdapter } from "./adapter.ts";
-import { readPeft, writePeft } from "./peft.ts";
 import { exportState, importState } from "./state.ts";
 
 const root = mkdtempSync(join(tmpdir(), "tinklet-peft-"));

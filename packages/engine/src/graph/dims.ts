@@ -41,8 +41,7 @@ export const product = (dims: Shape): Dim => {
   return format(result);
 };
 
-export const sameShape = (a: Shape, b: Shape): boolean =>
-  a.length === b.length && a.every((dim, axis) => dim === b[axis]);
+export { sameShape } from "@tinklet/models/config";
 
 /** `[2, tokens, 64]`, for messages. */
 export const showShape = (shape: Shape): string => `[${shape.join(", ")}]`;

@@ -3,7 +3,8 @@
  * `tokens`; all linears and norms run on exactly those rows. Only attention needs to know where sequences begin and end: it
  * regroups the rows into a few rectangular groups `[batch, heads, time, headDim]`, and only there is anything padded.
  */
-import { type LoraTargets, linearSizes, targetLinears } from "../adapter/layout.ts";
+import { linearSizes } from "@tinklet/models/config";
+import { type LoraTargets, targetLinears } from "../adapter/layout.ts";
 import { product } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
 import { add, gather, matmul, mul, reshape, rmsNorm, swiglu, transpose } from "../graph/ops.ts";

@@ -1,11 +1,11 @@
 /** Small models with seeded random weights, for tests: every architecture in a few hundred parameters. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type ModelConfig, readConfig } from "../model/config.ts";
-import { type LoadedModel, weightShapes } from "../model/load.ts";
+import { writeSafetensors } from "@tinklet/models";
+import { type ModelConfig, readConfig, weightShapes } from "@tinklet/models/config";
+import type { LoadedModel } from "../model/load.ts";
 import { createRandom } from "../random.ts";
 import type { WeightMap } from "../runtime/runtime.ts";
-import { writeSafetensors } from "../weights/index.ts";
 
 const TINY = {
   model_type: "llama",

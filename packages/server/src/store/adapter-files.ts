@@ -5,6 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import type { AdapterState } from "@tinklet/engine";
+import { decodeSafetensors, encodeSafetensors, type NamedTensor, peftFiles } from "@tinklet/models";
 import type { FileStore, FileToWrite } from "./file-store.ts";
 import { StoreError } from "./store-error.ts";
 
@@ -29,14 +30,7 @@ export async function writeAdapter(
   state: AdapterState,
   baseModel: string,
 ): Promise<number> {
-  const weights = safetensors(
-    Object.entries(state.weights).map(([name, { data, shape }]) => ({ name, shape, data })),
-    { format: "pt" },
-  );
-  const content: FileToWrite[] = [
-    { name: "adapter_config.json", parts: [text(peftConfig(state, baseModel))] },
-    { name: "adapter_model.safetensors", parts: weights },
-  ];
+  const content: FileToWrite[] = [...peftFiles(state, baseModel)];
   if (state.optimizer !== undefined) {
     const moments = (["m", "v"] as const).flatMap((kind) =>
       Object.entries(state.optimizer?.[kind] ?? {}).map(([name, data]) => ({
@@ -45,7 +39,7 @@ export async function writeAdapter(
         data,
       })),
     );
-    content.push({ name: "optimizer.safetensors", parts: safetensors(moments) });
+    content.push({ name: "optimizer.safetensors", parts: encodeSafetensors(moments) });
   }
   const about: StateJson = {
     format: 1,
@@ -70,92 +64,24 @@ export async function readAdapter(
   options: { optimizer: boolean },
 ): Promise<AdapterState> {
   const about = JSON.parse(new TextDecoder().decode(await files.readFile(id, "state.json"))) as StateJson;
-  const verified = async (name: string): Promise<Uint8Array> => {
+  const read = async (name: string): Promise<NamedTensor[]> => {
     const bytes = await files.readFile(id, name);
-    if (digest([bytes]) === about.sha256[name]) return bytes;
+    if (digest([bytes]) === about.sha256[name]) return decodeSafetensors(bytes, name);
     throw new StoreError(
       "corrupt",
       `The stored adapter ${id} is damaged: ${name} does not have its checksum.`,
       "Restore the folder adapters/ from a backup, or go on from another checkpoint.",
     );
   };
-  const tensors = readSafetensors(await verified("adapter_model.safetensors"));
+  const tensors = await read("adapter_model.safetensors");
   const weights = Object.fromEntries(tensors.map(({ name, shape, data }) => [name, { shape, data }]));
   const state = { lora: about.lora, step: about.step, weights };
   if (!options.optimizer || !about.optimizer) return { ...state, step: 0 };
   const moments = { m: {} as Record<string, Float32Array>, v: {} as Record<string, Float32Array> };
-  for (const { name, data } of readSafetensors(await verified("optimizer.safetensors"))) {
+  for (const { name, data } of await read("optimizer.safetensors")) {
     moments[name.startsWith("m.") ? "m" : "v"][name.slice(2)] = data;
   }
   return { ...state, optimizer: moments };
-}
-
-/** The configuration that PEFT loads the adapter with. Target modules are those that have weights. */
-function peftConfig(state: AdapterState, baseModel: string): Record<string, unknown> {
-  const modules = new Set<string>();
-  for (const name of Object.keys(state.weights)) {
-    const match = /([^.]+)\.lora_[AB]\.weight$/.exec(name);
-    if (match !== null) modules.add(match[1]!);
-  }
-  return {
-    peft_type: "LORA",
-    task_type: "CAUSAL_LM",
-    base_model_name_or_path: baseModel,
-    r: state.lora.rank,
-    lora_alpha: state.lora.alpha,
-    lora_dropout: 0,
-    target_modules: [...modules].sort(),
-    bias: "none",
-    fan_in_fan_out: false,
-    inference_mode: true,
-    init_lora_weights: true,
-    modules_to_save: null,
-    use_rslora: false,
-  };
-}
-
-interface NamedTensor {
-  readonly name: string;
-  readonly shape: readonly number[];
-  readonly data: Float32Array;
-}
-
-function safetensors(tensors: readonly NamedTensor[], metadata?: Record<string, string>): Uint8Array[] {
-  const header: Record<string, unknown> = metadata === undefined ? {} : { __metadata__: metadata };
-  let end = 0;
-  for (const { name, shape, data } of tensors) {
-    header[name] = { dtype: "F32", shape, data_offsets: [end, end + data.byteLength] };
-    end += data.byteLength;
-  }
-  const json = new TextEncoder().encode(JSON.stringify(header));
-  const head = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20); // values begin at a multiple of 8
-  new DataView(head.buffer).setBigUint64(0, BigInt(head.length - 8), true);
-  head.set(json, 8);
-  return [head, ...tensors.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength))];
-}
-
-function readSafetensors(bytes: Uint8Array): NamedTensor[] {
-  const headerBytes = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + headerBytes))) as Record<
-    string,
-    { shape: number[]; data_offsets: [number, number] }
-  >;
-  const values = new Uint8Array(bytes.subarray(8 + headerBytes)); // a copy of its own: aligned, and no view of a pool
-  return Object.entries(header)
-    .filter(([name]) => name !== "__metadata__")
-    .map(
-      ([
-        name,
-        {
-          shape,
-          data_offsets: [begin, end],
-        },
-      ]) => ({
-        name,
-        shape,
-        data: new Float32Array(values.buffer, begin, (end - begin) / 4),
-      }),
-    );
 }
 
 function digest(parts: readonly Uint8Array[]): string {

@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EngineError, MemoryError } from "@tinklet/engine";
+import { MemoryError, ModelError } from "@tinklet/engine";
 import { checkName, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
@@ -174,7 +174,7 @@ async function readForm(call: Call): Promise<FormData> {
 
 /** What is wrong with an adapter, without the place where it lay for a moment. */
 function importRefusal(error: unknown, folder: string): unknown {
-  if (!(error instanceof EngineError)) return error;
+  if (!(error instanceof ModelError)) return error;
   if (error instanceof MemoryError || /^(closed|worker_)/.test(error.code)) {
     return new Refusal(503, "engine_busy", "The engine has no room for the adapter now.", { retryAfterSeconds: 5 });
   }

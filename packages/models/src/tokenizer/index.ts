@@ -1,4 +1,3 @@
-/** What the rest of the engine uses of this folder. */
-
+/** `@tinklet/models/tokenizer`: text to token ids and back. No `node:` imports. */
 export { createTextStream, type TextStream } from "./text-stream.ts";
 export type { ChatMessage, ChatTemplateOptions, Tokenizer } from "./types.ts";

@@ -4,8 +4,8 @@
  */
 
 import { Tokenizer as LibraryTokenizer } from "@huggingface/tokenizers";
+import type { ChatTemplate } from "../chat/chat-template.ts";
 import { TokenizerError } from "../errors.ts";
-import type { ChatTemplate } from "./chat-template.ts";
 import type { TokenizerDefinition } from "./definition.ts";
 import { tokenBytesOf } from "./token-bytes.ts";
 import type { ChatMessage, ChatTemplateOptions, Tokenizer } from "./types.ts";

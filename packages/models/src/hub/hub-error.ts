@@ -1,6 +1,6 @@
 /** What can go wrong between us and the Hugging Face Hub. Messages name the model and the file, never a token or a signed URL. */
 
-import { EngineError } from "../errors.ts";
+import { ModelError } from "../errors.ts";
 
 /** What happened: `not_found`, `unauthorized`, `offline`, `network`, `http_status`, `corrupt_download`, `bad_response`. */
 export type HubErrorCode =
@@ -12,7 +12,7 @@ export type HubErrorCode =
   | "corrupt_download"
   | "bad_response";
 
-export class HubError extends EngineError {
+export class HubError extends ModelError {
   declare readonly code: HubErrorCode;
   /** HTTP status, where there was an answer. */
   readonly status?: number;

@@ -8,6 +8,7 @@ import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { WeightsError } from "../errors.ts";
 import { assertLittleEndian, countValues } from "./codecs.ts";
+import type { NamedTensor } from "./types.ts";
 
 /** One tensor to be written; BF16 is rounded to nearest, ties to even. */
 export interface TensorToWrite {
@@ -19,7 +20,7 @@ export interface TensorToWrite {
 }
 
 /** Values converted to bfloat16 at a time. */
-const CHUNK_VALUES = 512 * 1024;
+const chunkValues = 512 * 1024;
 
 /**
  * Writes tensors in the order given.
@@ -33,27 +34,12 @@ export async function writeSafetensors(
 ): Promise<void> {
   assertLittleEndian();
   const list = [...tensors];
-  const header = new Map<string, unknown>(metadata ? [["__metadata__", metadata]] : []);
-  let end = 0;
-  for (const { name, dtype, shape } of list) {
-    const count = countValues(shape);
-    const refuse = (message: string) => new WeightsError(`tensor ${name}: ${message}`, { tensor: name, file });
-    if (header.has(name) || name === "__metadata__") throw refuse("the name is already taken");
-    if (count === undefined) throw refuse(`shape [${shape}] is not possible`);
-    const begin = end;
-    end += count * (dtype === "F32" ? 4 : 2);
-    header.set(name, { dtype, shape, data_offsets: [begin, end] });
-  }
-  const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
-  const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20); // data starts at a multiple of 8
-  new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - 8), true);
-  padded.set(json, 8);
-
+  const header = encodeHeader(list, metadata, file);
   const temporary = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString("hex")}.tmp`);
   let handle: FileHandle | undefined;
   try {
     handle = await open(temporary, "wx");
-    await writeAll(handle, padded);
+    await writeAll(handle, header);
     for (const tensor of list) {
       const { dtype } = tensor;
       const data = await valuesOf(tensor, file);
@@ -72,12 +58,55 @@ export async function writeSafetensors(
   }
 }
 
+/**
+ * The same in memory: the parts of a file, to be written one after the other. The values are not copied.
+ * @throws WeightsError for a repeated name or a shape that does not fit its data.
+ */
+export function encodeSafetensors(
+  tensors: readonly NamedTensor[],
+  metadata?: Readonly<Record<string, string>>,
+): Uint8Array[] {
+  assertLittleEndian();
+  const list = tensors.map((tensor) => ({ ...tensor, dtype: "F32" as const }));
+  for (const { name, shape, data } of list) checkCount(name, shape, data);
+  const header = encodeHeader(list, metadata);
+  return [header, ...list.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength))];
+}
+
+/** Eight bytes of length and the JSON, padded so that the data start at a multiple of eight. */
+function encodeHeader(
+  tensors: readonly Pick<TensorToWrite, "name" | "dtype" | "shape">[],
+  metadata?: Readonly<Record<string, string>>,
+  file?: string,
+): Uint8Array {
+  const header = new Map<string, unknown>(metadata ? [["__metadata__", metadata]] : []);
+  let end = 0;
+  for (const { name, dtype, shape } of tensors) {
+    const count = countValues(shape);
+    const refuse = (message: string) =>
+      new WeightsError(`tensor ${name}: ${message}`, { tensor: name, ...(file !== undefined && { file }) });
+    if (header.has(name) || name === "__metadata__") throw refuse("the name is already taken");
+    if (count === undefined) throw refuse(`shape [${shape}] is not possible`);
+    const begin = end;
+    end += count * (dtype === "F32" ? 4 : 2);
+    header.set(name, { dtype, shape, data_offsets: [begin, end] });
+  }
+  const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
+  const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20);
+  new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - 8), true);
+  padded.set(json, 8);
+  return padded;
+}
+
+function checkCount(name: string, shape: readonly number[], values: Float32Array, file?: string): void {
+  if (values.length === countValues(shape)) return;
+  const message = `tensor ${name}: shape [${shape}] does not fit ${values.length} values`;
+  throw new WeightsError(message, { tensor: name, ...(file !== undefined && { file }) });
+}
+
 async function valuesOf({ name, shape, data }: TensorToWrite, file: string): Promise<Float32Array> {
   const values = typeof data === "function" ? await data() : data;
-  if (values.length !== countValues(shape)) {
-    const message = `tensor ${name}: shape [${shape}] does not fit ${values.length} values`;
-    throw new WeightsError(message, { tensor: name, file });
-  }
+  checkCount(name, shape, values, file);
   return values;
 }
 
@@ -90,7 +119,7 @@ async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
 
 function* bfloat16Chunks(data: Float32Array): Generator<Uint8Array> {
   const bits = new Uint32Array(data.buffer, data.byteOffset, data.length);
-  const words = new Uint16Array(Math.min(CHUNK_VALUES, data.length));
+  const words = new Uint16Array(Math.min(chunkValues, data.length));
   for (let start = 0; start < data.length; start += words.length) {
     const count = Math.min(words.length, data.length - start);
     for (let i = 0; i < count; i++) {

@@ -2,7 +2,7 @@
 
 import { Template } from "@huggingface/jinja";
 import { TokenizerError } from "../errors.ts";
-import type { ChatMessage } from "./types.ts";
+import type { ChatMessage } from "../tokenizer/types.ts";
 
 /** Renders messages with the model's own template. */
 export type ChatTemplate = (

@@ -6,7 +6,7 @@
  */
 
 import { endianness } from "node:os";
-import { EngineError } from "../errors.ts";
+import { ModelError } from "../errors.ts";
 import type { StoredDtype } from "./types.ts";
 
 /** How to read one stored format. */
@@ -20,7 +20,7 @@ export interface Codec {
 
 export function assertLittleEndian(): void {
   if (endianness() !== "LE") {
-    throw new EngineError("big_endian_host", "weight files are little-endian and this machine is big-endian");
+    throw new ModelError("big_endian_host", "weight files are little-endian and this machine is big-endian");
   }
 }
 

@@ -32,6 +32,13 @@ export interface TensorInfo {
   readonly byteLength: number;
 }
 
+/** A float32 tensor in memory. */
+export interface NamedTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly data: Float32Array;
+}
+
 /** The tensors of one model, read on demand. Reading is synchronous: it belongs in the thread that owns the weights. */
 export interface WeightSource {
   /** Tensors under their Hugging Face names (`model.layers.0.self_attn.q_proj.weight` …), also for GGUF. */

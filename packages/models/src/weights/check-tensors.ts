@@ -3,10 +3,9 @@
  * else may be. A model that does not fit is refused when it is opened, and not in the middle of a run.
  */
 
+import { readConfig } from "../config/read-config.ts";
+import { sameShape, weightShapes } from "../config/tensor-shapes.ts";
 import { WeightsError } from "../errors.ts";
-import { sameShape } from "../graph/dims.ts";
-import { readConfig } from "../model/config.ts";
-import { weightShapes } from "../model/load.ts";
 import type { WeightSource } from "./types.ts";
 
 /** Left in old checkpoints, computed by everyone since; and the second name of a tied embedding. */

@@ -4,9 +4,9 @@
  * and "llama" (SentencePiece BPE: merges follow from the scores of the tokens).
  */
 
+import { type ChatTemplate, compileChatTemplate } from "../chat/chat-template.ts";
 import { TokenizerError } from "../errors.ts";
 import type { GgufValue } from "../weights/gguf.ts";
-import { type ChatTemplate, compileChatTemplate } from "./chat-template.ts";
 import { type AddedTokenDefinition, type Component, soundDefinition } from "./definition.ts";
 import { tokenizerFromDefinition } from "./from-definition.ts";
 import { preTokenizers } from "./pre-tokenizers.ts";

@@ -1,8 +1,7 @@
 /** What a `config.json` may say, and what is refused by name. */
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../errors.ts";
-import { readConfig } from "./config.ts";
-import { RopeCache, ropeFrequencies } from "./rope.ts";
+import { readConfig } from "./read-config.ts";
 
 const base = {
   model_type: "llama",
@@ -69,38 +68,5 @@ describe("readConfig", () => {
     })();
     expect(error).toBeInstanceOf(ConfigError);
     expect(error).toMatchObject({ field });
-  });
-});
-
-describe("rope", () => {
-  it("leaves fast frequencies alone and slows slow ones down (llama3)", () => {
-    const plain = ropeFrequencies(readConfig({ ...base, rope_theta: 5e5 }));
-    const scaled = ropeFrequencies(
-      readConfig({
-        ...base,
-        rope_theta: 5e5,
-        rope_scaling: {
-          rope_type: "llama3",
-          factor: 8,
-          low_freq_factor: 1,
-          high_freq_factor: 4,
-          original_max_position_embeddings: 8192,
-        },
-      }),
-    );
-    expect(scaled[0]).toBe(plain[0]);
-    expect(scaled.at(-1)).toBeCloseTo(plain.at(-1)! / 8, 12);
-    scaled.forEach((frequency, i) => {
-      expect(frequency).toBeLessThanOrEqual(plain[i]!);
-      expect(frequency).toBeGreaterThanOrEqual(plain[i]! / 8);
-    });
-  });
-
-  it("grows without changing what it had", () => {
-    const cache = new RopeCache(readConfig(base));
-    const before = cache.tables(10).cos.slice();
-    const after = cache.tables(1000);
-    expect(after.dims[0]).toBeGreaterThanOrEqual(1000);
-    expect(after.cos.subarray(0, before.length)).toEqual(before);
   });
 });

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { ggufFields } from "../../../../test/weights/gguf-fields.ts";
 import { tinyGguf } from "../../../../test/weights/tiny-models.ts";
-import { EngineError, WeightsError } from "../errors.ts";
+import { ModelError, WeightsError } from "../errors.ts";
 import { halfRotationRow } from "./file-weights.ts";
 import { huggingFaceName, openGguf } from "./gguf-model.ts";
 
@@ -14,14 +14,14 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const sound = readFileSync(tinyGguf);
 
 /** Opens a changed copy and returns the error. */
-function refusal(bytes: Uint8Array): EngineError {
+function refusal(bytes: Uint8Array): ModelError {
   const path = join(folder, "changed.gguf");
   writeFileSync(path, bytes);
   try {
     openGguf(path).weights.close();
   } catch (error) {
-    expect(error).toBeInstanceOf(EngineError);
-    return error as EngineError;
+    expect(error).toBeInstanceOf(ModelError);
+    return error as ModelError;
   }
   throw new Error("it was not refused");
 }

@@ -7,9 +7,19 @@ import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { WeightsError } from "../errors.ts";
 
 /** readSync takes at most 2 GiB at once; 256 MiB keeps single system calls short. */
-const LARGEST_READ_BYTES = 256 * 1024 * 1024;
+const largestReadBytes = 256 * 1024 * 1024;
 
-export class WeightFile {
+/** Bytes with a name and a known size; what is outside of them is never read. */
+export interface ByteSource {
+  /** For messages. */
+  readonly path: string;
+  readonly size: number;
+  /** Fills `into` from `position`, which the caller has compared with `size`. */
+  read(into: Uint8Array, position: number): void;
+}
+
+/** A file on disk. */
+export class WeightFile implements ByteSource {
   readonly path: string;
   /** Size when opened, in bytes. */
   readonly size: number;
@@ -38,7 +48,7 @@ export class WeightFile {
     if (position < 0 || position + into.byteLength > this.size) throw this.truncated(position, into.byteLength);
     let done = 0;
     while (done < into.byteLength) {
-      const length = Math.min(into.byteLength - done, LARGEST_READ_BYTES);
+      const length = Math.min(into.byteLength - done, largestReadBytes);
       let count: number;
       try {
         count = readSync(this.#fd, into, done, length, position + done);

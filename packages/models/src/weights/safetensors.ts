@@ -8,11 +8,11 @@ import { WeightsError } from "../errors.ts";
 import { assertLittleEndian, codecs, countValues } from "./codecs.ts";
 import { fileWeights } from "./file-weights.ts";
 import { parseStrictJson } from "./strict-json.ts";
-import type { StoredDtype, TensorInfo, WeightSource } from "./types.ts";
-import { WeightFile } from "./weight-file.ts";
+import type { NamedTensor, StoredDtype, TensorInfo, WeightSource } from "./types.ts";
+import { type ByteSource, WeightFile } from "./weight-file.ts";
 
 /** The format's own limit; real headers are a few hundred kilobytes. */
-const LARGEST_HEADER_BYTES = 100_000_000;
+const largestHeaderBytes = 100_000_000;
 /** Bytes per value of the formats that are valid but not read by the engine. */
 const otherDtypeBytes: Readonly<Record<string, number>> = {
   F64: 8,
@@ -37,7 +37,7 @@ export interface SafetensorsHeader {
 }
 
 /** Reads and checks the header of an open file. @throws WeightsError naming the file and, where there is one, the tensor. */
-export function readSafetensorsHeader(file: WeightFile): SafetensorsHeader {
+export function readSafetensorsHeader(file: ByteSource): SafetensorsHeader {
   const refuse = (message: string, code: string, tensor?: string): WeightsError =>
     new WeightsError(`${file.path}: ${tensor === undefined ? "" : `tensor ${tensor}: `}${message}`, {
       code,
@@ -49,7 +49,7 @@ export function readSafetensorsHeader(file: WeightFile): SafetensorsHeader {
   const prefix = new Uint8Array(8);
   file.read(prefix, 0);
   const headerBytes = Number(new DataView(prefix.buffer).getBigUint64(0, true));
-  if (headerBytes > LARGEST_HEADER_BYTES) {
+  if (headerBytes > largestHeaderBytes) {
     throw refuse(`a header of ${headerBytes} bytes is beyond the format's limit`, "bad_header");
   }
   if (headerBytes > file.size - 8) throw refuse(`the header ends after the file`, "truncated");
@@ -142,6 +142,32 @@ export function openSafetensors(path: string): WeightSource & { readonly metadat
     file.close();
     throw error;
   }
+}
+
+/**
+ * The tensors of a safetensors file that is in memory, held to the same checks. Only float32, which is what adapters are stored in.
+ * @param origin - what the bytes are, for messages.
+ * @throws WeightsError
+ */
+export function decodeSafetensors(bytes: Uint8Array, origin: string): NamedTensor[] {
+  assertLittleEndian();
+  const file: ByteSource = {
+    path: origin,
+    size: bytes.byteLength,
+    read: (into, position) => into.set(bytes.subarray(position, position + into.byteLength)),
+  };
+  const { tensors, unreadable } = readSafetensorsHeader(file);
+  const other = [...unreadable].concat([...tensors].filter(([, { dtype }]) => dtype !== "F32"))[0];
+  if (other !== undefined) {
+    const [name, { dtype }] = other;
+    const message = `${origin}: tensor ${name} is stored as ${dtype} instead of F32`;
+    throw new WeightsError(message, { code: "unsupported_dtype", tensor: name, file: origin });
+  }
+  return [...tensors.values()].map(({ name, shape, offset, byteLength }) => ({
+    name,
+    shape,
+    data: new Float32Array(new Uint8Array(bytes.subarray(offset, offset + byteLength)).buffer), // an aligned copy
+  }));
 }
 
 const isOffset = (value: unknown) => typeof value === "number" && Number.isSafeInteger(value) && value >= 0;

@@ -5,9 +5,9 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { compileChatTemplate } from "../chat/chat-template.ts";
 import { TokenizerError } from "../errors.ts";
 import { readSmallText } from "../weights/weight-file.ts";
-import { compileChatTemplate } from "./chat-template.ts";
 import { soundDefinition } from "./definition.ts";
 import { tokenizerFromDefinition } from "./from-definition.ts";
 import type { Tokenizer } from "./types.ts";

@@ -1,0 +1,166 @@
+/**
+ * Reads a Hugging Face `config.json` into the few numbers that decide the computation. Everything that would change the result
+ * and is not supported (another activation, sliding windows, experts, quantisation, an unknown rope scaling, …) is a ConfigError that
+ * names the field: a model that loads computes what its authors meant.
+ */
+import { ConfigError } from "../errors.ts";
+
+/** How rotary frequencies are stretched for long contexts. */
+export type RopeScaling =
+  | { readonly type: "default" }
+  | { readonly type: "linear"; readonly factor: number }
+  | {
+      readonly type: "llama3";
+      readonly factor: number;
+      readonly lowFreqFactor: number;
+      readonly highFreqFactor: number;
+      readonly originalContextLength: number;
+    };
+
+export interface ModelConfig {
+  readonly architecture: "llama" | "mistral" | "qwen2" | "qwen3";
+  readonly vocabSize: number;
+  readonly hiddenSize: number;
+  readonly layers: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly mlpSize: number;
+  readonly normEpsilon: number;
+  readonly ropeTheta: number;
+  readonly ropeScaling: RopeScaling;
+  readonly contextLength: number;
+  readonly tiedEmbeddings: boolean;
+  /** RMS norms on each head of q and k (Qwen3). */
+  readonly qkNorm: boolean;
+  readonly qkvBias: boolean;
+  readonly outputBias: boolean;
+  readonly mlpBias: boolean;
+  readonly eosTokenIds: readonly number[];
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+const architectures = ["llama", "mistral", "qwen2", "qwen3"] as const;
+
+const unsupported = (field: string, value: unknown, hint?: string): ConfigError =>
+  new ConfigError(`config.json: ${field} = ${JSON.stringify(value)} is not supported`, {
+    code: "unsupported_field",
+    field,
+    ...(hint ? { hint } : {}),
+  });
+
+const positive = (config: Json, field: string, fallback?: number): number => {
+  const value = config[field] ?? fallback;
+  if (typeof value !== "number" || !Number.isFinite(value) || value <= 0) {
+    throw new ConfigError(`config.json: ${field} must be a positive number, not ${JSON.stringify(value)}`, {
+      code: "bad_field",
+      field,
+    });
+  }
+  return value;
+};
+
+const integer = (config: Json, field: string, fallback?: number): number => {
+  const value = positive(config, field, fallback);
+  if (!Number.isInteger(value)) throw unsupported(field, value, "an integer is needed");
+  return value;
+};
+
+/** Values a field may have without changing the computation; anything else is refused. */
+const neutralValues: Readonly<Record<string, readonly unknown[]>> = {
+  hidden_act: ["silu"],
+  use_sliding_window: [false],
+  partial_rotary_factor: [1],
+  attention_multiplier: [1],
+  embedding_multiplier: [1],
+  residual_multiplier: [1],
+  logits_scaling: [1],
+  attn_logit_softcapping: [],
+  final_logit_softcapping: [],
+  quantization_config: [],
+  num_experts: [0],
+  num_local_experts: [0],
+  num_nextn_predict_layers: [0],
+};
+
+const readRope = (config: Json): { theta: number; scaling: RopeScaling } => {
+  // Older files have rope_theta and rope_scaling; newer ones put both into rope_parameters.
+  const field = config["rope_parameters"] ? "rope_parameters" : "rope_scaling";
+  const scaling = (config[field] ?? {}) as Json;
+  const theta = positive({ rope_theta: scaling["rope_theta"] ?? config["rope_theta"] }, "rope_theta", 10_000);
+  const type = String(scaling["rope_type"] ?? scaling["type"] ?? "default");
+  const number = (key: string): number => positive({ [`${field}.${key}`]: scaling[key] }, `${field}.${key}`);
+  switch (type) {
+    case "default":
+      return { theta, scaling: { type } };
+    case "linear":
+      return { theta, scaling: { type, factor: number("factor") } };
+    case "llama3":
+      return {
+        theta,
+        scaling: {
+          type,
+          factor: number("factor"),
+          lowFreqFactor: number("low_freq_factor"),
+          highFreqFactor: number("high_freq_factor"),
+          originalContextLength: number("original_max_position_embeddings"),
+        },
+      };
+    default:
+      throw unsupported(`${field}.rope_type`, type, "supported are default, linear and llama3");
+  }
+};
+
+/**
+ * @throws ConfigError naming the field that is missing, malformed or unsupported.
+ */
+export const readConfig = (config: Json): ModelConfig => {
+  const modelType = config["model_type"];
+  const architecture = architectures.find((name) => name === modelType);
+  if (!architecture) throw unsupported("model_type", modelType, `supported are ${architectures.join(", ")}`);
+  for (const [field, allowed] of Object.entries(neutralValues)) {
+    const value = config[field];
+    if (value !== undefined && value !== null && !allowed.includes(value)) throw unsupported(field, value);
+  }
+  const contextLength = integer(config, "max_position_embeddings", 2048);
+  const window = config["sliding_window"];
+  // Qwen files carry a window that use_sliding_window (checked above) switches off; in Mistral the number itself decides.
+  if (architecture === "mistral" && typeof window === "number" && window < contextLength) {
+    throw unsupported("sliding_window", window, "only full attention is");
+  }
+  const layerTypes = config["layer_types"];
+  if (Array.isArray(layerTypes)) {
+    const other = layerTypes.find((type) => type !== "full_attention");
+    if (other !== undefined) throw unsupported("layer_types", other);
+  }
+  const hiddenSize = integer(config, "hidden_size");
+  const heads = integer(config, "num_attention_heads");
+  const kvHeads = integer(config, "num_key_value_heads", heads);
+  const headDim = integer(config, "head_dim", hiddenSize / heads);
+  if (heads % kvHeads !== 0) throw unsupported("num_key_value_heads", kvHeads, `it must divide the ${heads} heads`);
+  if (headDim % 2 !== 0) throw unsupported("head_dim", headDim, "rotary embeddings need an even one");
+  const eos = config["eos_token_id"];
+  const { theta, scaling } = readRope(config);
+  const attentionBias = config["attention_bias"] === true;
+  return {
+    architecture,
+    vocabSize: integer(config, "vocab_size"),
+    hiddenSize,
+    layers: integer(config, "num_hidden_layers"),
+    heads,
+    kvHeads,
+    headDim,
+    mlpSize: integer(config, "intermediate_size"),
+    normEpsilon: positive(config, "rms_norm_eps", 1e-6),
+    ropeTheta: theta,
+    ropeScaling: scaling,
+    contextLength,
+    tiedEmbeddings: config["tie_word_embeddings"] === true,
+    qkNorm: architecture === "qwen3",
+    qkvBias: architecture === "qwen2" || attentionBias,
+    outputBias: architecture !== "qwen2" && attentionBias,
+    mlpBias: architecture === "llama" && config["mlp_bias"] === true,
+    eosTokenIds: (Array.isArray(eos) ? eos : [eos]).filter((id): id is number => typeof id === "number"),
+  };
+};

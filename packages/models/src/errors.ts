@@ -1,0 +1,51 @@
+/**
+ * The errors of models and their files: one base class with a stable `code` and, where there is something to do about it, a `hint`.
+ * A message names the field, tensor or file at fault, never only "invalid input". Nothing here knows about HTTP.
+ */
+
+/** Base of every error that concerns a model. */
+export class ModelError extends Error {
+  /** Stable, machine-readable name of the failure, for example `"unsupported_field"`. */
+  readonly code: string;
+  /** What to do next, when that is known. */
+  readonly hint?: string;
+
+  constructor(code: string, message: string, options: { hint?: string; cause?: unknown } = {}) {
+    super(options.hint ? `${message} (${options.hint})` : message, { cause: options.cause });
+    this.name = new.target.name;
+    this.code = code;
+    if (options.hint !== undefined) this.hint = options.hint;
+  }
+}
+
+/** A `config.json` (or an option) that cannot be honoured; `field` is the key at fault. */
+export class ConfigError extends ModelError {
+  readonly field?: string;
+
+  constructor(message: string, options: { code?: string; field?: string; hint?: string; cause?: unknown } = {}) {
+    super(options.code ?? "unsupported_config", message, options);
+    if (options.field !== undefined) this.field = options.field;
+  }
+}
+
+/** A weight file that is corrupt, truncated, hostile or does not match its model. */
+export class WeightsError extends ModelError {
+  readonly tensor?: string;
+  readonly file?: string;
+
+  constructor(
+    message: string,
+    options: { code?: string; tensor?: string; file?: string; hint?: string; cause?: unknown } = {},
+  ) {
+    super(options.code ?? "bad_weights", message, options);
+    if (options.tensor !== undefined) this.tensor = options.tensor;
+    if (options.file !== undefined) this.file = options.file;
+  }
+}
+
+/** A tokenizer that cannot be read, or text it cannot handle. */
+export class TokenizerError extends ModelError {
+  constructor(message: string, options: { code?: string; hint?: string; cause?: unknown } = {}) {
+    super(options.code ?? "bad_tokenizer", message, options);
+  }
+}
