@@ -53,9 +53,11 @@ describe("trainPolicyGradient", () => {
     }
   });
 
-  it("takes no step where all rewards are equal", async () => {
+  // The mean of ten times 0.1 is not 0.1 in floating point.
+  it.each([1, 0.1, 0.7, -1 / 3])("takes no step where all rewards are equal: %d", async (value) => {
     const service = new BigramService(8);
-    const { steps } = await run({ ...settings, steps: 2, reward: () => 1 }, service);
+    const { steps } = await run({ ...settings, steps: 2, groupSize: 10, reward: () => value }, service);
+    expect(steps[0]?.groups[0]?.answers.map(({ advantage }) => advantage)).toEqual(new Array(10).fill(0));
     expect(service.calls).toEqual(["open"]);
     expect(steps[0]?.metrics["env/all/by_group/frac_mixed"]).toBe(0);
   });
@@ -70,6 +72,30 @@ describe("trainPolicyGradient", () => {
     const { result } = await run({ ...settings, reward, run: folder, signal: stop.signal, saveEvery: 4 });
     expect(result).toMatchObject({ nextStep: 1, stopped: "interrupted", checkpoint: { name: "000001", batch: 1 } });
     expect((await folder.readMetrics()).length).toBe(1);
+  });
+
+  it("aborted while it samples, keeps every step trained so far and goes on from there", async () => {
+    const folder = await RunFolder.open(join(await mkdtemp(join(tmpdir(), "tinklet-rl-")), "run"));
+    const stop = new AbortController();
+    const service = new BigramService(8);
+    service.onSample = (step) => {
+      if (step < 3) return;
+      stop.abort();
+      stop.signal.throwIfAborted(); // as the SDK's sampler does
+    };
+    const { result, steps } = await run({ ...settings, run: folder, signal: stop.signal }, service);
+    expect(steps.length).toBe(3);
+    expect(result).toMatchObject({ nextStep: 3, stopped: "interrupted", checkpoint: { name: "000003", batch: 3 } });
+    expect(service.saved.has((await folder.lastCheckpoint())?.state_path ?? "")).toBe(true);
+  });
+
+  it("tells of a failure of its own that comes while it is aborted", async () => {
+    const stop = new AbortController();
+    const reward = () => {
+      stop.abort();
+      throw new Error("no such answer");
+    };
+    await expect(run({ ...settings, reward, signal: stop.signal })).rejects.toThrow("no such answer");
   });
 
   it.each([

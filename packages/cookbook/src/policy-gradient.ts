@@ -25,7 +25,7 @@ export interface Answer {
 /** An answer with its reward and what it is worth against its group. */
 export interface ScoredAnswer extends Answer {
   readonly reward: number;
-  /** The reward minus the mean of the group. */
+  /** The reward minus the mean of the group; exactly 0 where all rewards of the group are equal. */
   readonly advantage: number;
 }
 
@@ -53,7 +53,10 @@ export interface PolicyGradientOptions<P extends Problem> {
   readonly saveEvery?: number;
   /** @defaultValue 0 */
   readonly startStep?: number;
-  /** Aborting it ends the run after the step that is under way. */
+  /**
+   * Aborting it ends the run with a checkpoint of every step trained so far: answers that are being sampled are given up, a
+   * training step that is under way is finished.
+   */
   readonly signal?: AbortSignal;
 }
 
@@ -101,6 +104,7 @@ export async function* trainPolicyGradient<P extends Problem>(
   for (; step < totalSteps && !options.signal?.aborted; step++) {
     const sampler = await trainer.saveWeightsAndGetSamplingClient();
     const groups = await sampleGroups(sampler, options, step);
+    if (groups === undefined) break; // aborted: nothing of this step was trained
     const data = groups.flatMap(({ problem, answers }) => groupData(problem, answers));
     const learningRate = options.learningRate * scheduleFactor(schedule, { step, totalSteps });
     // With equal rewards in every group there is no gradient, and an empty batch is an error to most servers.
@@ -151,11 +155,17 @@ function checkOptions<P extends Problem>(options: PolicyGradientOptions<P>): voi
   }
 }
 
-/** Samples and scores the groups of one step, all at once. */
-async function sampleGroups<P extends Problem>(sampler: Sampler, options: PolicyGradientOptions<P>, step: number) {
+type ScoredGroup<P extends Problem> = PolicyStepDone<P>["groups"][number];
+
+/** Samples and scores the groups of one step, all at once; undefined when the signal ends the sampling. */
+async function sampleGroups<P extends Problem>(
+  sampler: Sampler,
+  options: PolicyGradientOptions<P>,
+  step: number,
+): Promise<readonly ScoredGroup<P>[] | undefined> {
   const { problems, groupSize = 8, groupsPerStep = 8, seed = 0, signal } = options;
   const chosen = chooseProblems(problems, groupsPerStep, seed, step);
-  return Promise.all(
+  const groups = Promise.all(
     chosen.map(async (problem, index) => {
       const { sequences } = await sampler.sample(ModelInput.fromInts(problem.prompt), {
         numSamples: groupSize,
@@ -169,16 +179,25 @@ async function sampleGroups<P extends Problem>(sampler: Sampler, options: Policy
         return { tokens, logprobs, stopReason };
       });
       const rewards = await Promise.all(answers.map(async (answer) => options.reward(answer, problem)));
+      // Compared, not subtracted: the mean of equal rewards is not always their value to the last bit.
+      const equal = rewards.every((reward) => reward === rewards[0]);
       const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
       const scored = answers.map((answer, at): ScoredAnswer => {
         const reward = rewards[at] as number;
         if (!Number.isFinite(reward))
           throw new InvalidInputError("reward", `must return a finite number, and returned ${reward}`);
-        return { ...answer, reward, advantage: reward - mean };
+        return { ...answer, reward, advantage: equal ? 0 : reward - mean };
       });
       return { problem, answers: scored };
     }),
   );
+  try {
+    return await groups;
+  } catch (error) {
+    // The SDK rejects with the signal's reason; other samplers may make an AbortError of their own.
+    if (signal?.aborted && (error === signal.reason || (error as Error)?.name === "AbortError")) return undefined;
+    throw error;
+  }
 }
 
 /** Goes through all problems in a new order each time round. */
@@ -209,9 +228,7 @@ function groupData(problem: Problem, answers: readonly ScoredAnswer[]): Datum[] 
     });
 }
 
-function rewardMetrics(
-  groups: readonly { readonly problem: Problem; readonly answers: readonly ScoredAnswer[] }[],
-): Record<string, number> {
+function rewardMetrics(groups: readonly ScoredGroup<Problem>[]): Record<string, number> {
   const answers = groups.flatMap(({ answers }) => answers);
   const mean = (value: (answer: ScoredAnswer) => number) =>
     answers.reduce((sum, answer) => sum + value(answer), 0) / answers.length;

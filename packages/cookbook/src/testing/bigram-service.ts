@@ -30,6 +30,8 @@ export class BigramService {
   readonly calls: string[] = [];
   /** Called at the start of each step. */
   onStep: (() => void) | undefined;
+  /** Called at the start of each sample, with the number of steps that its weights have seen. */
+  onSample: ((steps: number) => void) | undefined;
 
   constructor(vocabSize = 128) {
     this.vocabSize = vocabSize;
@@ -96,7 +98,7 @@ class BigramTrainer implements Trainer {
   }
 
   async saveWeightsAndGetSamplingClient(): Promise<Sampler> {
-    return new BigramSampler(this.#service.vocabSize, this.#state.weights.slice());
+    return new BigramSampler(this.#service, { ...this.#state, weights: this.#state.weights.slice() });
   }
 
   #pass(data: readonly Datum[], lossFn: LossFnType, gradient?: Float64Array): ForwardBackwardOutput {
@@ -142,12 +144,12 @@ function logSoftmax(weights: Float64Array, token: number, vocabSize: number): Fl
 }
 
 class BigramSampler implements Sampler {
-  readonly #vocabSize: number;
-  readonly #weights: Float64Array;
+  readonly #service: BigramService;
+  readonly #state: State;
 
-  constructor(vocabSize: number, weights: Float64Array) {
-    this.#vocabSize = vocabSize;
-    this.#weights = weights;
+  constructor(service: BigramService, state: State) {
+    this.#service = service;
+    this.#state = state;
   }
 
   async sample(
@@ -155,16 +157,18 @@ class BigramSampler implements Sampler {
     options: { readonly numSamples?: number; readonly samplingParams?: SamplingParamsInput },
   ): Promise<SampleResponse> {
     const { numSamples = 1, samplingParams = {} } = options;
+    const { vocabSize } = this.#service;
+    this.#service.onSample?.(this.#state.steps);
     const sequences = Array.from({ length: numSamples }, (_, index) => {
       const random = seededRandom(Number(samplingParams.seed ?? 0) + index);
       const tokens: number[] = [];
       const logprobs: number[] = [];
       let last = prompt.toInts().at(-1) as number;
       while (tokens.length < (samplingParams.maxTokens ?? 4)) {
-        const row = logSoftmax(this.#weights, last, this.#vocabSize);
+        const row = logSoftmax(this.#state.weights, last, vocabSize);
         let left = random();
         last = 0;
-        for (; last < this.#vocabSize - 1; last++) {
+        for (; last < vocabSize - 1; last++) {
           left -= Math.exp(row[last] as number);
           if (left <= 0) break;
         }
