@@ -51,6 +51,9 @@ export async function downloadFile(
   };
   try {
     await pipeline(Readable.fromWeb(response.body as never), counting, createWriteStream(file), { signal });
+    // A body that was compressed on its way has another length than it says.
+    if (total > 0 && received !== total && response.headers.get("content-encoding") === null)
+      throw new Error(`it ended after ${received} of ${total} bytes`);
   } catch (cause) {
     await rm(file, { force: true });
     signal.throwIfAborted();
@@ -72,7 +75,8 @@ interface Entry {
 }
 
 /**
- * Unpacks a tar archive, compressed or not. Links and names that lead out of the folder are refused before anything is written.
+ * Unpacks a tar archive, compressed or not. Links, names that lead out of the folder, and an archive that ends before its
+ * end are refused before anything is written.
  *
  * @throws {@link CliError} for an archive that cannot be trusted or is not one.
  */
@@ -81,13 +85,16 @@ export async function unpackTar(packed: string, folder: string): Promise<void> {
   const file = await open(archive, "r");
   const entries: (Entry & { readonly at: number })[] = [];
   try {
+    const { size: length } = await file.stat();
     const header = Buffer.alloc(512);
     let longName: string | undefined;
     for (let at = 0; ; ) {
       const { bytesRead } = await file.read(header, 0, 512, at);
-      if (bytesRead < 512 || header.every((byte) => byte === 0)) break;
+      if (bytesRead < 512) throw damaged(); // the end is a block of zeros, not the end of the file
+      if (header.every((byte) => byte === 0)) break;
       const { name, type, size } = readHeader(header);
       at += 512;
+      if (at + size > length) throw damaged();
       if (type === "L" || type === "x") {
         const body = Buffer.alloc(size);
         await file.read(body, 0, size, at);
@@ -120,10 +127,13 @@ async function decompressed(path: string): Promise<string> {
   if (buffer.readUInt16BE() !== 0x1f8b) return path;
   await pipeline(createReadStream(path), createGunzip(), createWriteStream(`${path}.unpacked`)).catch((cause) => {
     if ((cause as NodeJS.ErrnoException).syscall === "write") throw writeFailure(`${path}.unpacked`, cause);
-    throw new CliError("The archive is damaged.", { cause, hint: "The download may be incomplete; try again." });
+    throw damaged(cause);
   });
   return `${path}.unpacked`;
 }
+
+const damaged = (cause?: unknown) =>
+  new CliError("The archive is damaged.", { cause, hint: "The download may be incomplete; try again." });
 
 const text = (bytes: Uint8Array) => Buffer.from(bytes).toString("utf8").replace(/\0.*$/s, "");
 
@@ -133,9 +143,7 @@ function readHeader(header: Buffer): { name: string; type: string; size: number 
   const size = Number.parseInt(text(header.subarray(124, 136)).trim() || "0", 8);
   const stated = Number.parseInt(text(header.subarray(148, 156)).trim(), 8);
   const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 32 : byte), 0);
-  if (stated !== sum || Number.isNaN(size)) {
-    throw new CliError("The archive is damaged.", { hint: "The download may be incomplete; try again." });
-  }
+  if (stated !== sum || Number.isNaN(size)) throw damaged();
   return { name: prefix === "" ? name : `${prefix}/${name}`, type: text(header.subarray(156, 157)) || "0", size };
 }
 

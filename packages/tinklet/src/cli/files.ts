@@ -20,6 +20,15 @@ export async function writeWhole(path: string, content: string | Uint8Array): Pr
   }
 }
 
+/** A name for a file or folder that Windows, macOS and Linux all allow: ids have colons and slashes. */
+export function portableName(text: string): string {
+  const safe = text
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: Windows forbids them in names
+    .replace(/[<>:"/\\|?*\u0000-\u001f]/g, "_")
+    .replace(/[. ]+$/, (end) => "_".repeat(end.length));
+  return /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(safe) || safe === "" ? `_${safe}` : safe;
+}
+
 /** What a failed write means. */
 export function writeFailure(path: string, cause: unknown): CliError {
   const { code, message } = cause as NodeJS.ErrnoException;

@@ -6,6 +6,7 @@ import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { downloadFile, unpackTar } from "../download.ts";
 import { CliError } from "../explain.ts";
+import { portableName } from "../files.ts";
 import { formatSize } from "../format.ts";
 import { referenceHelp } from "../references.ts";
 import { resolved } from "./checkpoint.ts";
@@ -21,7 +22,7 @@ export const checkpointDownload: Command = {
   async run(input, context) {
     const { rest, path } = await resolved(input.positionals[0] ?? "", context);
     const parent = input.text("output") ?? process.cwd();
-    const target = join(parent, path.replace("tinker://", "").replaceAll("/", "_"));
+    const target = join(parent, portableName(path.replace("tinker://", "")));
     if (existsSync(target) && !input.flag("force")) {
       throw new CliError(`Target directory already exists: ${target}`, {
         hint: "Use --force to overwrite or choose a different output directory.",
@@ -49,8 +50,12 @@ export async function fetchInto(url: string, target: string, parent: string, con
   try {
     const bytes = await downloadFile(url, join(scratch, "archive.tar"), "archive", context);
     await unpackTar(join(scratch, "archive.tar"), join(scratch, "files"));
-    await rm(target, { recursive: true, force: true });
-    await rename(join(scratch, "files"), target);
+    // What was there before goes only when the new folder is in its place.
+    if (existsSync(target)) await rename(target, join(scratch, "before"));
+    await rename(join(scratch, "files"), target).catch(async (cause) => {
+      if (existsSync(join(scratch, "before"))) await rename(join(scratch, "before"), target);
+      throw cause;
+    });
     return bytes;
   } finally {
     await rm(scratch, { recursive: true, force: true });

@@ -3,6 +3,7 @@ import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import type { Command } from "../command.ts";
 import { downloadFile } from "../download.ts";
+import { portableName } from "../files.ts";
 import { counted, formatSize } from "../format.ts";
 
 export const sessionList: Command = {
@@ -65,7 +66,7 @@ export const sessionExportTrace: Command = {
       return;
     }
     const given = input.text("output");
-    const file = given ?? resolve(`${sessionId}.pftrace`);
+    const file = given ?? resolve(portableName(`${sessionId}.pftrace`));
     await mkdir(dirname(resolve(file)), { recursive: true });
     const bytes = await downloadFile(url, file, "trace", context);
     output.result({
