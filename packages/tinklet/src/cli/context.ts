@@ -71,7 +71,12 @@ export class Context {
   async ask(path: string, init: RequestInit = {}): Promise<Response> {
     const { baseUrl } = await this.service();
     const key = this.isLocal ? localKey : (this.#input.text("api-key") ?? process.env["TINKER_API_KEY"] ?? "");
-    return this.fetch(`${baseUrl}/api/v1/tinklet/${path}`, { ...init, headers: { "x-api-key": key } });
+    // Not followed: fetch would take the key along to wherever the server points, another origin included.
+    return this.fetch(`${baseUrl}/api/v1/tinklet/${path}`, {
+      ...init,
+      redirect: "manual",
+      headers: { "x-api-key": key },
+    });
   }
 
   async #connect(models: readonly string[], local = this.isLocal): Promise<ServiceClient> {
