@@ -24,6 +24,8 @@ export interface UploadHub {
   }[];
   /** Refuses uploads to the storage from now on. */
   breakStorage: boolean;
+  /** Has large files confirmed at the storage's origin, which is not the Hub's. */
+  verifyElsewhere: boolean;
   close(): Promise<void>;
 }
 
@@ -36,7 +38,13 @@ export async function startUploadHub({ user = "someone", token = "hf_right" } = 
   const verified = new Set<string>();
 
   const storage = await listen(async (request, response, body) => {
-    const oid = (request.url ?? "").slice(1).replace(/\?.*/, "");
+    const oid = (request.url ?? "").replace(/^\/(verify\/)?/, "").replace(/\?.*/, "");
+    if (request.url?.startsWith("/verify/")) {
+      if (request.headers.authorization !== undefined) return send(response, 400, { error: "the token leaked" });
+      if (request.headers["x-verify"] !== "signed") return send(response, 403, { error: "not signed" });
+      verified.add(oid);
+      return send(response, 200, {});
+    }
     if (hub.breakStorage || request.method !== "PUT") return send(response, 503, { error: "storage is down" });
     if (request.headers.authorization !== undefined) return send(response, 400, { error: "the token leaked" });
     if (sha256(body) !== oid) return send(response, 400, { error: "checksum" });
@@ -81,6 +89,8 @@ export async function startUploadHub({ user = "someone", token = "hf_right" } = 
           .replace(/\.git$/, "");
     const found = hub.repos.get(repo);
     if (found === undefined) return send(response, 404, { error: "Repository not found" });
+    if (inner && action === "" && request.method === "GET")
+      return send(response, 200, { id: repo, private: found.isPrivate });
     if (inner && kind === "models" && action === "branch") {
       const branch = rest.join("/");
       if (found.branches.has(branch)) return send(response, 409, { error: "Reference already exists" });
@@ -125,7 +135,9 @@ export async function startUploadHub({ user = "someone", token = "hf_right" } = 
       const { objects: asked } = json<{ objects: { oid: string; size: number }[] }>();
       const actions = (oid: string) => ({
         upload: { href: `${storageOrigin}/${oid}?signature=secret` },
-        verify: { href: `${hub.endpoint}/verify/${oid}` },
+        verify: hub.verifyElsewhere
+          ? { href: `${storageOrigin}/verify/${oid}`, header: { "x-verify": "signed" } }
+          : { href: `${hub.endpoint}/verify/${oid}` },
       });
       return send(response, 200, {
         transfer: "basic",
@@ -155,6 +167,7 @@ export async function startUploadHub({ user = "someone", token = "hf_right" } = 
     repos: new Map(),
     commits: [],
     breakStorage: false,
+    verifyElsewhere: false,
     close: async () => {
       for (const server of [api, storage]) {
         server.closeAllConnections();

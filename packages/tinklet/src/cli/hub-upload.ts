@@ -47,17 +47,29 @@ export async function hubUser(hub: Hub, signal: AbortSignal): Promise<string> {
   return name;
 }
 
-/** Creates the repository and the branch where they are missing. */
+/**
+ * Creates the repository and the branch where they are missing.
+ *
+ * @returns whether everybody can see the repository, which the Hub decides for one that was there before.
+ * @throws {@link CliError} when it is public and that was not asked for: nothing may be shown to everybody by accident.
+ */
 export async function ensureRepo(
   hub: Hub,
   repo: string,
   isPrivate: boolean,
   revision: string | undefined,
   signal: AbortSignal,
-) {
+): Promise<{ readonly isPublic: boolean }> {
   const [organization, name] = repo.split("/") as [string, string];
   const body = { name, organization, private: isPrivate, type: "model" };
   await call(hub, "POST", "/api/repos/create", { json: body, allowed: [409], signal });
+  const found = (await call(hub, "GET", `/api/models/${repo}`, { signal })) as { readonly private?: boolean };
+  const isPublic = !(found.private ?? isPrivate);
+  if (isPublic && isPrivate) {
+    throw new CliError(`${repo} is there already, and it is public.`, {
+      hint: "Add --public to upload it for everybody to see, or choose another repository with --repo.",
+    });
+  }
   if (revision !== undefined && revision !== "main") {
     await call(hub, "POST", `/api/models/${repo}/branch/${encodeURIComponent(revision)}`, {
       json: {},
@@ -65,6 +77,7 @@ export async function ensureRepo(
       signal,
     });
   }
+  return { isPublic };
 }
 
 /** A file of a repository as text; undefined when it is not there. */
@@ -146,7 +159,7 @@ async function uploadLarge(hub: Hub, repo: string, file: LocalFile, oid: string,
     readonly objects: readonly {
       readonly actions?: {
         readonly upload?: { readonly href: string; readonly header?: Readonly<Record<string, string>> };
-        readonly verify?: { readonly href: string };
+        readonly verify?: { readonly href: string; readonly header?: Readonly<Record<string, string>> };
       };
     }[];
   };
@@ -160,8 +173,10 @@ async function uploadLarge(hub: Hub, repo: string, file: LocalFile, oid: string,
     signal,
   } as RequestInit);
   if (!response.ok) throw new CliError(`${file.path} could not be uploaded: status ${response.status}`);
-  if (actions.verify !== undefined)
-    await call(hub, "POST", actions.verify.href, { json: { oid, size: file.size }, signal });
+  if (actions.verify !== undefined) {
+    const { href, header: headers = {} } = actions.verify;
+    await call(hub, "POST", href, { json: { oid, size: file.size }, headers, signal });
+  }
 }
 
 async function call(
@@ -172,17 +187,21 @@ async function call(
     readonly json?: unknown;
     readonly ndjson?: string;
     readonly type?: string;
+    readonly headers?: Readonly<Record<string, string>>;
     readonly allowed?: readonly number[];
     readonly signal: AbortSignal;
   },
 ): Promise<unknown> {
   const url = path.startsWith("http") ? path : `${hub.endpoint}${path}`;
+  // Large files are confirmed wherever the Hub says; its token is for the Hub alone.
+  const trusted = new URL(url).origin === new URL(hub.endpoint).origin;
   const body = options.ndjson ?? (options.json === undefined ? undefined : JSON.stringify(options.json));
   const type = options.type ?? (options.ndjson === undefined ? "application/json" : "application/x-ndjson");
   const response = await fetch(url, {
     method,
     headers: {
-      authorization: `Bearer ${hub.token}`,
+      ...(trusted ? { authorization: `Bearer ${hub.token}` } : {}),
+      ...options.headers,
       ...(body === undefined ? {} : { "content-type": type, accept: options.type ?? "*/*" }),
     },
     ...(body === undefined ? {} : { body }),

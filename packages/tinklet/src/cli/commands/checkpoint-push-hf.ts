@@ -44,7 +44,7 @@ export const checkpointPushHf: Command = {
       if (!input.flag("no-model-card") && !existsSync(join(folder, "README.md"))) {
         await writeFile(join(folder, "README.md"), modelCard(target.repo, path, info));
       }
-      await ensureRepo(hub, target.repo, !input.flag("public"), target.revision, signal);
+      const { isPublic } = await ensureRepo(hub, target.repo, !input.flag("public"), target.revision, signal);
       const readme = await readRepoFile(hub, target.repo, target.revision ?? "main", "README.md", signal);
       const existing = /tinker:\/\/[^\s`]+/.exec(readme ?? "")?.[0];
       if (existing !== undefined && existing !== path) {
@@ -68,13 +68,13 @@ export const checkpointPushHf: Command = {
           ["Checkpoint Path", path],
           ["Repo ID", target.repo],
           ...(target.revision === undefined ? [] : [["Revision", target.revision]]),
-          ["Public", formatBool(input.flag("public"))],
+          ["Public", formatBool(isPublic)],
         ],
         json: {
           checkpoint_path: path,
           repo_id: target.repo,
           ...(target.revision === undefined ? {} : { revision: target.revision }),
-          public: input.flag("public"),
+          public: isPublic,
         },
       });
     } finally {
