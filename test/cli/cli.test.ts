@@ -77,6 +77,8 @@ describe("calling it", () => {
     ],
     [["run", "list", "--nope"], "Unknown option '--nope'"],
     [["run", "list", "--limit", "x"], '--limit must be a whole number from 0 on, not "x"'],
+    [["run", "list", "--base-url", "nowhere"], '--base-url "nowhere" is not a URL'],
+    [["billing", "usage", "yesterday", "today"], "STARTING_ON must be a timestamp"],
     [["run", "list", "-f", "xml"], "--format must be one of table, json"],
     [["run", "list", "-c", "id,who"], "Unknown column(s): who"],
     [["completions", "tcsh"], "bash, zsh and fish"],
@@ -153,28 +155,50 @@ describe("the official tool's commands", () => {
     );
   });
 
-  it("checkpoint publish, unpublish and set-ttl print nothing and take effect", async () => {
-    const path = `tinker://${runId}/sampler_weights/one`;
-    const quiet = { code: 0, stdout: "", stderr: "" };
-    expect(await run("checkpoint", "publish", path)).toEqual(quiet);
+  it("checkpoint publish, unpublish and set-ttl say what they did, to one half by its path and to both by a name", async () => {
+    const [path, state] = [`tinker://${runId}/sampler_weights/one`, `tinker://${runId}/weights/one`];
+    expect(await run("checkpoint", "publish", path)).toMatchObject({ stdout: `Published:\nPath\n${path}\n` });
     expect((await json("checkpoint", "info", path)).public).toBe(true);
-    expect(await run("checkpoint", "unpublish", `${runId}:one`)).toEqual(quiet);
-    expect(await run("checkpoint", "set-ttl", path, "--ttl", "90000")).toEqual(quiet);
-    expect((await run("checkpoint", "info", path)).stdout).toMatch(/Expires\s+in 1 day\n/);
-    expect(await run("checkpoint", "set-ttl", path, "--remove")).toEqual(quiet);
-    expect(await json("checkpoint", "info", path)).toMatchObject({ public: false, expires_at: null });
-    expect((await run("checkpoint", "set-ttl", path)).stderr).toContain(
-      "Must specify either --ttl <seconds> or --remove",
-    );
-    expect((await run("checkpoint", "set-ttl", path, "--ttl", "1", "--remove")).stderr).toContain(
-      "Cannot specify both",
-    );
+    expect((await json("checkpoint", "info", state)).public).toBe(false);
+    const { checkpoints } = await json("checkpoint", "publish", `${runId}:one`);
+    expect(checkpoints.map((one: { tinker_path: string }) => one.tinker_path).toSorted()).toEqual([path, state]);
+    expect((await json("checkpoint", "info", state)).public).toBe(true);
+    expect((await run("checkpoint", "unpublish", `${runId}:one`)).stdout).toMatch(/^Made private:\n/);
+    expect((await run("checkpoint", "set-ttl", `${runId}:one`, "--ttl", "90000")).stdout).toMatch(/^Kept until \d{4}-/);
+    for (const half of [path, state])
+      expect((await run("checkpoint", "info", half)).stdout).toMatch(/Expires\s+in 1 day\n/);
+    expect((await run("checkpoint", "set-ttl", `${runId}:one`, "--remove")).stdout).toMatch(/^Kept for good:\n/);
+    for (const half of [path, state])
+      expect(await json("checkpoint", "info", half)).toMatchObject({ public: false, expires_at: null });
+  });
+
+  it("checkpoint info shows what somebody else has published", async () => {
+    const { hashApiKey } = await import("../../packages/server/src/index.ts");
+    const apiKeys = ["ann", "ben"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) }));
+    const shared = await fakeServer({ apiKeys });
+    try {
+      const service = new ServiceClient({ baseUrl: shared.url, apiKey: "tml-ann", telemetry: false });
+      const trainer = await service.createLoraTrainingClient({ baseModel, rank: 4 });
+      const { path } = await trainer.saveWeightsForSampler("shown");
+      const info = () =>
+        tool.run(["checkpoint", "info", path, "--json"], {
+          env: { TINKER_BASE_URL: shared.url, TINKER_API_KEY: "tml-ben" },
+        });
+      expect((await info()).code).toBe(1);
+      await service.createRestClient().publishCheckpointFromTinkerPath(path);
+      const { code, stdout, stderr } = await info();
+      expect(code, stderr).toBe(0);
+      expect(JSON.parse(stdout)).toMatchObject({ tinker_path: path, public: true, lora_rank: 4 });
+      await service.close();
+    } finally {
+      await shared.close();
+    }
   });
 
   it("checkpoint download unpacks an adapter, once", async () => {
     const out = join(tool.work, "models");
     const done = await json("checkpoint", "download", `${runId}:two`, "-o", out);
-    expect(done.destination).toBe(join(out, `${runId}_sampler_weights_two`));
+    expect(done.destination).toBe(join(out, `${runId.replaceAll(":", "_")}_sampler_weights_two`)); // no colon on Windows
     expect(existsSync(join(done.destination, "adapter_config.json"))).toBe(true);
     const again = await run("checkpoint", "download", `${runId}:two`, "-o", out);
     expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining("Target directory already exists") });
@@ -185,14 +209,24 @@ describe("the official tool's commands", () => {
 
   it("checkpoint delete asks, filters and reports", async () => {
     const path = `tinker://${runId}/weights/one`;
-    expect((await run("checkpoint", "delete")).stderr).toContain("Must specify checkpoint paths or --run-id");
-    expect((await run("checkpoint", "delete", path, "--type", "weights")).stderr).toContain("require --run-id");
-    expect((await run("checkpoint", "delete", "--run-id", runId, "--before", "yesterday", "-y")).stderr).toContain(
-      "Invalid date: yesterday",
-    );
+    for (const [wrong, message] of [
+      [[], "Must specify checkpoint paths or --run-id"],
+      [[path, "--type", "weights"], "require --run-id"],
+      [[path, "--run-id", runId], "Cannot specify both"],
+      [["--run-id", runId, "--before", "yesterday", "-y"], "Invalid date: yesterday"],
+      [["--run-id", runId, "--type", "shoes", "-y"], "Invalid checkpoint type: shoes"],
+    ] as const) {
+      const { code, stderr } = await run("checkpoint", "delete", ...wrong);
+      expect(stderr).toContain(message);
+      expect(code).toBe(2);
+    }
     expect((await run("checkpoint", "delete", path)).stdout).toBe("Deletion cancelled.\n"); // the end of stdin is a no
-    const none = await run("checkpoint", "delete", "--run-id", runId, "--before", "2020-01-01", "-y");
+    const cancelled = await run("checkpoint", "delete", path, "--json");
+    expect(JSON.parse(cancelled.stdout)).toEqual({ deleted_count: 0, failed: [] });
+    const old = ["checkpoint", "delete", "--run-id", runId, "--before", "2020-01-01", "-y"];
+    const none = await run(...old);
     expect(none).toMatchObject({ code: 0, stdout: `No checkpoints found for run ${runId} matching filters\n` });
+    expect(await json(...old)).toEqual({ deleted_count: 0, failed: [] });
     const deleted = await tool.run(["checkpoint", "delete", "--run-id", runId, "--type", "weights"], {
       env,
       stdin: "y\n",
@@ -200,7 +234,34 @@ describe("the official tool's commands", () => {
     expect(deleted).toMatchObject({ code: 0, stdout: "Deleted 1 checkpoint(s)\n" });
     const gone = await run("-f", "json", "checkpoint", "delete", path, "-y");
     expect(JSON.parse(gone.stdout)).toMatchObject({ deleted_count: 0, failed: [{ tinker_path: path }] });
-    expect(gone.code).toBe(0);
+    expect(gone.code).toBe(1);
+    const [first, second] = ["three", "four"].map((name) => `tinker://${runId}/weights/${name}`);
+    expect(await run("checkpoint", "delete", first as string, second as string, "-y")).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining("Failed to delete 2 checkpoint(s):"),
+    });
+  });
+
+  it("checkpoint delete of a short name deletes both halves, and asks about both", async () => {
+    const service = new ServiceClient({ baseUrl: server.url, apiKey: "tml-test", telemetry: false });
+    const trainer = await service.createLoraTrainingClient({ baseModel, rank: 4, seed: 1 });
+    for (const name of ["old", "new"]) {
+      await trainer.saveState(name);
+      await trainer.saveWeightsForSampler(name);
+    }
+    await service.close();
+    const left = async () =>
+      (await json("checkpoint", "list", "--run-id", trainer.modelId)).checkpoints
+        .map((one: { checkpoint_id: string }) => one.checkpoint_id)
+        .toSorted();
+    const asked = await run("checkpoint", "delete", `${trainer.modelId}:old`);
+    expect(asked.stderr).toMatch(/Will delete 2 checkpoint\(s\):\n.*weights\/old\n.*weights\/old\n/);
+    expect((await run("checkpoint", "delete", `${trainer.modelId}:old`, "-y")).stdout).toBe(
+      "Deleted 2 checkpoint(s)\n",
+    );
+    expect(await left()).toEqual(["sampler_weights/new", "weights/new"]);
+    expect(await json("checkpoint", "delete", trainer.modelId, "-y")).toEqual({ deleted_count: 2, failed: [] });
+    expect(await left()).toEqual([]);
   });
 
   it("session list, info and export-trace", async () => {

@@ -83,7 +83,7 @@ const local = (name: string, mode: Mode) => ["--local", "--data-dir", join(tool.
 const noSuchRun = (...words: string[]) =>
   ["a run that is not there", () => [...words, "nobody:train:0"], 1, /^Error: /] as const;
 const noSuchCheckpoint = (...words: string[]) =>
-  ["a checkpoint that is not there", () => [...words, `${runId}:nope`], 1, /no sampler checkpoint "nope"/] as const;
+  ["a checkpoint that is not there", () => [...words, `${runId}:nope`], 1, /no (sampler )?checkpoint "nope"/] as const;
 
 const rows: Readonly<Record<string, Row>> = {
   quickstart: {
@@ -185,7 +185,7 @@ const rows: Readonly<Record<string, Row>> = {
     json: { passed: true },
     remote: true,
     fails: [
-      ["no address", () => ["conformance", "--base-url", "nowhere"], 1, /"nowhere" is not a URL/],
+      ["no address", () => ["conformance", "--base-url", "nowhere"], 2, /--base-url "nowhere" is not a URL/],
       [
         "a case that is none",
         () => ["conformance", "--only", "sessions/heartbeat", "--only", "x"],
@@ -224,24 +224,24 @@ const rows: Readonly<Record<string, Row>> = {
   },
   "checkpoint publish": {
     args: () => ["checkpoint", "publish", path()],
-    prints: /^$/,
-    json: null,
+    prints: /Published:\s+Path\s+tinker:/,
+    json: { checkpoints: [{ tinker_path: expect.stringMatching(/final$/), public: true }] },
     remote: true,
     fails: [noSuchCheckpoint("checkpoint", "publish")],
   },
   "checkpoint unpublish": {
     args: () => ["checkpoint", "unpublish", path()],
-    prints: /^$/,
-    json: null,
+    prints: /Made private:\s+Path\s+tinker:/,
+    json: { checkpoints: [{ tinker_path: expect.stringMatching(/final$/), public: false }] },
     remote: true,
     fails: [noSuchCheckpoint("checkpoint", "unpublish")],
   },
   "checkpoint set-ttl": {
     args: () => ["checkpoint", "set-ttl", path(), "--ttl", "90000"],
-    prints: /^$/,
-    json: null,
+    prints: /Kept until \d{4}-\d\d-\d\dT\S+Z:\s+Path\s+tinker:/,
+    json: { checkpoints: [{ tinker_path: expect.stringMatching(/final$/), ttl_seconds: 90000 }] },
     remote: true,
-    fails: [["neither choice", () => ["checkpoint", "set-ttl", path()], 1, /either --ttl <seconds> or --remove/]],
+    fails: [["neither choice", () => ["checkpoint", "set-ttl", path()], 2, /either --ttl <seconds> or --remove/]],
   },
   "checkpoint delete": {
     args: (mode) => ["checkpoint", "delete", `tinker://${runId}/weights/${mode}`, ...(mode === "json" ? ["-y"] : [])],
@@ -250,7 +250,7 @@ const rows: Readonly<Record<string, Row>> = {
     json: { deleted_count: 1, failed: [] },
     remote: true,
     asks: () => ["checkpoint", "delete", "--run-id", runId, "-y"], // single deletions that fail are told one by one
-    fails: [["nothing to delete", () => ["checkpoint", "delete"], 1, /Must specify checkpoint paths or --run-id/]],
+    fails: [["nothing to delete", () => ["checkpoint", "delete"], 2, /Must specify checkpoint paths or --run-id/]],
   },
   "checkpoint download": {
     args: (mode) => ["checkpoint", "download", path(), "-o", `got-${mode}`],
@@ -296,7 +296,7 @@ const rows: Readonly<Record<string, Row>> = {
     json: { data: expect.any(Array), sessions: expect.any(Object) },
     remote: true,
     fails: [
-      ["no time", () => ["billing", "usage", "yesterday", "today"], 1, /^Error: startingOn: must be a timestamp/],
+      ["no time", () => ["billing", "usage", "yesterday", "today"], 2, /^Error: STARTING_ON must be a timestamp/],
     ],
   },
   completions: {
@@ -500,7 +500,7 @@ describe("checkpoint push-hf", () => {
     const files = hub.repos.get(repo)?.branches.get(revision) ?? new Map<string, Buffer>();
     expect([...files.keys()].toSorted()).toEqual(["README.md", "adapter_config.json", "adapter_model.safetensors"]);
     await tool.run(["checkpoint", "download", path(), "-o", "compare"], { env });
-    const fetched = join(tool.work, "compare", path().replace("tinker://", "").replaceAll("/", "_"));
+    const fetched = join(tool.work, "compare", path().replace("tinker://", "").replace(/[/:]/g, "_"));
     expect(files.get("adapter_model.safetensors")).toEqual(readFileSync(join(fetched, "adapter_model.safetensors")));
     expect(JSON.parse(String(files.get("adapter_config.json"))).base_model_name_or_path).toBe(baseModel);
     expect(String(files.get("README.md"))).toContain(path());
@@ -522,9 +522,28 @@ describe("checkpoint push-hf", () => {
     expect(hub.repos.get("else/where")?.isPrivate).toBe(false);
     expect(hub.commits.at(-1)).toEqual({ repo: "else/where", branch: "dev", summary: "Mine", pr: false });
     expect([...(hub.repos.get("else/where")?.branches.get("dev")?.keys() ?? [])]).not.toContain("README.md");
-    expect((await push("--repo", "else/where", "--create-pr")).code).toBe(0);
+    expect((await push("--repo", "else/where", "--create-pr", "--public")).code).toBe(0);
     expect(hub.commits.at(-1)).toMatchObject({ branch: "main", pr: true });
     expect(hub.repos.get("else/where")?.branches.get("main")?.size).toBe(0);
+  });
+
+  it("does not show to everybody what nobody said is public, and says how it is", async () => {
+    hub.repos.set("someone/open", { isPrivate: false, branches: new Map([["main", new Map()]]) });
+    const before = hub.commits.length;
+    expect(await push("--repo", "open")).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/someone\/open is there already, and it is public\.\nHint: Add --public/),
+    });
+    expect(hub.commits.length).toBe(before);
+    expect((await push("--repo", "open", "--public")).stdout).toMatch(/Public +Yes/);
+    await push("--repo", "closed");
+    expect(JSON.parse((await push("--repo", "closed", "--public", "--json")).stdout).public).toBe(false);
+  });
+
+  it("gives its token to the Hub alone, also where large files are confirmed elsewhere", async () => {
+    hub.verifyElsewhere = true;
+    await expect(push("--repo", "confirmed")).resolves.toMatchObject({ code: 0 });
+    hub.verifyElsewhere = false;
   });
 
   it("refuses a repository that holds another checkpoint, a wrong token, none, and a storage that fails", async () => {

@@ -8,7 +8,9 @@ import {
   InvalidInputError,
   TinkerError,
 } from "../errors.ts";
+import type { Command } from "./command.ts";
 import type { Explained } from "./output.ts";
+import { type Input, UsageError } from "./parse.ts";
 
 const headlines: Readonly<Record<number, string>> = {
   400: "Invalid request",
@@ -41,6 +43,16 @@ export function explain(error: unknown): Explained {
     message: `Unexpected error occurred: ${error.message}`,
     details: process.env["TINKLET_DEBUG"] ? [error.stack ?? ""] : ["Set TINKLET_DEBUG=1 to see where it comes from."],
   };
+}
+
+/** The SDK refused a value that was typed as an option or argument of the same name: a wrong call. */
+export function wrongCall(error: unknown, command: Command, input: Input): UsageError | undefined {
+  if (!(error instanceof InvalidInputError)) return undefined;
+  const name = (error.field.split(".").at(-1) ?? "").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  const said = error.problem;
+  if (input.text(name) !== undefined) return new UsageError(`--${name} ${said}`);
+  const argument = name.toUpperCase().replaceAll("-", "_");
+  return command.arguments?.includes(argument) ? new UsageError(`${argument} ${said}`) : undefined;
 }
 
 function headlineOf(error: Error): string | undefined {

@@ -1,25 +1,43 @@
 /**
  * Short names for checkpoints, wherever one is expected: `@latest`, `run:name`, the folder of a run, or the whole
- * `tinker://` path.
+ * `tinker://` path. A short name means a checkpoint; its two halves, the weights for sampling and the state that training
+ * goes on from, are chosen by whoever asks.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { RestClient } from "../clients/rest-client.ts";
 import type { Checkpoint } from "../wire/rest.ts";
+import { optionalPackage } from "./context.ts";
 import { CliError } from "./explain.ts";
 
 /** What the checkpoint is for. */
 export type CheckpointKind = "training" | "sampler";
 
-const kindFolder = { training: "weights", sampler: "sampler_weights" } as const;
-
 /** The help of every argument that takes one. */
 export const referenceHelp = "tinker://RUN/weights/NAME, @latest, RUN:NAME, RUN, or the folder of a run";
+
+/** A checkpoint that a reference may mean. */
+interface Candidate {
+  readonly path: string;
+  readonly kind: CheckpointKind;
+  /** The two halves of one checkpoint have the same. */
+  readonly name: string;
+}
+
+/** Where a reference points to. */
+interface Place {
+  /** Oldest first. */
+  readonly candidates: readonly Candidate[];
+  /** The name that was asked for. */
+  readonly name?: string | undefined;
+  /** The place, at the beginning of a sentence. */
+  readonly title: string;
+}
 
 /**
  * The full path of a checkpoint.
  *
- * @param kind - which of a run's checkpoints is meant where the reference leaves it open.
+ * @param kind - which half is meant where the reference leaves it open.
  * @throws {@link CliError} when nothing fits.
  */
 export async function resolveCheckpoint(
@@ -28,30 +46,51 @@ export async function resolveCheckpoint(
   rest: () => Promise<RestClient>,
 ): Promise<string> {
   if (reference.startsWith("tinker://")) return reference;
-  if (reference === "@latest") return newest(await ofAccount(await rest()), kind, "this account");
-  if (existsSync(reference)) return fromFolder(reference, undefined, kind);
-  const cut = reference.lastIndexOf(":");
-  const [run, name] = cut < 0 ? [reference, ""] : [reference.slice(0, cut), reference.slice(cut + 1)];
-  if (cut > 0 && existsSync(run)) return fromFolder(run, name, kind);
-  // Run ids themselves have colons: `session:train:0`.
-  if (cut < 0 || /:train:\d+$/.test(reference)) {
-    const { checkpoints } = await listed(await rest(), reference);
-    return newest(checkpoints, kind, `run ${reference}`);
-  }
-  const { checkpoints } = await listed(await rest(), run);
-  const path = `tinker://${run}/${kindFolder[kind]}/${name}`;
-  if (checkpoints.some(({ tinkerPath }) => tinkerPath === path)) return path;
-  const known = checkpoints
-    .filter(({ checkpointType }) => checkpointType === kind)
-    .map(({ checkpointId }) => checkpointId.split("/").at(-1));
-  throw new CliError(`Run ${run} has no ${kind} checkpoint "${name}".`, {
-    hint: known.length === 0 ? `It has no ${kind} checkpoints at all.` : `It has: ${known.join(", ")}.`,
-  });
+  const place = await lookUp(reference, rest);
+  const found = fitting(place).findLast((one) => one.kind === kind);
+  if (found === undefined) throw nothingFits(place, kind);
+  return found.path;
 }
 
-async function listed(rest: RestClient, run: string): Promise<{ checkpoints: readonly Checkpoint[] }> {
+/**
+ * Everything that a reference means: a full path is itself, a short name is a checkpoint with both its halves, as far as they
+ * are there.
+ *
+ * @throws {@link CliError} when nothing fits.
+ */
+export async function resolveHalves(reference: string, rest: () => Promise<RestClient>): Promise<readonly string[]> {
+  if (reference.startsWith("tinker://")) return [reference];
+  const place = await lookUp(reference, rest);
+  const all = fitting(place);
+  const last = all.at(-1);
+  if (last === undefined) throw nothingFits(place, undefined);
+  return [
+    ...new Set(all.filter((one) => one.name === last.name && runOf(one) === runOf(last)).map(({ path }) => path)),
+  ];
+}
+
+const fitting = ({ candidates, name }: Place) =>
+  name === undefined ? candidates : candidates.filter((one) => one.name === name);
+
+const runOf = ({ path }: Candidate) => path.split("/")[2];
+
+async function lookUp(reference: string, rest: () => Promise<RestClient>): Promise<Place> {
+  if (reference === "@latest") {
+    return { candidates: inOrder(await ofAccount(await rest())), title: "This account" };
+  }
+  if (existsSync(reference)) return inFolder(reference);
+  const cut = reference.lastIndexOf(":");
+  const [run, name] = cut < 0 ? [reference, ""] : [reference.slice(0, cut), reference.slice(cut + 1)];
+  if (cut > 0 && existsSync(run)) return { ...(await inFolder(run)), name };
+  // Run ids themselves have colons: `session:train:0`.
+  if (cut < 0 || /:train:\d+$/.test(reference)) return inRun(reference, await rest());
+  return { ...(await inRun(run, await rest())), name };
+}
+
+async function inRun(run: string, rest: RestClient): Promise<Place> {
   try {
-    return await rest.listCheckpoints(run);
+    const { checkpoints } = await rest.listCheckpoints(run);
+    return { candidates: inOrder(checkpoints), title: `Run ${run}` };
   } catch (cause) {
     if ((cause as { status?: number }).status !== 404) throw cause;
     throw new CliError(`"${run}" is neither a folder nor a training run.`, {
@@ -67,30 +106,37 @@ async function ofAccount(rest: RestClient): Promise<Checkpoint[]> {
   return found;
 }
 
-function newest(checkpoints: readonly Checkpoint[], kind: CheckpointKind, where: string): string {
-  const last = checkpoints
-    .filter(({ checkpointType }) => checkpointType === kind)
-    .reduce<Checkpoint | undefined>((a, b) => (a === undefined || b.time >= a.time ? b : a), undefined);
-  if (last !== undefined) return last.tinkerPath;
-  throw new CliError(`There is no ${kind} checkpoint in ${where}.`, {
-    hint:
-      kind === "sampler"
-        ? "Save one with saveWeightsForSampler, or finish a tinklet train."
-        : "Save one with saveState.",
-  });
+/** Servers list the newest first; of two at the same moment the one listed later counts as the newer. */
+function inOrder(checkpoints: readonly Checkpoint[]): Candidate[] {
+  return checkpoints
+    .filter(({ checkpointType }) => checkpointType === "training" || checkpointType === "sampler")
+    .toSorted((a, b) => a.time.getTime() - b.time.getTime())
+    .map(({ tinkerPath, checkpointType, checkpointId }) => ({
+      path: tinkerPath,
+      kind: checkpointType as CheckpointKind,
+      name: checkpointId.split("/").at(-1) as string,
+    }));
 }
 
-async function fromFolder(folder: string, name: string | undefined, kind: CheckpointKind): Promise<string> {
-  const { RunFolder } = await import("@tinklet/cookbook");
-  const key = kind === "sampler" ? "sampler_path" : "state_path";
-  const records = (await RunFolder.at(folder).readCheckpoints()).filter((record) => record[key] !== undefined);
-  const record = name === undefined ? records.at(-1) : records.findLast((one) => one.name === name);
-  if (record !== undefined) return record[key] as string;
-  const known = records.map((one) => one.name);
-  throw new CliError(
-    `${join(folder, "checkpoints.jsonl")} has no ${kind} checkpoint${name === undefined ? "" : ` "${name}"`}.`,
-    {
-      ...(known.length === 0 ? {} : { hint: `It has: ${known.join(", ")}.` }),
-    },
-  );
+async function inFolder(folder: string): Promise<Place> {
+  const { RunFolder } = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+  const records = await RunFolder.at(folder).readCheckpoints();
+  const candidates = records.flatMap(({ name, state_path, sampler_path }): Candidate[] => [
+    ...(state_path === undefined ? [] : [{ path: state_path, kind: "training" as const, name }]),
+    ...(sampler_path === undefined ? [] : [{ path: sampler_path, kind: "sampler" as const, name }]),
+  ]);
+  return { candidates, title: join(folder, "checkpoints.jsonl") };
+}
+
+function nothingFits({ candidates, name, title }: Place, kind: CheckpointKind | undefined): CliError {
+  const known = [
+    ...new Set(candidates.filter((one) => kind === undefined || one.kind === kind).map((one) => one.name)),
+  ];
+  const what = kind === undefined ? "checkpoint" : `${kind} checkpoint`;
+  if (name !== undefined && known.length > 0) {
+    return new CliError(`${title} has no ${what} "${name}".`, { hint: `It has: ${known.join(", ")}.` });
+  }
+  return new CliError(`${title} has no ${name === undefined ? what : `${what} "${name}"`}.`, {
+    hint: `${known.length === 0 && name !== undefined ? `It has no ${what}s at all. ` : ""}tinklet train saves them; tinklet checkpoint list shows those there are.`,
+  });
 }

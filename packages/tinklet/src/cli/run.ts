@@ -28,7 +28,9 @@ export async function run(words: readonly string[], command: Command, args: read
       output.note("Interrupted.");
       return 130;
     }
-    const { explain } = await import("./explain.ts");
+    const { explain, wrongCall } = await import("./explain.ts");
+    const wrong = wrongCall(error, command, input);
+    if (wrong !== undefined) return usage(words, command, wrong);
     output.error(explain(error));
     return 1;
   } finally {

@@ -4,10 +4,9 @@ import type { RestClient } from "../../clients/rest-client.ts";
 import type { Checkpoint } from "../../wire/rest.ts";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
-import { CliError } from "../explain.ts";
 import { formatSize, formatTimestamp } from "../format.ts";
-import type { Input } from "../parse.ts";
-import { referenceHelp, resolveCheckpoint } from "../references.ts";
+import { type Input, UsageError } from "../parse.ts";
+import { referenceHelp, resolveHalves } from "../references.ts";
 
 const types: Readonly<Record<string, string>> = {
   weights: "training",
@@ -20,7 +19,9 @@ const concurrency = 32;
 
 export const checkpointDelete: Command = {
   usage: "checkpoint delete (CHECKPOINT... | --run-id RUN [--type T] [--before DATE] [--after DATE]) [--yes]",
-  about: `Deletes checkpoints for good: ${referenceHelp}. Dates are UTC, ISO 8601.`,
+  about:
+    `Deletes checkpoints for good: ${referenceHelp}.\n` +
+    "A short name means both halves of a checkpoint, a tinker:// path the one that it names. Dates are UTC, ISO 8601.",
   arguments: ["CHECKPOINT..."],
   options: {
     "run-id": { type: "string", value: "RUN", about: "all checkpoints of this run, or those that fit the filters" },
@@ -31,56 +32,58 @@ export const checkpointDelete: Command = {
   },
   examples: ["checkpoint delete --run-id RUN --type weights --before 2026-06-01", "checkpoint delete RUN:000020 -y"],
   async run(input, context) {
-    const { output } = context;
     const runId = input.text("run-id");
     checkChoice(input, runId);
     const rest = (await context.service()).createRestClient();
     let paths: readonly string[];
     let known: readonly Checkpoint[] | undefined;
     if (runId === undefined) {
-      paths = await Promise.all(input.positionals.map((one) => resolveCheckpoint(one, "sampler", async () => rest)));
+      const halves = await Promise.all(input.positionals.map((one) => resolveHalves(one, async () => rest)));
+      paths = [...new Set(halves.flat())];
     } else {
       known = await matching(input, rest, runId);
-      if (known.length === 0) {
-        output.line(`No checkpoints found for run ${runId} matching filters`);
-        return 0;
-      }
+      if (known.length === 0) return report([], [], context, `No checkpoints found for run ${runId} matching filters`);
       paths = known.map(({ tinkerPath }) => tinkerPath);
     }
-    if (!input.flag("yes") && !(await confirmed(paths, known, context))) {
-      output.line("Deletion cancelled.");
-      return 0;
-    }
-    const failed = await deleteAll(paths, rest, context);
-    const deleted = paths.length - failed.length;
-    if (output.isJson) output.event({ deleted_count: deleted, failed });
-    else {
-      output.line(`Deleted ${deleted} checkpoint(s)`);
-      if (failed.length > 0) output.line(`Failed to delete ${failed.length} checkpoint(s):`);
-      for (const { tinker_path, error } of failed) output.line(`  - ${tinker_path}: ${error}`);
-    }
-    return 0;
+    if (!input.flag("yes") && !(await confirmed(paths, known, context)))
+      return report([], [], context, "Deletion cancelled.");
+    return report(paths, await deleteAll(paths, rest, context), context);
   },
 };
 
+interface Failed {
+  readonly tinker_path: string;
+  readonly error: string;
+}
+
+/** Says what was deleted. @param instead - for people, where nothing was tried. @returns the exit code: 1 if anything failed */
+function report(paths: readonly string[], failed: readonly Failed[], { output }: Context, instead?: string): number {
+  const deleted = paths.length - failed.length;
+  if (output.isJson) output.event({ deleted_count: deleted, failed });
+  else {
+    output.line(instead ?? `Deleted ${deleted} checkpoint(s)`);
+    if (failed.length > 0) output.line(`Failed to delete ${failed.length} checkpoint(s):`);
+    for (const { tinker_path, error } of failed) output.line(`  - ${tinker_path}: ${error}`);
+  }
+  return failed.length === 0 ? 0 : 1;
+}
+
 function checkChoice(input: Input, runId: string | undefined): void {
   if (input.positionals.length === 0 && runId === undefined) {
-    throw new CliError("Must specify checkpoint paths or --run-id", {
-      hint: "tinklet checkpoint delete --help shows examples.",
-    });
+    throw new UsageError("Must specify checkpoint paths or --run-id");
   }
   if (input.positionals.length > 0 && runId !== undefined) {
-    throw new CliError("Cannot specify both checkpoint paths and --run-id");
+    throw new UsageError("Cannot specify both checkpoint paths and --run-id");
   }
   if (runId === undefined && ["type", "before", "after"].some((name) => input.text(name) !== undefined)) {
-    throw new CliError("--type, --before, and --after require --run-id");
+    throw new UsageError("--type, --before, and --after require --run-id");
   }
 }
 
 async function matching(input: Input, rest: RestClient, runId: string): Promise<readonly Checkpoint[]> {
   const type = input.text("type");
   if (type !== undefined && !Object.hasOwn(types, type)) {
-    throw new CliError(`Invalid checkpoint type: ${type}`, { hint: "Valid types: weights, sampler_weights" });
+    throw new UsageError(`Invalid checkpoint type: ${type} (valid: weights, sampler_weights)`);
   }
   const [before, after] = [date(input.text("before")), date(input.text("after"))];
   const { checkpoints } = await rest.listCheckpoints(runId);
@@ -100,7 +103,7 @@ export function date(text: string | undefined): Date | undefined {
   const zoned = parts === null || parts[1] !== undefined || trimmed.length === 10 ? trimmed : `${trimmed}Z`;
   const time = new Date(/^\d{4}-\d\d-\d\d[T ]\d\d(Z|$)/.test(zoned) ? zoned.replace(/([T ]\d\d)/, "$1:00") : zoned);
   if (parts !== null && !Number.isNaN(time.getTime())) return time;
-  throw new CliError(`Invalid date: ${trimmed}`, { hint: "Use ISO 8601 format: 2024-01-01, 2024-01-01T12:00:00Z" });
+  throw new UsageError(`Invalid date: ${trimmed} (ISO 8601: 2024-01-01, 2024-01-01T12:00:00Z)`);
 }
 
 async function confirmed(
@@ -134,7 +137,7 @@ async function confirmed(
 }
 
 async function deleteAll(paths: readonly string[], rest: RestClient, { output, signal }: Context) {
-  const failed: { tinker_path: string; error: string }[] = [];
+  const failed: Failed[] = [];
   const left = [...paths];
   const worker = async () => {
     for (let path = left.shift(); path !== undefined; path = left.shift()) {

@@ -9,7 +9,7 @@ import { counted, formatBool, formatSize, formatTimestamp } from "../format.ts";
 import { checkpointJson } from "../official-json.ts";
 import { fetchUpTo, moreNotShown } from "../paging.ts";
 import { UsageError } from "../parse.ts";
-import { referenceHelp, resolveCheckpoint } from "../references.ts";
+import { referenceHelp, resolveCheckpoint, resolveHalves } from "../references.ts";
 import { loraText } from "./run.ts";
 
 const size = (bytes: number | undefined) => (bytes === undefined ? "N/A" : formatSize(bytes));
@@ -66,7 +66,8 @@ export const checkpointInfo: Command = {
     const found = checkpoints.find(({ tinkerPath }) => tinkerPath === path);
     if (found === undefined)
       throw new CliError(`Checkpoint not found: ${path}`, { hint: "checkpoint list shows those there are." });
-    const run = await rest.getTrainingRun(trainingRunId);
+    // Somebody else's run is shown as far as its checkpoints are public.
+    const run = await rest.getTrainingRun(trainingRunId, { accessScope: "accessible" });
     context.output.result({
       title: `Checkpoint: ${found.checkpointId}`,
       columns: ["Property", "Value"],
@@ -88,27 +89,31 @@ export const checkpointInfo: Command = {
 
 export const checkpointPublish: Command = {
   usage: "checkpoint publish CHECKPOINT",
-  about: `Lets everybody use a checkpoint: ${referenceHelp}. Prints nothing.`,
+  about: `Lets everybody use a checkpoint: ${referenceHelp}. A short name means both its halves.`,
   arguments: ["CHECKPOINT"],
-  async run({ positionals: [reference = ""] }, context) {
-    const { rest, path } = await resolved(reference, context);
-    await rest.publishCheckpointFromTinkerPath(path, { signal: context.signal });
-  },
+  run: ({ positionals: [reference = ""] }, context) =>
+    changeHalves(reference, context, {
+      done: "Published",
+      json: { public: true },
+      change: (rest, path, options) => rest.publishCheckpointFromTinkerPath(path, options),
+    }),
 };
 
 export const checkpointUnpublish: Command = {
   usage: "checkpoint unpublish CHECKPOINT",
-  about: `Makes a checkpoint private again: ${referenceHelp}. Prints nothing.`,
+  about: `Makes a checkpoint private again: ${referenceHelp}. A short name means both its halves.`,
   arguments: ["CHECKPOINT"],
-  async run({ positionals: [reference = ""] }, context) {
-    const { rest, path } = await resolved(reference, context);
-    await rest.unpublishCheckpointFromTinkerPath(path, { signal: context.signal });
-  },
+  run: ({ positionals: [reference = ""] }, context) =>
+    changeHalves(reference, context, {
+      done: "Made private",
+      json: { public: false },
+      change: (rest, path, options) => rest.unpublishCheckpointFromTinkerPath(path, options),
+    }),
 };
 
 export const checkpointSetTtl: Command = {
   usage: "checkpoint set-ttl CHECKPOINT (--ttl SECONDS | --remove)",
-  about: `Says how long a checkpoint is kept: ${referenceHelp}. Prints nothing.`,
+  about: `Says how long a checkpoint is kept: ${referenceHelp}. A short name means both its halves.`,
   arguments: ["CHECKPOINT"],
   options: {
     ttl: { type: "string", value: "SECONDS", about: "from now on" },
@@ -117,13 +122,39 @@ export const checkpointSetTtl: Command = {
   async run(input, context) {
     const ttl = input.integer("ttl");
     const remove = input.flag("remove");
-    if (ttl === undefined && !remove) throw new CliError("Must specify either --ttl <seconds> or --remove");
-    if (ttl !== undefined && remove) throw new CliError("Cannot specify both --ttl and --remove");
+    if (ttl === undefined && !remove) throw new UsageError("Must specify either --ttl <seconds> or --remove");
+    if (ttl !== undefined && remove) throw new UsageError("Cannot specify both --ttl and --remove");
     if (ttl !== undefined && ttl <= 0) throw new UsageError("--ttl must be above 0");
-    const { rest, path } = await resolved(input.positionals[0] ?? "", context);
-    await rest.setCheckpointTtlFromTinkerPath(path, ttl ?? null, { signal: context.signal });
+    return changeHalves(input.positionals[0] ?? "", context, {
+      done: ttl === undefined ? "Kept for good" : `Kept until ${new Date(Date.now() + ttl * 1000).toISOString()}`,
+      json: { ttl_seconds: ttl ?? null },
+      change: (rest, path, options) => rest.setCheckpointTtlFromTinkerPath(path, ttl ?? null, options),
+    });
   },
 };
+
+/** Changes everything that a reference means, and says what was changed. */
+async function changeHalves(
+  reference: string,
+  context: Context,
+  act: {
+    /** What has happened to a checkpoint, for a person. */
+    readonly done: string;
+    readonly json: object;
+    readonly change: (rest: RestClient, path: string, options: { readonly signal: AbortSignal }) => Promise<void>;
+  },
+): Promise<undefined> {
+  const { output, signal } = context;
+  const rest = (await context.service()).createRestClient();
+  const paths = await resolveHalves(reference, async () => rest);
+  for (const path of paths) await act.change(rest, path, { signal });
+  output.result({
+    title: `${act.done}:`,
+    columns: ["Path"],
+    rows: paths.map((path) => [path]),
+    json: { checkpoints: paths.map((path) => ({ tinker_path: path, ...act.json })) },
+  });
+}
 
 /** The checkpoint that a reference means; sampler weights where it leaves the kind open. */
 export async function resolved(reference: string, context: Context): Promise<{ rest: RestClient; path: string }> {
