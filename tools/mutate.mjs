@@ -1,5 +1,5 @@
 // `npm run mutate -- [layer…] [-- stryker's options]`: mutation testing (Stryker) of the SDK by layers, and what came of it file by
-// file. A layer is the code that is changed and the tests that should notice. Slow, by hand; results go into docs/mutation.md.
+// file. A layer is the code that is changed and the tests that should notice. Slow, by hand; results go into docs/reports/mutation.md.
 import { spawnSync } from "node:child_process";
 import { readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";

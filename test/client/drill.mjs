@@ -1,6 +1,6 @@
 // `node test/client/drill.mjs [calls] [seed]`: the fault drill over real sockets, against the built package, on a clock that
 // runs 200 times faster than the wall's, so that timeouts of a minute take a third of a second. Writes its log to
-// docs/drills/client.md and ends with status 1 when anything was found. Build first: `npm run build`.
+// docs/reports/client-drill.md and ends with status 1 when anything was found. Build first: `npm run build`.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import * as sdk from "../../packages/tinklet/dist/index.js";
@@ -93,8 +93,8 @@ ${table(counts)}
 ${table(result.errors)}
 ${result.problems.length === 0 ? "" : `\n## Problems\n\n${result.problems.map((problem) => `- ${problem}`).join("\n")}\n`}`;
 if (calls >= 10_000) {
-  mkdirSync(fileURLToPath(new URL("../../docs/drills/", import.meta.url)), { recursive: true });
-  writeFileSync(new URL("../../docs/drills/client.md", import.meta.url), log);
+  mkdirSync(fileURLToPath(new URL("../../docs/reports/", import.meta.url)), { recursive: true });
+  writeFileSync(new URL("../../docs/reports/client-drill.md", import.meta.url), log);
 }
 console.log(log);
 process.exitCode = result.problems.length === 0 ? 0 : 1;

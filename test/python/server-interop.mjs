@@ -1,6 +1,6 @@
 // The official Python SDK and its command line tool, unmodified, against our server over the real engine and a tiny model.
 // For each release: every public method by reflection, every command, the quick look, and a training loop that must give what the
-// same loop in TypeScript gives, byte for byte. `--write` renews docs/interop-server.md.
+// same loop in TypeScript gives, byte for byte. `--write` renews docs/reports/python-sdk.md.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -128,7 +128,7 @@ try {
   rmSync(work, { recursive: true, force: true });
 }
 
-if (process.argv.includes("--write")) writeFileSync(join(root, "docs", "interop-server.md"), page());
+if (process.argv.includes("--write")) writeFileSync(join(root, "docs", "reports", "python-sdk.md"), page());
 process.exitCode = failed ? 1 : 0;
 
 /** The table of methods and results. */
