@@ -2,11 +2,11 @@
 import fc from "fast-check";
 import { autodiff, type CustomLossFn, Datum, gradient, ModelInput, type Var } from "tinklet";
 import { describe, expect, test } from "vitest";
-import { bradleyTerry } from "../../examples/losses/bradley-terry.ts";
-import { clippedSurrogate } from "../../examples/losses/clipped-surrogate.ts";
-import { dpo } from "../../examples/losses/dpo.ts";
-import { reverseKl } from "../../examples/losses/reverse-kl.ts";
-import { runs, train } from "../../examples/losses/run.ts";
+import { bradleyTerry } from "./bradley-terry.ts";
+import { clippedSurrogate } from "./clipped-surrogate.ts";
+import { dpo } from "./dpo.ts";
+import { reverseKl } from "./reverse-kl.ts";
+import { runs, train } from "./run.ts";
 
 const datum = (weights: readonly number[]) =>
   new Datum({

@@ -4,8 +4,8 @@ import { Worker } from "node:worker_threads";
 import { build } from "esbuild";
 import { Datum, ModelInput, SamplingClient, ServiceClient } from "tinklet";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { listen, type StubListener } from "../../packages/tinklet/src/testing/stub-listener.node.ts";
-import { type StubOptions, StubServer } from "../../packages/tinklet/src/testing/stub-server.ts";
+import { listen, type StubListener } from "../testing/stub-listener.node.ts";
+import { type StubOptions, StubServer } from "../testing/stub-server.ts";
 
 const open: (() => Promise<void>)[] = [];
 afterAll(async () => {
@@ -24,7 +24,7 @@ async function serve(options: StubOptions = {}) {
 /** The SDK as one file for processes that cannot read TypeScript. */
 let bundle: string;
 beforeAll(async () => {
-  const entry = fileURLToPath(new URL("../../packages/tinklet/src/index.ts", import.meta.url));
+  const entry = fileURLToPath(new URL("../index.ts", import.meta.url));
   const external = ["@huggingface/*", "@opentelemetry/api", "@tinklet/*", "@bokuweb/zstd-wasm"];
   const options = { bundle: true, format: "esm", platform: "node", write: false, external } as const;
   const banner = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
@@ -37,7 +37,7 @@ function script(code: string, url: string): Promise<{ status: number | null; std
   const source = `${bundle.replace(/export\s*\{[\s\S]*\};?\s*$/, "")}\n${code}`;
   const child = spawn(process.execPath, ["--input-type=module", "-"], {
     env: { ...process.env, TINKER_API_KEY: "tml-x", TINKER_BASE_URL: url, TINKER_LOG: "off" },
-    cwd: fileURLToPath(new URL("../../", import.meta.url)),
+    cwd: fileURLToPath(new URL("../../../../", import.meta.url)),
   });
   let stdout = "";
   let stderr = "";
