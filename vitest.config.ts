@@ -11,6 +11,7 @@ export default defineConfig({
       { find: /^tinklet\/wire$/, replacement: source("packages/tinklet/src/wire/index.ts") },
       { find: /^@tinklet\/models$/, replacement: source("packages/models/src/index.ts") },
       { find: /^@tinklet\/models\/(tokenizer|chat|config)$/, replacement: source("packages/models/src/$1/index.ts") },
+      { find: /^tinklet\/testing$/, replacement: source("packages/tinklet/src/testing/index.ts") },
       { find: /^@tinklet\/engine$/, replacement: source("packages/engine/src/index.ts") },
       { find: /^@tinklet\/server$/, replacement: source("packages/server/src/index.ts") },
       { find: /^@tinklet\/cookbook$/, replacement: source("packages/cookbook/src/index.ts") },
