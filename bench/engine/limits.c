@@ -1,12 +1,21 @@
 // What the machine can do at most: fused multiply-adds per second and bytes read per second, on all threads given.
 //   cc -O3 -march=native -pthread limits.c -o limits && ./limits THREADS
+// The multiplications are done with vectors of one register (16 floats with AVX-512, 8 with AVX, 4 with SSE or NEON), in chains that
+// stay in registers: enough of them that no unit ever waits for a sum, and fewer than there are registers.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-typedef float vec __attribute__((vector_size(64)));
+#if defined(__AVX512F__)
+enum { WIDTH = 16 };
+#elif defined(__AVX__)
+enum { WIDTH = 8 };
+#else
+enum { WIDTH = 4 };
+#endif
+typedef float vec __attribute__((vector_size(WIDTH * 4)));
 enum { CHAINS = 12, ROUNDS = 20000000 };
 #define BUFFER (256u << 20)
 
@@ -18,15 +27,19 @@ static double seconds(void) {
 
 static volatile float sink;
 
+// Each chain is a variable of its own: of an array that is indexed in a loop, compilers keep some in memory.
 static void *multiply(void *unused) {
-  vec sums[CHAINS], factor, add;
-  for (int lane = 0; lane < 16; lane++) factor[lane] = 0.999999f, add[lane] = 1e-6f;
-  for (int i = 0; i < CHAINS; i++) sums[i] = factor * (float)i;
-  for (int round = 0; round < ROUNDS; round++)
-    for (int i = 0; i < CHAINS; i++) sums[i] = sums[i] * factor + add;
-  float total = 0;
-  for (int i = 0; i < CHAINS; i++) total += sums[i][i];
-  sink = total;
+  vec factor, add;
+  for (int lane = 0; lane < WIDTH; lane++) factor[lane] = 0.999999f, add[lane] = 1e-6f;
+  vec a = factor, b = a + add, c = b + add, d = c + add, e = d + add, f = e + add;
+  vec g = f + add, h = g + add, i = h + add, j = i + add, k = j + add, l = k + add;
+  for (int round = 0; round < ROUNDS; round++) {
+    a = a * factor + add, b = b * factor + add, c = c * factor + add, d = d * factor + add;
+    e = e * factor + add, f = f * factor + add, g = g * factor + add, h = h * factor + add;
+    i = i * factor + add, j = j * factor + add, k = k * factor + add, l = l * factor + add;
+  }
+  a += b + c + d + e + f + g + h + i + j + k + l;
+  sink = a[0];
   return unused;
 }
 
@@ -49,6 +62,7 @@ static double timed(void *(*work)(void *), void **arguments, int threads) {
 
 int main(int count, char **values) {
   int threads = count > 1 ? atoi(values[1]) : 1;
+  if (threads < 1 || threads > 64) return 1;
   void *none[64] = {0}, *buffers[64];
   for (int i = 0; i < threads; i++) {
     buffers[i] = aligned_alloc(64, BUFFER);
@@ -56,7 +70,7 @@ int main(int count, char **values) {
   }
   double flops = 0, bytes = 0;
   for (int repeat = 0; repeat < 3; repeat++) {
-    double rate = 2.0 * 16 * CHAINS * (double)ROUNDS * threads / timed(multiply, none, threads);
+    double rate = 2.0 * WIDTH * CHAINS * (double)ROUNDS * threads / timed(multiply, none, threads);
     if (rate > flops) flops = rate;
     rate = (double)BUFFER * threads / timed(stream, buffers, threads);
     if (rate > bytes) bytes = rate;

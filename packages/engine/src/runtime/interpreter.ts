@@ -8,6 +8,15 @@ import type { Graph, GraphNode } from "../graph/graph.ts";
 import { type Arrays, kernels } from "./kernels.ts";
 import type { Program, Runtime, Value, WeightMap } from "./runtime.ts";
 
+/** Sees each node with what it was given and what it made, which it may change in place. */
+export type AfterNode = (node: GraphNode, inputs: readonly Value[], outputs: readonly Value[]) => void;
+
+export interface InterpreterOptions {
+  /** Compute in double precision. @defaultValue false */
+  readonly float64?: boolean;
+  readonly afterNode?: AfterNode;
+}
+
 const asValue = (value: Value, arrays: Arrays): Value => {
   if (value.data instanceof Int32Array) return value;
   if (value.data instanceof BigInt64Array) return { data: Int32Array.from(value.data, Number), dims: value.dims };
@@ -17,13 +26,16 @@ const asValue = (value: Value, arrays: Arrays): Value => {
 class InterpreterProgram implements Program {
   readonly #graph: Graph;
   readonly #arrays: Arrays;
+  readonly #afterNode: AfterNode | undefined;
   readonly #fixed = new Map<number, Value>();
   /** Id of a tensor to the index of the last node that reads it, so that memory is freed as in a real runtime. */
   readonly #lastUse = new Map<number, number>();
 
-  constructor(graph: Graph, weights: WeightMap, arrays: Arrays) {
+  constructor(graph: Graph, weights: WeightMap, { float64 = false, afterNode }: InterpreterOptions) {
+    const arrays = float64 ? Float64Array : Float32Array;
     this.#graph = graph;
     this.#arrays = arrays;
+    this.#afterNode = afterNode;
     for (const [tensor, data] of graph.constants) {
       this.#fixed.set(tensor.id, asValue({ data, dims: tensor.shape as number[] }, arrays));
     }
@@ -41,7 +53,9 @@ class InterpreterProgram implements Program {
   #execute(node: GraphNode, inputs: Value[]): Value[] {
     const kernel = kernels[node.type];
     if (!kernel) throw new EngineError("missing_kernel", `the interpreter has no ${node.type}`);
-    return kernel(inputs, node.attributes, this.#arrays);
+    const outputs = kernel(inputs, node.attributes, this.#arrays);
+    this.#afterNode?.(node, inputs, outputs);
+    return outputs;
   }
 
   run(given: Readonly<Record<string, Value>>): Promise<Record<string, Value>> {
@@ -74,9 +88,7 @@ class InterpreterProgram implements Program {
   }
 }
 
-/** @param options.float64 compute in double precision. */
-export const createInterpreter = (options: { float64?: boolean } = {}): Runtime => ({
+export const createInterpreter = (options: InterpreterOptions = {}): Runtime => ({
   name: "interpreter",
-  compile: (graph, weights) =>
-    Promise.resolve(new InterpreterProgram(graph, weights, options.float64 ? Float64Array : Float32Array)),
+  compile: (graph, weights) => Promise.resolve(new InterpreterProgram(graph, weights, options)),
 });

@@ -12,6 +12,9 @@ export type Kernel = (inputs: Value[], attributes: Readonly<Record<string, Attri
 
 const count = (dims: readonly number[]): number => dims.reduce((total, dim) => total * dim, 1);
 const floats = (value: Value): Floats => value.data as Floats;
+/** Always of one type: a loop that meets two array types is compiled for neither. */
+const doubles = ({ data }: Value): Float64Array =>
+  data instanceof Float64Array ? data : new Float64Array(data as Float32Array);
 const ints = (value: Value): Int32Array => value.data as Int32Array;
 
 const number = (attributes: Readonly<Record<string, Attribute>>, name: string, fallback: number): number => {
@@ -45,22 +48,29 @@ const broadcastDims = (values: readonly Value[]): number[] => {
   });
 };
 
-/** Calls `visit(out, offsets)` for every element of a broadcast shape, with the element's offset in each input. */
+/**
+ * Calls `visit` for every run of the last axis of a broadcast shape: where the run begins in the result and in each input, how far apart
+ * its elements are in each input, and how many there are.
+ */
 const walk = (
   dims: readonly number[],
   inputs: readonly Value[],
-  visit: (out: number, offsets: number[]) => void,
+  visit: (run: { out: number; offsets: readonly number[]; steps: readonly number[]; width: number }) => void,
 ): void => {
-  const total = count(dims);
-  const steps = inputs.map((input) => strides(input.dims, dims.length));
-  const position = new Array<number>(dims.length).fill(0);
+  const width = dims.at(-1) ?? 1;
+  const outer = dims.slice(0, -1);
+  const runs = count(outer);
+  if (width === 0) return;
+  const every = inputs.map((input) => strides(input.dims, Math.max(1, dims.length)));
+  const steps = every.map((each) => each.at(-1)!);
+  const position = new Array<number>(outer.length).fill(0);
   const offsets = new Array<number>(inputs.length).fill(0);
-  for (let out = 0; out < total; out++) {
-    visit(out, offsets);
-    for (let axis = dims.length - 1; axis >= 0; axis--) {
+  for (let run = 0; run < runs; run++) {
+    visit({ out: run * width, offsets, steps, width });
+    for (let axis = outer.length - 1; axis >= 0; axis--) {
       const next = position[axis]! + 1;
-      const wraps = next === dims[axis];
-      for (let k = 0; k < inputs.length; k++) offsets[k]! += steps[k]![axis]! * (wraps ? -position[axis]! : 1);
+      const wraps = next === outer[axis];
+      for (let k = 0; k < inputs.length; k++) offsets[k]! += every[k]![axis]! * (wraps ? -position[axis]! : 1);
       position[axis] = wraps ? 0 : next;
       if (!wraps) break;
     }
@@ -73,8 +83,8 @@ const binary =
     const dims = broadcastDims(inputs);
     const data = bools ? new Int32Array(count(dims)) : new arrays(count(dims));
     const [a, b] = [floats(inputs[0]!), floats(inputs[1]!)];
-    walk(dims, inputs, (out, offsets) => {
-      data[out] = compute(a[offsets[0]!]!, b[offsets[1]!]!);
+    walk(dims, inputs, ({ out, offsets: [atA, atB], steps: [stepA, stepB], width }) => {
+      for (let i = 0; i < width; i++) data[out + i] = compute(a[atA! + i * stepA!]!, b[atB! + i * stepB!]!);
     });
     return [{ data, dims }];
   };
@@ -104,18 +114,23 @@ const matmul: Kernel = ([a, b], attributes, arrays) => {
   const stepA = a!.dims.length > 2 ? rowsA * columnsA : 0;
   const stepB = b!.dims.length > 2 ? rowsB * columnsB : 0;
   const data = new arrays(batches * rows * columns);
-  const [x, y] = [floats(a!), floats(b!)];
+  const [x, y] = [doubles(a!), doubles(b!)];
+  // Steps from one row, column and summand to the next.
+  const [rowA, innerA] = transA ? [1, columnsA] : [columnsA, 1];
+  const [innerB, columnB] = transB ? [1, columnsB] : [columnsB, 1];
+  let out = 0;
   for (let batch = 0; batch < batches; batch++) {
-    const [offsetA, offsetB, offset] = [batch * stepA, batch * stepB, batch * rows * columns];
     for (let i = 0; i < rows; i++) {
       for (let j = 0; j < columns; j++) {
         let sum = 0;
+        let atA = batch * stepA + i * rowA;
+        let atB = batch * stepB + j * columnB;
         for (let k = 0; k < inner; k++) {
-          sum +=
-            x[offsetA + (transA ? k * columnsA + i : i * columnsA + k)]! *
-            y[offsetB + (transB ? j * columnsB + k : k * columnsB + j)]!;
+          sum += x[atA]! * y[atB]!;
+          atA += innerA;
+          atB += innerB;
         }
-        data[offset + i * columns + j] = alpha * sum;
+        data[out++] = alpha * sum;
       }
     }
   }
@@ -143,8 +158,12 @@ const reduce =
     const summed = new Set(ints(axes!));
     const dims = a!.dims.map((dim, axis) => (summed.has(axis) ? 1 : dim));
     const data = new arrays(count(dims)).fill(initial);
-    walk(a!.dims, [a!, { data, dims }], (_, [from, to]) => {
-      data[to!] = combine(data[to!]!, floats(a!)[from!]!);
+    const source = floats(a!);
+    walk(a!.dims, [a!, { data, dims }], ({ offsets: [from, to], steps: [step, stepTo], width }) => {
+      for (let i = 0; i < width; i++) {
+        const at = to! + i * stepTo!;
+        data[at] = combine(data[at]!, source[from! + i * step!]!);
+      }
     });
     return [{ data, dims }];
   };
@@ -191,8 +210,11 @@ export const kernels: Readonly<Record<string, Kernel>> = {
   Where: ([condition, a, b], _attributes, arrays) => {
     const dims = broadcastDims([condition!, a!, b!]);
     const data = new arrays(count(dims));
-    walk(dims, [condition!, a!, b!], (out, [c, i, j]) => {
-      data[out] = ints(condition!)[c!] ? floats(a!)[i!]! : floats(b!)[j!]!;
+    const [when, then, otherwise] = [ints(condition!), floats(a!), floats(b!)];
+    walk(dims, [condition!, a!, b!], ({ out, offsets: [c, x, y], steps: [stepC, stepX, stepY], width }) => {
+      for (let i = 0; i < width; i++) {
+        data[out + i] = when[c! + i * stepC!] ? then[x! + i * stepX!]! : otherwise[y! + i * stepY!]!;
+      }
     });
     return [{ data, dims }];
   },
@@ -341,8 +363,9 @@ export const kernels: Readonly<Record<string, Kernel>> = {
   Expand: ([a, shape], _attributes, arrays) => {
     const dims = Array.from(ints(shape!));
     const data = new arrays(count(dims));
-    walk(dims, [a!], (out, [from]) => {
-      data[out] = floats(a!)[from!]!;
+    const source = floats(a!);
+    walk(dims, [a!], ({ out, offsets: [from], steps: [step], width }) => {
+      for (let i = 0; i < width; i++) data[out + i] = source[from! + i * step!]!;
     });
     return [{ data, dims }];
   },
