@@ -2,6 +2,7 @@
  * The server put together: store, engines, queue and HTTP, with their life cycle. Opening recovers what was pending; closing
  * finishes or keeps it. Listens on nothing: `fetch` is the server, and `serve()` puts it on a socket.
  */
+import { dirname } from "node:path";
 import type { Engine } from "@tinklet/engine";
 import { type Clock, systemClock } from "tinklet";
 import type { ServedModel } from "./http/api.ts";
@@ -83,6 +84,11 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     onCommit: (ms, writers) => metrics.commit(ms / 1000, writers),
     ...(onPoint === undefined ? {} : { onPoint }),
   });
+
+  if (store.setAside.length > 0) {
+    const reason = "the database does not know these adapters: it is older than they are, or another one";
+    log.warn("adapters.set_aside", { count: store.setAside.length, in: dirname(store.setAside[0]!), reason });
+  }
 
   const queue = new Queue({
     store,

@@ -84,7 +84,7 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
     return named(parts, as, "save_weights_for_sampler");
   }
   // The number is chosen in the transaction: another model's save, or a new sampling session, may take it meanwhile.
-  return jsonOutcome({}, (sql) => {
+  const store = (sql: Sql) => {
     const now = context.clock.now();
     const seq = freeSamplerSeq(sql, model.sessionId, request.samplingSessionSeqId);
     const samplerId = `${model.sessionId}:sample:${seq}`;
@@ -100,7 +100,8 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
       created_at: now,
     });
     return jsonBytes({ sampling_session_id: samplerId, type: "save_weights_for_sampler" });
-  });
+  };
+  return jsonOutcome({}, store, filesId);
 }
 
 /** Exports the adapter for use elsewhere: the same files, listed one by one behind links. */
@@ -148,7 +149,7 @@ interface NamedSave extends Saved {
 /** The result of a save under a name; the checkpoint is stored with it. */
 function named(parts: Parts, save: NamedSave, type: string, more: Record<string, unknown> = {}): Outcome {
   const row = checkpointRow(parts, save);
-  return jsonOutcome({ path: tinkerPath(row), ...more, type }, (sql) => storeCheckpoint(sql, row));
+  return jsonOutcome({ path: tinkerPath(row), ...more, type }, (sql) => storeCheckpoint(sql, row), save.filesId);
 }
 
 /** The number that the client chose, or, should it be taken, one that no client chooses. */

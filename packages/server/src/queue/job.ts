@@ -138,6 +138,12 @@ export async function insist<T>(
 export const persist = <T>(context: QueueContext, job: Job, work: (sql: Sql) => T): Promise<T> =>
   insist(context, job, () => context.store.db.write(work));
 
+/** A folder's row is committed: only its marker still says otherwise. The next start would mend what fails here. */
+export const owned = ({ store, log }: QueueContext, filesId: string): Promise<void> =>
+  store.files.markOwned(filesId, true).catch((error: unknown) => {
+    log.warn("files.marker", { files: filesId, error: String(error) });
+  });
+
 /** A refusal of what the caller asked for, raised while a request runs. */
 export class UserError extends Error {
   override readonly name = "UserError";

@@ -12,7 +12,7 @@ import { addUsage, failureBytes, finishRequest, replayRequests } from "../store/
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
 import { timingOf } from "./futures.ts";
-import { failureOf, insist, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
+import { failureOf, insist, type Job, owned, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
 import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
 import { SeqOrder } from "./seq-order.ts";
@@ -347,6 +347,7 @@ export class ModelRunner {
       )
       .then(({ position, body }) => {
         this.#executed = position;
+        if (result.ok && result.value.filesId !== undefined) void owned(context, result.value.filesId);
         context.payloads.delete(job.id);
         context.onFinished(job, state);
         const timing = timingOf(job.acceptedAt, at.startedAt, at.finishedAt);
@@ -396,6 +397,7 @@ export class ModelRunner {
             return this.#moveSnapshot(sql, { filesId, executed, optimizer: true });
           }),
         );
+        await owned(context, filesId);
         if (unused !== undefined) await context.store.collect();
       })
       .catch((error: unknown) => {

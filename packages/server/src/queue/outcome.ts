@@ -12,12 +12,15 @@ export interface Outcome {
   readonly type: PayloadType;
   // biome-ignore lint/suspicious/noConfusingVoidType: most effects return nothing
   readonly effects?: (sql: Sql, position: number) => Uint8Array | void;
+  /** The folder that was written for it, which the effects store an owner of. */
+  readonly filesId?: string;
 }
 
 export const jsonBytes = (body: unknown): Uint8Array => new TextEncoder().encode(stringifyJson(body));
 
-export const jsonOutcome = (body: unknown, effects?: Outcome["effects"]): Outcome => ({
+export const jsonOutcome = (body: unknown, effects?: Outcome["effects"], filesId?: string): Outcome => ({
   body: jsonBytes(body),
   type: "json",
   ...(effects === undefined ? {} : { effects }),
+  ...(filesId === undefined ? {} : { filesId }),
 });

@@ -1,10 +1,11 @@
 /**
  * Immutable folders of files under the data folder, written so that a crash leaves either the whole folder or nothing: into
- * `tmp/`, every file and the folder synced, then renamed and the parent synced. Knows nothing of what the files mean.
+ * `tmp/`, every file and the folder synced, then renamed and the parent synced. A folder that nothing owns yet, or any more, holds a
+ * marker: only with it may a folder that the database does not know be deleted. Knows nothing of what the files mean.
  */
 import { randomBytes } from "node:crypto";
-import { createReadStream } from "node:fs";
-import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
+import { createReadStream, existsSync } from "node:fs";
+import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { storeErrorFrom } from "./store-error.ts";
@@ -24,17 +25,32 @@ export interface FileStore {
   fileSize(id: string, name: string): Promise<number>;
   /** The content as a stream, for archives. */
   streamFile(id: string, name: string): Readable;
-  listFolders(): Promise<string[]>;
+  /** The folders, and whether each is marked as owned by nothing. Other things that lie among them are left out. */
+  listFolders(): Promise<FolderEntry[]>;
+  /** Marks a folder as owned (its row is committed), or as one that nothing needs (its row is about to be dropped). */
+  markOwned(id: string, owned: boolean): Promise<void>;
+  /** Moves a folder to `lost/`, out of the way and whole; returns where it is now. */
+  setAside(id: string): Promise<string>;
   /** Idempotent. */
   removeFolder(id: string): Promise<void>;
 }
 
+/** A folder as it lies there. */
+export interface FolderEntry {
+  readonly id: string;
+  /** Its writer had not stored a row that owns it, or had begun to drop that row. */
+  readonly unowned: boolean;
+}
+
+/** An empty file in a folder that nothing owns. */
+const unownedMarker = "unowned";
+
 /** A fresh folder name. Never made from anything a client sent. */
 export const newFolderId = (): string => randomBytes(12).toString("hex");
 
+const storedName = /^[a-z0-9][a-z0-9_.]{0,63}$/i;
 const checkedName = (name: string): string => {
-  if (!/^[a-z0-9][a-z0-9_.]{0,63}$/i.test(name))
-    throw new Error(`not a name for a stored file: ${JSON.stringify(name)}`);
+  if (!storedName.test(name)) throw new Error(`not a name for a stored file: ${JSON.stringify(name)}`);
   return name;
 };
 
@@ -64,7 +80,7 @@ export async function openFileStore(root: string, onPoint?: (point: string) => v
         try {
           await mkdir(draft);
           let bytes = 0;
-          for (const { name, parts } of files) {
+          for (const { name, parts } of [...files, { name: unownedMarker, parts: [] }]) {
             const handle = await open(join(draft, checkedName(name)), "wx");
             try {
               for (const part of parts) {
@@ -92,9 +108,33 @@ export async function openFileStore(root: string, onPoint?: (point: string) => v
     readFile: (id, name) => guard(() => readFile(place(id, name))),
     fileSize: (id, name) => guard(async () => (await stat(place(id, name))).size),
     streamFile: (id, name) => createReadStream(place(id, name)),
-    listFolders: () => guard(() => readdir(folders)),
+    listFolders: () =>
+      guard(async () => {
+        const entries = (await readdir(folders, { withFileTypes: true })).filter(
+          (entry) => entry.isDirectory() && storedName.test(entry.name),
+        );
+        return entries.map(({ name }) => ({ id: name, unowned: existsSync(place(name, unownedMarker)) }));
+      }),
+    markOwned: (id, owned) =>
+      guard(async () => {
+        if (owned) await rm(place(id, unownedMarker), { force: true });
+        else await writeFile(place(id, unownedMarker), "").catch(unlessMissing);
+      }),
+    setAside: (id) =>
+      guard(async () => {
+        const lost = join(root, "lost");
+        await mkdir(lost, { recursive: true });
+        const to = existsSync(join(lost, checkedName(id))) ? join(lost, `${id}.${newFolderId()}`) : join(lost, id);
+        await rename(place(id), to);
+        await syncFolder(lost);
+        return to;
+      }),
     removeFolder: (id) => guard(() => rm(place(id), { recursive: true, force: true })),
   };
+}
+
+function unlessMissing(error: unknown): void {
+  if ((error as { code?: string }).code !== "ENOENT") throw error;
 }
 
 /** Makes the entries of a folder durable. Some systems cannot sync a folder; there the rename itself is. */
@@ -127,7 +167,9 @@ export function memoryFileStore(): FileStore {
     readFile: async (id, name) => file(id, name),
     fileSize: async (id, name) => file(id, name).byteLength,
     streamFile: (id, name) => Readable.from([file(id, name)]),
-    listFolders: async () => [...folders.keys()],
+    listFolders: async () => [...folders.keys()].map((id) => ({ id, unowned: false })),
+    markOwned: async () => {},
+    setAside: async (id) => id,
     removeFolder: async (id) => {
       folders.delete(id);
     },

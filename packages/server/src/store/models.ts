@@ -113,15 +113,23 @@ export function putCheckpoint(sql: Sql, row: CheckpointRow): void {
 export const addFiles = (sql: Sql, id: string, bytes: number, now: number): void =>
   void sql.run("INSERT INTO files (id, bytes, created_at) VALUES (?, ?, ?)", id, bytes, now);
 
-/** Forgets the folders that nothing refers to any more and names them; their files may then be removed. */
-export function dropUnusedFiles(sql: Sql): string[] {
-  const unused = sql.all<{ id: string }>(
-    `SELECT id FROM files WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE files_id = files.id)
-       AND NOT EXISTS (SELECT 1 FROM samplers WHERE files_id = files.id)
-       AND NOT EXISTS (SELECT 1 FROM models WHERE snapshot_files = files.id)`,
-  );
-  for (const { id } of unused) sql.run("DELETE FROM files WHERE id = ?", id);
-  return unused.map(({ id }) => id);
+const unused = `NOT EXISTS (SELECT 1 FROM checkpoints WHERE files_id = files.id)
+  AND NOT EXISTS (SELECT 1 FROM samplers WHERE files_id = files.id)
+  AND NOT EXISTS (SELECT 1 FROM models WHERE snapshot_files = files.id)`;
+
+/** The folders that nothing refers to any more. */
+export const unusedFiles = (sql: Sql): string[] =>
+  sql.all<{ id: string }>(`SELECT id FROM files WHERE ${unused}`).map(({ id }) => id);
+
+/** Forgets those of these folders that nothing refers to, and names them; their files may then be removed. */
+export function dropUnusedFiles(sql: Sql, candidates: readonly string[]): { dropped: string[]; kept: string[] } {
+  const dropped: string[] = [];
+  const kept: string[] = [];
+  for (const id of candidates) {
+    const gone = sql.run(`DELETE FROM files WHERE id = ? AND ${unused}`, id).changes > 0;
+    (gone ? dropped : kept).push(id);
+  }
+  return { dropped, kept };
 }
 
 export const tinkerPath = (row: Pick<CheckpointRow, "run_id" | "kind" | "name">): string =>

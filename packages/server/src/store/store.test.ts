@@ -1,4 +1,16 @@
-import { copyFile, mkdir, mkdtemp, open, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  copyFile,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AdapterState } from "@tinklet/engine";
@@ -7,7 +19,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { readAdapter, writeAdapter } from "./adapter-files.ts";
 import { openDatabase } from "./database.ts";
 import { memoryFileStore, newFolderId, openFileStore } from "./file-store.ts";
-import { addFiles } from "./models.ts";
+import { addFiles, addModel } from "./models.ts";
 import { addSession, getSession } from "./sessions.ts";
 import { openStore } from "./store.ts";
 
@@ -130,12 +142,107 @@ describe("the folder", () => {
     await store.close();
     store = await openStore({ dataDir });
     expect(await store.files.listFolders()).toEqual([]);
+    expect(store.setAside).toEqual([]);
     const unused = newFolderId();
     await store.files.writeFolder(unused, [{ name: "x", parts: [] }]);
     await store.db.write((sql) => addFiles(sql, unused, 0, 1));
     expect(await store.collect()).toBe(1);
     expect(await store.files.listFolders()).toEqual([]);
     await store.close();
+  });
+});
+
+describe("folders that the database does not know", () => {
+  /** A data folder with one stored folder that a row owns, and its name. */
+  const used = async () => {
+    const dataDir = await folder();
+    const store = await openStore({ dataDir });
+    const id = newFolderId();
+    await store.close();
+    await copyFile(join(dataDir, "tinklet.db"), join(dataDir, "backup.db"));
+    const again = await openStore({ dataDir });
+    await again.files.writeFolder(id, [{ name: "weights", parts: [new Uint8Array([1, 2, 3])] }]);
+    await again.db.write((sql) => {
+      addFiles(sql, id, 3, 1);
+      addSession(sql, session("s"));
+      addModel(sql, { ...model, from: { filesId: id, optimizer: true } });
+    });
+    await again.files.markOwned(id, true);
+    await again.close();
+    return { dataDir, id };
+  };
+  const model = {
+    id: "m",
+    sessionId: "s",
+    tenant: "t",
+    modelSeq: 0,
+    baseModel: "b",
+    lora: { rank: 1, alpha: 1, seed: 1, trainAttn: true, trainMlp: true, trainUnembed: true },
+    userMetadata: undefined,
+    now: 1,
+  };
+
+  test("are set aside whole when the database is an older one, and named", async () => {
+    const { dataDir, id } = await used();
+    await copyFile(join(dataDir, "backup.db"), join(dataDir, "tinklet.db"));
+    const store = await openStore({ dataDir });
+    expect(store.setAside).toEqual([join(dataDir, "lost", id)]);
+    expect([...(await readFile(join(dataDir, "lost", id, "weights")))]).toEqual([1, 2, 3]);
+    await store.close();
+  });
+
+  test("prevent the start when the database is gone, also the second time", async () => {
+    const { dataDir, id } = await used();
+    await rename(join(dataDir, "tinklet.db"), join(dataDir, "moved.db"));
+    for (let i = 0; i < 2; i++) {
+      await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "no_database" });
+    }
+    await rename(join(dataDir, "moved.db"), join(dataDir, "tinklet.db"));
+    const store = await openStore({ dataDir });
+    expect(await store.files.listFolders()).toEqual([{ id, unowned: false }]);
+    await store.close();
+  });
+
+  test("a crash between dropping a row and removing its folder leaves nothing behind, and neither does one before", async () => {
+    const { dataDir, id } = await used();
+    let store = await openStore({ dataDir });
+    await store.files.markOwned(id, false); // ended before the rows were dropped
+    await store.close();
+    store = await openStore({ dataDir });
+    expect(await store.files.listFolders()).toEqual([{ id, unowned: false }]);
+    await store.files.markOwned(id, false); // ended right after
+    await store.db.write((sql) => {
+      sql.run("DELETE FROM models");
+      sql.run("DELETE FROM files");
+    });
+    await store.close();
+    store = await openStore({ dataDir });
+    expect(await store.files.listFolders()).toEqual([]);
+    expect(store.setAside).toEqual([]);
+    await store.close();
+  });
+
+  test("files that lie among them, such as .DS_Store, change nothing", async () => {
+    const { dataDir, id } = await used();
+    await writeFile(join(dataDir, "adapters", ".DS_Store"), "x");
+    await mkdir(join(dataDir, "adapters", ".Trashes"));
+    const store = await openStore({ dataDir });
+    expect(await store.files.listFolders()).toEqual([{ id, unowned: false }]);
+    await store.close();
+    expect(await readFile(join(dataDir, "adapters", ".DS_Store"), "utf8")).toBe("x");
+  });
+
+  test.skipIf(process.platform === "win32")("the database can be read by its owner alone", async () => {
+    const { dataDir } = await used();
+    const mode = async () => (await stat(join(dataDir, "tinklet.db"))).mode & 0o777;
+    expect(await mode()).toBe(0o600);
+    await chmod(join(dataDir, "tinklet.db"), 0o644);
+    const store = await openStore({ dataDir });
+    expect(await mode()).toBe(0o600);
+    await store.close();
+    const made = join(dataDir, "new");
+    await (await openStore({ dataDir: made })).close();
+    expect((await stat(made)).mode & 0o777).toBe(0o700);
   });
 });
 

@@ -1,13 +1,14 @@
 /**
- * The data folder as a whole: database, adapter files, and the server's own secret. Opening repairs what a crash left behind
- * (folders that no row knows, rows whose folder was already being removed).
+ * The data folder as a whole: database, adapter files, and the server's own secret. Opening repairs what a crash left behind:
+ * folders that nothing owned are removed; folders that were owned and that the database does not know are set aside and named, since
+ * only a database that is older than they are, or another one, does not know them.
  */
 import { randomBytes } from "node:crypto";
-import { mkdir } from "node:fs/promises";
+import { chmod, mkdir, open as openFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { type Database, type DatabaseOptions, openDatabase } from "./database.ts";
 import { type FileStore, memoryFileStore, openFileStore } from "./file-store.ts";
-import { dropUnusedFiles } from "./models.ts";
+import { dropUnusedFiles, unusedFiles } from "./models.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
 
 export interface Store {
@@ -17,6 +18,8 @@ export interface Store {
   readonly durable: boolean;
   /** Signs request ids, download links and tokens. Made once per data folder. */
   readonly secret: Buffer;
+  /** Where folders went that the database does not know, when the store was opened. */
+  readonly setAside: readonly string[];
   /** Removes folders that nothing refers to. Safe at any time: a folder being written has no row yet, and is skipped. */
   collect(): Promise<number>;
   close(): Promise<void>;
@@ -43,22 +46,27 @@ async function open(options: StoreOptions): Promise<Store> {
       const other = new StoreError("read_only", "The data folder cannot be made.", "Choose another --data-dir.", cause);
       throw storeErrorFrom(cause) ?? other;
     });
+    await prepareDatabaseFile(dataDir);
   }
   const db = openDatabase({ ...options, file: dataDir === undefined ? ":memory:" : join(dataDir, "tinklet.db") });
   try {
     const files = dataDir === undefined ? memoryFileStore() : await openFileStore(dataDir, options.onPoint);
     const secret = await readSecret(db);
-    const known = new Set(db.sql.all<{ id: string }>("SELECT id FROM files").map(({ id }) => id));
-    for (const folder of await files.listFolders()) if (!known.has(folder)) await files.removeFolder(folder);
+    const setAside = await claimFolders(db, files);
     const store: Store = {
       db,
       files,
       durable: dataDir !== undefined,
       secret,
+      setAside,
       collect: async () => {
-        const unused = await db.write(dropUnusedFiles);
-        for (const id of unused) await files.removeFolder(id);
-        return unused.length;
+        // Marked before their rows go: should the process end in between, the next start knows that nothing wants them.
+        const candidates = unusedFiles(db.sql);
+        for (const id of candidates) await files.markOwned(id, false);
+        const { dropped, kept } = await db.write((sql) => dropUnusedFiles(sql, candidates));
+        for (const id of kept) await files.markOwned(id, true);
+        for (const id of dropped) await files.removeFolder(id);
+        return dropped.length;
       },
       close: () => db.close(),
     };
@@ -68,6 +76,41 @@ async function open(options: StoreOptions): Promise<Store> {
     await db.close();
     throw error;
   }
+}
+
+/**
+ * Makes the database's file, for its owner alone: it holds the server's secret. Refuses when there is none and adapters are: a
+ * database that starts empty would know of no checkpoint.
+ */
+async function prepareDatabaseFile(dataDir: string): Promise<void> {
+  const file = join(dataDir, "tinklet.db");
+  const found = await stat(file).catch(() => undefined);
+  if (found === undefined || (found.isFile() && found.size === 0)) {
+    const adapters = await readdir(join(dataDir, "adapters"), { withFileTypes: true }).catch(() => []);
+    const count = adapters.filter((entry) => entry.isDirectory()).length;
+    if (count > 0) {
+      throw new StoreError(
+        "no_database",
+        `adapters/ holds ${count} ${count === 1 ? "folder" : "folders"}, and there is no database (tinklet.db) that says what they are.`,
+        "Put tinklet.db back, or restore it from a backup; to begin anew, move adapters/ away or start with another --data-dir.",
+      );
+    }
+  }
+  if (found === undefined) await (await openFile(file, "a", 0o600)).close();
+  else if (found.isFile() && (found.mode & 0o077) !== 0) await chmod(file, 0o600);
+}
+
+/** Brings folders and rows together; returns where folders went that were owned by something the database does not know. */
+async function claimFolders(db: Database, files: FileStore): Promise<string[]> {
+  const known = new Set(db.sql.all<{ id: string }>("SELECT id FROM files").map(({ id }) => id));
+  const setAside: string[] = [];
+  for (const { id, unowned } of await files.listFolders()) {
+    if (known.has(id)) {
+      if (unowned) await files.markOwned(id, true);
+    } else if (unowned) await files.removeFolder(id);
+    else setAside.push(await files.setAside(id));
+  }
+  return setAside;
 }
 
 async function readSecret(db: Database): Promise<Buffer> {

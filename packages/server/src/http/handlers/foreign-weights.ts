@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MemoryError, ModelError } from "@tinklet/engine";
 import { checkName, findReadable } from "../../queue/checkpoint-jobs.ts";
-import { UserError } from "../../queue/job.ts";
+import { owned, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Sql } from "../../store/database.ts";
 import { addFiles, addModel, type CheckpointRow, type Lora, putCheckpoint, tinkerPath } from "../../store/models.ts";
@@ -153,6 +153,7 @@ export async function importAdapter(api: Api, call: Call): Promise<Response> {
       } as const;
       return addWeightsRun(api, call, sql, weights, { how: "import_adapter", event: "checkpoint_imported" });
     });
+    await owned(api.queue.context, filesId);
     return jsonAnswer({ tinker_path: path, base_model: baseModel, lora_rank: lora.rank });
   } catch (error) {
     throw importRefusal(error, folder);
