@@ -1,5 +1,8 @@
-/** What signed links lead to: a checkpoint's archive, and a session's trace. Both are streamed. */
-import { Readable } from "node:stream";
+/**
+ * What signed links lead to: a checkpoint's archive, one of its files, and a session's trace. All are streamed: a file is opened when
+ * its first bytes are wanted, and closed when the reader has them all or goes away.
+ */
+import { pipeline, Readable } from "node:stream";
 import { createGzip } from "node:zlib";
 import { archiveFiles } from "../store/adapter-files.ts";
 import { getCheckpoint } from "../store/models.ts";
@@ -25,8 +28,7 @@ async function file(api: Api, path: string): Promise<Response> {
   const row = getCheckpoint(api.store.db.sql, run, kind, name);
   if (row === undefined) return problem(404, "unknown_checkpoint", "The checkpoint was deleted.");
   const size = await api.store.files.fileSize(row.files_id, fileName);
-  const stream = api.store.files.streamFile(row.files_id, fileName);
-  return new Response(Readable.toWeb(stream) as ReadableStream<Uint8Array>, {
+  return new Response(streamed(opened(() => api.store.files.streamFile(row.files_id, fileName))), {
     headers: { "content-type": "application/octet-stream", "content-length": String(size) },
   });
 }
@@ -39,17 +41,32 @@ async function archive(api: Api, path: string): Promise<Response> {
   const entries: TarEntry[] = [];
   for (const file of archiveFiles) {
     const size = await files.fileSize(row.files_id, file);
-    entries.push({ name: file, size, content: files.streamFile(row.files_id, file) });
+    entries.push({ name: file, size, content: () => files.streamFile(row.files_id, file) });
   }
-  const stream = Readable.from(tarStream(entries, row.created_at)).pipe(createGzip({ level: 1 }));
-  return new Response(Readable.toWeb(stream) as ReadableStream<Uint8Array>, {
+  const packed = pipeline(
+    Readable.from(tarStream(entries, row.created_at)),
+    createGzip({ level: 1 }),
+    () => {}, // a reader that went away; what failed here fails the stream that it reads
+  );
+  return new Response(streamed(packed), {
     headers: { "content-type": "application/gzip", "content-disposition": `attachment; filename="${row.name}.tar.gz"` },
   });
 }
 
 function trace(api: Api, sessionId: string): Response {
-  const stream = Readable.from(traceStream(api.store.db.sql, sessionId));
-  return new Response(Readable.toWeb(stream) as ReadableStream<Uint8Array>, {
+  return new Response(streamed(Readable.from(traceStream(api.store.db.sql, sessionId))), {
     headers: { "content-type": "application/json", "content-disposition": 'attachment; filename="trace.json"' },
   });
+}
+
+const streamed = (stream: Readable) => Readable.toWeb(stream) as ReadableStream<Uint8Array>;
+
+/** A stream that is opened at its first read. */
+function opened(open: () => Readable): Readable {
+  return Readable.from(
+    (async function* () {
+      yield* open() as AsyncIterable<Uint8Array>;
+    })(),
+    { objectMode: false },
+  );
 }

@@ -3,7 +3,8 @@
 export interface TarEntry {
   readonly name: string;
   readonly size: number;
-  readonly content: AsyncIterable<Uint8Array>;
+  /** Opens the content; called when its turn comes, so that no more than one is open. */
+  readonly content: () => AsyncIterable<Uint8Array>;
 }
 
 const block = 512;
@@ -12,7 +13,7 @@ export async function* tarStream(entries: Iterable<TarEntry>, modifiedMs: number
   for (const { name, size, content } of entries) {
     yield header(name, size, modifiedMs);
     let written = 0;
-    for await (const part of content) {
+    for await (const part of content()) {
       written += part.byteLength;
       yield part;
     }

@@ -21,6 +21,8 @@ import {
 export interface FakeEngineOptions {
   readonly contextLength?: number;
   readonly vocabSize?: number;
+  /** @defaultValue 64 */
+  readonly maxRank?: number;
   /** Awaited before each call takes effect. */
   readonly beforeCall?: (name: string, adapter: string | null) => Promise<void> | void;
   /** Awaited before each token of a sample that is shown as it is drawn. */
@@ -52,7 +54,7 @@ function random(seed: number): () => number {
 }
 
 export function fakeEngine(options: FakeEngineOptions = {}): Engine {
-  const { contextLength = 512, vocabSize = 512, beforeCall, beforeToken } = options;
+  const { contextLength = 512, vocabSize = 512, maxRank = 64, beforeCall, beforeToken } = options;
   const adapters = new Map<string, Adapter>();
   const snapshots = new Map<string, Adapter>();
   let next = 0;
@@ -220,7 +222,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     },
     createAdapter: (lora) =>
       inLine("createAdapter", null, () => {
-        if (lora.rank > 64) throw new InputError("rank", `${lora.rank} is more than 64`);
+        if (lora.rank > maxRank) throw new InputError("rank", `${lora.rank} is more than ${maxRank}`);
         return put(fresh({ alpha: 32, seed: 1, trainAttn: true, trainMlp: true, trainUnembed: true, ...lora }));
       }),
     adapterInfo: async (id) => info(id),
