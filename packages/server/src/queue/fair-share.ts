@@ -3,55 +3,70 @@
  * members (models or samplers), so that many models do not buy a tenant more than one model does.
  */
 
-interface Account {
-  served: number;
-  readonly members: Map<string, number>;
+/** What each of several has had, by name, and a clock that goes with it. */
+class Books {
+  readonly #served = new Map<string, number>();
+  /** Who wanted something at the last pick. */
+  #active: ReadonlySet<string> = new Set();
+  /** What the one that was served last had had before: nobody who comes now starts below it. */
+  #level = 0;
+
+  /** The name to serve next: the one that has had least. One that comes back from idling starts level with the others. */
+  pick(names: Iterable<string>): string | undefined {
+    const active = new Set(names);
+    for (const name of active) {
+      if (!this.#active.has(name)) this.#served.set(name, Math.max(this.#served.get(name) ?? 0, this.#level));
+    }
+    this.#active = active;
+    let best: string | undefined;
+    for (const name of active) if (best === undefined || this.#of(name) < this.#of(best)) best = name;
+    if (best !== undefined) this.#level = Math.max(this.#level, this.#of(best));
+    return best;
+  }
+
+  charge(name: string, cost: number): void {
+    const served = this.#of(name) + cost;
+    this.#served.delete(name);
+    this.#served.set(name, served);
+    // Only those who want something now are compared: of many, the ones that were not served for longest are forgotten.
+    if (this.#served.size > 1000) this.#served.delete(this.#served.keys().next().value!);
+  }
+
+  #of(name: string): number {
+    return this.#served.get(name) ?? this.#level;
+  }
 }
 
 export class FairShare {
-  readonly #tenants = new Map<string, Account>();
+  readonly #tenants = new Books();
+  readonly #members = new Map<string, Books>();
 
-  /**
-   * The candidate to serve next. One that was idle starts level with the least served of the others: waiting earns no credit.
-   */
+  /** The candidate to serve next. Waiting earns no credit, and neither does having been away. */
   pick<T extends { readonly tenant: string; readonly id: string }>(candidates: Iterable<T>): T | undefined {
-    const byTenant = new Map<string, T[]>();
+    const byTenant = new Map<string, Map<string, T>>();
     for (const candidate of candidates) {
       const group = byTenant.get(candidate.tenant);
-      if (group === undefined) byTenant.set(candidate.tenant, [candidate]);
-      else group.push(candidate);
+      if (group === undefined) byTenant.set(candidate.tenant, new Map([[candidate.id, candidate]]));
+      else group.set(candidate.id, candidate);
     }
-    const tenant = least([...byTenant.keys()], (name) => this.#tenants.get(name)?.served);
+    const tenant = this.#tenants.pick(byTenant.keys());
     if (tenant === undefined) return undefined;
-    const members = this.#tenants.get(tenant)?.members;
-    return least(byTenant.get(tenant)!, ({ id }) => members?.get(id));
+    const group = byTenant.get(tenant)!;
+    return group.get(this.#booksOf(tenant).pick(group.keys())!);
   }
 
   /** Books what serving it cost. */
   charge(member: { readonly tenant: string; readonly id: string }, cost: number): void {
-    const account = this.#tenants.get(member.tenant) ?? { served: this.#floor(), members: new Map<string, number>() };
-    this.#tenants.set(member.tenant, account);
-    account.served += cost;
-    const floor = account.members.size === 0 ? 0 : Math.min(...account.members.values());
-    account.members.set(member.id, Math.max(account.members.get(member.id) ?? 0, floor) + cost);
-    // The books only compare those who want something now: long lists are cut to the recent ones.
-    if (account.members.size > 1000) account.members.delete(account.members.keys().next().value!);
+    this.#tenants.charge(member.tenant, cost);
+    this.#booksOf(member.tenant).charge(member.id, cost);
   }
 
-  #floor(): number {
-    return this.#tenants.size === 0 ? 0 : Math.min(...[...this.#tenants.values()].map(({ served }) => served));
-  }
-}
-
-function least<T>(items: readonly T[], served: (item: T) => number | undefined): T | undefined {
-  let best: T | undefined;
-  let bestServed = Infinity;
-  for (const item of items) {
-    const value = served(item) ?? -1; // never served: first
-    if (value < bestServed) {
-      best = item;
-      bestServed = value;
+  #booksOf(tenant: string): Books {
+    let books = this.#members.get(tenant);
+    if (books === undefined) {
+      books = new Books();
+      this.#members.set(tenant, books);
     }
+    return books;
   }
-  return best;
 }
