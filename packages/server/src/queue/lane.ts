@@ -16,6 +16,7 @@ import { readPeftAdapter } from "./import-adapter.ts";
 import { failureOf, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
 import { ModelRunner, type Surroundings } from "./model-runner.ts";
 import { Residents } from "./residents.ts";
+import { SeqOrder } from "./seq-order.ts";
 
 /** Training calls on the engine at once: one runs, one is ready behind it. */
 const trainingDepth = 2;
@@ -80,10 +81,10 @@ export class Lane {
   }
 
   /** The runner of a model, made from its row when it is first needed. */
-  runner(row: ModelRow, next = row.next_seq): ModelRunner {
+  runner(row: ModelRow, order = new SeqOrder<Job>(row.next_seq)): ModelRunner {
     let runner = this.runners.get(row.id);
     if (runner === undefined) {
-      runner = new ModelRunner(row, this.#around, next);
+      runner = new ModelRunner(row, this.#around, order);
       this.runners.set(row.id, runner);
     }
     return runner;
@@ -379,14 +380,13 @@ export class Lane {
       }
     }
     this.#around = this.#surroundings(this.#engine);
-    // Runners hold the old engine: they are made anew from the store, with the requests that wait in them.
+    // Runners hold the old engine: they are made anew from the store, each with its line of requests as it is.
     await this.drained();
     for (const old of [...this.runners.values()]) {
       this.runners.delete(old.id);
+      old.gapTimer?.();
       const row = getModel(this.#context.store.db.sql, old.id);
-      if (row === undefined) continue;
-      const runner = this.runner(row, old.order.next);
-      for (let job = old.order.takeAny(); job !== undefined; job = old.order.takeAny()) runner.order.add(job);
+      if (row !== undefined) this.runner(row, old.order);
     }
     this.#reopening = undefined;
     this.pump();

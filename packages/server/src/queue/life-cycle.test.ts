@@ -149,6 +149,20 @@ describe("an engine that dies", () => {
     },
   );
 
+  test("knows the numbers that were refused before it died: nothing waits for them", async () => {
+    const { opened, models } = mortal((name, engine) => name === "optimStep" && engine === 0);
+    const server = await open({ models });
+    const model = await server.model();
+    await server.passResult(server.pass(model, 1));
+    const refused = { model_id: model, seq_id: 3, adam_params: { learning_rate: "much" } };
+    expect((await server.post("optim_step", refused)).status).toBe(422);
+    const last = await server.pass(model, 4);
+    expect(await server.result(server.optim(model, 2))).toHaveProperty("metrics");
+    expect((await server.passResult(last)).metrics).toHaveProperty("loss:sum");
+    expect(opened).toHaveLength(2);
+    expect(server.logged.map(({ event }) => event)).not.toContain("seq.skipped");
+  }, 20_000);
+
   test("under a sample runs it again on the next one", async () => {
     const { models } = mortal((name, engine) => name === "sample" && engine === 0);
     const server = await open({ models });

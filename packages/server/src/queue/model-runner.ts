@@ -15,7 +15,7 @@ import { timingOf } from "./futures.ts";
 import { failureOf, insist, type Job, owned, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
 import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
-import { SeqOrder } from "./seq-order.ts";
+import type { SeqOrder } from "./seq-order.ts";
 
 type Result = { readonly ok: true; readonly value: Outcome } | { readonly ok: false; readonly error: unknown };
 
@@ -66,13 +66,13 @@ export class ModelRunner {
   #lastFinishedAt = 0;
   #committed: Promise<unknown> = Promise.resolve();
 
-  constructor(row: ModelRow, around: Surroundings, next: number) {
+  constructor(row: ModelRow, around: Surroundings, order: SeqOrder<Job>) {
     this.id = row.id;
     this.tenant = row.tenant;
     this.sessionId = row.session_id;
     this.baseModel = row.base_model;
     this.lora = JSON.parse(row.lora) as Lora;
-    this.order = new SeqOrder<Job>(next);
+    this.order = order;
     this.lastUsedAt = row.last_request_at;
     this.#around = around;
     this.#state = row.state;

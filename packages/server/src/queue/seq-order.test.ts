@@ -62,4 +62,37 @@ describe("SeqOrder", () => {
     order.putBack(one);
     expect(drain(order)).toEqual([1, 2, 3]);
   });
+
+  test("numbers of any size and count are skipped without walking over them", () => {
+    const order = new SeqOrder<{ seq: number | undefined }>(1);
+    for (let seq = 3; seq < 300_003; seq++) order.consume(seq);
+    order.add(job(2 ** 31 - 1));
+    expect(order.skipMissing()).toEqual({ from: 1, to: 3 });
+    expect(order.skipMissing()).toEqual({ from: 300_003, to: 2 ** 31 - 1 });
+    expect(drain(order)).toEqual([2 ** 31 - 1]);
+  });
+
+  test("what is put back after a leap runs first, and the leap is not taken back", () => {
+    const order = new SeqOrder<{ seq: number | undefined }>(1);
+    order.add(job(1));
+    const first = order.take()!;
+    order.add(job(2 ** 31 - 1));
+    order.skipMissing();
+    order.putBack(first);
+    expect(order.next).toBe(1);
+    expect(order.size).toBe(2);
+    expect(drain(order)).toEqual([1, 2 ** 31 - 1]);
+    expect(order.missing).toBeUndefined();
+  });
+
+  test("what was taken together is put back together, and none of it is lost", () => {
+    const order = new SeqOrder<{ seq: number | undefined }>(1);
+    for (const seq of [1, 2, undefined]) order.add(job(seq));
+    const taken = [order.take()!, order.take()!, order.take()!];
+    order.consume(4);
+    for (const one of taken) order.putBack(one);
+    order.add(job(3));
+    order.add(job(5));
+    expect(drain(order)).toEqual([1, 2, undefined, 3, 5]);
+  });
 });

@@ -13,6 +13,8 @@ export class SeqOrder<J extends Numbered> {
   readonly #numbered = new Map<number, J>();
   readonly #consumed = new Set<number>();
   readonly #unnumbered: { readonly job: J; readonly after: number }[] = [];
+  /** Taken and put back: these run before everything else, in the order in which they were taken. */
+  readonly #returned: J[] = [];
 
   /** @param next - the first number that has not run. */
   constructor(next: number) {
@@ -22,12 +24,14 @@ export class SeqOrder<J extends Numbered> {
 
   /** The first number that has not run. */
   get next(): number {
-    return this.#next;
+    let next = this.#next;
+    for (const { seq } of this.#returned) next = Math.min(next, seq ?? next);
+    return next;
   }
 
   /** How many requests wait here. */
   get size(): number {
-    return this.#numbered.size + this.#unnumbered.length;
+    return this.#numbered.size + this.#unnumbered.length + this.#returned.length;
   }
 
   add(job: J): void {
@@ -49,6 +53,7 @@ export class SeqOrder<J extends Numbered> {
 
   /** What may run now. */
   peek(): J | undefined {
+    if (this.#returned.length > 0) return this.#returned[0];
     const first = this.#unnumbered[0];
     if (first !== undefined && first.after < this.#next) return first.job;
     return this.#numbered.get(this.#next);
@@ -58,7 +63,8 @@ export class SeqOrder<J extends Numbered> {
   take(): J | undefined {
     const job = this.peek();
     if (job === undefined) return undefined;
-    if (job.seq === undefined) this.#unnumbered.shift();
+    if (job === this.#returned[0]) this.#returned.shift();
+    else if (job.seq === undefined) this.#unnumbered.shift();
     else {
       this.#numbered.delete(job.seq);
       this.#next = job.seq + 1;
@@ -67,23 +73,11 @@ export class SeqOrder<J extends Numbered> {
     return job;
   }
 
-  /** Takes anything that waits, in no particular order: for moving a line elsewhere. */
-  takeAny(): J | undefined {
-    for (const [seq, job] of this.#numbered) {
-      this.#numbered.delete(seq);
-      return job;
-    }
-    return this.#unnumbered.shift()?.job;
-  }
-
   /** Undoes {@link take}: the request did not run after all. */
   putBack(job: J): void {
-    if (job.seq === undefined) this.#unnumbered.unshift({ job, after: -1 });
-    else {
-      for (let seq = job.seq + 1; seq < this.#next; seq++) if (!this.#numbered.has(seq)) this.#consumed.add(seq);
-      this.#numbered.set(job.seq, job);
-      this.#next = Math.min(this.#next, job.seq);
-    }
+    const { seq } = job;
+    const at = seq === undefined ? -1 : this.#returned.findIndex((other) => other.seq !== undefined && other.seq > seq);
+    this.#returned.splice(at < 0 ? this.#returned.length : at, 0, job);
   }
 
   /** The number that everything here waits for, if it has not come. */
@@ -95,7 +89,10 @@ export class SeqOrder<J extends Numbered> {
   skipMissing(): { readonly from: number; readonly to: number } | undefined {
     const from = this.missing;
     if (from === undefined) return undefined;
-    const to = Math.min(...this.#numbered.keys(), ...this.#consumed, ...this.#unnumbered.map(({ after }) => after + 1));
+    let to = Number.POSITIVE_INFINITY;
+    for (const seq of this.#numbered.keys()) to = Math.min(to, seq);
+    for (const seq of this.#consumed) to = Math.min(to, seq);
+    for (const { after } of this.#unnumbered) to = Math.min(to, after + 1);
     this.#next = to;
     this.#advance();
     return { from, to };
