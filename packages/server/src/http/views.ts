@@ -5,6 +5,9 @@ import { type CheckpointRow, type Lora, type ModelRow, tinkerPath } from "../sto
 
 const checkpointTypes = { weights: "training", sampler_weights: "sampler", external_weights: "external" } as const;
 
+/** The last moment that a Date can hold; a row of an older version may say a later one. */
+const latestDate = 8.64e15;
+
 export function checkpointView(row: CheckpointRow): Checkpoint {
   return {
     checkpointId: `${row.kind}/${row.name}`,
@@ -13,7 +16,7 @@ export function checkpointView(row: CheckpointRow): Checkpoint {
     tinkerPath: tinkerPath(row),
     sizeBytes: row.bytes,
     public: row.public === 1,
-    ...(row.expires_at === null ? {} : { expiresAt: new Date(row.expires_at) }),
+    ...(row.expires_at === null ? {} : { expiresAt: new Date(Math.min(row.expires_at, latestDate)) }),
     ...(row.user_metadata === null ? {} : { userMetadata: JSON.parse(row.user_metadata) as Record<string, string> }),
   };
 }

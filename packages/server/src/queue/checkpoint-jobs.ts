@@ -3,6 +3,7 @@
  * row is stored together with the request's result. Who may read which checkpoint is decided in `findReadable`.
  */
 import type { AdapterId, Engine } from "@tinklet/engine";
+import { InvalidInputError } from "tinklet";
 import {
   LoadWeightsRequest,
   ParsedCheckpointTinkerPath,
@@ -51,25 +52,37 @@ export function checkName(name: string): string {
   return name;
 }
 
-function checkTtl(ttlSeconds: number | undefined): number | undefined {
-  if (ttlSeconds !== undefined && ttlSeconds < 1) throw new UserError("ttl_seconds: must be at least 1");
-  return ttlSeconds;
+/** Ten years: what should outlive that is kept without a time to live. */
+const maxTtlSeconds = 10 * 365 * 86_400;
+
+/**
+ * When something expires that may live for `ttlSeconds`, in milliseconds since the epoch; `null` for never.
+ *
+ * @throws InvalidInputError naming `ttl_seconds`.
+ */
+export function expiryOf(ttlSeconds: unknown, now: number): number | null {
+  if (ttlSeconds === undefined || ttlSeconds === null) return null;
+  const ttl = ttlSeconds as number;
+  if (!(Number.isSafeInteger(ttl) && ttl >= 1 && ttl <= maxTtlSeconds)) {
+    throw new InvalidInputError("ttl_seconds", `must be a whole number from 1 to ${maxTtlSeconds} (ten years)`);
+  }
+  return now + ttl * 1000;
 }
 
 export async function saveWeights(parts: Parts): Promise<Outcome> {
   const request = SaveWeightsRequest.decode(jsonPayload(payloadOf(parts.context, parts.job)));
   const name = checkName(request.path ?? `seq-${parts.job.seq ?? parts.job.id}`);
-  const ttl = checkTtl(request.ttlSeconds);
+  const expiresAt = expiryOf(request.ttlSeconds, parts.context.clock.now());
   if (!request.overwrite) checkFree(parts, "weights", name, "Save under another name, or with overwrite.");
   const saved = await writeState(parts, { optimizer: true });
-  return named(parts, { ...saved, kind: "weights", name, ttl, metadata: request.userMetadata }, "save_weights");
+  return named(parts, { ...saved, kind: "weights", name, expiresAt, metadata: request.userMetadata }, "save_weights");
 }
 
 export async function saveForSampler(parts: Parts): Promise<Outcome> {
   const { context, engine, job, adapter, model, residents } = parts;
   const request = SaveWeightsForSamplerRequest.decode(jsonPayload(payloadOf(context, job)));
   const name = request.path === undefined ? undefined : checkName(request.path);
-  const ttl = checkTtl(request.ttlSeconds);
+  const expiresAt = expiryOf(request.ttlSeconds, context.clock.now());
   if (name !== undefined) {
     checkFree(parts, "sampler_weights", name, "Sampler weights never change: save under another name.");
   }
@@ -80,7 +93,7 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
   const { filesId, bytes } = saved;
   if (snapshot !== undefined) residents.adopt(filesId, snapshot);
   if (name !== undefined) {
-    const as = { ...saved, kind: "sampler_weights", name, ttl, metadata: request.userMetadata } as const;
+    const as = { ...saved, kind: "sampler_weights", name, expiresAt, metadata: request.userMetadata } as const;
     return named(parts, as, "save_weights_for_sampler");
   }
   // The number is chosen in the transaction: another model's save, or a new sampling session, may take it meanwhile.
@@ -108,10 +121,10 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
 export async function saveExternal(parts: Parts): Promise<Outcome> {
   const body = jsonPayload(payloadOf(parts.context, parts.job)) as Record<string, unknown>;
   const name = checkName(String(body["path"]));
-  const ttl = checkTtl(typeof body["ttl_seconds"] === "number" ? body["ttl_seconds"] : undefined);
+  const expiresAt = expiryOf(body["ttl_seconds"], parts.context.clock.now());
   checkFree(parts, "external_weights", name, "Save under another name.");
   const saved = await writeState(parts, { optimizer: false });
-  const as = { ...saved, kind: "external_weights", name, ttl, metadata: undefined } as const;
+  const as = { ...saved, kind: "external_weights", name, expiresAt, metadata: undefined } as const;
   return named(parts, as, "save_weights_external", { size_bytes: saved.bytes });
 }
 
@@ -142,7 +155,7 @@ async function writeState(parts: Parts, options: { optimizer: boolean }): Promis
 interface NamedSave extends Saved {
   readonly kind: CheckpointKind;
   readonly name: string;
-  readonly ttl: number | undefined;
+  readonly expiresAt: number | null;
   readonly metadata: Readonly<Record<string, string>> | undefined;
 }
 
@@ -255,7 +268,7 @@ function checkpointRow({ context, model, job }: Parts, saved: NamedSave): Checkp
     step: saved.step,
     bytes: saved.bytes,
     created_at: now,
-    expires_at: saved.ttl === undefined ? null : now + saved.ttl * 1000,
+    expires_at: saved.expiresAt,
     public: 0,
     user_metadata: saved.metadata === undefined ? null : JSON.stringify(saved.metadata),
   };

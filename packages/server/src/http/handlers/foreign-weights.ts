@@ -7,7 +7,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MemoryError, ModelError } from "@tinklet/engine";
-import { checkName, findReadable } from "../../queue/checkpoint-jobs.ts";
+import { checkName, expiryOf, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { owned, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Sql } from "../../store/database.ts";
@@ -73,14 +73,6 @@ function addWeightsRun(
   return tinkerPath(row);
 }
 
-function expiry(api: Api, ttl: unknown): number | null {
-  if (ttl == null) return null;
-  if (!(Number.isSafeInteger(ttl) && (ttl as number) >= 1)) {
-    throw new Refusal(422, "invalid_request", "ttl_seconds: must be a whole number of at least 1");
-  }
-  return api.clock.now() + (ttl as number) * 1000;
-}
-
 /** Copies a checkpoint that the caller may read, its owner's or one that a token opens. The copy shares the files of its source. */
 export async function copyWeights(api: Api, call: Call): Promise<Response> {
   const token = call.request.headers.get("x-tinker-weights-access-token");
@@ -94,7 +86,7 @@ export async function copyWeights(api: Api, call: Call): Promise<Response> {
     throw error;
   }
   const project = field(call, "destination_project_id");
-  const copy = { ...source, expires_at: expiry(api, field(call, "ttl_seconds")) };
+  const copy = { ...source, expires_at: expiryOf(field(call, "ttl_seconds"), api.clock.now()) };
   const path = await api.store.db.write((sql) =>
     addWeightsRun(api, call, sql, copy, {
       how: "copy_weights",
@@ -126,7 +118,7 @@ export async function importAdapter(api: Api, call: Call): Promise<Response> {
   checkBaseModel(api, baseModel);
   const name = checkName(text("name") ?? "imported");
   const ttl = text("ttl_seconds");
-  const expiresAt = expiry(api, ttl === undefined ? undefined : Number(ttl));
+  const expiresAt = expiryOf(ttl === undefined ? undefined : Number(ttl), api.clock.now());
 
   const folder = await mkdtemp(join(tmpdir(), "tinklet-import-"));
   try {

@@ -1,11 +1,12 @@
 /** Handlers that list, describe and change what is kept: runs, checkpoints, sessions, use, audit. */
 import type { BillingUsageEvent } from "tinklet/wire";
-import { findReadable } from "../../queue/checkpoint-jobs.ts";
+import { expiryOf, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { type CheckpointRow, type Lora, type ModelRow, tinkerPath } from "../../store/models.ts";
 import { addAudit } from "../../store/requests.ts";
 import { ownCheckpoint, ownModel, ownSession, readableCheckpoint } from "../access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
+import { storageUse } from "../storage-use.ts";
 import { checkpointView, liveCheckpoints, runView, textValues } from "../views.ts";
 
 type RestOperation =
@@ -130,10 +131,7 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
     unpublishCheckpoint: publish(false),
     setCheckpointTtl: ({ params, body }, call) => {
       const row = ownCheckpoint(api, call, params.trainingRunId, params.checkpointId);
-      const { ttlSeconds } = body;
-      if (ttlSeconds !== null && ttlSeconds < 1)
-        throw new Refusal(422, "invalid_request", "ttl_seconds: must be at least 1");
-      const until = ttlSeconds === null ? null : api.clock.now() + ttlSeconds * 1000;
+      const until = expiryOf(body.ttlSeconds, api.clock.now());
       return change(call, row, "checkpoint_ttl_set", "UPDATE checkpoints SET expires_at = ?", until);
     },
     weightsInfo: ({ body }, call) => {
@@ -199,7 +197,8 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
         Math.floor(from / hourMs),
         Math.ceil(to / hourMs),
       );
-      const storage = storageUse(api, call, from, Math.min(to, api.clock.now()));
+      const kept = sql.all<CheckpointRow>("SELECT * FROM checkpoints WHERE tenant = ?", call.caller.tenant);
+      const storage = storageUse(kept, from, Math.min(to, api.clock.now()));
       const data = [...rows.map((row) => usageEvent(row, call.caller.tenant)), ...storage];
       const sessions: Record<string, { userMetadata?: Record<string, string> }> = {};
       for (const id of new Set(data.map(({ sessionId }) => sessionId))) {
@@ -281,34 +280,4 @@ function usageEvent(row: UsageRow, tenant: string): BillingUsageEvent {
     ...(row.project === null ? {} : { projectId: row.project }),
     eventInfo,
   };
-}
-
-/** What the checkpoints that still exist took up, by day: finer would be thousands of rows that say the same. */
-function storageUse(api: Api, call: Call, from: number, to: number): BillingUsageEvent[] {
-  const day = 24 * hourMs;
-  const rows = api.store.db.sql.all<CheckpointRow>("SELECT * FROM checkpoints WHERE tenant = ?", call.caller.tenant);
-  const events: BillingUsageEvent[] = [];
-  for (let start = Math.floor(from / day) * day; start < to && events.length < 10_000; start += day) {
-    const bySession = new Map<string, { row: CheckpointRow; hours: number }>();
-    for (const row of rows) {
-      const begin = Math.max(row.created_at, start, from);
-      const end = Math.min(row.expires_at ?? Infinity, start + day, to);
-      if (end <= begin) continue;
-      const key = `${row.session_id}\0${row.base_model}`;
-      const sum = bySession.get(key) ?? { row, hours: 0 };
-      bySession.set(key, { row, hours: sum.hours + (row.bytes / 1e9) * ((end - begin) / hourMs) });
-    }
-    for (const { row, hours } of bySession.values()) {
-      events.push({
-        bucketStart: new Date(start),
-        bucketEnd: new Date(start + day),
-        baseModel: row.base_model,
-        userId: call.caller.tenant,
-        userName: call.caller.tenant,
-        sessionId: row.session_id,
-        eventInfo: { type: "storage", gigabyteHours: hours },
-      });
-    }
-  }
-  return events;
 }
