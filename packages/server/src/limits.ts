@@ -1,14 +1,20 @@
 /** Every bound the server keeps, in one place. All of them can be set; the defaults fit one machine with a few users. */
 
 export interface Limits {
-  /** Bytes of one request body as sent. @defaultValue 64 MiB */
+  /** Bytes of one request body as sent, where it carries training data or a prompt. @defaultValue 64 MiB */
   readonly bodyBytes: number;
+  /** Bytes of any other request body, also after decompression. @defaultValue 1 MiB */
+  readonly parametersBytes: number;
+  /** Bytes of all bodies that are being read or answered at once; more is answered 429. @defaultValue 1.5 GiB */
+  readonly bodiesBytes: number;
   /** Bytes of one body after decompression. @defaultValue 256 MiB */
   readonly decompressedBytes: number;
   /** Bytes of an adapter that is imported. @defaultValue 1 GiB */
   readonly adapterBytes: number;
   /** Depth of nested JSON. @defaultValue 64 */
   readonly jsonDepth: number;
+  /** Objects, arrays and keys in one JSON body: each costs far more memory than its text. @defaultValue 500 000 */
+  readonly jsonParts: number;
   /** Data in one training request. @defaultValue 4096 */
   readonly batchData: number;
   /** Tokens in one training request. @defaultValue 4 million */
@@ -45,9 +51,12 @@ export interface Limits {
 
 export const defaultLimits: Limits = {
   bodyBytes: 64 * 1024 * 1024,
+  parametersBytes: 1024 * 1024,
+  bodiesBytes: 1536 * 1024 * 1024,
   decompressedBytes: 256 * 1024 * 1024,
   adapterBytes: 1024 * 1024 * 1024,
   jsonDepth: 64,
+  jsonParts: 500_000,
   batchData: 4096,
   batchTokens: 4_000_000,
   numSamples: 256,

@@ -9,7 +9,7 @@ import type { RequestKind } from "../store/requests.ts";
 import { ownModel } from "./access.ts";
 import { bytesAnswer, errorAnswer, jsonAnswer, problem } from "./answers.ts";
 import type { Api, Call, Handlers } from "./api.ts";
-import { readBody, readJson } from "./body.ts";
+import { BodyBudget, type BodyHold, readBody, readJson } from "./body.ts";
 import { download } from "./downloads.ts";
 import { newerHandlers } from "./handlers/newer.ts";
 import { restHandlers } from "./handlers/rest.ts";
@@ -62,6 +62,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
   };
   const newer = newerHandlers(api);
   const told = new Set<string>();
+  const bodies = new BodyBudget(api.limits.bodiesBytes);
   let inFlight = 0;
 
   /** Fields that this version does not know are tolerated, and worth one line each. */
@@ -145,7 +146,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     return ready ? jsonAnswer({ status: "ok" }) : jsonAnswer({ status: "starting", reason: reason ?? "" }, 503);
   };
 
-  const answer = async (request: Request, url: URL): Promise<{ route: string; response: Response }> => {
+  const answer = async (request: Request, url: URL, hold: BodyHold): Promise<{ route: string; response: Response }> => {
     checkHost(request, url, options.allowedHosts);
     const probed = await probe(request, url);
     if (probed !== undefined) return { route: "probe", response: probed };
@@ -160,9 +161,10 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     if (match === undefined && !isForward && other === undefined) {
       throw new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
     }
-    const bound = other?.bodyLimit === undefined ? undefined : api.limits[other.bodyLimit];
-    const limits = bound === undefined ? api.limits : { ...api.limits, bodyBytes: bound, decompressedBytes: bound };
-    const bytes = request.method === "GET" ? new Uint8Array(0) : await readBody(request, limits);
+    const carriesData = isForward || (match !== undefined && "carries" in contract[match.operation]);
+    const bound = other?.bodyLimit === undefined ? api.limits.parametersBytes : api.limits[other.bodyLimit];
+    const bounds = carriesData ? api.limits : { bodyBytes: bound, decompressedBytes: bound };
+    const bytes = request.method === "GET" ? new Uint8Array(0) : await readBody(request, bounds, hold);
     const contentType = request.headers.get("content-type") ?? "";
     const isJson = !contentType.includes(protobufContentType) && !contentType.startsWith("multipart/");
     const wire = isJson ? readJson(bytes, api.limits) : undefined;
@@ -181,10 +183,11 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
       return problem(429, "too_many_requests", "The server has as many open requests as it takes.", 1);
     }
     inFlight++;
+    const hold = bodies.hold();
     try {
       const url = new URL(request.url);
       route = matchRoute(request.method, url.pathname)?.operation ?? "other";
-      ({ route, response } = await answer(request, url));
+      ({ route, response } = await answer(request, url, hold));
     } catch (error) {
       const known = errorAnswer(error);
       if (known === undefined) {
@@ -193,6 +196,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
       } else response = known;
     } finally {
       inFlight--;
+      hold.release();
     }
     api.queue.context.onPoint?.("reply");
     metrics.request(route, response.status, (performance.now() - started) / 1000);

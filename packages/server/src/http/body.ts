@@ -1,6 +1,6 @@
 /**
- * Reading a request's body within bounds: size as sent, size unpacked, depth of JSON. Every way a body can be too much ends in a
- * typed refusal before it costs memory.
+ * Reading a request's body within bounds: size as sent, size unpacked, depth and parts of JSON, and the size of all bodies together.
+ * Every way a body can be too much ends in a typed refusal before it costs memory.
  */
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
@@ -11,20 +11,76 @@ import { Refusal } from "../queue/refusal.ts";
 
 const unzip = promisify(gunzip);
 
+/** Bytes of bodies in memory, for all requests together. */
+export class BodyBudget {
+  readonly #limit: number;
+  #used = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** What the bodies of one request hold; {@link BodyHold.release} gives it back. */
+  hold(): BodyHold {
+    let held = 0;
+    return {
+      take: (bytes) => {
+        if (this.#used + bytes > this.#limit) {
+          throw new Refusal(
+            429,
+            "too_many_bytes",
+            "The bodies of all requests together are larger than the server takes.",
+            {
+              retryAfterSeconds: 1,
+            },
+          );
+        }
+        this.#used += bytes;
+        held += bytes;
+      },
+      release: () => {
+        this.#used -= held;
+        held = 0;
+      },
+    };
+  }
+
+  /** Bytes that are held now. */
+  get used(): number {
+    return this.#used;
+  }
+}
+
+/** One request's part of a {@link BodyBudget}. */
+export interface BodyHold {
+  /** @throws {@link Refusal} 429 when there is no room for these bytes. */
+  take(bytes: number): void;
+  release(): void;
+}
+
+/** How large one body may be. */
+export interface BodyBounds {
+  /** As sent. */
+  readonly bodyBytes: number;
+  /** Unpacked. */
+  readonly decompressedBytes: number;
+}
+
 /** The body's bytes, unpacked. @throws {@link Refusal} */
-export async function readBody(request: Request, limits: Limits): Promise<Uint8Array> {
+export async function readBody(request: Request, bounds: BodyBounds, hold: BodyHold): Promise<Uint8Array> {
   const told = Number(request.headers.get("content-length") ?? Number.NaN);
-  if (told > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
-  // The HTTP parser holds a sender to its Content-Length; only without one must the stream be counted.
-  const sent = Number.isFinite(told) ? new Uint8Array(await request.arrayBuffer()) : await readCounted(request, limits);
+  if (told > bounds.bodyBytes) throw tooLarge(bounds.bodyBytes);
+  const sent = await readSent(request, told, bounds, hold);
   const encoding = (request.headers.get("content-encoding") ?? "identity").trim().toLowerCase();
   if (encoding === "identity" || encoding === "" || sent.byteLength === 0) return sent;
   try {
-    if (encoding === "zstd") return await decompressZstd(sent, limits.decompressedBytes);
-    if (encoding === "gzip") return await unzip(sent, { maxOutputLength: limits.decompressedBytes });
+    const limit = bounds.decompressedBytes;
+    if (encoding === "zstd") return counted(await decompressZstd(sent, limit), hold);
+    if (encoding === "gzip") return counted(await unzip(sent, { maxOutputLength: limit }), hold);
   } catch (error) {
+    if (error instanceof Refusal) throw error;
     const code = (error as { code?: string }).code;
-    if (code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(limits.decompressedBytes);
+    if (code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(bounds.decompressedBytes);
     throw new Refusal(
       422,
       "bad_encoding",
@@ -38,13 +94,27 @@ export async function readBody(request: Request, limits: Limits): Promise<Uint8A
   );
 }
 
-async function readCounted(request: Request, limits: Limits): Promise<Uint8Array> {
+function counted(bytes: Uint8Array, hold: BodyHold): Uint8Array {
+  hold.take(bytes.byteLength);
+  return bytes;
+}
+
+/** Bodies up to this are taken in one piece; of larger ones only what has arrived counts against the budget. */
+const onePieceBytes = 1024 * 1024;
+
+async function readSent(request: Request, told: number, bounds: BodyBounds, hold: BodyHold): Promise<Uint8Array> {
+  // The HTTP parser holds a sender to its Content-Length; only without one, or when it is large, must the stream be counted.
+  if (told <= onePieceBytes) {
+    hold.take(told);
+    return new Uint8Array(await request.arrayBuffer());
+  }
   if (request.body === null) return new Uint8Array(0);
   const parts: Uint8Array[] = [];
   let total = 0;
   for await (const part of request.body as unknown as AsyncIterable<Uint8Array>) {
     total += part.byteLength;
-    if (total > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
+    if (total > bounds.bodyBytes) throw tooLarge(bounds.bodyBytes);
+    hold.take(part.byteLength);
     parts.push(part);
   }
   return Buffer.concat(parts);
@@ -56,8 +126,13 @@ const tooLarge = (limit: number): Refusal =>
 /** The JSON value of a body; an empty one is an empty object. @throws {@link Refusal} 400 */
 export function readJson(bytes: Uint8Array, limits: Limits): unknown {
   if (bytes.byteLength === 0) return {};
-  if (depthOf(bytes) > limits.jsonDepth) {
+  const { depth, parts } = shapeOf(bytes);
+  if (depth > limits.jsonDepth) {
     throw new Refusal(400, "json_too_deep", `The JSON is nested deeper than ${limits.jsonDepth} levels.`);
+  }
+  if (parts > limits.jsonParts) {
+    const many = `The JSON has ${parts} objects, arrays and keys, and ${limits.jsonParts} are taken.`;
+    throw new Refusal(413, "json_too_large", `${many} Send less at once; passes have a binary form.`);
   }
   try {
     return parseJson(utf8.decode(bytes));
@@ -69,10 +144,11 @@ export function readJson(bytes: Uint8Array, limits: Limits): unknown {
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-/** The deepest nesting of brackets outside of strings. */
-function depthOf(bytes: Uint8Array): number {
+/** The deepest nesting of brackets outside of strings, and how many objects, arrays and keys there are. */
+function shapeOf(bytes: Uint8Array): { depth: number; parts: number } {
   let depth = 0;
   let deepest = 0;
+  let parts = 0;
   let inString = false;
   for (let i = 0; i < bytes.length; i++) {
     const byte = bytes[i]!;
@@ -80,8 +156,11 @@ function depthOf(bytes: Uint8Array): number {
       if (byte === 0x5c) i++;
       else if (byte === 0x22) inString = false;
     } else if (byte === 0x22) inString = true;
-    else if (byte === 0x7b || byte === 0x5b) deepest = Math.max(deepest, ++depth);
+    else if (byte === 0x7b || byte === 0x5b) {
+      parts++;
+      deepest = Math.max(deepest, ++depth);
+    } else if (byte === 0x3a) parts++;
     else if (byte === 0x7d || byte === 0x5d) depth--;
   }
-  return deepest;
+  return { depth: deepest, parts };
 }

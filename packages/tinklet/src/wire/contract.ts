@@ -104,9 +104,11 @@ export interface Route<Path extends string = string, Query = unknown, Body = unk
   readonly timeoutMs: number;
   /** The answer is an acknowledgement; the result comes from `retrieve_future`. */
   readonly future?: FutureResultName;
+  /** What the body carries, where that is more than parameters: servers bound its size by it. */
+  readonly carries?: "data";
 }
 
-type Policy = Partial<Pick<Route, "pool" | "retry" | "timeoutMs" | "future">>;
+type Policy = Partial<Pick<Route, "pool" | "retry" | "timeoutMs" | "future" | "carries">>;
 const defaults = { pool: "train", retry: "standard", timeoutMs: 60_000 } as const satisfies Policy;
 
 function route<const P extends string, Q, B, A>(
@@ -228,7 +230,10 @@ export const contract = {
   createModel: post("/create_model", CreateModelRequest, UntypedAPIFuture, { future: "CreateModel" }),
   getInfo: post("/get_info", GetInfoRequest, GetInfoResponse),
   unloadModel: post("/unload_model", UnloadModelRequest, UntypedAPIFuture, { future: "UnloadModel" }),
-  forwardBackward: post("/forward_backward", forwardBackwardBody, UntypedAPIFuture, { future: "ForwardBackward" }),
+  forwardBackward: post("/forward_backward", forwardBackwardBody, UntypedAPIFuture, {
+    future: "ForwardBackward",
+    carries: "data",
+  }),
   optimStep: post("/optim_step", OptimStepRequest, UntypedAPIFuture, { future: "OptimStep" }),
   saveWeights: post("/save_weights", SaveWeightsRequest, UntypedAPIFuture, { future: "SaveWeights" }),
   saveWeightsForSampler: post("/save_weights_for_sampler", SaveWeightsForSamplerRequest, UntypedAPIFuture, {
@@ -236,7 +241,12 @@ export const contract = {
   }),
   loadWeights: post("/load_weights", LoadWeightsRequest, UntypedAPIFuture, { future: "LoadWeights" }),
 
-  asample: post("/asample", SampleRequest, UntypedAPIFuture, { pool: "sample", retry: "none", future: "Sample" }),
+  asample: post("/asample", SampleRequest, UntypedAPIFuture, {
+    pool: "sample",
+    retry: "none",
+    future: "Sample",
+    carries: "data",
+  }),
   retrieveFuture: route(
     "POST",
     "/retrieve_future",

@@ -1,0 +1,150 @@
+/** What a client can size has a bound where it is read: numbers, dates, texts, bodies. */
+import { gzipSync } from "node:zlib";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { CheckpointRow } from "../store/models.ts";
+import { gateway, TestServer, type TestServerOptions } from "../testing/test-server.ts";
+import { storageUse } from "./storage-use.ts";
+
+const open = async (options?: TestServerOptions) => {
+  const server = await TestServer.open(options);
+  onTestFinished(() => server.close());
+  return server;
+};
+
+describe("times to live", () => {
+  test("beyond ten years are refused wherever one is given, and listings go on", async () => {
+    const server = await open();
+    const model = await server.model();
+    const save = (seq: number, body: object) => server.post("save_weights", { model_id: model, seq_id: seq, ...body });
+    expect(await server.result(save(1, { path: "a", ttl_seconds: 9e12 }))).toMatchObject({
+      category: "user",
+      error: expect.stringContaining("ttl_seconds"),
+    });
+    const kept = await server.result(save(2, { path: "b", ttl_seconds: 3600 }));
+    const external = { model_id: model, seq_id: 3, path: "c", ttl_seconds: 9e12 };
+    expect(await server.result(server.post("save_weights_external", external))).toMatchObject({ category: "user" });
+    const at = `training_runs/${model}/checkpoints/weights/b/ttl`;
+    for (const ttl of [9e12, 0, -1]) expect((await server.send("PUT", at, { ttl_seconds: ttl })).status).toBe(422);
+    const copy = await server.post("copy_weights", { source_path: kept.path, ttl_seconds: 9e12 });
+    expect(copy.status).toBe(422);
+    const listed = await server.get("checkpoints");
+    expect(listed.status).toBe(200);
+    expect(listed.json.checkpoints).toHaveLength(1);
+  });
+});
+
+describe("billing", () => {
+  test("of all the time there is, or of times that are none, is answered at once", async () => {
+    const server = await open();
+    const model = await server.model();
+    await server.result(server.post("save_weights", { model_id: model, seq_id: 1, path: "a" }));
+    await server.clock.advance(1000);
+    const answer = await server.get(
+      "billing/usage/events?starting_on=-8600000000000000&ending_before=8600000000000000",
+    );
+    expect(answer.status).toBe(200);
+    const types = answer.json.data.map(({ event_info }: { event_info: { type: string } }) => event_info.type);
+    expect(types.filter((type: string) => type === "storage")).toHaveLength(1);
+  });
+
+  test("counts each hour of each checkpoint once, whatever the days it lies in", () => {
+    const hour = 3_600_000;
+    const row = (created: number, expires: number | null, bytes: number) =>
+      ({
+        tenant: "t",
+        session_id: "s",
+        base_model: "b",
+        bytes,
+        created_at: created,
+        expires_at: expires,
+      }) as CheckpointRow;
+    const rows = [row(5 * hour, null, 1e9), row(20 * hour, 80 * hour, 2e9), row(50 * hour, 51 * hour, 4e9)];
+    for (const [from, to] of [
+      [-1000 * hour, 100 * hour],
+      [6 * hour, 7 * hour],
+      [21 * hour, 50.5 * hour],
+      [200 * hour, 100 * hour],
+    ] as const) {
+      const events = storageUse(rows, from, to);
+      const sum = events.reduce(
+        (total, { eventInfo }) => total + (eventInfo as { gigabyteHours: number }).gigabyteHours,
+        0,
+      );
+      const hours = ({ created_at, expires_at }: CheckpointRow) =>
+        Math.max(0, Math.min(to, expires_at ?? Infinity) - Math.max(from, created_at)) / hour;
+      expect(sum).toBeCloseTo(
+        rows.reduce((total, each) => total + hours(each) * (each.bytes / 1e9), 0),
+        9,
+      );
+      expect(new Set(events.map(({ bucketStart }) => bucketStart.getTime())).size).toBe(events.length);
+    }
+  });
+
+  test("of many checkpoints over many years does not multiply them", () => {
+    const decade = 3650 * 86_400_000;
+    const rows = Array.from({ length: 50_000 }, (_, i) => ({
+      ...({ tenant: "t", session_id: `s${i % 3}`, base_model: "b", bytes: 1, expires_at: null } as CheckpointRow),
+      created_at: i,
+    }));
+    expect(storageUse(rows, 0, decade)).toHaveLength(10_000);
+  });
+});
+
+describe("bodies", () => {
+  const gzip = { "content-encoding": "gzip" };
+  const packed = (text: string) => new Uint8Array(gzipSync(text));
+  const json = { "content-type": "application/json" };
+
+  test("JSON whose parts would cost many times its text is refused before it is parsed", async () => {
+    const server = await open();
+    const objects = packed(`{"model_id":"m","seq_id":1,"forward_input":[${"{},".repeat(3_000_000)}{}]}`);
+    const keys = packed(`{${Array.from({ length: 600_000 }, (_, i) => `"k${i}":1`).join(",")}}`);
+    for (const body of [objects, keys]) {
+      const before = process.memoryUsage().heapUsed;
+      const answer = await server.post("forward", body, { ...gzip, ...json });
+      expect(answer.status).toBe(413);
+      expect(answer.json.code).toBe("json_too_large");
+      expect(process.memoryUsage().heapUsed - before).toBeLessThan(100e6);
+    }
+  });
+
+  test("a route of parameters takes a megabyte, packed or not; one of data takes more", async () => {
+    const server = await open();
+    const large = JSON.stringify({ tags: [], sdk_version: "x", extra: "x".repeat(2_000_000) });
+    expect((await server.post("create_session", large)).status).toBe(413);
+    expect((await server.post("create_session", packed(large), { ...gzip, ...json })).status).toBe(413);
+    const tokens = Array.from({ length: 400_000 }, (_, i) => 100_000 + i);
+    const sample = { base_model: "test/model", prompt: { chunks: [{ tokens }] }, sampling_params: {} };
+    expect((await server.post("asample", sample)).status).toBe(200);
+  });
+
+  test("all bodies together have a bound, and what one held is given back when it is answered", async () => {
+    const server = await open({ limits: { bodiesBytes: 3_000_000 } });
+    const model = await server.model();
+    const gate = gateway();
+    /** A body of two megabytes of which the second comes when the gate opens. */
+    const slow = () =>
+      new ReadableStream<Uint8Array>({
+        async start(controller) {
+          controller.enqueue(new Uint8Array(1_000_000));
+          await gate.promise;
+          controller.enqueue(new Uint8Array(1_000_000));
+          controller.close();
+        },
+      });
+    const send = () =>
+      server.server.fetch(
+        new Request("http://localhost/api/v1/forward_backward", {
+          method: "POST",
+          headers: { "x-api-key": server.key, "content-type": "application/x-protobuf" },
+          body: slow(),
+          duplex: "half",
+        } as RequestInit),
+      );
+    const held = [send(), send()];
+    const third = await (gate.resolve(), Promise.all(held));
+    expect(third.map(({ status }) => status).sort()).toContain(429);
+    expect((await server.passResult(server.pass(model, 1))).lossFnOutputs).toHaveLength(1);
+    expect((await send()).status).not.toBe(429);
+  });
+});
