@@ -37,8 +37,10 @@ export interface Limits {
   readonly gapMs: number;
   /** Silence after which a session's models leave the engine's memory (they come back by themselves). @defaultValue 900 000 */
   readonly staleSessionMs: number;
-  /** Silence after which a session's unnamed sampler weights are removed. @defaultValue 86 400 000 */
+  /** Silence after which a session's samplers, with weights that were saved without a name, are removed. @defaultValue a day */
   readonly samplerTtlMs: number;
+  /** Silence after which a session that left no run behind is forgotten. @defaultValue 30 days */
+  readonly sessionTtlMs: number;
   /** Adapters and snapshots that may be in the engine's memory at once. @defaultValue 32 */
   readonly residentAdapters: number;
   /** Work on a model, in milliseconds, above which it is not done again after a crash. @defaultValue 2000 */
@@ -69,6 +71,7 @@ export const defaultLimits: Limits = {
   gapMs: 330_000,
   staleSessionMs: 900_000,
   samplerTtlMs: 86_400_000,
+  sessionTtlMs: 30 * 86_400_000,
   residentAdapters: 32,
   snapshotWorthMs: 2000,
   snapshotOverhead: 0.05,

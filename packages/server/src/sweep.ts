@@ -1,11 +1,13 @@
 /** What is done once a minute: expire, forget, unload. Nothing here is needed for a request to finish. */
 import type { Clock } from "tinklet";
-import type { Presence } from "./http/api.ts";
 import type { Limits } from "./limits.ts";
 import type { Log } from "./log.ts";
+import type { StoredPresence } from "./presence.ts";
+import { readable } from "./queue/checkpoint-jobs.ts";
 import type { Queue } from "./queue/queue.ts";
-import { type CheckpointRow, tinkerPath } from "./store/models.ts";
+import { expireCheckpoints, tinkerPath } from "./store/models.ts";
 import { addAudit } from "./store/requests.ts";
+import { dropSampler, expireSessions, type HeldSampler, heldSamplers, storeSeen } from "./store/sessions.ts";
 import type { Store } from "./store/store.ts";
 
 interface SweepParts {
@@ -14,7 +16,7 @@ interface SweepParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly limits: Limits;
-  readonly presence: Presence;
+  readonly presence: StoredPresence;
 }
 
 const everyMs = 60_000;
@@ -40,37 +42,46 @@ export function sweep(parts: SweepParts): () => void {
   };
 }
 
-export async function sweepOnce({ store, queue, clock, log, limits, presence }: SweepParts): Promise<void> {
+/** Rows of one transaction: other writers come between two. */
+const batch = 200;
+/** A server that was just started waits for its clients to come back before it takes their silence for an end. */
+const graceMs = 3_600_000;
+
+/** Repeats a piece of work until it had fewer than a whole batch to do. */
+async function inBatches(work: () => Promise<number>): Promise<number> {
+  let total = 0;
+  for (;;) {
+    const done = await work();
+    total += done;
+    if (done < batch) return total;
+  }
+}
+
+export async function sweepOnce(parts: SweepParts): Promise<void> {
+  const { store, queue, clock, log, limits, presence } = parts;
   const now = clock.now();
-  const expired = await store.db.write((sql) => {
-    const rows = sql.all<CheckpointRow>(
-      "SELECT * FROM checkpoints WHERE expires_at IS NOT NULL AND expires_at <= ?",
-      now,
-    );
-    for (const row of rows) {
-      sql.run("DELETE FROM checkpoints WHERE run_id = ? AND kind = ? AND name = ?", row.run_id, row.kind, row.name);
-      const path = tinkerPath(row);
-      addAudit(sql, {
-        at: now,
-        tenant: row.tenant,
-        event: "checkpoint_expired",
-        modelId: row.run_id,
-        tinkerPath: path,
-      });
-    }
-    // Weights that were saved without a name live as long as their session does.
-    const unnamed = sql.all<{ id: string; session_id: string; finished_at: number | null }>(
-      `SELECT samplers.id, samplers.session_id, sessions.finished_at FROM samplers JOIN sessions ON sessions.id = samplers.session_id
-       WHERE samplers.files_id IS NOT NULL AND samplers.model_path IS NULL
-         AND NOT EXISTS (SELECT 1 FROM requests WHERE sampler_id = samplers.id AND state = 'pending')`,
-    );
-    for (const { id, session_id: session, finished_at: finished } of unnamed) {
-      const silentSince = Math.min(presence.lastSeen(session), finished ?? Infinity);
-      if (now - silentSince > limits.samplerTtlMs) sql.run("DELETE FROM samplers WHERE id = ?", id);
-    }
-    return rows.length;
-  });
+  const news = presence.news();
+  for (let at = 0; at < news.length; at += batch) {
+    await store.db.write((sql) => storeSeen(sql, news.slice(at, at + batch)));
+  }
+  const expired = await inBatches(() =>
+    store.db.write((sql) => {
+      const rows = expireCheckpoints(sql, now, batch);
+      for (const row of rows) {
+        const { tenant, run_id: modelId } = row;
+        addAudit(sql, { at: now, tenant, event: "checkpoint_expired", modelId, tinkerPath: tinkerPath(row) });
+      }
+      return rows.length;
+    }),
+  );
   if (expired > 0) log.info("checkpoints.expired", { count: expired });
+  await dropSamplers(parts, now);
+  if (now - presence.startedAt >= Math.min(graceMs, limits.sessionTtlMs)) {
+    const silent = await inBatches(() =>
+      store.db.write((sql) => expireSessions(sql, now - limits.sessionTtlMs, batch)),
+    );
+    if (silent > 0) log.info("sessions.expired", { count: silent });
+  }
   await queue.sweep();
   for (const lane of queue.lanes.values()) {
     const evicted = await lane.evictIdle((runner) => {
@@ -80,4 +91,24 @@ export async function sweepOnce({ store, queue, clock, log, limits, presence }: 
     if (evicted > 0) log.info("models.unloaded", { count: evicted, reason: "their sessions fell silent" });
   }
   await store.collect();
+}
+
+/** Samplers go with their sessions, and with the right to read what they were made from. */
+async function dropSamplers({ store, limits, presence }: SweepParts, now: number): Promise<void> {
+  const { sql } = store.db;
+  const isOver = (sampler: HeldSampler): boolean => {
+    const path = sampler.model_path;
+    if (path !== null && readable(sql, path, [sampler.tenant], now) === undefined) return true;
+    const heard = presence.heard(sampler.session_id) ?? sampler.silent_since;
+    const silentSince = Math.min(heard, sampler.finished_at ?? Infinity);
+    const waited = now - presence.startedAt > Math.min(graceMs, limits.samplerTtlMs);
+    return waited && now - silentSince > limits.samplerTtlMs;
+  };
+  for (let after = ""; ; ) {
+    const page = heldSamplers(sql, after, batch);
+    const over = page.filter(isOver).map(({ id }) => id);
+    if (over.length > 0) await store.db.write((tx) => over.forEach((id) => void dropSampler(tx, id)));
+    if (page.length < batch) return;
+    after = page.at(-1)!.id;
+  }
 }

@@ -18,10 +18,13 @@ export interface ServedModel {
   readonly tokenizerId: string | undefined;
 }
 
-/** When each session was last heard of. Not stored: after a restart every session counts as just seen. */
+/** When each session was last heard of. */
 export interface Presence {
   seen(sessionId: string): void;
+  /** By this process; one that it has not heard of counts as seen when it started. */
   lastSeen(sessionId: string): number;
+  /** By this process, if it has. */
+  heard(sessionId: string): number | undefined;
 }
 
 export interface Api {

@@ -142,8 +142,8 @@ describe("bodies", () => {
         } as RequestInit),
       );
     const held = [send(), send()];
-    const third = await (gate.resolve(), Promise.all(held));
-    expect(third.map(({ status }) => status).sort()).toContain(429);
+    gate.resolve();
+    expect((await Promise.all(held)).map(({ status }) => status)).toContain(429);
     expect((await server.passResult(server.pass(model, 1))).lossFnOutputs).toHaveLength(1);
     expect((await send()).status).not.toBe(429);
   });

@@ -234,14 +234,26 @@ export function findReadable(
   tenants: readonly (string | undefined)[],
   now: number,
 ): CheckpointRow {
-  const parsed = parsePath(path);
-  const row = getCheckpoint(sql, parsed.run, parsed.kind, parsed.name);
-  const readable = row !== undefined && (row.public === 1 || tenants.includes(row.tenant));
-  if (!readable || (row.expires_at !== null && row.expires_at <= now)) {
-    throw new UserError(`There is no checkpoint ${JSON.stringify(path.slice(0, 300))} that this key may read.`);
-  }
+  const row = readable(sql, path, tenants, now);
+  if (row === undefined) throw unreadable(path);
   return row;
 }
+
+/** The same, or `undefined`. @throws {@link UserError} when it is no path at all. */
+export function readable(
+  sql: Sql,
+  path: string,
+  tenants: readonly (string | undefined)[],
+  now: number,
+): CheckpointRow | undefined {
+  const parsed = parsePath(path);
+  const row = getCheckpoint(sql, parsed.run, parsed.kind, parsed.name);
+  const allowed = row !== undefined && (row.public === 1 || tenants.includes(row.tenant));
+  return allowed && (row.expires_at === null || row.expires_at > now) ? row : undefined;
+}
+
+export const unreadable = (path: string): UserError =>
+  new UserError(`There is no checkpoint ${JSON.stringify(path.slice(0, 300))} that this key may read.`);
 
 /** @throws {@link UserError} */
 export function parsePath(path: string): { run: string; kind: CheckpointKind; name: string } {

@@ -1,5 +1,5 @@
 /** An accepted request on its way through the queue, and what the parts of the queue share. */
-import { ConfigError, InputError, MemoryError } from "@tinklet/engine";
+import { ConfigError, InputError, MemoryError, ModelError } from "@tinklet/engine";
 import type { Clock } from "tinklet";
 import { InvalidInputError, ResponseValidationError, TinkerError } from "tinklet";
 import type { Limits } from "../limits.ts";
@@ -159,9 +159,10 @@ export function failureOf(error: unknown): Failure {
     error instanceof InvalidInputError ||
     error instanceof ResponseValidationError;
   if (user) return { error: (error as Error).message, category: "user" };
-  const told = error instanceof StoreError || error instanceof TinkerError;
+  // What other errors say (a path on the disk, a line of code) is for the log.
+  const told = error instanceof StoreError || error instanceof TinkerError || error instanceof ModelError;
   return {
-    error: told ? error.message : `The server failed at this request: ${(error as Error)?.message ?? String(error)}`,
+    error: told ? error.message : "The server failed at this request; its log says why.",
     category: "server",
   };
 }

@@ -6,7 +6,7 @@ import type { Clock } from "tinklet";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
-import { addModel, getModel, type ModelRow, type NewModel } from "../store/models.ts";
+import { addModel, getModel, hasFiles, type ModelRow, type NewModel } from "../store/models.ts";
 import {
   addRequest,
   expireRequests,
@@ -20,7 +20,7 @@ import {
 import { getSampler } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
 import { Futures, type Timing, timingOf } from "./futures.ts";
-import { type Job, jobOf, PayloadCache, type QueueContext } from "./job.ts";
+import { type Job, jobOf, PayloadCache, type QueueContext, UserError } from "./job.ts";
 import type { Lane } from "./lane.ts";
 import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
@@ -121,6 +121,7 @@ export class Queue {
       const known = this.#known(sql, "model_id", model.id, entry);
       if (known !== undefined) return known;
       if (getModel(sql, model.id) !== undefined) throw reused(`model_seq_id ${model.modelSeq}`, model.sessionId);
+      if (model.from !== undefined && !hasFiles(sql, model.from.filesId)) throw filesGone();
       addModel(sql, model);
       return { id: addRequest(sql, entry), isNew: true };
     });
@@ -137,7 +138,9 @@ export class Queue {
     this.#checkRoom(request);
     const accepted = await this.#accept((sql) => {
       const known = request.samplerId && this.#known(sql, "sampler_id", request.samplerId, request);
-      return known || { id: addRequest(sql, request), isNew: true };
+      if (known) return known;
+      if (request.filesId !== undefined && !hasFiles(sql, request.filesId)) throw filesGone();
+      return { id: addRequest(sql, request), isNew: true };
     });
     if (accepted.isNew && request.failure !== undefined) {
       this.context.futures.settle(accepted.id, {
@@ -353,6 +356,9 @@ export class Queue {
     return base === undefined ? undefined : this.lanes.get(base);
   }
 }
+
+/** The last owner of files was deleted between the look at it and the transaction that wanted to own them too. */
+const filesGone = (): UserError => new UserError("The checkpoint was deleted while this request was being accepted.");
 
 const reused = (what: string, owner: string): Refusal =>
   new Refusal(422, "number_reused", `${what} of ${owner} was used for another request.`);

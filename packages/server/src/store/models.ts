@@ -110,12 +110,30 @@ export function putCheckpoint(sql: Sql, row: CheckpointRow): void {
   );
 }
 
+/** Forgets the checkpoints whose time is over, at most `limit` of them, and returns them. */
+export function expireCheckpoints(sql: Sql, now: number, limit: number): CheckpointRow[] {
+  const rows = sql.all<CheckpointRow>(
+    "SELECT * FROM checkpoints WHERE expires_at IS NOT NULL AND expires_at <= ? LIMIT ?",
+    now,
+    limit,
+  );
+  for (const row of rows) {
+    sql.run("DELETE FROM checkpoints WHERE run_id = ? AND kind = ? AND name = ?", row.run_id, row.kind, row.name);
+  }
+  return rows;
+}
+
+/** Whether a folder is still known: between reading its name and using it, its last owner may have been deleted. */
+export const hasFiles = (sql: Sql, id: string): boolean =>
+  sql.get("SELECT 1 FROM files WHERE id = ?", id) !== undefined;
+
 export const addFiles = (sql: Sql, id: string, bytes: number, now: number): void =>
   void sql.run("INSERT INTO files (id, bytes, created_at) VALUES (?, ?, ?)", id, bytes, now);
 
 const unused = `NOT EXISTS (SELECT 1 FROM checkpoints WHERE files_id = files.id)
   AND NOT EXISTS (SELECT 1 FROM samplers WHERE files_id = files.id)
-  AND NOT EXISTS (SELECT 1 FROM models WHERE snapshot_files = files.id)`;
+  AND NOT EXISTS (SELECT 1 FROM models WHERE snapshot_files = files.id)
+  AND NOT EXISTS (SELECT 1 FROM requests WHERE requests.files_id = files.id AND state = 'pending')`;
 
 /** The folders that nothing refers to any more. */
 export const unusedFiles = (sql: Sql): string[] =>

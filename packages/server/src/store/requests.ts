@@ -53,6 +53,8 @@ export interface NewRequest {
   readonly payload: Uint8Array;
   readonly payloadType: PayloadType;
   readonly draws?: Readonly<Record<string, string | number | boolean>>;
+  /** The files that it draws from, when no sampler holds them. */
+  readonly filesId?: string;
   /** Prompt or training tokens, for limits and fairness. */
   readonly tokens: number;
   readonly now: number;
@@ -73,8 +75,8 @@ export function addRequest(sql: Sql, request: NewRequest): number {
   const { failure } = request;
   return sql.run(
     `INSERT INTO requests (tenant, session_id, kind, model_id, sampler_id, seq, fingerprint, state, payload, payload_type, draws,
-       tokens, accepted_at, result, result_type, finished_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+       files_id, tokens, accepted_at, result, result_type, finished_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     request.tenant,
     request.sessionId,
     request.kind,
@@ -86,6 +88,7 @@ export function addRequest(sql: Sql, request: NewRequest): number {
     failure === undefined ? request.payload : null,
     request.payloadType,
     request.draws === undefined ? null : JSON.stringify(request.draws),
+    request.filesId ?? null,
     request.tokens,
     request.now,
     failure === undefined ? null : failureBytes(failure),

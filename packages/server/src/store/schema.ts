@@ -141,6 +141,25 @@ export const migrations: readonly string[] = [
   );
   CREATE INDEX audit_tenant ON audit (tenant, at);
   `,
+  `
+  -- When a session was last heard of, stored once a minute.
+  ALTER TABLE sessions ADD COLUMN seen_at INTEGER;
+  CREATE INDEX sessions_seen ON sessions (COALESCE(seen_at, created_at));
+
+  -- The files that a sample without a sampling session draws from: while it is pending they are kept.
+  ALTER TABLE requests ADD COLUMN files_id TEXT;
+  UPDATE requests SET files_id = json_extract(draws, '$.filesId') WHERE state = 'pending' AND draws IS NOT NULL;
+  CREATE INDEX requests_files ON requests (files_id) WHERE files_id IS NOT NULL AND state = 'pending';
+
+  CREATE INDEX models_snapshot ON models (snapshot_files) WHERE snapshot_files IS NOT NULL;
+  CREATE INDEX checkpoints_session ON checkpoints (session_id);
+
+  -- What expires, in the order in which it does: a sweep reads only that.
+  DROP INDEX requests_finished;
+  CREATE INDEX requests_made ON requests (finished_at) WHERE result IS NOT NULL;
+  CREATE INDEX requests_fetched ON requests (retrieved_at) WHERE result IS NOT NULL AND retrieved_at IS NOT NULL;
+  CREATE INDEX requests_spent ON requests (id) WHERE result IS NULL AND payload IS NULL AND finished_at IS NOT NULL;
+  `,
 ];
 
 /** The format that this version writes. */

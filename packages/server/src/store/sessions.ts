@@ -13,6 +13,7 @@ export interface SessionRow {
   readonly created_at: number;
   readonly finished_at: number | null;
   readonly finish_reason: string | null;
+  readonly seen_at: number | null;
 }
 
 export interface SamplerRow {
@@ -89,4 +90,57 @@ export function addSampler(sql: Sql, sampler: Omit<SamplerRow, "clients">): void
     sampler.files_id,
     sampler.created_at,
   );
+}
+
+/** Stores when sessions were last heard of. */
+export function storeSeen(sql: Sql, seen: Iterable<readonly [id: string, at: number]>): void {
+  for (const [id, at] of seen) sql.run("UPDATE sessions SET seen_at = ? WHERE id = ?", at, id);
+}
+
+/** A sampler that holds files, and since when its session is silent (as far as it is stored). */
+export interface HeldSampler {
+  readonly id: string;
+  readonly tenant: string;
+  readonly session_id: string;
+  readonly model_path: string | null;
+  readonly silent_since: number;
+  readonly finished_at: number | null;
+}
+
+/** The samplers that hold files and that no pending request needs: one page, in the order of their ids. */
+export const heldSamplers = (sql: Sql, after: string, limit: number): HeldSampler[] =>
+  sql.all<HeldSampler>(
+    `SELECT samplers.id, samplers.tenant, session_id, model_path, finished_at, COALESCE(seen_at, sessions.created_at) AS silent_since
+     FROM samplers JOIN sessions ON sessions.id = session_id
+     WHERE samplers.id > ? AND files_id IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM requests WHERE sampler_id = samplers.id AND state = 'pending')
+     ORDER BY samplers.id LIMIT ?`,
+    after,
+    limit,
+  );
+
+/** Forgets a sampler, unless a request of it has come in meanwhile. */
+export const dropSampler = (sql: Sql, id: string): void =>
+  void sql.run(
+    "DELETE FROM samplers WHERE id = ? AND NOT EXISTS (SELECT 1 FROM requests WHERE sampler_id = ? AND state = 'pending')",
+    id,
+    id,
+  );
+
+/** Deletes sessions of which nothing was heard since `before` and that left nothing behind: no run, no checkpoint, nothing pending. */
+export function expireSessions(sql: Sql, before: number, limit: number): number {
+  const over = sql.all<{ id: string }>(
+    `SELECT id FROM sessions WHERE COALESCE(seen_at, created_at) < ?
+       AND NOT EXISTS (SELECT 1 FROM models WHERE session_id = sessions.id)
+       AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE session_id = sessions.id)
+       AND NOT EXISTS (SELECT 1 FROM requests WHERE session_id = sessions.id AND state = 'pending')
+     LIMIT ?`,
+    before,
+    limit,
+  );
+  for (const { id } of over) {
+    sql.run("DELETE FROM samplers WHERE session_id = ?", id);
+    sql.run("DELETE FROM sessions WHERE id = ?", id);
+  }
+  return over.length;
 }

@@ -34,9 +34,9 @@ beforeAll(async () => {
   const entries = Object.entries(files).map(([name, text]) => ({
     name,
     size: text.length,
-    content: (async function* () {
+    content: async function* () {
       yield Buffer.from(text);
-    })(),
+    },
   }));
   const parts: Uint8Array[] = [];
   for await (const part of tarStream(entries, 0)) parts.push(part);

@@ -6,12 +6,13 @@ import {
   protobufContentType,
   type SampleRequest,
 } from "tinklet/wire";
-import { findReadable } from "../../queue/checkpoint-jobs.ts";
+import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
 import { countTokens } from "../../queue/engine-input.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
 import type { Timing } from "../../queue/futures.ts";
 import type { Draws } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
+import { hasFiles } from "../../store/models.ts";
 import type { Failure } from "../../store/requests.ts";
 import { addSampler, samplerBySeq } from "../../store/sessions.ts";
 import { openSession, ownSampler, unknownRequest } from "../access.ts";
@@ -60,6 +61,7 @@ export function samplingHandlers(
       await api.store.db.write((tx) => {
         const known = samplerBySeq(tx, session.id, seq);
         if (known === undefined) {
+          if (filesId !== undefined && !hasFiles(tx, filesId)) throw unreadable(body.modelPath ?? "");
           addSampler(tx, {
             id,
             session_id: session.id,
@@ -84,6 +86,8 @@ export function samplingHandlers(
     asample: async ({ body }, call) => {
       const sampler = body.samplingSessionId === undefined ? undefined : ownSampler(api, call, body.samplingSessionId);
       if (sampler !== undefined) openSession(api, call, sampler.session_id);
+      // made from a checkpoint that was deleted, or unpublished, since
+      if (sampler?.model_path != null) findReadable(sql, sampler.model_path, [sampler.tenant], api.clock.now());
       const from =
         sampler === undefined ? source(call, body) : { baseModel: served(sampler.base_model), filesId: undefined };
       const draws: Draws = {
@@ -105,6 +109,7 @@ export function samplingHandlers(
           payload: call.bytes,
           payloadType: "json",
           draws: { ...draws },
+          ...(from.filesId === undefined ? {} : { filesId: from.filesId }),
           tokens: countTokens(body.prompt),
           now: api.clock.now(),
           ...(failure === undefined ? {} : { failure }),
