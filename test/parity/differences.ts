@@ -47,7 +47,7 @@ export const differences: readonly Difference[] = [
     explains: (seen) =>
       sent(seen) &&
       onlyOursRefuses(seen) &&
-      /must be (a number|a finite number|an integer|a Uint8Array|an array of token ids|a token id|one of encoded_text|a text, a list|something JSON can say|a non-negative integer)|half a character|holds floats|needs its dense|at most 64 bits|fits into int64/.test(
+      /must be (a number|an array, not a Set|a finite number|an integer|a Uint8Array|an array of token ids|a token id|one of encoded_text|a text, a list|something JSON can say|a non-negative integer)|half a character|holds floats|needs its dense|at most 64 bits|fits into int64/.test(
         seen.ours.refused ?? "",
       ),
   },

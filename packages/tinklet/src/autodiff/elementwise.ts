@@ -34,6 +34,9 @@ export const unary = {
   sqrt: { value: Math.sqrt, slope: (_, y) => 0.5 / y },
   sigmoid: { value: sigmoid, slope: (_, y) => y * (1 - y) },
   softplus: { value: softplus, slope: sigmoid },
+  tanh: { value: Math.tanh, slope: (_, y) => 1 - y * y },
+  sin: { value: Math.sin, slope: (x) => Math.cos(x) },
+  cos: { value: Math.cos, slope: (x) => -Math.sin(x) },
   logSigmoid: { value: (x) => -softplus(-x), slope: (x) => sigmoid(-x) },
 } satisfies Record<string, Unary>;
 
@@ -45,6 +48,11 @@ export const binary = {
   sub: { value: (a, b) => a - b, slopes: [() => 1, () => -1] },
   mul: { value: (a, b) => a * b, slopes: [(_, b) => b, (a) => a] },
   div: { value: (a, b) => a / b, slopes: [(_, b) => 1 / b, (a, b) => -a / (b * b)] },
+  // At a base of 0 the slope by the exponent is 0, which the formula gives as 0 times -Infinity.
+  pow: {
+    value: (a, b) => a ** b,
+    slopes: [(a, b) => (b === 0 ? 0 : b * a ** (b - 1)), (a, b) => (a === 0 && b >= 0 ? 0 : a ** b * Math.log(a))],
+  },
   max: { value: (a, b) => Math.max(a, b), slopes: [(a, b) => share(a > b, a === b), (a, b) => share(b > a, a === b)] },
   min: { value: (a, b) => Math.min(a, b), slopes: [(a, b) => share(a < b, a === b), (a, b) => share(b < a, a === b)] },
 } satisfies Record<string, Binary>;

@@ -2,5 +2,5 @@
 export { ShapeError, UnusedLeafError } from "./errors.ts";
 export { gradient } from "./gradient.ts";
 export * from "./regularizers.ts";
-export type { Shape } from "./shape.ts";
+export { broadcast, type Shape } from "./shape.ts";
 export { concat, constant, leaf, type NumberRows, type Operand, stack, Var, where } from "./var.ts";

@@ -135,9 +135,21 @@ export class Var {
   logSigmoid(): Var {
     return apply(unary.logSigmoid, this);
   }
-  /** To a fixed power. */
-  pow(exponent: number): Var {
-    return apply(power(exponent), this);
+  /** The hyperbolic tangent. */
+  tanh(): Var {
+    return apply(unary.tanh, this);
+  }
+  /** The sine. */
+  sin(): Var {
+    return apply(unary.sin, this);
+  }
+  /** The cosine. */
+  cos(): Var {
+    return apply(unary.cos, this);
+  }
+  /** To a power: a number, or one per element. */
+  pow(exponent: Operand): Var {
+    return typeof exponent === "number" ? apply(power(exponent), this) : combine("pow", binary.pow, this, exponent);
   }
   /** Holds each element within bounds; outside them no gradient flows. */
   clamp(bounds: { readonly min?: number; readonly max?: number }): Var {
@@ -191,6 +203,19 @@ export class Var {
       .sum(axis)
       .log()
       .add(peak.reshape(kept.toSpliced(loops.axis, 1)));
+  }
+  /** The running sum along one axis (negative counts from the last): each element with all before it. */
+  cumsum(axis: number): Var {
+    const { size, inner } = axisLoops("cumsum", this.shape, axis);
+    const before = (i: number) => Math.floor(i / inner) % size !== 0;
+    const data = this.data.slice();
+    for (let i = 0; i < data.length; i++) if (before(i)) data[i]! += data[i - inner] as number;
+    return result(data, this.shape, [this], (grad, [into]) => {
+      if (!into) return;
+      const later = grad.slice(); // the running sum from the other end
+      for (let i = later.length - 1; i >= 0; i--) if (before(i)) later[i - inner]! += later[i] as number;
+      addTo(into, later, 0);
+    });
   }
   /** The sum of products with another array of the same shape. */
   dot(other: Operand): Var {
@@ -249,6 +274,24 @@ export class Var {
     });
     const data = Float64Array.from(from, (at) => this.data[at] as number);
     return result(data, [from.length], [this], (grad, [into]) => {
+      if (into) for (const [i, at] of from.entries()) into[at]! += grad[i] as number;
+    });
+  }
+
+  /**
+   * The elements at `positions` (counted in row-major order, repeats allowed) under a new shape: any way of picking,
+   * repeating or rearranging at once.
+   */
+  pick(positions: ArrayLike<number>, shape: Shape): Var {
+    if (sizeOf(shape) !== positions.length) {
+      throw new ShapeError("pick", `${positions.length} positions do not fill ${showShape(shape)}`);
+    }
+    const from = Int32Array.from(positions);
+    const data = Float64Array.from(from, (at, i) => {
+      if (at === positions[i] && at >= 0 && at < this.size) return this.data[at] as number;
+      throw new ShapeError("pick", `position ${positions[i]} (number ${i}) is outside 0 to ${this.size - 1}`);
+    });
+    return result(data, [...shape], [this], (grad, [into]) => {
       if (into) for (const [i, at] of from.entries()) into[at]! += grad[i] as number;
     });
   }

@@ -2,6 +2,7 @@
  * The wire as a client needs it: everything but a server's half of the codecs, which a browser bundle should not carry.
  */
 export * from "./contract.ts";
+export * from "./custom-loss.ts";
 export * from "./dates.ts";
 export * from "./datum.ts";
 export { decodeBase64, encodeBase64, type Field, type Shape } from "./fields.ts";

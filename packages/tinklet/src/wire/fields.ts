@@ -9,8 +9,8 @@ import type { JsonValue } from "./json.ts";
 /** What a field holds, in words a schema comparison understands. */
 export type Shape =
   | { readonly type: "string" | "integer" | "number" | "boolean" | "bytes" | "datetime" | "json" }
-  | { readonly type: "literal"; readonly value: string }
-  | { readonly type: "enum"; readonly values: readonly string[]; readonly open: boolean }
+  | { readonly type: "literal"; readonly value: string | number }
+  | { readonly type: "enum"; readonly values: readonly (string | number)[]; readonly open: boolean }
   | { readonly type: "array"; readonly items: Shape }
   | { readonly type: "map"; readonly values: Shape }
   | { readonly type: "message"; readonly name: string }
@@ -191,7 +191,7 @@ export const bool = (): Field<boolean> =>
   );
 
 /** One fixed word, for example the `type` of a request: a field with that word as its default. */
-export const literal = <const T extends string>(word: T): DefaultField<T> =>
+export const literal = <const T extends string | number>(word: T): DefaultField<T> =>
   withDefault(
     field({ type: "literal", value: word }, (value) => {
       if (value !== word) throw problem(JSON.stringify(word), value);
@@ -200,8 +200,8 @@ export const literal = <const T extends string>(word: T): DefaultField<T> =>
     word,
   );
 
-/** One of several words. Closed: any other is an error, in both directions. */
-export const oneOf = <const T extends string>(...values: readonly T[]): Field<T> =>
+/** One of several words (or numbers). Closed: any other is an error, in both directions. */
+export const oneOf = <const T extends string | number>(...values: readonly T[]): Field<T> =>
   field({ type: "enum", values, open: false }, (value) => {
     if (!values.includes(value as T)) throw problem(`one of ${values.map((v) => JSON.stringify(v)).join(", ")}`, value);
     return value as T;

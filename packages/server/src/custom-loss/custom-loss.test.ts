@@ -1,0 +1,309 @@
+/** Losses traced by the official SDK against PyTorch (`test/fixtures/custom-losses.json`), and graphs that must not run. */
+import { readFileSync } from "node:fs";
+import { CustomLossGraph, type CustomLossInput } from "tinklet/wire";
+import { describe, expect, it } from "vitest";
+import { CustomLossError } from "./custom-loss-error.ts";
+import { readLoss } from "./read-loss.ts";
+import { type LossInput, runLoss } from "./run-loss.ts";
+
+interface Recorded {
+  readonly name: string;
+  readonly inputs: readonly CustomLossInput[];
+  readonly graph: unknown;
+  readonly data: readonly {
+    readonly inputs: Readonly<Record<string, LossInput>>;
+    readonly loss: number;
+    readonly gradient: readonly number[];
+    readonly metrics: Readonly<Record<string, number>>;
+  }[];
+}
+const recorded = JSON.parse(
+  readFileSync(new URL("../../../../test/fixtures/custom-losses.json", import.meta.url), "utf8"),
+) as Recorded[];
+
+const near = (ours: number, theirs: number, what: string) => {
+  const error = Math.abs(ours - theirs) / Math.max(1, Math.abs(theirs));
+  expect(error, `${what}: ${ours}, PyTorch ${theirs}`).toBeLessThan(1e-5);
+};
+
+describe("against PyTorch", () => {
+  it("knows at least 30 recorded losses", () => {
+    expect(recorded.length).toBeGreaterThanOrEqual(30);
+  });
+
+  it.each(recorded.map((each) => [each.name, each] as const))("%s", (_, { inputs, graph, data }) => {
+    const loss = readLoss(inputs, CustomLossGraph.decode(graph));
+    for (const [i, datum] of data.entries()) {
+      const ours = runLoss(loss, datum.inputs);
+      near(ours.loss, datum.loss, `loss of datum ${i}`);
+      expect(ours.slopes.length).toBe(datum.gradient.length);
+      for (const [k, slope] of datum.gradient.entries())
+        near(ours.slopes[k] as number, slope, `slope ${k} of datum ${i}`);
+      expect([...ours.metrics.keys()]).toEqual(Object.keys(datum.metrics));
+      for (const [name, value] of Object.entries(datum.metrics)) near(ours.metrics.get(name) as number, value, name);
+    }
+  });
+});
+
+type Wire = Record<string, unknown>;
+const ref = (name: string) => ({ ref: name });
+const call = (target: string, args: unknown[] = [ref("logprobs")], kwargs: Wire = {}): Wire => ({
+  op: "call_function",
+  name: "call",
+  target,
+  args,
+  kwargs,
+});
+const method = (target: string, args: unknown[] = [ref("logprobs")], kwargs: Wire = {}): Wire => ({
+  ...call(target, args, kwargs),
+  op: "call_method",
+});
+const start: Wire = { op: "placeholder", name: "logprobs", target: "logprobs" };
+const sum: Wire = { ...method("sum"), name: "total" };
+const end = (loss: unknown = ref("total"), metrics: unknown = { dict: {} }): Wire => ({
+  op: "output",
+  name: "output",
+  target: "output",
+  args: [{ tuple: [loss, metrics] }],
+});
+/** A good graph with one more node, which nothing reads. */
+const beside = (node: Wire): Wire[] => [start, node, sum, end()];
+const nested = (depth: number, inner: unknown = 1): unknown =>
+  Array.from({ length: depth }).reduce<unknown>((inside) => ({ tuple: [inside] }), inner);
+
+const names = [
+  ..."__import__ eval exec open compile globals input breakpoint os.system os.popen subprocess.run".split(" "),
+  ..."builtins.eval builtins.__import__ builtins.getattr importlib.import_module pickle.loads posix.system".split(" "),
+  ..."torch.load torch.save torch.ops.aten.add torch.hub.load torch.jit.load torch.compile torch.from_file".split(" "),
+  ..."torch.utils.cpp_extension.load torch._C._nn.gelu torch.autograd.grad torch.manual_seed torch.rand".split(" "),
+  ..."torch.randn torch.empty torch.tensor torch.einsum torch.linalg.inv torch.svd torch.sort torch.topk".split(" "),
+  ..."torch.nn.functional.dropout torch.nn.functional.linear torch.nn.functional.embedding torch.EXP Torch.exp".split(
+    " ",
+  ),
+  ..."math.__loader__ operator.attrgetter operator.methodcaller operator.setitem operator.delitem operator.iadd".split(
+    " ",
+  ),
+  ..."operator.call operator.itemgetter constructor __proto__ toString hasOwnProperty valueOf prototype".split(" "),
+  ..."torch.constructor torch.__proto__ torch.__class__.__mro__ .exp .sum exp torch torch. torch..exp operator.".split(
+    " ",
+  ),
+  "",
+  "torch.exp;import os",
+  "torch.exp\n",
+  " torch.exp",
+  "torch.ехр",
+  "lambda: 0",
+  "x".repeat(5000),
+];
+const methods = [
+  ..."item numpy tolist backward cpu cuda data_ptr storage untyped_storage set_ resize_ copy_ add_ mul_ exp_".split(
+    " ",
+  ),
+  ..."share_memory_ register_hook retain_grad requires_grad_ apply_ map_ __class__ __reduce__ __getattribute__".split(
+    " ",
+  ),
+  ..."__import__ constructor __proto__ toString valueOf map_values sort topk to_sparse type half bfloat16".split(" "),
+  "",
+  ".sum",
+  "torch.sum",
+  "sum ",
+];
+const attributes = "data grad grad_fn __class__ __dict__ constructor __proto__ storage is_cuda real H names".split(" ");
+const shapes: unknown[] = [
+  [1e9],
+  [1e5, 1e5],
+  [2 ** 53],
+  [-5],
+  [1, 1, 1, 1, 1, 1, 1],
+  [0.5],
+  ["4"],
+  [null],
+  [[3]],
+  nested(3),
+];
+const bad: Record<string, () => Wire[]> = {
+  "an empty graph": () => [],
+  "no output": () => [start, sum],
+  "an output alone": () => [end()],
+  "an output in the middle": () => [start, sum, end(), sum, end()],
+  "no inputs": () => [sum, end()],
+  "an input of another name": () => [{ ...start, target: "other" }, sum, end()],
+  "an input after a call": () => [start, sum, { ...start, name: "again" }, end()],
+  "an input with arguments": () => [{ ...start, args: [1] }, sum, end()],
+  "a node twice": () => [start, sum, sum, end()],
+  "a node that reads itself": () => [start, method("sum", [ref("call")]), sum, end()],
+  "a cycle of two": () => [
+    start,
+    { ...method("exp", [ref("b")]), name: "a" },
+    { ...method("exp", [ref("a")]), name: "b" },
+    sum,
+    end(),
+  ],
+  "a reference forward": () => [start, method("exp", [ref("total")]), sum, end()],
+  "a reference to nothing": () => [start, sum, end(ref("nothing"))],
+  "a reference by __proto__": () => [start, sum, end(ref("__proto__"))],
+  "a reference by number": () => [start, sum, end({ ref: 0 })],
+  "a loss that is a number": () => [start, sum, end(1)],
+  "a loss that is a vector": () => [start, { ...method("exp"), name: "total" }, end()],
+  "a loss that is a tuple": () => [start, { ...method("size"), name: "total" }, end()],
+  "a loss without metrics": () => [start, sum, { ...end(), args: [ref("total")] }],
+  "metrics as a list": () => [start, sum, end(ref("total"), [ref("total")])],
+  "a metric of another name": () => [start, sum, end(ref("total"), { dict: { "loss:sum": ref("total") } })],
+  "a metric without a reduction": () => [start, sum, end(ref("total"), { dict: { "custom/a": ref("total") } })],
+  "a metric that is a number": () => [start, sum, end(ref("total"), { dict: { "custom/a:sum": 1 } })],
+  "a metric called __proto__": () => [
+    start,
+    sum,
+    end(ref("total"), JSON.parse('{"dict":{"__proto__":{"ref":"total"}}}') as unknown),
+  ],
+  get_attr: () => beside({ ...call("weight", []), op: "get_attr" }),
+  call_module: () => beside({ ...call("linear"), op: "call_module" }),
+  "2,000 nodes": () => [
+    start,
+    ...Array.from({ length: 2000 }, (_, i) => ({ ...method("exp"), name: `n${i}` })),
+    sum,
+    end(),
+  ],
+  "a long list": () => beside(call("torch.stack", [Array.from({ length: 1000 }, () => ref("logprobs"))])),
+  "deep tuples": () => beside(call("torch.stack", [nested(50)])),
+  "very deep tuples": () => beside(call("torch.stack", [nested(3000)])),
+  "two keys in an argument": () => beside(method("exp", [{ ref: "logprobs", tuple: [] }])),
+  "no key in an argument": () => beside(method("exp", [{}])),
+  "an argument of another kind": () => beside(method("exp", [{ __reduce__: "os.system" }])),
+  "a callable as an argument": () => beside(method("exp", [{ function: "os.system" }])),
+  "a dict as an argument": () => beside(method("exp", [{ dict: {} }])),
+  "a slice of four": () => beside(call("operator.getitem", [ref("logprobs"), { slice: [0, 1, 2, 3] }])),
+  "a slice backwards": () => beside(call("operator.getitem", [ref("logprobs"), { slice: [null, null, -1] }])),
+  "a slice of texts": () => beside(call("operator.getitem", [ref("logprobs"), { slice: ["a", null, null] }])),
+  "two ellipses": () =>
+    beside(call("operator.getitem", [ref("logprobs"), { tuple: [{ ellipsis: true }, { ellipsis: true }] }])),
+  "an index by text": () => beside(call("operator.getitem", [ref("logprobs"), "__class__"])),
+  "three indices": () => beside(call("operator.getitem", [ref("logprobs"), { tuple: [0, 0, 0] }])),
+  "an index by fractions": () => beside(call("operator.getitem", [ref("logprobs"), ref("logprobs")])),
+  "a number like NaN": () => beside(method("clamp", [ref("logprobs")], { min: { float: "NaN()" } })),
+  "a dtype that is not there": () => beside(method("to", [ref("logprobs"), { dtype: "complex64" }])),
+  "a dtype of another kind": () => beside(method("to", [ref("logprobs"), { dtype: { ref: "logprobs" } }])),
+  "a device that is a path": () => beside(method("to", [ref("logprobs"), { device: "/dev/sda" }])),
+  "an argument twice": () => beside(method("sum", [ref("logprobs"), 0], { dim: 0 })),
+  "an argument that is not there": () => beside(method("sum", [ref("logprobs")], { out: ref("logprobs") })),
+  "an argument by __proto__": () => beside(method("sum", [ref("logprobs")], JSON.parse('{"__proto__":1}') as Wire)),
+  "an argument too many": () => beside(method("exp", [ref("logprobs"), 1, 2, 3])),
+  "an argument too few": () => beside(call("operator.add", [ref("logprobs")])),
+  "an axis that is not there": () => beside(method("sum", [ref("logprobs")], { dim: 5 })),
+  "an axis twice": () => beside(method("sum", [ref("logprobs"), [0, 0]])),
+  "a text as an operand": () => beside(call("operator.mul", [ref("logprobs"), "9".repeat(100)])),
+  "a very long text": () => beside(call("operator.mul", [ref("logprobs"), "9".repeat(100_000)])),
+  "a large integer": () => beside(call("torch.zeros", [2 ** 60])),
+  "a stack of ranks": () => beside(call("torch.stack", [[ref("logprobs"), ref("logprobs")], 9])),
+  "a matrix where there is none": () => beside(method("transpose", [ref("logprobs"), 0, 1])),
+};
+const hostile: [string, Wire[]][] = [
+  ...names.map((name): [string, Wire[]] => [`function ${name.slice(0, 40)}`, beside(call(name))]),
+  ...methods.map((name): [string, Wire[]] => [`method ${name}`, beside(method(name))]),
+  ...attributes.map((name): [string, Wire[]] => [
+    `attribute ${name}`,
+    beside(call("getattr", [ref("logprobs"), name])),
+  ]),
+  ...shapes.flatMap((shape): [string, Wire[]][] => [
+    [`zeros ${JSON.stringify(shape)}`, beside(call("torch.zeros", [shape]))],
+    [`expand ${JSON.stringify(shape)}`, beside(method("expand", [ref("logprobs"), { tuple: [shape, -2] }]))],
+    [`repeat ${JSON.stringify(shape)}`, beside(method("repeat", [ref("logprobs"), { tuple: [shape, 1e9] }]))],
+  ]),
+  ...Object.entries(bad).map(([name, graph]): [string, Wire[]] => [name, graph()]),
+];
+
+describe("what must not run", () => {
+  const logprobs: CustomLossInput[] = [{ name: "logprobs", rank: 1 }];
+  const refusalOf = (nodes: Wire[]): unknown => {
+    try {
+      readLoss(logprobs, CustomLossGraph.decode({ format: 1, nodes }));
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  };
+
+  it("lets the graph around them run", () => {
+    expect(refusalOf(beside(method("exp")))).toBeUndefined();
+  });
+
+  it("is at least 200 graphs", () => {
+    expect(hostile.length).toBeGreaterThanOrEqual(200);
+  });
+
+  it.each(hostile)("%s", (_, nodes) => {
+    const error = refusalOf(nodes) as Error | undefined;
+    expect(error).toBeInstanceOf(Error);
+    expect(["CustomLossError", "ResponseValidationError"]).toContain(error?.name);
+    expect(error?.message.length).toBeLessThan(600);
+  });
+
+  it("names the operation that is not allowed", () => {
+    expect(refusalOf(beside(call("torch.einsum")))).toEqual(
+      new CustomLossError('the function "torch.einsum" is not allowed in a custom loss', 'node "call"'),
+    );
+  });
+
+  it.each([
+    ["no logprobs", [{ name: "weights", rank: 1 }]],
+    ["logprobs without an axis", [{ name: "logprobs", rank: 0 }]],
+    ["an input twice", [...logprobs, ...logprobs]],
+    ["a name with capitals", [...logprobs, { name: "Weights", rank: 1 }]],
+    ["seventeen inputs", Array.from({ length: 17 }, (_, i) => ({ name: i === 0 ? "logprobs" : `x${i}`, rank: 1 }))],
+  ] as [string, CustomLossInput[]][])("inputs: %s", (_, inputs) => {
+    expect(() => readLoss(inputs, { format: 1, nodes: [] })).toThrow(CustomLossError);
+  });
+});
+
+describe("bounds of a run", () => {
+  const vectors = (length: number) => ({
+    logprobs: { data: new Float64Array(length).fill(-1), shape: [length], dtype: "float32" as const },
+  });
+  const graph = (...nodes: Wire[]) =>
+    readLoss([{ name: "logprobs", rank: 1 }], CustomLossGraph.decode({ nodes: [start, ...nodes, end()] }));
+
+  it("refuses a tensor that grows with the data", () => {
+    const square = graph(
+      { ...method("unsqueeze", [ref("logprobs"), 1]), name: "column" },
+      { ...call("operator.mul", [ref("logprobs"), ref("column")]), name: "square" },
+      { ...method("sum", [ref("square")]), name: "total" },
+    );
+    expect(runLoss(square, vectors(10)).loss).toBe(100);
+    expect(() => runLoss(square, vectors(5000))).toThrow(/more than 4194304 elements in one tensor/);
+  });
+
+  it("refuses many tensors that are each small enough", () => {
+    const long = graph(...Array.from({ length: 900 }, (_, i) => ({ ...method("exp"), name: `n${i}` })), sum);
+    expect(() => runLoss(long, vectors(100_000))).toThrow(/makes more than 67108864 elements/);
+  });
+
+  it("refuses a datum without an input, of another rank, or with shapes that do not fit", () => {
+    const loss = readLoss(
+      [
+        { name: "logprobs", rank: 1 },
+        { name: "weights", rank: 1 },
+      ],
+      CustomLossGraph.decode({
+        nodes: [
+          start,
+          { op: "placeholder", name: "weights", target: "weights" },
+          call("operator.mul", [ref("logprobs"), ref("weights")]),
+          { ...method("sum", [ref("call")]), name: "total" },
+          end(),
+        ],
+      }),
+    );
+    const weights = (shape: number[]) => ({ data: [1, 1], shape, dtype: "float32" as const });
+    expect(() => runLoss(loss, vectors(3))).toThrow("weights: is missing from loss_fn_inputs");
+    expect(() => runLoss(loss, { ...vectors(3), weights: weights([1, 2]) })).toThrow("declared with rank 1");
+    expect(() => runLoss(loss, { ...vectors(3), weights: weights([2]) })).toThrow('node "call"');
+  });
+
+  it("refuses a slope that is not finite, and a loss that does not depend on the log-probs", () => {
+    const logarithm = graph({ ...method("log"), name: "log" }, { ...method("sum", [ref("log")]), name: "total" });
+    const zero = { logprobs: { data: [0], shape: [1], dtype: "float32" as const } };
+    expect(() => runLoss(logarithm, zero)).toThrow("the slope by log-prob 0 is Infinity");
+    const constant = graph({ ...method("detach"), name: "fixed" }, { ...method("sum", [ref("fixed")]), name: "total" });
+    expect(() => runLoss(constant, vectors(2))).toThrow("does not depend on logprobs");
+  });
+});

@@ -1,0 +1,218 @@
+/**
+ * The few things that every operation is made of: element by element, sums, picking, joining. Each works in two ways, with
+ * ranks alone (the check at creation) and with numbers (a run on one datum), so that an operation is written once. All memory
+ * of a run is asked for here, and bounded.
+ */
+import { autodiff, type Var } from "tinklet";
+import { bounds } from "./bounds.ts";
+import { CustomLossError } from "./custom-loss-error.ts";
+import { type Dtype, describeValue, isNum, laterSize, type Num, Tensor, type Value } from "./values.ts";
+
+const { broadcast, concat, constant, where } = autodiff;
+export type Sizes = readonly number[];
+export const sizeOf = (shape: Sizes): number => shape.reduce((a, b) => a * b, 1);
+
+const order: readonly Dtype[] = ["bool", "int64", "float32"];
+/** The kind that holds both. */
+export const wider = (a: Dtype, b: Dtype): Dtype => (order.indexOf(a) > order.indexOf(b) ? a : b);
+
+export class Kit {
+  /** Whether numbers are worked with, or ranks alone. */
+  readonly running: boolean;
+  #left: number = bounds.allElements;
+  constructor(running: boolean) {
+    this.running = running;
+  }
+
+  /** Refuses a shape before anything of its size is made. */
+  room(shape: Sizes): Sizes {
+    const size = sizeOf(shape);
+    if (!(size <= bounds.elements)) {
+      throw new CustomLossError(`[${shape.join(", ")}] is more than ${bounds.elements} elements in one tensor`);
+    }
+    this.#left -= size;
+    if (this.#left < 0) throw new CustomLossError(`it makes more than ${bounds.allElements} elements for one datum`);
+    return shape;
+  }
+
+  /** Refuses, already at creation, sizes that the loss itself asks for; those of the data are seen in a run. */
+  constants(sizes: readonly Num[]): void {
+    const known = sizes.filter((size) => typeof size === "number" && size > 0) as number[];
+    if (!(sizeOf(known) <= bounds.elements)) {
+      throw new CustomLossError(`[${known.join(", ")}] is more than ${bounds.elements} elements in one tensor`);
+    }
+  }
+
+  /** A tensor of a rank; its numbers are made only in a run. */
+  tensor(dtype: Dtype, rank: number, make: () => Var): Tensor {
+    if (rank > bounds.rank) throw new CustomLossError(`rank ${rank} is more than ${bounds.rank}`);
+    return this.running ? new Tensor(dtype, rank, make()) : new Tensor(dtype, rank);
+  }
+
+  /** A tensor, or a number as a tensor without axes. */
+  lift(value: Value, name: string): Tensor {
+    if (value instanceof Tensor) return value;
+    if (typeof value === "boolean") return this.tensor("bool", 0, () => constant(value ? 1 : 0));
+    if (isNum(value)) {
+      const dtype = typeof value === "number" && !Number.isInteger(value) ? "float32" : "int64";
+      return this.tensor(dtype, 0, () => constant(known(value)));
+    }
+    throw new CustomLossError(`${name} must be a tensor or a number, not ${describeValue(value)}`);
+  }
+
+  /** A function of each element. */
+  each(x: Tensor, fn: (x: Var) => Var, dtype: Dtype = "float32"): Tensor {
+    return this.tensor(dtype, x.rank, () => {
+      this.room(x.numbers.shape);
+      return fn(x.numbers);
+    });
+  }
+
+  /** A function of each element without a slope. */
+  step(x: Tensor, fn: (x: number) => number, dtype: Dtype): Tensor {
+    return this.each(x, ({ data, shape }) => constant(data.map(fn), shape), dtype);
+  }
+
+  /** A function of two, stretched by NumPy's rule. */
+  zip(a: Tensor, b: Tensor, fn: (a: Var, b: Var) => Var, dtype: Dtype): Tensor {
+    return this.tensor(dtype, Math.max(a.rank, b.rank), () => {
+      this.room(broadcast("the operands", a.numbers.shape, b.numbers.shape));
+      return fn(a.numbers, b.numbers);
+    });
+  }
+
+  /** A function of two without a slope. */
+  stepZip(a: Tensor, b: Tensor, fn: (a: number, b: number) => number, dtype: Dtype): Tensor {
+    return this.zip(
+      a,
+      b,
+      (left, right) => {
+        // stretched by adding zeros of the other's shape, which the room for was just found
+        const [x, y] = [left.stopGradient(), right.stopGradient()];
+        const [full, other] = [x.add(y.pow(0).sub(1)), y.add(x.pow(0).sub(1))];
+        return constant(
+          full.data.map((value, i) => fn(value, other.data[i] as number)),
+          full.shape,
+        );
+      },
+      dtype,
+    );
+  }
+
+  where(condition: Tensor, yes: Tensor, no: Tensor): Tensor {
+    return this.tensor(wider(yes.dtype, no.dtype), Math.max(condition.rank, yes.rank, no.rank), () => {
+      const [c, y, n] = [condition.numbers, yes.numbers, no.numbers];
+      this.room(broadcast("where", broadcast("where", c.shape, y.shape), n.shape));
+      return where(c, y, n);
+    });
+  }
+
+  /** The sum over axes, which disappear unless they are kept with size 1. */
+  sum(x: Tensor, axes: readonly number[], keep: boolean): Tensor {
+    return this.reduce(x, axes, keep, (numbers, axis) => numbers.sum(axis), x.dtype === "bool" ? "int64" : x.dtype);
+  }
+
+  /** Folds axes away one by one, the last first. */
+  reduce(
+    x: Tensor,
+    axes: readonly number[],
+    keep: boolean,
+    fold: (x: Var, axis: number) => Var,
+    dtype: Dtype = "float32",
+  ): Tensor {
+    return this.tensor(dtype, keep ? x.rank : x.rank - axes.length, () => {
+      const { shape } = x.numbers;
+      this.room(shape);
+      const folded = [...axes].sort((a, b) => b - a).reduce(fold, x.numbers);
+      return keep ? folded.reshape(shape.map((size, axis) => (axes.includes(axis) ? 1 : size))) : folded;
+    });
+  }
+
+  /** How many elements stand along the axes. */
+  count(x: Tensor, axes: readonly number[]): Num {
+    return this.running ? sizeOf(axes.map((axis) => x.numbers.shape[axis] as number)) : laterSize;
+  }
+
+  /** Elements by position under a new shape. */
+  pick(x: Tensor, rank: number, plan: (shape: Sizes) => { shape: Sizes; position: (i: number) => number }): Tensor {
+    return this.tensor(x.dtype, rank, () => {
+      const { shape, position } = plan(x.numbers.shape);
+      const size = sizeOf(this.room(shape));
+      return x.numbers.pick(
+        Int32Array.from({ length: size }, (_, i) => position(i)),
+        shape,
+      );
+    });
+  }
+
+  reshape(x: Tensor, rank: number, shape: (own: Sizes) => Sizes): Tensor {
+    return this.tensor(x.dtype, rank, () => {
+      const wanted = this.room(shape(x.numbers.shape));
+      if (sizeOf(wanted) !== x.numbers.size) {
+        throw new CustomLossError(`[${x.numbers.shape.join(", ")}] does not fill [${wanted.join(", ")}]`);
+      }
+      return x.numbers.reshape(wanted);
+    });
+  }
+
+  /** Joined along an axis. */
+  join(parts: readonly Tensor[], axis: number): Tensor {
+    const [first] = parts;
+    if (first === undefined) throw new CustomLossError("there is nothing to join");
+    if (parts.some(({ rank }) => rank !== first.rank)) throw new CustomLossError("the parts have different ranks");
+    const dtype = parts.reduce<Dtype>((all, part) => wider(all, part.dtype), "bool");
+    return this.tensor(dtype, first.rank, () => {
+      const shapes = parts.map((part) => part.numbers.shape);
+      const [own] = shapes as [Sizes];
+      for (const shape of shapes) {
+        if (shape.some((size, at) => at !== axis && size !== own[at])) {
+          throw new CustomLossError(`[${own.join(", ")}] and [${shape.join(", ")}] do not fit together`);
+        }
+      }
+      const shape = own.with(
+        axis,
+        shapes.reduce((sum, each) => sum + (each[axis] as number), 0),
+      );
+      this.room(shape);
+      const inner = sizeOf(own.slice(axis + 1));
+      const starts = shapes.map((_, i) => shapes.slice(0, i).reduce((sum, each) => sum + sizeOf(each), 0));
+      const sources: number[] = []; // for each row along the axis, which part it comes from
+      const firstRow: number[] = [];
+      for (const [i, each] of shapes.entries()) {
+        firstRow.push(sources.length);
+        for (let row = 0; row < (each[axis] as number); row++) sources.push(i);
+      }
+      const rows = sources.length;
+      const flat = concat(parts.map((part) => part.numbers.reshape([part.numbers.size])));
+      const positions = Int32Array.from({ length: sizeOf(shape) }, (_, i) => {
+        const [within, row, outer] = [i % inner, Math.floor(i / inner) % rows, Math.floor(i / (inner * rows))];
+        const source = sources[row] as number;
+        const height = (shapes[source] as Sizes)[axis] as number;
+        return (starts[source] as number) + (outer * height + row - (firstRow[source] as number)) * inner + within;
+      });
+      return flat.pick(positions, shape);
+    });
+  }
+
+  /** The same numbers; no slope goes through. */
+  detach(x: Tensor): Tensor {
+    return this.each(x, (numbers) => numbers.stopGradient(), x.dtype);
+  }
+
+  /** Numbers that depend on sizes alone. */
+  filled(dtype: Dtype, rank: number, shape: () => Sizes, value: (i: number) => number): Tensor {
+    return this.tensor(dtype, rank, () => {
+      const made = this.room(shape());
+      return constant(
+        Float64Array.from({ length: sizeOf(made) }, (_, i) => value(i)),
+        made,
+      );
+    });
+  }
+}
+
+/** A number in a run, where every size is known. */
+export function known(value: Num): number {
+  if (typeof value === "number") return value;
+  throw new Error("a size is unknown in a run");
+}
