@@ -449,6 +449,9 @@ describe("sample from a folder with an adapter", () => {
     expect(imported.samples).toEqual(here.samples);
     const base = await written("--local", "--data-dir", join(tool.work, "fresh"));
     expect(base.samples).not.toEqual(imported.samples);
+    const onward = ["train", "data.jsonl", "--learning-rate", "0.01", "--max-steps", "1", "--no-export"];
+    const trained = await tool.run([...onward, ...local("q", "pipe"), "--from", folder, "--out", "onward"]);
+    expect(trained, trained.stderr).toMatchObject({ code: 0 });
     mkdirSync(join(tool.work, "half"));
     writeFileSync(
       join(tool.work, "half", "adapter_config.json"),

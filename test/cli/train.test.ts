@@ -1,5 +1,5 @@
 // Training and sampling through the real executable, and what an interruption at any moment leaves behind.
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { baseModel, Executable, fakeServer, hasPty, tokenizer } from "./executable.ts";
@@ -81,6 +81,10 @@ describe("train", () => {
     expect(JSON.parse(read("straight", "adapter/adapter_config.json"))).toMatchObject({ r: 4 });
     const again = await tool.run(train("straight"), { env });
     expect(again).toMatchObject({ code: 0, stderr: expect.stringContaining("straight is complete: 18 steps.") });
+    // An export that failed is made up for.
+    rmSync(join(tool.work, "straight", "adapter"), { recursive: true });
+    expect((await tool.run(train("straight"), { env })).code).toBe(0);
+    expect(JSON.parse(read("straight", "adapter/adapter_config.json"))).toMatchObject({ r: 4 });
     const other = await tool.run(train("straight", "--seed", "4"), { env });
     expect(other).toMatchObject({ code: 1, stderr: expect.stringContaining("seed was 0 and is now 4") });
   });
@@ -135,15 +139,49 @@ describe("train", () => {
     const plan = JSON.parse((await tool.run(train("dry", "--dry-run", "--json", "--prices", table), { env })).stdout);
     const budget = plan.cost_usd / 2;
     const stopped = await tool.run(train("budget", "--prices", table, "--max-cost", String(budget)), { env });
-    expect(stopped).toMatchObject({ code: 0, stdout: expect.stringContaining("would cost more than") });
+    expect(stopped).toMatchObject({ code: 0, stdout: expect.stringContaining("the next step would make it $") });
     const spent =
       JSON.parse(read("budget", "checkpoints.jsonl").trim().split("\n").at(-1) as string).elapsed_tokens / 100;
     expect(spent).toBeGreaterThan(budget / 3);
     expect(spent).toBeLessThanOrEqual(budget);
+    const checkpoints = read("budget", "checkpoints.jsonl");
+    const again = await tool.run(train("budget", "--prices", table, "--max-cost", String(budget)), { env });
+    expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining("the next step would make it $") });
+    expect(read("budget", "checkpoints.jsonl")).toBe(checkpoints); // asked before anything was trained
     await tool.run(train("budget"), { env });
     expect(read("budget", "metrics.jsonl")).toBe(read("straight", "metrics.jsonl"));
     expect((await tool.run(train("x", "--max-cost", "1"), { env })).code).toBe(2);
   }, 60_000);
+
+  it("goes on with other intervals and more epochs, and begins from a checkpoint with --from", async () => {
+    expect((await tool.run(train("longer", "--max-steps", "6"), { env })).code).toBe(0);
+    const more = await tool.run(train("longer", "--max-steps", "9", "--save-every", "2"), { env });
+    expect(more, more.stderr).toMatchObject({ code: 0, stderr: expect.stringContaining("at step 7 of 9") });
+    expect(steps("longer")).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    const last = (folder: string) => JSON.parse(read(folder, "checkpoints.jsonl").trim().split("\n").at(-1) as string);
+    expect(JSON.parse(read("longer", "adapter.json")).tinker_path).toBe(last("longer").sampler_path);
+    const from = (folder: string, ...given: string[]) => tool.run(train(folder, "--max-steps", "3", ...given), { env });
+    const next = await from("next", "--from", "longer");
+    expect(next, next.stderr).toMatchObject({ code: 0 });
+    expect(JSON.parse(read("next", "config.json"))).toMatchObject({ load_checkpoint_path: last("longer").state_path });
+    const first = (folder: string) => JSON.parse(read(folder, "metrics.jsonl").split("\n")[0] as string);
+    expect(first("next")["test/nll"]).toBeLessThan(first("longer")["test/nll"]);
+    expect(await from("wrong", "--from", "longer", "--rank", "8")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--rank is 8, but the checkpoint of --from has rank 4"),
+    });
+  });
+
+  it("lets nobody else write into the folder of a run that is under way", async () => {
+    slow = true;
+    const running = tool.start(train("shared", "--json"), { env });
+    await running.line((line) => line.startsWith('{"type":"step","step":2,'));
+    const second = await tool.run(train("shared"), { env });
+    slow = false;
+    expect(second).toMatchObject({ code: 1, stderr: expect.stringMatching(/is being written by process \d+/) });
+    expect((await running.ended).code).toBe(0);
+    expect(read("shared", "metrics.jsonl")).toBe(read("straight", "metrics.jsonl"));
+  });
 
   it.runIf(hasPty)("shows one line that is written over on a terminal", async () => {
     const { stdout } = await tool.run(train("terminal"), { env, pty: true });

@@ -46,3 +46,20 @@ export interface Trainer {
   ): PromiseLike<{ readonly path: string }>;
   saveWeightsAndGetSamplingClient(): PromiseLike<Sampler>;
 }
+
+/** Makes trainers; the SDK's `ServiceClient` fits. */
+export interface Service {
+  createLoraTrainingClient(options: {
+    readonly baseModel: string;
+    readonly rank?: number;
+    readonly seed?: number;
+    readonly signal?: AbortSignal;
+  }): PromiseLike<Trainer>;
+  /** With the weights of a checkpoint and a new optimizer. */
+  createTrainingClientFromState(path: string, options?: { readonly signal?: AbortSignal }): PromiseLike<Trainer>;
+  /** With the weights and the optimizer of a checkpoint: training goes on exactly. */
+  createTrainingClientFromStateWithOptimizer(
+    path: string,
+    options?: { readonly signal?: AbortSignal },
+  ): PromiseLike<Trainer>;
+}

@@ -6,6 +6,7 @@ export { BatchedDataset, splitData } from "./dataset.ts";
 export { type Example, type Place, readExamples, toExample } from "./examples.ts";
 export { type JsonLine, readJsonl } from "./jsonl.ts";
 export * from "./nll.ts";
+export * from "./open-run.ts";
 export * from "./policy-gradient.ts";
 export * from "./prepare.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";

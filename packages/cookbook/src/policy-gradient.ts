@@ -7,7 +7,7 @@ import type { Sampler, Trainer } from "./clients.ts";
 import { derivedSeed, permutation } from "./random.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
-import { repeatable } from "./supervised.ts";
+import { nextStepOf, repeatable } from "./supervised.ts";
 
 /** Something to answer. */
 export interface Problem {
@@ -51,8 +51,8 @@ export interface PolicyGradientOptions<P extends Problem> {
   readonly run?: RunFolder;
   /** Save after every so many steps. 0: only at the end. @defaultValue 0 */
   readonly saveEvery?: number;
-  /** @defaultValue 0 */
-  readonly startStep?: number;
+  /** The checkpoint that the trainer was made from, when resuming: its step is the first. {@link openRun} finds it. */
+  readonly resumeFrom?: CheckpointRecord | undefined;
   /**
    * Aborting it ends the run with a checkpoint of every step trained so far: answers that are being sampled are given up, a
    * training step that is under way is finished.
@@ -96,8 +96,19 @@ export interface PolicyGradientResult {
 export async function* trainPolicyGradient<P extends Problem>(
   options: PolicyGradientOptions<P>,
 ): AsyncGenerator<PolicyGradientEvent<P>, PolicyGradientResult, void> {
-  const { trainer, run, steps: totalSteps, schedule = "constant", saveEvery = 0, startStep = 0 } = options;
+  try {
+    return yield* steps(options);
+  } finally {
+    await options.run?.close();
+  }
+}
+
+async function* steps<P extends Problem>(
+  options: PolicyGradientOptions<P>,
+): AsyncGenerator<PolicyGradientEvent<P>, PolicyGradientResult, void> {
+  const { trainer, run, steps: totalSteps, schedule = "constant", saveEvery = 0, resumeFrom } = options;
   checkOptions(options);
+  const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
   await run?.rewind(startStep);
   let checkpoint: CheckpointRecord | undefined;
   let step = startStep;

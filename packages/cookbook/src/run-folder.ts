@@ -1,12 +1,14 @@
 /**
  * The record of one run on disk, in the official cookbook's files: `config.json`, `metrics.jsonl`, `checkpoints.jsonl` and
- * `timing_spans.jsonl`. Knows how a run that ended anywhere goes on: the last checkpoint says which step is next, and what
- * was written after it is taken back.
+ * `timing_spans.jsonl`; and `spending.jsonl`, the tokens that were submitted, whatever became of them. Knows how a run that
+ * ended anywhere goes on: the last checkpoint says which step is next, and what was written after it is taken back. One
+ * writer at a time.
  */
 import { type FileHandle, mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { TinkerError } from "tinklet";
 import { DataError } from "./data-error.ts";
+import { takeLock } from "./run-lock.ts";
 
 /** A line of `checkpoints.jsonl`. `epoch` and `batch` name the batch that comes next. Further keys are kept. */
 export interface CheckpointRecord {
@@ -24,16 +26,34 @@ export interface CheckpointRecord {
 /** A line of `metrics.jsonl`: the step, counted from 0, and numbers by name. */
 export type MetricsRow = Readonly<Record<string, number>> & { readonly step: number };
 
+/** A line of `spending.jsonl`: tokens that were submitted, and are paid for, whether or not the step was ever recorded. */
+export interface SpendingRow {
+  readonly step: number;
+  readonly train_tokens: number;
+  readonly evaluate_tokens: number;
+}
+
+/** Settings that may differ from those of the run that is in the folder. */
+export interface ClaimOptions {
+  /** May have any other value. */
+  readonly changeable?: readonly string[];
+  /** May grow; null means without end. */
+  readonly growing?: readonly string[];
+}
+
 const files = {
   config: "config.json",
   metrics: "metrics.jsonl",
   checkpoints: "checkpoints.jsonl",
   timing: "timing_spans.jsonl",
+  spending: "spending.jsonl",
 } as const;
+const lockFile = "run.lock";
 
-/** The folder of one run. */
+/** The folder of one run. Whoever writes first has it to itself until {@link RunFolder.close}. */
 export class RunFolder {
   readonly path: string;
+  #unlock: Promise<() => Promise<void>> | undefined;
 
   private constructor(path: string) {
     this.path = path;
@@ -50,8 +70,32 @@ export class RunFolder {
     return new RunFolder(path);
   }
 
+  /** Lets others write. What is written later takes the folder again. */
+  async close(): Promise<void> {
+    const unlock = this.#unlock;
+    this.#unlock = undefined;
+    await (await unlock?.catch(() => undefined))?.();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** @throws {@link DataError} when another process, or another loop of this one, writes here. */
+  async #lock(): Promise<void> {
+    const path = join(this.path, lockFile);
+    this.#unlock ??= writing(path, () => takeLock(path, this.path));
+    try {
+      await this.#unlock;
+    } catch (error) {
+      this.#unlock = undefined;
+      throw error;
+    }
+  }
+
   /** Forgets a run: removes its files, and nothing else that lies in the folder. */
   async clear(): Promise<void> {
+    await this.#lock();
     await Promise.all(Object.values(files).map((name) => rm(join(this.path, name), { force: true })));
   }
 
@@ -75,10 +119,12 @@ export class RunFolder {
    * same one.
    *
    * @param settings - everything that decides what the run computes.
+   * @param options - settings that a run which goes on may have different; the new ones are written.
    * @returns whether a run was there.
    * @throws {@link DataError} naming the settings that differ.
    */
-  async claim(settings: Readonly<Record<string, unknown>>): Promise<boolean> {
+  async claim(settings: Readonly<Record<string, unknown>>, options: ClaimOptions = {}): Promise<boolean> {
+    await this.#lock();
     const before = await this.readConfig();
     if (before === undefined) {
       await this.writeConfig(settings);
@@ -88,9 +134,19 @@ export class RunFolder {
     const names = [...new Set([...Object.keys(before), ...Object.keys(now)])];
     const changed = names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));
     if (changed.length === 0) return true;
-    const shown = changed.map(
+    const refused = changed.filter(
+      (name) =>
+        !options.changeable?.includes(name) &&
+        !(options.growing?.includes(name) && endOf(now[name]) > endOf(before[name])),
+    );
+    if (refused.length === 0) {
+      await this.writeConfig(now);
+      return true;
+    }
+    const shown = refused.map(
       (name) => `${name} was ${JSON.stringify(before[name])} and is now ${JSON.stringify(now[name])}`,
     );
+    await this.close(); // whoever may not go on here must not keep others out
     throw new DataError({ file: this.path }, `holds a run with other settings: ${shown.join("; ")}`, {
       hint: "Resume with the settings of that run, or choose another folder.",
     });
@@ -111,6 +167,15 @@ export class RunFolder {
   /** Durable when it resolves: a resume relies on this line. */
   async appendCheckpoint(record: CheckpointRecord): Promise<void> {
     await this.#append(files.checkpoints, record, { durable: true });
+  }
+
+  async readSpending(): Promise<SpendingRow[]> {
+    return this.#rows<SpendingRow>(files.spending);
+  }
+
+  /** Written before the step is submitted, and never taken back: a step that is repeated is paid for twice. */
+  async appendSpending(row: SpendingRow): Promise<void> {
+    await this.#append(files.spending, row, { durable: true });
   }
 
   /** How long the parts of a step took. Kept apart from the metrics, which are the same however fast the machine is. */
@@ -144,6 +209,7 @@ export class RunFolder {
   /** Adds a line, whole or not at all: what a crash or a full disk cut off is taken away, lest the next line joins it. */
   async #append(name: string, row: object, { durable = false } = {}): Promise<void> {
     const path = join(this.path, name);
+    await this.#lock();
     await writing(path, async () => {
       const file = await open(path, "a+");
       try {
@@ -165,6 +231,7 @@ export class RunFolder {
   /** Written beside and moved over: a crash leaves the old file or the new one. */
   async #replace(name: string, text: string): Promise<void> {
     const path = join(this.path, name);
+    await this.#lock();
     await writing(path, async () => {
       try {
         await writeFile(`${path}.new`, text);
@@ -200,6 +267,9 @@ export class RunFolder {
   }
 }
 
+/** A setting that may grow, as a number. */
+const endOf = (value: unknown) => (value === null ? Number.POSITIVE_INFINITY : Number(value));
+
 /** Bytes up to and with the last line break: what comes after it is half a line. */
 async function wholeLinesBytes(file: FileHandle): Promise<number> {
   const { size } = await file.stat();
@@ -219,6 +289,7 @@ async function writing<T>(path: string, write: () => Promise<T>): Promise<T> {
   try {
     return await write();
   } catch (cause) {
+    if (cause instanceof TinkerError) throw cause;
     const { code } = cause as NodeJS.ErrnoException;
     const said = cause instanceof Error ? cause.message : String(cause);
     if (code === "ENOSPC" || code === "EDQUOT") {

@@ -7,13 +7,7 @@ import { BatchedDataset } from "./dataset.ts";
 import { toExample } from "./examples.ts";
 import { renderExample, type SupervisedDatum, toDatum } from "./render.ts";
 import { RunFolder } from "./run-folder.ts";
-import {
-  nextStepOf,
-  type SupervisedEvent,
-  type SupervisedOptions,
-  type SupervisedResult,
-  trainSupervised,
-} from "./supervised.ts";
+import { type SupervisedEvent, type SupervisedOptions, type SupervisedResult, trainSupervised } from "./supervised.ts";
 import { BigramService } from "./testing/bigram-service.ts";
 import { letterTokenizer } from "./testing/letter-tokenizer.ts";
 
@@ -47,8 +41,7 @@ async function resume(service: BigramService, run: RunFolder, more: Partial<Supe
     ...settings,
     trainer: service.trainer(last?.state_path),
     run,
-    startStep: last === undefined ? 0 : nextStepOf(last, dataset.batchesPerEpoch),
-    elapsedTokens: Number(last?.["elapsed_tokens"] ?? 0),
+    resumeFrom: last,
     ...more,
   });
 }

@@ -35,14 +35,31 @@ export interface SupervisedOptions {
   readonly saveEvery?: number;
   /** How long checkpoints other than the last are kept, in seconds. @defaultValue 7 days */
   readonly ttlSeconds?: number;
-  /** The first step, when resuming: {@link nextStepOf} of the last checkpoint. @defaultValue 0 */
-  readonly startStep?: number;
-  /** Tokens of earlier steps, when resuming. @defaultValue 0 */
-  readonly elapsedTokens?: number;
+  /** The checkpoint that the trainer was made from, when resuming: its step is the first. {@link openRun} finds it. */
+  readonly resumeFrom?: CheckpointRecord | undefined;
   /** Aborting it ends the run after the steps that are under way, with a checkpoint. */
   readonly signal?: AbortSignal;
+  /** Asked before each step is submitted; a text ends the run like an abort and says why. {@link budget} makes one. */
+  readonly beforeStep?: (planned: PlannedStep) => string | undefined;
   /** Asked after each step; a text ends the run like an abort and says why. */
   readonly stopWhen?: (progress: StepDone) => string | undefined;
+}
+
+/** Tokens that were submitted or will be. */
+export interface TokenCounts {
+  readonly train: number;
+  /** Of forward passes only. */
+  readonly evaluate: number;
+}
+
+/** A step that is about to be submitted. */
+export interface PlannedStep {
+  readonly step: number;
+  readonly totalSteps: number;
+  /** Of this step, with the evaluations before it and, if it is the last, after it. */
+  readonly tokens: TokenCounts;
+  /** Of everything that this run has submitted, earlier calls and steps that were lost included. */
+  readonly spent: TokenCounts;
 }
 
 /** A step that is done. */
@@ -105,11 +122,21 @@ interface Submitted {
 export async function* trainSupervised(
   options: SupervisedOptions,
 ): AsyncGenerator<SupervisedEvent, SupervisedResult, void> {
-  const { run, trainer, testData = [], evalEvery = 10, startStep = 0, signal, stopWhen } = options;
+  try {
+    return yield* steps(options);
+  } finally {
+    await options.run?.close();
+  }
+}
+
+async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEvent, SupervisedResult, void> {
+  const { run, trainer, dataset, resumeFrom, testData = [], evalEvery = 10, signal, stopWhen } = options;
   const totalSteps = totalStepsOf(options);
+  const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
   if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps };
   await run?.rewind(startStep);
-  let elapsedTokens = options.elapsedTokens ?? 0;
+  let spent = await spentBy(run);
+  let elapsedTokens = Number(resumeFrom?.["elapsed_tokens"] ?? 0);
   let submittedTokens = elapsedTokens;
   let stopped: string | undefined;
   let checkpoint: CheckpointRecord | undefined;
@@ -120,6 +147,12 @@ export async function* trainSupervised(
   while (next < totalSteps || pending.length > 0) {
     if (signal?.aborted) stopped ??= "interrupted";
     if (next < totalSteps && stopped === undefined && pending.length < 2) {
+      const planned = plannedStep(options, next, spent);
+      stopped = options.beforeStep?.(planned);
+      if (stopped !== undefined) continue;
+      const { train, evaluate } = planned.tokens;
+      await run?.appendSpending({ step: next, train_tokens: train, evaluate_tokens: evaluate });
+      spent = { train: spent.train + train, evaluate: spent.evaluate + evaluate };
       const submitted = submitStep(options, next, totalSteps, submittedTokens);
       submittedTokens += submitted.tokens;
       pending.push(submitted);
@@ -163,14 +196,42 @@ export async function* trainSupervised(
 const isAt = (record: CheckpointRecord, step: number, { dataset }: SupervisedOptions) =>
   nextStepOf(record, dataset.batchesPerEpoch) === step;
 
+/** Everything that a run has submitted, according to its folder. */
+export async function spentBy(run: RunFolder | undefined): Promise<TokenCounts> {
+  const rows = (await run?.readSpending()) ?? [];
+  return rows.reduce(
+    (sum, row) => ({ train: sum.train + row.train_tokens, evaluate: sum.evaluate + row.evaluate_tokens }),
+    { train: 0, evaluate: 0 },
+  );
+}
+
+type Plan = Pick<SupervisedOptions, "dataset" | "epochs" | "maxSteps" | "testData" | "evalEvery">;
+
+const evaluatesBefore = ({ evalEvery = 10, testData = [] }: Plan, step: number) =>
+  evalEvery > 0 && testData.length > 0 && step % evalEvery === 0;
+
+const batchOf = ({ dataset }: Plan, step: number) =>
+  dataset.batch(Math.floor(step / dataset.batchesPerEpoch), step % dataset.batchesPerEpoch);
+
+/** A step before it is submitted. @param spent - of everything before it */
+export function plannedStep(options: Plan, step: number, spent: TokenCounts): PlannedStep {
+  const { evalEvery = 10, testData = [] } = options;
+  const totalSteps = totalStepsOf(options);
+  const before = evaluatesBefore(options, step) ? 1 : 0;
+  const after = evalEvery > 0 && step === totalSteps - 1 ? 1 : 0;
+  const tokens = { train: inputTokens(batchOf(options, step)), evaluate: (before + after) * inputTokens(testData) };
+  return { step, totalSteps, tokens, spent };
+}
+
 function submitStep(options: SupervisedOptions, step: number, totalSteps: number, tokensBefore: number): Submitted {
-  const { trainer, dataset, testData = [], evalEvery = 10, saveEvery = 20, schedule = "linear" } = options;
+  const { trainer, dataset, testData = [], saveEvery = 20, schedule = "linear" } = options;
   const epoch = Math.floor(step / dataset.batchesPerEpoch);
-  const data = dataset.batch(epoch, step % dataset.batchesPerEpoch);
+  const data = batchOf(options, step);
   const factor = scheduleFactor(schedule, { step, totalSteps, warmupSteps: options.warmupSteps });
   const learningRate = options.learningRate * factor;
-  const evaluates = evalEvery > 0 && testData.length > 0 && step % evalEvery === 0;
-  const evaluated = settled(evaluates ? evaluateNll(trainer, testData) : Promise.resolve(undefined));
+  const evaluated = settled(
+    evaluatesBefore(options, step) ? evaluateNll(trainer, testData) : Promise.resolve(undefined),
+  );
   const trained = settled(trainer.step(data, "cross_entropy", { ...options.adam, learningRate }));
   const tokens = inputTokens(data);
   const saves = options.run !== undefined && saveEvery > 0 && (step + 1) % saveEvery === 0 && step + 1 < totalSteps;

@@ -13,7 +13,8 @@ import {
   type SamplingParamsInput,
   TensorData,
 } from "tinklet";
-import type { Sampler, TrainedStep, Trainer } from "../clients.ts";
+import type { Sampler, Service, TrainedStep, Trainer } from "../clients.ts";
+import { inputTokens } from "../nll.ts";
 import { seededRandom } from "../random.ts";
 
 interface State {
@@ -23,13 +24,15 @@ interface State {
   readonly steps: number;
 }
 
-export class BigramService {
+export class BigramService implements Service {
   readonly vocabSize: number;
   readonly saved = new Map<string, State>();
   /** Every call in order, for example `step`, `saveState final`. */
   readonly calls: string[] = [];
   /** Called at the start of each step. */
   onStep: (() => void) | undefined;
+  /** Called with the tokens of each pass, which is what a service charges for. */
+  onTokens: ((tokens: { readonly train?: number; readonly evaluate?: number }) => void) | undefined;
   /** Called at the start of each sample, with the number of steps that its weights have seen. */
   onSample: ((steps: number) => void) | undefined;
 
@@ -43,6 +46,21 @@ export class BigramService {
     const size = this.vocabSize ** 2;
     const empty = { weights: new Float64Array(size), m: new Float64Array(size), v: new Float64Array(size), steps: 0 };
     return new BigramTrainer(this, structuredClone(loaded ?? empty));
+  }
+
+  async createLoraTrainingClient(): Promise<Trainer> {
+    return this.trainer();
+  }
+
+  async createTrainingClientFromState(path: string): Promise<Trainer> {
+    const saved = this.saved.get(path);
+    if (saved === undefined) throw new Error(`no checkpoint ${path}`);
+    const fresh = saved.weights.map(() => 0);
+    return new BigramTrainer(this, structuredClone({ weights: saved.weights, m: fresh, v: fresh.slice(), steps: 0 }));
+  }
+
+  async createTrainingClientFromStateWithOptimizer(path: string): Promise<Trainer> {
+    return this.trainer(path);
   }
 }
 
@@ -60,6 +78,7 @@ class BigramTrainer implements Trainer {
 
   async step(data: readonly Datum[], lossFn: LossFnType, adam: AdamParamsInput = {}): Promise<TrainedStep> {
     this.#service.calls.push("step");
+    this.#service.onTokens?.({ train: inputTokens(data) });
     this.#service.onStep?.();
     const gradient = new Float64Array(this.#state.weights.length);
     const output = this.#pass(data, lossFn, gradient);
@@ -80,6 +99,7 @@ class BigramTrainer implements Trainer {
 
   async forward(data: readonly Datum[], lossFn: LossFnType): Promise<ForwardBackwardOutput> {
     this.#service.calls.push("forward");
+    this.#service.onTokens?.({ evaluate: inputTokens(data) });
     return this.#pass(data, lossFn);
   }
 

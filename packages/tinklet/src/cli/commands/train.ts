@@ -1,20 +1,16 @@
 /** `train`: fine-tunes on a JSONL file. Parses and prints; the loop, the record and the resuming are the cookbook's. */
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
-import type {
-  PreparedData,
-  RunFolder,
-  Schedule,
-  SupervisedOptions,
-  SupervisedResult,
-  TrainOn,
-} from "@tinklet/cookbook";
-import type { TrainingClient } from "../../clients/training-client.ts";
+import type { PreparedData, RunFolder, Schedule, SupervisedResult, TrainOn } from "@tinklet/cookbook";
+import { importAdapter, isAdapterFolder } from "../adapter-folder.ts";
 import type { Command } from "../command.ts";
 import { type Context, optionalPackage } from "../context.ts";
-import { formatDollars } from "../format.ts";
+import { writeWhole } from "../files.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import { type Input, UsageError } from "../parse.ts";
 import { terminalPlot } from "../plot-terminal.ts";
+import { resolveCheckpoint } from "../references.ts";
 import { StepLine } from "../step-line.ts";
 import { fetchInto } from "./checkpoint-download.ts";
 
@@ -25,11 +21,16 @@ export const train: Command = {
   usage: "train DATA.jsonl [--model NAME] [--out FOLDER] [--dry-run]",
   about:
     "Fine-tunes a model on conversations or prompts with completions. The folder records the run; the same command again\n" +
-    "goes on where it stopped, with no step repeated or left out.",
+    "goes on where it stopped, with no step repeated or left out, also with other intervals or more epochs.",
   arguments: ["DATA"],
   options: {
     ...modelOptions,
     out: { type: "string", short: "o", value: "FOLDER", about: "record of the run (default runs/NAME_OF_DATA)" },
+    from: {
+      type: "string",
+      value: "CHECKPOINT",
+      about: "begin with these weights: tinker://…, @latest, RUN:NAME, RUN, a run's folder, or a PEFT adapter's",
+    },
     rank: { type: "string", value: "N", about: "of the LoRA adapter (default 32)" },
     "learning-rate": { type: "string", value: "X", about: "default: the cookbook's rule of thumb" },
     schedule: {
@@ -60,7 +61,7 @@ export const train: Command = {
     "save-every": { type: "string", value: "N", about: "steps between checkpoints; 0 for the last only (default 20)" },
     seed: { type: "string", value: "N", about: "of the order and the first weights (default 0)" },
     "dry-run": { type: "boolean", about: "count tokens, steps, time and cost, and stop" },
-    "max-cost": { type: "string", value: "DOLLARS", about: "stop after a checkpoint before it costs more" },
+    "max-cost": { type: "string", value: "DOLLARS", about: "stop with a checkpoint before the whole run costs more" },
     prices: { type: "string", value: "FILE", about: "your own price table (JSON) over the built-in one" },
     "no-export": { type: "boolean", about: "do not fetch the adapter in the end" },
   },
@@ -68,12 +69,12 @@ export const train: Command = {
     "train data.jsonl --local",
     "train data.jsonl --model Qwen/Qwen3-8B --epochs 3 --dry-run",
     "train data.jsonl --local   # again: resumes",
+    "train more.jsonl --local --from runs/data --out runs/more",
   ],
   async run(input, context) {
     const cookbook = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
     const [file = ""] = input.positionals;
-    const model = await chosenModel(input, context);
-    const settings = settingsOf(input);
+    const { model, settings, start } = await beginningOf(input, context);
     const tokenizer = await tokenizerFor(input, model);
     const maxLength = input.integer("max-length", 2) ?? (await contextLength(model, input, context));
     const data = await cookbook.prepareSupervised(file, tokenizer, { ...settings, maxLength });
@@ -92,37 +93,26 @@ export const train: Command = {
       return 0;
     }
     const folder = input.text("out") ?? join("runs", basename(file, extname(file)));
-    const run = await cookbook.RunFolder.open(folder);
-    const resumed = await run.claim(runSettings(model, settings, learningRate, maxLength, data));
-    const last = await run.lastCheckpoint();
-    const startStep = last === undefined ? 0 : cookbook.nextStepOf(last, dataset.batchesPerEpoch);
-    if (resumed && startStep >= totalSteps) {
-      context.output.note(`${folder} is complete: ${totalSteps} steps.`);
-      return report(run, { nextStep: totalSteps, totalSteps }, context);
-    }
-    const trainer = await openTrainer(last?.state_path, model, settings, context);
-    if (last !== undefined)
-      context.output.note(`Resuming ${folder} at step ${startStep + 1} of ${totalSteps} from ${last.state_path}`);
-    else context.output.note(introduction(data, totalSteps, model, settings.rank, learningRate));
+    const { signal } = context;
     const result = await follow(
-      cookbook.trainSupervised({
-        trainer,
-        dataset,
-        run,
-        learningRate,
+      cookbook.runSupervised({
         ...settings,
-        testData: data.test,
-        startStep,
-        elapsedTokens: Number(last?.["elapsed_tokens"] ?? 0),
-        signal: context.signal,
-        ...(maxCost === undefined || price === undefined
-          ? {}
-          : { stopWhen: overBudget(maxCost, price.train, data, totalSteps) }),
+        service: await context.service(model.serve),
+        folder,
+        baseModel: model.name,
+        ...(start === undefined ? {} : { from: start }),
+        data,
+        learningRate,
+        settings: { max_length: maxLength ?? null, train_on: settings.trainOn, test_share: settings.testShare },
+        signal,
+        ...(maxCost === undefined || price === undefined ? {} : { beforeStep: cookbook.budget(price, maxCost) }),
       }),
-      totalSteps,
+      { folder, fresh: introduction(data, totalSteps, model, settings.rank, learningRate) },
       context,
     );
-    if (result.stopped === undefined && !input.flag("no-export")) await exportAdapter(run, context);
+    const run = cookbook.RunFolder.at(folder);
+    // Also for a run that was complete before: its export may have failed.
+    if (result.nextStep === result.totalSteps && !input.flag("no-export")) await exportAdapter(run, context);
     return report(run, result, context);
   },
 };
@@ -146,33 +136,32 @@ function settingsOf(input: Input) {
 }
 export type TrainSettings = ReturnType<typeof settingsOf>;
 
-/** What `config.json` holds, by the wire's spelling: a resumed run must agree with all of it. */
-function runSettings(
-  model: ChosenModel,
-  settings: TrainSettings,
-  learningRate: number,
-  maxLength: number | undefined,
-  data: PreparedData,
-) {
-  const { rank, schedule, warmupSteps, epochs, batchSize, maxSteps, trainOn, testShare, evalEvery, saveEvery, seed } =
-    settings;
-  return {
-    model_name: model.name,
-    lora_rank: rank,
-    learning_rate: learningRate,
-    lr_schedule: schedule,
-    warmup_steps: warmupSteps,
-    num_epochs: epochs,
-    batch_size: batchSize,
-    max_steps: maxSteps ?? null,
-    max_length: maxLength ?? null,
-    train_on: trainOn,
-    test_share: testShare,
-    eval_every: evalEvery,
-    save_every: saveEvery,
-    seed,
-    data_digest: data.digest,
-  };
+/** What the run begins with: a model and an empty adapter, or the weights of a checkpoint, which decide model and rank. */
+async function beginningOf(
+  input: Input,
+  context: Context,
+): Promise<{
+  readonly model: ChosenModel;
+  readonly settings: TrainSettings;
+  /** The checkpoint of `--from`. */
+  readonly start?: string;
+}> {
+  const settings = settingsOf(input);
+  const from = input.text("from");
+  if (from === undefined) return { model: await chosenModel(input, context), settings };
+  const given = input.text("model") === undefined ? undefined : await chosenModel(input, context);
+  const rest = (await context.service(given?.serve ?? [])).createRestClient();
+  const start = isAdapterFolder(from)
+    ? await importAdapter(from, given?.name, context)
+    : await resolveCheckpoint(from, "training", async () => rest);
+  const { baseModel, loraRank: rank = settings.rank } = await rest.getWeightsInfoByTinkerPath(start, {
+    signal: context.signal,
+  });
+  if (given !== undefined && given.name !== baseModel)
+    throw new UsageError(`--model is ${given.name}, but the checkpoint of --from belongs to ${baseModel}`);
+  if (input.text("rank") !== undefined && settings.rank !== rank)
+    throw new UsageError(`--rank is ${settings.rank}, but the checkpoint of --from has rank ${rank}`);
+  return { model: given ?? { name: baseModel, serve: [] }, settings: { ...settings, rank }, start };
 }
 
 /** The context of the model, as the server tells it. */
@@ -195,22 +184,6 @@ async function usualRate(model: ChosenModel): Promise<number> {
   );
 }
 
-async function openTrainer(
-  state: string | undefined,
-  model: ChosenModel,
-  { rank, seed }: TrainSettings,
-  context: Context,
-): Promise<TrainingClient> {
-  const service = await context.service(model.serve);
-  const { signal } = context;
-  context.output.progress(state === undefined ? `Creating a LoRA adapter over ${model.name} …` : `Loading ${state} …`);
-  const trainer = await (state === undefined
-    ? service.createLoraTrainingClient({ baseModel: model.name, rank, seed, signal })
-    : service.createTrainingClientFromStateWithOptimizer(state, { signal }));
-  context.output.endProgress();
-  return trainer;
-}
-
 function introduction(
   data: PreparedData,
   totalSteps: number,
@@ -231,11 +204,11 @@ function introduction(
 
 /** Runs the loop and shows it. */
 async function follow(
-  loop: ReturnType<typeof import("@tinklet/cookbook").trainSupervised>,
-  totalSteps: number,
+  loop: ReturnType<typeof import("@tinklet/cookbook").runSupervised>,
+  about: { readonly folder: string; readonly fresh: string },
   { output, signal }: Context,
 ): Promise<SupervisedResult> {
-  const line = new StepLine(totalSteps);
+  let line: StepLine | undefined;
   signal.addEventListener(
     "abort",
     () => output.note("\nStopping after the steps under way; once more to stop at once."),
@@ -245,47 +218,50 @@ async function follow(
     const { done, value } = await loop.next();
     if (done) {
       output.endProgress();
+      if (line === undefined && value.nextStep === value.totalSteps)
+        output.note(`${about.folder} is complete: ${value.totalSteps} steps.`);
       return value;
+    }
+    if (value.type === "start") {
+      const { startStep, totalSteps, resumeFrom } = value;
+      line = new StepLine(totalSteps);
+      output.note(
+        resumeFrom === undefined
+          ? about.fresh
+          : `Resuming ${about.folder} at step ${startStep + 1} of ${totalSteps} from ${resumeFrom.state_path}`,
+      );
+      output.progress("Making the trainer …");
+      continue;
     }
     if (value.type === "checkpoint") {
       output.event({ type: "checkpoint", ...value.record });
       output.note(`Saved ${value.record.name}: ${value.record.sampler_path ?? value.record.state_path}`);
       continue;
     }
-    const { metrics, step } = value;
+    const { metrics, step, totalSteps } = value;
     output.event({ type: "step", ...metrics });
     const test = metrics["test/nll"];
     const figures = {
       loss: (metrics["train_mean_nll"] ?? Number.NaN).toFixed(4),
       ...(test === undefined ? {} : { test: test.toFixed(4) }),
     };
-    const text = line.text(step, metrics["num_tokens"] ?? 0, figures);
-    output.progress(text, { always: step === totalSteps - 1 });
+    line ??= new StepLine(totalSteps);
+    output.progress(line.text(step, metrics["num_tokens"] ?? 0, figures), { always: step === totalSteps - 1 });
   }
 }
 
-/** Stops while what is left of the budget covers what is under way: the next step and its successor. */
-function overBudget(
-  maxCost: number,
-  dollarsPerMillion: number,
-  data: PreparedData,
-  totalSteps: number,
-): NonNullable<SupervisedOptions["stopWhen"]> {
-  const perStep = (data.summary.tokens / Math.max(totalSteps, 1)) * 1.2;
-  return ({ elapsedTokens }) => {
-    const next = ((elapsedTokens + 3 * perStep) * dollarsPerMillion) / 1e6;
-    return next > maxCost ? `the next steps would cost more than ${formatDollars(maxCost)}` : undefined;
-  };
-}
-
-/** Fetches the final weights as an adapter folder inside the run's folder. */
+/** Fetches the final weights as an adapter folder inside the run's folder, unless they are there already. */
 async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
   const records = await run.readCheckpoints();
   const path = records.findLast((record) => record.sampler_path !== undefined)?.sampler_path;
+  const [folder, note] = [join(run.path, "adapter"), join(run.path, "adapter.json")];
+  const said = `${JSON.stringify({ tinker_path: path })}\n`;
   if (path === undefined) return;
+  if (existsSync(folder) && (await readFile(note, "utf8").catch(() => "")) === said) return;
   const rest = (await context.service()).createRestClient();
   const { url } = await rest.getCheckpointArchiveUrlFromTinkerPath(path, { signal: context.signal });
-  await fetchInto(url, join(run.path, "adapter"), run.path, context);
+  await fetchInto(url, folder, run.path, context);
+  await writeWhole(note, said);
 }
 
 /** The end: what there is now, and how to use it. */

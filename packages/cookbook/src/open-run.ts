@@ -1,0 +1,226 @@
+/**
+ * From a folder to a run that can be trained: begins one, or goes on with the one that is there, with no step repeated or left
+ * out. The loops in one call each, over it.
+ */
+import { createHash } from "node:crypto";
+import type { Service, Trainer } from "./clients.ts";
+import { BatchedDataset } from "./dataset.ts";
+import {
+  type PolicyGradientEvent,
+  type PolicyGradientOptions,
+  type PolicyGradientResult,
+  type Problem,
+  trainPolicyGradient,
+} from "./policy-gradient.ts";
+import type { PreparedData } from "./prepare.ts";
+import { type CheckpointRecord, type ClaimOptions, RunFolder } from "./run-folder.ts";
+import {
+  nextStepOf,
+  plannedStep,
+  type SupervisedEvent,
+  type SupervisedOptions,
+  type SupervisedResult,
+  spentBy,
+  totalStepsOf,
+  trainSupervised,
+} from "./supervised.ts";
+
+/** Where a run is recorded, and what it trains. */
+export interface RunOptions {
+  /** Makes the trainer: a `ServiceClient` fits. */
+  readonly service: Service;
+  /** The record of the run. One that is there already is resumed. */
+  readonly folder: string;
+  readonly baseModel: string;
+  /** Of the LoRA adapter. @defaultValue 32 */
+  readonly rank?: number;
+  /** Of the first weights, and of whatever else is drawn. @defaultValue 0 */
+  readonly seed?: number;
+  /** A training checkpoint whose weights the run begins with, instead of an empty adapter. Its optimizer begins anew. */
+  readonly from?: string | undefined;
+  readonly signal?: AbortSignal;
+}
+
+/** A run that is open: spread it into the options of a loop. */
+export interface OpenRun {
+  readonly run: RunFolder;
+  readonly trainer: Trainer;
+  /** The checkpoint that the trainer was made from; absent for a run that begins. */
+  readonly resumeFrom: CheckpointRecord | undefined;
+}
+
+/**
+ * Opens the folder of a run, checks that it belongs to these settings, and makes the trainer: from the last checkpoint where
+ * there is one.
+ *
+ * @param settings - everything that decides what the run computes, besides the model; written to `config.json`
+ * @throws {@link DataError} when the folder holds a run with other settings, or another process writes there.
+ *
+ * @example
+ * ```ts
+ * const opened = await openRun({ service, folder: "runs/mine", baseModel: "tinklet/base" }, { learning_rate: 1e-4 });
+ * for await (const event of trainSupervised({ ...opened, dataset, learningRate: 1e-4 })) console.log(event.type);
+ * ```
+ */
+export async function openRun(
+  options: RunOptions,
+  settings: Readonly<Record<string, unknown>>,
+  claim: ClaimOptions = {},
+): Promise<OpenRun> {
+  const found = await claimed(options, settings, claim);
+  return { ...found, trainer: await trainerFor(options, found.resumeFrom) };
+}
+
+async function claimed(options: RunOptions, settings: Readonly<Record<string, unknown>>, claim: ClaimOptions) {
+  const { folder, baseModel, rank = 32, seed = 0, from } = options;
+  const run = await RunFolder.open(folder);
+  const start = from === undefined ? {} : { load_checkpoint_path: from };
+  const resumed = await run.claim({ model_name: baseModel, lora_rank: rank, seed, ...start, ...settings }, claim);
+  return { run, resumeFrom: resumed ? await run.lastCheckpoint() : undefined };
+}
+
+async function trainerFor(options: RunOptions, resumeFrom: CheckpointRecord | undefined): Promise<Trainer> {
+  const { service, baseModel, rank = 32, seed = 0, from, signal } = options;
+  const call = signal === undefined ? {} : { signal };
+  if (resumeFrom?.state_path !== undefined)
+    return service.createTrainingClientFromStateWithOptimizer(resumeFrom.state_path, call);
+  if (from !== undefined) return service.createTrainingClientFromState(from, call);
+  return service.createLoraTrainingClient({ baseModel, rank, seed, ...call });
+}
+
+/** What {@link runSupervised} is given: the loop's options, with data in place of the things that it makes by itself. */
+export interface SupervisedRunOptions
+  extends RunOptions,
+    Omit<SupervisedOptions, "trainer" | "run" | "resumeFrom" | "dataset" | "testData" | "signal"> {
+  /** Of `prepareSupervised`. */
+  readonly data: Pick<PreparedData, "train" | "test" | "digest">;
+  /** Examples per step. @defaultValue 8 */
+  readonly batchSize?: number;
+  /** Further settings for `config.json`, which a resumed run must agree with. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+}
+
+/** Told before the first step. */
+export interface RunStarts {
+  readonly type: "start";
+  readonly run: RunFolder;
+  /** The first step of this call, counted from 0. */
+  readonly startStep: number;
+  readonly totalSteps: number;
+  readonly resumeFrom: CheckpointRecord | undefined;
+}
+
+/**
+ * Trains on examples, recorded in a folder: called again after an interruption, or a crash, it goes on where the run stopped.
+ * The intervals of evaluating and saving may change from call to call, and epochs and steps may grow; the schedule then spans
+ * the longer run.
+ *
+ * @throws {@link DataError} when the folder holds a run with other settings or data, or another process writes there.
+ *
+ * @example
+ * ```ts
+ * const data = await prepareSupervised("data.jsonl", tokenizer, { testShare: 0.1 });
+ * for await (const event of runSupervised({ service, folder: "runs/mine", baseModel, data, learningRate: 1e-4 })) {
+ *   if (event.type === "step") console.log(event.step, event.metrics["train_mean_nll"]);
+ * }
+ * ```
+ */
+export async function* runSupervised(
+  options: SupervisedRunOptions,
+): AsyncGenerator<RunStarts | SupervisedEvent, SupervisedResult, void> {
+  const { data, batchSize = 8, seed = 0, beforeStep } = options;
+  const dataset = new BatchedDataset(data.train, { batchSize, seed });
+  const loop: Omit<SupervisedOptions, "trainer"> = { ...options, dataset, testData: data.test };
+  const found = await claimed(options, supervisedSettings(options), {
+    changeable: ["eval_every", "save_every", "ttl_seconds"],
+    growing: ["num_epochs", "max_steps"],
+  });
+  try {
+    const { run, resumeFrom } = found;
+    const totalSteps = totalStepsOf(loop);
+    const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
+    if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps };
+    // Asked before the trainer is made: what may not begin leaves nothing on the server.
+    const refused = beforeStep?.(plannedStep(loop, startStep, await spentBy(run)));
+    if (refused !== undefined) return { nextStep: startStep, totalSteps, stopped: refused };
+    yield { type: "start", run, startStep, totalSteps, resumeFrom };
+    return yield* trainSupervised({ ...loop, ...found, trainer: await trainerFor(options, resumeFrom) });
+  } finally {
+    await found.run.close();
+  }
+}
+
+/** What decides a supervised run, by the official cookbook's names where it has them. */
+function supervisedSettings(options: SupervisedRunOptions): Record<string, unknown> {
+  const { data, adam, ttlSeconds } = options;
+  return {
+    learning_rate: options.learningRate,
+    lr_schedule: options.schedule ?? "linear",
+    warmup_steps: options.warmupSteps ?? 0,
+    num_epochs: options.epochs ?? 1,
+    batch_size: options.batchSize ?? 8,
+    max_steps: options.maxSteps ?? null,
+    eval_every: options.evalEvery ?? 10,
+    save_every: options.saveEvery ?? 20,
+    ...(ttlSeconds === undefined ? {} : { ttl_seconds: ttlSeconds }),
+    ...(adam === undefined ? {} : { adam }),
+    ...options.settings,
+    data_digest: data.digest,
+  };
+}
+
+/** What {@link runPolicyGradient} is given: the loop's options, without the things that it makes by itself. */
+export interface PolicyGradientRunOptions<P extends Problem>
+  extends RunOptions,
+    Omit<PolicyGradientOptions<P>, "trainer" | "run" | "resumeFrom" | "signal" | "seed"> {
+  /** Further settings for `config.json`, which a resumed run must agree with: what the reward depends on, for example. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Trains on rewards, recorded in a folder: called again after an interruption it goes on where the run stopped. The interval of
+ * saving may change from call to call, and the number of steps may grow.
+ *
+ * @throws {@link DataError} when the folder holds a run with other settings or problems, or another process writes there.
+ *
+ * @example
+ * ```ts
+ * const options = { service, folder: "runs/rl", baseModel, problems, reward, steps: 20, learningRate: 1e-4, saveEvery: 5 };
+ * for await (const event of runPolicyGradient(options)) {
+ *   if (event.type === "step") console.log(event.step, event.metrics["env/all/reward/total"]);
+ * }
+ * ```
+ */
+export async function* runPolicyGradient<P extends Problem>(
+  options: PolicyGradientRunOptions<P>,
+): AsyncGenerator<RunStarts | PolicyGradientEvent<P>, PolicyGradientResult, void> {
+  const { steps: totalSteps } = options;
+  const found = await claimed(options, policySettings(options), { changeable: ["save_every"], growing: ["steps"] });
+  try {
+    const { run, resumeFrom } = found;
+    const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
+    if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps };
+    yield { type: "start", run, startStep, totalSteps, resumeFrom };
+    return yield* trainPolicyGradient({ ...options, ...found, trainer: await trainerFor(options, resumeFrom) });
+  } finally {
+    await found.run.close();
+  }
+}
+
+function policySettings<P extends Problem>(options: PolicyGradientRunOptions<P>): Record<string, unknown> {
+  const { samplingParams, adam, schedule = "constant" } = options;
+  const problems = createHash("sha256");
+  for (const { prompt } of options.problems) problems.update(`${prompt.join(",")}\n`);
+  return {
+    steps: options.steps,
+    learning_rate: options.learningRate,
+    lr_schedule: schedule,
+    group_size: options.groupSize ?? 8,
+    groups_per_batch: options.groupsPerStep ?? 8,
+    save_every: options.saveEvery ?? 0,
+    ...(samplingParams === undefined ? {} : { sampling_params: samplingParams }),
+    ...(adam === undefined ? {} : { adam }),
+    ...options.settings,
+    data_digest: problems.digest("hex").slice(0, 16),
+  };
+}
