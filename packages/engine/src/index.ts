@@ -1,4 +1,5 @@
 /** The public face of the engine; the only file that decides what is public. */
+export { arithmeticVersion } from "./arithmetic.ts";
 export { openEngine } from "./engine.ts";
 export * from "./errors.ts";
 export { defaultMemoryBudget } from "./memory-plan.ts";

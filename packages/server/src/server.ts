@@ -3,7 +3,7 @@
  * finishes or keeps it. Listens on nothing: `fetch` is the server, and `serve()` puts it on a socket.
  */
 import { dirname } from "node:path";
-import type { Engine } from "@tinklet/engine";
+import { arithmeticVersion, type Engine } from "@tinklet/engine";
 import { type Clock, systemClock } from "tinklet";
 import type { ServedModel } from "./http/api.ts";
 import { createApp } from "./http/app.ts";
@@ -15,6 +15,7 @@ import { createLog, type Log, type LogFormat } from "./log.ts";
 import { createPresence } from "./presence.ts";
 import { Lane } from "./queue/lane.ts";
 import { Queue } from "./queue/queue.ts";
+import { keepArithmetic } from "./store/arithmetic.ts";
 import { openStore } from "./store/store.ts";
 import { sweep } from "./sweep.ts";
 
@@ -46,6 +47,8 @@ export interface ServerOptions {
   readonly createModelViaLoadWeights?: boolean;
   /** Have clients compress training requests. @defaultValue false */
   readonly compressRequests?: boolean;
+  /** The number of the engines' arithmetic. @defaultValue this release's */
+  readonly arithmetic?: number;
   /** Called at named instants of the life of a request; for crash drills. */
   readonly onPoint?: (point: string) => void;
 }
@@ -88,6 +91,13 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   if (store.setAside.length > 0) {
     const reason = "the database does not know these adapters: it is older than they are, or another one";
     log.warn("adapters.set_aside", { count: store.setAside.length, in: dirname(store.setAside[0]!), reason });
+  }
+  const before = await keepArithmetic(store.db, options.arithmetic ?? arithmeticVersion);
+  if (before !== undefined) {
+    log.warn("arithmetic.changed", {
+      ...before,
+      meaning: "passes that are run again may differ in their last bits from the results that were handed out",
+    });
   }
 
   const queue = new Queue({

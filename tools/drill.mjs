@@ -1,0 +1,54 @@
+// `npm run drill -- NAME [options]`: runs one of the long drills, each in a process of its own with the options given.
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { bundle } from "../test/server/bundle.mjs";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const vitest = `${root}node_modules/vitest/vitest.mjs`;
+
+/** What each drill does, and the arguments of Node that run it. */
+const drills = {
+  client: {
+    does: "the SDK against a faulty server: [calls] [seed]",
+    command: (rest) => {
+      run([`${root}tools/build.mjs`]); // it tests the package as built
+      return [`${root}test/client/drill.mjs`, ...rest];
+    },
+  },
+  kill: {
+    does: "the server killed at named instants: [--runs 200] [--seed 1] [--model FOLDER] [--log FILE]",
+    command: (rest) => [`${root}test/server/drill.mjs`, ...rest],
+  },
+  fuzz: {
+    does: "broken requests: [requests] [seed]",
+    command: async (rest) => [await bundle("test/server/fuzz-main.ts"), ...rest],
+  },
+  soak: {
+    does: "20 clients, good and bad, on the bundled model while the server is stopped and killed: [--minutes 15] [--seed 1]",
+    command: (rest) => ["--expose-gc", `${root}test/server/soak.mjs`, ...rest],
+  },
+  upgrade: {
+    does: "data folders of the release before; --record --from CHECKOUT records this one's for the next",
+    command: (rest) =>
+      rest[0] === "--record"
+        ? [`${root}test/server/upgrade-record.mjs`, ...rest.slice(1)]
+        : [vitest, "run", "test/server/upgrade.test.ts", ...rest],
+  },
+  weights: {
+    does: "spoiled weight files: [cases] [seed]",
+    command: (rest) => [`${root}test/weights/drill.mjs`, ...rest],
+  },
+};
+
+function run(args) {
+  const { status } = spawnSync(process.execPath, args, { cwd: root, stdio: "inherit" });
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+const [name, ...rest] = process.argv.slice(2);
+if (!Object.hasOwn(drills, name ?? "")) {
+  console.error("usage: npm run drill -- NAME [options]");
+  for (const [each, { does }] of Object.entries(drills)) console.error(`  ${each.padEnd(8)} ${does}`);
+  process.exit(2);
+}
+run(await drills[name].command(rest));
