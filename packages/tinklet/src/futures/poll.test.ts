@@ -119,6 +119,14 @@ describe("the server's time", () => {
   });
 });
 
+describe("a result with numbers that are not finite", () => {
+  it("is a result all the same", async () => {
+    const { poll } = setup([{ body: '{"metrics":{"a:mean":NaN,"b:mean":-Infinity,"d:mean":1}}' }]);
+    const { metrics } = await poll("OptimStep");
+    expect(metrics).toEqual({ "a:mean": Number.NaN, "b:mean": -Infinity, "d:mean": 1 });
+  });
+});
+
 describe("what is asked", () => {
   it("M-501: the id, the type, the count and the form that the type has", async () => {
     const { sent, poll } = setup([pending(), done]);

@@ -206,7 +206,7 @@ export function classify<K extends FutureResultName>(
 }
 
 const utf8 = new TextDecoder();
-const parsed = (response: HttpResponse): unknown => parseJson(utf8.decode(response.body));
+const parsed = (response: HttpResponse): unknown => parseJson(utf8.decode(response.body), { nonFinite: true });
 
 function jsonBody(response: HttpResponse): unknown {
   try {

@@ -275,7 +275,7 @@ export class HttpTransport implements Transport {
     const schema = contract[operation].response as Message<ResponseOf<K>> | undefined;
     if (schema === undefined) return undefined as ResponseOf<K>;
     try {
-      return schema.decode(parseJson(utf8.decode(response.body)));
+      return schema.decode(parseJson(utf8.decode(response.body), { nonFinite: true }));
     } catch (error) {
       if (!(error instanceof ResponseValidationError)) throw error;
       const type = response.header("content-type") ?? "no content type";

@@ -34,6 +34,40 @@ describe("JSON text", () => {
     }
   });
 
+  it("reads a text in one walk, however its strings are escaped", () => {
+    // Each of these took time in the square of its length, or the whole stack, when strings were matched by an expression.
+    for (const text of [
+      `1234567890123456"${'\\\\"'.repeat(300_000)}`,
+      `[1234567890123456,"${"\\\\".repeat(300_000)}`,
+      `[1234567890123456${',"'.repeat(300_000)}`,
+    ]) {
+      expect(() => parseJson(text)).toThrow(ResponseValidationError);
+    }
+    expect(parseJson(`[${"9".repeat(16_000_000)}]`)).toEqual([Infinity]);
+    const long = `${"x".repeat(16 * 1024 * 1024)}"12345678901234567890\\`;
+    expect(parseJson(`[${JSON.stringify(long)},12345678901234567890]`)).toEqual([long, 12345678901234567890n]);
+  });
+
+  it("is as quick with text that holds every character a mark could be made of", () => {
+    const privateUse = String.fromCharCode(...Array.from({ length: 6_400 }, (_, i) => 0xe000 + i));
+    const value = [privateUse, "x".repeat(4 * 1024 * 1024), 12345678901234567890n];
+    expect(parseJson(stringifyJson(value))).toEqual(value);
+  });
+
+  it("reads Python's NaN and Infinity where that was asked for, and only outside of strings", () => {
+    const text = '{"a":NaN,"b":[-Infinity,Infinity,"NaN","\\"Infinity"],"c":12345678901234567890}';
+    expect(parseJson(text, { nonFinite: true })).toEqual({
+      a: Number.NaN,
+      b: [-Infinity, Infinity, "NaN", '"Infinity'],
+      c: 12345678901234567890n,
+    });
+    expect(parseJson('{"loss":NaN}', { nonFinite: true })).toEqual({ loss: Number.NaN });
+    expect(() => parseJson(text)).toThrow(ResponseValidationError);
+    for (const wrong of ["NaN1", "-NaN", "[NaN NaN]", "Infinityy", "nan"]) {
+      expect(() => parseJson(wrong, { nonFinite: true }), wrong).toThrow(ResponseValidationError);
+    }
+  });
+
   it("refuses to write what JSON cannot say, and names the key", () => {
     expect(() => stringifyJson({ rate: Number.NaN })).toThrow(/rate.*NaN/);
     expect(() => stringifyJson({ rate: Infinity })).toThrow(InvalidInputError);

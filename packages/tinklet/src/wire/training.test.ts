@@ -3,7 +3,7 @@ import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import { Datum } from "./datum.ts";
 import { ModelInput } from "./model-input.ts";
 import { TensorData } from "./tensor-data.ts";
-import { ForwardBackwardInput, ForwardBackwardOutput, ForwardBackwardRequest } from "./training.ts";
+import { ForwardBackwardInput, ForwardBackwardOutput, ForwardBackwardRequest, OptimStepResponse } from "./training.ts";
 
 const modelInput = ModelInput.fromInts([1, 2]);
 const sparse = TensorData.fromSparse({
@@ -134,5 +134,16 @@ describe("the JSON forms of older clients and servers", () => {
       ),
     ).toThrow(/lossFnOutputs\[0\]\.x: must be a TensorData, not 5/);
     expect(ForwardBackwardOutput.message.decode({ loss_fn_output_type: "T", loss_fn_outputs: [] }).metrics).toEqual({});
+  });
+});
+
+describe("metrics", () => {
+  it("that are no numbers on the server are NaN here, and the answer stands", () => {
+    const wire = { metrics: { a: Number.NaN, b: "NaN", d: "-Infinity", e: 0.5 } };
+    const read = { a: Number.NaN, b: Number.NaN, d: -Infinity, e: 0.5 };
+    expect(OptimStepResponse.decode(wire).metrics).toEqual(read);
+    const output = { loss_fn_output_type: "ArrayRecord", loss_fn_outputs: [], ...wire };
+    expect(ForwardBackwardOutput.message.decode(output).metrics).toEqual(read);
+    expect(() => OptimStepResponse.decode({ metrics: { a: "x" } })).toThrow(ResponseValidationError);
   });
 });
