@@ -1,6 +1,7 @@
 /**
- * The seam through which every timer goes: tests drive a {@link FakeClock} and never sleep. Imports nothing.
+ * The seam through which every timer goes: tests drive a {@link FakeClock} and never sleep.
  */
+import { onAbort } from "./abort.ts";
 
 /** Time, and waiting for it. */
 export interface Clock {
@@ -20,15 +21,14 @@ const longestTimeoutMs = 2 ** 31 - 1;
 function sleepOn(clock: Pick<Clock, "timer">, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
-    const abort = () => {
+    const forget = onAbort(signal, () => {
       cancel();
       reject(signal?.reason);
-    };
+    });
     const cancel = clock.timer(ms, () => {
-      signal?.removeEventListener("abort", abort);
+      forget();
       resolve();
     });
-    signal?.addEventListener("abort", abort, { once: true });
   });
 }
 

@@ -13,7 +13,7 @@ export {
 } from "./clients/custom-loss.ts";
 export type { LocalOptions } from "./clients/local.ts";
 export type { HasInputsFor, MissingLossInputs, RequiredLossInputs } from "./clients/loss-inputs.ts";
-export type { ClientOptions } from "./clients/options.ts";
+export type { ClientOptions, OperationOptions } from "./clients/options.ts";
 export { PagedList } from "./clients/paged-list.ts";
 export { type PageOptions, RestClient, type ScopeOptions } from "./clients/rest-client.ts";
 export type { RetryConfig } from "./clients/retry-config.ts";
@@ -24,7 +24,6 @@ export { Telemetry } from "./clients/telemetry.ts";
 export {
   type BatchFor,
   type LoadOptions,
-  type OperationOptions,
   type PassOptions,
   type SaveOptions,
   TrainingClient,

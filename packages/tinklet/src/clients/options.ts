@@ -8,6 +8,14 @@ import type { MaxSockets } from "../transport/pools.ts";
 import type { UserMetadata } from "../wire/session.ts";
 import type { RetryConfig } from "./retry-config.ts";
 
+/** What every call that returns an {@link APIFuture} takes. */
+export interface OperationOptions {
+  /** Aborted before the call's turn: it is not sent. Later: the waiting ends, the work on the server does not. */
+  readonly signal?: AbortSignal | undefined;
+  /** Ends the waiting after so many milliseconds, as an aborted `signal` does. @defaultValue no limit */
+  readonly timeoutMs?: number | undefined;
+}
+
 /** Options of {@link ServiceClient}. All optional. */
 export interface ClientOptions {
   /** The key, `tml-…`, or a token. @defaultValue `TINKER_API_KEY`, else the output of `TINKER_CREDENTIAL_CMD` */

@@ -130,7 +130,17 @@ export class RestClient {
     checkpointId: string,
     options: CallOptions = {},
   ): Promise<CheckpointArchiveUrlResponse> {
-    await this.#session.connect();
+    return this.#session.within("getCheckpointArchiveUrl", options, (inner) =>
+      this.#archiveUrl(trainingRunId, checkpointId, inner),
+    );
+  }
+
+  async #archiveUrl(
+    trainingRunId: string,
+    checkpointId: string,
+    options: CallOptions,
+  ): Promise<CheckpointArchiveUrlResponse> {
+    await this.#session.connect(options);
     const { transport, clock, reporter } = this.#session;
     const request = transport.prepare("getCheckpointArchiveUrl", { trainingRunId, checkpointId });
     const read = (response: HttpResponse): CheckpointArchiveUrlResponse => {
@@ -235,7 +245,11 @@ export class RestClient {
   }
 
   /** Has a session's trace exported and returns where it can be fetched from. Waits until it is ready. */
-  async exportSessionTrace(sessionId: string, options: CallOptions = {}): Promise<string> {
+  exportSessionTrace(sessionId: string, options: CallOptions = {}): Promise<string> {
+    return this.#session.within("exportSessionTrace", options, (inner) => this.#traceUrl(sessionId, inner));
+  }
+
+  async #traceUrl(sessionId: string, options: CallOptions): Promise<string> {
     for (;;) {
       const { status, url, error } = await this.#call("exportSessionTrace", { sessionId }, options);
       if (status === "failed") {
@@ -262,8 +276,8 @@ export class RestClient {
   // ---- account ------------------------------------------------------------------------------------------------------
 
   /** Whose credential this is, read from its claims; no request. @throws {@link TinkerError} for a plain API key. */
-  whoami(): Promise<WhoamiResponse> {
-    return this.#session.whoami();
+  whoami(options: CallOptions = {}): Promise<WhoamiResponse> {
+    return this.#session.within("whoami", options, (inner) => this.#session.whoami(inner));
   }
 
   /**

@@ -2,6 +2,7 @@
  * `SamplingClient`: samples and log-probabilities from one sampling session. Validates, numbers and starts the calls;
  * dispatch and retries are `sample-dispatch.ts`.
  */
+import { Shared } from "../abort.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import type { APIFuture } from "../futures/api-future.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
@@ -12,13 +13,13 @@ import { ModelInput } from "../wire/model-input.ts";
 import type { GetSamplerResponse } from "../wire/rest.ts";
 import { type SampleResponse, SamplingParams, type SamplingParamsInput } from "../wire/sampling.ts";
 import { estimatePromptBytes } from "./batching.ts";
-import type { ClientOptions } from "./options.ts";
+import type { ClientOptions, OperationOptions } from "./options.ts";
 import { fullRetryConfig, type RetryConfig } from "./retry-config.ts";
 import { runSample, type SamplerState } from "./sample-dispatch.ts";
 import { Session, type SessionHandle } from "./session.ts";
 
 /** How to sample. */
-export interface SampleOptions {
+export interface SampleOptions extends OperationOptions {
   /** Continuations to draw. @defaultValue 1 */
   readonly numSamples?: number;
   readonly samplingParams?: SamplingParamsInput;
@@ -26,8 +27,6 @@ export interface SampleOptions {
   readonly includePromptLogprobs?: boolean;
   /** Return so many of the likeliest tokens at each prompt position. @defaultValue 0 */
   readonly topkPromptLogprobs?: number;
-  /** Ends the waiting; a request that was sent is not undone. */
-  readonly signal?: AbortSignal;
 }
 
 /**
@@ -57,7 +56,9 @@ export class SamplingClient {
   readonly #ownsSession: boolean;
   readonly #retryConfig: RetryConfig;
   readonly #state: SamplerState;
-  #sampler: Promise<GetSamplerResponse> | undefined;
+  readonly #sampler = new Shared((options) =>
+    this.#session.call("getSampler", { samplerId: this.samplingSessionId }, options),
+  );
 
   /** @internal */
   constructor(
@@ -86,10 +87,9 @@ export class SamplingClient {
       readonly modelPath?: string | undefined;
       readonly baseModel?: string | undefined;
       readonly retryConfig?: RetryConfig | undefined;
-      readonly signal?: AbortSignal | undefined;
-    },
+    } & OperationOptions,
   ): Promise<SamplingClient> {
-    const { modelPath, baseModel, retryConfig, signal } = options;
+    const { modelPath, baseModel, retryConfig } = options;
     if (modelPath === undefined && baseModel === undefined) {
       throw new InvalidInputError("modelPath", "or baseModel must be given");
     }
@@ -99,17 +99,16 @@ export class SamplingClient {
       });
     }
     fullRetryConfig(retryConfig); // refuses nonsense before anything is sent
-    const sessionId = await session.open();
-    const { samplingSessionId } = await session.call(
-      "createSamplingSession",
-      {
+    const { samplingSessionId } = await session.within("createSamplingSession", options, async ({ signal }) => {
+      const sessionId = await session.open({ signal });
+      const request = {
         sessionId,
         samplingSessionSeqId: session.nextSamplingSessionSeqId(),
         ...(baseModel === undefined ? {} : { baseModel }),
         ...(modelPath === undefined ? {} : { modelPath }),
-      },
-      { signal, facts: { path: modelPath, baseModel } },
-    );
+      };
+      return session.call("createSamplingSession", request, { signal, facts: { path: modelPath, baseModel } });
+    });
     return new SamplingClient(session, samplingSessionId, { retryConfig });
   }
 
@@ -139,10 +138,7 @@ export class SamplingClient {
    * const total = logprobs.reduce<number>((sum, value) => sum + (value ?? 0), 0);
    * ```
    */
-  computeLogprobs(
-    prompt: ModelInput,
-    options: { readonly signal?: AbortSignal } = {},
-  ): APIFuture<readonly (number | null)[]> {
+  computeLogprobs(prompt: ModelInput, options: OperationOptions = {}): APIFuture<readonly (number | null)[]> {
     const asked = { ...options, samplingParams: { maxTokens: 1 }, includePromptLogprobs: true };
     return this.#start("compute_logprobs", prompt, asked, ({ promptLogprobs }) => {
       if (promptLogprobs === undefined) {
@@ -166,6 +162,7 @@ export class SamplingClient {
         operation,
         subject,
         signal: options.signal,
+        timeoutMs: options.timeoutMs,
         attributes: { "tinker.sampling_session_id": subject },
       },
       async (state, signal) => {
@@ -215,13 +212,7 @@ export class SamplingClient {
   }
 
   #lookup(options: CallOptions): Promise<GetSamplerResponse> {
-    this.#sampler ??= this.#session
-      .call("getSampler", { samplerId: this.samplingSessionId }, options)
-      .catch((error: unknown) => {
-        this.#sampler = undefined;
-        throw error;
-      });
-    return this.#sampler;
+    return this.#session.within("getSampler", options, (inner) => this.#sampler.get(inner));
   }
 
   /**
@@ -235,10 +226,10 @@ export class SamplingClient {
    * await inTheWorker.close();
    * ```
    */
-  async handle(): Promise<SamplingClientHandle> {
+  async handle(options: CallOptions = {}): Promise<SamplingClientHandle> {
     return {
       kind: "tinklet.sampling_client",
-      session: await this.#session.handle(),
+      session: await this.#session.within("handle", options, (inner) => this.#session.handle(inner)),
       samplingSessionId: this.samplingSessionId,
       retryConfig: this.#retryConfig,
     };

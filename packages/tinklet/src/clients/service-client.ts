@@ -19,7 +19,7 @@ import type { UntypedAPIFuture } from "../wire/futures.ts";
 import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
 import { LoraConfig } from "../wire/training.ts";
 import { type LocalOptions, startLocal } from "./local.ts";
-import type { ClientOptions } from "./options.ts";
+import type { ClientOptions, OperationOptions } from "./options.ts";
 import { callOptions, RestClient } from "./rest-client.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";
@@ -28,7 +28,7 @@ import type { Telemetry } from "./telemetry.ts";
 import { checkedTinkerPath, TrainingClient } from "./training-client.ts";
 
 /** Options of {@link ServiceClient.createLoraTrainingClient}. */
-export interface LoraOptions {
+export interface LoraOptions extends OperationOptions {
   /** The model to train, by the service's name. */
   readonly baseModel: string;
   /** @defaultValue 32 */
@@ -43,17 +43,15 @@ export interface LoraOptions {
   readonly trainUnembed?: boolean | undefined;
   /** Notes that travel with the model. */
   readonly userMetadata?: UserMetadata | undefined;
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** Options of {@link ServiceClient.createTrainingClientFromState}. */
-export interface FromStateOptions {
+export interface FromStateOptions extends OperationOptions {
   /** Replaces the base model that the checkpoint names. */
   readonly baseModel?: string | undefined;
   readonly userMetadata?: UserMetadata | undefined;
   /** A credential for another account's weights. */
   readonly weightsAccessToken?: string | undefined;
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** The contract's operations as functions, one request each, without sessions, order or polling. */
@@ -87,10 +85,10 @@ export class ServiceClient {
   }
 
   /** Makes a client and fetches the server's configuration, so that a wrong URL or key shows at once. */
-  static async connect(options: ClientOptions = {}): Promise<ServiceClient> {
+  static async connect(options: ClientOptions = {}, call: CallOptions = {}): Promise<ServiceClient> {
     const service = new ServiceClient(options);
     try {
-      return await service.connect();
+      return await service.connect(call);
     } catch (error) {
       await service.close();
       throw error;
@@ -121,8 +119,8 @@ export class ServiceClient {
   }
 
   /** Fetches the server's configuration, if that has not happened yet. */
-  async connect(): Promise<this> {
-    await this.#session.connect();
+  async connect(options: CallOptions = {}): Promise<this> {
+    await this.#session.within("connect", options, (inner) => this.#session.connect(inner));
     return this;
   }
 
@@ -162,9 +160,9 @@ export class ServiceClient {
    * @throws {@link InvalidInputError} (by rejecting) when rank or flags make no sense.
    */
   createLoraTrainingClient(options: LoraOptions): APIFuture<TrainingClient> {
-    const { baseModel, signal } = options;
-    return this.#start("CreateModel", "create_lora_training_client", baseModel, signal, (state, inner) =>
-      this.#createModel(options, state, inner),
+    const { baseModel } = options;
+    return this.#start("CreateModel", "create_lora_training_client", baseModel, options, (state, signal) =>
+      this.#createModel(options, state, signal),
     );
   }
 
@@ -181,8 +179,7 @@ export class ServiceClient {
     const loraConfig = { rank, trainUnembed, trainMlp, trainAttn, ...(seed === undefined ? {} : { seed }) };
     LoraConfig.encode(loraConfig); // refuses nonsense before a session is opened
     const session = this.#session;
-    const sessionId = await session.open();
-    signal.throwIfAborted();
+    const sessionId = await session.open({ signal });
     const request = {
       sessionId,
       modelSeqId: session.nextModelSeqId(),
@@ -244,9 +241,9 @@ export class ServiceClient {
 
   #fromState(path: string, optimizer: boolean, options: FromStateOptions): APIFuture<TrainingClient> {
     const name = `create_training_client_from_state${optimizer ? "_with_optimizer" : ""}`;
-    return this.#start("LoadWeights", name, path, options.signal, async (state, signal) => {
+    return this.#start("LoadWeights", name, path, options, async (state, signal) => {
       checkedTinkerPath("path", path);
-      const { createModelViaLoadWeights } = await this.#session.connect();
+      const { createModelViaLoadWeights } = await this.#session.connect({ signal });
       return createModelViaLoadWeights
         ? this.#createByLoading(path, optimizer, options, state, signal)
         : this.#createThenLoad(path, optimizer, options, state, signal);
@@ -262,7 +259,7 @@ export class ServiceClient {
     signal: AbortSignal,
   ): Promise<TrainingClient> {
     const session = this.#session;
-    const sessionId = await session.open();
+    const sessionId = await session.open({ signal });
     const modelSeqId = session.nextModelSeqId();
     const modelId = `${sessionId}:train:${modelSeqId}`;
     const { baseModel, userMetadata, weightsAccessToken } = options;
@@ -287,7 +284,8 @@ export class ServiceClient {
     signal: AbortSignal,
   ): Promise<TrainingClient> {
     const { weightsAccessToken, userMetadata } = options;
-    const token = weightsAccessToken === undefined ? undefined : await this.#session.foreignToken(weightsAccessToken);
+    const token =
+      weightsAccessToken === undefined ? undefined : await this.#session.foreignToken(weightsAccessToken, { signal });
     const info = await this.#session.call("weightsInfo", { tinkerPath: path }, { signal, token, facts: { path } });
     if (!info.isLora || info.loraRank === undefined) {
       throw new TinkerError(`${path} is not a LoRA checkpoint, and only those can be trained on.`, {
@@ -320,6 +318,8 @@ export class ServiceClient {
     readonly baseModel?: string;
     readonly retryConfig?: RetryConfig;
     readonly signal?: AbortSignal;
+    /** How long the whole call may take, in milliseconds. @defaultValue no limit */
+    readonly timeoutMs?: number;
   }): Promise<SamplingClient> {
     return SamplingClient.create(this.#session, options);
   }
@@ -357,10 +357,10 @@ export class ServiceClient {
   future<K extends FutureResultName>(
     requestId: string,
     requestType: K,
-    options: { readonly signal?: AbortSignal } = {},
+    options: OperationOptions = {},
   ): APIFuture<FutureResult<K>> {
-    return this.#start(requestType, "retrieve_future", undefined, options.signal, async (state, signal) => {
-      await this.#session.connect();
+    return this.#start(requestType, "retrieve_future", undefined, options, async (state, signal) => {
+      await this.#session.connect({ signal });
       state.submitted([requestId]);
       return pollFuture(this.#session.poll, { requestId, requestType, signal, progress: state });
     });
@@ -370,10 +370,10 @@ export class ServiceClient {
     requestType: string,
     operation: string,
     subject: string | undefined,
-    signal: AbortSignal | undefined,
+    { signal, timeoutMs }: OperationOptions,
     work: (state: FutureState, signal: AbortSignal) => Promise<T>,
   ): APIFuture<T> {
-    return this.#session.start({ requestType, operation, subject, signal }, work);
+    return this.#session.start({ requestType, operation, subject, signal, timeoutMs }, work);
   }
 
   /** Where failures are told to the server, or `undefined` when telemetry is off. */

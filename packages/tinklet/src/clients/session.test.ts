@@ -1,9 +1,10 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { APIConnectionError } from "../errors.ts";
-import { faultsInOrder } from "../testing/faults.ts";
+import { type FaultScript, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import { stubToken } from "../testing/stub-server.ts";
 import { ServiceClient } from "./service-client.ts";
+import { Session } from "./session.ts";
 
 afterEach(() => vi.unstubAllEnvs());
 
@@ -51,6 +52,65 @@ describe("connecting", () => {
     expect(error).toBeInstanceOf(APIConnectionError);
     expect(error.message).toContain("http://dead.example");
     expect(clock.pending).toBe(0);
+  });
+
+  it("a call's own signal and limits reach the first contact, whatever the server does", async () => {
+    const down = () => Promise.reject(new TypeError("fetch failed"));
+    const hanging = () => new Promise<never>(() => {});
+    for (const fetch of [down, hanging]) {
+      const { clock, service, run } = harness({}, { fetch });
+      const controller = new AbortController();
+      const aborted = service.getServerCapabilities({ signal: controller.signal });
+      const late = service.createLoraTrainingClient({ baseModel: "m", timeoutMs: 500 });
+      await clock.advance(400);
+      controller.abort("enough");
+      await expect(aborted).rejects.toBe("enough");
+      await clock.advance(100);
+      await expect(late).rejects.toMatchObject({ code: "timeout" });
+      await run(clock.sleep(1)); // nobody waits any more: nothing goes on in the background
+      expect(clock.pending).toBe(0);
+      const before = clock.monotonic();
+      const once = service.getServerCapabilities({ timeoutMs: 500, maxRetries: 0 });
+      expect((await run(failure(once))).constructor.name).toMatch(/^API(Connection|Timeout)Error$/);
+      expect(clock.monotonic() - before).toBeLessThanOrEqual(500);
+    }
+  });
+
+  it("connecting goes on as long as one call waits for it, and tries as hard as that one wants", async () => {
+    const { clock, service, stub, run } = harness({
+      faults: faultsInOrder("clientConfig", [{ kind: "status", status: 503, body: {} }]),
+    });
+    const controller = new AbortController();
+    const impatient = service.getServerCapabilities({ signal: controller.signal });
+    const once = service.getServerCapabilities({ maxRetries: 0 });
+    const patient = service.getServerCapabilities();
+    await clock.advance(0);
+    controller.abort("enough");
+    await expect(impatient).rejects.toBe("enough");
+    await run(Promise.all([once, patient]));
+    expect(stub.callsOf("clientConfig")).toHaveLength(2);
+  });
+
+  it("a call that tries once does not decide for the ones that joined it", async () => {
+    const { service, run } = harness({
+      faults: faultsInOrder("clientConfig", [{ kind: "status", status: 503, body: {} }]),
+    });
+    const once = failure(service.getServerCapabilities({ maxRetries: 0 }));
+    const patient = service.getServerCapabilities();
+    expect((await run(once)).message).toContain("503");
+    await run(patient);
+  });
+
+  it("keeps nothing of calls that were aborted before they began", async () => {
+    const session = new Session({ apiKey: "tml-x", baseUrl: "http://stub.example", telemetry: false });
+    const ended: unknown[] = [];
+    session.instruments = { start: () => ({ set: () => {}, end: (error) => ended.push(error) }), tokens: () => {} };
+    const calls = Array.from({ length: 5 }, () =>
+      session.start({ requestType: "Sample", operation: "sample", signal: AbortSignal.abort("no") }, async () => 1),
+    );
+    for (const call of calls) await expect(call).rejects.toBe("no");
+    expect([session.underWay, ended.length]).toEqual([0, 5]);
+    await session.close();
   });
 
   it("a server without dynamic configuration is fine; one that fails at it is warned about", async () => {
@@ -287,6 +347,22 @@ describe("close", () => {
     expect(stub.calls).toHaveLength(calls);
     expect(await run(failure(service.getServerCapabilities()))).toMatchObject({ code: "closed" });
     expect(logger.with("nobody awaits")).toHaveLength(0);
+  });
+
+  it("does not wait for telemetry that is not taken", async () => {
+    for (const fault of [
+      { kind: "status", status: 402, body: {} },
+      { kind: "status", status: 503, body: {} },
+      { kind: "delivery", delivery: "stall" },
+    ] as const) {
+      const faults: FaultScript = ({ operation }) => (operation === "telemetry" ? fault : undefined);
+      const { clock, service, run } = harness({ faults }, { telemetry: true });
+      await run(service.createSamplingClient({ baseModel: "m" }));
+      await clock.advance(10_000); // the first try is under way
+      const before = clock.monotonic();
+      await run(service.close());
+      expect(clock.monotonic() - before).toBeLessThanOrEqual(2_000);
+    }
   });
 
   it("works with await using", async () => {

@@ -3,8 +3,9 @@
  * with its heartbeat, counters, limits, telemetry. Does nothing until somebody asks; everything it starts ends in `close()`,
  * and none of it keeps a process alive.
  */
+import { bounded, Shared, type SharedOptions } from "../abort.ts";
 import { type Clock, systemClock } from "../clock.ts";
-import { APIStatusError, TinkerError } from "../errors.ts";
+import { APIStatusError, APITimeoutError, TinkerError } from "../errors.ts";
 import { APIFuture, type FutureContext, type FutureState } from "../futures/api-future.ts";
 import type { PollContext } from "../futures/poll.ts";
 import {
@@ -21,8 +22,8 @@ import { ByteBudget } from "../transport/byte-budget.ts";
 import { environment, rawEnvironment } from "../transport/environment.ts";
 import { HttpTransport } from "../transport/http-transport.ts";
 import { createExchange, defaultMaxSockets, type MaxSockets } from "../transport/pools.ts";
-import { Reporter } from "../transport/report.ts";
-import type { SendOptions } from "../transport/transport.ts";
+import { Reporter, seconds } from "../transport/report.ts";
+import type { CallOptions, SendOptions } from "../transport/transport.ts";
 import { mirroredSdkVersion, type Operation, type RequestOf, type ResponseOf } from "../wire/contract.ts";
 import { type ClientConfigResponse, ClientDynamicConfigResponse, type WhoamiResponse } from "../wire/session.ts";
 import { type Instruments, loadInstruments, type Measured, noInstruments } from "./instruments.ts";
@@ -64,8 +65,8 @@ export class Session {
   readonly #live = new Set<APIFuture<unknown>>();
   readonly #cancelTimers = new Set<() => void>();
   #config: ClientConfigResponse | undefined;
-  #connecting: Promise<ClientConfigResponse> | undefined;
-  #opening: Promise<string> | undefined;
+  readonly #connecting = new Shared((options) => this.#connect(options));
+  readonly #opening = new Shared((options) => this.#open(options));
   #sessionId: string | undefined;
   #token: ExchangedToken | undefined;
   #nextModel = 0;
@@ -130,24 +131,23 @@ export class Session {
     return this.#sessionId;
   }
 
-  /** Fetches the configuration and, where the server wants it, a token. Done once; a failure may be tried again. */
-  connect(): Promise<ClientConfigResponse> {
-    this.#connecting ??= this.#connect().catch((error: unknown) => {
-      this.#connecting = undefined;
-      throw error;
-    });
-    return this.#connecting;
+  /**
+   * Fetches the configuration and, where the server wants it, a token. Done once, for all who wait for it; given up when the
+   * last of them has gone. A failure may be tried again.
+   */
+  connect(options: SharedOptions = {}): Promise<ClientConfigResponse> {
+    return this.#connecting.get(options);
   }
 
-  async #connect(): Promise<ClientConfigResponse> {
+  async #connect(options: SharedOptions): Promise<ClientConfigResponse> {
     const [config, instruments] = await Promise.all([
-      this.transport.call("clientConfig", { sdkVersion: mirroredSdkVersion }),
+      this.transport.call("clientConfig", { sdkVersion: mirroredSdkVersion }, options),
       loadInstruments(() => this.clock.monotonic()),
     ]);
     this.instruments = instruments;
     this.#configure(config);
-    if (config.pjwtAuthEnabled) await this.#exchangeToken();
-    const dynamic = await this.#dynamicConfig();
+    if (config.pjwtAuthEnabled) await this.#exchangeToken(options);
+    const dynamic = await this.#dynamicConfig(options);
     this.#refreshSec = dynamic.refreshIntervalSec;
     return config;
   }
@@ -162,11 +162,12 @@ export class Session {
     this.sampling.configure(config, this.maxSockets.retrieve);
   }
 
-  async #exchangeToken(initial?: string): Promise<void> {
+  async #exchangeToken(options: SharedOptions, initial?: string): Promise<void> {
     const source = exchangeCredentials(this.#source, this.config);
+    let first = options; // later exchanges are nobody's call
     const token = new ExchangedToken({
       exchange: async () => {
-        const { jwt } = await this.transport.call("authToken", {}, { token: await source.token() });
+        const { jwt } = await this.transport.call("authToken", {}, { ...first, token: await source.token() });
         this.reporter.redactor.add(jwt);
         return jwt;
       },
@@ -175,15 +176,18 @@ export class Session {
       initial,
     });
     await token.start();
+    first = {};
     this.#token = token;
     this.transport.credentials = token;
   }
 
   /** A server that does not know the route has nothing to say; neither has one that keeps failing at it. */
-  async #dynamicConfig(): Promise<ClientDynamicConfigResponse> {
+  async #dynamicConfig({ signal, maxRetries = 2 }: SharedOptions): Promise<ClientDynamicConfigResponse> {
+    const limits = { signal, maxRetries: Math.min(maxRetries, 2) };
     try {
-      return await this.transport.call("clientDynamicConfig", { sdkVersion: mirroredSdkVersion }, { maxRetries: 2 });
+      return await this.transport.call("clientDynamicConfig", { sdkVersion: mirroredSdkVersion }, limits);
     } catch (error) {
+      signal?.throwIfAborted();
       if (!(error instanceof APIStatusError && error.status === 404)) {
         if (!(error instanceof TinkerError)) throw error;
         this.reporter.log("warn", `The dynamic configuration is not available, defaults are used: ${error.message}`);
@@ -192,24 +196,26 @@ export class Session {
     }
   }
 
-  /** The session's id; the session is made when first asked for. */
-  open(): Promise<string> {
-    this.#opening ??= this.#open().catch((error: unknown) => {
-      this.#opening = undefined;
-      throw error;
-    });
-    return this.#opening;
+  /** Calls that have no result yet. */
+  get underWay(): number {
+    return this.#live.size;
   }
 
-  async #open(): Promise<string> {
-    await this.connect();
+  /** The session's id; the session is made when first asked for. */
+  open(options: SharedOptions = {}): Promise<string> {
+    return this.#opening.get(options);
+  }
+
+  async #open(options: SharedOptions): Promise<string> {
+    await this.connect(options);
     const projectId = this.options.projectId ?? environment("TINKER_PROJECT_ID");
-    const answer = await this.transport.call("createSession", {
+    const request = {
       tags: [...sessionTags(this.options.tags)],
       userMetadata: this.options.userMetadata ?? {},
       sdkVersion: mirroredSdkVersion,
       ...(projectId === undefined ? {} : { projectId }),
-    });
+    };
+    const answer = await this.transport.call("createSession", request, options);
     for (const [level, message] of [
       ["info", answer.infoMessage],
       ["warn", answer.warningMessage],
@@ -254,16 +260,15 @@ export class Session {
   /** Uses a session that another process opened. */
   #adopt(from: SessionHandle): void {
     this.#configure(from.config);
-    const token = from.config.pjwtAuthEnabled ? this.#exchangeToken(from.token) : Promise.resolve();
-    this.#connecting = token.then(() => from.config);
-    this.#opening = this.#connecting.then(() => from.sessionId);
-    this.#opening.catch(() => {});
+    const token = from.config.pjwtAuthEnabled ? this.#exchangeToken({}, from.token) : Promise.resolve();
+    this.#connecting.adopt(token.then(() => from.config));
+    this.#opening.adopt(token.then(() => from.sessionId));
     this.#begin(from.sessionId);
   }
 
   /** What {@link Session} of another process can be made from. */
-  async handle(): Promise<SessionHandle> {
-    const sessionId = await this.open();
+  async handle(options: SharedOptions = {}): Promise<SessionHandle> {
+    const sessionId = await this.open(options);
     const { apiKey } = this.#source;
     return { baseUrl: this.transport.baseUrl, apiKey, token: this.#token?.current, sessionId, config: this.config };
   }
@@ -290,17 +295,30 @@ export class Session {
     return this.#nextSampler++;
   }
 
+  /**
+   * Runs a call within its bounds: `signal` and `timeoutMs` end it in whatever state the server is. The options that `work` is
+   * given have the bounds in their signal.
+   */
+  within<T>(name: string, options: CallOptions, work: (options: CallOptions) => Promise<T>): Promise<T> {
+    const late = (ms: number) => new APITimeoutError(`${name}: no result within ${seconds(ms)}`);
+    return bounded(this.clock, options, late, (signal) => work({ ...options, signal, timeoutMs: undefined }));
+  }
+
   /** A call of the contract; failures are told to telemetry. */
   async call<K extends Operation>(
     operation: K,
     request: RequestOf<K>,
     options: SendOptions = {},
   ): Promise<ResponseOf<K>> {
-    await this.connect();
     try {
-      return await this.transport.call(operation, request, options);
+      // Encoded now: what the caller writes into its arrays from here on is not this call's.
+      const prepared = this.transport.prepare(operation, request);
+      return await this.within(operation, options, async (inner) => {
+        await this.connect(inner);
+        return this.transport.callPrepared(operation, prepared, { ...options, ...inner });
+      });
     } catch (error) {
-      if (error instanceof TinkerError) this.telemetry?.exception(error);
+      if (error instanceof TinkerError && !options.signal?.aborted) this.telemetry?.exception(error);
       throw error;
     }
   }
@@ -313,41 +331,40 @@ export class Session {
       readonly operation: string;
       readonly subject?: string | undefined;
       readonly signal?: AbortSignal | undefined;
+      readonly timeoutMs?: number | undefined;
       readonly attributes?: Readonly<Record<string, string | number>>;
     },
     work: (state: FutureState, signal: AbortSignal) => Promise<T>,
   ): APIFuture<T> {
     const measured = this.instruments.start(options.operation, { ...options.attributes });
-    const future: APIFuture<T> = APIFuture.start(this.futures, options, async (state, signal) => {
-      try {
-        const value = await work(state, signal);
-        measure(measured, state);
-        return value;
-      } catch (error) {
-        measure(measured, state, error);
-        if (error instanceof TinkerError && !signal.aborted) this.telemetry?.exception(error);
-        throw error;
-      } finally {
-        this.#live.delete(future);
-      }
+    let told: FutureState | undefined;
+    const future = APIFuture.start(this.futures, options, (state, signal) => {
+      told = state;
+      return work(state, signal);
     });
     this.#live.add(future);
+    // Not part of the work, which a call that is aborted before it begins never reaches.
+    future.settled((error) => {
+      this.#live.delete(future);
+      measure(measured, told, error);
+      if (error instanceof TinkerError && !future.aborted) this.telemetry?.exception(error);
+    });
     return future;
   }
 
   /** Another account's credential in the form that the server takes. */
-  async foreignToken(credential: string): Promise<string> {
+  async foreignToken(credential: string, options: SharedOptions): Promise<string> {
     this.reporter.redactor.add(credential);
-    const { pjwtAuthEnabled } = await this.connect();
+    const { pjwtAuthEnabled } = await this.connect(options);
     if (!pjwtAuthEnabled) return credential;
-    const { jwt } = await this.transport.call("authToken", {}, { token: credential });
+    const { jwt } = await this.transport.call("authToken", {}, { ...options, token: credential });
     this.reporter.redactor.add(jwt);
     return jwt;
   }
 
   /** Whose credential this is. */
-  async whoami(): Promise<WhoamiResponse> {
-    await this.connect();
+  async whoami(options: SharedOptions): Promise<WhoamiResponse> {
+    await this.connect(options);
     return whoamiOf(this.#token?.current ?? passportToken(this.#source));
   }
 
@@ -362,13 +379,14 @@ export class Session {
     const closed = new TinkerError("The client was closed before the result arrived.", { code: "closed" });
     for (const future of this.#live) future.cancel(closed);
     this.#token?.close();
-    if (this.#connecting !== undefined) await this.telemetry?.close();
+    if (this.#connecting.begun) await this.telemetry?.close();
     await this.transport.close();
   }
 }
 
-function measure(measured: Measured, state: FutureState, error?: unknown): void {
-  if (state.requestIds.length > 0) measured.set({ "tinker.request_id": state.requestIds[0]! });
+function measure(measured: Measured, state: FutureState | undefined, error: unknown): void {
+  const requestId = state?.requestIds[0];
+  if (requestId !== undefined) measured.set({ "tinker.request_id": requestId });
   measured.end(error);
 }
 

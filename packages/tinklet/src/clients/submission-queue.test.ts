@@ -1,8 +1,9 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
+import { untilAborted } from "../abort.ts";
 import { InvalidInputError, statusError } from "../errors.ts";
 import { failure } from "../testing/harness.ts";
-import { SubmissionQueue, untilAborted } from "./submission-queue.ts";
+import { SubmissionQueue } from "./submission-queue.ts";
 
 /** A promise whose end the test decides. */
 function open<T = void>() {

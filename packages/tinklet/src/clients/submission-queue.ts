@@ -3,6 +3,7 @@
  * A call that fails, is refused or is cancelled never blocks the one behind it; what happens to its number is decided in
  * docs/decisions/0005-client-order-and-retries.md.
  */
+import { untilAborted } from "../abort.ts";
 import { InvalidInputError } from "../errors.ts";
 
 /** The right to send, held by one call at a time. */
@@ -68,25 +69,4 @@ export async function numbered<T>(turn: Turn, send: (seqId: number) => Promise<T
     if (error instanceof InvalidInputError) turn.giveBack(seqId);
     throw error;
   }
-}
-
-/** The promise's outcome, or `signal.reason` as soon as it aborts. */
-export function untilAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
-  if (signal === undefined) return promise;
-  return new Promise<T>((resolve, reject) => {
-    const abort = () => reject(signal.reason);
-    if (signal.aborted) abort();
-    else signal.addEventListener("abort", abort, { once: true });
-    const forget = () => signal.removeEventListener("abort", abort);
-    promise.then(
-      (value) => {
-        forget();
-        resolve(value);
-      },
-      (error: unknown) => {
-        forget();
-        reject(error);
-      },
-    );
-  });
 }

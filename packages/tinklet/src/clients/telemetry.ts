@@ -2,6 +2,7 @@
  * What a session tells the server about itself: its start and end, and failures. Batched, redacted, in the background; it
  * never delays a call and never breaks one. Off by option or `TINKER_TELEMETRY`.
  */
+import { bounded, untilAborted } from "../abort.ts";
 import type { Clock } from "../clock.ts";
 import { APIError, APIStatusError, isUserError } from "../errors.ts";
 import { platformName, rawEnvironment } from "../transport/environment.ts";
@@ -104,14 +105,14 @@ export class Telemetry {
   }
 
   /** Sends what is queued. Never rejects: what cannot be sent stays queued for the next time. */
-  flush(timeoutMs?: number): Promise<void> {
-    this.#flushing ??= this.#send(timeoutMs).finally(() => {
+  flush(signal?: AbortSignal): Promise<void> {
+    this.#flushing ??= this.#send(signal).finally(() => {
       this.#flushing = undefined;
     });
     return this.#flushing;
   }
 
-  async #send(timeoutMs: number | undefined): Promise<void> {
+  async #send(signal: AbortSignal | undefined): Promise<void> {
     while (this.#queue.length > 0) {
       const batch = this.#queue.slice(0, batchSize);
       try {
@@ -124,7 +125,7 @@ export class Telemetry {
             sessionId: this.#sessionId,
             processUuid,
           },
-          timeoutMs === undefined ? {} : { timeoutMs },
+          { signal },
         );
       } catch (error) {
         if (!(error instanceof APIError)) this.#queue.splice(0, batch.length); // it would fail for ever
@@ -151,7 +152,10 @@ export class Telemetry {
     }
     this.#closed = true;
     this.#cancelTimer?.();
-    await this.#flushing;
-    await this.flush(lastFlushMs);
+    const late = () => new APIError("The last telemetry took too long.", { code: "timeout" });
+    await bounded(this.#clock, { timeoutMs: lastFlushMs }, late, async (signal) => {
+      if (this.#flushing !== undefined) await untilAborted(this.#flushing, signal);
+      await this.flush(signal);
+    }).catch(() => {}); // what could not be sent in time is lost with the session
   }
 }

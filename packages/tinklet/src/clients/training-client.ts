@@ -28,16 +28,11 @@ import {
 } from "./custom-loss.ts";
 import type { HasInputsFor } from "./loss-inputs.ts";
 import { ModelRequests, together } from "./model-requests.ts";
+import type { OperationOptions } from "./options.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";
 import type { Session } from "./session.ts";
 import { type StepResult, stepResult } from "./step-result.ts";
-
-/** What every operation of a training client takes. */
-export interface OperationOptions {
-  /** Aborted before the call's turn: it is not sent. Later: the waiting ends, the work on the server does not. */
-  readonly signal?: AbortSignal | undefined;
-}
 
 /** Options of a pass. */
 export interface PassOptions extends OperationOptions {
@@ -364,12 +359,12 @@ export class TrainingClient {
   #start<T>(
     requestType: string,
     operation: string,
-    { signal }: OperationOptions,
+    { signal, timeoutMs }: OperationOptions,
     work: (state: FutureState, signal: AbortSignal) => Promise<T>,
   ): APIFuture<T> {
     const { session, modelId } = this.#requests;
     const attributes = { "tinker.model_id": modelId };
-    return session.start({ requestType, operation, subject: modelId, signal, attributes }, work);
+    return session.start({ requestType, operation, subject: modelId, signal, timeoutMs, attributes }, work);
   }
 }
 

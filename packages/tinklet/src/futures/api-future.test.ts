@@ -157,15 +157,31 @@ describe("M-505: a signal that outlives its calls", () => {
     const done = open({ signal });
     const failing = open({ signal });
     const aborted = open({ signal });
-    expect(listeners(signal)).toBe(3);
+    expect(listeners(signal)).toBe(1);
     done.resolve(1);
     failing.reject(new Error("x"));
     await done.future;
     await failure(failing.future);
     expect(listeners(signal)).toBe(1);
+    const later = open({ signal });
+    later.resolve(1);
+    await later.future;
+    expect(listeners(signal)).toBe(1);
     controller.abort("over");
     expect(listeners(signal)).toBe(0);
     await expect(aborted.future).rejects.toBe("over");
+  });
+
+  it("has one listener, and keeps none, however many calls it is given to", async () => {
+    const { open } = setup();
+    const { signal } = new AbortController();
+    const calls = Array.from({ length: 100 }, () => open({ signal }));
+    expect(listeners(signal)).toBe(1);
+    for (const { future, resolve } of calls) {
+      resolve(1);
+      await future;
+    }
+    expect(listeners(signal)).toBe(0);
   });
 
   it("keeps nothing of a wait that is over, and a wait without a limit sets no timer", async () => {

@@ -3,6 +3,7 @@
  * either is awaited, and a native promise that fails while nobody is looking yet would end the process. Owns result,
  * acknowledgement, cancellation, the report of slow and lost outcomes, and `explain()`; the work itself is given to it.
  */
+import { onAbort, untilAborted } from "../abort.ts";
 import type { Clock } from "../clock.ts";
 import { APITimeoutError, type TinkerError } from "../errors.ts";
 import { type Reporter, seconds } from "../transport/report.ts";
@@ -83,6 +84,8 @@ export interface FutureOptions {
   readonly subject?: string | undefined;
   /** Aborting it ends the waiting with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
+  /** Ends the waiting after so long. @defaultValue never */
+  readonly timeoutMs?: number | undefined;
 }
 
 /**
@@ -111,14 +114,18 @@ export class APIFuture<T> implements PromiseLike<T> {
     this.#context = context;
     this.#state = new FutureState(options.requestType, options.subject);
     this.#startedAtMs = context.clock.monotonic();
-    const { signal } = options;
-    const forward = () => this.#controller.abort(signal?.reason);
-    if (signal?.aborted) forward();
-    else signal?.addEventListener("abort", forward, { once: true });
+    const { signal, timeoutMs } = options;
+    if (signal?.aborted) this.#controller.abort(signal.reason);
+    const forget = onAbort(signal, () => this.#controller.abort(signal?.reason));
     const stopSlow = context.background.timer(slowAfterMs, () => this.#reportSlow());
+    const stopLate =
+      timeoutMs === undefined
+        ? () => {}
+        : context.clock.timer(timeoutMs, () => this.#controller.abort(this.#late(timeoutMs)));
     this.#promise = this.#run(work).finally(() => {
       stopSlow();
-      signal?.removeEventListener("abort", forward);
+      stopLate();
+      forget();
     });
     // Marks the rejection as handled: whether anybody looks is decided one macrotask after it (#reportLost).
     this.#promise.then(
@@ -132,9 +139,27 @@ export class APIFuture<T> implements PromiseLike<T> {
     return new APIFuture(context, options, work);
   }
 
+  #late(timeoutMs: number): APITimeoutError {
+    return new APITimeoutError(`No result within ${seconds(timeoutMs)}. ${this.explain().text}`);
+  }
+
   async #run(work: FutureWork<T>): Promise<T> {
     this.#controller.signal.throwIfAborted();
-    return work(this.#state, this.#controller.signal);
+    const { signal } = this.#controller;
+    return untilAborted(work(this.#state, signal), signal);
+  }
+
+  /** Hears of the end: `undefined`, or what it failed with. Does not count as looking at the outcome. @internal */
+  settled(listener: (error: unknown) => void): void {
+    this.#promise.then(
+      () => listener(undefined),
+      (error: unknown) => listener(error ?? new Error("failed")),
+    );
+  }
+
+  /** Whether the waiting was given up. @internal */
+  get aborted(): boolean {
+    return this.#controller.signal.aborted;
   }
 
   /** The id of the request, once the server has taken it; the first one where a call became several. */
@@ -210,19 +235,16 @@ export class APIFuture<T> implements PromiseLike<T> {
     if (timeoutMs === undefined && signal === undefined) return this.#promise;
     return new Promise<T>((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
-      const abort = () => end(() => reject(signal?.reason));
+      const forget = onAbort(signal, () => end(() => reject(signal?.reason)));
       const cancelTimer =
         timeoutMs === undefined
           ? () => {}
-          : this.#context.clock.timer(timeoutMs, () =>
-              end(() => reject(new APITimeoutError(`No result within ${seconds(timeoutMs)}. ${this.explain().text}`))),
-            );
+          : this.#context.clock.timer(timeoutMs, () => end(() => reject(this.#late(timeoutMs))));
       const end = (settle: () => void) => {
         cancelTimer();
-        signal?.removeEventListener("abort", abort);
+        forget();
         settle();
       };
-      signal?.addEventListener("abort", abort, { once: true });
       this.#promise.then(
         (value) => end(() => resolve(value)),
         (error: unknown) => end(() => reject(error)),

@@ -2,6 +2,7 @@
  * Two limits on how much is under way at once: a number of holders ({@link Semaphore}) and an amount of bytes
  * ({@link ByteBudget}). Both are first come, first served, and a waiter that is aborted leaves the line.
  */
+import { onAbort } from "../abort.ts";
 
 interface Waiter {
   readonly amount: number;
@@ -27,20 +28,19 @@ abstract class Line {
     if (signal?.aborted) return Promise.reject(signal.reason);
     if (this.#waiters.size === 0 && this.hasRoom()) return this.#entered(amount);
     return new Promise((resolve, reject) => {
-      const leave = () => {
+      const forget = onAbort(signal, () => {
         this.#waiters.delete(waiter);
         reject(signal?.reason);
         this.admit(); // the next one may fit where this one did not
-      };
+      });
       const waiter: Waiter = {
         amount,
         enter: () => {
-          signal?.removeEventListener("abort", leave);
+          forget();
           resolve(this.#entered(amount));
         },
       };
       this.#waiters.add(waiter);
-      signal?.addEventListener("abort", leave, { once: true });
     });
   }
 

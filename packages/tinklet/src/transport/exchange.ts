@@ -2,6 +2,7 @@
  * One HTTP exchange: a request goes out, a whole answer comes back, nothing is tried again. Owns the deadline of a single
  * attempt and the `fetch` implementation; connection pools for Node live in `undici-exchange.node.ts`.
  */
+import { onAbort } from "../abort.ts";
 import type { Clock } from "../clock.ts";
 import { APIConnectionError, APITimeoutError, ResponseValidationError } from "../errors.ts";
 import type { Pool } from "../wire/contract.ts";
@@ -172,8 +173,7 @@ export class FetchExchange implements Exchange {
     signal?.throwIfAborted();
     const controller = new AbortController();
     this.#underWay.add(controller);
-    const abort = () => controller.abort(signal?.reason);
-    signal?.addEventListener("abort", abort, { once: true });
+    const forget = onAbort(signal, () => controller.abort(signal?.reason));
     const late = timeoutError(request);
     const deadline = new Deadline(this.#clock, request.timeoutMs, () => controller.abort(late));
     // An injected fetch may ignore the signal; the race makes the deadline hold all the same.
@@ -190,7 +190,7 @@ export class FetchExchange implements Exchange {
     } finally {
       deadline.stop();
       this.#underWay.delete(controller);
-      signal?.removeEventListener("abort", abort);
+      forget();
     }
   }
 

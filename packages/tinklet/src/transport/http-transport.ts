@@ -2,6 +2,7 @@
  * The transport over HTTP: URL and headers of a request, its credential, redirects, the one retry loop, and what an
  * answer means. Knows no clients and no futures.
  */
+import { untilAborted } from "../abort.ts";
 import type { Clock } from "../clock.ts";
 import {
   APIConnectionError,
@@ -138,7 +139,7 @@ export class HttpTransport implements Transport {
 
   async #exchangeOnce(request: PreparedRequest, options: SendOptions, timeoutMs: number): Promise<HttpResponse> {
     const given = options.token ?? this.credentials.token();
-    const token = typeof given === "string" ? given : await given;
+    const token = typeof given === "string" ? given : await untilAborted(given, options.signal);
     this.reporter.redactor.add(token);
     // Thousands of these wait at once: nothing that is only needed for sending is kept in a variable over the wait.
     const response = await this.#exchange.send(this.#httpRequest(request, options, token, timeoutMs));
@@ -181,7 +182,7 @@ export class HttpTransport implements Transport {
     for (let retries = 0; ; retries++) {
       const error = await this.#tryOnce(request, { ...options, startedAtMs, retries });
       if (!(error instanceof Error)) return error;
-      if (error instanceof APIStatusError && error.status === 402 && this.billing.met(request.operation)) {
+      if (this.#mayPause(request.operation) && isUnpaid(error) && this.billing.met(request.operation)) {
         const before = this.#clock.monotonic();
         await this.sleep(billingRetryMs, options.signal);
         pausedMs += this.#clock.monotonic() - before;
@@ -207,6 +208,11 @@ export class HttpTransport implements Transport {
       });
       await this.sleep(delayMs, options.signal);
     }
+  }
+
+  /** What runs in the background is not worth a pause: its next period is its retry, and nobody may have to wait for it. */
+  #mayPause(operation: Operation): boolean {
+    return contract[operation].retry !== "background";
   }
 
   /** Waits; ends early when aborted or when the transport is closed. */
@@ -296,8 +302,15 @@ export class HttpTransport implements Transport {
     request: RequestOf<K>,
     options: SendOptions = {},
   ): Promise<ResponseOf<K>> {
+    return this.callPrepared(operation, this.prepare(operation, request), options);
+  }
+
+  async callPrepared<K extends Operation>(
+    operation: K,
+    prepared: PreparedRequest,
+    options: SendOptions = {},
+  ): Promise<ResponseOf<K>> {
     const retry = contract[operation].retry;
-    const prepared = this.prepare(operation, request);
     const response = await this.send(prepared, retry === "standard" ? options : { maxRetries: 0, ...options });
     return this.decode(operation, response);
   }
@@ -309,6 +322,7 @@ export class HttpTransport implements Transport {
   }
 }
 
+const isUnpaid = (error: Error) => error instanceof APIStatusError && error.status === 402;
 const isSuccess = ({ status }: HttpResponse) => status >= 200 && status < 300;
 const isRedirect = (response: HttpResponse) =>
   [301, 302, 303, 307, 308].includes(response.status) && response.header("location") !== undefined;

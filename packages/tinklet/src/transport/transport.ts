@@ -11,7 +11,10 @@ import type { FailureFacts } from "./hints.ts";
 export interface CallOptions {
   /** Stops the waiting. A request that has been sent is not undone by it. */
   readonly signal?: AbortSignal | undefined;
-  /** How long one attempt may take. @defaultValue what the operation's row in the contract says */
+  /**
+   * How long the whole call may take, in milliseconds: connecting, retries and pauses included. Each attempt has a limit of its
+   * own besides ({@link ClientOptions.timeoutMs}). @defaultValue no limit
+   */
   readonly timeoutMs?: number | undefined;
   /** Attempts after the first one. @defaultValue 10 */
   readonly maxRetries?: number | undefined;
@@ -23,6 +26,8 @@ export interface CallOptions {
 
 /** {@link CallOptions} plus what only the SDK's own layers say. */
 export interface SendOptions extends CallOptions {
+  /** Here: how long one attempt may take. @defaultValue what the operation's row in the contract says */
+  readonly timeoutMs?: number | undefined;
   /** What the request is about, for hints. */
   readonly facts?: Partial<FailureFacts>;
   /** When the logical call began, on the monotonic clock; several attempts of a caller's own loop share it. */
@@ -60,6 +65,13 @@ export interface Transport {
 
   /** The error that an answer outside 2xx means. */
   failure(request: PreparedRequest, response: HttpResponse, facts?: Partial<FailureFacts>): APIStatusError;
+
+  /** Sends and reads. */
+  callPrepared<K extends Operation>(
+    operation: K,
+    request: PreparedRequest,
+    options?: SendOptions,
+  ): Promise<ResponseOf<K>>;
 
   /** Prepares, sends and reads. */
   call<K extends Operation>(operation: K, request: RequestOf<K>, options?: SendOptions): Promise<ResponseOf<K>>;

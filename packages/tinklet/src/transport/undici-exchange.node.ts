@@ -5,6 +5,7 @@
  */
 
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from "undici";
+import { onAbort } from "../abort.ts";
 import type { Clock } from "../clock.ts";
 import { APIConnectionError, type TinkerError } from "../errors.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
@@ -136,12 +137,11 @@ interface Received extends HttpResponse {
 class Exchanging implements Dispatcher.DispatchHandler {
   // Not the whole request: its headers would be kept for as long as the answer is waited for.
   readonly #request: RequestFacts;
-  readonly #signal: AbortSignal | undefined;
   readonly #maxBytes: number;
   readonly #resolve: (answer: Received) => void;
   readonly #reject: (error: unknown) => void;
   readonly #deadline: Deadline;
-  readonly #onAbort: (() => void) | undefined;
+  readonly #forget: () => void;
   #controller: Dispatcher.DispatchController | undefined;
   #settled = false;
   #status = 0;
@@ -158,15 +158,11 @@ class Exchanging implements Dispatcher.DispatchHandler {
   ) {
     const { method, url, timeoutMs, signal } = request;
     this.#request = { method, url, timeoutMs };
-    this.#signal = signal;
     this.#maxBytes = maxBytes;
     this.#resolve = resolve;
     this.#reject = reject;
     this.#deadline = new Deadline(clock, timeoutMs, () => this.#fail(timeoutError(this.#request)));
-    if (signal !== undefined) {
-      this.#onAbort = () => this.#fail(signal.reason);
-      signal.addEventListener("abort", this.#onAbort, { once: true });
-    }
+    this.#forget = onAbort(signal, () => this.#fail(signal?.reason));
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -222,7 +218,7 @@ class Exchanging implements Dispatcher.DispatchHandler {
     if (this.#settled) return false;
     this.#settled = true;
     this.#deadline.stop();
-    if (this.#onAbort !== undefined) this.#signal?.removeEventListener("abort", this.#onAbort);
+    this.#forget();
     return true;
   }
 }

@@ -1,0 +1,161 @@
+/**
+ * Waiting that can be given up: listening to a signal, waiting for a promise no longer than a signal allows, a deadline as a
+ * signal, and work that several callers wait for together. Imports nothing but the clock's type.
+ */
+import type { Clock } from "./clock.ts";
+
+const listeners = new WeakMap<AbortSignal, Set<() => void>>();
+
+/**
+ * Calls `run` once when the signal aborts. Returns a function that stops listening. However many listen, the signal has one
+ * listener: Node warns of a leak from the eleventh on, and a program may well give one signal to hundreds of calls.
+ */
+export function onAbort(signal: AbortSignal | undefined, run: () => void): () => void {
+  if (signal === undefined || signal.aborted) return () => {};
+  const known = listeners.get(signal);
+  const all = known ?? new Set<() => void>();
+  const own = () => run(); // the same function may listen twice
+  all.add(own);
+  if (known === undefined) {
+    listeners.set(signal, all);
+    signal.addEventListener("abort", fire, { once: true });
+  }
+  return () => {
+    if (!all.delete(own) || all.size > 0) return;
+    listeners.delete(signal);
+    signal.removeEventListener("abort", fire);
+  };
+}
+
+function fire(event: Event): void {
+  const signal = event.target as AbortSignal;
+  const all = listeners.get(signal) ?? [];
+  listeners.delete(signal);
+  for (const run of all) run();
+}
+
+/** The promise's outcome, or `signal.reason` as soon as it aborts. */
+export function untilAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
+  if (signal === undefined) return promise;
+  return new Promise<T>((resolve, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    const forget = onAbort(signal, () => reject(signal.reason));
+    promise.then(
+      (value) => {
+        forget();
+        resolve(value);
+      },
+      (error: unknown) => {
+        forget();
+        reject(error);
+      },
+    );
+  });
+}
+
+/** What bounds a call: the caller's signal, a time, or both. */
+export interface Bounds {
+  readonly signal?: AbortSignal | undefined;
+  readonly timeoutMs?: number | undefined;
+}
+
+/**
+ * Runs work under a signal that aborts with the caller's or, after `timeoutMs`, with what `late` makes. The result does not
+ * wait for work that pays no heed to it.
+ */
+export async function bounded<T>(
+  clock: Clock,
+  bounds: Bounds,
+  late: (timeoutMs: number) => Error,
+  work: (signal: AbortSignal | undefined) => Promise<T>,
+): Promise<T> {
+  const { signal, timeoutMs } = bounds;
+  signal?.throwIfAborted();
+  if (timeoutMs === undefined) return untilAborted(work(signal), signal);
+  const controller = new AbortController();
+  const forget = onAbort(signal, () => controller.abort(signal?.reason));
+  const cancel = clock.timer(timeoutMs, () => controller.abort(late(timeoutMs)));
+  try {
+    return await untilAborted(work(controller.signal), controller.signal);
+  } finally {
+    cancel();
+    forget();
+  }
+}
+
+/** How a caller waits for {@link Shared} work, and how hard it is tried when that caller is the one who begins it. */
+export interface SharedOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly maxRetries?: number | undefined;
+}
+
+interface Running<T> {
+  readonly promise: Promise<T>;
+  readonly controller: AbortController;
+  readonly maxRetries: number | undefined;
+  waiting: number;
+}
+
+/**
+ * Work that is done once for all who wait for it. It is given up when the last of them has gone, and a failure may be tried
+ * again by the next who asks.
+ */
+export class Shared<T> {
+  readonly #work: (options: SharedOptions) => Promise<T>;
+  #running: Running<T> | undefined;
+
+  constructor(work: (options: SharedOptions) => Promise<T>) {
+    this.#work = work;
+  }
+
+  /** Whether the work was begun and has not failed. */
+  get begun(): boolean {
+    return this.#running !== undefined;
+  }
+
+  /** Takes work that somebody else does. */
+  adopt(promise: Promise<T>): void {
+    promise.catch(() => {});
+    this.#running = { promise, controller: new AbortController(), maxRetries: undefined, waiting: 1 };
+  }
+
+  /** The result. A caller that is ready to try harder than the one who began tries again after a failure. */
+  async get(options: SharedOptions = {}): Promise<T> {
+    options.signal?.throwIfAborted();
+    const other = this.#running;
+    if (other === undefined) return this.#wait(this.#start(options), options.signal);
+    try {
+      return await this.#wait(other, options.signal);
+    } catch (error) {
+      const harder = (options.maxRetries ?? Infinity) > (other.maxRetries ?? Infinity);
+      if (options.signal?.aborted || !harder) throw error;
+      return this.#wait(this.#running ?? this.#start(options), options.signal);
+    }
+  }
+
+  #start({ maxRetries }: SharedOptions): Running<T> {
+    const controller = new AbortController();
+    const promise = this.#work({ signal: controller.signal, maxRetries });
+    const running: Running<T> = { promise, controller, maxRetries, waiting: 0 };
+    this.#running = running;
+    promise.catch(() => {
+      if (this.#running === running) this.#running = undefined;
+    });
+    return running;
+  }
+
+  async #wait(running: Running<T>, signal: AbortSignal | undefined): Promise<T> {
+    running.waiting++;
+    try {
+      return await untilAborted(running.promise, signal);
+    } catch (error) {
+      if (signal?.aborted && running.waiting === 1) {
+        if (this.#running === running) this.#running = undefined;
+        running.controller.abort(error);
+      }
+      throw error;
+    } finally {
+      running.waiting--;
+    }
+  }
+}
