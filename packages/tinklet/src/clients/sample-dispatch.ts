@@ -2,6 +2,7 @@
  * One sample from the call to its result: takes a place, submits, waits out 429s, polls, and tries again where that can
  * help. The only loop that retries sampling; the transport sends each attempt once.
  */
+import { onAbort } from "../abort.ts";
 import { APIConnectionError, type APIStatusError, FutureExpiredError, isRetryable } from "../errors.ts";
 import type { FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
@@ -24,8 +25,10 @@ export interface SamplerState {
   nextSeqId(): number;
   /** When a sample of this client last succeeded, or the first one began, on the monotonic clock. */
   lastProgressMs: number;
-  /** Samples under way. */
-  underWay: number;
+  /** Samples under way, each with what ends it. */
+  readonly underWay: Set<AbortController>;
+  /** Ends the watch over them. */
+  stopWatch: (() => void) | undefined;
 }
 
 export interface SampleJob {
@@ -45,24 +48,27 @@ export async function runSample(
   const { session } = sampler;
   const { clock } = session;
   const release = await enter([sampler.own, session.sampling.concurrent], signal);
-  if (sampler.underWay++ === 0) sampler.lastProgressMs = clock.monotonic();
+  const watched = new AbortController();
+  const forget = onAbort(signal, () => watched.abort(signal.reason));
+  if (signal.aborted) watched.abort(signal.reason);
+  watch(sampler, watched);
   const startedAtMs = clock.monotonic();
   let seqId = sampler.nextSeqId();
   try {
     for (let attempt = 1; ; attempt++) {
       try {
-        const result = await sampleOnce(sampler, job, seqId, { state, signal, startedAtMs });
+        const result = await sampleOnce(sampler, job, seqId, { state, signal: watched.signal, startedAtMs });
         sampler.lastProgressMs = clock.monotonic();
         return result;
       } catch (error) {
         if (signal.aborted) throw signal.reason;
+        if (watched.signal.aborted) throw stuck(sampler, state.lastError);
         state.lastError = error as Error;
         if (!mayTryAgain(sampler, error)) throw error;
         // The server has forgotten what it once took: that number is spent. Otherwise the same number is sent again, so
         // that a request whose acknowledgement was lost is not sampled twice.
         if (error instanceof FutureExpiredError) seqId = sampler.nextSeqId();
         const delayMs = sampleDelayMs(sampler.config, attempt, Math.random());
-        throwWhenStuck(sampler, error);
         session.reporter.report({
           type: "request.retry",
           operation: "asample",
@@ -70,13 +76,49 @@ export async function runSample(
           delayMs,
           reason: (error as Error).message,
         });
-        await session.transport.sleep(delayMs, signal);
+        await session.transport.sleep(delayMs, watched.signal).catch((reason: unknown) => {
+          throw signal.aborted || reason !== watched.signal.reason ? reason : stuck(sampler, error);
+        });
       }
     }
   } finally {
-    sampler.underWay--;
+    sampler.underWay.delete(watched);
+    if (sampler.underWay.size === 0) sampler.stopWatch?.();
+    forget();
     release();
   }
+}
+
+/**
+ * Ends every sample of a client when none of them has succeeded for `progressTimeoutMs`, whatever each of them waits for: its
+ * turn after a 429, a 402 or 503 to pass, a result that is always "try again". One timer serves them all.
+ */
+function watch(sampler: SamplerState, watched: AbortController): void {
+  const { config, session } = sampler;
+  const { clock } = session;
+  sampler.underWay.add(watched);
+  if (sampler.underWay.size > 1) return;
+  sampler.lastProgressMs = clock.monotonic();
+  if (!config.enableStuckDetection || !session.config.sampleEnableStuckDetection) return;
+  const check = () => {
+    const leftMs = sampler.lastProgressMs + config.progressTimeoutMs - clock.monotonic();
+    if (leftMs > 0) {
+      sampler.stopWatch = session.background.timer(leftMs, check);
+      return;
+    }
+    for (const each of [...sampler.underWay]) each.abort(new Error("stuck"));
+  };
+  sampler.stopWatch = session.background.timer(config.progressTimeoutMs, check);
+}
+
+function stuck({ config, session, lastProgressMs }: SamplerState, cause: unknown): APIConnectionError {
+  const quietMs = session.clock.monotonic() - lastProgressMs;
+  const why = cause instanceof Error ? `: ${cause.message}` : "";
+  return new APIConnectionError(`No sample has succeeded for ${seconds(quietMs)}${why}`, {
+    code: "stuck",
+    hint: `Requests appear stuck: look at the service's status and the queue state, or raise retryConfig.progressTimeoutMs (${config.progressTimeoutMs}).`,
+    cause,
+  });
 }
 
 /** Takes a place in each line, or in none. */
@@ -101,18 +143,6 @@ function mayTryAgain({ config, session }: SamplerState, error: unknown): boolean
   return config.enableRetryLogic && !session.config.sampleNoRetries && isRetryable(error);
 }
 
-function throwWhenStuck(sampler: SamplerState, cause: unknown): void {
-  const { config, session } = sampler;
-  if (!config.enableStuckDetection || !session.config.sampleEnableStuckDetection) return;
-  const quietMs = session.clock.monotonic() - sampler.lastProgressMs;
-  if (quietMs < config.progressTimeoutMs) return;
-  throw new APIConnectionError(`No sample has succeeded for ${seconds(quietMs)}: ${(cause as Error).message}`, {
-    code: "stuck",
-    hint: "Requests appear stuck: look at the service's status and the queue state, or raise retryConfig.progressTimeoutMs.",
-    cause,
-  });
-}
-
 async function sampleOnce(
   sampler: SamplerState,
   job: SampleJob,
@@ -124,10 +154,11 @@ async function sampleOnce(
   const release = await session.sampling.enter(job.promptBytes, signal);
   let requestId: string;
   try {
-    requestId = await submit(session, job, seqId, signal, startedAtMs);
+    requestId = await submit(session, job, seqId, { state, signal, startedAtMs });
   } finally {
     release();
   }
+  state.lastError = undefined;
   state.submitted([requestId]);
   return pollFuture(session.poll, {
     requestId,
@@ -144,8 +175,7 @@ async function submit(
   session: Session,
   job: SampleJob,
   seqId: number,
-  signal: AbortSignal,
-  startedAtMs: number,
+  { state, signal, startedAtMs }: { state: FutureState; signal: AbortSignal; startedAtMs: number },
 ): Promise<string> {
   const { transport, sampling } = session;
   for (;;) {
@@ -158,11 +188,12 @@ async function submit(
       headers: { "x-tinker-sampling-backpressure": "1" },
     });
     if (response.status >= 200 && response.status < 300) return transport.decode("asample", response).requestId;
-    if (response.status === 429) {
+    const failure: APIStatusError = transport.failure(request, response, job.facts);
+    state.lastError = failure;
+    if (failure.status === 429) {
       sampling.pause(job.promptBytes);
       continue;
     }
-    const failure: APIStatusError = transport.failure(request, response, job.facts);
     if (failure.status !== 402 || !transport.billing.met("asample")) throw failure;
     sampling.pause(job.promptBytes);
     await transport.sleep(billingRetryMs, signal);

@@ -31,6 +31,7 @@ const status = (code: number, headers: Record<string, string> = {}): Fault => ({
   body: { detail: `scripted ${code}` },
   headers,
 });
+const stall: Fault = { kind: "delivery", delivery: "stall" };
 const reset: Fault = { kind: "delivery", delivery: "reset" };
 
 describe("sample", () => {
@@ -275,6 +276,19 @@ describe("retries", () => {
     expect(error["hint"]).toContain("progressTimeoutMs");
     expect(clock.monotonic()).toBeGreaterThanOrEqual(60_000);
     expect(clock.monotonic()).toBeLessThan(71_000);
+  });
+
+  it.each<[string, StubOptions]>([
+    ["429s", { faults: ({ operation }) => (operation === "asample" ? status(429) : undefined) }],
+    ["402s", { faults: ({ operation }) => (operation === "asample" ? status(402) : undefined) }],
+    ["503s of polls", { faults: ({ operation }) => (operation === "retrieveFuture" ? status(503) : undefined) }],
+    ["a result that is always 'try again'", { sampleMs: 10_000_000, holdMs: 5_000 }],
+    ["a hanging server", { faults: ({ operation }) => (operation === "asample" ? stall : undefined) }],
+  ])("M-808: gives up after progressTimeoutMs amid %s", async (_, stub) => {
+    const { sampler, clock, run } = await setup(stub, { retryConfig: { progressTimeoutMs: 60_000 } });
+    const calls = [failure(sampler.sample(prompt)), failure(sampler.sample(prompt))];
+    for (const error of await run(Promise.all(calls))) expect(error).toMatchObject({ code: "stuck" });
+    expect(clock.monotonic()).toBe(60_000);
   });
 
   it("M-808: keeps on without stuck detection, of the option or of the server's flag", async () => {

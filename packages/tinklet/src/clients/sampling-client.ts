@@ -77,7 +77,15 @@ export class SamplingClient {
     let next = options.firstSeqId ?? 0;
     const config = fullRetryConfig(this.#retryConfig);
     const own = config.maxConnections === undefined ? undefined : new Semaphore(config.maxConnections);
-    this.#state = { session, config, own, nextSeqId: () => next++, lastProgressMs: 0, underWay: 0 };
+    this.#state = {
+      session,
+      config,
+      own,
+      nextSeqId: () => next++,
+      lastProgressMs: 0,
+      underWay: new Set(),
+      stopWatch: undefined,
+    };
   }
 
   /** Opens a sampling session. @internal */
