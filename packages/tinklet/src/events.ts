@@ -53,7 +53,7 @@ export type TinkletEvent =
   | { readonly type: "session.message"; readonly level: "info" | "warn" | "error"; readonly message: string }
   | { readonly type: "session.heartbeat_failing"; readonly sessionId: string; readonly sinceMs: number };
 
-/** Receives events. Must not throw; what it throws is ignored. */
+/** Receives events. What it throws, or an async one rejects with, is ignored. */
 export type EventListener = (event: TinkletEvent) => void;
 
 /** How much a logger hears. */

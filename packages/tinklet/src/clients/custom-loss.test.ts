@@ -117,6 +117,10 @@ describe("M-604 the loss and the backward pass", () => {
     ["gradients", () => ({ loss: 1, gradients: [] })],
     ["gradients[0]", () => ({ loss: 1, gradients: [[1]] })],
     ["gradients[0]", () => ({ loss: 1, gradients: [[1, Number.NaN]] })],
+    ["loss", () => ({ loss: Number.NaN, gradients: [[1, 1]] })],
+    ["loss", () => ({ loss: Infinity, gradients: [[1, 1]] })],
+    // its slope is finite: the log of a clamped negative number is not
+    ["loss", (_, [lp]) => ({ loss: lp!.sum().mul(0).add(Number.NaN).add(lp!.sum()) })],
     ["gradients[0]", (_: unknown, [lp]) => ({ loss: lp!.add(1).log().sum() })],
     ["metrics.mine", () => ({ loss: 1, gradients: [[1, 1]], metrics: { mine: "5" } })],
   ])("refuses by name: %s", async (field, loss) => {

@@ -95,7 +95,7 @@ export interface CustomBackward {
  * Runs the user's loss on the log-probs of the forward pass and turns its slopes into weights.
  *
  * @throws {@link UnusedLeafError} when the loss does not depend on a datum's log-probs.
- * @throws {@link InvalidInputError} naming `loss` or `gradients[i]` when what the loss returned cannot be used. A slope
+ * @throws {@link InvalidInputError} naming `loss` or `gradients[i]` when what the loss returned cannot be used. A loss or a slope
  * that is not finite is refused: it would make every weight of the model NaN.
  */
 export async function runCustomLoss(
@@ -149,7 +149,8 @@ function slopesOf(result: CustomLossResult, leaves: readonly Var[]): { loss: num
   const given: unknown = (result as CustomLossResult | undefined)?.loss;
   if (given instanceof Var) {
     const loss = given.size === 1 ? given.reshape([]) : given; // gradient() explains what is wrong with the others
-    return { loss: loss.item(), slopes: gradient(loss, leaves).map(checkFinite) };
+    const slopes = gradient(loss, leaves).map(checkFinite);
+    return { loss: finiteLoss(loss.item()), slopes };
   }
   if (typeof given !== "number") {
     throw new InvalidInputError(
@@ -171,14 +172,22 @@ function slopesOf(result: CustomLossResult, leaves: readonly Var[]): { loss: num
     }
     return checkFinite(Float64Array.from(values as ArrayLike<number>, Number), i);
   });
-  return { loss: given, slopes };
+  return { loss: finiteLoss(given), slopes };
 }
+
+/** A loss that is NaN has no slope, whatever the gradients say. */
+function finiteLoss(loss: number): number {
+  if (Number.isFinite(loss)) return loss;
+  throw new InvalidInputError("loss", `is ${loss}`, { hint: notFiniteHint });
+}
+
+const notFiniteHint = "Look for log of zero, division by zero or exp of a large number in the loss; clamp before them.";
 
 function checkFinite(slope: Float64Array, datum: number): Float64Array {
   const at = slope.findIndex((value) => !Number.isFinite(value));
   if (at === -1) return slope;
   throw new InvalidInputError(`gradients[${datum}]`, `is ${slope[at]} at position ${at}`, {
-    hint: "Look for log of zero, division by zero or exp of a large number in the loss; clamp before them.",
+    hint: notFiniteHint,
   });
 }
 

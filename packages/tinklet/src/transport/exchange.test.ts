@@ -178,19 +178,19 @@ it("a deadline moves with every 64 KiB and not before", async () => {
   let expired = 0;
   const deadline = new Deadline(clock, 100, () => expired++);
   await clock.advance(90);
-  deadline.received(65_535);
+  deadline.moved(65_535);
   await clock.advance(9);
   expect(expired).toBe(0);
-  deadline.received(1);
+  deadline.moved(1);
   await clock.advance(99);
   expect(expired).toBe(0);
   deadline.restart();
-  deadline.received(65_535); // counted from zero again
+  deadline.moved(65_535); // counted from zero again
   await clock.advance(100);
   expect(expired).toBe(1);
   deadline.stop();
   deadline.restart();
-  deadline.received(65_536);
+  deadline.moved(65_536);
   expect(clock.pending).toBe(0);
 });
 
@@ -222,4 +222,21 @@ it("joins pieces, and does not copy a single one", () => {
   expect(joinBytes([one], 2)).toBe(one);
   expect([...joinBytes([one, Uint8Array.of(), Uint8Array.of(3)], 3)]).toEqual([1, 2, 3]);
   expect(joinBytes([], 0).byteLength).toBe(0);
+});
+
+it("a large upload through a fetch is given time by its size", async () => {
+  const clock = new FakeClock();
+  const exchange = new FetchExchange({ clock, fetch: () => new Promise(() => {}) });
+  const headers = {};
+  const body = new Uint8Array(1_250_000); // ten seconds at one megabit a second
+  const sent = { method: "POST", url: "http://h/x", headers, body, pool: "train", timeoutMs: 1_000 } as const;
+  const late = failure(exchange.send({ ...sent, signal: undefined }));
+  let over = false;
+  void late.then(() => {
+    over = true;
+  });
+  await clock.advance(10_999);
+  expect(over).toBe(false);
+  await clock.advance(1);
+  expect(await late).toBeInstanceOf(APITimeoutError);
 });

@@ -14,7 +14,10 @@ export interface HttpRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | Uint8Array | undefined;
   readonly pool: Pool;
-  /** How long to wait for the answer's head, and for every further 64 KiB of its body. */
+  /**
+   * How long to wait for the answer's head, and for every 64 KiB of a body: of the answer's, and before it of the request's, as
+   * far as it can be seen going out.
+   */
   readonly timeoutMs: number;
   readonly signal: AbortSignal | undefined;
 }
@@ -41,15 +44,25 @@ export interface Exchange {
 /** An answer longer than this is refused. */
 export const defaultMaxResponseBytes = 1024 ** 3;
 
-/** So much of a body must arrive before the deadline moves: one byte now and then (a slow loris) does not move it. */
+/** So much of a body must move before the deadline moves: one byte now and then (a slow loris) does not move it. */
 const progressBytes = 64 * 1024;
+
+/** An upload of one megabit a second is not yet taken for a dead one. */
+const slowestUploadBytesPerSecond = 125_000;
+
+/** The time that so many bytes may take on their way out; what fits into one piece takes none. */
+export const uploadMs = (bytes: number): number =>
+  bytes <= progressBytes ? 0 : (bytes / slowestUploadBytesPerSecond) * 1000;
+
+const bodyBytes = (body: HttpRequest["body"]): number =>
+  body === undefined ? 0 : typeof body === "string" ? body.length : body.byteLength;
 
 /**
  * The deadline of one attempt. Counts on the clock's timers, so that it needs no polling, and moves only with progress.
  */
 export class Deadline {
   readonly #clock: Clock;
-  readonly #timeoutMs: number;
+  #timeoutMs: number;
   readonly #expire: () => void;
   #cancel: () => void;
   #unseen = 0;
@@ -62,16 +75,17 @@ export class Deadline {
     this.#cancel = clock.timer(timeoutMs, expire);
   }
 
-  /** The head arrived. What still trickles in after the end moves nothing. */
-  restart(): void {
+  /** The head arrived, or the request has gone out. What still trickles in after the end moves nothing. */
+  restart(timeoutMs = this.#timeoutMs): void {
     if (this.#stopped) return;
+    this.#timeoutMs = timeoutMs;
     this.#cancel();
     this.#unseen = 0;
     this.#cancel = this.#clock.timer(this.#timeoutMs, this.#expire);
   }
 
-  /** Another piece of the body arrived. */
-  received(bytes: number): void {
+  /** Another piece of a body went out or arrived. */
+  moved(bytes: number): void {
     this.#unseen += bytes;
     if (this.#unseen >= progressBytes) this.restart();
   }
@@ -175,7 +189,9 @@ export class FetchExchange implements Exchange {
     this.#underWay.add(controller);
     const forget = onAbort(signal, () => controller.abort(signal?.reason));
     const late = timeoutError(request);
-    const deadline = new Deadline(this.#clock, request.timeoutMs, () => controller.abort(late));
+    // A fetch does not tell how much of a body has gone out, so that a large one is given its time beforehand.
+    const timeoutMs = request.timeoutMs + uploadMs(bodyBytes(request.body));
+    const deadline = new Deadline(this.#clock, timeoutMs, () => controller.abort(late));
     // An injected fetch may ignore the signal; the race makes the deadline hold all the same.
     const aborted = new Promise<never>((_, reject) => {
       controller.signal.addEventListener("abort", () => reject(controller.signal.reason), { once: true });
@@ -203,7 +219,7 @@ export class FetchExchange implements Exchange {
     if (response.type === "opaqueredirect") {
       response = await this.#fetch(request.url, { ...init, redirect: "follow" });
     }
-    deadline.restart();
+    deadline.restart(request.timeoutMs);
     const bytes = await this.#read(request, response, deadline);
     return { status: response.status, header: (name) => response.headers.get(name) ?? undefined, body: bytes };
   }
@@ -222,7 +238,7 @@ export class FetchExchange implements Exchange {
         throw tooLargeError(request, this.#maxResponseBytes);
       }
       pieces.push(value);
-      deadline.received(value.byteLength);
+      deadline.moved(value.byteLength);
     }
     return joinBytes(pieces, length);
   }

@@ -115,6 +115,21 @@ it("listeners hear every event; what they throw is ignored", () => {
   expect(logger.lines).toHaveLength(1);
 });
 
+it("an async listener or logger that rejects ends nothing", async () => {
+  const unhandled = vi.fn();
+  process.on("unhandledRejection", unhandled);
+  const reject = async () => {
+    throw new Error("boom");
+  };
+  const logger = { debug: reject, info: reject, warn: reject, error: reject };
+  const reporter = new Reporter({ clock: new FakeClock(), onEvent: reject, logger });
+  reporter.listen(reject);
+  reporter.report({ type: "billing.paused", operation: "x", elapsedMs: 0, remainingMs: 1 });
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  process.off("unhandledRejection", unhandled);
+  expect(unhandled).not.toHaveBeenCalled();
+});
+
 it("a logger that throws breaks nothing", () => {
   const logger = new MemoryLogger();
   logger.warn = () => {

@@ -53,11 +53,8 @@ export class Reporter {
 
   log(level: Exclude<LogLevel, "off">, message: string): void {
     if (levels.indexOf(level) < this.#threshold) return;
-    try {
-      this.#logger[level](this.redactor.text(`[tinklet] ${message}`));
-    } catch {
-      // A logger that throws must not take a training run with it.
-    }
+    // A logger that throws must not take a training run with it.
+    unharmed(() => this.#logger[level](this.redactor.text(`[tinklet] ${message}`)));
   }
 
   /** Says a sentence about a subject, unless one was said within the last minute. */
@@ -72,12 +69,7 @@ export class Reporter {
 
   report(event: TinkletEvent): void {
     for (const listener of [this.#listener, ...this.#listeners]) {
-      if (listener === undefined) continue;
-      try {
-        listener(event);
-      } catch {
-        // "Must not throw; what it throws is ignored."
-      }
+      if (listener !== undefined) unharmed(() => listener(event));
     }
     this.#say(event);
   }
@@ -133,6 +125,16 @@ export class Reporter {
       default:
         event satisfies never;
     }
+  }
+}
+
+/** Runs what a user brought; what it throws, now or later as an async function, is ignored. */
+function unharmed(run: () => unknown): void {
+  try {
+    const result = run() as PromiseLike<unknown> | undefined;
+    if (typeof result?.then === "function") result.then(undefined, () => {});
+  } catch {
+    // See above.
   }
 }
 

@@ -3,12 +3,12 @@ import { createServer, request as httpRequest, type RequestListener } from "node
 import { type AddressInfo, connect } from "node:net";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { systemClock } from "../clock.ts";
+import { FakeClock, systemClock } from "../clock.ts";
 import { APIConnectionError, APITimeoutError, ResponseValidationError } from "../errors.ts";
 import { failure } from "../testing/harness.ts";
 import type { HttpRequest } from "./exchange.ts";
 import { createExchange, defaultMaxSockets } from "./pools.ts";
-import { UndiciExchange } from "./undici-exchange.node.ts";
+import { tlsName, UndiciExchange } from "./undici-exchange.node.ts";
 
 const open: (() => Promise<void>)[] = [];
 afterEach(async () => {
@@ -335,4 +335,68 @@ describe("createExchange", () => {
   it("closing before the first request is nothing", async () => {
     await createExchange({ clock, maxSockets: defaultMaxSockets }).close();
   });
+});
+
+it("the name for TLS is the host's alone, without port and user, with dashes for underscores", () => {
+  expect(tlsName("my_host.example:8443")).toEqual({ servername: "my-host.example" });
+  expect(tlsName("some_user@my_host.example")).toEqual({ servername: "my-host.example" });
+  expect(tlsName("some_user@host.example:1")).toEqual({});
+  expect(tlsName("host.example:8443")).toEqual({});
+});
+
+it("an upload that is slow but moves arrives, whole; one that stands still does not", async () => {
+  const clock = new FakeClock();
+  const sent = new Uint8Array(16 * 1024 * 1024).map((_, i) => i % 251);
+  let received = 0;
+  let sum = 0;
+  let resume = () => {};
+  let moved = () => {};
+  const { url } = await serve((request, response) => {
+    resume = () => request.resume();
+    request.on("data", (piece: Buffer) => {
+      received += piece.length;
+      for (const byte of piece) sum += byte;
+      request.pause();
+      moved();
+    });
+    request.on("end", () => response.end(request.headers["content-length"]));
+  });
+  const made = new UndiciExchange({ clock, maxSockets: defaultMaxSockets });
+  open.unshift(() => made.close());
+  const answer = made.send(asking(url, { body: sent, timeoutMs: 8_000 }));
+  let over = false;
+  const done = answer.then(
+    (value) => {
+      over = true;
+      return value;
+    },
+    (error: unknown) => {
+      over = true;
+      throw error;
+    },
+  );
+  // 400 ms for each 512 KiB: in all longer than the deadline, and no longer than it for what the system's buffers hold.
+  for (let mark = 0; !over; ) {
+    await new Promise<void>((resolve) => {
+      moved = resolve;
+      done.then(
+        () => resolve(),
+        () => resolve(),
+      );
+      resume();
+    });
+    if (received - mark >= 512 * 1024) {
+      mark = received;
+      await clock.advance(400);
+    }
+  }
+  expect(text((await done).body)).toBe(String(sent.length));
+  expect([received, sum]).toEqual([sent.length, sent.reduce((a, b) => a + b, 0)]);
+  expect(clock.monotonic()).toBeGreaterThan(10_000);
+
+  const standing = made.send(asking(url, { body: sent, timeoutMs: 8_000 }));
+  const late = failure(standing);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  await clock.advance(60_000);
+  expect(await late).toBeInstanceOf(APITimeoutError);
 });

@@ -22,11 +22,20 @@ import {
   type RequestFacts,
   timeoutError,
   tooLargeError,
+  uploadMs,
 } from "./exchange.ts";
 import type { MaxSockets } from "./pools.ts";
 
 const { promisify } = nodeBuiltin<typeof import("node:util")>("node:util");
 const { brotliDecompress, gunzip, inflate } = nodeBuiltin<typeof import("node:zlib")>("node:zlib");
+
+const textEncoder = new TextEncoder();
+
+/** Bodies beyond this go out in pieces of it. */
+const pieceBytes = 64 * 1024;
+
+/** What a system's send buffer holds at most, by default. */
+const mostBufferedBytes = 4 * 1024 * 1024;
 
 /** What opening a connection may take; part of the attempt's own time. */
 const connectTimeoutMs = 5_000;
@@ -72,17 +81,17 @@ export class UndiciExchange implements Exchange {
     return new Promise<Received>((resolve, reject) => {
       const handler = new Exchanging(request, this.#clock, this.#maxResponseBytes, resolve, reject);
       const { origin, path, host } = splitUrl(request.url);
+      const { body, length } = handler.outgoing(request.body);
       this.#agent(request.pool).dispatch(
         {
           origin,
           path,
           method: request.method as Dispatcher.HttpMethod,
-          headers: { "accept-encoding": "gzip, deflate", ...request.headers },
-          body: request.body ?? null,
+          headers: { "accept-encoding": "gzip, deflate", ...request.headers, ...length },
+          body,
           headersTimeout: 0,
           bodyTimeout: 0,
-          // TLS names must not hold an underscore; the certificate is for the name with a dash.
-          ...(host.includes("_") ? { servername: host.replaceAll("_", "-") } : {}),
+          ...tlsName(host),
         },
         handler,
       );
@@ -165,6 +174,23 @@ class Exchanging implements Dispatcher.DispatchHandler {
     this.#forget = onAbort(signal, () => this.#fail(signal?.reason));
   }
 
+  /** A body that goes out piece by piece where it is large, so that the deadline sees it move. */
+  outgoing(body: HttpRequest["body"]): { body: string | Uint8Array | null; length: object } {
+    if (body === undefined || body.length <= pieceBytes) return { body: body ?? null, length: {} };
+    const bytes = typeof body === "string" ? textEncoder.encode(body) : body;
+    const pieces = async function* (this: Exchanging) {
+      for (let at = 0; at < bytes.length; at += pieceBytes) {
+        yield bytes.subarray(at, at + pieceBytes);
+        // Asked for the next piece: this one has been taken.
+        this.#deadline.moved(pieceBytes);
+      }
+      // What the system has taken is not yet on its way.
+      this.#deadline.restart(this.#request.timeoutMs + uploadMs(Math.min(bytes.length, mostBufferedBytes)));
+    };
+    // undici takes an async iterable, which its types do not say of a dispatch.
+    return { body: pieces.call(this) as unknown as Uint8Array, length: { "content-length": String(bytes.length) } };
+  }
+
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     // Given up while it stood in the pool's queue.
@@ -179,7 +205,7 @@ class Exchanging implements Dispatcher.DispatchHandler {
     if (status < 200) return;
     this.#status = status;
     this.#headers = headers;
-    this.#deadline.restart();
+    this.#deadline.restart(this.#request.timeoutMs);
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, piece: Uint8Array): void {
@@ -189,7 +215,7 @@ class Exchanging implements Dispatcher.DispatchHandler {
       return;
     }
     this.#pieces.push(piece);
-    this.#deadline.received(piece.byteLength);
+    this.#deadline.moved(piece.byteLength);
   }
 
   onResponseEnd(): void {
@@ -221,6 +247,15 @@ class Exchanging implements Dispatcher.DispatchHandler {
     this.#forget();
     return true;
   }
+}
+
+/**
+ * TLS names must not hold an underscore; the certificate is for the name with a dash. Only a name: the port, and a user that a
+ * redirect may bring along, are no part of it.
+ */
+export function tlsName(host: string): { servername?: string } {
+  const name = host.slice(host.lastIndexOf("@") + 1).replace(/:\d*$/, "");
+  return name.includes("_") ? { servername: name.replaceAll("_", "-") } : {};
 }
 
 /** Splits without `new URL`, which costs more than the rest of the dispatch. The base URL was checked before. */
