@@ -185,6 +185,10 @@ export const unsqueeze = (graph: Graph, a: Tensor, axis: number): Tensor => {
   });
 };
 
+/** All values as one column, `[elements, 1]`; unlike a reshape it is well defined for tensors without elements. No gradient. */
+export const column = (graph: Graph, a: Tensor): Tensor =>
+  graph.node("Flatten", [a], [product(a.shape), 1], { attributes: { axis: a.shape.length } });
+
 export const transpose = (graph: Graph, a: Tensor, permutation: readonly number[]): Tensor => {
   if (
     [...permutation].sort((x, y) => x - y).some((axis, index) => axis !== index) ||

@@ -5,7 +5,7 @@
  */
 import { type Dim, product } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
-import { add, concat, gather, matmul, mul, reduceSum, reshape, rope, softmax, sub } from "../graph/ops.ts";
+import { add, concat, gather, matmul, mul, reduceSum, reshape, rope, softmax, squeeze, sub } from "../graph/ops.ts";
 
 /** A rectangle of sequences. Indices point into the packed rows; padding points at any row and is switched off by `valid`. */
 export interface AttentionGroup {
@@ -112,6 +112,119 @@ export const packedAttention = (
       rows.q.requiresGrad ? back("q") : null,
       rows.k.requiresGrad ? back("k") : null,
       rows.v.requiresGrad ? back("v") : null,
+    ];
+  });
+};
+
+/** A rectangle of clusters of a prefix tree (see `train/clusters.ts`). Indices point into the packed rows. */
+export interface TreeGroup {
+  /** `[batch, heads, queries]` into the q rows. */
+  readonly q: Tensor;
+  /** `[batch, kvHeads, keys]` into the k and v rows. */
+  readonly kv: Tensor;
+  /** `[batch, 1, queries, keys]`: 0 where a query may see a key, very negative elsewhere. */
+  readonly mask: Tensor;
+  /** `[batch, 1, queries, 1]`: 1 on tokens, 0 on padding. */
+  readonly valid: Tensor;
+}
+
+export interface TreeAttentionInputs {
+  /** `[tokens]`. */
+  readonly tokens: Tensor;
+  /** `[tokens, 1]`: how deep each token lies in the tree. */
+  readonly positions: Tensor;
+  readonly groups: readonly TreeGroup[];
+  readonly cos: Tensor;
+  readonly sin: Tensor;
+  /** `[heads · tokens]`: where each packed row of q is in the groups' rows laid end to end. */
+  readonly unpackQ: Tensor;
+  /** `[rows, times]` each: where rows of k and v are in the groups' rows, or in the row of zeros behind them. */
+  readonly sums: readonly Tensor[];
+  /** `[kvHeads · tokens]`: where each packed row of k and v is in the sums laid end to end. */
+  readonly unpackKv: Tensor;
+}
+
+/** Classes of keys that occur about equally often, for the sums of their gradients. */
+export const keyGradientClasses = 3;
+
+/**
+ * As `packedAttention`, over a prefix tree: a token is a query once, and a key in every cluster below it. Rotations are made before
+ * keys are repeated; the gradients of repeated keys are gathered and summed, in an order that threads do not change.
+ */
+export const treeAttention = (
+  graph: Graph,
+  rows: { readonly q: Tensor; readonly k: Tensor; readonly v: Tensor },
+  { inputs, shape }: { readonly inputs: TreeAttentionInputs; readonly shape: AttentionShape },
+): Tensor => {
+  const { heads, kvHeads, headDim } = shape;
+  const share = heads / kvHeads; // query heads per key head
+  const alpha = 1 / Math.sqrt(headDim);
+  const tables = { cos: inputs.cos, sin: inputs.sin };
+  const tokens = inputs.tokens.shape[0]!;
+  const rotate = (flat: Tensor, count: number, inverse = false): Tensor =>
+    reshape(
+      graph,
+      rope(graph, reshape(graph, flat, [tokens, count, 1, headDim]), inputs.positions, tables, inverse),
+      flat.shape,
+    );
+  const rotated = { q: rotate(rows.q, heads), k: rotate(rows.k, kvHeads) };
+
+  const groups = inputs.groups.map((group) => {
+    const [batch, , queries, keys] = group.mask.shape as [Dim, Dim, Dim, Dim];
+    // Query heads that share a key head are stacked along time: [batch, kvHeads, share · queries, …].
+    const stackedTime = product([share, queries]);
+    const stacked = [batch, kvHeads, stackedTime, headDim];
+    const q = reshape(graph, gather(graph, rotated.q, group.q), stacked);
+    const k = gather(graph, rotated.k, group.kv); // [batch, kvHeads, keys, headDim]
+    const v = gather(graph, rows.v, group.kv);
+    const probabilities = (): Tensor => {
+      const scores = reshape(graph, matmul(graph, q, k, { transB: true, alpha }), [batch, heads, queries, keys]);
+      return reshape(graph, softmax(graph, add(graph, scores, group.mask)), [batch, kvHeads, stackedTime, keys]);
+    };
+    const p = probabilities();
+    const o = matmul(graph, p, v); // stacked
+    return { group, batch, queries, keys, stacked, q, k, v, p, o, probabilities };
+  });
+
+  /** Values of the groups' queries laid end to end, put back in packed order. */
+  const unpackQ = (values: readonly Tensor[]): Tensor => {
+    const flat = values.map((value, index) => {
+      const { batch, queries } = groups[index]!;
+      return reshape(graph, value, [product([heads, batch, queries]), headDim]);
+    });
+    return gather(graph, concat(graph, flat, 0, "groupRows"), inputs.unpackQ);
+  };
+  const output = reshape(graph, unpackQ(groups.map(({ o }) => o)), [tokens, heads * headDim]);
+
+  return graph.withGradient(output, [rows.q, rows.k, rows.v], (grad) => {
+    const gradRows = reshape(graph, grad, rows.q.shape); // [heads · tokens, headDim]
+    const parts = groups.map(({ group, stacked, q, k, v, p, o, probabilities }) => {
+      const weights = shape.recomputeAttention ? probabilities() : p;
+      const dO = reshape(graph, mul(graph, gather(graph, gradRows, group.q), group.valid), stacked);
+      const dV = matmul(graph, weights, dO, { transA: true });
+      const delta = reduceSum(graph, mul(graph, dO, o), [-1]);
+      const dScores = mul(graph, weights, sub(graph, matmul(graph, dO, v, { transB: true }), delta));
+      return {
+        q: matmul(graph, dScores, k, { alpha }),
+        k: matmul(graph, dScores, q, { transA: true, alpha }),
+        v: dV,
+      };
+    });
+    const zeros = graph.constant(new Float32Array(headDim), [1, headDim]);
+    /** Each key's gradients in all clusters, summed. */
+    const sumKv = (name: "k" | "v"): Tensor => {
+      const flat = parts.map((part, index) => {
+        const { batch, keys } = groups[index]!;
+        return reshape(graph, part[name], [product([kvHeads, batch, keys]), headDim]);
+      });
+      const laid = concat(graph, [...flat, zeros], 0, "keyRows");
+      const sums = inputs.sums.map((index) => squeeze(graph, reduceSum(graph, gather(graph, laid, index), [1]), 1));
+      return gather(graph, concat(graph, sums, 0, "summedRows"), inputs.unpackKv);
+    };
+    return [
+      rows.q.requiresGrad ? rotate(unpackQ(parts.map(({ q }) => q)), heads, true) : null,
+      rows.k.requiresGrad ? rotate(sumKv("k"), kvHeads, true) : null,
+      rows.v.requiresGrad ? sumKv("v") : null,
     ];
   });
 };

@@ -9,6 +9,7 @@
 import type { Graph, Tensor } from "../graph/graph.ts";
 import {
   add,
+  column,
   concat,
   exp,
   gather,
@@ -76,7 +77,7 @@ export const normalise = (graph: Graph, logits: Tensor): { probabilities: Tensor
   };
 };
 
-/** One slot of rows. All inputs have a leading size named after the slot. */
+/** One slot of rows. All inputs have a leading size named after the slot; each slot has as many targets per row as its own rows need. */
 interface Slot {
   readonly rows: Tensor;
   readonly targets: Tensor;
@@ -84,8 +85,17 @@ interface Slot {
 
 const declareSlot = (graph: Graph, name: string): Slot => ({
   rows: graph.input(`${name}.rows`, [name], { dtype: "int32" }),
-  targets: graph.input(`${name}.targets`, [name, "targets"], { dtype: "int32" }),
+  targets: graph.input(`${name}.targets`, [name, `${name}.targets`], { dtype: "int32" }),
 });
+
+/** Values of the slots, each `[rows, targets]`, end to end: `[all, 1]`. */
+const endToEnd = (graph: Graph, slots: readonly Tensor[], size: string): Tensor =>
+  concat(
+    graph,
+    slots.map((slot) => column(graph, slot)),
+    0,
+    size,
+  );
 
 /** Log-probs `[rows, targets]` of a slot without weight. */
 const scoreSlot = (graph: Graph, hidden: Tensor, slot: Slot, head: HeadInputs): Tensor => {
@@ -108,7 +118,7 @@ export const slopeOf = (graph: Graph, logprobs: Tensor, term: (name: keyof Slope
 
 /** Results of a training head; gradients are of the loss summed over all slots. */
 export interface TrainingHead {
-  /** `[scored rows, targets]`: first the weighted slots in order, then the others. */
+  /** First those of the weighted slots in order, then the others', each slot's `[rows, targets]` end to end. */
   readonly logprobs: Tensor;
   /** `[tokens, hidden]`: gradient of the final hidden states. */
   readonly dHidden: Tensor;
@@ -120,7 +130,7 @@ export interface TrainingHead {
  * Builds a head that scores `weighted` + `unweighted` slots and differentiates the weighted ones.
  *
  * d B of the unembedding's adapter is Σ sₖ·z at row tₖ, minus Pᵀ·(Σₖ sₖ)·z. The first, sparse part is left to the caller (rows of
- * `slopes` `[rows, targets]` and `inner` `[rows, rank]`): a scatter inside the graph would add in an order that threads decide.
+ * `slopes`, laid out as the log-probs, and `inner` `[rows, rank]`): a scatter inside the graph would add in an order that threads decide.
  */
 export const buildTrainingHead = (
   graph: Graph,
@@ -139,7 +149,7 @@ export const buildTrainingHead = (
   for (let index = 0; index < slots.weighted; index++) {
     const name = `weighted${index}`;
     const slot = declareSlot(graph, name);
-    const table = graph.input(`${name}.terms`, [SLOPE_TERMS.length, name, "targets"]);
+    const table = graph.input(`${name}.terms`, [SLOPE_TERMS.length, name, `${name}.targets`]);
     const x = gather(graph, hidden, slot.rows); // [rows, hidden]
     const { logits, z } = logitsOf(graph, x, head);
     const { probabilities, logSumExp } = normalise(graph, logits);
@@ -175,14 +185,14 @@ export const buildTrainingHead = (
   const source = graph.input("gradient.rows", [hidden.shape[0]!], { dtype: "int32" });
   const sum = (parts: Tensor[]): Tensor => parts.reduce((total, part) => add(graph, total, part));
   return {
-    logprobs: concat(graph, logprobs, 0, "scored"),
+    logprobs: endToEnd(graph, logprobs, "scored"),
     dHidden: gather(graph, concat(graph, [...dRows, zeros], 0, "weightedRows"), source),
     ...(head.lora && lora.dA.length > 0
       ? {
           lora: {
             dA: sum(lora.dA),
             dB: sum(lora.dB),
-            slopes: concat(graph, lora.slopes, 0, "weighted"),
+            slopes: endToEnd(graph, lora.slopes, "slopes"),
             inner: concat(graph, lora.inner, 0, "weighted"),
           },
         }
@@ -192,11 +202,10 @@ export const buildTrainingHead = (
 
 /** Builds a head that only scores. */
 export const buildScoringHead = (graph: Graph, hidden: Tensor, head: HeadInputs, slots: number): Tensor =>
-  concat(
+  endToEnd(
     graph,
     Array.from({ length: slots }, (_, index) =>
       scoreSlot(graph, hidden, declareSlot(graph, `unweighted${index}`), head),
     ),
-    0,
     "scored",
   );

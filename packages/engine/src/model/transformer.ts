@@ -5,10 +5,16 @@
  */
 import { linearSizes } from "@tinklet/models/config";
 import { type LoraTargets, targetLinears } from "../adapter/layout.ts";
-import { product } from "../graph/dims.ts";
+import { type Dim, product } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
 import { add, gather, matmul, mul, reshape, rmsNorm, swiglu, transpose } from "../graph/ops.ts";
-import { type AttentionGroup, packedAttention } from "./attention.ts";
+import {
+  type AttentionGroup,
+  keyGradientClasses,
+  packedAttention,
+  type TreeAttentionInputs,
+  treeAttention,
+} from "./attention.ts";
 import type { ModelConfig } from "./config.ts";
 
 /** LoRA inputs of a graph by module name, and their common scaling factor alpha / rank. */
@@ -158,16 +164,51 @@ export const packedInputs = (graph: Graph, config: ModelConfig, groups: number):
   };
 };
 
+/** Declares the inputs of a prefix tree; `groups` rectangles cover all its clusters. */
+export const treeInputs = (
+  graph: Graph,
+  { heads, kvHeads, headDim }: ModelConfig,
+  groups: number,
+): TreeAttentionInputs => {
+  const half = headDim / 2;
+  const integers = (name: string, shape: readonly Dim[]): Tensor => graph.input(name, shape, { dtype: "int32" });
+  return {
+    tokens: integers("tokens", ["tokens"]),
+    positions: graph.input("positions", ["tokens", 1], { dtype: "int64" }),
+    cos: graph.input("cos", ["positions", half]),
+    sin: graph.input("sin", ["positions", half]),
+    unpackQ: integers("unpack.q", [product(["tokens", heads])]),
+    unpackKv: integers("unpack.kv", [product(["tokens", kvHeads])]),
+    sums: Array.from({ length: keyGradientClasses }, (_, i) => integers(`sum${i}.kv`, [`summed${i}`, `times${i}`])),
+    groups: Array.from({ length: groups }, (_, index) => {
+      const [batch, queries, keys] = [`batch${index}`, `queries${index}`, `keys${index}`];
+      return {
+        q: integers(`group${index}.q`, [batch, heads, queries]),
+        kv: integers(`group${index}.kv`, [batch, kvHeads, keys]),
+        mask: graph.input(`group${index}.mask`, [batch, 1, queries, keys]),
+        valid: graph.input(`group${index}.valid`, [batch, 1, queries, 1]),
+      };
+    }),
+  };
+};
+
+/** What a trunk is built from besides the embedding: a packed batch or a prefix tree. */
+export interface TrunkParts {
+  readonly inputs: PackedInputs | TreeAttentionInputs;
+  readonly lora: LoraInputs | undefined;
+  readonly recomputeAttention: boolean;
+}
+
 /** Packed tokens to final hidden states `[tokens, hidden]`. */
 export const buildTrunk = (
   graph: Graph,
   config: ModelConfig,
-  embedding: Tensor,
-  inputs: PackedInputs,
-  lora: LoraInputs | undefined,
-  options: { recomputeAttention: boolean },
-): Tensor =>
-  buildLayers(graph, config, gather(graph, embedding, inputs.tokens), lora, ({ q, k, v }) => {
+  { embedding, inputs, lora, recomputeAttention }: TrunkParts & { readonly embedding: Tensor },
+): Tensor => {
+  const shape = { ...config, recomputeAttention };
+  return buildLayers(graph, config, gather(graph, embedding, inputs.tokens), lora, ({ q, k, v }) => {
     const rows = (flat: Tensor): Tensor => headRows(graph, flat, config.headDim);
-    return packedAttention(graph, { q: rows(q), k: rows(k), v: rows(v) }, inputs, { ...config, ...options });
+    const all = { q: rows(q), k: rows(k), v: rows(v) };
+    return "sums" in inputs ? treeAttention(graph, all, { inputs, shape }) : packedAttention(graph, all, inputs, shape);
   });
+};

@@ -227,6 +227,11 @@ export const kernels: Readonly<Record<string, Kernel>> = {
     ];
   },
 
+  Flatten: ([a], { axis }) => {
+    const rows = count(a!.dims.slice(0, axis as number));
+    return [{ data: a!.data, dims: [rows, count(a!.dims.slice(axis as number))] }];
+  },
+
   Transpose: ([a], attributes, arrays) => {
     const permutation = attributes["perm"] as readonly number[];
     const source = strides(a!.dims, a!.dims.length);

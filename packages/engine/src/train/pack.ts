@@ -4,10 +4,12 @@
  */
 import type { ModelConfig } from "../model/config.ts";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
+import { partition } from "./partition.ts";
 
 /** Rectangles a program can have; a run uses the smallest number that serves it and fills the rest with a dummy token. */
-export const GROUP_COUNTS = [1, 2, 4] as const;
-const MASKED = -1e30;
+export const groupCounts = [1, 2, 4] as const;
+/** Added to a score that must not count. */
+export const masked = -1e30;
 
 /** Sequences (by index) that share a rectangle as long as the longest of them. */
 export interface Rectangle {
@@ -17,41 +19,20 @@ export interface Rectangle {
 
 /**
  * Splits sequences into at most `limit` rectangles with the least attention work, Σ batch · time². Lengths sorted, a rectangle is a
- * run of neighbours, so a small dynamic program finds the optimum. A further rectangle must save 5 % to be worth its overhead.
+ * run of neighbours.
  */
 export const planRectangles = (lengths: readonly number[], limit: number): Rectangle[] => {
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b]! - lengths[a]! || a - b);
-  const sorted = order.map((index) => lengths[index]!);
-  const n = sorted.length;
-  // cost[k][i]: the least work for the first i sequences in k rectangles; cut[k][i] where the last of them starts.
-  const cost: number[][] = [[0, ...new Array<number>(n).fill(Number.POSITIVE_INFINITY)]];
-  const cut: number[][] = [[]];
-  for (let k = 1; k <= limit; k++) {
-    cost.push(new Array<number>(n + 1).fill(Number.POSITIVE_INFINITY));
-    cut.push(new Array<number>(n + 1).fill(0));
-    for (let end = 1; end <= n; end++) {
-      for (let start = 0; start < end; start++) {
-        const work = cost[k - 1]![start]! + (end - start) * sorted[start]! ** 2;
-        if (work < cost[k]![end]!) {
-          cost[k]![end] = work;
-          cut[k]![end] = start;
-        }
-      }
-    }
-  }
-  let best = 1;
-  for (let k = 2; k <= limit; k++) if (cost[k]![n]! < 0.95 * cost[best]![n]!) best = k;
-  const rectangles: Rectangle[] = [];
-  for (let k = best, end = n; k > 0 && end > 0; k--) {
-    const start = cut[k]![end]!;
-    rectangles.unshift({ members: order.slice(start, end), time: sorted[start]! });
-    end = start;
-  }
-  return rectangles;
+  const timeOf = (place: number): number => lengths[order[place]!]!;
+  const ends = partition(order.length, { limit, work: (start, end) => (end - start) * timeOf(start) ** 2 });
+  return ends.map((end, index) => {
+    const start = ends[index - 1] ?? 0;
+    return { members: order.slice(start, end), time: timeOf(start) };
+  });
 };
 
 /** Bytes of masks that are kept: every length up to 280 fits beside the others; one of 4,096 (67 MB) is made anew each time. */
-const MASK_BYTES = 32e6;
+const keptMaskBytes = 32e6;
 const masks = new Map<number, Float32Array>();
 let maskBytes = 0;
 /** Causal mask `[time, time]`, kept while it is among the last used and all that are kept are small. */
@@ -63,12 +44,12 @@ const causalMask = (time: number): Float32Array => {
     return mask;
   }
   mask = new Float32Array(time * time);
-  for (let query = 0; query < time; query++) mask.fill(MASKED, query * time + query + 1, (query + 1) * time);
-  if (mask.byteLength > MASK_BYTES) return mask;
+  for (let query = 0; query < time; query++) mask.fill(masked, query * time + query + 1, (query + 1) * time);
+  if (mask.byteLength > keptMaskBytes) return mask;
   masks.set(time, mask);
   maskBytes += mask.byteLength;
   for (const [oldest, { byteLength }] of masks) {
-    if (maskBytes <= MASK_BYTES) break;
+    if (maskBytes <= keptMaskBytes) break;
     masks.delete(oldest);
     maskBytes -= byteLength;
   }
@@ -80,7 +61,7 @@ export interface PackedBatch {
   readonly tokenCount: number;
   /** First packed row of each sequence, in the order given. */
   readonly starts: readonly number[];
-  /** One of GROUP_COUNTS. */
+  /** One of groupCounts. */
   readonly groupCount: number;
   readonly longest: number;
   /** Everything `packedInputs` declares, except the rotary tables. */
@@ -102,9 +83,9 @@ export const packSequences = (config: ModelConfig, sequences: readonly Int32Arra
   });
   const rectangles = planRectangles(
     sequences.map((sequence) => sequence.length),
-    GROUP_COUNTS.at(-1)!,
+    groupCounts.at(-1)!,
   );
-  const groupCount = GROUP_COUNTS.find((size) => size >= rectangles.length)!;
+  const groupCount = groupCounts.find((size) => size >= rectangles.length)!;
   const inputs: Record<string, Value> = { tokens: i32(tokens, [tokenCount]) };
   const unpack = { q: new Int32Array(tokenCount * heads), kv: new Int32Array(tokenCount * kvHeads) };
   const base = { q: 0, kv: 0 };

@@ -1,6 +1,6 @@
 /**
- * Builds and keeps the programs that training runs: one per combination of adapter targets, number of attention rectangles and
- * direction. Sizes are all left open, so a handful of programs serves every batch.
+ * Builds and keeps the programs that training runs: one per combination of adapter targets, layout, number of attention
+ * rectangles and direction. Sizes are all left open, so a handful of programs serves every batch.
  */
 import type { LoraTargets } from "../adapter/layout.ts";
 import { targetLinears } from "../adapter/layout.ts";
@@ -11,13 +11,15 @@ import { concat, reshape } from "../graph/ops.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { buildScoringHead, buildTrainingHead, headInputs } from "../model/head.ts";
 import type { LoadedModel } from "../model/load.ts";
-import { buildTrunk, embeddingTable, loraInputs, packedInputs } from "../model/transformer.ts";
+import { buildTrunk, embeddingTable, loraInputs, packedInputs, treeInputs } from "../model/transformer.ts";
 import type { Program, Runtime } from "../runtime/runtime.ts";
 
 export interface ProgramKey {
   readonly kind: "train" | "score";
   /** Absent for the base model. */
   readonly targets?: LoraTargets;
+  /** The run is a prefix tree instead of sequences end to end. */
+  readonly tree: boolean;
   readonly groups: number;
   readonly slots: number;
   readonly recomputeAttention: boolean;
@@ -27,10 +29,10 @@ export interface ProgramKey {
 export const trainingGraph = (config: ModelConfig, key: ProgramKey): Graph => {
   const graph = new Graph();
   const embedding = embeddingTable(graph, config);
-  const inputs = packedInputs(graph, config, key.groups);
+  const inputs = (key.tree ? treeInputs : packedInputs)(graph, config, key.groups);
   const train = key.kind === "train";
   const lora = key.targets ? loraInputs(graph, config, key.targets, train) : undefined;
-  const hidden = buildTrunk(graph, config, embedding, inputs, lora, key);
+  const hidden = buildTrunk(graph, config, { ...key, embedding, inputs, lora });
   const head = headInputs(graph, config, embedding, lora);
   if (!train || !lora || !key.targets) {
     graph.output("logprobs", buildScoringHead(graph, hidden, head, key.slots));
@@ -63,7 +65,7 @@ export class TrainingPrograms {
   }
 
   get(key: ProgramKey): Promise<Program> {
-    const id = JSON.stringify([key.kind, key.targets, key.groups, key.slots, key.recomputeAttention]);
+    const id = JSON.stringify([key.kind, key.targets, key.tree, key.groups, key.slots, key.recomputeAttention]);
     let program = this.#programs.get(id);
     if (!program) {
       program = this.#runtime.compile(trainingGraph(this.#model.config, key), this.#model.weights);

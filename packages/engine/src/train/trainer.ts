@@ -1,6 +1,6 @@
 /**
- * Runs losses over batches: checks data, splits it into runs that fit, packs each, calls the program and puts log-probs, losses and
- * gradients back where they belong. Everything depends on the inputs alone, so the same call gives the same bits.
+ * Runs losses over batches: checks data, finds what they share, splits them into runs that fit, lays each out, calls the program and puts
+ * log-probs, losses and gradients back where they belong. Everything depends on the inputs alone, so the same call gives the same bits.
  */
 import { type Adapter, type AdapterWeights, adapterInputs } from "../adapter/adapter.ts";
 import { MemoryError } from "../errors.ts";
@@ -9,19 +9,35 @@ import { RopeCache } from "../model/rope.ts";
 import { f32, i32, type Runtime, type Value } from "../runtime/runtime.ts";
 import type { LossFnName, LossRequest, LossResult } from "../types.ts";
 import { type CheckedDatum, checkRequest } from "./data.ts";
-import { losses, SLOPE_TERMS } from "./losses.ts";
+import {
+  addSparseUnembedding,
+  collectHeadRows,
+  divideRows,
+  type HeadRow,
+  type HeadRows,
+  placeSlots,
+  type RunMember,
+  slotInputs,
+  spreadLogprobs,
+  widthOf,
+} from "./head-rows.ts";
+import { losses } from "./losses.ts";
 import { packSequences, planRuns } from "./pack.ts";
+import { packTree } from "./pack-tree.ts";
+import { planPieces } from "./prefix-tree.ts";
 import { type ProgramKey, TrainingPrograms } from "./programs.ts";
 
 /** Tokens beyond which a larger run is no faster per token. */
-const ENOUGH_TOKENS = 1024;
-/** Length from which the attention probabilities outweigh all else that a layer keeps. */
-const LONG_SEQUENCE = 512;
+const enoughTokens = 1024;
+/** Tokens of a run that shares more than it would repeat if it were cut. */
+const mostTokens = 4096;
+/** Keys per query from which the attention probabilities outweigh all else that a layer keeps. */
+const manyKeys = 512;
 /** Bytes of one slot's [rows, vocabulary] matrix that still fit the last-level cache of common machines. */
-const SLOT_BYTES = 24e6;
+const slotBytes = 24e6;
 /** Rows of a slot: below the smaller number the products become inefficient whatever the cache, beyond the larger no better. */
-const SLOT_ROWS = { least: 256, most: 512 };
-const SLOTS = 8;
+const slotRows = { least: 256, most: 512 };
+const slotCount = 8;
 
 export interface TrainerOptions {
   /** Bytes that activations of one run may take. */
@@ -31,12 +47,39 @@ export interface TrainerOptions {
   readonly beforeRun?: () => Promise<void>;
 }
 
-/** A row of the vocabulary projection: which packed row, which datum, which position. */
-interface HeadRow {
-  readonly row: number;
-  readonly datum: CheckedDatum;
-  readonly position: number;
-  readonly logprobs: Float32Array;
+/** What a run's activations are counted by, for one head where there are several; padding included. */
+interface RunSize {
+  readonly tokens: number;
+  /** Scores of attention. */
+  readonly cells: number;
+  /** Keys that attention gathers. */
+  readonly keys: number;
+  /** Targets at the head. */
+  readonly columns: number;
+}
+
+/** What all runs of a call have in common. */
+interface Pass {
+  readonly data: readonly CheckedDatum[];
+  readonly sequences: readonly Int32Array[];
+  readonly logprobs: readonly Float32Array[];
+  readonly lossFn: LossFnName;
+  readonly adapter: AdapterWeights | undefined;
+  /** Absent when only scoring. */
+  readonly takeGradient: ((part: Float32Array) => void) | undefined;
+}
+
+/** A run, laid out. */
+interface Layout {
+  readonly members: readonly RunMember[];
+  readonly head: HeadRows;
+  readonly weighted: readonly HeadRow[][];
+  readonly unweighted: readonly HeadRow[][];
+  readonly tokenCount: number;
+  readonly longest: number;
+  readonly key: ProgramKey;
+  readonly size: RunSize;
+  readonly inputs: () => Record<string, Value>;
 }
 
 export class Trainer {
@@ -57,50 +100,80 @@ export class Trainer {
    * back, and at the head a row of the unembedding for each of `width` targets; scoring has one layer's at a time.
    */
   bytesPerToken(length: number, { train = true, width = 1 } = {}): number {
+    return this.#bytesOf({ tokens: 1, cells: length, keys: 1, columns: width }, train);
+  }
+
+  /** Bytes that a run takes; keys that occur several times are gathered, and their gradients gathered again to be summed. */
+  #bytesOf({ tokens, cells, keys, columns }: RunSize, train: boolean): number {
     const { hiddenSize, heads, kvHeads, headDim, mlpSize, layers, vocabSize } = this.#model.config;
-    const probabilities = train && length < LONG_SEQUENCE ? heads * length : 0;
-    const perLayer = 4 * hiddenSize + 3 * heads * headDim + 4 * kvHeads * headDim + 3 * mlpSize + probabilities;
+    const keySize = kvHeads * headDim;
+    const probabilities = train && cells < manyKeys * tokens ? heads * cells : 0;
+    const perToken = 4 * hiddenSize + 3 * heads * headDim + 2 * keySize + 3 * mlpSize;
+    const perLayer = tokens * perToken + keys * 2 * keySize + probabilities;
     const perTarget = train ? hiddenSize : 3;
     const transient =
-      8 * mlpSize +
-      3 * heads * length +
-      (2 * Math.max(SLOT_BYTES, SLOT_ROWS.most * vocabSize)) / ENOUGH_TOKENS +
-      width * perTarget;
+      tokens * (8 * mlpSize + (2 * Math.max(slotBytes, slotRows.most * vocabSize)) / enoughTokens) +
+      3 * heads * cells +
+      (keys - tokens) * 4 * keySize +
+      columns * perTarget;
     return 4 * ((train ? layers : 1) * perLayer + transient);
   }
 
   /** The loss without gradients. */
   forward(adapter: AdapterWeights | undefined, request: LossRequest): Promise<LossResult> {
-    return this.#pass(request, adapter, undefined);
+    return this.#pass(request, { adapter, takeGradient: undefined });
   }
 
   /** The loss, its gradient added to the adapter's. On failure the adapter is as it was. */
   async forwardBackward(adapter: Adapter, request: LossRequest): Promise<LossResult> {
     let sum = adapter.gradient;
-    const result = await this.#pass(request, adapter, (part) => {
+    const takeGradient = (part: Float32Array): void => {
       // Into the run's own array: what was accumulated before must survive a failure, and usually there is nothing to add.
       if (sum) for (let i = 0; i < part.length; i++) part[i]! += sum[i]!;
       sum = part;
-    });
+    };
+    const result = await this.#pass(request, { adapter, takeGradient });
     if (sum) adapter.gradient = sum;
     return result;
   }
 
-  async #pass(
-    request: LossRequest,
-    adapter: AdapterWeights | undefined,
-    takeGradient: ((part: Float32Array) => void) | undefined,
-  ): Promise<LossResult> {
-    const { contextLength, activationBytes } = this.#options;
+  async #pass(request: LossRequest, parts: Pick<Pass, "adapter" | "takeGradient">): Promise<LossResult> {
+    const { contextLength } = this.#options;
     const { data, lossFn } = checkRequest(request, { vocabSize: this.#model.config.vocabSize, contextLength });
-    const lengths = data.map((datum) => datum.tokens.length);
+    const sequences = data.map(({ tokens }) => tokens);
+    const logprobs = data.map((datum) => new Float32Array(datum.targets.length));
+    const pass: Pass = { ...parts, data, sequences, logprobs, lossFn };
+    const limit = this.#tokenLimit(pass);
+    const pieces = planPieces(sequences, {
+      maxTokens: Math.min(enoughTokens, limit),
+      mostTokens: Math.min(mostTokens, limit),
+    });
+    const runs = planRuns(
+      pieces.map(({ tokens }) => tokens),
+      Math.min(enoughTokens, limit),
+    );
+    for (const run of runs) {
+      await this.#runPieces(
+        pass,
+        run.map((index) => pieces[index]!.members),
+      );
+    }
+    return summarise(data, lossFn, logprobs);
+  }
+
+  /**
+   * Tokens that fit a run of sequences that share nothing.
+   * @throws MemoryError when one sequence alone does not.
+   */
+  #tokenLimit({ data, takeGradient }: Pass): number {
+    const { activationBytes } = this.#options;
     const work = { train: takeGradient !== undefined, width: Math.max(...data.map(({ width }) => width)) };
-    // Of every length and not of the longest alone: below LONG_SEQUENCE a run keeps its probabilities, and may need more.
+    // Of every length and not of the longest alone: below `manyKeys` a run keeps its probabilities, and may need more.
     let [perToken, needed, hungriest] = [0, 0, 0];
-    for (const length of lengths) {
-      const bytes = this.bytesPerToken(length, work);
+    for (const { tokens } of data) {
+      const bytes = this.bytesPerToken(tokens.length, work);
       perToken = Math.max(perToken, bytes);
-      if (bytes * length > needed) [needed, hungriest] = [bytes * length, length];
+      if (bytes * tokens.length > needed) [needed, hungriest] = [bytes * tokens.length, tokens.length];
     }
     if (needed > activationBytes) {
       throw new MemoryError(`a sequence of ${hungriest} tokens needs about ${Math.ceil(needed / 1e6)} MB`, {
@@ -109,77 +182,111 @@ export class Trainer {
         hint: `shorten it${work.width > 1 ? ", give fewer targets per position" : ""} or raise the memory budget`,
       });
     }
-    const maxTokens = Math.min(ENOUGH_TOKENS, Math.floor(activationBytes / perToken));
-    const logprobs = data.map((datum) => new Float32Array(datum.targets.length));
-    for (const members of planRuns(lengths, maxTokens)) {
-      await this.#options.beforeRun?.();
-      await this.#run(
-        members.map((index) => ({ datum: data[index]!, logprobs: logprobs[index]! })),
-        lossFn,
-        adapter,
-        takeGradient,
-      );
-    }
-    return summarise(data, lossFn, logprobs);
+    return Math.floor(activationBytes / perToken);
   }
 
-  async #run(
-    members: readonly { datum: CheckedDatum; logprobs: Float32Array }[],
-    lossFn: LossFnName,
-    adapter: AdapterWeights | undefined,
-    takeGradient: ((part: Float32Array) => void) | undefined,
-  ): Promise<void> {
+  /** Runs pieces together, or, where what they really take does not fit, in halves. */
+  async #runPieces(pass: Pass, pieces: readonly (readonly number[])[]): Promise<void> {
+    const members = pieces.flat().sort((a, b) => a - b);
+    const shared = pieces.length < members.length;
+    const layout = shared ? this.#layTree(pass, pieces) : this.#layPlain(pass, members);
+    const train = pass.takeGradient !== undefined;
+    if (shared && this.#bytesOf(layout.size, train) > this.#options.activationBytes) {
+      // Members of a piece are in the order given, so that halves of it still share what their own members share.
+      const units =
+        pieces.length > 1 ? pieces : [members.slice(0, members.length / 2), members.slice(members.length / 2)];
+      const middle = Math.ceil(units.length / 2);
+      await this.#runPieces(pass, units.slice(0, middle));
+      await this.#runPieces(pass, units.slice(middle));
+      return;
+    }
+    await this.#options.beforeRun?.();
+    await this.#run(pass, layout);
+  }
+
+  /** Sequences end to end. */
+  #layPlain(pass: Pass, indices: readonly number[]): Layout {
     const packed = packSequences(
       this.#model.config,
-      members.map(({ datum }) => datum.tokens),
+      indices.map((index) => pass.sequences[index]!),
     );
-    const width = Math.max(...members.map(({ datum }) => datum.width));
-    const weighted: HeadRow[] = [];
-    const unweighted: HeadRow[] = [];
-    members.forEach(({ datum, logprobs }, index) => {
-      for (let position = 0; position < datum.tokens.length; position++) {
-        const row = { row: packed.starts[index]! + position, datum, position, logprobs };
-        (takeGradient && hasSlope(row, lossFn) ? weighted : unweighted).push(row);
-      }
+    const rows = indices.map((index, place) => {
+      const start = packed.starts[place]!;
+      return Int32Array.from(pass.sequences[index]!, (_, t) => start + t);
     });
+    const { tokenCount, longest } = packed;
+    const size = { tokens: tokenCount, cells: tokenCount * longest, keys: tokenCount };
+    return this.#layHead(pass, { ...packed, indices, rows, size, tree: false, inputs: () => packed.inputs });
+  }
+
+  /** Distinct tokens only. */
+  #layTree(pass: Pass, pieces: readonly (readonly number[])[]): Layout {
+    const packed = packTree(this.#model.config, pass.sequences, pieces);
+    const { tokenCount: tokens, cells, keys } = packed;
+    const indices = pieces.flat().sort((a, b) => a - b);
+    const rows = indices.map((index) => packed.rows.get(index)!);
+    return this.#layHead(pass, { ...packed, indices, rows, size: { tokens, cells, keys }, tree: true });
+  }
+
+  #layHead(
+    { data, logprobs, lossFn, adapter, takeGradient }: Pass,
+    trunk: Pick<Layout, "tokenCount" | "longest" | "inputs"> & {
+      readonly indices: readonly number[];
+      readonly rows: readonly Int32Array[];
+      readonly size: Omit<RunSize, "columns">;
+      readonly tree: boolean;
+      readonly groupCount: number;
+    },
+  ): Layout {
+    const { tree, tokenCount, longest, inputs, size, groupCount } = trunk;
+    const train = takeGradient !== undefined;
+    const members = trunk.indices.map(
+      (index, place): RunMember => ({ datum: data[index]!, rows: trunk.rows[place]!, logprobs: logprobs[index]! }),
+    );
+    const head = collectHeadRows(members, { lossFn, train });
+    const weighted = this.#slots(head.rows.filter((row) => row.weighted));
+    const unweighted = this.#slots(head.rows.filter((row) => !row.weighted));
+    const columns = [...weighted, ...unweighted].reduce((sum, slot) => sum + slot.length * widthOf(slot), 0);
     const key: ProgramKey = {
-      kind: takeGradient ? "train" : "score",
+      kind: train ? "train" : "score",
       ...(adapter ? { targets: adapter.layout.targets } : {}),
-      groups: packed.groupCount,
-      slots: SLOTS,
-      recomputeAttention: takeGradient !== undefined && packed.longest >= LONG_SEQUENCE,
+      tree,
+      groups: groupCount,
+      slots: slotCount,
+      recomputeAttention: train && (tree ? size.cells >= manyKeys * tokenCount : longest >= manyKeys),
     };
-    const tables = this.#rope.tables(packed.longest);
+    return { members, head, weighted, unweighted, tokenCount, longest, key, size: { ...size, columns }, inputs };
+  }
+
+  async #run({ adapter, takeGradient }: Pass, layout: Layout): Promise<void> {
+    const { members, head, weighted, unweighted, tokenCount } = layout;
+    const tables = this.#rope.tables(layout.longest);
     const inputs: Record<string, Value> = {
-      ...packed.inputs,
+      ...layout.inputs(),
       cos: f32(tables.cos, tables.dims),
       sin: f32(tables.sin, tables.dims),
       ...(adapter ? adapterInputs(adapter) : {}),
-      ...this.#slotInputs("unweighted", unweighted, width),
+      ...slotInputs("unweighted", unweighted),
     };
+    placeSlots(unweighted, placeSlots(weighted, 0));
+    const inOrder = weighted.flat();
     if (takeGradient) {
-      Object.assign(
-        inputs,
-        this.#slotInputs("weighted", weighted, width),
-        termInputs(this.#slots(weighted), width, lossFn),
-      );
+      Object.assign(inputs, slotInputs("weighted", weighted, { terms: true }));
       // Row i of the packed axis takes its gradient from row source[i] of the weighted ones, or from the zeros behind them.
-      const source = new Int32Array(packed.tokenCount).fill(weighted.length);
-      weighted.forEach(({ row }, index) => {
+      const source = new Int32Array(tokenCount).fill(inOrder.length);
+      inOrder.forEach(({ row }, index) => {
         source[row] = index;
       });
-      inputs["gradient.rows"] = i32(source, [packed.tokenCount]);
+      inputs["gradient.rows"] = i32(source, [tokenCount]);
     }
-    const program = await this.#programs.get(key);
+    const program = await this.#programs.get(layout.key);
     const outputs = await program.run(inputs);
-    const scored = outputs["logprobs"]!.data as Float32Array;
-    [...weighted, ...unweighted].forEach(({ datum, position, logprobs }, index) => {
-      for (let k = 0; k < datum.width; k++) logprobs[position * datum.width + k] = scored[index * width + k]!;
-    });
+    spreadLogprobs(members, head, outputs["logprobs"]!.data as Float32Array);
     if (!takeGradient || !adapter) return;
     const flat = outputs["gradient"]!.data as Float32Array;
     if (outputs["unembed.slopes"]) {
-      addSparseUnembedding(flat, adapter, weighted, width, {
+      addSparseUnembedding(flat, adapter, {
+        rows: inOrder,
         slopes: outputs["unembed.slopes"].data as Float32Array,
         inner: outputs["unembed.inner"]!.data as Float32Array,
       });
@@ -189,78 +296,14 @@ export class Trainer {
 
   /** Divides head rows over the slots: each as full as the cache allows, or evenly when there are too many. */
   #slots(rows: readonly HeadRow[]): HeadRow[][] {
-    const cached = Math.floor(SLOT_BYTES / 4 / this.#model.config.vocabSize);
-    const preferred = Math.min(SLOT_ROWS.most, Math.max(SLOT_ROWS.least, cached));
-    const size = Math.max(preferred, Math.ceil(rows.length / SLOTS));
-    return Array.from({ length: SLOTS }, (_, slot) => rows.slice(slot * size, (slot + 1) * size));
-  }
-
-  #slotInputs(name: string, rows: readonly HeadRow[], width: number): Record<string, Value> {
-    const inputs: Record<string, Value> = {};
-    this.#slots(rows).forEach((slot, index) => {
-      const targets = new Int32Array(slot.length * width);
-      slot.forEach(({ datum, position }, row) => {
-        for (let k = 0; k < datum.width; k++) targets[row * width + k] = datum.targets[position * datum.width + k]!;
-      });
-      inputs[`${name}${index}.rows`] = i32(
-        Int32Array.from(slot, ({ row }) => row),
-        [slot.length],
-      );
-      inputs[`${name}${index}.targets`] = i32(targets, [slot.length, width]);
-    });
-    return inputs;
+    const cached = Math.floor(slotBytes / 4 / this.#model.config.vocabSize);
+    return divideRows(rows, { slots: slotCount, size: Math.min(slotRows.most, Math.max(slotRows.least, cached)) });
   }
 
   dispose(): Promise<void> {
     return this.#programs.dispose();
   }
 }
-
-const hasSlope = ({ datum, position }: HeadRow, lossFn: LossFnName): boolean => {
-  for (let k = 0; k < datum.width; k++) {
-    const { ratio, clipped, constant, gap } = losses[lossFn].slopeTerms(datum.position(position * datum.width + k));
-    if (ratio !== 0 || clipped !== 0 || constant !== 0 || gap !== 0) return true;
-  }
-  return false;
-};
-
-/** Slope terms `[terms, rows, width]` of each weighted slot; targets that a narrower datum does not have get none. */
-const termInputs = (slots: readonly HeadRow[][], width: number, lossFn: LossFnName): Record<string, Value> => {
-  const inputs: Record<string, Value> = {};
-  slots.forEach((slot, index) => {
-    const plane = slot.length * width;
-    const table = new Float32Array(SLOPE_TERMS.length * plane);
-    slot.forEach(({ datum, position }, row) => {
-      for (let k = 0; k < datum.width; k++) {
-        const terms = losses[lossFn].slopeTerms(datum.position(position * datum.width + k));
-        SLOPE_TERMS.forEach((term, t) => {
-          table[t * plane + row * width + k] = terms[term];
-        });
-      }
-    });
-    inputs[`weighted${index}.terms`] = f32(table, [SLOPE_TERMS.length, slot.length, width]);
-  });
-  return inputs;
-};
-
-/** The sparse part of the gradient of the unembedding's B: slope · z at the row of each target. */
-const addSparseUnembedding = (
-  gradient: Float32Array,
-  { layout }: AdapterWeights,
-  rows: readonly HeadRow[],
-  width: number,
-  { slopes, inner }: { slopes: Float32Array; inner: Float32Array },
-): void => {
-  const { offsetB } = layout.modules.at(-1)!;
-  const { rank } = layout;
-  rows.forEach(({ datum, position }, row) => {
-    for (let k = 0; k < datum.width; k++) {
-      const slope = slopes[row * width + k]!;
-      const at = offsetB + datum.targets[position * datum.width + k]! * rank;
-      for (let i = 0; i < rank; i++) gradient[at + i]! += slope * inner[row * rank + i]!;
-    }
-  });
-};
 
 const summarise = (
   data: readonly CheckedDatum[],

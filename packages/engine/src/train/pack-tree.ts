@@ -1,0 +1,236 @@
+/**
+ * Lays pieces of a prefix tree out for one run: the distinct tokens on one axis, clusters of them in up to a few rectangles for attention,
+ * and where each repeated key's gradient comes together again. Pure index arithmetic; the graph side is `treeAttention`.
+ */
+import { keyGradientClasses } from "../model/attention.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { f32, i32, type Value } from "../runtime/runtime.ts";
+import { type Cluster, keysOf, planClusters, type Segment, segmentsOf } from "./clusters.ts";
+import { groupCounts, masked } from "./pack.ts";
+import { partition } from "./partition.ts";
+
+export interface PackedTree {
+  readonly tokenCount: number;
+  /** Packed row of each token of each sequence, by the sequence's index. */
+  readonly rows: ReadonlyMap<number, Int32Array>;
+  readonly groupCount: number;
+  readonly longest: number;
+  /** Scores that one head computes, padding included. */
+  readonly cells: number;
+  /** Rows of keys that are gathered, padding included. */
+  readonly keys: number;
+  /** Everything `treeInputs` declares, except the rotary tables. */
+  readonly inputs: () => Record<string, Value>;
+}
+
+/** Clusters that share a rectangle as large as the largest of them. */
+interface Rectangle {
+  readonly clusters: readonly Cluster[];
+  readonly queries: number;
+  readonly keys: number;
+}
+
+const planRectangles = (clusters: readonly Cluster[]): Rectangle[] => {
+  const sorted = clusters.toSorted((a, b) => keysOf(b) - keysOf(a) || b.queries - a.queries);
+  let most = 0;
+  const ends = partition(sorted.length, {
+    limit: groupCounts.at(-1)!,
+    work: (start, end) => {
+      most = Math.max(start === end - 1 ? 0 : most, sorted[start]!.queries);
+      return (end - start) * most * keysOf(sorted[start]!);
+    },
+  });
+  return ends.map((end, index) => {
+    const members = sorted.slice(ends[index - 1] ?? 0, end);
+    return {
+      clusters: members,
+      queries: Math.max(...members.map(({ queries }) => queries)),
+      keys: keysOf(members[0]!),
+    };
+  });
+};
+
+/** Rows of the path from the root down to and including `segment`, `length` of them. */
+const pathRows = (segment: Segment | undefined, length: number): Int32Array => {
+  const rows = new Int32Array(length);
+  for (let at = segment; at; at = at.parent) {
+    for (let t = at.start; t < Math.min(at.end, length); t++) rows[t] = at.row + t - at.start;
+  }
+  return rows;
+};
+
+/** Rows and mask of one cluster within a rectangle. `keys` are its rows, in the order of the mask's columns. */
+const layCluster = (
+  { segments, queries, depth }: Cluster,
+  { width, mask }: { width: number; mask: Float32Array },
+): { queries: Int32Array; keys: Int32Array } => {
+  const own = new Int32Array(queries);
+  const first = new Map<Segment, number>();
+  let at = 0;
+  for (const segment of segments) {
+    const { start, end, row, parent } = segment;
+    first.set(segment, at);
+    const above = parent && first.get(parent);
+    for (let t = 0; t < end - start; t++, at++) {
+      own[at] = row + t;
+      const line = at * width;
+      // Sees what the token before it sees, and itself.
+      if (t > 0) mask.copyWithin(line, line - width, line);
+      else if (parent && above !== undefined) {
+        const before = (above + parent.end - parent.start - 1) * width;
+        mask.copyWithin(line, before, before + width);
+      } else mask.fill(0, line, line + depth);
+      mask[line + depth + at] = 0;
+    }
+  }
+  const keys = new Int32Array(depth + queries);
+  keys.set(pathRows(segments[0]!.parent, depth));
+  keys.set(own, depth);
+  return { queries: own, keys };
+};
+
+/** Rows of each head, `[batch, heads, time]`; where a line of `rows` is shorter than `time` its first row stands in. */
+const headIndex = (lines: readonly Int32Array[], heads: number, time: number): Int32Array => {
+  const index = new Int32Array(lines.length * heads * time);
+  lines.forEach((rows, line) => {
+    for (let head = 0; head < heads; head++) {
+      const at = (line * heads + head) * time;
+      for (let t = 0; t < time; t++) index[at + t] = (rows[t] ?? rows[0]!) * heads + head;
+    }
+  });
+  return index;
+};
+
+/** Where the keys of a token lie in the rectangles: the row of its first head, and how far it is to the next head's. */
+interface Occurrence {
+  readonly row: number;
+  readonly stride: number;
+}
+
+/** Gathers each key's gradients: rows that occur about equally often together, so that little is padding. */
+const sumInputs = (occurrences: readonly Occurrence[][], kvHeads: number, zeroRow: number): Record<string, Value> => {
+  const byCount = new Map<number, number[]>();
+  occurrences.forEach(({ length }, token) => {
+    const alike = byCount.get(length);
+    if (alike) alike.push(token);
+    else byCount.set(length, [token]);
+  });
+  const counts = [...byCount.keys()].sort((a, b) => a - b);
+  let tokens = 0;
+  const ends = partition(counts.length, {
+    limit: keyGradientClasses,
+    work: (start, end) => {
+      tokens = (start === end - 1 ? 0 : tokens) + byCount.get(counts[start]!)!.length;
+      return tokens * counts[end - 1]!;
+    },
+  });
+  const inputs: Record<string, Value> = {};
+  const unpack = new Int32Array(occurrences.length * kvHeads);
+  let row = 0;
+  for (let index = 0; index < keyGradientClasses; index++) {
+    const end = ends[index];
+    const members = end === undefined ? [] : counts.slice(ends[index - 1] ?? 0, end).flatMap((c) => byCount.get(c)!);
+    const most = end === undefined ? 1 : counts[end - 1]!;
+    const table = new Int32Array(Math.max(1, members.length * kvHeads) * most).fill(zeroRow);
+    members.forEach((token, place) => {
+      for (let head = 0; head < kvHeads; head++) {
+        unpack[token * kvHeads + head] = row + place * kvHeads + head;
+        const line = (place * kvHeads + head) * most;
+        for (const [i, at] of occurrences[token]!.entries()) table[line + i] = at.row + head * at.stride;
+      }
+    });
+    inputs[`sum${index}.kv`] = i32(table, [table.length / most, most]);
+    row += table.length / most;
+  }
+  inputs["unpack.kv"] = i32(unpack, [unpack.length]);
+  return inputs;
+};
+
+const rectangleInputs = (
+  { heads, kvHeads }: ModelConfig,
+  { rectangles, groupCount, tokenCount }: { rectangles: readonly Rectangle[]; groupCount: number; tokenCount: number },
+): Record<string, Value> => {
+  const inputs: Record<string, Value> = {};
+  const unpack = new Int32Array(tokenCount * heads);
+  const occurrences = Array.from({ length: tokenCount }, (): Occurrence[] => []);
+  const base = { q: 0, kv: 0 };
+  for (let index = 0; index < groupCount; index++) {
+    // A program with more rectangles than are needed gets one score to compute, whose result nobody takes.
+    const { clusters, queries, keys } = rectangles[index] ?? { clusters: [], queries: 1, keys: 1 };
+    const batch = Math.max(1, clusters.length);
+    const mask = new Float32Array(batch * queries * keys).fill(masked);
+    const valid = new Float32Array(batch * queries);
+    const lines = clusters.map((cluster, line) => {
+      valid.fill(1, line * queries, line * queries + cluster.queries);
+      const plane = mask.subarray(line * queries * keys, (line + 1) * queries * keys);
+      return layCluster(cluster, { width: keys, mask: plane });
+    });
+    lines.forEach((line, b) => {
+      line.queries.forEach((row, t) => {
+        for (let head = 0; head < heads; head++) {
+          unpack[row * heads + head] = base.q + (b * heads + head) * queries + t;
+        }
+      });
+      line.keys.forEach((row, t) => {
+        occurrences[row]!.push({ row: base.kv + b * kvHeads * keys + t, stride: keys });
+      });
+    });
+    const rowsOf = (side: "queries" | "keys"): Int32Array[] =>
+      lines.length > 0 ? lines.map((line) => line[side]) : [new Int32Array(1)];
+    inputs[`group${index}.q`] = i32(headIndex(rowsOf("queries"), heads, queries), [batch, heads, queries]);
+    inputs[`group${index}.kv`] = i32(headIndex(rowsOf("keys"), kvHeads, keys), [batch, kvHeads, keys]);
+    inputs[`group${index}.mask`] = f32(mask, [batch, 1, queries, keys]);
+    inputs[`group${index}.valid`] = f32(valid, [batch, 1, queries, 1]);
+    base.q += batch * heads * queries;
+    base.kv += batch * kvHeads * keys;
+  }
+  inputs["unpack.q"] = i32(unpack, [unpack.length]);
+  return Object.assign(inputs, sumInputs(occurrences, kvHeads, base.kv));
+};
+
+/** Lays out pieces, each a list of indices into `sequences`; sequences of different pieces share nothing. */
+export const packTree = (
+  config: ModelConfig,
+  sequences: readonly Int32Array[],
+  pieces: readonly (readonly number[])[],
+): PackedTree => {
+  const rows = new Map<number, Int32Array>();
+  const all: Segment[] = [];
+  const clusters: Cluster[] = [];
+  let tokenCount = 0;
+  for (const members of pieces) {
+    const { segments, last } = segmentsOf(sequences, members);
+    // Parents lie before their children.
+    for (const segment of segments.toReversed()) {
+      segment.row = tokenCount;
+      tokenCount += segment.end - segment.start;
+    }
+    for (const member of members) rows.set(member, pathRows(last.get(member), sequences[member]!.length));
+    for (const segment of segments) all.push(segment);
+    for (const cluster of planClusters(segments)) clusters.push(cluster);
+  }
+  const rectangles = planRectangles(clusters);
+  const groupCount = groupCounts.find((size) => size >= rectangles.length)!;
+  const sizes = rectangles.map((rectangle) => ({ ...rectangle, batch: rectangle.clusters.length }));
+  return {
+    tokenCount,
+    rows,
+    groupCount,
+    longest: Math.max(...all.map(({ end }) => end)),
+    cells: sizes.reduce((sum, { batch, queries, keys }) => sum + batch * queries * keys, 0),
+    keys: sizes.reduce((sum, { batch, keys }) => sum + batch * keys, 0),
+    inputs: () => {
+      const tokens = new Int32Array(tokenCount);
+      const positions = new Int32Array(tokenCount);
+      for (const { member, start, end, row } of all) {
+        tokens.set(sequences[member]!.subarray(start, end), row);
+        for (let t = start; t < end; t++) positions[row + t - start] = t;
+      }
+      return {
+        tokens: i32(tokens, [tokenCount]),
+        positions: i32(positions, [tokenCount, 1]),
+        ...rectangleInputs(config, { rectangles, groupCount, tokenCount }),
+      };
+    },
+  };
+};
