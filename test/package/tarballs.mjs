@@ -1,0 +1,157 @@
+// What would be published: each package packed, its files looked at, its manifest and types checked (publint,
+// are-the-types-wrong), and the SDK's tarball installed alone, imported, and weighed as a browser bundle.
+import { existsSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+import { emptyProject, root, run } from "./report.mjs";
+
+/** The minified browser bundle of the whole SDK, gzip. */
+const browserLimit = 60_000;
+
+const readJson = (path) => JSON.parse(readFileSync(path, "utf8"));
+
+/** Packs every package of the workspace into `folder`: name → { path, manifest, tarball, files, unpackedSize }. */
+export async function pack(folder) {
+  const args = ["pack", "--json", "--ignore-scripts", "--workspaces", "--pack-destination", folder];
+  const { stdout } = await run("npm", args);
+  const found = JSON.parse(stdout);
+  const byName = new Map((Array.isArray(found) ? found : Object.values(found)).map((packed) => [packed.name, packed]));
+  return new Map(
+    readJson(join(root, "package.json")).workspaces.map((path) => {
+      const manifest = readJson(join(root, path, "package.json"));
+      const packed = byName.get(manifest.name);
+      const files = packed.files.map((file) => file.path);
+      return [
+        manifest.name,
+        { path, manifest, tarball: join(folder, packed.filename), files, unpackedSize: packed.unpackedSize },
+      ];
+    }),
+  );
+}
+
+/** Runs a development dependency's executable without the detour over npx. */
+const runTool = (name, executable, args) => {
+  const { bin } = readJson(join(root, "node_modules", name, "package.json"));
+  return run(process.execPath, [join(root, "node_modules", name, bin[executable]), ...args]);
+};
+
+/** Everything a manifest promises is in the tarball, and nothing else but what was meant. */
+export function checkFiles({ manifest, files }) {
+  const strange = files.filter((file) => /\.test\.|\.tsbuildinfo|node_modules|(^|\/)\.|\.ts\.map$/.test(file));
+  if (strange.length > 0) throw new Error(`the tarball holds ${strange.join(", ")}`);
+  const targets = Object.values(manifest.exports).flatMap((target) =>
+    typeof target === "string" ? [target] : Object.values(target),
+  );
+  const promised = [...targets, ...Object.values(manifest.bin ?? {}), "LICENSE", "README.md"].filter(
+    (target) => !target.includes("*"),
+  );
+  const absent = promised.filter((target) => !files.includes(target.replace(/^\.\//, "")));
+  if (absent.length > 0) throw new Error(`the tarball lacks ${absent.join(", ")}: was it built? npm run build`);
+}
+
+export async function checkTarballs({ check }, packages, work) {
+  for (const [name, packed] of packages) {
+    await check(`${name}: packed files`, () => {
+      checkFiles(packed);
+      return `${packed.files.length} files, ${Math.round(packed.unpackedSize / 1024)} kB`;
+    });
+    // what has types; the other entries are data files
+    const code = Object.keys(packed.manifest.exports).filter((key) => typeof packed.manifest.exports[key] === "object");
+    await check(`${name}: publint`, async () => {
+      await runTool("publint", "publint", ["--strict", join(root, packed.path)]);
+    });
+    await check(`${name}: are the types wrong`, async () => {
+      await runTool("@arethetypeswrong/cli", "attw", [
+        packed.tarball,
+        "--profile",
+        "esm-only",
+        "--entrypoints",
+        ...code,
+      ]);
+    });
+  }
+  await checkSdk({ check }, packages.get("tinklet"), join(work, "sdk"));
+}
+
+async function checkSdk({ check }, { tarball }, home) {
+  await check("tinklet: installs from its tarball into an empty folder", async () => {
+    emptyProject(home);
+    await run("npm", ["install", "--no-audit", "--no-fund", "--omit=optional", tarball], { cwd: home });
+  });
+  const evaluate = async (script) =>
+    (await run(process.execPath, ["--input-type=module", "-e", script], { cwd: home })).stdout.trim();
+  await check("tinklet: imports in Node", async () => {
+    const counted = await evaluate(
+      'import * as sdk from "tinklet"; import { contract } from "tinklet/wire"; console.log(Object.keys(sdk).length, Object.keys(contract).length);',
+    );
+    const [exported, routes] = counted.split(" ").map(Number);
+    if (!(exported > 50 && routes >= 36)) throw new Error(`${exported} exports, ${routes} routes`);
+    return `${exported} exports`;
+  });
+  await check("tinklet: imports in a worker", async () => {
+    const answer = await evaluate(`import { Worker } from "node:worker_threads";
+      const worker = new Worker('import("tinklet").then(async ({ ModelInput }) => (await import("node:worker_threads")).parentPort.postMessage(ModelInput.fromInts([1, 2]).length))', { eval: true });
+      worker.on("message", (length) => { console.log(length); });`);
+    if (answer !== "2") throw new Error("no answer from the worker");
+  });
+  await check("tinklet: loads no heavy module (M-807)", async () => {
+    const hook = new URL("programs/loaded.mjs", import.meta.url).href;
+    const args = ["--import", hook, "--input-type=module", "-e", 'import "tinklet";'];
+    const { stderr } = await run(process.execPath, args, { cwd: home });
+    const loaded = [...stderr.matchAll(/^loaded (.*)$/gm)].map(([, url]) => url);
+    if (!loaded.some((url) => url.includes("/node_modules/tinklet/"))) throw new Error(`nothing was seen:\n${stderr}`);
+    const foreign = loaded.filter((url) => url.includes("/node_modules/") && !url.includes("/node_modules/tinklet/"));
+    if (foreign.length > 0) throw new Error(foreign.join("\n"));
+    return `${loaded.length} modules, none of another package`;
+  });
+  await check("tinklet: the executable runs", async () => {
+    const { stdout } = await run(join(home, "node_modules/.bin/tinklet"), ["version"], { cwd: home });
+    return stdout.trim();
+  });
+  const bundle = await bundleForBrowser('export * from "tinklet";', home);
+  await check("tinklet: bundles for a browser without node: imports", () => {
+    const node = entryOf(bundle).imports.filter((item) => item.kind === "import-statement" && /^node:/.test(item.path));
+    if (node.length > 0) throw new Error(`imports ${node.map((item) => item.path).join(", ")}`);
+  });
+  await check("tinklet: browser bundle is light", () => {
+    const size = startWeight(bundle);
+    if (size > browserLimit) throw new Error(`${size} bytes gzip, over ${browserLimit}`);
+    return `${(size / 1000).toFixed(1)} kB gzip of at most ${browserLimit / 1000} kB`;
+  });
+}
+
+/** A program for a page, bundled against what is installed in `folder`; optional peers stay outside. */
+export function bundleForBrowser(contents, folder) {
+  if (!existsSync(folder) || !statSync(folder).isDirectory()) throw new Error(`${folder} is missing`);
+  return build({
+    stdin: { contents, resolveDir: folder },
+    bundle: true,
+    minify: true,
+    format: "esm",
+    platform: "browser",
+    target: "es2022",
+    write: false,
+    metafile: true,
+    splitting: true,
+    outdir: join(folder, "bundle"),
+    logLevel: "silent",
+    // optional peers: a page that wants them installs them
+    external: ["@opentelemetry/api", "@huggingface/*", "@tinklet/*"],
+  });
+}
+
+const entryOf = (bundle) => Object.values(bundle.metafile.outputs).find((output) => output.entryPoint !== undefined);
+
+/** What a page loads at once: the entry and what it imports statically, gzip. */
+function startWeight(bundle) {
+  const byPath = new Map(Object.entries(bundle.metafile.outputs));
+  const [start] = [...byPath].find(([, output]) => output.entryPoint !== undefined);
+  const wanted = new Set([start]);
+  for (const path of wanted)
+    for (const item of byPath.get(path).imports)
+      if (item.kind === "import-statement" && byPath.has(item.path)) wanted.add(item.path);
+  const names = [...wanted].map((path) => path.split("/").at(-1));
+  const files = bundle.outputFiles.filter((file) => names.some((name) => file.path.endsWith(name)));
+  return gzipSync(Buffer.concat(files.map((file) => file.contents)), { level: 9 }).byteLength;
+}
