@@ -13,6 +13,11 @@ export default defineConfig({
   dts: true,
   sourcemap: true,
   clean: true,
-  deps: { neverBundle: [/^node:/] }, // loaded only where there is Node
+  deps: {
+    neverBundle: [/^node:/], // loaded only where there is Node
+    // The types of an optional package: written out, so that projects without it compile.
+    alwaysBundle: (id, importer) => id.startsWith("@tinklet/models") && /\.d\.ts$/.test(importer ?? ""),
+    onlyBundle: false,
+  },
   inputOptions: { checks: { pluginTimings: false } },
 });

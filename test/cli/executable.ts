@@ -56,14 +56,14 @@ const bundling = (server: boolean): BuildOptions => ({
   alias: {
     tinklet: source("tinklet/src/index.ts"),
     "tinklet/wire": source("tinklet/src/wire/index.ts"),
+    "@tinklet/models": source("models/src/index.ts"),
+    "@tinklet/models/tokenizer": source("models/src/tokenizer/index.ts"),
+    "@tinklet/models/chat": source("models/src/chat/index.ts"),
+    "@tinklet/models/config": source("models/src/config/index.ts"),
     "@tinklet/cookbook": source("cookbook/src/index.ts"),
     ...(server
       ? {
           "@tinklet/server": source("server/src/index.ts"),
-          "@tinklet/models": source("models/src/index.ts"),
-          "@tinklet/models/tokenizer": source("models/src/tokenizer/index.ts"),
-          "@tinklet/models/chat": source("models/src/chat/index.ts"),
-          "@tinklet/models/config": source("models/src/config/index.ts"),
           "@tinklet/engine": source("engine/src/index.ts"),
           "@tinklet/conformance": source("conformance/src/index.ts"),
         }

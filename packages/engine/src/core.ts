@@ -3,7 +3,7 @@
  * happens. Training calls run strictly one after the other in call order; sampling runs between them, a token at a time. Everything
  * asynchronous about the public API (the worker, messages, signals) is in `engine.ts` and `worker.ts`.
  */
-import { readPeft, writePeft } from "@tinklet/models";
+import { readPeft, writePeft, writeTokenizer } from "@tinklet/models";
 import type { ChatMessage, Tokenizer } from "@tinklet/models/tokenizer";
 import { writeMerged } from "./adapter/merge.ts";
 import { exportState } from "./adapter/state.ts";
@@ -39,6 +39,8 @@ export interface CoreOptions extends MemoryPlan {
   readonly model: LoadedModel;
   readonly runtime: Runtime;
   readonly info: ModelInfo;
+  /** Where the model lies: its folder, or its GGUF file. Absent for one that is only in memory. */
+  readonly path?: string | undefined;
   readonly contextLength: number;
   readonly maxBatch: number;
   readonly loadTokenizer: () => Promise<Tokenizer>;
@@ -170,7 +172,10 @@ export class EngineCore {
   }
 
   savePeft(id: AdapterId | SnapshotId, folder: string): Promise<void> {
-    return this.#inTurn(() => writePeft(folder, exportState(this.#adapters.weights(id)!), this.info.origin));
+    return this.#inTurn(async () => {
+      await writePeft(folder, exportState(this.#adapters.weights(id)!), this.info.origin);
+      if (this.#options.path !== undefined) await writeTokenizer(this.#options.path, folder);
+    });
   }
 
   readPeft(folder: string): Promise<AdapterState> {
@@ -183,7 +188,7 @@ export class EngineCore {
         ...this.#options,
         adapter: this.#adapters.weights(id)!,
         config: this.info.config,
-        origin: this.info.origin,
+        path: this.#options.path,
         folder,
       }),
     );

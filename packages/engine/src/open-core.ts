@@ -104,6 +104,7 @@ export const openCore = async (
       ...memory,
       model,
       runtime,
+      path: opened.path,
       contextLength,
       maxBatch: options.maxBatch ?? 32,
       loadTokenizer: () => ("value" in tokenizer ? Promise.resolve(tokenizer.value) : Promise.reject(tokenizer.error)),

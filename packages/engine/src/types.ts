@@ -287,11 +287,11 @@ export interface Engine {
   /** Replaces the weights (and the optimizer) of a live adapter; accumulated gradients are cleared. */
   loadState(adapterId: AdapterId, state: AdapterState): Promise<AdapterInfo>;
 
-  /** Writes `adapter_config.json` and `adapter_model.safetensors` as PEFT reads them. */
+  /** Writes `adapter_config.json` and `adapter_model.safetensors` as PEFT reads them, and the base's tokenizer. */
   savePeft(adapter: AdapterId | SnapshotId, folder: string): Promise<void>;
   /** Reads a PEFT folder; pass the result to `importState` or `importSnapshot`. */
   readPeft(folder: string): Promise<AdapterState>;
-  /** Writes the base with the adapter merged into it as full safetensors with a `config.json`. */
+  /** Writes the base with the adapter merged into it as full safetensors with a `config.json` and the tokenizer. */
   saveMerged(adapter: AdapterId | SnapshotId, folder: string): Promise<void>;
 
   sample(request: SampleRequest, options?: SampleOptions): Promise<SampleResult>;

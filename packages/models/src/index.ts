@@ -1,4 +1,6 @@
-/** `@tinklet/models`: where models come from, their weights and their adapters on disk. Needs Node. */
+/** `@tinklet/models`: where models come from, their tokenizers, their weights and their adapters on disk. Needs Node. */
+export { type HubSettings, hubSettings } from "./hub/hub-settings.ts";
+export { type LoadTokenizerOptions, loadTokenizer, loadTokenizerFiles } from "./load-tokenizer.ts";
 export {
   type PeftAdapter,
   type PeftState,
@@ -6,8 +8,10 @@ export {
   readPeft,
   type StateTensor,
   writePeft,
-  writeTextAtomically,
 } from "./peft/peft.ts";
+export { bundledModel, bundledModelFolder, findSource, type ModelSource } from "./source.ts";
+export type { Tokenizer, TokenizerFiles } from "./tokenizer/types.ts";
+export { writeTokenizer } from "./tokenizer/write-tokenizer.ts";
 export { openModel } from "./weights/open-model.ts";
 export { decodeSafetensors, openSafetensors } from "./weights/safetensors.ts";
 export type {
@@ -20,3 +24,4 @@ export type {
   WeightSource,
 } from "./weights/types.ts";
 export { encodeSafetensors, type TensorToWrite, writeSafetensors } from "./weights/write-safetensors.ts";
+export { writeTextAtomically } from "./write-text.ts";

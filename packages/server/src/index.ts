@@ -9,7 +9,7 @@ export {
   type LocalServerOptions,
 } from "./local.ts";
 export { createLog, type Log, type LogFields, type LogFormat } from "./log.ts";
-export { bundledModel, type ResolveOptions, resolveModels } from "./models.ts";
+export { type ResolveOptions, resolveModels } from "./models.ts";
 export { isLoopback, type RunningServer, type ServeOptions, serve } from "./serve.ts";
 export { createServer, type ModelSource, type ServerOptions, type TinkletServer } from "./server.ts";
 export { StoreError, type StoreErrorCode } from "./store/store-error.ts";

@@ -4,13 +4,10 @@
  */
 import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import { defaultMemoryBudget, type EngineOptions, openEngine } from "@tinklet/engine";
+import { bundledModel, bundledModelFolder } from "@tinklet/models";
 import type { ModelSource } from "./server.ts";
-
-/** The bundled model's name in the API. */
-export const bundledModel = "tinklet/base";
 
 export interface ResolveOptions {
   /** Options of every engine; the memory budget, given or not, is shared out evenly. */
@@ -19,7 +16,7 @@ export interface ResolveOptions {
 
 /**
  * @param given - as on the command line; empty means the bundled model.
- * @throws Error when the bundled model is meant and not installed, or a name is given twice.
+ * @throws WeightsError when the bundled model is meant and not installed; Error when a name is given twice.
  */
 export async function resolveModels(given: readonly string[], options: ResolveOptions = {}): Promise<ModelSource[]> {
   const wanted = given.length === 0 ? [bundledModel] : given;
@@ -48,21 +45,7 @@ function parse(text: string): { name: string; source: string } {
   const equals = text.indexOf("=");
   // a path may hold "=", so what stands before it counts as a name only if the whole is not a path
   if (equals > 0 && !existsSync(text)) return { name: text.slice(0, equals), source: text.slice(equals + 1) };
-  return { name: text, source: text === bundledModel ? bundledFolder() : text };
-}
-
-/** The folder of `@tinklet/base-model`, which is installed beside this package or not at all. */
-function bundledFolder(): string {
-  let manifest: string;
-  try {
-    manifest = createRequire(import.meta.url).resolve("@tinklet/base-model/package.json");
-  } catch (cause) {
-    throw new Error("The bundled model is not installed: npm install @tinklet/base-model, or name one with --model.", {
-      cause,
-    });
-  }
-  const folder = dirname(manifest);
-  return existsSync(join(folder, "config.json")) ? folder : join(folder, "model");
+  return { name: text, source: text === bundledModel ? bundledModelFolder() : text };
 }
 
 /** Where the Python client finds the tokenizer: the model's own folder, or the Hub id as it is. */

@@ -31,5 +31,7 @@ export function letterTokenizer(options: { readonly forgetful?: boolean } = {}):
     vocabSize: 128,
     tokenToId: (token) => encode(token)[0],
     idToToken: (id) => specials[id] ?? String.fromCodePoint(id),
+    isSpecial: (id) => id < specials.length,
+    tokenBytes: () => undefined,
   };
 }

@@ -37,7 +37,7 @@ const merge = async (name: string, beforeRun: (folder: string) => void) => {
       };
     },
   };
-  const error = await writeMerged({ model, runtime, adapter, config: {}, origin: "nowhere", folder }).then(
+  const error = await writeMerged({ model, runtime, adapter, config: {}, path: undefined, folder }).then(
     () => undefined,
     (thrown: unknown) => thrown,
   );

@@ -1,25 +1,12 @@
 /** Writes a base model with an adapter merged into its weights, W + (alpha / rank)·B·A, as a folder transformers opens. */
-import { copyFile, mkdir, stat } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { type TensorToWrite, writeSafetensors, writeTextAtomically } from "@tinklet/models";
+import { type TensorToWrite, writeSafetensors, writeTextAtomically, writeTokenizer } from "@tinklet/models";
 import { Graph } from "../graph/graph.ts";
 import { add, matmul, mul } from "../graph/ops.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { f32, type Program, type Runtime } from "../runtime/runtime.ts";
 import type { AdapterWeights } from "./adapter.ts";
-
-/** Files that belong to a model besides its weights; copied from a folder that has them. */
-const COMPANIONS = [
-  "tokenizer.json",
-  "tokenizer_config.json",
-  "special_tokens_map.json",
-  "added_tokens.json",
-  "vocab.json",
-  "merges.txt",
-  "chat_template.jinja",
-  "generation_config.json",
-  "LICENSE",
-];
 
 const mergeProgram = (runtime: Runtime): Promise<Program> => {
   const graph = new Graph();
@@ -36,8 +23,8 @@ export interface MergeOptions {
   readonly adapter: AdapterWeights;
   /** The parsed `config.json` to write along, changed only where merging demands it. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** Where the base came from; its tokenizer is copied if that is a folder, and not written for a Hub id or a single file. */
-  readonly origin: string;
+  /** Where the base lies, a folder or a GGUF file; its tokenizer is written along. */
+  readonly path: string | undefined;
   readonly folder: string;
 }
 
@@ -45,7 +32,7 @@ export interface MergeOptions {
  * Merges and writes, a tensor at a time: what is merged is held until it is on the disk and no longer. Adapting the unembedding of a
  * tied model unties it: the embedding itself was not trained.
  */
-export const writeMerged = async ({ model, runtime, adapter, config, origin, folder }: MergeOptions): Promise<void> => {
+export const writeMerged = async ({ model, runtime, adapter, config, path, folder }: MergeOptions): Promise<void> => {
   const modules = new Map(adapter.layout.modules.map((module) => [`${module.name}.weight`, module]));
   const { rank } = adapter.layout;
   const scale = f32(Float32Array.of(adapter.lora.alpha / adapter.lora.rank), []);
@@ -83,10 +70,5 @@ export const writeMerged = async ({ model, runtime, adapter, config, origin, fol
     ...(unties ? { tie_word_embeddings: false } : {}),
   };
   await writeTextAtomically(join(folder, "config.json"), `${JSON.stringify(written, null, 2)}\n`);
-  const isFolder = await stat(origin).then(
-    (info) => info.isDirectory(),
-    () => false,
-  );
-  if (!isFolder) return;
-  for (const file of COMPANIONS) await copyFile(join(origin, file), join(folder, file)).catch(() => {});
+  if (path !== undefined) await writeTokenizer(path, folder, { wholeModel: true });
 };

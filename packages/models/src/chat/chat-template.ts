@@ -2,38 +2,55 @@
 
 import { Template } from "@huggingface/jinja";
 import { TokenizerError } from "../errors.ts";
-import type { ChatMessage } from "../tokenizer/types.ts";
+import type { ChatMessage, ChatTemplateOptions } from "./types.ts";
 
 /** Renders messages with the model's own template. */
-export type ChatTemplate = (
-  messages: readonly ChatMessage[],
-  options: { addGenerationPrompt: boolean; variables: Readonly<Record<string, unknown>> },
-) => string;
+export type ChatTemplate = (messages: readonly ChatMessage[], options?: ChatTemplateOptions) => string;
+
+/** What a model brings along for its conversations. */
+export interface ChatTemplateSource {
+  /** Templates by name: `default`, and `tool_use` where the model has one for calls of tools. */
+  readonly templates: ReadonlyMap<string, string>;
+  /** `bos_token`, `eos_token` …, which templates use as variables. */
+  readonly specialTokens: Readonly<Record<string, string>>;
+  /** For messages. */
+  readonly origin: string;
+}
 
 /**
- * Compiles a template.
- * @param specialTokens `bos_token`, `eos_token` …, which templates use as variables.
- * @throws TokenizerError when the template is not Jinja.
+ * Makes a template ready. It is parsed when it is first used: a text can be encoded although its model's template cannot be read.
+ * @throws TokenizerError when applied: `no_chat_template`, `bad_chat_template` (not Jinja) or `chat_template_failed` (it refused).
  */
-export function compileChatTemplate(
-  source: string,
-  specialTokens: Readonly<Record<string, string>>,
-  origin: string,
-): ChatTemplate {
-  let template: Template;
-  try {
-    template = new Template(source);
-  } catch (cause) {
-    const message = `${origin}: the chat template cannot be parsed: ${(cause as Error).message}`;
-    throw new TokenizerError(message, { code: "bad_chat_template", cause });
-  }
-  return (messages, { addGenerationPrompt, variables }) => {
+export function createChatTemplate({ templates, specialTokens, origin }: ChatTemplateSource): ChatTemplate {
+  const compiled = new Map<string, Template>();
+  const compile = (name: string): Template => {
+    const known = compiled.get(name);
+    if (known !== undefined) return known;
+    const source = templates.get(name);
+    if (source === undefined) {
+      throw new TokenizerError(`${origin} has no chat template`, {
+        code: "no_chat_template",
+        hint: "this is probably a base model: write the prompt yourself and use encode()",
+      });
+    }
+    try {
+      const template = new Template(source);
+      compiled.set(name, template);
+      return template;
+    } catch (cause) {
+      const message = `${origin}: the chat template cannot be parsed: ${(cause as Error).message}`;
+      throw new TokenizerError(message, { code: "bad_chat_template", cause });
+    }
+  };
+  return (messages, { addGenerationPrompt = false, tools, variables = {} } = {}) => {
+    const template = compile(tools !== undefined && templates.has("tool_use") ? "tool_use" : "default");
     try {
       return template.render({
         ...specialTokens,
         tools: null, // given by Python even when there are none, and templates test for it
         documents: null,
         ...variables,
+        ...(tools !== undefined && { tools }),
         messages,
         add_generation_prompt: addGenerationPrompt,
       });

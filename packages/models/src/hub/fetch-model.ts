@@ -16,9 +16,9 @@ import { HubError } from "./hub-error.ts";
 import { type HubId, repositoryOf } from "./hub-id.ts";
 import { hubSettings } from "./hub-settings.ts";
 
-const SINGLE = "model.safetensors";
-const INDEX = "model.safetensors.index.json";
-const LARGEST_INDEX_BYTES = 64 * 1024 * 1024;
+const singleFile = "model.safetensors";
+const indexFile = "model.safetensors.index.json";
+const largestIndexBytes = 64 * 1024 * 1024;
 /** Beside the weights; only the first is always there. */
 const settingsFiles = [
   "config.json",
@@ -51,7 +51,7 @@ export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seam
     });
   }
 
-  const client = hubClient(id, settings, signal);
+  const client = hubClient(id, settings, { signal });
   const sleep = seams.sleep ?? ((ms: number) => setTimeout(ms, undefined, { ...(signal && { signal }) }));
   let listing: { commit: string; files: readonly string[] };
   try {
@@ -66,7 +66,7 @@ export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seam
   for (const file of settingsFiles) if (files.includes(file) && !id.file) await fetchFile(file);
   const weights = weightFiles(id, files);
   for (const file of weights) await fetchFile(file);
-  if (weights.includes(INDEX)) for (const shard of shardsOf(cache.snapshot(commit))) await fetchFile(shard);
+  if (weights.includes(indexFile)) for (const shard of shardsOf(cache.snapshot(commit))) await fetchFile(shard);
   await cache.remember(commit);
   return result(cache.snapshot(commit), weights);
 }
@@ -79,8 +79,8 @@ function weightFiles(id: HubId, files: readonly string[]): readonly string[] {
     }
     return [id.file];
   }
-  if (files.includes(SINGLE)) return [SINGLE];
-  if (files.includes(INDEX)) return [INDEX];
+  if (files.includes(singleFile)) return [singleFile];
+  if (files.includes(indexFile)) return [indexFile];
   const ggufs = files.filter((file) => file.endsWith(".gguf"));
   if (ggufs.length === 1 && !(ggufs[0] as string).includes("/")) return ggufs;
   throw new HubError("not_found", `${repositoryOf(id)} has no safetensors weights and not exactly one GGUF file`, {
@@ -98,14 +98,14 @@ function ggufHint(id: HubId, files: readonly string[]): string {
 }
 
 /** Where the model is, if every file of it is there. */
-function completeInCache(id: HubId, cache: HubCache): string | undefined {
+export function completeInCache(id: HubId, cache: HubCache): string | undefined {
   const commit = cache.knownCommit();
   if (commit === undefined || !existsSync(cache.snapshot(commit))) return undefined;
   const folder = cache.snapshot(commit);
   try {
     const files = readdirSync(folder).filter((file) => existsSync(join(folder, file))); // a broken link is not a file
     const weights = weightFiles(id, files);
-    const needed = weights.includes(INDEX) ? shardsOf(folder) : [];
+    const needed = weights.includes(indexFile) ? shardsOf(folder) : [];
     const isGguf = weights.some((file) => file.endsWith(".gguf"));
     const isComplete = (isGguf || files.includes("config.json")) && needed.every((file) => files.includes(file));
     return isComplete ? result(folder, weights) : undefined;
@@ -115,8 +115,8 @@ function completeInCache(id: HubId, cache: HubCache): string | undefined {
 }
 
 function shardsOf(folder: string): readonly string[] {
-  const path = join(folder, INDEX);
-  return [...new Set(parseShardIndex(readSmallText(path, LARGEST_INDEX_BYTES), path).values())];
+  const path = join(folder, indexFile);
+  return [...new Set(parseShardIndex(readSmallText(path, largestIndexBytes), path).values())];
 }
 
 function result(folder: string, weights: readonly string[]): string {

@@ -6,10 +6,10 @@
 
 import { createHash, randomBytes } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { copyFile, mkdir, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readFile, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname, join, relative } from "node:path";
-import type { HubId } from "./hub-id.ts";
+import { type HubId, repositoryOf } from "./hub-id.ts";
 
 export interface HubCache {
   /** The commit that the revision stood for when last fetched. */
@@ -25,14 +25,21 @@ export interface HubCache {
   adoptBlob(partial: string, etag: string): Promise<void>;
   link(commit: string, file: string, etag: string): Promise<void>;
   remember(commit: string): Promise<void>;
+  /** A small file of a commit; that the repository has none of that name may be known, too. */
+  readText(commit: string, file: string): Promise<CachedText>;
+  /** Keeps a small file, or without text that there is none. A cache that cannot be written is no failure. */
+  keepText(commit: string, file: string, text: string | undefined): Promise<void>;
 }
 
-const INCOMPLETE = ".incomplete";
+/** What is known of a file without asking the Hub. */
+export type CachedText = { readonly known: true; readonly text: string | undefined } | { readonly known: false };
+
+const incomplete = ".incomplete";
 /** Process ids mean something on one machine only. */
 const machine = createHash("sha256").update(hostname()).digest("hex").slice(0, 8);
 
 export function hubCache(cacheDir: string, id: HubId): HubCache {
-  const root = join(cacheDir, `models--${id.owner}--${id.name}`);
+  const root = join(cacheDir, `models--${repositoryOf(id).replaceAll("/", "--")}`);
   const blobs = join(root, "blobs");
   const ref = join(root, "refs", ...id.revision.split("/"));
   // An ETag that is not a plain checksum (some mirrors) must not choose a file name.
@@ -40,6 +47,7 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
     /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(etag) ? etag : `etag-${createHash("sha256").update(etag).digest("hex")}`;
   const blob = (etag: string) => join(blobs, nameOf(etag));
   const snapshot = (commit: string) => join(root, "snapshots", commit);
+  const absent = (commit: string, file: string) => join(root, ".no_exist", commit, file);
 
   return {
     snapshot,
@@ -60,7 +68,7 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
       await mkdir(blobs, { recursive: true });
       const own = join(
         blobs,
-        `${nameOf(etag)}.${machine}-${process.pid}-${randomBytes(4).toString("hex")}${INCOMPLETE}`,
+        `${nameOf(etag)}.${machine}-${process.pid}-${randomBytes(4).toString("hex")}${incomplete}`,
       );
       for (const left of readdirSync(blobs).filter((name) => isAbandoned(name, nameOf(etag)))) {
         const taken = await rename(join(blobs, left), own).then(
@@ -74,7 +82,7 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
     },
 
     async leavePartial(partial, etag) {
-      await rename(partial, `${blob(etag)}${INCOMPLETE}`).catch(() => undefined);
+      await rename(partial, `${blob(etag)}${incomplete}`).catch(() => undefined);
     },
 
     async adoptBlob(partial, etag) {
@@ -97,19 +105,51 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
     },
 
     async remember(commit) {
-      if (commit === id.revision) return;
-      await mkdir(dirname(ref), { recursive: true });
-      const temporary = `${ref}.${randomBytes(4).toString("hex")}.tmp`;
-      await writeFile(temporary, commit);
-      await rename(temporary, ref);
+      if (commit !== id.revision) await replace(ref, commit);
+    },
+
+    async readText(commit, file) {
+      const text = await textOf(join(snapshot(commit), file));
+      if (text !== undefined) return { known: true, text };
+      const isAbsent = (await textOf(absent(commit, file))) !== undefined;
+      return isAbsent ? { known: true, text: undefined } : { known: false };
+    },
+
+    async keepText(commit, file, text) {
+      if (!/^[0-9a-f]{40}$/.test(commit)) return;
+      try {
+        await replace(text === undefined ? absent(commit, file) : join(snapshot(commit), file), text ?? "");
+        if (commit !== id.revision) await replace(ref, commit);
+      } catch {
+        // a read-only home, a full disk: the text itself is in hand
+      }
     },
   };
 }
 
+/** Writes beside the target and renames, so that a reader sees all of a file or none. */
+async function replace(path: string, text: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  const temporary = `${path}.${randomBytes(4).toString("hex")}.tmp`;
+  await writeFile(temporary, text);
+  await rename(temporary, path);
+}
+
+/** The text of a file, or `undefined` where there is none. Other failures (a folder, no permission) are thrown. */
+async function textOf(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return undefined;
+    throw error;
+  }
+}
+
 /** Whether `name` is what is left of an earlier attempt at `blob`, and nobody on this machine is still writing to it. */
 function isAbandoned(name: string, blob: string): boolean {
-  if (name === `${blob}${INCOMPLETE}`) return true;
-  if (!name.startsWith(`${blob}.`) || !name.endsWith(INCOMPLETE)) return false;
+  if (name === `${blob}${incomplete}`) return true;
+  if (!name.startsWith(`${blob}.`) || !name.endsWith(incomplete)) return false;
   const owner = /\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.incomplete$/.exec(name);
   return owner !== null && owner[1] === machine && !isRunning(Number(owner[2]));
 }

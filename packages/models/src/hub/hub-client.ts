@@ -1,11 +1,10 @@
 /**
- * The three requests that fetching a model takes: what files there are, what one file is (size and checksum), and its bytes from
- * some position on. Knows HTTP, retries and redirects; knows nothing of caches.
+ * The requests that fetching from the Hub takes: what files there are, what one file is (size and checksum), its bytes from some
+ * position on, and a small file as text. Knows HTTP and redirects; knows nothing of caches. No `node:` imports.
  */
 
 import { HubError } from "./hub-error.ts";
 import { type HubId, repositoryOf } from "./hub-id.ts";
-import type { HubSettings } from "./hub-settings.ts";
 
 /** What the Hub says about one file before its bytes are fetched. */
 export interface RemoteFile {
@@ -22,27 +21,53 @@ export interface HubClient {
   describeFile(commit: string, file: string): Promise<RemoteFile>;
   /** Bytes from `start` on. `resumed` is false when the server sends the whole file instead. */
   openFile(remote: RemoteFile, start: number): Promise<{ body: AsyncIterable<Uint8Array>; resumed: boolean }>;
+  /** A small file whole; `undefined` when the repository has none of that name. */
+  readText(revision: string, file: string): Promise<HubText | undefined>;
 }
 
-const MOST_REDIRECTS = 5;
-/** Listings are a few hundred kilobytes at most. */
-const LARGEST_LISTING_BYTES = 64 * 1024 * 1024;
+/** A small file, and the commit that the revision stands for, if the Hub says so. */
+export interface HubText {
+  readonly text: string;
+  readonly commit: string | undefined;
+}
 
-export function hubClient(id: HubId, settings: HubSettings, signal?: AbortSignal): HubClient {
+/** How the Hub is reached. */
+export interface HubAccess {
+  /** Without a trailing slash. */
+  readonly endpoint: string;
+  readonly token?: string;
+}
+
+export interface HubClientOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** @defaultValue the global `fetch` */
+  readonly fetch?: typeof fetch | undefined;
+  /** Browsers follow redirects by themselves and show none of them: `"follow"`. @defaultValue `"manual"` */
+  readonly redirect?: "manual" | "follow";
+}
+
+const mostRedirects = 5;
+/** Listings are a few hundred kilobytes at most. */
+const largestListingBytes = 64 * 1024 * 1024;
+/** The largest published `tokenizer.json` are some 35 MB. */
+const largestTextBytes = 256 * 1024 * 1024;
+
+export function hubClient(id: HubId, access: HubAccess, options: HubClientOptions = {}): HubClient {
   const repository = repositoryOf(id);
+  const { signal, redirect = "manual" } = options;
 
   /** One request without following redirects; the token goes to the Hub itself and to nobody else. */
   const request = async (url: string, init: RequestInit, what: string): Promise<Response> => {
     const headers = new Headers(init.headers);
-    headers.set("user-agent", "tinklet-engine");
-    if (settings.token && new URL(url).origin === new URL(settings.endpoint).origin) {
-      headers.set("authorization", `Bearer ${settings.token}`);
+    headers.set("user-agent", "tinklet-models");
+    if (access.token && new URL(url).origin === new URL(access.endpoint).origin) {
+      headers.set("authorization", `Bearer ${access.token}`);
     }
     try {
-      return await fetch(url, { ...init, headers, redirect: "manual", ...(signal && { signal }) });
+      return await (options.fetch ?? fetch)(url, { ...init, headers, redirect, ...(signal && { signal }) });
     } catch (cause) {
       signal?.throwIfAborted();
-      throw new HubError("network", `cannot reach the Hub for ${what}: ${reason(cause)}`, {
+      throw new HubError("network", `cannot reach ${access.endpoint} for ${what}: ${reason(cause)}`, {
         cause,
         hint: "check the connection, or HF_ENDPOINT; a model that is in the cache already opens with HF_HUB_OFFLINE=1",
       });
@@ -52,7 +77,7 @@ export function hubClient(id: HubId, settings: HubSettings, signal?: AbortSignal
   const refuse = (response: Response, what: string): HubError => {
     const { status } = response;
     if (status === 401 || status === 403) {
-      const hint = settings.token
+      const hint = access.token
         ? "the token in HF_TOKEN does not give access; for a gated model, accept its terms on its page first"
         : "set HF_TOKEN, and for a gated model accept its terms on its page; a misspelt name is answered like this, too";
       return new HubError("unauthorized", `the Hub refuses access to ${what} (${status})`, { status, hint });
@@ -64,8 +89,8 @@ export function hubClient(id: HubId, settings: HubSettings, signal?: AbortSignal
   return {
     async listFiles() {
       const what = `${repository} at ${id.revision}`;
-      let url = `${settings.endpoint}/api/models/${repository}/revision/${encodeURIComponent(id.revision)}`;
-      for (let hop = 0; hop <= MOST_REDIRECTS; hop++) {
+      let url = `${access.endpoint}/api/models/${repository}/revision/${encodeURIComponent(id.revision)}`;
+      for (let hop = 0; hop <= mostRedirects; hop++) {
         const response = await request(url, {}, what);
         const next = redirectOf(response, url);
         if (next) {
@@ -77,15 +102,15 @@ export function hubClient(id: HubId, settings: HubSettings, signal?: AbortSignal
           await response.body?.cancel();
           throw refuse(response, what);
         }
-        return parseListing(await boundedText(response, what), what);
+        return parseListing(await boundedText(response, what, largestListingBytes), what);
       }
       throw new HubError("bad_response", `too many redirects for ${what}`);
     },
 
     async describeFile(commit, file) {
       const what = `${file} of ${repository}`;
-      let url = `${settings.endpoint}/${repository}/resolve/${commit}/${encodeURIComponent(file)}`;
-      for (let hop = 0; hop <= MOST_REDIRECTS; hop++) {
+      let url = `${access.endpoint}/${repository}/resolve/${commit}/${encodeURIComponent(file)}`;
+      for (let hop = 0; hop <= mostRedirects; hop++) {
         const response = await request(url, { method: "HEAD", headers: { "accept-encoding": "identity" } }, what);
         await response.body?.cancel();
         const next = redirectOf(response, url);
@@ -114,7 +139,7 @@ export function hubClient(id: HubId, settings: HubSettings, signal?: AbortSignal
       const what = `a file of ${repository}`;
       const headers = { "accept-encoding": "identity", ...(start > 0 && { range: `bytes=${start}-` }) };
       let { url } = remote;
-      for (let hop = 0; hop <= MOST_REDIRECTS; hop++) {
+      for (let hop = 0; hop <= mostRedirects; hop++) {
         const response = await request(url, { headers }, what);
         const next = redirectOf(response, url);
         if (next) {
@@ -129,6 +154,29 @@ export function hubClient(id: HubId, settings: HubSettings, signal?: AbortSignal
           throw refuse(response, what);
         }
         return { body: response.body, resumed };
+      }
+      throw new HubError("bad_response", `too many redirects for ${what}`);
+    },
+
+    async readText(revision, file) {
+      const what = `${file} of ${repository}`;
+      let url = `${access.endpoint}/${repository}/resolve/${encodeURIComponent(revision)}/${encodeURIComponent(file)}`;
+      let commit: string | undefined;
+      for (let hop = 0; hop <= mostRedirects; hop++) {
+        const response = await request(url, {}, what);
+        commit ??= response.headers.get("x-repo-commit") ?? undefined; // on the Hub's own answer, not on its storage's
+        const next = redirectOf(response, url);
+        if (response.ok) return { text: await boundedText(response, what, largestTextBytes), commit };
+        await response.body?.cancel();
+        if (next) {
+          url = next;
+          continue;
+        }
+        // The Hub says which of the two is missing; a mirror that does not is believed to mean the file.
+        const missing = response.headers.get("x-error-code") ?? "";
+        const isRepository = missing === "RepoNotFound" || missing === "RevisionNotFound";
+        if (response.status === 404 && !isRepository) return undefined;
+        throw refuse(response, isRepository ? `${repository} at revision ${revision}` : what);
       }
       throw new HubError("bad_response", `too many redirects for ${what}`);
     },
@@ -147,15 +195,16 @@ function redirectOf(response: Response, url: string): string | undefined {
   return response.status >= 300 && response.status < 400 && location ? new URL(location, url).href : undefined;
 }
 
-async function boundedText(response: Response, what: string): Promise<string> {
-  const parts: Uint8Array[] = [];
+async function boundedText(response: Response, what: string, largestBytes: number): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
   let bytes = 0;
   for await (const part of response.body ?? []) {
     bytes += part.byteLength;
-    if (bytes > LARGEST_LISTING_BYTES) throw new HubError("bad_response", `the listing of ${what} is too large`);
-    parts.push(part);
+    if (bytes > largestBytes) throw new HubError("bad_response", `${what} is larger than any such file`);
+    text += decoder.decode(part, { stream: true });
   }
-  return Buffer.concat(parts).toString("utf8");
+  return text + decoder.decode();
 }
 
 function parseListing(text: string, what: string): { commit: string; files: readonly string[] } {

@@ -1,7 +1,8 @@
 /** Names of models on the Hub: `org/name`, with a revision (`org/name@main`) or a single file (`org/name:file.gguf`). */
 
 export interface HubId {
-  readonly owner: string;
+  /** Absent in the names of the first models (`gpt2`). */
+  readonly owner?: string;
   readonly name: string;
   /** Branch, tag or commit. */
   readonly revision: string;
@@ -9,15 +10,24 @@ export interface HubId {
   readonly file?: string;
 }
 
-const PART = "[A-Za-z0-9_][A-Za-z0-9_.-]*";
-const PATTERN = new RegExp(`^(${PART})/(${PART})(?:@(${PART}(?:/${PART})*))?(?::(${PART}\\.gguf))?$`);
+const part = "[A-Za-z0-9_][A-Za-z0-9_.-]*";
+const pattern = new RegExp(`^(${part})/(${part})(?:@(${part}(?:/${part})*))?(?::(${part}\\.gguf))?$`);
+const barePattern = new RegExp(`^${part}$`);
 
 /** The parts of a Hub id, or undefined when `text` is not one. Nothing in it can lead out of the cache folder. */
 export function parseHubId(text: string): HubId | undefined {
-  const parts = PATTERN.exec(text);
+  const parts = pattern.exec(text);
   if (!parts || text.includes("..")) return undefined;
   const [, owner, name, revision = "main", file] = parts;
   return { owner: owner as string, name: name as string, revision, ...(file !== undefined && { file }) };
 }
 
-export const repositoryOf = ({ owner, name }: HubId): string => `${owner}/${name}`;
+/** As above, and a name without an owner, which only tokenizers may have: for weights it would more likely be a mistyped folder. */
+export function parseTokenizerId(text: string, revision?: string): HubId | undefined {
+  const id =
+    parseHubId(text) ?? (barePattern.test(text) && !text.includes("..") ? { name: text, revision: "main" } : undefined);
+  return id && revision !== undefined ? { ...id, revision } : id;
+}
+
+/** `org/name`. */
+export const repositoryOf = ({ owner, name }: HubId): string => (owner === undefined ? name : `${owner}/${name}`);

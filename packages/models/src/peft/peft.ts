@@ -2,12 +2,13 @@
  * Adapters as PEFT writes and reads them: `adapter_config.json` and `adapter_model.safetensors`, as a folder or as bytes. The only
  * writer of that format.
  */
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { attentionLinears, mlpLinears } from "../config/tensor-shapes.ts";
 import { ConfigError, WeightsError } from "../errors.ts";
 import { openSafetensors } from "../weights/safetensors.ts";
 import { encodeSafetensors, writeSafetensors } from "../weights/write-safetensors.ts";
+import { writeTextAtomically } from "../write-text.ts";
 
 const configFile = "adapter_config.json";
 const weightsFile = "adapter_model.safetensors";
@@ -41,13 +42,6 @@ export interface PeftState extends PeftAdapter {
     /** Shapes of the base's own tensors that lie beside the adapter; they are not read. */
     readonly baseShapes: Readonly<Record<string, readonly number[]>>;
   };
-}
-
-/** Writes a file so that readers see the old one or the whole new one. */
-export async function writeTextAtomically(file: string, text: string): Promise<void> {
-  const temporary = `${file}.${process.pid}.tmp`;
-  await writeFile(temporary, text);
-  await rename(temporary, file);
 }
 
 /** The configuration that PEFT loads the adapter with. Target modules are those that have weights. */

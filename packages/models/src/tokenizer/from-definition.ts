@@ -1,19 +1,23 @@
 /**
- * The engine's `Tokenizer` over `@huggingface/tokenizers`: encoding is the library's, decoding is ours (by bytes, see
+ * A `Tokenizer` over `@huggingface/tokenizers`: encoding is the library's, decoding is ours (by bytes, see
  * `token-bytes.ts`), since the library cleans up spaces, refuses empty lists and looks through all special tokens for each id.
  */
 
 import { Tokenizer as LibraryTokenizer } from "@huggingface/tokenizers";
 import type { ChatTemplate } from "../chat/chat-template.ts";
+import type { ChatMessage, ChatTemplateOptions } from "../chat/types.ts";
 import { TokenizerError } from "../errors.ts";
 import type { TokenizerDefinition } from "./definition.ts";
 import { tokenBytesOf } from "./token-bytes.ts";
-import type { ChatMessage, ChatTemplateOptions, Tokenizer } from "./types.ts";
+import type { Tokenizer } from "./types.ts";
 
 export interface FromDefinitionOptions {
   readonly definition: TokenizerDefinition;
   readonly eosTokenIds: readonly number[];
-  readonly chatTemplate?: ChatTemplate | undefined;
+  readonly bosTokenId: number | undefined;
+  readonly hasChatTemplate: boolean;
+  /** Throws where there is none. */
+  readonly chatTemplate: ChatTemplate;
   /** For messages. */
   readonly origin: string;
 }
@@ -58,7 +62,7 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
     return bytes;
   };
 
-  const decode = (ids: Int32Array | readonly number[], { skipSpecialTokens = false } = {}): string => {
+  const decode = (ids: ArrayLike<number>, { skipSpecialTokens = false } = {}): string => {
     const kept = Array.from(ids).filter((id) => tokenOf.has(id) && !(skipSpecialTokens && special.has(id)));
     if (kept.length === 0) return "";
     if (!byBytes) {
@@ -68,7 +72,7 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
     let run: Uint8Array[] = [];
     let runIsLoneBytes = false;
     const flush = () => {
-      if (run.length > 0) pieces.push(runIsLoneBytes ? decodeLoneBytes(run) : lossy.decode(Buffer.concat(run)));
+      if (run.length > 0) pieces.push(runIsLoneBytes ? decodeLoneBytes(run) : lossy.decode(joined(run)));
       run = [];
     };
     for (const id of kept) {
@@ -92,23 +96,16 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
 
   function applyChatTemplate(
     messages: readonly ChatMessage[],
-    options: ChatTemplateOptions & { tokenize: true },
-  ): number[];
+    options: ChatTemplateOptions & { readonly tokenize: false },
+  ): string;
   function applyChatTemplate(
     messages: readonly ChatMessage[],
-    options?: ChatTemplateOptions & { tokenize?: false },
-  ): string;
+    options?: ChatTemplateOptions & { readonly tokenize?: true },
+  ): number[];
   function applyChatTemplate(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string | number[] {
-    if (!chatTemplate) {
-      throw new TokenizerError(`${origin} has no chat template`, {
-        code: "no_chat_template",
-        hint: "this is a base model; give it plain text",
-      });
-    }
-    const { addGenerationPrompt = false, variables = {} } = options;
-    const text = chatTemplate(messages, { addGenerationPrompt, variables });
-    // Templates write the special tokens themselves.
-    return options.tokenize ? encode(text, { addSpecialTokens: false }) : text;
+    const text = chatTemplate(messages, options);
+    // Templates write the special tokens themselves; adding them again would double the BOS.
+    return options.tokenize === false ? text : encode(text, { addSpecialTokens: false });
   }
 
   return {
@@ -116,8 +113,9 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
     decode,
     applyChatTemplate,
     eosTokenIds: [...new Set(options.eosTokenIds)],
+    bosTokenId: options.bosTokenId,
     vocabSize,
-    hasChatTemplate: chatTemplate !== undefined,
+    hasChatTemplate: options.hasChatTemplate,
     idToToken: (id) => tokenOf.get(id),
     tokenToId: (token) => idOf.get(token),
     isSpecial: (id) => special.has(id),
@@ -125,10 +123,20 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
   };
 }
 
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.byteLength, 0));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.byteLength;
+  }
+  return bytes;
+}
+
 /** A run of lone bytes is a piece of text if it is UTF-8, and otherwise one U+FFFD for each byte, as in the Rust library. */
 function decodeLoneBytes(run: readonly Uint8Array[]): string {
   try {
-    return strict.decode(Buffer.concat(run));
+    return strict.decode(joined(run));
   } catch {
     return "\ufffd".repeat(run.length);
   }

@@ -4,25 +4,21 @@
  * and "llama" (SentencePiece BPE: merges follow from the scores of the tokens).
  */
 
-import { type ChatTemplate, compileChatTemplate } from "../chat/chat-template.ts";
 import { TokenizerError } from "../errors.ts";
 import type { GgufValue } from "../weights/gguf.ts";
-import { type AddedTokenDefinition, type Component, soundDefinition } from "./definition.ts";
-import { tokenizerFromDefinition } from "./from-definition.ts";
+import type { AddedTokenDefinition, Component } from "./definition.ts";
+import { type TokenizerParts, tokenizerFromParts } from "./from-files.ts";
 import { preTokenizers } from "./pre-tokenizers.ts";
 import { mergesFromScores } from "./sentencepiece.ts";
-import type { Tokenizer } from "./types.ts";
+import type { Tokenizer, TokenizerFiles } from "./types.ts";
 
 type Metadata = ReadonlyMap<string, GgufValue>;
 
 /** GGML's kinds of tokens that matter here. */
-const UNKNOWN = 2;
-const CONTROL = 3;
-const USER_DEFINED = 4;
-const BYTE = 6;
+const tokenType = { unknown: 2, control: 3, userDefined: 4, byte: 6 } as const;
 
 /** @throws TokenizerError when the file has none, or one of a kind that cannot be rebuilt exactly. */
-export function tokenizerFromGguf(metadata: Metadata, origin: string): Tokenizer {
+function ggufParts(metadata: Metadata, origin: string): TokenizerParts {
   const read = reader(metadata, origin);
   const kind = metadata.get("tokenizer.ggml.model");
   if (kind !== "gpt2" && kind !== "llama") {
@@ -45,29 +41,68 @@ export function tokenizerFromGguf(metadata: Metadata, origin: string): Tokenizer
   tokens.forEach((content, tokenId) => {
     const type = types?.[tokenId];
     const isUntyped = types === undefined && (tokenId === bos || tokenId === eos);
-    const special = type === CONTROL || type === UNKNOWN || isUntyped;
-    if (special || type === USER_DEFINED) addedTokens.push({ id: tokenId, content, special, normalized: false });
+    const special = type === tokenType.control || type === tokenType.unknown || isUntyped;
+    if (special || type === tokenType.userDefined) addedTokens.push(addedToken(tokenId, content, special));
   });
-  const definition = soundDefinition(
-    {
-      added_tokens: addedTokens,
-      normalizer: parts.normalizer,
-      pre_tokenizer: parts.preTokenizer,
-      post_processor: template({
-        bos: (read.boolean("tokenizer.ggml.add_bos_token") ?? parts.addsBos) ? text(tokens, bos) : undefined,
-        eos: read.boolean("tokenizer.ggml.add_eos_token") ? text(tokens, eos) : undefined,
-      }),
-      decoder: parts.decoder,
-      model: parts.model,
-    },
-    origin,
+  const definition = {
+    version: "1.0",
+    truncation: null,
+    padding: null,
+    added_tokens: addedTokens,
+    normalizer: parts.normalizer,
+    pre_tokenizer: parts.preTokenizer,
+    post_processor: template(tokens, {
+      bos: (read.boolean("tokenizer.ggml.add_bos_token") ?? parts.addsBos) ? bos : undefined,
+      eos: read.boolean("tokenizer.ggml.add_eos_token") ? eos : undefined,
+    }),
+    decoder: parts.decoder,
+    model: parts.model,
+  };
+  const named = {
+    bos_token: bos,
+    eos_token: eos,
+    unk_token: read.knownId("unknown", tokens),
+    pad_token: read.knownId("padding", tokens),
+  };
+  const specialTokens = Object.entries(named).flatMap(([key, value]) =>
+    value === undefined ? [] : [[key, tokens[value]]],
   );
-  return tokenizerFromDefinition({
+  const templates = chatTemplates(metadata);
+  const ends = [eos, id("eot"), id("eom")].filter((value) => value !== undefined);
+  return {
     definition,
-    origin,
-    eosTokenIds: [eos, id("eot"), id("eom")].filter((value) => value !== undefined),
-    chatTemplate: chatTemplate(metadata, { bos_token: text(tokens, bos), eos_token: text(tokens, eos) }, origin),
-  });
+    settings: {
+      tokenizer_class: "PreTrainedTokenizerFast",
+      clean_up_tokenization_spaces: false,
+      ...Object.fromEntries(specialTokens),
+      ...(templates !== undefined && { chat_template: templates }),
+    },
+    generation: {
+      ...(bos !== undefined && { bos_token_id: bos }),
+      ...(ends.length > 0 && { eos_token_id: ends }),
+    },
+    config: {},
+  };
+}
+
+/** The tokenizer inside a GGUF file. @throws TokenizerError when there is none, or one that cannot be rebuilt exactly. */
+export function tokenizerFromGguf(metadata: Metadata, origin: string): Tokenizer {
+  return tokenizerFromParts(ggufParts(metadata, origin), origin);
+}
+
+/** The files that Python would have had beside the weights: what the tokenizer is made of, written out. */
+export function tokenizerFilesFromGguf(metadata: Metadata, origin: string): TokenizerFiles {
+  const { definition, settings, generation } = ggufParts(metadata, origin);
+  return {
+    "tokenizer.json": JSON.stringify(definition),
+    "tokenizer_config.json": `${JSON.stringify(settings, null, 2)}\n`,
+    "generation_config.json": `${JSON.stringify(generation, null, 2)}\n`,
+  };
+}
+
+/** With every field that the Rust library wants to see. */
+function addedToken(id: number, content: string, special: boolean): AddedTokenDefinition {
+  return { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special };
 }
 
 interface Parts {
@@ -78,6 +113,18 @@ interface Parts {
   /** What llama.cpp does when the file does not say. */
   readonly addsBos: boolean;
 }
+
+/** What the Rust library wants to see of every BPE model. */
+const plainModel = {
+  type: "BPE",
+  dropout: null,
+  unk_token: null,
+  continuing_subword_prefix: null,
+  end_of_word_suffix: null,
+  fuse_unk: false,
+  byte_fallback: false,
+  ignore_merges: false,
+} as const;
 
 function byteLevelParts(tokens: readonly string[], read: Reader, origin: string): Parts {
   const name = read.string("tokenizer.ggml.pre") ?? "default";
@@ -92,11 +139,14 @@ function byteLevelParts(tokens: readonly string[], read: Reader, origin: string)
     normalizer: pre.nfc ? { type: "NFC" } : null,
     preTokenizer: {
       type: "Sequence",
-      pretokenizers: [...pre.splits, { type: "ByteLevel", add_prefix_space: false, use_regex: false }],
+      pretokenizers: [
+        ...pre.splits,
+        { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: false },
+      ],
     },
-    decoder: { type: "ByteLevel" },
+    decoder: { type: "ByteLevel", add_prefix_space: true, trim_offsets: true, use_regex: true },
     model: {
-      type: "BPE",
+      ...plainModel,
       vocab: vocabularyOf(tokens),
       merges: read.strings("tokenizer.ggml.merges"),
       ignore_merges: pre.ignoresMerges,
@@ -117,7 +167,7 @@ function sentencePieceParts(
   const space = { type: "Replace", pattern: { String: " " }, content: "\u2581" };
   const isPiece = (id: number) => {
     const type = types?.[id];
-    return type !== UNKNOWN && type !== CONTROL && type !== BYTE;
+    return type !== tokenType.unknown && type !== tokenType.control && type !== tokenType.byte;
   };
   return {
     normalizer: {
@@ -135,7 +185,7 @@ function sentencePieceParts(
       ],
     },
     model: {
-      type: "BPE",
+      ...plainModel,
       vocab: vocabularyOf(tokens),
       merges: mergesFromScores(tokens, scores, isPiece),
       unk_token: text(tokens, unknown) ?? null,
@@ -155,23 +205,30 @@ function text(tokens: readonly string[], id: number | undefined): string | undef
 }
 
 /** What goes around a text: BOS before, EOS after, where the model wants them. */
-function template(around: { bos: string | undefined; eos: string | undefined }): Component | null {
-  if (around.bos === undefined && around.eos === undefined) return null;
-  const special = (token: string | undefined) =>
-    token === undefined ? [] : [{ SpecialToken: { id: token, type_id: 0 } }];
+function template(
+  tokens: readonly string[],
+  around: { bos: number | undefined; eos: number | undefined },
+): Component | null {
+  const ids = [around.bos, around.eos].filter((id) => id !== undefined);
+  if (ids.length === 0) return null;
+  const special = (id: number | undefined) =>
+    id === undefined ? [] : [{ SpecialToken: { id: tokens[id] as string, type_id: 0 } }];
   const single = [...special(around.bos), { Sequence: { id: "A", type_id: 0 } }, ...special(around.eos)];
-  return { type: "TemplateProcessing", single, pair: single };
+  const pair = [...single, { Sequence: { id: "B", type_id: 1 } }];
+  const known = ids.map((id) => [tokens[id] as string, { id: tokens[id] as string, ids: [id], tokens: [tokens[id]] }]);
+  return { type: "TemplateProcessing", single, pair, special_tokens: Object.fromEntries(known) };
 }
 
-function chatTemplate(
-  metadata: Metadata,
-  specialTokens: Readonly<Record<string, string | undefined>>,
-  origin: string,
-): ChatTemplate | undefined {
+/** `tokenizer.chat_template`, and those with a name of their own behind it, in the form of `tokenizer_config.json`. */
+function chatTemplates(metadata: Metadata): string | { name: string; template: string }[] | undefined {
   const source = metadata.get("tokenizer.chat_template");
   if (typeof source !== "string") return undefined;
-  const known = Object.entries(specialTokens).filter((entry): entry is [string, string] => entry[1] !== undefined);
-  return compileChatTemplate(source, Object.fromEntries(known), origin);
+  const tools = metadata.get("tokenizer.chat_template.tool_use");
+  if (typeof tools !== "string") return source;
+  return [
+    { name: "default", template: source },
+    { name: "tool_use", template: tools },
+  ];
 }
 
 type Reader = ReturnType<typeof reader>;
@@ -202,6 +259,11 @@ function reader(metadata: Metadata, origin: string) {
       const value = metadata.get(key);
       if (value !== undefined && typeof value !== "boolean") throw refuse(key, "is neither true nor false");
       return value;
+    },
+    /** A token that nothing here depends on: absent where it makes no sense. */
+    knownId(name: string, tokens: readonly string[]): number | undefined {
+      const value = metadata.get(`tokenizer.ggml.${name}_token_id`);
+      return typeof value === "number" && tokens[value] !== undefined ? value : undefined;
     },
     tokenId(key: string, tokens: number): number | undefined {
       const value = metadata.get(key);

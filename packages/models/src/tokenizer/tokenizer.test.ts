@@ -9,8 +9,9 @@ import { tinyGguf } from "../../../../test/weights/tiny-models.ts";
 import { TokenizerError } from "../errors.ts";
 import type { GgufValue } from "../weights/gguf.ts";
 import { openGguf } from "../weights/gguf-model.ts";
-import { tokenizerFromFolder } from "./from-folder.ts";
-import { tokenizerFromGguf } from "./from-gguf.ts";
+import { tokenizerFromFiles } from "./from-files.ts";
+import { tokenizerFilesFromGguf, tokenizerFromGguf } from "./from-gguf.ts";
+import { readTokenizerFiles } from "./read-tokenizer-files.ts";
 import { createTextStream } from "./text-stream.ts";
 import type { Tokenizer } from "./types.ts";
 
@@ -198,9 +199,9 @@ describe("what comes with the vocabulary", () => {
     const { metadata, weights } = openGguf(tinyGguf);
     const tokenizer = tokenizerFromGguf(metadata, tinyGguf);
     const messages = [{ role: "user", content: "hé" }];
-    const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+    const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true, tokenize: false });
     expect(text).toBe("<|im_start|>user\nhé<|im_end|>\n<|im_start|>assistant\n");
-    expect(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true, tokenize: true })).toEqual(
+    expect(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true })).toEqual(
       tokenizer.encode(text, { addSpecialTokens: false }),
     );
     weights.close();
@@ -214,7 +215,6 @@ describe("what comes with the vocabulary", () => {
     ["no tokens", byteLevelMetadata("smollm", [["tokenizer.ggml.tokens", []]])],
     ["types of another length", byteLevelMetadata("smollm", [["tokenizer.ggml.token_type", new Float64Array(3)]])],
     ["an id outside of the vocabulary", byteLevelMetadata("smollm", [["tokenizer.ggml.eos_token_id", 10 ** 9]])],
-    ["a template that is not Jinja", byteLevelMetadata("smollm", [["tokenizer.chat_template", "{% if %}"]])],
     ["scores that are missing", sentencePieceMetadata([["tokenizer.ggml.scores", "none"]])],
   ])("%s is a TokenizerError that names the file", (_, metadata) => {
     expect(() => tokenizerFromGguf(metadata, "x.gguf")).toThrow(TokenizerError);
@@ -222,9 +222,34 @@ describe("what comes with the vocabulary", () => {
   });
 });
 
+describe("written out as files", () => {
+  test.each([
+    ["byte-level", byteLevelMetadata("llama-bpe", [["tokenizer.ggml.eot_token_id", 0]]), byteLevel.decodes],
+    ["SentencePiece", sentencePieceMetadata([["tokenizer.ggml.add_eos_token", true]]), sentencePiece.decodes],
+  ])("a GGUF's tokenizer is the same again, %s", (_, metadata, decodes) => {
+    const chat = new Map([...metadata, ["tokenizer.chat_template", "{{ eos_token }}{{ messages[0].content }}"]]);
+    const direct = tokenizerFromGguf(chat as typeof metadata, "x.gguf");
+    const again = tokenizerFromFiles(tokenizerFilesFromGguf(chat as typeof metadata, "x.gguf"), "files");
+    for (const text of texts) expect(again.encode(text)).toEqual(direct.encode(text));
+    for (const [ids] of decodes) expect(again.decode(ids)).toBe(direct.decode(ids));
+    const { eosTokenIds, bosTokenId, vocabSize } = direct;
+    expect({ ...again }).toMatchObject({ eosTokenIds, bosTokenId, vocabSize, hasChatTemplate: true });
+    const hi = [{ role: "user", content: "hi" }];
+    expect(again.applyChatTemplate(hi)).toEqual(direct.applyChatTemplate(hi));
+  });
+
+  test("a template that is not Jinja fails when it is applied, by the file's name; text is encoded all the same", () => {
+    const broken = tokenizerFromGguf(byteLevelMetadata("smollm", [["tokenizer.chat_template", "{% if %}"]]), "x.gguf");
+    expect(broken.encode("Hello")).toEqual(smollm.encode("Hello"));
+    expect(() => broken.applyChatTemplate([])).toThrow(expect.objectContaining({ code: "bad_chat_template" }));
+    expect(() => broken.applyChatTemplate([])).toThrow(/x\.gguf/);
+  });
+});
+
 describe("a folder", () => {
   const folder = mkdtempSync(join(tmpdir(), "tokenizer-"));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const inFolder = () => tokenizerFromFiles(readTokenizerFiles(folder), folder);
   const write = (name: string, value: unknown) =>
     writeFileSync(join(folder, name), typeof value === "string" ? value : JSON.stringify(value));
   const definition = {
@@ -250,7 +275,7 @@ describe("a folder", () => {
 
   test("tokenizer.json is read as the Rust library reads it, rare digits and blanks included", () => {
     write("tokenizer.json", definition);
-    const tokenizer = tokenizerFromFolder(folder, {});
+    const tokenizer = inFolder();
     texts.forEach((text, i) => {
       expect([text, tokenizer.encode(text)]).toEqual([text, byteLevel.ids["smollm"]?.[i]]);
     });
@@ -258,7 +283,8 @@ describe("a folder", () => {
 
   test("settings beside it: several ends of text, special tokens as objects, templates by name or as a file", () => {
     write("tokenizer.json", definition);
-    write("generation_config.json", { eos_token_id: [2, 0] });
+    write("generation_config.json", { eos_token_id: [2] });
+    write("config.json", { eos_token_id: [2, 1] });
     write("tokenizer_config.json", {
       eos_token: { content: "<|endoftext|>" },
       chat_template: [
@@ -266,12 +292,14 @@ describe("a folder", () => {
         { name: "default", template: "{{ eos_token }}{{ messages[0].content }}{{ 'tools' if tools else '' }}" },
       ],
     });
-    const first = tokenizerFromFolder(folder, { eos_token_id: 2 });
-    expect(first.eosTokenIds).toEqual([2, 0]);
-    expect(first.applyChatTemplate([{ role: "user", content: "hi" }])).toBe("<|endoftext|>hi");
+    const first = inFolder();
+    expect(first.eosTokenIds).toEqual([0, 2, 1]); // the tokenizer's own first
+    const hi = [{ role: "user", content: "hi" }];
+    expect(first.applyChatTemplate(hi, { tokenize: false })).toBe("<|endoftext|>hi");
+    expect(first.applyChatTemplate(hi, { tokenize: false, tools: [] })).toBe("no");
     write("chat_template.jinja", "{{ raise_exception('not like this') if messages | length > 1 }}{{ extra }}");
-    const second = tokenizerFromFolder(folder, {});
-    expect(second.applyChatTemplate([], { variables: { extra: "more" } })).toBe("more");
+    const second = inFolder();
+    expect(second.applyChatTemplate([], { tokenize: false, variables: { extra: "more" } })).toBe("more");
     const two = [
       { role: "user", content: "a" },
       { role: "user", content: "b" },
@@ -296,13 +324,13 @@ describe("a folder", () => {
     ["an added token without an id", { ...definition, added_tokens: [{ content: "x" }] }],
   ])("%s is a TokenizerError", (_, value) => {
     write("tokenizer.json", value);
-    expect(() => tokenizerFromFolder(folder, {})).toThrow(TokenizerError);
+    expect(() => inFolder()).toThrow(TokenizerError);
   });
 
   test("none at all, with what to do about a SentencePiece model", () => {
     rmSync(join(folder, "tokenizer.json"));
-    expect(() => tokenizerFromFolder(folder, {})).toThrow(expect.objectContaining({ code: "no_tokenizer" }));
+    expect(() => inFolder()).toThrow(expect.objectContaining({ code: "no_tokenizer" }));
     write("tokenizer.model", "");
-    expect(() => tokenizerFromFolder(folder, {})).toThrow(/save_pretrained/);
+    expect(() => inFolder()).toThrow(/save_pretrained/);
   });
 });

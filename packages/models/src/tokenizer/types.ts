@@ -1,45 +1,50 @@
 /**
- * The engine's view of a tokenizer: text to ids and back, and chat templates. How it is built (from `tokenizer.json` or from
- * GGUF metadata) is the business of the other files in this folder.
+ * What a tokenizer is: text to ids and back, chat templates, and the files that it is made of. How it is built from them is the
+ * business of the other files in this folder.
  */
+import type { ChatMessage, ChatTemplateOptions } from "../chat/types.ts";
 
-/** One message of a conversation, as chat templates read it. */
-export interface ChatMessage {
-  readonly role: string;
-  readonly content: string;
-  /** Whatever else a template knows about (`tool_calls`, `name` …). */
-  readonly [key: string]: unknown;
-}
-
-export interface ChatTemplateOptions {
-  /** End with the opening of the assistant's turn. @defaultValue false */
-  readonly addGenerationPrompt?: boolean;
-  /** Return ids instead of text. @defaultValue false */
-  readonly tokenize?: boolean;
-  /** Further variables of the template (`tools`, `enable_thinking` …). */
-  readonly variables?: Readonly<Record<string, unknown>>;
-}
-
-/** Text to ids and back. Stateless and synchronous. */
+/**
+ * Text to token ids and back. Synchronous; keeps no state between calls.
+ *
+ * @example
+ * ```ts
+ * const tokenizer = await trainer.getTokenizer();
+ * const prompt = ModelInput.fromInts(
+ *   tokenizer.applyChatTemplate([{ role: "user", content: "Hi" }], { addGenerationPrompt: true }),
+ * );
+ * ```
+ */
 export interface Tokenizer {
-  /** @param options `addSpecialTokens` (default true): what the model's own post-processor adds, for example a leading BOS. */
-  encode(text: string, options?: { addSpecialTokens?: boolean }): number[];
+  /** @param options.addSpecialTokens - what the model's post-processor adds, for example a leading BOS. @defaultValue `true` */
+  encode(text: string, options?: { readonly addSpecialTokens?: boolean }): number[];
   /**
    * The exact inverse where there is one: spaces are never "cleaned up". Bytes that are not UTF-8 become U+FFFD; ids that the
    * tokenizer does not know (an embedding may have more rows than it has tokens) add nothing.
+   * @param options.skipSpecialTokens - leave out BOS, EOS, turn markers. @defaultValue `false`
    */
-  decode(ids: Int32Array | readonly number[], options?: { skipSpecialTokens?: boolean }): string;
-  applyChatTemplate(messages: readonly ChatMessage[], options: ChatTemplateOptions & { tokenize: true }): number[];
-  applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions & { tokenize?: false }): string;
-  applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string | number[];
-  /** Ids that end a text, from `generation_config.json`, `config.json` and the tokenizer's own, without repeats. */
+  decode(ids: ArrayLike<number>, options?: { readonly skipSpecialTokens?: boolean }): string;
+  /**
+   * A conversation as the model was trained to read it: token ids, or text with `tokenize: false`.
+   * @throws an error of code `no_chat_template` or `chat_template_failed`; in the SDK, {@link TokenizerError} `chat_template`.
+   */
+  applyChatTemplate(
+    messages: readonly ChatMessage[],
+    options: ChatTemplateOptions & { readonly tokenize: false },
+  ): string;
+  applyChatTemplate(
+    messages: readonly ChatMessage[],
+    options?: ChatTemplateOptions & { readonly tokenize?: true },
+  ): number[];
+  /** Whether the model brought a chat template. */
+  readonly hasChatTemplate: boolean;
+  /** Ids that end a text: the tokenizer's own first, then those of `generation_config.json` and `config.json`, without repeats. */
   readonly eosTokenIds: readonly number[];
+  readonly bosTokenId: number | undefined;
   /** Ids that the tokenizer knows are below this. A model's embedding may have more rows. */
   readonly vocabSize: number;
-  /** False when the model brought no chat template; `applyChatTemplate` then throws. */
-  readonly hasChatTemplate: boolean;
-  idToToken(id: number): string | undefined;
   tokenToId(token: string): number | undefined;
+  idToToken(id: number): string | undefined;
   /** Special tokens (BOS, EOS, turn markers): what `skipSpecialTokens` leaves out. */
   isSpecial(id: number): boolean;
   /**
@@ -48,3 +53,16 @@ export interface Tokenizer {
    */
   tokenBytes(id: number): Uint8Array | undefined;
 }
+
+/** The contents of a tokenizer's files, by name. Only `tokenizer.json` is needed. */
+export interface TokenizerFiles {
+  readonly "tokenizer.json": string;
+  readonly "tokenizer_config.json"?: string | undefined;
+  readonly "generation_config.json"?: string | undefined;
+  /** The model's configuration, which may know one more id that ends a text. */
+  readonly "config.json"?: string | undefined;
+  readonly "chat_template.jinja"?: string | undefined;
+}
+
+/** The names of those files. */
+export type TokenizerFileName = keyof TokenizerFiles;

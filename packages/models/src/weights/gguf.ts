@@ -7,7 +7,7 @@
 import { WeightsError } from "../errors.ts";
 import { codecs, countValues, storedBytes } from "./codecs.ts";
 import type { StoredDtype } from "./types.ts";
-import type { WeightFile } from "./weight-file.ts";
+import { WeightFile } from "./weight-file.ts";
 
 /** A metadata value. 64-bit integers become numbers, and are refused where a number cannot hold them. */
 export type GgufValue = string | number | boolean | readonly string[] | Float64Array;
@@ -63,6 +63,16 @@ const ARRAY = 9;
 const LONGEST_KEY_BYTES = 65_535;
 const MOST_DIMENSIONS = 4;
 const WINDOW_BYTES = 256 * 1024;
+
+/** The metadata of a GGUF file alone: its tokenizer and its settings. @throws WeightsError naming the file. */
+export function readGgufMetadata(path: string): ReadonlyMap<string, GgufValue> {
+  const file = new WeightFile(path);
+  try {
+    return readGgufHeader(file).metadata;
+  } finally {
+    file.close();
+  }
+}
 
 /** Reads and checks the header of an open file. @throws WeightsError naming the file and, where there is one, the tensor. */
 export function readGgufHeader(file: WeightFile): GgufHeader {

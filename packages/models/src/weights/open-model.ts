@@ -8,9 +8,10 @@ import { basename, dirname, join } from "node:path";
 import { ConfigError, WeightsError } from "../errors.ts";
 import { fetchModel } from "../hub/fetch-model.ts";
 import { HubError } from "../hub/hub-error.ts";
-import { parseHubId } from "../hub/hub-id.ts";
-import { tokenizerFromFolder } from "../tokenizer/from-folder.ts";
+import { findSource } from "../source.ts";
+import { tokenizerFromFiles } from "../tokenizer/from-files.ts";
 import { tokenizerFromGguf } from "../tokenizer/from-gguf.ts";
+import { readTokenizerFiles } from "../tokenizer/read-tokenizer-files.ts";
 import { checkTensors } from "./check-tensors.ts";
 import { openGguf } from "./gguf-model.ts";
 import { openSafetensors } from "./safetensors.ts";
@@ -18,12 +19,12 @@ import { openShards } from "./shards.ts";
 import type { OpenedModel, OpenModelOptions, WeightSource } from "./types.ts";
 import { readSmallText } from "./weight-file.ts";
 
-const LARGEST_CONFIG_BYTES = 4 * 1024 * 1024;
-const SINGLE = "model.safetensors";
-const INDEX = "model.safetensors.index.json";
+const largestConfigBytes = 4 * 1024 * 1024;
+const singleFile = "model.safetensors";
+const indexFile = "model.safetensors.index.json";
 
 /**
- * Opens a model: a folder as Hugging Face lays it out, a `.safetensors` file beside its `config.json`, a `.gguf` file, or a Hub
+ * Opens a model: the bundled one by its name (`tinklet/base`), a folder as Hugging Face lays it out, a `.safetensors` file beside its `config.json`, a `.gguf` file, or a Hub
  * id (`org/name`, `org/name@revision`, `org/name:file.gguf`), which is fetched into the cache first.
  *
  * Only headers are read here; tensors are read when asked for.
@@ -36,17 +37,16 @@ const INDEX = "model.safetensors.index.json";
  */
 export async function openModel(source: string, options: OpenModelOptions = {}): Promise<OpenedModel> {
   options.signal?.throwIfAborted();
-  const kind = kindOnDisk(source);
-  if (kind === "folder") return openFolder(source, source);
-  if (kind === "file") return openFile(source, source);
-  const id = parseHubId(source);
-  if (!id) {
+  const place = findSource(source);
+  if (place?.kind === "folder") return openFolder(place.path, source);
+  if (place?.kind === "file") return openFile(place.path, source);
+  if (place === undefined) {
     throw new WeightsError(`there is no file or folder ${source}, and it is not a Hub id (org/name) either`, {
       code: "not_found",
       file: source,
     });
   }
-  const fetched = await fetchModel(id, options).catch((error: unknown) => {
+  const fetched = await fetchModel(place.id, options).catch((error: unknown) => {
     throw error instanceof HubError ? error.about(`there is no file or folder ${source}`) : error;
   });
   return kindOnDisk(fetched) === "folder" ? openFolder(fetched, source) : openFile(fetched, source);
@@ -60,7 +60,7 @@ function kindOnDisk(path: string): "file" | "folder" | undefined {
 function openFile(path: string, origin: string): OpenedModel {
   if (path.endsWith(".gguf")) {
     const { config, weights, metadata } = openGguf(path);
-    return opened({ config, weights, origin, loadTokenizer: async () => tokenizerFromGguf(metadata, path) });
+    return opened({ config, weights, origin, path, loadTokenizer: async () => tokenizerFromGguf(metadata, path) });
   }
   if (path.endsWith(".safetensors")) {
     const folder = dirname(path);
@@ -69,7 +69,8 @@ function openFile(path: string, origin: string): OpenedModel {
       config,
       weights: openSafetensors(path),
       origin,
-      loadTokenizer: async () => tokenizerFromFolder(folder, config),
+      path: folder,
+      loadTokenizer: async () => tokenizerFromFiles(readTokenizerFiles(folder), folder),
     });
   }
   throw new WeightsError(`${path} is neither a .safetensors nor a .gguf file`, { code: "unknown_format", file: path });
@@ -78,11 +79,11 @@ function openFile(path: string, origin: string): OpenedModel {
 function openFolder(folder: string, origin: string): OpenedModel {
   const names = readdirSync(folder);
   const ggufs = names.filter((name) => name.endsWith(".gguf"));
-  const isSingle = names.includes(SINGLE);
-  if (!isSingle && !names.includes(INDEX)) {
+  const isSingle = names.includes(singleFile);
+  if (!isSingle && !names.includes(indexFile)) {
     if (ggufs.length === 1) return openFile(join(folder, ggufs[0] as string), origin);
     const pickles = names.some((name) => name.endsWith(".bin") || name.endsWith(".pth") || name.endsWith(".pt"));
-    throw new WeightsError(`${folder} has no ${SINGLE}, no ${INDEX}, and not exactly one .gguf file`, {
+    throw new WeightsError(`${folder} has no ${singleFile}, no ${indexFile}, and not exactly one .gguf file`, {
       code: "no_weights",
       file: folder,
       ...(ggufs.length > 1 && { hint: `name one of its files: ${ggufs.map((name) => basename(name)).join(", ")}` }),
@@ -92,9 +93,10 @@ function openFolder(folder: string, origin: string): OpenedModel {
   const config = readConfig(folder);
   return opened({
     config,
-    weights: isSingle ? openSafetensors(join(folder, SINGLE)) : openShards(folder, INDEX),
+    weights: isSingle ? openSafetensors(join(folder, singleFile)) : openShards(folder, indexFile),
     origin,
-    loadTokenizer: async () => tokenizerFromFolder(folder, config),
+    path: folder,
+    loadTokenizer: async () => tokenizerFromFiles(readTokenizerFiles(folder), folder),
   });
 }
 
@@ -103,6 +105,7 @@ function opened(model: {
   config: Record<string, unknown>;
   weights: WeightSource;
   origin: string;
+  path: string;
   loadTokenizer: OpenedModel["loadTokenizer"];
 }): OpenedModel {
   try {
@@ -124,7 +127,7 @@ function readConfig(folder: string): Record<string, unknown> {
   }
   let config: unknown;
   try {
-    config = JSON.parse(readSmallText(path, LARGEST_CONFIG_BYTES));
+    config = JSON.parse(readSmallText(path, largestConfigBytes));
   } catch (cause) {
     throw new ConfigError(`${path}: ${(cause as Error).message}`, { code: "bad_config", cause });
   }

@@ -60,6 +60,8 @@ export interface OpenedModel {
   readonly weights: WeightSource;
   /** What it was opened from, for messages. */
   readonly origin: string;
+  /** Where it lies: its folder, or its GGUF file. */
+  readonly path: string;
   /** @throws TokenizerError when the model has none, or one that cannot be honoured. */
   loadTokenizer(): Promise<Tokenizer>;
   /** Closes the weights. Idempotent. */

@@ -153,4 +153,4 @@ export async function optionalPackage<T>(load: () => Promise<T>, name: string): 
 }
 
 /** The packages beside the SDK that local training uses. */
-const companions = ["@tinklet/cookbook", "@tinklet/server", "@tinklet/base-model"];
+const companions = ["@tinklet/models", "@tinklet/cookbook", "@tinklet/server", "@tinklet/base-model"];

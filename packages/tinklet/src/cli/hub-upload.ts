@@ -5,9 +5,9 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { open, readdir, readFile, stat } from "node:fs/promises";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
+import { optionalPackage } from "./context.ts";
 import { CliError } from "./explain.ts";
 
 /** Where the Hub is and who we are there. */
@@ -33,11 +33,9 @@ interface LocalFile {
 
 /** The Hub as the environment and `hf auth login` describe it. @throws {@link CliError} when there is no token. */
 export async function hubFromEnvironment(): Promise<Hub> {
-  const endpoint = (process.env["HF_ENDPOINT"] || "https://huggingface.co").replace(/\/+$/, "");
-  const home = process.env["HF_HOME"] || join(homedir(), ".cache", "huggingface");
-  const file = process.env["HF_TOKEN_PATH"] || join(home, "token");
-  const token = process.env["HF_TOKEN"] || (await readFile(file, "utf8").catch(() => "")).trim();
-  if (token === "") throw new CliError("Not logged in", { hint: "Run: hf auth login, or set HF_TOKEN." });
+  const { hubSettings } = await optionalPackage(() => import("@tinklet/models"), "@tinklet/models");
+  const { endpoint, token } = hubSettings();
+  if (token === undefined) throw new CliError("Not logged in", { hint: "Run: hf auth login, or set HF_TOKEN." });
   return { endpoint, token };
 }
 

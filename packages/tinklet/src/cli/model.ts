@@ -1,10 +1,8 @@
 /** Which model a command means, and the tokenizer that belongs to it. */
 import { existsSync } from "node:fs";
-import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { OptionSpec } from "./command.ts";
-import { bundledModel, type Context } from "./context.ts";
+import { bundledModel, type Context, optionalPackage } from "./context.ts";
 import { CliError } from "./explain.ts";
 import { type Input, UsageError } from "./parse.ts";
 
@@ -14,9 +12,9 @@ export const modelOptions: Readonly<Record<string, OptionSpec>> = {
     type: "string",
     short: "m",
     value: "NAME",
-    about: `base model (with --local: ${bundledModel}, a folder, or a Hub name)`,
+    about: `base model (with --local: ${bundledModel}, a folder, a .gguf file, or a Hub name)`,
   },
-  tokenizer: { type: "string", value: "FOLDER|NAME", about: "take another tokenizer than the model's own" },
+  tokenizer: { type: "string", value: "PATH|HUB_ID", about: "take another tokenizer than the model's own" },
 };
 
 /** A model as the server calls it, and what a local server must be told to serve it. */
@@ -49,37 +47,37 @@ export async function chosenModel(
     throw new UsageError(`--model is missing; the server has: ${names.join(", ")}`);
   }
   if (!context.isLocal || given === bundledModel) return { name: given, serve: [] };
-  const cut = given.indexOf("=");
+  const cut = existsSync(given) ? -1 : given.indexOf("="); // a path may hold "=", and is then no name
   return { name: cut < 0 ? given : given.slice(0, cut), serve: [given] };
 }
 
 /** The folder of the bundled model. @throws {@link CliError} saying exactly what is missing. */
-export function bundledModelFolder(): string {
-  let folder: string;
+export async function bundledModelFolder(): Promise<string> {
+  const models = await optionalPackage(() => import("@tinklet/models"), "@tinklet/models");
   try {
-    const installed = dirname(createRequire(import.meta.url).resolve("@tinklet/base-model/package.json"));
-    folder = existsSync(join(installed, "model")) ? join(installed, "model") : installed;
-  } catch (cause) {
-    throw new CliError("The bundled model is not installed.", { cause, hint: "npm install @tinklet/base-model" });
+    return models.bundledModelFolder();
+  } catch (error) {
+    const { message, hint } = error as Error & { readonly hint?: string };
+    const said = hint === undefined ? message : message.replace(` (${hint})`, "");
+    throw new CliError(`${said.slice(0, 1).toUpperCase()}${said.slice(1)}.`, {
+      cause: error,
+      ...(hint === undefined ? {} : { hint }),
+    });
   }
-  const missing = ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"].filter(
-    (file) => !existsSync(join(folder, file)),
-  );
-  if (missing.length === 0) return folder;
-  throw new CliError(
-    `The bundled model is incomplete: ${missing.map((file) => join(folder, file)).join(", ")} missing.`,
-    {
-      hint: "Reinstall @tinklet/base-model, or give a model of your own: --model name=FOLDER.",
-    },
-  );
 }
 
-/** The tokenizer of a model: what `--tokenizer` says, else the model's own folder, else by name. */
+/** The tokenizer of a model: what `--tokenizer` says, else that of the source that a local server would be given, else by name. */
 export async function tokenizerFor(input: Input, model: ChosenModel): Promise<Tokenizer> {
   const { loadTokenizer, tokenizerForModel } = await import("../tokenizer/index.ts");
   const given = input.text("tokenizer");
   if (given !== undefined) return loadTokenizer(given);
-  if (model.name === bundledModel) return loadTokenizer(bundledModelFolder());
-  const folder = model.serve[0]?.replace(/^[^=]*=/, "");
-  return folder === undefined ? tokenizerForModel({ modelName: model.name }) : loadTokenizer(folder);
+  if (model.name === bundledModel) return loadTokenizer(await bundledModelFolder());
+  const [served] = model.serve;
+  return served === undefined ? tokenizerForModel({ modelName: model.name }) : loadTokenizer(sourceOf(served));
+}
+
+/** The source in `name=source`, or all of it where that is a path. */
+function sourceOf(served: string): string {
+  const cut = served.indexOf("=");
+  return cut < 0 || existsSync(served) ? served : served.slice(cut + 1);
 }

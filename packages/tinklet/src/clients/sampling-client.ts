@@ -213,7 +213,7 @@ export class SamplingClient {
     return (await this.#lookup(options)).baseModel;
   }
 
-  /** The tokenizer of the base model. Needs the optional packages `@huggingface/tokenizers` and `@huggingface/jinja`. */
+  /** The tokenizer of the base model. Needs the optional package `@tinklet/models`. */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
     const { tokenizerForModel } = await import("../tokenizer/index.ts");
     return tokenizerForModel({ modelName: await this.getBaseModel(options) });

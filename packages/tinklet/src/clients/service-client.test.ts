@@ -226,6 +226,8 @@ it("M-807: importing the client loads no tokenizer, no undici, no server and no 
     "undici",
     "@huggingface/tokenizers",
     "@huggingface/jinja",
+    "@tinklet/models",
+    "@tinklet/models/tokenizer",
     "@opentelemetry/api",
     "@bokuweb/zstd-wasm",
   ]) {

@@ -337,7 +337,7 @@ export class TrainingClient {
     return { ...info, modelData: { ...info.modelData, tokenizerId: tokenizerId.split(":", 1)[0]! } };
   }
 
-  /** The model's tokenizer. Needs the optional packages `@huggingface/tokenizers` and `@huggingface/jinja`. */
+  /** The model's tokenizer. Needs the optional package `@tinklet/models`. */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
     const { modelData, modelName } = await this.getInfo(options);
     const { tokenizerForModel } = await import("../tokenizer/index.ts");

@@ -1,4 +1,4 @@
-/** What can go wrong between a tokenizer's name and a working tokenizer. */
+/** What can go wrong between a tokenizer's name and a working tokenizer, in the SDK's own error class. */
 import { TinkerError } from "../errors.ts";
 
 /** Why a tokenizer could not be loaded or used. */
@@ -18,4 +18,35 @@ export class TokenizerError extends TinkerError {
   constructor(code: TokenizerProblem, message: string, options: { hint?: string; cause?: unknown } = {}) {
     super(message, { code, ...options });
   }
+}
+
+/** The codes of `@tinklet/models` that are not `tokenizer_invalid`. */
+const problems: Readonly<Record<string, TokenizerProblem>> = {
+  not_found: "tokenizer_not_found",
+  no_tokenizer: "tokenizer_not_found",
+  no_bundled_model: "tokenizer_not_found",
+  offline: "tokenizer_not_found",
+  unauthorized: "tokenizer_access",
+  network: "tokenizer_network",
+  http_status: "tokenizer_network",
+  bad_response: "tokenizer_network",
+  corrupt_download: "tokenizer_network",
+  no_chat_template: "chat_template",
+  bad_chat_template: "chat_template",
+  chat_template_failed: "chat_template",
+};
+
+/** An error of `@tinklet/models` as one of the SDK; what is none of its errors (an abort) is left as it is. */
+export function fromModelError(error: unknown): unknown {
+  // By its shape: the package may not be installed, and a second copy of it would have a class of its own.
+  const { code, hint } = error as { code?: unknown; hint?: unknown };
+  const isModelError =
+    error instanceof Error &&
+    typeof code === "string" &&
+    /^(?:Model|Config|Weights|Tokenizer|Hub)Error$/.test(error.name);
+  if (!isModelError || error instanceof TinkerError) return error;
+  const problem = Object.hasOwn(problems, code) ? (problems[code] as TokenizerProblem) : "tokenizer_invalid";
+  if (typeof hint !== "string") return new TokenizerError(problem, error.message, { cause: error });
+  const message = error.message.replace(` (${hint})`, ""); // there the hint is part of the message
+  return new TokenizerError(problem, message, { hint, cause: error });
 }

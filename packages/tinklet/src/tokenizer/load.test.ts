@@ -2,9 +2,9 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { tinyTokenizer } from "../../../models/src/testing/tiny-tokenizer.ts";
 import { loadTokenizer, tokenizerForModel } from "./load.ts";
 import { fakeHub, serve } from "./testing/fake-hub.ts";
-import { tinyTokenizer } from "./testing/tiny-tokenizer.ts";
 
 const commit = "0123456789abcdef0123456789abcdef01234567";
 const repository = "models--org--tiny";

@@ -1,18 +1,11 @@
 /**
- * Finds a tokenizer's files, in a folder, in the Hugging Face cache or on the Hub, and makes a tokenizer of them. In a
- * browser there is only the Hub.
+ * From a model's name to a working tokenizer. All the work is done by `@tinklet/models`, an optional package that is loaded when the
+ * first tokenizer is asked for; here is only which one is meant, how many are kept, and the SDK's errors. In a browser there is only
+ * the Hub, and what a Tinklet server hands out.
  */
-import { environment, isNode } from "../transport/environment.ts";
-import { TokenizerError } from "./errors.ts";
-import { fetchHubFile, type HubFile, type HubSource, isHubId } from "./hub.ts";
+import type { Tokenizer, TokenizerFiles } from "@tinklet/models/tokenizer";
+import { fromModelError, TokenizerError } from "./errors.ts";
 import { resolveTokenizer } from "./resolve.ts";
-import {
-  installedPeers,
-  type Tokenizer,
-  type TokenizerFiles,
-  type TokenizerPeers,
-  tokenizerFromFiles,
-} from "./tokenizer.ts";
 
 /** Where tokenizers come from. */
 export interface LoadTokenizerOptions {
@@ -27,12 +20,37 @@ export interface LoadTokenizerOptions {
   readonly signal?: AbortSignal;
 }
 
-const optionalFiles = ["tokenizer_config.json", "generation_config.json", "chat_template.jinja"] as const;
-type ReadFile = (file: keyof TokenizerFiles) => Promise<string | undefined>;
+/** How the optional package is loaded; a seam for tests. */
+export interface ModelsPackage {
+  /** With access to files. */
+  models(): Promise<typeof import("@tinklet/models")>;
+  /** For browsers, too. */
+  tokenizer(): Promise<typeof import("@tinklet/models/tokenizer")>;
+}
+export const installedModels: ModelsPackage = {
+  models: () => import("@tinklet/models"),
+  tokenizer: () => import("@tinklet/models/tokenizer"),
+};
+
+/** @throws {@link TokenizerError} `missing_peer` with the line to type. */
+async function loadPackage<T>(load: () => Promise<T>): Promise<T> {
+  try {
+    return await load();
+  } catch (cause) {
+    throw new TokenizerError("missing_peer", "Tokenizers need the package @tinklet/models, which is not installed.", {
+      cause,
+      hint: "Run: npm install @tinklet/models",
+    });
+  }
+}
+
+/** Node, Bun and Deno have files; a browser has none. */
+const hasFiles = (): boolean =>
+  (globalThis as { process?: { versions?: { node?: string } } }).process?.versions?.node !== undefined;
 
 /**
- * Loads a tokenizer from a folder, or by its Hub name: from the cache if it is there, else from the Hub into the cache.
- * Obeys `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE`.
+ * Loads the tokenizer of a model: the bundled model's name, a folder, a `.gguf` file, or a name on the Hub: from the cache if it is
+ * there, else from the Hub into the cache. Obeys `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE`.
  *
  * @throws {@link TokenizerError} saying what is missing and what to do.
  *
@@ -42,29 +60,64 @@ type ReadFile = (file: keyof TokenizerFiles) => Promise<string | undefined>;
  * tokenizer.decode(tokenizer.encode("Hello")); // "Hello"
  * ```
  */
-export async function loadTokenizer(
-  idOrFolder: string,
+export function loadTokenizer(nameOrPath: string, options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
+  return loadTokenizerWith(installedModels, nameOrPath, options);
+}
+
+/** {@link loadTokenizer} with the package given. */
+export async function loadTokenizerWith(
+  installed: ModelsPackage,
+  nameOrPath: string,
   options: LoadTokenizerOptions = {},
-  peers: TokenizerPeers = installedPeers,
 ): Promise<Tokenizer> {
-  const read = (await folderReader(idOrFolder)) ?? (await hubReader(idOrFolder, options));
-  const definition = await read("tokenizer.json");
-  if (definition === undefined) {
-    throw new TokenizerError("tokenizer_not_found", `${idOrFolder} has no tokenizer.json.`, {
-      hint: "Only tokenizers with a tokenizer.json can be loaded; convert others in Python with save_pretrained().",
-    });
+  const { revision = resolveTokenizer(nameOrPath, nameOrPath).revision, ...rest } = options;
+  if (hasFiles()) {
+    const { loadTokenizer: load } = await loadPackage(installed.models);
+    return withSdkErrors(await mapped(() => load(nameOrPath, { ...rest, revision })));
   }
-  const [config, generation, template] = await Promise.all(optionalFiles.map(read));
-  return tokenizerFromFiles(
-    {
-      "tokenizer.json": definition,
-      "tokenizer_config.json": config,
-      "generation_config.json": generation,
-      "chat_template.jinja": template,
-    },
-    idOrFolder,
-    peers,
-  );
+  const { fetchTokenizerFiles, tokenizerFromFiles } = await loadPackage(installed.tokenizer);
+  const { fetch, signal } = rest;
+  return mapped(async () => {
+    const files = await fetchTokenizerFiles(nameOrPath, { fetch, signal, revision });
+    return withSdkErrors(tokenizerFromFiles(files, nameOrPath));
+  });
+}
+
+/** A tokenizer of files that are in hand. @param origin - what it is called in error messages. */
+export async function tokenizerOfFiles(
+  files: TokenizerFiles,
+  origin: string,
+  installed: ModelsPackage = installedModels,
+): Promise<Tokenizer> {
+  const { tokenizerFromFiles } = await loadPackage(installed.tokenizer);
+  return mapped(async () => withSdkErrors(tokenizerFromFiles(files, origin)));
+}
+
+async function mapped<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw fromModelError(error);
+  }
+}
+
+/** The same tokenizer, throwing the SDK's errors. */
+function withSdkErrors(tokenizer: Tokenizer): Tokenizer {
+  const guarded =
+    <A extends unknown[], R>(call: (...args: A) => R) =>
+    (...args: A): R => {
+      try {
+        return call(...args);
+      } catch (error) {
+        throw fromModelError(error);
+      }
+    };
+  const { encode, applyChatTemplate } = tokenizer;
+  return {
+    ...tokenizer,
+    encode: guarded(encode),
+    applyChatTemplate: guarded(applyChatTemplate as (...args: unknown[]) => never),
+  };
 }
 
 /** As many tokenizers are kept as in Python. */
@@ -89,69 +142,4 @@ export function tokenizerForModel(
   found.catch(() => kept.get(key) === found && kept.delete(key));
   for (const oldest of kept.keys()) if (kept.size > mostKept) kept.delete(oldest);
   return found;
-}
-
-/** Reads from a folder, if that is what was given. */
-async function folderReader(path: string): Promise<ReadFile | undefined> {
-  if (!isNode()) return undefined;
-  const { existingFolder, readText } = await import("./hub-cache.node.ts");
-  const folder = await existingFolder(path);
-  return folder === undefined ? undefined : (file) => readText(`${folder}/${file}`);
-}
-
-async function hubReader(id: string, options: LoadTokenizerOptions): Promise<ReadFile> {
-  if (!isHubId(id)) {
-    throw new TokenizerError("tokenizer_not_found", `"${id}" is neither a folder nor a name on the Hub.`);
-  }
-  const source: HubSource = {
-    id,
-    revision: options.revision ?? resolveTokenizer(id, id).revision ?? "main",
-    endpoint: (environment("HF_ENDPOINT") ?? "https://huggingface.co").replace(/\/+$/, ""),
-    token: environment("HF_TOKEN"),
-    fetch: options.fetch ?? globalThis.fetch,
-    signal: options.signal,
-  };
-  if (!isNode()) return async (file) => (await fetchHubFile(source, file))?.text;
-  const offline = options.offline ?? /^(?:1|true|yes|on)$/i.test(environment("HF_HUB_OFFLINE") ?? "");
-  const { HubCache, hubToken } = await import("./hub-cache.node.ts");
-  return cachedReader({ ...source, token: await hubToken() }, new HubCache(id, options.cacheDir), offline);
-}
-
-/** What `hub-cache.node.ts` offers, as far as reading needs it. */
-interface Cache {
-  commitOf(revision: string): Promise<string | undefined>;
-  read(commit: string, file: string): Promise<{ known: true; text: string | undefined } | { known: false }>;
-  write(revision: string, commit: string, file: string, text: string | undefined): Promise<void>;
-}
-
-/**
- * The cache first, then the Hub. A cached branch is not asked for news: a tokenizer does not change under a model that
- * was trained with it. All files come from one commit, that of the first.
- */
-async function cachedReader(source: HubSource, cache: Cache, offline: boolean): Promise<ReadFile> {
-  let commit = await cache.commitOf(source.revision);
-  let usable = false; // tokenizer.json is in the cache: the rest is worth asking for, not worth failing for
-  return async (file) => {
-    const cached = commit === undefined ? ({ known: false } as const) : await cache.read(commit, file);
-    if (cached.known) {
-      usable ||= file === "tokenizer.json" && cached.text !== undefined;
-      return cached.text;
-    }
-    if (offline) {
-      if (file !== "tokenizer.json") return undefined;
-      throw new TokenizerError("tokenizer_not_found", `${source.id} is not in the cache, and HF_HUB_OFFLINE is set.`, {
-        hint: "Load it once with the network, or give a folder with a tokenizer.json.",
-      });
-    }
-    let fetched: HubFile | undefined;
-    try {
-      fetched = await fetchHubFile({ ...source, revision: commit ?? source.revision }, file);
-    } catch (error) {
-      if (usable && error instanceof TokenizerError && error.code === "tokenizer_network") return undefined;
-      throw error;
-    }
-    commit ??= fetched?.commit;
-    if (commit !== undefined) await cache.write(source.revision, commit, file, fetched?.text);
-    return fetched?.text;
-  };
 }

@@ -1,10 +1,10 @@
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { describe, expect, test } from "vitest";
+import { tinyTokenizer } from "../../../models/src/testing/tiny-tokenizer.ts";
 import { TokenizerError } from "./errors.ts";
+import { installedModels, loadTokenizerWith, tokenizerOfFiles } from "./load.ts";
 import { resolveTokenizer } from "./resolve.ts";
-import { tinyTokenizer } from "./testing/tiny-tokenizer.ts";
-import { installedPeers, type TokenizerFiles, tokenizerFromFiles } from "./tokenizer.ts";
 
 describe("M-606 which tokenizer a model has", () => {
   test.each([
@@ -40,94 +40,38 @@ describe("M-606 which tokenizer a model has", () => {
   ])("%s, told %s", (model, told, expected) => expect(resolveTokenizer(model, told)).toEqual(expected));
 });
 
-describe("M-606 a tokenizer", async () => {
-  const tiny = await tokenizerFromFiles(tinyTokenizer, "tiny");
-  const user = [{ role: "user", content: "hello" }];
-
-  test("encodes and decodes", () => {
-    expect(tiny.encode("hello world", { addSpecialTokens: false })).toEqual([259, 264]);
-    expect(tiny.encode("hello")).toEqual([265, 259]);
-    expect(tiny.decode([259, 264])).toBe("hello world");
-    expect(tiny.decode(Int32Array.of(265, 259))).toBe("<|begin|>hello");
-    expect(tiny.decode([265, 259], { skipSpecialTokens: true })).toBe("hello");
+describe("M-606 the errors are the SDK's own", () => {
+  test("of a chat template that is missing or refuses", async () => {
+    const user = [{ role: "user", content: "hello" }];
+    const plain = await tokenizerOfFiles({ ...tinyTokenizer, "tokenizer_config.json": "{}" }, "it");
+    expect(() => plain.applyChatTemplate(user)).toThrow(TokenizerError);
+    expect(() => plain.applyChatTemplate(user)).toThrow(expect.objectContaining({ code: "chat_template" }));
+    const template = "{{ raise_exception('roles must alternate') }}";
+    const strict = await tokenizerOfFiles({ ...tinyTokenizer, "chat_template.jinja": template }, "it");
+    expect(() => strict.applyChatTemplate(user)).toThrow(/it: .*roles must alternate/);
+    expect(() => strict.applyChatTemplate(user)).toThrow(expect.objectContaining({ code: "chat_template" }));
   });
-  test.each(["", " ", "a , b .", "naïve 日本 🧪\n\t", "\ufeffx\u0085y", "x²٣Ⅷ"])(
-    "comes back as it went: %j",
-    (text) => {
-      expect(tiny.decode(tiny.encode(text, { addSpecialTokens: false }))).toBe(text);
-    },
-  );
-  test("decodes nothing, and ids that it does not know, as nothing", () => {
-    expect(tiny.decode([])).toBe("");
-    expect(tiny.decode([99999, 259])).toBe("hello");
-  });
-  test("knows its special ids", () => {
-    expect(tiny.eosTokenIds).toEqual([267, 268]);
-    expect(tiny.bosTokenId).toBe(265);
-    expect(tiny.vocabSize).toBe(269);
-    expect(tiny.tokenToId("<|im_end|>")).toBe(267);
-    expect(tiny.idToToken(259)).toBe("hello");
-  });
-  test("applies its chat template, as ids or as text, without a second BOS", () => {
-    const text = "<|begin|><|im_start|>user\nhello<|im_end|>\n";
-    expect(tiny.applyChatTemplate(user, { tokenize: false })).toBe(text);
-    expect(tiny.applyChatTemplate(user, { tokenize: false, addGenerationPrompt: true })).toBe(
-      `${text}<|im_start|>assistant\n`,
+  test("of a file that is not what it should be", async () => {
+    const attempt = tokenizerOfFiles({ "tokenizer.json": "{}" }, "it");
+    await expect(attempt).rejects.toThrow(
+      expect.objectContaining({ name: "TokenizerError", code: "tokenizer_invalid" }),
     );
-    const ids = tiny.applyChatTemplate(user);
-    expect(ids).toEqual(tiny.encode(text, { addSpecialTokens: false }));
-    expect(ids.filter((id) => id === 265)).toHaveLength(1);
   });
+});
 
-  const withTemplate = (chat_template: unknown, more: Partial<TokenizerFiles> = {}) =>
-    tokenizerFromFiles({ ...tinyTokenizer, "tokenizer_config.json": JSON.stringify({ chat_template }), ...more }, "it");
-  test("a template file wins over the configuration", async () => {
-    const it = await withTemplate("config", { "chat_template.jinja": "file {{ messages[0].role }}" });
-    expect(it.applyChatTemplate(user, { tokenize: false })).toBe("file user");
-  });
-  test("tools choose the template made for them, and variables reach it", async () => {
-    const it = await withTemplate([
-      { name: "default", template: "plain {{ mode }}" },
-      { name: "tool_use", template: "tools {{ tools | length }}" },
-    ]);
-    expect(it.applyChatTemplate(user, { tokenize: false, variables: { mode: "x" } })).toBe("plain x");
-    expect(it.applyChatTemplate(user, { tokenize: false, tools: [{}, {}] })).toBe("tools 2");
-  });
-  test("a template that raises says why", async () => {
-    const it = await withTemplate("{{ raise_exception('roles must alternate') }}");
-    expect(() => it.applyChatTemplate(user)).toThrow(/it: .*roles must alternate/);
-  });
-  test("without a template there is an error and a way to know before", async () => {
-    const it = await withTemplate(undefined);
-    expect(it.hasChatTemplate).toBe(false);
-    expect(tiny.hasChatTemplate).toBe(true);
-    expect(() => it.applyChatTemplate(user)).toThrow(expect.objectContaining({ code: "chat_template" }));
-  });
-  test.each([
-    ["not JSON", "{"],
-    ["not an object", "[]"],
-    ["no model", "{}"],
-  ])("refuses a tokenizer.json that is %s", async (_, text) => {
-    const attempt = tokenizerFromFiles({ "tokenizer.json": text }, "it");
-    await expect(attempt).rejects.toThrow(expect.objectContaining({ code: "tokenizer_invalid" }));
-  });
-
+describe("M-807 a missing package", () => {
   const absent = () =>
     Promise.reject(Object.assign(new Error("Cannot find package"), { code: "ERR_MODULE_NOT_FOUND" }));
-  test("M-807 a missing package is named with the line to type", async () => {
-    const attempt = tokenizerFromFiles(tinyTokenizer, "it", { ...installedPeers, tokenizers: absent });
-    await expect(attempt).rejects.toThrow(TokenizerError);
-    await expect(attempt).rejects.toThrow(
-      expect.objectContaining({
-        code: "missing_peer",
-        hint: "Run: npm install @huggingface/tokenizers @huggingface/jinja",
-      }),
-    );
-  });
-  test("M-807 without Jinja only chat templates fail", async () => {
-    const it = await tokenizerFromFiles(tinyTokenizer, "it", { ...installedPeers, jinja: absent });
-    expect(it.encode("hello", { addSpecialTokens: false })).toEqual([259]);
-    expect(() => it.applyChatTemplate(user)).toThrow(expect.objectContaining({ code: "missing_peer" }));
+  const hint = "Run: npm install @tinklet/models";
+  test("is named with the line to type", async () => {
+    const attempts = [
+      loadTokenizerWith({ ...installedModels, models: absent }, "org/tiny"),
+      tokenizerOfFiles(tinyTokenizer, "it", { ...installedModels, tokenizer: absent }),
+    ];
+    for (const attempt of attempts) {
+      await expect(attempt).rejects.toThrow(TokenizerError);
+      await expect(attempt).rejects.toThrow(expect.objectContaining({ code: "missing_peer", hint }));
+    }
   });
 });
 
@@ -139,10 +83,13 @@ test("M-807 nothing heavy is imported before it is needed", async () => {
     metafile: true,
     format: "esm",
     platform: "node",
-    external: ["@huggingface/*"],
+    external: ["@tinklet/models", "@tinklet/models/*"],
   });
   const external = Object.values(result.metafile.inputs)
     .flatMap((input) => input.imports)
-    .filter((item) => item.external === true && item.path.startsWith("@huggingface/"));
-  expect(external.map((item) => item.kind)).toEqual(["dynamic-import", "dynamic-import"]);
+    .filter((item) => item.external === true && item.path.startsWith("@"));
+  expect(external.map(({ kind, path }) => [kind, path])).toEqual([
+    ["dynamic-import", "@tinklet/models"],
+    ["dynamic-import", "@tinklet/models/tokenizer"],
+  ]);
 });

@@ -149,7 +149,7 @@ async function server(context: Context): Promise<Finding> {
 
 /** One step of the bundled model, on a server of its own that keeps nothing. */
 async function trainingStep({ output, signal }: Context): Promise<Finding> {
-  const folder = bundledModelFolder();
+  const folder = await bundledModelFolder();
   const { startLocalServer } = await import("@tinklet/server");
   const { Datum, ModelInput, ServiceClient, loadTokenizer } = await import("../../index.ts");
   const startMs = performance.now();

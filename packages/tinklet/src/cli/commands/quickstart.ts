@@ -20,7 +20,7 @@ export const quickstart: Command = {
     steps: { type: "string", value: "N", about: "fewer or more steps than usual" },
   },
   async run(input, context) {
-    const model = bundledModelFolder();
+    const model = await bundledModelFolder();
     await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
     const options = {
       model,

@@ -1,5 +1,5 @@
 /** A byte-level BPE tokenizer of some 270 tokens, as the contents of its files, for tests. */
-import type { TokenizerFiles } from "../tokenizer.ts";
+import type { TokenizerFiles } from "../tokenizer/types.ts";
 
 /** The 256 characters that stand for bytes in byte-level BPE, in the order of the bytes. */
 function byteCharacters(): string[] {

@@ -1,0 +1,99 @@
+/**
+ * A tokenizer's files from the Hub, without the weights: the cache first, then the network, all of one commit. A cached branch is not
+ * asked for news: a tokenizer does not change under a model that was trained with it. No `node:` imports: the cache is given.
+ */
+import { TokenizerError } from "../errors.ts";
+import type { TokenizerFileName, TokenizerFiles } from "../tokenizer/types.ts";
+import { type HubClient, type HubClientOptions, type HubText, hubClient } from "./hub-client.ts";
+import { HubError } from "./hub-error.ts";
+import { type HubId, parseTokenizerId, repositoryOf } from "./hub-id.ts";
+
+/** What the cache on disk offers, as far as reading small files needs it. */
+interface TextCache {
+  knownCommit(): string | undefined;
+  readText(commit: string, file: string): Promise<{ known: true; text: string | undefined } | { known: false }>;
+  keepText(commit: string, file: string, text: string | undefined): Promise<void>;
+}
+
+interface Source {
+  readonly id: HubId;
+  readonly client: HubClient;
+  readonly cache?: TextCache;
+  /** Ask nobody. */
+  readonly offline?: boolean;
+}
+
+/** Besides `tokenizer.json`. The configuration of the model adds nothing that the tokenizer of a Hub model does not say. */
+const optionalFiles = ["tokenizer_config.json", "generation_config.json", "chat_template.jinja"] as const;
+
+/** @throws HubError; TokenizerError `no_tokenizer` when the repository has no `tokenizer.json`. */
+export async function readTokenizerOnHub(source: Source): Promise<TokenizerFiles> {
+  const read = textReader(source);
+  const definition = await read("tokenizer.json");
+  if (definition === undefined) {
+    throw new TokenizerError(`${repositoryOf(source.id)} has no tokenizer.json`, {
+      code: "no_tokenizer",
+      hint: "only tokenizers with a tokenizer.json can be read; save_pretrained() in Python writes one",
+    });
+  }
+  const [config, generation, template] = await Promise.all(optionalFiles.map(read));
+  return {
+    "tokenizer.json": definition,
+    "tokenizer_config.json": config,
+    "generation_config.json": generation,
+    "chat_template.jinja": template,
+  };
+}
+
+function textReader({ id, client, cache, offline }: Source): (file: TokenizerFileName) => Promise<string | undefined> {
+  let commit = cache?.knownCommit();
+  let usable = false; // tokenizer.json is in the cache: the rest is worth asking for, not worth failing for
+  return async (file) => {
+    const cached = commit === undefined ? undefined : await cache?.readText(commit, file);
+    if (cached?.known) {
+      usable ||= file === "tokenizer.json" && cached.text !== undefined;
+      return cached.text;
+    }
+    if (offline) {
+      if (file !== "tokenizer.json") return undefined;
+      throw new HubError("offline", `the tokenizer of ${repositoryOf(id)} is not in the cache and downloads are off`, {
+        hint: "unset HF_HUB_OFFLINE to fetch it once, or give a folder with a tokenizer.json",
+      });
+    }
+    let fetched: HubText | undefined;
+    try {
+      fetched = await client.readText(commit ?? id.revision, file);
+    } catch (error) {
+      if (usable && error instanceof HubError && error.code !== "unauthorized" && error.code !== "not_found") {
+        return undefined;
+      }
+      throw error;
+    }
+    commit ??= fetched?.commit;
+    if (commit !== undefined) await cache?.keepText(commit, file, fetched?.text);
+    return fetched?.text;
+  };
+}
+
+/** Options of {@link fetchTokenizerFiles}. */
+export interface FetchTokenizerOptions {
+  /** Branch, tag or commit. @defaultValue `"main"` */
+  readonly revision?: string | undefined;
+  /** @defaultValue `https://huggingface.co` */
+  readonly endpoint?: string | undefined;
+  readonly token?: string | undefined;
+  readonly fetch?: HubClientOptions["fetch"];
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * A tokenizer's files straight from the Hub, without a cache: for a browser.
+ * @throws HubError, or TokenizerError when the name cannot be one or the repository has no `tokenizer.json`.
+ */
+export async function fetchTokenizerFiles(name: string, options: FetchTokenizerOptions = {}): Promise<TokenizerFiles> {
+  const id = parseTokenizerId(name, options.revision);
+  if (id === undefined) throw new TokenizerError(`"${name}" is not a name on the Hub`, { code: "not_found" });
+  const { endpoint = "https://huggingface.co", token, fetch, signal } = options;
+  const access = { endpoint, ...(token !== undefined && { token }) };
+  return readTokenizerOnHub({ id, client: hubClient(id, access, { fetch, signal, redirect: "follow" }) });
+}

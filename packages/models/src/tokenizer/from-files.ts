@@ -1,0 +1,113 @@
+/**
+ * A tokenizer of its files, wherever these came from: `tokenizer.json`, the settings beside it, and its chat templates. The one way to
+ * make one; what a GGUF holds takes it, too, without being written out as text first. No `node:` imports.
+ */
+import { createChatTemplate } from "../chat/chat-template.ts";
+import { TokenizerError } from "../errors.ts";
+import { soundDefinition } from "./definition.ts";
+import { tokenizerFromDefinition } from "./from-definition.ts";
+import type { Tokenizer, TokenizerFileName, TokenizerFiles } from "./types.ts";
+
+type Settings = Readonly<Record<string, unknown>>;
+
+/** A tokenizer's files, parsed. */
+export interface TokenizerParts {
+  /** `tokenizer.json`, not yet checked. */
+  readonly definition: unknown;
+  /** `tokenizer_config.json`. */
+  readonly settings: Settings;
+  /** `generation_config.json`. */
+  readonly generation: Settings;
+  /** `config.json` of the model. */
+  readonly config: Settings;
+  /** `chat_template.jinja`; wins over the templates in `settings`. */
+  readonly template?: string | undefined;
+}
+
+/**
+ * Makes a tokenizer of its files.
+ *
+ * @param origin - what it is called in error messages.
+ * @throws TokenizerError when a file is not what it should be, or asks for what cannot be done exactly.
+ *
+ * @example
+ * ```ts
+ * const tokenizer = tokenizerFromFiles({ "tokenizer.json": text }, "my tokenizer");
+ * tokenizer.decode(tokenizer.encode("Hello")); // "Hello"
+ * ```
+ */
+export function tokenizerFromFiles(files: TokenizerFiles, origin: string): Tokenizer {
+  const parsed = (name: TokenizerFileName): Settings => {
+    try {
+      const value: unknown = JSON.parse(files[name] ?? "{}");
+      if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Settings;
+    } catch (cause) {
+      throw new TokenizerError(`${origin}: ${name} is not JSON: ${(cause as Error).message}`, { cause });
+    }
+    throw new TokenizerError(`${origin}: ${name} is not a JSON object`);
+  };
+  return tokenizerFromParts(
+    {
+      definition: parsed("tokenizer.json"),
+      settings: parsed("tokenizer_config.json"),
+      generation: parsed("generation_config.json"),
+      config: parsed("config.json"),
+      template: files["chat_template.jinja"],
+    },
+    origin,
+  );
+}
+
+/** The same, of files that are parsed already. */
+export function tokenizerFromParts(parts: TokenizerParts, origin: string): Tokenizer {
+  const { settings, generation, config } = parts;
+  const definition = soundDefinition(parts.definition, origin);
+  const specialTokens = specialTokensOf(settings);
+  const vocabulary = definition.model["vocab"] as Record<string, number>;
+  const idOf = (token: string | undefined): number | undefined => {
+    if (token === undefined) return undefined;
+    const added = definition.added_tokens.find(({ content }) => content === token);
+    return added?.id ?? (Object.hasOwn(vocabulary, token) ? vocabulary[token] : undefined);
+  };
+  const templates = chatTemplatesOf(parts.template, settings);
+  return tokenizerFromDefinition({
+    definition,
+    origin,
+    eosTokenIds: [idOf(specialTokens["eos_token"]), generation["eos_token_id"], config["eos_token_id"]].flatMap(
+      tokenIds,
+    ),
+    bosTokenId: idOf(specialTokens["bos_token"]),
+    hasChatTemplate: templates.size > 0,
+    chatTemplate: createChatTemplate({ templates, specialTokens, origin }),
+  });
+}
+
+/** `eos_token_id` is a number, a list, or absent. */
+function tokenIds(value: unknown): number[] {
+  const list: unknown[] = Array.isArray(value) ? value : [value];
+  return list.filter((id): id is number => typeof id === "number" && Number.isInteger(id) && id >= 0);
+}
+
+/** `bos_token` and its kin, given as text or as an object with `content`. */
+function specialTokensOf(settings: Settings): Record<string, string> {
+  const tokens: Record<string, string> = {};
+  for (const [key, value] of Object.entries(settings)) {
+    const text = typeof value === "object" && value !== null ? (value as { content?: unknown }).content : value;
+    if (key.endsWith("_token") && typeof text === "string") tokens[key] = text;
+  }
+  return tokens;
+}
+
+/** A file of its own (newer models), one text, or several by name, of which "default" is for plain chat. */
+function chatTemplatesOf(file: string | undefined, settings: Settings): ReadonlyMap<string, string> {
+  if (file !== undefined) return new Map([["default", file]]);
+  const given = settings["chat_template"];
+  if (typeof given === "string") return new Map([["default", given]]);
+  if (!Array.isArray(given)) return new Map();
+  const named = given as { name?: unknown; template?: unknown }[];
+  return new Map(
+    named.flatMap(({ name, template }) =>
+      typeof name === "string" && typeof template === "string" ? [[name, template] as const] : [],
+    ),
+  );
+}

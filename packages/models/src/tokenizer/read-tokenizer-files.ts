@@ -1,0 +1,36 @@
+/** The files of a model folder's tokenizer: `tokenizer.json` and the settings beside it, where they exist. */
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { TokenizerError } from "../errors.ts";
+import { readSmallText } from "../weights/weight-file.ts";
+import type { TokenizerFileName, TokenizerFiles } from "./types.ts";
+
+/** The largest published `tokenizer.json` are some 35 MB. */
+const largestTokenizerBytes = 256 * 1024 * 1024;
+const largestSettingsBytes = 16 * 1024 * 1024;
+
+/** @throws TokenizerError `no_tokenizer` when there is none; WeightsError when a file is too large or no text. */
+export function readTokenizerFiles(folder: string): TokenizerFiles {
+  const read = (name: TokenizerFileName): string | undefined => {
+    const path = join(folder, name);
+    const largest = name === "tokenizer.json" ? largestTokenizerBytes : largestSettingsBytes;
+    return existsSync(path) ? readSmallText(path, largest) : undefined;
+  };
+  const definition = read("tokenizer.json");
+  if (definition === undefined) {
+    throw new TokenizerError(`${folder} has no tokenizer.json`, {
+      code: "no_tokenizer",
+      hint: existsSync(join(folder, "tokenizer.model"))
+        ? "it has a tokenizer.model; AutoTokenizer.from_pretrained(...).save_pretrained(...) writes the tokenizer.json"
+        : "only tokenizers with a tokenizer.json can be read; save_pretrained() in Python writes one",
+    });
+  }
+  return {
+    "tokenizer.json": definition,
+    "tokenizer_config.json": read("tokenizer_config.json"),
+    "generation_config.json": read("generation_config.json"),
+    "config.json": read("config.json"),
+    "chat_template.jinja": read("chat_template.jinja"),
+  };
+}
