@@ -3,11 +3,12 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pack } from "../../tools/pack.mjs";
 import { checkConsumer } from "./consumer.mjs";
 import { checkInstalled } from "./installed.mjs";
 import { createReport } from "./report.mjs";
 import { checkRuntimes } from "./runtimes.mjs";
-import { checkTarballs, pack } from "./tarballs.mjs";
+import { checkTarballs } from "./tarballs.mjs";
 
 const suites = {
   tarballs: checkTarballs,

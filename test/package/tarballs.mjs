@@ -4,6 +4,7 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
+import { checkFiles } from "../../tools/pack.mjs";
 import { emptyProject, root, run } from "./report.mjs";
 
 /** The minified browser bundle of the whole SDK, gzip. */
@@ -11,44 +12,11 @@ const browserLimit = 60_000;
 
 const readJson = (path) => JSON.parse(readFileSync(path, "utf8"));
 
-/** Packs every package of the workspace into `folder`: name → { path, manifest, tarball, files, unpackedSize }. */
-export async function pack(folder) {
-  const args = ["pack", "--json", "--ignore-scripts", "--workspaces", "--pack-destination", folder];
-  const { stdout } = await run("npm", args);
-  const found = JSON.parse(stdout);
-  const byName = new Map((Array.isArray(found) ? found : Object.values(found)).map((packed) => [packed.name, packed]));
-  return new Map(
-    readJson(join(root, "package.json")).workspaces.map((path) => {
-      const manifest = readJson(join(root, path, "package.json"));
-      const packed = byName.get(manifest.name);
-      const files = packed.files.map((file) => file.path);
-      return [
-        manifest.name,
-        { path, manifest, tarball: join(folder, packed.filename), files, unpackedSize: packed.unpackedSize },
-      ];
-    }),
-  );
-}
-
 /** Runs a development dependency's executable without the detour over npx. */
 const runTool = (name, executable, args) => {
   const { bin } = readJson(join(root, "node_modules", name, "package.json"));
   return run(process.execPath, [join(root, "node_modules", name, bin[executable]), ...args]);
 };
-
-/** Everything a manifest promises is in the tarball, and nothing else but what was meant. */
-export function checkFiles({ manifest, files }) {
-  const strange = files.filter((file) => /\.test\.|\.tsbuildinfo|node_modules|(^|\/)\.|\.ts\.map$/.test(file));
-  if (strange.length > 0) throw new Error(`the tarball holds ${strange.join(", ")}`);
-  const targets = Object.values(manifest.exports).flatMap((target) =>
-    typeof target === "string" ? [target] : Object.values(target),
-  );
-  const promised = [...targets, ...Object.values(manifest.bin ?? {}), "LICENSE", "README.md"].filter(
-    (target) => !target.includes("*"),
-  );
-  const absent = promised.filter((target) => !files.includes(target.replace(/^\.\//, "")));
-  if (absent.length > 0) throw new Error(`the tarball lacks ${absent.join(", ")}: was it built? npm run build`);
-}
 
 export async function checkTarballs({ check }, packages, work) {
   for (const [name, packed] of packages) {
