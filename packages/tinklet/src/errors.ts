@@ -3,7 +3,7 @@
  * Imports nothing. Messages say what happened, to which request, and what to do next; they never hold headers or keys.
  */
 
-/** What kind of failure the server says it was. `user` will fail again unchanged; the other two may pass. */
+/** Category of a failure, as the server classifies it. `user` will fail again unchanged; the other two may pass. */
 export type RequestErrorCategory = "unknown" | "server" | "user";
 
 interface TinkerErrorOptions {
@@ -15,7 +15,7 @@ interface TinkerErrorOptions {
 }
 
 /**
- * The root of everything this SDK throws, except `signal.reason` of an abort, which is rethrown untouched.
+ * Base class of all errors of this SDK, except `signal.reason` of an abort, which is rethrown untouched.
  *
  * @example
  * ```ts
@@ -37,12 +37,12 @@ export class TinkerError extends Error {
   }
 }
 
-/** A value that the caller gave cannot be sent. Raised before any byte leaves the process. */
+/** An argument is invalid. Thrown before anything is sent. */
 export class InvalidInputError extends TinkerError {
   override readonly name = "InvalidInputError";
   /** Path of the offending field in API spelling, for example `lossFnInputs.weights`. */
   readonly field: string;
-  /** The sentence without the field in front of it. */
+  /** The message without the name of the field. */
   readonly problem: string;
   constructor(field: string, problem: string, options: { hint?: string; cause?: unknown } = {}) {
     super(field === "" ? problem : `${field}: ${problem}`, { code: "invalid_input", ...options });
@@ -51,17 +51,17 @@ export class InvalidInputError extends TinkerError {
   }
 }
 
-/** The base of the errors that come from talking to a server. */
+/** Base class of the errors of a request to a server. */
 export class APIError extends TinkerError {
   override readonly name: string = "APIError";
 }
 
-/** An answer arrived, but it does not have the shape that the contract promises. Never retried. */
+/** The response does not match the expected schema. Never retried. */
 export class ResponseValidationError extends APIError {
   override readonly name = "ResponseValidationError";
   /** Path of the offending field as it stands on the wire, for example `checkpoints[2].time`. */
   readonly field: string;
-  /** The sentence without the field in front of it. */
+  /** The message without the name of the field. */
   readonly problem: string;
   constructor(field: string, problem: string, options: { hint?: string; cause?: unknown } = {}) {
     super(field === "" ? problem : `${field}: ${problem}`, { code: "response_validation", ...options });
@@ -70,7 +70,7 @@ export class ResponseValidationError extends APIError {
   }
 }
 
-/** No answer arrived: refused, reset, unreachable, or stuck for too long. */
+/** No response: the connection was refused, reset, unreachable or timed out. */
 export class APIConnectionError extends APIError {
   override readonly name: string = "APIConnectionError";
   constructor(message = "Connection error.", options: { hint?: string; cause?: unknown; code?: string } = {}) {
@@ -78,7 +78,7 @@ export class APIConnectionError extends APIError {
   }
 }
 
-/** No answer arrived within the time allowed. */
+/** No response within the timeout. */
 export class APITimeoutError extends APIConnectionError {
   override readonly name = "APITimeoutError";
   constructor(message = "Request timed out.", options: { hint?: string; cause?: unknown } = {}) {
@@ -86,16 +86,16 @@ export class APITimeoutError extends APIConnectionError {
   }
 }
 
-/** What an {@link APIStatusError} knows of the answer. */
+/** Details of the response behind an {@link APIStatusError}. */
 export interface StatusErrorDetails {
   readonly status: number;
   /** The parsed JSON body, or its text. */
   readonly body?: unknown;
   readonly requestId?: string | undefined;
   readonly category?: RequestErrorCategory | undefined;
-  /** How long the server asks us to wait, from `retry-after-ms`, `retry-after` or the body. */
+  /** Delay in milliseconds that the server asks for before a retry, from `retry-after-ms`, `retry-after` or the body. */
   readonly retryAfterMs?: number | undefined;
-  /** What `x-should-retry` said, if anything. */
+  /** Value of the `x-should-retry` response header, if present. */
   readonly shouldRetry?: boolean | undefined;
   readonly hint?: string | undefined;
   readonly cause?: unknown;
@@ -108,13 +108,13 @@ export class APIStatusError extends APIError {
   readonly status: number;
   /** The parsed JSON body, or its text. */
   readonly body: unknown;
-  /** The server's name for the request, to quote in a report. */
+  /** The server's id of the request, to quote in a bug report. */
   readonly requestId: string | undefined;
-  /** Whose fault the server says it was. */
+  /** Category of the failure, as the server classifies it. */
   readonly category: RequestErrorCategory | undefined;
-  /** How long the server asks to wait before the next try. */
+  /** Delay in milliseconds that the server asks for before a retry. */
   readonly retryAfterMs: number | undefined;
-  /** What `x-should-retry` said, if anything. */
+  /** Value of the `x-should-retry` response header, if present. */
   readonly shouldRetry: boolean | undefined;
   constructor(message: string, details: StatusErrorDetails) {
     super(message, { code: `http_${details.status}`, hint: details.hint, cause: details.cause });
@@ -135,7 +135,7 @@ export class BadRequestError extends APIStatusError {
 export class AuthenticationError extends APIStatusError {
   override readonly name = "AuthenticationError";
 }
-/** 403: the key is good, but not for this. */
+/** 403: the key is valid but lacks the permission. */
 export class PermissionDeniedError extends APIStatusError {
   override readonly name = "PermissionDeniedError";
 }
@@ -143,7 +143,7 @@ export class PermissionDeniedError extends APIStatusError {
 export class NotFoundError extends APIStatusError {
   override readonly name = "NotFoundError";
 }
-/** 409: something else got there first. */
+/** 409: the request conflicts with the current state, for example with a request of the same number. */
 export class ConflictError extends APIStatusError {
   override readonly name = "ConflictError";
 }
@@ -176,12 +176,12 @@ export function statusError(message: string, details: StatusErrorDetails): APISt
   return new ErrorClass(message, details);
 }
 
-/** An accepted request failed on the server; the future carried the reason. */
+/** An accepted request failed on the server; the message gives the reason. */
 export class RequestFailedError extends TinkerError {
   override readonly name = "RequestFailedError";
-  /** The request that failed. */
+  /** Id of the request that failed. */
   readonly requestId: string;
-  /** Whose fault the server says it was. */
+  /** Category of the failure, as the server classifies it. */
   readonly category: RequestErrorCategory;
   constructor(
     message: string,
@@ -191,7 +191,7 @@ export class RequestFailedError extends TinkerError {
     this.requestId = details.requestId;
     this.category = details.category;
   }
-  /** False when the request itself was at fault. A hint to the caller: the SDK never re-submits a failed future. */
+  /** False when the request itself was invalid. A hint to the caller: the SDK never re-submits a failed future. */
   get retryable(): boolean {
     return this.category !== "user";
   }
@@ -200,7 +200,7 @@ export class RequestFailedError extends TinkerError {
 /** The server no longer knows the future (410). A sample is submitted again by itself; a training request is not. */
 export class FutureExpiredError extends TinkerError {
   override readonly name = "FutureExpiredError";
-  /** The request whose result is gone. */
+  /** Id of the request whose result has expired. */
   readonly requestId: string;
   constructor(requestId: string, options: { hint?: string; cause?: unknown } = {}) {
     super(`The server no longer has the result of request ${requestId}.`, { code: "future_expired", ...options });

@@ -1,9 +1,9 @@
 /**
- * The one union of things the SDK reports while it works. A logger prints them, an observer may act on them. Imports
+ * The events that the SDK reports while it works, as one union. A logger prints them, an observer may act on them. Imports
  * nothing; carries no headers and no keys.
  */
 
-/** Something that happened. Told apart by `type`. */
+/** An event of the SDK, discriminated by `type`. */
 export type TinkletEvent =
   | {
       readonly type: "request.retry";
@@ -53,13 +53,13 @@ export type TinkletEvent =
   | { readonly type: "session.message"; readonly level: "info" | "warn" | "error"; readonly message: string }
   | { readonly type: "session.heartbeat_failing"; readonly sessionId: string; readonly sinceMs: number };
 
-/** Receives events. What it throws, or an async one rejects with, is ignored. */
+/** Receives events. Errors that it throws or rejects with are ignored. */
 export type EventListener = (event: TinkletEvent) => void;
 
-/** How much a logger hears. */
+/** Log level: messages below it are not logged. */
 export type LogLevel = "debug" | "info" | "warn" | "error" | "off";
 
-/** Where log lines go. `console` fits. */
+/** Receives log messages. `console` is one. */
 export interface Logger {
   debug(message: string, ...details: unknown[]): void;
   info(message: string, ...details: unknown[]): void;

@@ -1,5 +1,5 @@
 /**
- * What a client may be told: every option with its unit, default and the environment variable that stands in for it.
+ * The options of a client, each with its unit, its default and the environment variable that sets it.
  */
 import type { Clock } from "../clock.ts";
 import type { EventListener, Logger, LogLevel } from "../events.ts";
@@ -8,48 +8,48 @@ import type { MaxSockets } from "../transport/pools.ts";
 import type { UserMetadata } from "../wire/session.ts";
 import type { RetryConfig } from "./retry-config.ts";
 
-/** What every call that returns an {@link APIFuture} takes. */
+/** Options of every call that returns an {@link APIFuture}. */
 export interface OperationOptions {
-  /** Aborted before the call's turn: it is not sent. Later: the waiting ends, the work on the server does not. */
+  /** Cancels the call. Before the request is sent, it is dropped; afterwards only the waiting ends, and the server still does the work. */
   readonly signal?: AbortSignal | undefined;
-  /** Ends the waiting after so many milliseconds, as an aborted `signal` does. @defaultValue no limit */
+  /** Timeout in milliseconds; when it passes, the call ends as if `signal` were aborted. @defaultValue no limit */
   readonly timeoutMs?: number | undefined;
 }
 
 /** Options of {@link ServiceClient}. All optional. */
 export interface ClientOptions {
-  /** The key, `tml-…`, or a token. @defaultValue `TINKER_API_KEY`, else the output of `TINKER_CREDENTIAL_CMD` */
+  /** API key (`tml-…`) or access token. @defaultValue `TINKER_API_KEY`, else the output of `TINKER_CREDENTIAL_CMD` */
   readonly apiKey?: string | undefined;
-  /** Where the server is; a path prefix is kept. @defaultValue `TINKER_BASE_URL`, else the hosted service */
+  /** Base URL of the server; a path prefix is kept. @defaultValue `TINKER_BASE_URL`, else the hosted service */
   readonly baseUrl?: string | undefined;
-  /** The project that sessions belong to. @defaultValue `TINKER_PROJECT_ID` */
+  /** Id of the project that sessions belong to. @defaultValue `TINKER_PROJECT_ID` */
   readonly projectId?: string | undefined;
-  /** Notes that travel with the session. */
+  /** Metadata stored with the session. */
   readonly userMetadata?: UserMetadata | undefined;
-  /** Words that mark the session. @defaultValue `TINKER_TAGS`, separated by commas */
+  /** Tags of the session. @defaultValue `TINKER_TAGS`, separated by commas */
   readonly tags?: readonly string[] | undefined;
-  /** How long one attempt of an ordinary call may take, in milliseconds. Polls keep their own. @defaultValue 60000 */
+  /** Timeout of one HTTP attempt, in milliseconds. Polling for results has its own. @defaultValue 60000 */
   readonly timeoutMs?: number | undefined;
-  /** How often an ordinary call is sent again. Polls and sampling have rules of their own. @defaultValue 10 */
+  /** Maximum number of retries of a request. Polling and sampling have their own rules. @defaultValue 10 */
   readonly maxRetries?: number | undefined;
-  /** Headers for every request; they win over the SDK's own, except the credential. */
+  /** Headers sent with every request; they override the SDK's own headers, except the credential. */
   readonly defaultHeaders?: Readonly<Record<string, string>> | undefined;
-  /** Replaces the platform's network: a proxy, a recorder, an in-process server. */
+  /** Custom `fetch` implementation, for example for a proxy, for recording, or for an in-process server. */
   readonly fetch?: FetchLike | undefined;
-  /** Where sentences go. @defaultValue `console` */
+  /** Logger that receives the log messages. @defaultValue `console` */
   readonly logger?: Logger | undefined;
-  /** How much the logger hears. @defaultValue `TINKER_LOG`, else `warn` */
+  /** Minimum level of the messages that are logged. @defaultValue `TINKER_LOG`, else `warn` */
   readonly logLevel?: LogLevel | undefined;
-  /** Hears of everything that happens: retries, queue states, slow and finished calls. */
+  /** Called with every event: retries, queue states, slow and finished calls. */
   readonly onEvent?: EventListener | undefined;
-  /** How sampling is retried and limited. */
+  /** Retries and concurrency limits of sampling. */
   readonly retryConfig?: RetryConfig | undefined;
-  /** Sockets per purpose, on Node. @defaultValue 2000 for polls, 50 for each other purpose */
+  /** Maximum number of sockets per connection pool, on Node. @defaultValue 2000 for polls, 50 for each other pool */
   readonly maxSockets?: Partial<MaxSockets> | undefined;
-  /** A longer answer is refused. @defaultValue 1 GiB */
+  /** Maximum size of a response body, in bytes; a larger one is an error. @defaultValue 1 GiB */
   readonly maxResponseBytes?: number | undefined;
   /** Whether failures are reported to the server. @defaultValue `TINKER_TELEMETRY`, on unless set to something else than 1, true, yes, on */
   readonly telemetry?: boolean | undefined;
-  /** Time, for tests. */
+  /** Source of time and timers; for tests. @defaultValue the system clock */
   readonly clock?: Clock | undefined;
 }

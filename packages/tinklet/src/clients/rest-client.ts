@@ -27,15 +27,15 @@ import { PagedList, type PageRequest } from "./paged-list.ts";
 import type { Session } from "./session.ts";
 import type { Telemetry } from "./telemetry.ts";
 
-/** Whose things a call looks at. */
+/** Whose runs, checkpoints and sessions a call covers. */
 export interface ScopeOptions extends CallOptions {
   /** @defaultValue `owned` */
   readonly accessScope?: AccessScope;
 }
 
-/** Which page of a listing. */
+/** Pagination of a listing. */
 export interface PageOptions extends CallOptions {
-  /** Items of a page. */
+  /** Maximum number of items per page. */
   readonly limit?: number;
   /** Items to skip. @defaultValue 0 */
   readonly offset?: number;
@@ -49,7 +49,7 @@ const archiveLifeMs = 15 * 60_000;
 const tracePollMs = 5_000;
 
 /**
- * Looks after runs, checkpoints and sessions. Made by {@link ServiceClient.createRestClient}.
+ * Client for runs, checkpoints, sessions, billing and audit. Created by {@link ServiceClient.createRestClient}.
  *
  * @example
  * ```ts
@@ -71,7 +71,7 @@ export class RestClient {
 
   // ---- training runs ------------------------------------------------------------------------------------------------
 
-  /** What is known of a training run. Its id is the `modelId` of the client that trained it. */
+  /** Information about a training run. Its id is the `modelId` of the client that trained it. */
   getTrainingRun(trainingRunId: string, options: ScopeOptions = {}): Promise<TrainingRun> {
     return this.#call("getTrainingRun", { trainingRunId, ...scope(options) }, options);
   }
@@ -117,7 +117,7 @@ export class RestClient {
   }
 
   /**
-   * Where a checkpoint's archive can be fetched from, and until when. Waits while the server packs it.
+   * Download URL of a checkpoint's archive and its expiry. Waits while the server builds the archive.
    *
    * @example
    * ```ts
@@ -177,7 +177,7 @@ export class RestClient {
     return this.getCheckpointArchiveUrl(trainingRunId, checkpointId, options);
   }
 
-  /** Deletes a checkpoint for good. @param checkpointId - `weights/<name>` or `sampler_weights/<name>` */
+  /** Deletes a checkpoint permanently. @param checkpointId - `weights/<name>` or `sampler_weights/<name>` */
   async deleteCheckpoint(trainingRunId: string, checkpointId: string, options: CallOptions = {}): Promise<void> {
     await this.#call("deleteCheckpoint", { trainingRunId, checkpointId }, options);
   }
@@ -187,20 +187,20 @@ export class RestClient {
     await this.#call("deleteCheckpoint", checkpointOf(tinkerPath), options);
   }
 
-  /** Lets everybody use a checkpoint. */
+  /** Makes a checkpoint public. */
   async publishCheckpointFromTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<void> {
     await this.#call("publishCheckpoint", checkpointOf(tinkerPath), options);
   }
 
-  /** Takes back {@link publishCheckpointFromTinkerPath}. */
+  /** Makes a checkpoint private again. */
   async unpublishCheckpointFromTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<void> {
     await this.#call("unpublishCheckpoint", checkpointOf(tinkerPath), options);
   }
 
   /**
-   * Sets how long a checkpoint is kept from now on.
+   * Sets the time to live of a checkpoint, counted from now.
    *
-   * @param ttlSeconds - null keeps it for good
+   * @param ttlSeconds - in seconds; null for no expiry
    *
    * @example
    * ```ts
@@ -217,7 +217,7 @@ export class RestClient {
     await this.#call("setCheckpointTtl", { ...checkpointOf(tinkerPath), ttlSeconds }, options);
   }
 
-  /** What a checkpoint was trained on. */
+  /** Base model and LoRA configuration of a checkpoint. */
   getWeightsInfoByTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<WeightsInfoResponse> {
     return this.#session.call("weightsInfo", { tinkerPath }, { ...callOptions(options), facts: { path: tinkerPath } });
   }
@@ -239,12 +239,12 @@ export class RestClient {
     });
   }
 
-  /** Counts a session, and what it uses, as part of a project. */
+  /** Assigns a session and its usage to a project. */
   async assignSessionProject(sessionId: string, projectId: string, options: CallOptions = {}): Promise<void> {
     await this.#call("assignSessionProject", { sessionId, projectId }, options);
   }
 
-  /** Has a session's trace exported and returns where it can be fetched from. Waits until it is ready. */
+  /** Exports a session's trace and returns its download URL. Waits until it is ready. */
   exportSessionTrace(sessionId: string, options: CallOptions = {}): Promise<string> {
     return this.#session.within("exportSessionTrace", options, (inner) => this.#traceUrl(sessionId, inner));
   }
@@ -268,20 +268,20 @@ export class RestClient {
     }
   }
 
-  /** What a sampler draws from. */
+  /** Base model and checkpoint of a sampler. */
   getSampler(samplerId: string, options: CallOptions = {}): Promise<GetSamplerResponse> {
     return this.#call("getSampler", { samplerId }, options);
   }
 
   // ---- account ------------------------------------------------------------------------------------------------------
 
-  /** Whose credential this is, read from its claims; no request. @throws {@link TinkerError} for a plain API key. */
+  /** User of this credential, read from its claims; sends no request. @throws {@link TinkerError} for a plain API key. */
   whoami(options: CallOptions = {}): Promise<WhoamiResponse> {
     return this.#session.within("whoami", options, (inner) => this.#session.whoami(inner));
   }
 
   /**
-   * What was used between two moments, by the hour.
+   * Usage between two times, by the hour.
    *
    * @example
    * ```ts
@@ -297,7 +297,7 @@ export class RestClient {
     return this.#call("getBillingUsage", { startingOn, endingBefore }, options);
   }
 
-  /** Who did what. @param options.day - one day, as a Date (its UTC day) or `YYYY-MM-DD` */
+  /** Entries of the audit log. @param options.day - one day, as a Date (its UTC day) or `YYYY-MM-DD` */
   async getAuditLog(
     options: CallOptions & { readonly eventType?: AuditEventType; readonly day?: Date | string } = {},
   ): Promise<AuditLogResponse> {
@@ -309,7 +309,7 @@ export class RestClient {
     return this.#call("getAuditLog", request, options);
   }
 
-  /** Where failures are told to the server, or `undefined` when telemetry is off. */
+  /** Telemetry of this session, or `undefined` when it is off. */
   getTelemetry(): Telemetry | undefined {
     return this.#session.telemetry;
   }

@@ -3,21 +3,21 @@
  */
 import { InvalidInputError } from "../errors.ts";
 
-/** How a sampling client retries. */
+/** Retries and concurrency of a sampling client. */
 export interface RetryConfig {
-  /** Samples under way at once, below what the server allows. @defaultValue the server's limit, 2000 */
+  /** Maximum number of concurrent samples, within the server's limit. @defaultValue the server's limit, 2000 */
   readonly maxConnections?: number;
-  /** Gives up when no sample of this client has succeeded for so long. @defaultValue 7200000 */
+  /** Fails when no sample of this client has succeeded for this many milliseconds. @defaultValue 7200000 */
   readonly progressTimeoutMs?: number;
-  /** First wait between two attempts. @defaultValue 500 */
+  /** Initial delay between two attempts, in milliseconds. @defaultValue 500 */
   readonly retryDelayBaseMs?: number;
-  /** Longest wait. @defaultValue 10000 */
+  /** Maximum delay between two attempts, in milliseconds. @defaultValue 10000 */
   readonly retryDelayMaxMs?: number;
-  /** The share of a wait that is random, to either side. @defaultValue 0.25 */
+  /** Random fraction added to or taken from each delay. @defaultValue 0.25 */
   readonly jitterFactor?: number;
-  /** False: one attempt only. @defaultValue true */
+  /** Whether failed samples are retried. @defaultValue true */
   readonly enableRetryLogic?: boolean;
-  /** @defaultValue true */
+  /** Whether `progressTimeoutMs` applies. @defaultValue true */
   readonly enableStuckDetection?: boolean;
 }
 

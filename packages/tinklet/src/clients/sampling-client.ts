@@ -18,14 +18,14 @@ import { fullRetryConfig, type RetryConfig } from "./retry-config.ts";
 import { runSample, type SamplerState } from "./sample-dispatch.ts";
 import { Session, type SessionHandle } from "./session.ts";
 
-/** How to sample. */
+/** Options of {@link SamplingClient.sample}. */
 export interface SampleOptions extends OperationOptions {
-  /** Continuations to draw. @defaultValue 1 */
+  /** Number of samples. @defaultValue 1 */
   readonly numSamples?: number;
   readonly samplingParams?: SamplingParamsInput;
   /** Return the log-probability of each prompt token. @defaultValue false */
   readonly includePromptLogprobs?: boolean;
-  /** Return so many of the likeliest tokens at each prompt position. @defaultValue 0 */
+  /** Number of most likely tokens to return at each prompt position. @defaultValue 0 */
   readonly topkPromptLogprobs?: number;
 }
 
@@ -50,7 +50,7 @@ export interface SamplingClientHandle {
  * ```
  */
 export class SamplingClient {
-  /** Names this sampler to the server. */
+  /** Id of the sampling session on the server. */
   readonly samplingSessionId: string;
   readonly #session: Session;
   readonly #ownsSession: boolean;
@@ -121,7 +121,7 @@ export class SamplingClient {
   }
 
   /**
-   * Draws continuations of a prompt.
+   * Samples continuations of a prompt.
    *
    * @throws {@link InvalidInputError} when a parameter cannot be sent, {@link RequestFailedError} when the server could not
    * sample; both by rejecting.

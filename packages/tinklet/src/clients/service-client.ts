@@ -1,5 +1,5 @@
 /**
- * `ServiceClient`: the entrance. Makes training, sampling and REST clients over one session, and is what gets closed.
+ * `ServiceClient`: the entry point. Creates training, sampling and REST clients over one session, and is what gets closed.
  * Making one does no I/O.
  */
 import { TinkerError } from "../errors.ts";
@@ -29,28 +29,28 @@ import { checkedTinkerPath, TrainingClient } from "./training-client.ts";
 
 /** Options of {@link ServiceClient.createLoraTrainingClient}. */
 export interface LoraOptions extends OperationOptions {
-  /** The model to train, by the service's name. */
+  /** Name of the base model to train, as the service lists it. */
   readonly baseModel: string;
-  /** @defaultValue 32 */
+  /** Rank of the LoRA adapter. @defaultValue 32 */
   readonly rank?: number | undefined;
-  /** Seed of the adapter's first weights. @defaultValue drawn by the server */
+  /** Seed of the adapter's initial weights. @defaultValue chosen by the server */
   readonly seed?: number | undefined;
-  /** @defaultValue true */
+  /** Whether the MLP layers get adapters. @defaultValue true */
   readonly trainMlp?: boolean | undefined;
-  /** @defaultValue true */
+  /** Whether the attention layers get adapters. @defaultValue true */
   readonly trainAttn?: boolean | undefined;
-  /** @defaultValue true */
+  /** Whether the unembedding (output) layer gets an adapter. @defaultValue true */
   readonly trainUnembed?: boolean | undefined;
-  /** Notes that travel with the model. */
+  /** Metadata stored with the model. */
   readonly userMetadata?: UserMetadata | undefined;
 }
 
 /** Options of {@link ServiceClient.createTrainingClientFromState}. */
 export interface FromStateOptions extends OperationOptions {
-  /** Replaces the base model that the checkpoint names. */
+  /** Base model to use instead of the one the checkpoint names. */
   readonly baseModel?: string | undefined;
   readonly userMetadata?: UserMetadata | undefined;
-  /** A credential for another account's weights. */
+  /** Access token for another account's weights. */
   readonly weightsAccessToken?: string | undefined;
 }
 
@@ -60,7 +60,7 @@ export type LowLevelApi = {
 };
 
 /**
- * The entrance to a Tinker service.
+ * Entry point of the SDK: a client of one Tinker service.
  *
  * @example
  * ```ts
@@ -84,7 +84,7 @@ export class ServiceClient {
     this.#beforeClose = ends;
   }
 
-  /** Makes a client and fetches the server's configuration, so that a wrong URL or key shows at once. */
+  /** Creates a client and fetches the server's configuration, so that a wrong URL or key fails immediately. */
   static async connect(options: ClientOptions = {}, call: CallOptions = {}): Promise<ServiceClient> {
     const service = new ServiceClient(options);
     try {
@@ -124,12 +124,12 @@ export class ServiceClient {
     return this;
   }
 
-  /** Where the server is. */
+  /** Base URL of the server. */
   get baseUrl(): string {
     return this.#session.transport.baseUrl;
   }
 
-  /** The session's id, once something needed a session. */
+  /** Id of the session; undefined until the session has been created. */
   get sessionId(): string | undefined {
     return this.#session.sessionId;
   }
@@ -223,7 +223,7 @@ export class ServiceClient {
   }
 
   /**
-   * Creates a training client from a checkpoint; the optimizer starts afresh.
+   * Creates a training client from a checkpoint, with a new optimizer state.
    *
    * @example
    * ```ts
@@ -234,7 +234,7 @@ export class ServiceClient {
     return this.#fromState(path, false, options);
   }
 
-  /** Creates a training client from a checkpoint and its optimizer's state: training goes on where it was saved. */
+  /** Creates a training client from a checkpoint including its optimizer state, to resume training exactly. */
   createTrainingClientFromStateWithOptimizer(path: string, options: FromStateOptions = {}): APIFuture<TrainingClient> {
     return this.#fromState(path, true, options);
   }
@@ -302,7 +302,7 @@ export class ServiceClient {
   }
 
   /**
-   * Opens a sampler over a base model or a checkpoint saved for sampling.
+   * Creates a sampling client for a base model or for a checkpoint saved for sampling.
    *
    * @example
    * ```ts
@@ -324,13 +324,13 @@ export class ServiceClient {
     return SamplingClient.create(this.#session, options);
   }
 
-  /** Runs, checkpoints, sessions, billing. Needs no session. */
+  /** Creates a client for runs, checkpoints, sessions and billing. Needs no session. */
   createRestClient(): RestClient {
     return new RestClient(this.#session);
   }
 
   /**
-   * The contract's operations, one request each: for what the clients do not offer.
+   * Low-level access: every operation of the API as one request, for what the clients do not offer.
    *
    * @example
    * ```ts
@@ -350,7 +350,7 @@ export class ServiceClient {
   }
 
   /**
-   * A future by its id, for example after a restart, or of a request that was submitted through {@link ServiceClient.api}.
+   * Attaches to a request by its id, for example after a restart, or of a request that was submitted through {@link ServiceClient.api}.
    *
    * @param requestType - what the request was; it decides how the result is read.
    */
@@ -376,13 +376,13 @@ export class ServiceClient {
     return this.#session.start({ requestType, operation, subject, signal, timeoutMs }, work);
   }
 
-  /** Where failures are told to the server, or `undefined` when telemetry is off. */
+  /** Telemetry of this session, or `undefined` when it is off. */
   getTelemetry(): Telemetry | undefined {
     return this.#session.telemetry;
   }
 
   /**
-   * Ends everything that this client started: pending calls reject, heartbeats stop, sockets close. May be called twice. A
+   * Closes the client: pending calls reject, heartbeats stop, sockets close. May be called twice. A
    * program that forgets it still exits.
    */
   async close(): Promise<void> {

@@ -34,30 +34,30 @@ import { SamplingClient } from "./sampling-client.ts";
 import type { Session } from "./session.ts";
 import { type StepResult, stepResult } from "./step-result.ts";
 
-/** Options of a pass. */
+/** Options of a forward or forward-backward pass. */
 export interface PassOptions extends OperationOptions {
-  /** Numbers that steer the loss, for example `{ clip_low_threshold: 0.8 }`. */
+  /** Hyperparameters of the loss, for example `{ clip_low_threshold: 0.8 }`. */
   readonly lossFnConfig?: LossFnConfig | undefined;
 }
 
-/** Lets a loss pass whose name the official service does not know. */
+/** Allows the name of a loss that the official service does not have. */
 export interface UnknownLoss {
   readonly allowUnknownLoss: true;
 }
 
 /** Options of saving. */
 export interface SaveOptions extends OperationOptions {
-  /** How long the checkpoint is kept, in seconds. @defaultValue for good */
+  /** Time to live of the checkpoint, in seconds. @defaultValue no expiry */
   readonly ttlSeconds?: number | undefined;
 }
 
 /** Options of loading. */
 export interface LoadOptions extends OperationOptions {
-  /** A credential for another account's weights. */
+  /** Access token for another account's weights. */
   readonly weightsAccessToken?: string | undefined;
 }
 
-/** A batch whose data have what the loss needs. */
+/** A batch whose data have the inputs that the loss requires. */
 export type BatchFor<L extends LossFnType, K extends string> = readonly (Datum<K> & HasInputsFor<L, K>)[];
 
 /**
@@ -91,7 +91,7 @@ export class TrainingClient {
   }
 
   /**
-   * A pass without gradients: per-token outputs and metrics.
+   * Forward pass without gradients: per-token outputs and metrics.
    *
    * @example
    * ```ts
@@ -112,7 +112,7 @@ export class TrainingClient {
   }
 
   /**
-   * A pass that adds to the gradients. Large batches go out in chunks; their results come back as one.
+   * Forward and backward pass; adds to the accumulated gradients. A large batch is sent in chunks, and the results are combined.
    *
    * @example
    * ```ts
@@ -182,7 +182,7 @@ export class TrainingClient {
   }
 
   /**
-   * Applies the gradients gathered so far, and clears them.
+   * Adam step: applies the accumulated gradients and clears them.
    *
    * @example
    * ```ts
@@ -237,9 +237,9 @@ export class TrainingClient {
   }
 
   /**
-   * Saves weights, optimizer and step under a name.
+   * Saves weights and optimizer state as a checkpoint.
    *
-   * @param options.overwrite - replaces a checkpoint of that name
+   * @param options.overwrite - overwrite an existing checkpoint of that name
    *
    * @example
    * ```ts
@@ -258,12 +258,12 @@ export class TrainingClient {
     });
   }
 
-  /** Loads weights; the optimizer starts afresh. @param path - `tinker://<run>/weights/<name>` */
+  /** Loads weights, with a new optimizer state. @param path - `tinker://<run>/weights/<name>` */
   loadState(path: string, options: LoadOptions = {}): APIFuture<LoadWeightsResponse> {
     return this.#load("load_state", path, false, options);
   }
 
-  /** Loads weights and the optimizer's state: training goes on where it was saved. */
+  /** Loads weights and optimizer state, to resume training exactly. */
   loadStateWithOptimizer(path: string, options: LoadOptions = {}): APIFuture<LoadWeightsResponse> {
     return this.#load("load_state_with_optimizer", path, true, options);
   }
@@ -297,7 +297,7 @@ export class TrainingClient {
   }
 
   /**
-   * Saves the weights as they are now and returns a client that samples from them; nothing is kept afterwards.
+   * Saves the current weights temporarily and returns a client that samples from them.
    *
    * @example
    * ```ts
@@ -328,7 +328,7 @@ export class TrainingClient {
     return SamplingClient.create(this.#requests.session, { modelPath, ...options });
   }
 
-  /** What the server says about this model. */
+  /** Information about this model from the server. */
   async getInfo(options: CallOptions = {}): Promise<GetInfoResponse> {
     const info = await this.#requests.session.call("getInfo", { modelId: this.modelId }, options);
     const { tokenizerId } = info.modelData;
@@ -345,7 +345,7 @@ export class TrainingClient {
     return tokenizerForModel({ modelName: name, tokenizerId: modelData.tokenizerId });
   }
 
-  /** Frees the model on the server, after everything called before. An extension: the Python SDK never sends it. */
+  /** Unloads the model on the server, after all earlier calls. An extension: the Python SDK never sends this request. */
   unload(options: OperationOptions = {}): APIFuture<UnloadModelResponse> {
     const requests = this.#requests;
     return this.#start("UnloadModel", "unload_model", options, async (state, signal) => {

@@ -12,16 +12,16 @@ import type { PollProgress } from "./poll.ts";
 /** A future that waits longer than this says so, once. */
 const slowAfterMs = 10_000;
 
-/** The server has taken the request. */
+/** Acknowledgement that the server has accepted the request. */
 export interface Acknowledgement {
   /** One id per request that the call became; a large batch becomes several. */
   readonly requestIds: readonly string[];
 }
 
-/** Where a call stands. */
+/** State of a call. */
 export type FuturePhase = "waiting" | "submitting" | "running" | "done" | "failed";
 
-/** What a call is doing, as {@link APIFuture.explain} tells it. */
+/** State of a call in words, from {@link APIFuture.explain}. */
 export interface Explanation {
   /** Type of the request, for example `ForwardBackward`. */
   readonly requestType: string;
@@ -32,9 +32,9 @@ export interface Explanation {
   readonly queueState?: string;
   readonly queueReason?: string;
   readonly lastError?: string;
-  /** What to do, if anything. */
+  /** Suggested action, if any. */
   readonly advice: string;
-  /** All of it in one line. */
+  /** The whole explanation in one line. */
   readonly text: string;
 }
 
@@ -82,14 +82,14 @@ export type FutureWork<T> = (state: FutureState, signal: AbortSignal) => Promise
 export interface FutureOptions {
   readonly requestType: string;
   readonly subject?: string | undefined;
-  /** Aborting it ends the waiting with `signal.reason`. */
+  /** Aborting it rejects the call with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
   /** Ends the waiting after so long. @defaultValue never */
   readonly timeoutMs?: number | undefined;
 }
 
 /**
- * A call that is under way. Await it for the result; it may be awaited many times, and later.
+ * A call in progress. Await it for the result; it can be awaited several times, at any time.
  *
  * @example
  * ```ts
@@ -167,13 +167,13 @@ export class APIFuture<T> implements PromiseLike<T> {
     return this.#state.requestIds[0];
   }
 
-  /** Where the call stands. */
+  /** State of the call. */
   get phase(): FuturePhase {
     return this.#state.phase;
   }
 
   /**
-   * Settles when the server has taken the request, before there is a result. Rejects when it does not.
+   * Resolves when the server has accepted the request, before the result is there; rejects when it is refused.
    *
    * @example
    * ```ts
@@ -204,19 +204,19 @@ export class APIFuture<T> implements PromiseLike<T> {
     return this.#promise.then(onResult, onError);
   }
 
-  /** As a promise's `catch`. Counts as looking at the outcome. */
+  /** Like `Promise.prototype.catch`; the outcome then counts as handled. */
   catch<B = never>(onError?: ((error: unknown) => B | PromiseLike<B>) | null): Promise<T | B> {
     return this.then(undefined, onError);
   }
 
-  /** As a promise's `finally`. Counts as looking at the outcome. */
+  /** Like `Promise.prototype.finally`; the outcome then counts as handled. */
   finally(onEnd?: (() => void) | null): Promise<T> {
     this.#observed = true;
     return this.#promise.finally(onEnd);
   }
 
   /**
-   * The result, waited for no longer than this. The call goes on and may be awaited again.
+   * Waits for the result for a limited time. The call continues and can be awaited again.
    *
    * @example
    * ```ts
@@ -260,7 +260,7 @@ export class APIFuture<T> implements PromiseLike<T> {
     this.#controller.abort(reason);
   }
 
-  /** What the call is doing, for how long, and what to do about it. */
+  /** Explains what the call is waiting for, for how long, and what to do about it. */
   explain(): Explanation {
     const { requestType, subject, phase, requestIds, queueState, reason, lastError } = this.#state;
     const waitedMs = (this.#endedAtMs ?? this.#context.clock.monotonic()) - this.#startedAtMs;

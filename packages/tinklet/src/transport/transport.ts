@@ -7,18 +7,18 @@ import type { Operation, Pool, RequestOf, ResponseOf } from "../wire/contract.ts
 import type { HttpResponse } from "./exchange.ts";
 import type { FailureFacts } from "./hints.ts";
 
-/** What every call takes besides its own arguments. */
+/** Options of every request. */
 export interface CallOptions {
-  /** Stops the waiting. A request that has been sent is not undone by it. */
+  /** Cancels the waiting. A request that was sent is not undone. */
   readonly signal?: AbortSignal | undefined;
   /**
    * How long the whole call may take, in milliseconds: connecting, retries and pauses included. Each attempt has a limit of its
    * own besides ({@link ClientOptions.timeoutMs}). @defaultValue no limit
    */
   readonly timeoutMs?: number | undefined;
-  /** Attempts after the first one. @defaultValue 10 */
+  /** Maximum number of retries. @defaultValue 10 */
   readonly maxRetries?: number | undefined;
-  /** Further headers. */
+  /** Additional headers. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** A credential for this call alone, for example for another account's weights. */
   readonly token?: string | undefined;

@@ -19,7 +19,7 @@ import {
 } from "./fields.ts";
 import { type Message, message } from "./message.ts";
 
-/** Whose things a listing shows. */
+/** Whose items a listing shows: only one's own, or all that are accessible. */
 export type AccessScope = "owned" | "accessible";
 
 /** What a checkpoint is for. Newer services also know `external`. */
@@ -170,7 +170,7 @@ export const GetSamplerResponse = message<GetSamplerResponse>("GetSamplerRespons
   modelPath: optional(string()),
 });
 
-/** Something that somebody did. */
+/** An entry of the audit log. */
 export interface AuditLogEntry {
   readonly timestamp: Date;
   readonly event: string;

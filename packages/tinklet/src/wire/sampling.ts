@@ -47,17 +47,17 @@ const stop = () =>
     },
   );
 
-/** How to sample. Unknown parameters are refused: the official client drops them silently. */
+/** Sampling parameters. Unknown ones are refused: the official client drops them silently. */
 export interface SamplingParams {
-  /** Absent: until the context is full or a stop is met. */
+  /** Maximum number of tokens to sample. Absent: until the context is full or a stop sequence is met. */
   readonly maxTokens?: number;
   readonly seed?: number | bigint;
   readonly stop?: Stop;
-  /** 0 is greedy. @defaultValue 1 */
+  /** Sampling temperature; 0 is greedy decoding. @defaultValue 1 */
   readonly temperature: number;
-  /** -1 switches it off. @defaultValue -1 */
+  /** Top-k sampling; -1 disables it. @defaultValue -1 */
   readonly topK: number;
-  /** @defaultValue 1 */
+  /** Nucleus sampling: probability mass to keep; 1 disables it. @defaultValue 1 */
   readonly topP: number;
 }
 /** {@link SamplingParams} with every field optional. */
@@ -73,7 +73,7 @@ export const SamplingParams = message<SamplingParams, "temperature" | "topK" | "
 
 /** Asks for samples, in one of three ways: from a sampling session, a base model, or a checkpoint. */
 export interface SampleRequest {
-  /** @defaultValue 1 */
+  /** Number of samples. @defaultValue 1 */
   readonly numSamples: number;
   readonly prompt: ModelInput;
   readonly samplingParams: SamplingParams;

@@ -5,7 +5,7 @@ import { bool, int, json, list, literal, map, oneOf, optional, string, withDefau
 import type { JsonValue } from "./json.ts";
 import { message } from "./message.ts";
 
-/** Free-form notes that travel with a session or a model; keys and nulls are kept as they are. */
+/** Free-form metadata of a session or a model; keys and nulls are kept as they are. */
 export type UserMetadata = Readonly<Record<string, JsonValue>>;
 
 /** Asks for the flags that steer this client. */
@@ -76,7 +76,7 @@ export const ClientConfigResponse = message<ClientConfigResponse, keyof ClientCo
 export interface ClientDynamicConfigResponse {
   /** Seconds until the next refresh. */
   readonly refreshIntervalSec: number;
-  /** Newer than 0.25: samples that nobody waits for any more may be cancelled. */
+  /** Newer than 0.25: abandoned samples may be cancelled. */
   readonly sampleCancelEnabled: boolean;
   /** Newer than 0.25. */
   readonly sampleCancelMaxBatchSize: number;

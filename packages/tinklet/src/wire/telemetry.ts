@@ -21,7 +21,7 @@ import { type Message, message } from "./message.ts";
 
 /** The kinds of telemetry. */
 export type EventType = "SESSION_START" | "SESSION_END" | "UNHANDLED_EXCEPTION" | "GENERIC_EVENT";
-/** How much an event matters. */
+/** Severity of an event. */
 export type Severity = "DEBUG" | "INFO" | "WARNING" | "ERROR" | "CRITICAL" | (string & {});
 
 interface EventCommon {
@@ -59,7 +59,7 @@ export const SessionEndEvent = message<SessionEndEvent, "event">("SessionEndEven
   ...common,
 });
 
-/** An error that reached nobody. */
+/** An unhandled error. */
 export interface UnhandledExceptionEvent extends EventCommon {
   readonly event: "UNHANDLED_EXCEPTION";
   readonly errorType: string;
@@ -87,7 +87,7 @@ export const GenericEvent = message<GenericEvent, "event" | "eventData">("Generi
   ...common,
 });
 
-/** Told apart by `event`. */
+/** A telemetry event, discriminated by `event`. */
 export type TelemetryEvent = SessionStartEvent | SessionEndEvent | UnhandledExceptionEvent | GenericEvent;
 
 const eventMessages = {
