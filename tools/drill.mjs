@@ -25,7 +25,7 @@ const drills = {
   },
   soak: {
     does: "20 clients, good and bad, on the bundled model while the server is stopped and killed: [--minutes 15] [--seed 1]",
-    command: (rest) => ["--expose-gc", `${root}test/server/soak.mjs`, ...rest],
+    command: (rest) => [`${root}test/server/soak.mjs`, ...rest],
   },
   upgrade: {
     does: "data folders of the release before; --record --from CHECKOUT records this one's for the next",
