@@ -90,7 +90,11 @@ export function build(recipe: unknown): unknown {
   if (!isObject(recipe)) return recipe;
   if (typeof recipe["$type"] === "string") {
     const { $type, ...fields } = recipe;
-    return construct($type as string, fields);
+    // a value of a class of theirs is told apart by its class; ours by the word that the class stands for
+    const word = messages
+      .get($type as string)
+      ?.fields.find(({ name, shape }) => name === "type" && shape.type === "literal");
+    return construct($type as string, { ...(word === undefined ? {} : { type: word.default }), ...fields });
   }
   const [tag = ""] = Object.keys(recipe);
   if (tag in arrays) {

@@ -68,6 +68,7 @@ const explained: Readonly<Record<string, string>> = {
   "ForwardBackwardInput.loss_fn_config": "What newer releases added is read, and sent only when given",
   "OptimStepRequest.adam_params": "What newer releases added is read, and sent only when given",
   "OptimStepRequest.optim_params": "What newer releases added is read, and sent only when given",
+  "SessionSearchCursor.last_created_at": "Moments are sent in UTC with milliseconds",
   "WhoamiResponse.org_urn": "What newer releases added is read, and sent only when given",
 };
 

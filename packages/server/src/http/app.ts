@@ -11,6 +11,7 @@ import { bytesAnswer, errorAnswer, jsonAnswer, problem } from "./answers.ts";
 import type { Api, Call, Handlers } from "./api.ts";
 import { BodyBudget, type BodyHold, readBody, readJson } from "./body.ts";
 import { download } from "./downloads.ts";
+import { customLossHandlers } from "./handlers/custom-loss.ts";
 import { newerHandlers } from "./handlers/newer.ts";
 import { restHandlers } from "./handlers/rest.ts";
 import { samplingHandlers } from "./handlers/sampling.ts";
@@ -59,6 +60,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     ...trainingHandlers(api),
     ...samplingHandlers(api),
     ...restHandlers(api),
+    ...customLossHandlers(api),
   };
   const newer = newerHandlers(api);
   const told = new Set<string>();
@@ -116,7 +118,10 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
         body: body?.decode(call.wire),
       };
       noteUnknown(operation, call.wire);
-      const answer = await (handlers[operation] as (r: unknown, c: Call) => Promise<unknown>)(received, call);
+      const answer = await (handlers[operation as keyof Handlers] as (r: unknown, c: Call) => Promise<unknown>)(
+        received,
+        call,
+      );
       if (answer instanceof Response) return answer;
       return jsonAnswer(answer === undefined || response === undefined ? {} : response.encode(answer as object));
     } catch (error) {
@@ -155,9 +160,9 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
       if (file !== undefined) return { route: "download", response: file };
     }
     const caller = api.auth.identify(request.headers.get("x-api-key"));
-    const match = matchCheckpoint(request.method, url.pathname);
     const isForward = request.method === "POST" && url.pathname === "/api/v1/forward";
-    const other = match === undefined && !isForward ? matchNewerRoute(request.method, url.pathname) : undefined;
+    const other = isForward ? undefined : matchNewerRoute(request.method, url.pathname);
+    const match = other === undefined ? matchCheckpoint(request.method, url.pathname) : undefined;
     if (match === undefined && !isForward && other === undefined) {
       throw new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
     }

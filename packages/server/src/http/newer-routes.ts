@@ -20,11 +20,11 @@ export const newerRoutes = {
   cancelFuture: { method: "POST", path: "/cancel_future" },
   copyWeights: { method: "POST", path: "/copy_weights" },
   saveWeightsExternal: { method: "POST", path: "/save_weights_external" },
-  externalWeightsUrls: {
+  getExternalWeightsUrls: {
     method: "GET",
     path: "/training_runs/([^/]+)/checkpoints/external_weights/([^/]+)/external_weights_urls",
   },
-  currentStorage: { method: "GET", path: "/billing/usage/checkpoints/current" },
+  getCurrentCheckpointStorageUsage: { method: "GET", path: "/billing/usage/checkpoints/current" },
   apiKeyMe: { method: "GET", path: "/auth/apikey/me" },
   sampleTokens: { method: "GET", path: "/tinklet/samples/([^/]+)/tokens" },
   importAdapter: { method: "POST", path: "/tinklet/import_adapter", bodyLimit: "adapterBytes" },

@@ -114,6 +114,10 @@ const probes: { [K in Route]: Probe } = {
   getSampler: ({ sampler }) => ({ path: `samplers/${sampler}` }),
   getBillingUsage: () => ({ path: "billing/usage/events?starting_on=2025-01-01&ending_before=2027-01-01" }),
   getAuditLog: () => ({ path: "audit" }),
+  createCustomLoss: ({ session }) => ({
+    path: "create_custom_loss",
+    body: { session_id: session, custom_loss_seq_id: 0, name: "x", inputs: [], graph: { nodes: [] } },
+  }),
   forward: ({ model }) => ({
     path: "forward",
     body: { model_id: model, seq_id: 4, forward_input: { data: [], loss_fn: "cross_entropy" } },
@@ -127,10 +131,10 @@ const probes: { [K in Route]: Probe } = {
     path: "save_weights_external",
     body: { model_id: model, seq_id: 4, path: "x" },
   }),
-  externalWeightsUrls: ({ run }) => ({
+  getExternalWeightsUrls: ({ run }) => ({
     path: `training_runs/${run}/checkpoints/external_weights/outside/external_weights_urls`,
   }),
-  currentStorage: () => ({ path: "billing/usage/checkpoints/current" }),
+  getCurrentCheckpointStorageUsage: () => ({ path: "billing/usage/checkpoints/current" }),
   apiKeyMe: () => ({ path: "auth/apikey/me" }),
   sampleTokens: ({ request }) => ({ path: `tinklet/samples/${request}/tokens` }),
   importAdapter: () => ({ path: "tinklet/import_adapter", body: {} }),
@@ -150,7 +154,7 @@ const answering = new Set<Route>([
   "getBillingUsage",
   "getAuditLog",
   "searchSessions",
-  "currentStorage",
+  "getCurrentCheckpointStorageUsage",
   "apiKeyMe",
 ]);
 

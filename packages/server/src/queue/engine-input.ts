@@ -19,6 +19,7 @@ import {
   ForwardBackwardOutput,
   ForwardBackwardRequest,
   ForwardRequest,
+  type LossFnConfig,
   lossFnTypes,
   type ModelInput,
   parseJson,
@@ -87,8 +88,16 @@ export function lossRequest(pass: ForwardBackwardRequest): LossRequest {
       }),
     ),
     lossFn: lossFn as LossFnName,
-    ...(lossFnConfig === undefined ? {} : { lossFnConfig }),
+    ...(lossFnConfig === undefined ? {} : { lossFnConfig: numbersOf(lossFnConfig) }),
   };
+}
+
+/** The engine's losses take numbers. */
+function numbersOf(config: LossFnConfig): Record<string, number> {
+  for (const [key, value] of Object.entries(config)) {
+    if (typeof value !== "number") throw new InputError(`loss_fn_config.${key}`, "is a text, and this loss takes none");
+  }
+  return config as Record<string, number>;
 }
 
 const tensor = (value: TensorData): TensorInput => ({

@@ -24,6 +24,8 @@ export interface Draws {
   readonly baseModel?: string;
   /** Adapter files of a sample without a sampling session. */
   readonly filesId?: string;
+  /** A pass by a stored loss, which takes two calls of the engine. */
+  readonly customLoss?: string;
   /** Whether its tokens are shown while they are drawn. */
   readonly stream?: boolean;
 }

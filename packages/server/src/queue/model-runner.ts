@@ -2,14 +2,15 @@
  * One model on its engine: runs its requests in order, commits their results in order, takes snapshots, and rebuilds the model
  * from the store when it is not in memory. Owns everything that decides whether a model survives a crash bit for bit.
  */
-import type { AdapterId, AdapterState, Engine } from "@tinklet/engine";
-import { OptimStepRequest } from "tinklet/wire";
+import type { AdapterId, AdapterState, Engine, LossResult } from "@tinklet/engine";
+import { type ForwardBackwardRequest, OptimStepRequest } from "tinklet/wire";
 import { readAdapter, writeAdapter } from "../store/adapter-files.ts";
 import type { Sql } from "../store/database.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { addFiles, type Lora, type ModelRow } from "../store/models.ts";
 import { addUsage, failureBytes, finishRequest, replayRequests } from "../store/requests.ts";
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
+import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
 import { timingOf } from "./futures.ts";
 import { failureOf, insist, type Job, owned, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
@@ -193,6 +194,8 @@ export class ModelRunner {
 
   #needsAlone(job: Job): boolean {
     const pass = job.kind === "forward" || job.kind === "forward_backward" || job.kind === "optim_step";
+    // A stored loss takes two calls: nothing of the model may come between them.
+    if (job.draws.customLoss !== undefined) return true;
     return !pass || this.#adapter === undefined || (job.kind === "optim_step" && this.#snapshotDue());
   }
 
@@ -217,12 +220,12 @@ export class ModelRunner {
       case "create_model":
         return jsonOutcome({ model_id: this.id, type: "create_model" }, (sql) => this.#markReady(sql));
       case "forward": {
-        const pass = lossRequest(decodePass(payloadOf(context, job), job.payloadType));
-        return { body: passResult(await engine.forward(adapter, pass)), type: "proto" };
+        const pass = decodePass(payloadOf(context, job), job.payloadType);
+        return { body: passResult(await this.#pass(adapter, pass, false)), type: "proto" };
       }
       case "forward_backward": {
-        const pass = lossRequest(decodePass(payloadOf(context, job), job.payloadType));
-        const result = await this.#timed(() => engine.forwardBackward(adapter, pass));
+        const pass = decodePass(payloadOf(context, job), job.payloadType);
+        const result = await this.#timed(() => this.#pass(adapter, pass, true));
         this.#gradientsClean = false;
         return { body: passResult(result), type: "proto" };
       }
@@ -253,8 +256,20 @@ export class ModelRunner {
         };
       }
       case "sample":
-        throw new Error("samples do not belong to a model");
+      case "create_custom_loss":
+        throw new Error(`${job.kind} does not belong to a model`);
     }
+  }
+
+  /** One pass, by a loss of the engine's or by one that a client stored. */
+  #pass(adapter: AdapterId, pass: ForwardBackwardRequest, backward: boolean): Promise<LossResult> {
+    const { context, engine } = this.#around;
+    const id = customLossId(pass);
+    if (id !== undefined) {
+      return customPass(engine, adapter, pass, findLoss(context.store.db.sql, id, this.sessionId), backward);
+    }
+    const request = lossRequest(pass);
+    return backward ? engine.forwardBackward(adapter, request) : engine.forward(adapter, request);
   }
 
   /** Brings the model into memory: its snapshot, and the finished requests behind it once more. */
@@ -274,8 +289,8 @@ export class ModelRunner {
         await this.#timed(() => engine.optimStep(adapter, optimParams(payload)));
         this.#gradientsClean = true;
       } else if (row.kind === "forward_backward") {
-        const pass = lossRequest(decodePass(payload, row.payload_type));
-        await this.#timed(() => engine.forwardBackward(adapter, pass));
+        const pass = decodePass(payload, row.payload_type);
+        await this.#timed(() => this.#pass(adapter, pass, true));
         this.#gradientsClean = false;
       }
     }

@@ -12,6 +12,7 @@ import {
   expireRequests,
   failureBytes,
   findRequest,
+  finishRequest,
   getRequest,
   type NewRequest,
   type PayloadType,
@@ -154,6 +155,27 @@ export class Queue {
       this.lanes.get(baseModel)?.addSample(job);
     }
     return { requestId: this.#ids.make(accepted.id, request.tenant), id: accepted.id };
+  }
+
+  /** Accepts a request that needs no engine: its result is stored with it, in one transaction with what it changes. */
+  async answered(request: NewRequest, result: Uint8Array, effects: (sql: Sql) => void): Promise<string> {
+    const { id } = await this.#accept((sql) => {
+      effects(sql);
+      const added = addRequest(sql, request);
+      const at = { startedAt: request.now, finishedAt: request.now };
+      finishRequest(sql, {
+        id: added,
+        state: "done",
+        result,
+        resultType: "json",
+        keepPayload: false,
+        position: null,
+        ...at,
+      });
+      return { id: added, isNew: true };
+    });
+    this.context.futures.settle(id, { tenant: request.tenant, body: result, type: "json" });
+    return this.#ids.make(id, request.tenant);
   }
 
   /** The result of a request, waiting for it for at most `pollMs`. */

@@ -12,6 +12,7 @@ export type RequestKind =
   | "save_weights_for_sampler"
   | "save_weights_external"
   | "unload_model"
+  | "create_custom_loss"
   | "sample";
 
 /** `proto` payloads are `ForwardBackwardRequest`s; `json` ones are the body as it came. */

@@ -160,6 +160,18 @@ export const migrations: readonly string[] = [
   CREATE INDEX requests_fetched ON requests (retrieved_at) WHERE result IS NOT NULL AND retrieved_at IS NOT NULL;
   CREATE INDEX requests_spent ON requests (id) WHERE result IS NULL AND payload IS NULL AND finished_at IS NOT NULL;
   `,
+  `
+  -- Losses that clients stored; body is their inputs and graph.
+  CREATE TABLE custom_losses (
+    id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    tenant TEXT NOT NULL,
+    body TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    created_at INTEGER NOT NULL
+  ) WITHOUT ROWID;
+  CREATE INDEX custom_losses_session ON custom_losses (session_id);
+  `,
 ];
 
 /** The format that this version writes. */

@@ -140,6 +140,7 @@ export function expireSessions(sql: Sql, before: number, limit: number): number 
   );
   for (const { id } of over) {
     sql.run("DELETE FROM samplers WHERE session_id = ?", id);
+    sql.run("DELETE FROM custom_losses WHERE session_id = ?", id);
     sql.run("DELETE FROM sessions WHERE id = ?", id);
   }
   return over.length;

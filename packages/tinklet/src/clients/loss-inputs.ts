@@ -52,7 +52,8 @@ export function checkBatch(
   if (!Array.isArray(data)) throw new InvalidInputError("data", `must be an array of Datum, not ${describe(data)}`);
   if (data.length === 0) throw new InvalidInputError("data", "must hold at least one datum");
   for (const [key, value] of Object.entries(options.lossFnConfig ?? {})) {
-    if (typeof value !== "number" || !Number.isFinite(value)) {
+    const text = typeof value === "string" && !Object.hasOwn(required, lossFn); // the oldest losses take numbers alone
+    if (!text && !Number.isFinite(value)) {
       throw new InvalidInputError(`lossFnConfig.${key}`, `must be a finite number, not ${describe(value)}`);
     }
   }

@@ -18,6 +18,7 @@ export {
   wireOf,
 } from "./message.ts";
 export * from "./model-input.ts";
+export * from "./optimizer.ts";
 export {
   decodeForwardBackwardOutput,
   decodeSampleResponse,
@@ -27,6 +28,7 @@ export {
 export * from "./rest.ts";
 export * from "./sampling.ts";
 export * from "./session.ts";
+export * from "./session-search.ts";
 export * from "./telemetry.ts";
 export * from "./tensor-data.ts";
 export * from "./tinker-path.ts";

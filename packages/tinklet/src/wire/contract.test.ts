@@ -55,6 +55,15 @@ describe("the contract table", () => {
         "GET /samplers/{}",
         "GET /billing/usage/events",
         "GET /audit",
+        "POST /cancel_future",
+        "POST /copy_weights",
+        "POST /save_weights_external",
+        "GET /training_runs/{}/checkpoints/external_weights/{}/external_weights_urls",
+        "POST /sessions/{}/finish",
+        "POST /join_sampling_session",
+        "GET /billing/usage/checkpoints/current",
+        "POST /sessions/search",
+        "POST /create_custom_loss",
       ].sort(),
     );
   });

@@ -3,8 +3,9 @@
  * transport and the server's router are both made from this table, so they cannot drift apart.
  */
 import { InvalidInputError } from "../errors.ts";
+import { CreateCustomLossRequest, CreateCustomLossResponse } from "./custom-loss.ts";
 import { date, describe, type Field, int, isPlainObject, oneOf, optional, string, withDefault } from "./fields.ts";
-import { FutureRetrieveRequest, UntypedAPIFuture } from "./futures.ts";
+import { CancelFutureRequest, FutureRetrieveRequest, UntypedAPIFuture } from "./futures.ts";
 import { type InputTypeOf, type Message, message, type TypeOf } from "./message.ts";
 import { decodeForwardBackwardOutput, decodeSampleResponse, encodeForwardBackwardRequest } from "./proto/tensors.ts";
 import {
@@ -16,6 +17,8 @@ import {
   BillingUsageResponse,
   CheckpointArchiveUrlResponse,
   CheckpointsListResponse,
+  CurrentCheckpointStorageUsageResponse,
+  GetCurrentCheckpointStorageUsageRequest,
   GetSamplerResponse,
   GetSessionResponse,
   ListSessionsResponse,
@@ -23,7 +26,7 @@ import {
   TrainingRun,
   TrainingRunsResponse,
 } from "./rest.ts";
-import { SampleRequest } from "./sampling.ts";
+import { JoinSamplingSessionRequest, JoinSamplingSessionResponse, SampleRequest } from "./sampling.ts";
 import {
   AuthTokenResponse,
   ClientConfigRequest,
@@ -38,6 +41,7 @@ import {
   SessionHeartbeatRequest,
   SessionHeartbeatResponse,
 } from "./session.ts";
+import { FinishSessionRequest, SessionSearchRequest, SessionSearchResponse } from "./session-search.ts";
 import { TelemetryResponse, TelemetrySendRequest } from "./telemetry.ts";
 import {
   CreateModelRequest,
@@ -51,8 +55,13 @@ import {
   UnloadModelResponse,
 } from "./training.ts";
 import {
+  CopyWeightsRequest,
+  CopyWeightsResponse,
+  ExternalWeightsUrlsResponse,
   LoadWeightsRequest,
   LoadWeightsResponse,
+  SaveWeightsExternalRequest,
+  SaveWeightsExternalResponseInternal,
   SaveWeightsForSamplerRequest,
   SaveWeightsForSamplerResponseInternal,
   SaveWeightsRequest,
@@ -106,9 +115,14 @@ export interface Route<Path extends string = string, Query = unknown, Body = unk
   readonly future?: FutureResultName;
   /** What the body carries, where that is more than parameters: servers bound its size by it. */
   readonly carries?: "data";
+  /** The release of the official SDK that first calls it; absent: it is as old as 0.25. Older servers do not have it. */
+  readonly since?: Release;
 }
 
-type Policy = Partial<Pick<Route, "pool" | "retry" | "timeoutMs" | "future" | "carries">>;
+/** Releases of the official SDK that brought routes, oldest first. */
+export type Release = "0.26" | "0.27" | "0.28" | "0.32" | "0.36";
+
+type Policy = Partial<Pick<Route, "pool" | "retry" | "timeoutMs" | "future" | "carries" | "since">>;
 const defaults = { pool: "train", retry: "standard", timeoutMs: 60_000 } as const satisfies Policy;
 
 function route<const P extends string, Q, B, A>(
@@ -187,6 +201,8 @@ export const futureResults = {
   OptimStep: { format: "json", decode: OptimStepResponse.decode },
   SaveWeights: { format: "json", decode: SaveWeightsResponse.decode },
   SaveWeightsForSampler: { format: "json", decode: SaveWeightsForSamplerResponseInternal.decode },
+  SaveWeightsExternal: { format: "json", decode: SaveWeightsExternalResponseInternal.decode },
+  CreateCustomLoss: { format: "json", decode: CreateCustomLossResponse.decode },
   UnloadModel: { format: "json", decode: UnloadModelResponse.decode },
   Forward: { format: "proto", decode: decodeForwardBackwardOutput },
   ForwardBackward: { format: "proto", decode: decodeForwardBackwardOutput },
@@ -280,6 +296,47 @@ export const contract = {
   getSampler: get("/samplers/{samplerId}", GetSamplerResponse, rest),
   getBillingUsage: get("/billing/usage/events", BillingUsageResponse, rest, BillingQuery),
   getAuditLog: get("/audit", AuditLogResponse, { pool: "redirect" }, AuditQuery),
+
+  cancelFuture: route(
+    "POST",
+    "/cancel_future",
+    { body: CancelFutureRequest },
+    { pool: "retrieve", retry: "background", timeoutMs: 30_000, since: "0.26" },
+  ),
+  copyWeights: post("/copy_weights", CopyWeightsRequest, CopyWeightsResponse, { pool: "rest", since: "0.27" }),
+  saveWeightsExternal: post("/save_weights_external", SaveWeightsExternalRequest, UntypedAPIFuture, {
+    future: "SaveWeightsExternal",
+    since: "0.28",
+  }),
+  getExternalWeightsUrls: get(
+    "/training_runs/{trainingRunId}/checkpoints/external_weights/{name}/external_weights_urls",
+    ExternalWeightsUrlsResponse,
+    { pool: "rest", since: "0.28" },
+  ),
+  finishSession: route(
+    "POST",
+    "/sessions/{sessionId}/finish",
+    { body: FinishSessionRequest },
+    { pool: "session", since: "0.28" },
+  ),
+  joinSamplingSession: post("/join_sampling_session", JoinSamplingSessionRequest, JoinSamplingSessionResponse, {
+    pool: "session",
+    since: "0.32",
+  }),
+  getCurrentCheckpointStorageUsage: get(
+    "/billing/usage/checkpoints/current",
+    CurrentCheckpointStorageUsageResponse,
+    { pool: "rest", since: "0.32" },
+    GetCurrentCheckpointStorageUsageRequest,
+  ),
+  searchSessions: post("/sessions/search", SessionSearchRequest, SessionSearchResponse, {
+    pool: "rest",
+    since: "0.36",
+  }),
+  createCustomLoss: post("/create_custom_loss", CreateCustomLossRequest, UntypedAPIFuture, {
+    future: "CreateCustomLoss",
+    since: "0.36",
+  }),
 } as const;
 
 /** An operation's name. */

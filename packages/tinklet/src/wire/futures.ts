@@ -5,6 +5,7 @@
 import { type RequestErrorCategory, requestErrorCategory } from "../errors.ts";
 import {
   bool,
+  float,
   int,
   isPlainObject,
   list,
@@ -15,7 +16,7 @@ import {
   string,
   withDefault,
 } from "./fields.ts";
-import { message } from "./message.ts";
+import { message, unionOf } from "./message.ts";
 import type { ModelID } from "./training.ts";
 
 /** A request's id, which its result is fetched by. */
@@ -123,3 +124,74 @@ export function pendingOutcome(body: unknown): JsonOutcome & { kind: "pending" }
     ...(typeof reason === "string" && reason !== "" ? { reason } : {}),
   };
 }
+
+/** The samples of one sampling session. */
+export interface SamplingSessionFuturesTarget {
+  readonly type: "sampling_session";
+  readonly samplingSessionId: string;
+  /** The number that a process got when it joined the session. @defaultValue 0 */
+  readonly clonedSamplerId: number;
+}
+export const SamplingSessionFuturesTarget = message<SamplingSessionFuturesTarget, "type" | "clonedSamplerId">(
+  "SamplingSessionFuturesTarget",
+  { type: literal("sampling_session"), samplingSessionId: string(), clonedSamplerId: withDefault(int(), 0) },
+);
+
+/** Asks which of many requests are over, in one long poll. Newer than 0.25. */
+export interface FuturesRetrieveRequest {
+  readonly target: SamplingSessionFuturesTarget;
+  /** The cursor of the answer before. @defaultValue 0 */
+  readonly prevCursor: number;
+  /** Seconds. */
+  readonly timeout?: number;
+  /** Requests whose results were fetched since. */
+  readonly retrievedRequestIds: readonly RequestID[];
+}
+export const FuturesRetrieveRequest = message<FuturesRetrieveRequest, "prevCursor" | "retrievedRequestIds">(
+  "FuturesRetrieveRequest",
+  {
+    target: SamplingSessionFuturesTarget.field,
+    prevCursor: withDefault(int(), 0),
+    timeout: optional(float()),
+    retrievedRequestIds: withDefault(list(string()), []),
+  },
+);
+
+/** A request whose result can be fetched. */
+export interface FutureFinished {
+  readonly state: "finished";
+  readonly requestId: RequestID;
+  readonly responsePayloadUncompressedSize?: number;
+}
+export const FutureFinished = message<FutureFinished, "state">("FutureFinished", {
+  state: literal("finished"),
+  requestId: string(),
+  responsePayloadUncompressedSize: optional(int()),
+});
+/** A request that failed; fetching it says why. */
+export interface FutureFailed {
+  readonly state: "failed";
+  readonly requestId: RequestID;
+}
+export const FutureFailed = message<FutureFailed, "state">("FutureFailed", {
+  state: literal("failed"),
+  requestId: string(),
+});
+/** A request that is over, told apart by `state`. */
+export type FutureCompletion = FutureFinished | FutureFailed;
+
+/** Which requests are over. */
+export interface FuturesRetrieveResponse {
+  readonly completions: readonly FutureCompletion[];
+  readonly cursor: number;
+}
+export const FuturesRetrieveResponse = message<FuturesRetrieveResponse>("FuturesRetrieveResponse", {
+  completions: list(unionOf<FutureCompletion>("state", [FutureFinished, FutureFailed], { wordRequired: true })),
+  cursor: int(),
+});
+
+/** Gives a request up. Newer than 0.25. */
+export interface CancelFutureRequest {
+  readonly requestId: RequestID;
+}
+export const CancelFutureRequest = message<CancelFutureRequest>("CancelFutureRequest", { requestId: string() });

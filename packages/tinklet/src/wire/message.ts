@@ -176,6 +176,50 @@ export function message<T extends object, D extends keyof T = never>(
   };
 }
 
+/**
+ * One of several messages, told apart by a word that each has as a literal: `type`, or `state`.
+ *
+ * @param tag - the field that says which, in API and wire spelling alike.
+ * @param how.wordRequired - refuse a value without the word instead of taking the first that it fits.
+ */
+export function unionOf<T extends object>(
+  tag: keyof T & string,
+  options: readonly { readonly name: string; readonly fields: readonly FieldDescription[]; readonly field: unknown }[],
+  how: { readonly wordRequired?: boolean } = {},
+): Field<T> {
+  const byWord = new Map(
+    options.map((option) => [option.fields.find(({ name }) => name === tag)?.default, option.field as Field<T>]),
+  );
+  const fields = [...byWord.values()];
+  const words = [...byWord.keys()].map((word) => JSON.stringify(word)).join(", ");
+  /** By its word; without one, the first that the value fits, as the official client does. */
+  const fieldOf = (value: unknown, fits: (field: Field<T>) => unknown): Field<T> => {
+    if (!isPlainObject(value)) throw new FieldProblem(`must be an object, not ${describe(value)}`);
+    const guess = value[tag] === undefined && how.wordRequired !== true;
+    const found = guess ? fields.find((field) => succeeds(() => fits(field))) : byWord.get(value[tag]);
+    if (found !== undefined) return found;
+    const error = new FieldProblem(`must be one of ${words}, not ${describe(value[tag])}`);
+    error.path.unshift(tag);
+    throw error;
+  };
+  return {
+    presence: "required",
+    shape: { type: "union", options: options.map(({ name }) => ({ type: "message", name })) },
+    toWire: (value) => fieldOf(value, (field) => field.toWire(value)).toWire(value),
+    fromWire: (wire) => fieldOf(wire, (field) => field.fromWire(wire)).fromWire(wire),
+  };
+}
+
+function succeeds(body: () => unknown): boolean {
+  try {
+    body();
+    return true;
+  } catch (error) {
+    if (error instanceof FieldProblem) return false;
+    throw error;
+  }
+}
+
 const hintOf = (error: FieldProblem) => (error.hint === undefined ? {} : { hint: error.hint });
 
 function missing(key: string): FieldProblem {

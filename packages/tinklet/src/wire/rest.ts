@@ -8,6 +8,7 @@ import {
   float,
   int,
   isPlainObject,
+  json,
   list,
   literal,
   map,
@@ -17,6 +18,7 @@ import {
   string,
   withDefault,
 } from "./fields.ts";
+import type { JsonValue } from "./json.ts";
 import { type Message, message } from "./message.ts";
 
 /** Whose items a listing shows: only one's own, or all that are accessible. */
@@ -177,6 +179,8 @@ export interface AuditLogEntry {
   readonly modelId?: string;
   readonly tinkerPath?: string;
   readonly purpose?: string;
+  /** Newer than 0.25: what else is known of it. */
+  readonly eventDetails?: Readonly<Record<string, JsonValue>>;
 }
 export const AuditLogEntry = message<AuditLogEntry>("AuditLogEntry", {
   timestamp: date(),
@@ -184,6 +188,7 @@ export const AuditLogEntry = message<AuditLogEntry>("AuditLogEntry", {
   modelId: optional(string()),
   tinkerPath: optional(string()),
   purpose: optional(string()),
+  eventDetails: optional(map(json())),
 });
 
 /** What an audit query found. */
@@ -300,6 +305,10 @@ export interface BillingUsageEvent {
   readonly sessionId?: string;
   readonly projectId?: string;
   readonly eventInfo: BillingEventInfo;
+  /** Newer than 0.25, like the rates. */
+  readonly estimatedCostUsd?: number;
+  readonly effectiveRateUsdPerMillionTokens?: number;
+  readonly effectiveRateUsdPerGigabyteMonth?: number;
 }
 export const BillingUsageEvent = message<BillingUsageEvent>("BillingUsageEvent", {
   bucketStart: date(),
@@ -310,6 +319,9 @@ export const BillingUsageEvent = message<BillingUsageEvent>("BillingUsageEvent",
   sessionId: optional(string()),
   projectId: optional(string()),
   eventInfo: usageInfo,
+  estimatedCostUsd: optional(float()),
+  effectiveRateUsdPerMillionTokens: optional(float()),
+  effectiveRateUsdPerGigabyteMonth: optional(float()),
 });
 
 /** What is told of a session in a bill. */
@@ -324,10 +336,13 @@ export const BillingUsageSession = message<BillingUsageSession>("BillingUsageSes
 export interface BillingUsageResponse {
   readonly data: readonly BillingUsageEvent[];
   readonly sessions: Readonly<Record<string, BillingUsageSession>>;
+  /** Newer than 0.25: costs are known up to this moment. */
+  readonly costDataThrough?: Date;
 }
 export const BillingUsageResponse = message<BillingUsageResponse, "sessions">("BillingUsageResponse", {
   data: list(BillingUsageEvent.field),
   sessions: withDefault(map(BillingUsageSession.field), {}),
+  costDataThrough: optional(date()),
 });
 
 /** The span of a billing query. */
@@ -341,6 +356,53 @@ export const GetBillingUsageRequest = message<GetBillingUsageRequest>("GetBillin
 });
 
 /** What an audit query shows. */
-export type AuditEventType = "all" | "checkpoints";
+export type AuditEventType = "all" | "checkpoints" | "projects" | "teams" | "organizations";
 /** The codec of {@link AuditEventType}. */
-export const auditEventType = oneOf("all", "checkpoints");
+export const auditEventType = oneOf("all", "checkpoints", "projects", "teams", "organizations");
+
+/** Asks what checkpoints take up now. Newer than 0.25. */
+export interface GetCurrentCheckpointStorageUsageRequest {
+  readonly projectId?: string;
+}
+export const GetCurrentCheckpointStorageUsageRequest = message<GetCurrentCheckpointStorageUsageRequest>(
+  "GetCurrentCheckpointStorageUsageRequest",
+  { projectId: optional(string()) },
+);
+
+/** What one person's checkpoints of one project take up. */
+export interface CurrentCheckpointStorageUsageItem {
+  readonly projectId?: string;
+  readonly orgUserUrn?: string;
+  readonly userEmail?: string;
+  readonly userName?: string;
+  readonly checkpointCount: number;
+  readonly sizeBytes: number;
+  readonly sizeGigabytes: number;
+  readonly estimatedMonthlyCostUsd?: number;
+}
+export const CurrentCheckpointStorageUsageItem = message<CurrentCheckpointStorageUsageItem>(
+  "CurrentCheckpointStorageUsageItem",
+  {
+    projectId: optional(string()),
+    orgUserUrn: optional(string()),
+    userEmail: optional(string()),
+    userName: optional(string()),
+    checkpointCount: int(),
+    sizeBytes: int(),
+    sizeGigabytes: float(),
+    estimatedMonthlyCostUsd: optional(float()),
+  },
+);
+
+/** What checkpoints take up now. */
+export interface CurrentCheckpointStorageUsageResponse {
+  readonly effectiveRateUsdPerGigabyteMonth?: number;
+  readonly data: readonly CurrentCheckpointStorageUsageItem[];
+}
+export const CurrentCheckpointStorageUsageResponse = message<CurrentCheckpointStorageUsageResponse>(
+  "CurrentCheckpointStorageUsageResponse",
+  {
+    effectiveRateUsdPerGigabyteMonth: optional(float()),
+    data: list(CurrentCheckpointStorageUsageItem.field),
+  },
+);

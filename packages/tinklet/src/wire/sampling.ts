@@ -240,3 +240,23 @@ export class SampleResponse {
     };
   }
 }
+
+/** Another process joins a sampling session. Newer than 0.25. */
+export interface JoinSamplingSessionRequest {
+  readonly samplingSessionId: string;
+  readonly type: "join_sampling_session";
+}
+export const JoinSamplingSessionRequest = message<JoinSamplingSessionRequest, "type">("JoinSamplingSessionRequest", {
+  samplingSessionId: string(),
+  type: literal("join_sampling_session"),
+});
+
+/** The number of the process that joined; its requests are numbered from 10^9 times that. */
+export interface JoinSamplingSessionResponse {
+  readonly type: "join_sampling_session";
+  readonly clientCounter: number;
+}
+export const JoinSamplingSessionResponse = message<JoinSamplingSessionResponse, "type">("JoinSamplingSessionResponse", {
+  type: literal("join_sampling_session"),
+  clientCounter: int(),
+});

@@ -54,8 +54,8 @@ export function checkLossFn(lossFn: string, options: { readonly allowUnknown?: b
   });
 }
 
-/** Numbers that steer a loss, for example `clip_low_threshold`. */
-export type LossFnConfig = Readonly<Record<string, number>>;
+/** What steers a loss: numbers, for example `clip_low_threshold`; newer losses also take texts. */
+export type LossFnConfig = Readonly<Record<string, number | string>>;
 
 /** The low-rank adapter that is trained. */
 export interface LoraConfig {
@@ -335,6 +335,12 @@ export const datumField: Field<Datum> = custom<Datum>(
   },
 );
 
+const numberOrText = custom<number | string>(
+  { type: "union", options: [{ type: "number" }, { type: "string" }] },
+  (wire) => (typeof wire === "string" ? string().fromWire(wire) : float().fromWire(wire)),
+  (value) => (typeof value === "string" ? string().toWire(value) : float().toWire(value)),
+);
+
 /** A batch and its loss. */
 export interface ForwardBackwardInput {
   readonly data: readonly Datum[];
@@ -344,7 +350,7 @@ export interface ForwardBackwardInput {
 export const ForwardBackwardInput = message<ForwardBackwardInput>("ForwardBackwardInput", {
   data: list(datumField),
   lossFn: openWord(...lossFnTypes),
-  lossFnConfig: optional(map(float())),
+  lossFnConfig: optional(map(numberOrText)),
 });
 
 /** One pass over a batch. */

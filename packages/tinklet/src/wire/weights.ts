@@ -1,5 +1,5 @@
 /** Messages about saving and loading weights. */
-import { bool, int, json, literal, map, nullable, oneOf, optional, string, withDefault } from "./fields.ts";
+import { bool, date, int, json, list, literal, map, nullable, oneOf, optional, string, withDefault } from "./fields.ts";
 import { message } from "./message.ts";
 import type { UserMetadata } from "./session.ts";
 import type { ModelID } from "./training.ts";
@@ -164,3 +164,83 @@ export interface SetCheckpointTtlRequest {
 export const SetCheckpointTtlRequest = message<SetCheckpointTtlRequest>("SetCheckpointTtlRequest", {
   ttlSeconds: nullable(int()),
 });
+
+/** Saves weights as plain files that can be downloaded one by one. Newer than 0.25. */
+export interface SaveWeightsExternalRequest {
+  readonly modelId: ModelID;
+  /** The checkpoint's bare name. */
+  readonly path: string;
+  readonly seqId?: number;
+  readonly ttlSeconds?: number;
+  /** Public keys of the `age` tool; the files are encrypted so that only their owners can read them. */
+  readonly ageEncryptionRecipients?: readonly string[];
+  readonly type: "save_weights_external";
+}
+export const SaveWeightsExternalRequest = message<SaveWeightsExternalRequest, "type">("SaveWeightsExternalRequest", {
+  modelId: string(),
+  path: string(),
+  seqId: optional(int()),
+  ttlSeconds: optional(int()),
+  ageEncryptionRecipients: optional(list(string())),
+  type: literal("save_weights_external"),
+});
+
+/** What the server answers to a save of plain files. */
+export interface SaveWeightsExternalResponseInternal {
+  readonly path?: string;
+  readonly sizeBytes?: number;
+  readonly type?: "save_weights_external";
+}
+export const SaveWeightsExternalResponseInternal = message<SaveWeightsExternalResponseInternal>(
+  "SaveWeightsExternalResponseInternal",
+  {
+    path: optional(string()),
+    sizeBytes: optional(int()),
+    type: optional(oneOf("save_weights_external")),
+  },
+);
+
+/** Where the plain files were saved. */
+export interface SaveWeightsExternalResponse {
+  readonly path: string;
+  readonly type?: "save_weights_external";
+}
+export const SaveWeightsExternalResponse = message<SaveWeightsExternalResponse>("SaveWeightsExternalResponse", {
+  path: string(),
+  type: optional(oneOf("save_weights_external")),
+});
+
+/** Where each file of an external checkpoint can be fetched, and until when. */
+export interface ExternalWeightsUrlsResponse {
+  readonly urls: Readonly<Record<string, string>>;
+  readonly expires: Date;
+}
+export const ExternalWeightsUrlsResponse = message<ExternalWeightsUrlsResponse>("ExternalWeightsUrlsResponse", {
+  urls: map(string()),
+  expires: date(),
+});
+
+/** Copies a checkpoint into a session or a project of one's own. Newer than 0.25. */
+export interface CopyWeightsRequest {
+  readonly sessionId?: string;
+  readonly modelSeqId?: number;
+  readonly destinationProjectId?: string;
+  readonly sourcePath: string;
+  readonly ttlSeconds?: number;
+  /** A credential for another account's weights. */
+  readonly weightsAccessToken?: string;
+}
+export const CopyWeightsRequest = message<CopyWeightsRequest>("CopyWeightsRequest", {
+  sessionId: optional(string()),
+  modelSeqId: optional(int()),
+  destinationProjectId: optional(string()),
+  sourcePath: string(),
+  ttlSeconds: optional(int()),
+  weightsAccessToken: optional(string()),
+});
+
+/** The copy's own path. */
+export interface CopyWeightsResponse {
+  readonly tinkerPath: string;
+}
+export const CopyWeightsResponse = message<CopyWeightsResponse>("CopyWeightsResponse", { tinkerPath: string() });

@@ -84,7 +84,7 @@ export function newerHandlers(api: Api): NewerHandlers {
     return jsonAnswer({ request_id: requestId });
   };
 
-  const externalWeightsUrls: NewerHandler = (call, match) => {
+  const getExternalWeightsUrls: NewerHandler = (call, match) => {
     const row = readableCheckpoint(api, call, match[1]!, `external_weights/${match[2]!}`);
     const links = archiveFiles.map((file) => ({
       file,
@@ -161,7 +161,7 @@ export function newerHandlers(api: Api): NewerHandlers {
     });
   };
 
-  const currentStorage: NewerHandler = (call) => {
+  const getCurrentCheckpointStorageUsage: NewerHandler = (call) => {
     const project = call.url.searchParams.get("project_id");
     const rows = sql.all<{ project: string | null; n: number; bytes: number }>(
       `SELECT sessions.project_id AS project, COUNT(*) AS n, SUM(bytes) AS bytes FROM checkpoints
@@ -190,8 +190,8 @@ export function newerHandlers(api: Api): NewerHandlers {
     sampleTokens,
     copyWeights: (call) => copyWeights(api, call),
     saveWeightsExternal,
-    externalWeightsUrls,
-    currentStorage,
+    getExternalWeightsUrls,
+    getCurrentCheckpointStorageUsage,
     apiKeyMe: ({ caller }) => jsonAnswer(keyData(caller.tenant)),
     importAdapter: (call) => importAdapter(api, call),
   };

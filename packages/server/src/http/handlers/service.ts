@@ -39,7 +39,7 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
       usePyqwestTransport: false,
       createModelViaLoadWeights: api.clientConfig.createModelViaLoadWeights,
       sampleUseRetrieveFutures: false,
-      customLossServerSide: false,
+      customLossServerSide: true,
       sampleJoinSamplingSession: true,
     }),
     clientDynamicConfig: () => ({ refreshIntervalSec: 300, sampleCancelEnabled: true, sampleCancelMaxBatchSize: 64 }),

@@ -2,6 +2,7 @@
 import { randomInt } from "node:crypto";
 import { type ForwardBackwardRequest, peekForwardBackwardRequest, stringifyJson } from "tinklet/wire";
 import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
+import { customLossId, findLoss } from "../../queue/custom-pass.ts";
 import { countTokens, decodePass } from "../../queue/engine-input.ts";
 import { fingerprintJson, fingerprintPass } from "../../queue/fingerprint.ts";
 import { type Draws, failureOf, UserError } from "../../queue/job.ts";
@@ -143,11 +144,15 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     const payloadType = form === "proto" ? "proto" : "json";
     let pass: ForwardBackwardRequest | undefined;
     let failure: Failure | undefined;
+    let customLoss: string | undefined;
     let at: { modelId: string; seqId?: number | undefined };
     try {
       pass = decodePass(call.bytes, payloadType);
       at = pass;
       checkPass(api, pass);
+      customLoss = customLossId(pass);
+      if (customLoss !== undefined)
+        findLoss(api.store.db.sql, customLoss, ownModel(api, call, pass.modelId).session_id);
     } catch (error) {
       // The official client never sends anything again once a chunk was refused, so bad data is told through the future.
       const peeked = pass ?? (form === "proto" ? peekForwardBackwardRequest(call.bytes) : peekJson(call.wire));
@@ -168,6 +173,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
         payload: call.bytes,
         payloadType,
         tokens: pass === undefined ? 0 : passTokens(pass),
+        ...(customLoss === undefined ? {} : { draws: { customLoss } }),
         ...(failure === undefined ? {} : { failure }),
       },
       model,

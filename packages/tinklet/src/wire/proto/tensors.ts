@@ -62,11 +62,11 @@ function dimensions(shape: readonly Int64[], field: string): number[] {
 export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): Uint8Array {
   const { forwardBackwardInput: input } = request;
   const config = new Map<string, number>();
+  const texts = new Map<string, gen.LossConfigValue>(); // numbers stay where every server reads them
   for (const [key, value] of Object.entries(input.lossFnConfig ?? {})) {
-    if (typeof value !== "number") {
-      throw new InvalidInputError(`lossFnConfig.${key}`, `must be a number, not ${describe(value)}`);
-    }
-    config.set(key, value);
+    if (typeof value === "number") config.set(key, value);
+    else if (typeof value === "string" && !hasHalfCharacter(value)) texts.set(key, { text: value });
+    else throw new InvalidInputError(`lossFnConfig.${key}`, `must be a number or a text, not ${describe(value)}`);
   }
   const seqId = request.seqId ?? 0;
   if ((seqId | 0) !== seqId) {
@@ -85,7 +85,7 @@ export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): U
       lossFn: input.lossFn,
       lossFnConfig: config,
       forwardOnly: request.forwardOnly ?? false,
-      lossFnConfigV2: new Map(),
+      lossFnConfigV2: texts,
     },
     gen.sizeForwardBackwardRequest,
     gen.writeForwardBackwardRequest,
@@ -134,12 +134,10 @@ export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackward
   return decoding(
     () => {
       const raw = gen.readForwardBackwardRequest(new Reader(bytes));
-      const config: Record<string, number> = Object.fromEntries(raw.lossFnConfig);
+      const config: Record<string, number | string> = Object.fromEntries(raw.lossFnConfig);
       for (const [key, value] of raw.lossFnConfigV2) {
-        if (value.number !== undefined) config[key] = value.number;
-        else if (value.text !== undefined) {
-          throw new InvalidInputError(`loss_fn_config_v2.${key}`, "is a text, and no loss here takes one");
-        }
+        const given = value.number ?? value.text;
+        if (given !== undefined) config[key] = given;
       }
       return {
         forwardBackwardInput: {

@@ -1,0 +1,166 @@
+/** Losses that clients store: creation, passes that use them, and what happens to both across restarts. */
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Datum, encodeForwardBackwardRequest, ModelInput, TensorData } from "tinklet/wire";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { gateway, TestServer } from "../../testing/test-server.ts";
+
+const recorded = JSON.parse(
+  readFileSync(new URL("../../../../../test/fixtures/custom-losses.json", import.meta.url), "utf8"),
+) as { name: string; inputs: unknown[]; graph: { format: number; nodes: unknown[] } }[];
+const traced = (name: string) => recorded.find((each) => each.name === name)!;
+
+let server: TestServer;
+let folder: string;
+/** Awaited before each call of the engine. */
+let gate: Promise<void> | undefined;
+const open = () => TestServer.open({ dataDir: folder, engine: { beforeCall: () => gate } });
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), "custom-loss-"));
+  server = await open();
+});
+afterEach(async () => {
+  await server.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const create = (session: string, name: string, seq = 0) => {
+  const { inputs, graph } = traced(name);
+  return server.post("create_custom_loss", { session_id: session, custom_loss_seq_id: seq, name, inputs, graph });
+};
+
+const tokens = [1, 2, 3, 4, 5];
+const floats = (values: number[]) => TensorData.from(Float32Array.from(values));
+const weights = [0, 1, 0.5, 2, 1];
+function pass(model: string, seq: number, lossFn: string, lossFnConfig?: Record<string, string | number>, copies = 1) {
+  const datum = new Datum({
+    modelInput: ModelInput.fromInts(tokens),
+    lossFnInputs: { target_tokens: tokens.map((token) => token + 1), weights: floats(weights) },
+  });
+  return encodeForwardBackwardRequest({
+    modelId: model,
+    seqId: seq,
+    forwardBackwardInput: {
+      lossFn,
+      data: Array.from({ length: copies }, () => datum),
+      ...(lossFnConfig === undefined ? {} : { lossFnConfig }),
+    },
+  });
+}
+
+/** The loss of another pass with the weights that a model has by then: equal numbers mean equal weights. */
+const fingerprint = async (model: string, seq: number) =>
+  (await server.passResult(server.post("forward_backward", pass(model, seq, "cross_entropy")))).metrics["loss:sum"];
+
+/** What a model comes to by two passes and a step with one loss. */
+async function trained(session: string, modelSeq: number, lossFn: string, config?: Record<string, string>) {
+  const model = await server.model(session, { seq: modelSeq });
+  const first = await server.passResult(server.post("forward_backward", pass(model, 1, lossFn, config)));
+  // accepted while the pass before it is at its first half: a step must not come between the two
+  const { promise, resolve } = gateway();
+  gate = promise;
+  const second = await server.post("forward_backward", pass(model, 2, lossFn, config));
+  const step = await server.optim(model, 3);
+  gate = undefined;
+  resolve();
+  await server.passResult(second);
+  await server.result(step);
+  await server.result(server.optim(model, 4)); // moves by the gradients that a step came too early for
+  return { model, first, after: await fingerprint(model, 5) };
+}
+
+describe("create_custom_loss", () => {
+  it("answers an id by a future; the same loss again has the same id, another under its number is refused", async () => {
+    const session = await server.session();
+    const made = await server.result(create(session, "ppo", 3));
+    expect(made).toEqual({ loss_id: `${session}:loss:3`, type: "create_custom_loss" });
+    expect(await server.result(create(session, "ppo", 3))).toEqual(made);
+    expect((await create(session, "dro", 3)).json).toMatchObject({ code: "number_reused" });
+    expect((await server.post("client/config", { sdk_version: "x" })).json.custom_loss_server_side).toBe(true);
+  });
+
+  it("refuses what is not allowed, by name, and stores nothing of it", async () => {
+    const session = await server.session();
+    const { inputs, graph } = traced("cross_entropy");
+    const nodes = structuredClone(graph.nodes) as { target: string }[];
+    nodes[2]!.target = "os.system";
+    const body = { session_id: session, custom_loss_seq_id: 0, name: "x", inputs, graph: { format: 1, nodes } };
+    const answer = await server.post("create_custom_loss", body);
+    expect(answer.status).toBe(400);
+    expect(JSON.stringify(answer.json)).toContain("os.system");
+    expect(await server.result(create(session, "cross_entropy", 0))).toHaveProperty("loss_id");
+  });
+});
+
+describe("the loss custom", () => {
+  it("trains exactly as the built-in loss of the same formula does", async () => {
+    const session = await server.session();
+    const { loss_id } = await server.result(create(session, "cross_entropy"));
+    const builtIn = await trained(session, 0, "cross_entropy");
+    const custom = await trained(session, 1, "custom", { loss_id });
+    expect(custom.first.metrics["loss:sum"]).toBeCloseTo(builtIn.first.metrics["loss:sum"]!, 5);
+    expect(custom.first.metrics["custom/nll:sum"]).toBe(custom.first.metrics["loss:sum"]);
+    expect(custom.first.lossFnOutputs[0]!["logprobs"]!.data).toEqual(builtIn.first.lossFnOutputs[0]!["logprobs"]!.data);
+    expect(custom.after).toBe(builtIn.after);
+  });
+
+  it("sums losses, and reduces metrics over the data by their names", async () => {
+    const session = await server.session();
+    const { loss_id } = await server.result(create(session, "masked_mean"));
+    const model = await server.model(session);
+    const bytes = () => {
+      const datum = new Datum({
+        modelInput: ModelInput.fromInts(tokens),
+        lossFnInputs: { target_tokens: tokens, mask: floats([1, 0, 1, 0, 0]) },
+      });
+      const forwardBackwardInput = { data: [datum, datum], lossFn: "custom", lossFnConfig: { loss_id } };
+      return encodeForwardBackwardRequest({ modelId: model, seqId: 1, forwardBackwardInput });
+    };
+    const { metrics } = await server.passResult(server.post("forward_backward", bytes()));
+    expect(metrics["custom/tokens:sum"]).toBe(4);
+  });
+
+  it.each([
+    ["no id", {}, /needs the id/],
+    ["a number as an id", { loss_id: 3 }, /needs the id/],
+    ["an id that is not there", { loss_id: "nothing" }, /has no loss/],
+  ] as const)("fails its future with %s, and the model goes on", async (_, config, expected) => {
+    const model = await server.model();
+    const failed = await server.result(server.post("forward_backward", pass(model, 1, "custom", config)));
+    expect(failed).toMatchObject({ error: expect.stringMatching(expected), category: "user" });
+    expect(await fingerprint(model, 2)).toBeTypeOf("number");
+  });
+
+  it("belongs to its session", async () => {
+    const { loss_id } = await server.result(create(await server.session(), "cross_entropy"));
+    const model = await server.model(await server.session());
+    const failed = await server.result(server.post("forward_backward", pass(model, 1, "custom", { loss_id })));
+    expect(failed.error).toMatch(/has no loss/);
+  });
+
+  it("says which datum the loss failed on", async () => {
+    const session = await server.session();
+    const { loss_id } = await server.result(create(session, "ppo"));
+    const model = await server.model(session);
+    const failed = await server.result(server.post("forward_backward", pass(model, 1, "custom", { loss_id })));
+    expect(failed).toEqual({
+      error: "The custom loss failed on data[0]: sampling: is missing from loss_fn_inputs",
+      category: "user",
+    });
+  });
+
+  it("runs again from the log after a restart: the model is the same to the bit", async () => {
+    const session = await server.session();
+    const { loss_id } = await server.result(create(session, "focal"));
+    const model = await server.model(session);
+    await server.passResult(server.post("forward_backward", pass(model, 1, "custom", { loss_id })));
+    await server.result(server.optim(model, 2));
+    const before = await fingerprint(model, 3);
+    await server.close();
+    server = await open();
+    expect(await fingerprint(model, 4)).toBe(before);
+    const again = await server.passResult(server.post("forward_backward", pass(model, 5, "custom", { loss_id })));
+    expect(again.metrics["loss:sum"]).toBeTypeOf("number");
+  });
+});
