@@ -118,9 +118,9 @@ it("listeners hear every event; what they throw is ignored", () => {
 it("an async listener or logger that rejects ends nothing", async () => {
   const unhandled = vi.fn();
   process.on("unhandledRejection", unhandled);
-  const reject = async () => {
+  const reject = (async () => {
     throw new Error("boom");
-  };
+  }) as () => void; // what a caller without types may bring
   const logger = { debug: reject, info: reject, warn: reject, error: reject };
   const reporter = new Reporter({ clock: new FakeClock(), onEvent: reject, logger });
   reporter.listen(reject);
