@@ -18,7 +18,7 @@ module.exports = {
     },
     layer(
       "leaves-import-nothing",
-      sdk("(abort|errors|events|clock)\\.ts$"),
+      sdk("(abort|clock|errors|events|given)\\.ts$"),
       sdk("(wire|transport|futures|clients|cli|autodiff)/"),
     ),
     layer("wire-is-below", sdk("wire/"), sdk("(transport|futures|clients|cli)/")),

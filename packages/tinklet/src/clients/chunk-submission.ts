@@ -5,51 +5,53 @@
 import { APIConnectionError, APIStatusError, APITimeoutError, InvalidInputError, statusError } from "../errors.ts";
 import type { Datum } from "../wire/datum.ts";
 import type { DataChunk } from "./batching.ts";
-import type { Turn } from "./submission-queue.ts";
-
-/** An accepted chunk. */
-export interface AcceptedChunk {
-  readonly requestId: string;
-  /** How long the submission took. */
-  readonly roundtripMs: number;
-}
+import { settleNumber, type Turn } from "./submission-queue.ts";
+import type { Accepted } from "./submit-request.ts";
 
 /** How chunks are sent. */
-export interface ChunkSender {
-  send(chunk: DataChunk, seqId: number): Promise<AcceptedChunk>;
+export interface ChunkSender<Chunk extends DataChunk = DataChunk> {
+  send(chunk: Chunk, seqId: number): Promise<Accepted>;
   /** Uses up a number with a forward-only pass over one datum, which changes nothing. */
   fill(datum: Datum, seqId: number): Promise<void>;
-  /** A number could not be used up: servers that execute strictly by number will wait. */
+  /** A number could not be used up now. */
   gap(seqId: number, error: unknown): void;
 }
 
 /** @returns the accepted chunks in the order of the batch. */
-export function submitChunks(
+export function submitChunks<Chunk extends DataChunk>(
   turn: Turn,
-  chunks: readonly DataChunk[],
-  sender: ChunkSender,
+  chunks: readonly Chunk[],
+  sender: ChunkSender<Chunk>,
   options: { readonly parallel: boolean },
-): Promise<AcceptedChunk[]> {
+): Promise<Accepted[]> {
   return options.parallel && chunks.length > 1 ? inParallel(turn, chunks, sender) : oneByOne(turn, chunks, sender);
 }
 
-async function oneByOne(turn: Turn, chunks: readonly DataChunk[], sender: ChunkSender): Promise<AcceptedChunk[]> {
-  const accepted: AcceptedChunk[] = [];
+async function oneByOne<Chunk extends DataChunk>(
+  turn: Turn,
+  chunks: readonly Chunk[],
+  sender: ChunkSender<Chunk>,
+): Promise<Accepted[]> {
+  const accepted: Accepted[] = [];
   for (const chunk of chunks) {
     const seqId = turn.draw();
     try {
       accepted.push(await sender.send(chunk, seqId));
     } catch (error) {
-      if (error instanceof InvalidInputError) turn.giveBack(seqId);
+      settleNumber(turn, seqId, error);
       throw partly(error, accepted.length, chunks.length);
     }
   }
   return accepted;
 }
 
-async function inParallel(turn: Turn, chunks: readonly DataChunk[], sender: ChunkSender): Promise<AcceptedChunk[]> {
+async function inParallel<Chunk extends DataChunk>(
+  turn: Turn,
+  chunks: readonly Chunk[],
+  sender: ChunkSender<Chunk>,
+): Promise<Accepted[]> {
   const first = turn.draw(chunks.length);
-  const outcomes = new Array<AcceptedChunk | undefined>(chunks.length);
+  const outcomes = new Array<Accepted | undefined>(chunks.length);
   const failures: unknown[] = [];
   const send = async (i: number) => {
     try {
@@ -60,7 +62,7 @@ async function inParallel(turn: Turn, chunks: readonly DataChunk[], sender: Chun
   };
   await Promise.all(chunks.slice(1).map((_, i) => send(i + 1)));
   if (failures.length === 0) await send(0); // the server starts with it
-  if (failures.length === 0) return outcomes as AcceptedChunk[];
+  if (failures.length === 0) return outcomes as Accepted[];
 
   const accepted = outcomes.filter((outcome) => outcome !== undefined).length;
   if (accepted === 0 && failures.every((error) => error instanceof InvalidInputError)) {
@@ -71,7 +73,12 @@ async function inParallel(turn: Turn, chunks: readonly DataChunk[], sender: Chun
     const datum = chunks[Math.max(known, 0)]!.data[0]!;
     const holes = [...outcomes.keys()].filter((i) => outcomes[i] === undefined);
     await Promise.all(
-      holes.map((i) => sender.fill(datum, first + i).catch((error: unknown) => sender.gap(first + i, error))),
+      holes.map((i) =>
+        sender.fill(datum, first + i).catch((error: unknown) => {
+          settleNumber(turn, first + i, error);
+          sender.gap(first + i, error);
+        }),
+      ),
     );
   }
   throw partly(failures[0], accepted, chunks.length);

@@ -94,6 +94,8 @@ export interface CustomBackward {
 /**
  * Runs the user's loss on the log-probs of the forward pass and turns its slopes into weights.
  *
+ * @param data - the batch as it was given, for the loss.
+ * @param sent - the batch as the forward pass sent it.
  * @throws {@link UnusedLeafError} when the loss does not depend on a datum's log-probs.
  * @throws {@link InvalidInputError} naming `loss` or `gradients[i]` when what the loss returned cannot be used. A loss or a slope
  * that is not finite is refused: it would make every weight of the model NaN.
@@ -102,14 +104,15 @@ export async function runCustomLoss(
   data: readonly Datum[],
   forward: ForwardBackwardOutput,
   lossFn: CustomLossFn,
+  sent: readonly Datum[] = data,
 ): Promise<CustomBackward> {
-  const leaves = logprobLeaves(data, forward);
+  const leaves = logprobLeaves(sent, forward);
   const result = await lossFn(data, leaves);
   const { loss, slopes } = slopesOf(result, leaves);
   return {
     loss,
     metrics: checkedMetrics(result.metrics ?? {}),
-    data: data.map((datum, i) => {
+    data: sent.map((datum, i) => {
       const { shape } = leaves[i] as Var;
       const weights = Float32Array.from(slopes[i] as Float64Array, (slope) => -slope);
       return new Datum({

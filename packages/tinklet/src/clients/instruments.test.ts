@@ -92,7 +92,7 @@ describe("M-902: OpenTelemetry", () => {
     const { service, run } = harness();
     const sampler = await run(service.createSamplingClient({ baseModel: "m" }));
     await run(sampler.sample(ModelInput.fromInts([1, 2, 3]), { samplingParams: { maxTokens: 5 }, numSamples: 2 }));
-    await run(failure(sampler.sample([1] as never)));
+    await run(failure(sampler.sample("x" as never)));
     await run(service.close());
     otel.trace.disable();
     otel.metrics.disable();

@@ -77,7 +77,8 @@ function checkDatum(datum: unknown, at: string, lossFn: string, needed: readonly
       });
     }
   }
-  const positions = textLength(datum);
+  const { modelInput } = datum;
+  const positions = modelInput.isText ? modelInput.tokenCount : undefined;
   for (const [key, tensor] of Object.entries(inputs)) {
     const field = `${at}.lossFnInputs.${key}`;
     const rows = tensor.shape?.[0] ?? tensor.values.length;
@@ -88,16 +89,6 @@ function checkDatum(datum: unknown, at: string, lossFn: string, needed: readonly
     }
     checkFinite(tensor, field);
   }
-}
-
-/** How many positions an input has, if it is text alone. */
-function textLength(datum: Datum): number | undefined {
-  let length = 0;
-  for (const chunk of datum.modelInput.chunks) {
-    if (chunk.type !== "encoded_text") return undefined;
-    length += chunk.tokens.length;
-  }
-  return length;
 }
 
 function checkFinite(tensor: TensorData, field: string): void {

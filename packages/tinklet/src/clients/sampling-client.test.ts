@@ -67,7 +67,7 @@ describe("sample", () => {
     const { sampler, stub } = await setup();
     const fields = await Promise.all(
       [
-        sampler.sample([1, 2] as unknown as ModelInput),
+        sampler.sample("text" as unknown as ModelInput),
         sampler.sample(prompt, { numSamples: 0 }),
         sampler.sample(prompt, { numSamples: 1.5 }),
         sampler.sample(prompt, { samplingParams: { temperatur: 1 } as never }),
@@ -80,6 +80,20 @@ describe("sample", () => {
     );
     expect(fields).toEqual(["prompt", "numSamples", "numSamples", "temperatur", "temperature"]);
     expect(stub.callsOf("asample")).toHaveLength(0);
+  });
+
+  it("takes plain token ids, and what they are when the call is made", async () => {
+    const { sampler, stub, run } = await setup();
+    const tokens = Int32Array.of(1, 2, 3);
+    const chunked = new ModelInput([{ type: "encoded_text", tokens }]);
+    const calls = [sampler.sample(tokens), sampler.sample(chunked), sampler.sample([1, 2, 3])];
+    const logprobs = sampler.computeLogprobs(tokens);
+    tokens.fill(9);
+    await run(Promise.all(calls));
+    expect(await run(logprobs)).toEqual([null, -0.375, -0.5]);
+    for (const { body } of stub.callsOf("asample")) {
+      expect((body as SampleRequest).prompt.toInts()).toEqual([1, 2, 3]);
+    }
   });
 
   it("M-704: prompt log-probs and the likeliest tokens", async () => {

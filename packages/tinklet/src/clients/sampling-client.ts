@@ -9,7 +9,7 @@ import type { Tokenizer } from "../tokenizer/index.ts";
 import { Semaphore } from "../transport/byte-budget.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import { describe } from "../wire/fields.ts";
-import { ModelInput } from "../wire/model-input.ts";
+import { ModelInput, type ModelInputLike } from "../wire/model-input.ts";
 import type { GetSamplerResponse } from "../wire/rest.ts";
 import { type SampleResponse, SamplingParams, type SamplingParamsInput } from "../wire/sampling.ts";
 import { estimatePromptBytes } from "./batching.ts";
@@ -133,7 +133,7 @@ export class SamplingClient {
    * for (const { tokens, logprobs, stopReason } of sequences) console.log(tokens, logprobs, stopReason);
    * ```
    */
-  sample(prompt: ModelInput, options: SampleOptions = {}): APIFuture<SampleResponse> {
+  sample(prompt: ModelInputLike, options: SampleOptions = {}): APIFuture<SampleResponse> {
     return this.#start("sample", prompt, options, (response) => response);
   }
 
@@ -146,7 +146,7 @@ export class SamplingClient {
    * const total = logprobs.reduce<number>((sum, value) => sum + (value ?? 0), 0);
    * ```
    */
-  computeLogprobs(prompt: ModelInput, options: OperationOptions = {}): APIFuture<readonly (number | null)[]> {
+  computeLogprobs(prompt: ModelInputLike, options: OperationOptions = {}): APIFuture<readonly (number | null)[]> {
     const asked = { ...options, samplingParams: { maxTokens: 1 }, includePromptLogprobs: true };
     return this.#start("compute_logprobs", prompt, asked, ({ promptLogprobs }) => {
       if (promptLogprobs === undefined) {
@@ -158,7 +158,7 @@ export class SamplingClient {
 
   #start<T>(
     operation: string,
-    prompt: ModelInput,
+    given: ModelInputLike,
     options: SampleOptions,
     read: (response: SampleResponse) => T,
   ): APIFuture<T> {
@@ -174,9 +174,8 @@ export class SamplingClient {
         attributes: { "tinker.sampling_session_id": subject },
       },
       async (state, signal) => {
-        if (!(prompt instanceof ModelInput)) {
-          throw new InvalidInputError("prompt", "must be a ModelInput", { hint: "Use ModelInput.fromInts(tokenIds)." });
-        }
+        // Sent when its turn has come: until then the caller may write into its arrays.
+        const prompt = given instanceof ModelInput ? given.copy() : ModelInput.from(given, "prompt");
         const { numSamples = 1, samplingParams = {} } = options;
         if (!Number.isInteger(numSamples) || numSamples < 1) {
           throw new InvalidInputError("numSamples", `must be an integer above 0, and is ${numSamples}`);
@@ -191,7 +190,7 @@ export class SamplingClient {
           topkPromptLogprobs: options.topkPromptLogprobs ?? 0,
         };
         session.notes.sampledWith(request.samplingParams);
-        const facts = { promptTokens: textTokens(prompt), maxTokens: samplingParams.maxTokens };
+        const facts = { promptTokens: prompt.tokenCount, maxTokens: samplingParams.maxTokens };
         const promptBytes = estimatePromptBytes(prompt);
         const response = await runSample(this.#state, { request, promptBytes, subject, facts }, state, signal);
         this.#measure(operation, facts.promptTokens, response);
@@ -273,14 +272,4 @@ export class SamplingClient {
 /** A billion numbers each, and all of them exact in a double. */
 function foreignFirstSeqId(): number {
   return 1e9 * (1 + Math.floor(Math.random() * 9_000_000));
-}
-
-/** Tokens of a prompt's text; images have no length of their own here. */
-function textTokens(prompt: ModelInput): number {
-  let tokens = 0;
-  for (const chunk of prompt.chunks) {
-    if (chunk.type === "encoded_text") tokens += chunk.tokens.length;
-    else if ("expectedTokens" in chunk) tokens += chunk.expectedTokens ?? 0;
-  }
-  return tokens;
 }

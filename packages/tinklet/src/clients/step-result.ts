@@ -2,7 +2,6 @@
  * What one training step came to, read from the metrics of its pass and its optimizer step.
  */
 import type { ServerTiming } from "../futures/server-timing.ts";
-import type { Datum } from "../wire/datum.ts";
 import type { ForwardBackwardOutput, OptimStepResponse } from "../wire/training.ts";
 
 /** The result of {@link TrainingClient.step}. */
@@ -35,7 +34,7 @@ export interface StepResult {
 const gradNormNames = ["unclipped_grad_l2", "grad_norm", "grad_l2"];
 
 export function stepResult(
-  data: readonly Datum[],
+  tokens: number,
   output: ForwardBackwardOutput,
   optimized: OptimStepResponse,
   time: ServerTiming & { readonly waitMs: number },
@@ -47,7 +46,7 @@ export function stepResult(
   return {
     loss: output.loss,
     ...(gradNorm === undefined ? {} : { gradNorm }),
-    tokens: data.reduce((sum, datum) => sum + textTokens(datum), 0),
+    tokens,
     metrics,
     waitMs: time.waitMs,
     ...(queueMs === undefined ? {} : { queueMs }),
@@ -62,11 +61,4 @@ function named(metrics: Readonly<Record<string, number>>, names: readonly string
     for (const [key, value] of Object.entries(metrics)) if (key === name || key.startsWith(`${name}:`)) return value;
   }
   return undefined;
-}
-
-function textTokens({ modelInput }: Datum): number {
-  return modelInput.chunks.reduce((sum, chunk) => {
-    if (chunk.type === "encoded_text") return sum + chunk.tokens.length;
-    return sum + ("expectedTokens" in chunk ? (chunk.expectedTokens ?? 0) : 0);
-  }, 0);
 }

@@ -1,10 +1,10 @@
 /**
  * The order of a training client's requests: one submission at a time, in the order of the calls, numbered as they go out.
- * A call that fails, is refused or is cancelled never blocks the one behind it; what happens to its number is decided in
- * docs/decisions/0005-client-order-and-retries.md.
+ * A call that fails, is refused, is cancelled or never arrives does not block the one behind it; what happens to its number is
+ * decided in docs/decisions/0005-client-order-and-retries.md.
  */
 import { untilAborted } from "../abort.ts";
-import { InvalidInputError } from "../errors.ts";
+import { APIStatusError, InvalidInputError, ResponseValidationError } from "../errors.ts";
 
 /** The right to send, held by one call at a time. */
 export interface Turn {
@@ -12,12 +12,24 @@ export interface Turn {
   draw(count?: number): number;
   /** Gives back every number from `first` on, because nothing was sent under them. */
   giveBack(first: number): void;
+  /** Nobody knows whether the server has seen this number: it is used up before the next call goes out. */
+  lost(seqId: number): void;
 }
 
 export class SubmissionQueue {
   #tail: Promise<unknown> = Promise.resolve();
   #nextSeqId = 1;
   #waiting = 0;
+  readonly #lost = new Set<number>();
+  readonly #fill: (seqId: number) => Promise<void>;
+
+  /**
+   * @param fill - uses up a number that the server may never have seen. Rejects when that is still unclear; then the call whose
+   * turn it is fails with the same error, without having drawn a number.
+   */
+  constructor(fill: (seqId: number) => Promise<void> = async () => {}) {
+    this.#fill = fill;
+  }
 
   /** Calls that wait or are being submitted. */
   get length(): number {
@@ -31,6 +43,11 @@ export class SubmissionQueue {
   submit<T>(send: (turn: Turn) => Promise<T>, signal?: AbortSignal): Promise<T> {
     this.#waiting++;
     const turn = this.#tail.then(async () => {
+      signal?.throwIfAborted();
+      for (const seqId of this.#lost) {
+        await this.#fill(seqId);
+        this.#lost.delete(seqId);
+      }
       signal?.throwIfAborted();
       return send(this.#turn());
     });
@@ -51,6 +68,7 @@ export class SubmissionQueue {
       giveBack: (first) => {
         this.#nextSeqId = Math.min(this.#nextSeqId, first);
       },
+      lost: (seqId) => this.#lost.add(seqId),
     };
   }
 
@@ -66,7 +84,22 @@ export async function numbered<T>(turn: Turn, send: (seqId: number) => Promise<T
   try {
     return await send(seqId);
   } catch (error) {
-    if (error instanceof InvalidInputError) turn.giveBack(seqId);
+    settleNumber(turn, seqId, error);
     throw error;
   }
+}
+
+/** Decides what becomes of the number of a request that failed. */
+export function settleNumber(turn: Turn, seqId: number, error: unknown): void {
+  if (error instanceof InvalidInputError) turn.giveBack(seqId);
+  else if (!isRefusal(error)) turn.lost(seqId);
+}
+
+/** Statuses that do not say that the server will skip the number. */
+const unclearStatuses: readonly number[] = [402, 408, 409, 429];
+
+/** Whether the server has answered for certain: it has the request, or it refused it and skips its number. */
+export function isRefusal(error: unknown): boolean {
+  if (error instanceof ResponseValidationError) return true;
+  return error instanceof APIStatusError && error.status < 500 && !unclearStatuses.includes(error.status);
 }

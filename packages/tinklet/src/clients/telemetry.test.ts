@@ -80,8 +80,8 @@ it("M-901: failures are told: the caller's as warnings, the others as exceptions
 it("M-901: what calls of the clients meet is told, an abort is not", async () => {
   const { service, stub, run, sent } = setup();
   const sampler = await run(service.createSamplingClient({ baseModel: "m" }));
-  await failure(sampler.sample([1] as never));
-  sampler.computeLogprobs([1] as never).cancel();
+  await failure(sampler.sample("x" as never));
+  sampler.computeLogprobs("x" as never).cancel();
   await run(failure(service.future("nope", "OptimStep")));
   await run(failure(service.api.getTrainingRun({ trainingRunId: "" })));
   await run(service.close());

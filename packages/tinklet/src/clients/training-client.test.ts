@@ -108,6 +108,83 @@ describe("order", () => {
     expect(kinds(stub.applied())).toEqual(["1 OptimStep", "3 OptimStep", "4 OptimStep"]);
   });
 
+  it.each<[string, Fault, string[]]>([
+    ["never arrives", { kind: "delivery", delivery: "reset" }, ["1 Forward", "2 OptimStep", "3 SaveWeights"]],
+    ["hangs", { kind: "delivery", delivery: "stall", executed: false }, ["1 Forward", "2 OptimStep", "3 SaveWeights"]],
+    ["is answered 503 without end", status(503), ["1 Forward", "2 OptimStep", "3 SaveWeights"]],
+    ["is answered 429 without end", status(429), ["1 Forward", "2 OptimStep", "3 SaveWeights"]],
+    [
+      "arrived, but every answer was lost",
+      { kind: "delivery", delivery: "reset", executed: true },
+      ["1 OptimStep", "2 OptimStep", "3 SaveWeights"],
+    ],
+  ])("a request that %s does not block the next call: its number is used up first", async (_, fault, applied) => {
+    const { trainer, stub, clock, run } = await setup({
+      faults: ({ operation, body }) =>
+        operation === "optimStep" && (body as { seqId: number }).seqId === 1 ? fault : undefined,
+    });
+    const first = failure(trainer.optimStep());
+    const second = trainer.optimStep();
+    const third = trainer.saveState("a");
+    await run(first);
+    const failedAtMs = clock.monotonic();
+    await run(Promise.all([second, third]));
+    expect(kinds(stub.applied())).toEqual(applied);
+    expect(stub.models.get(trainer.modelId)?.skipped).toEqual([]);
+    expect(clock.monotonic() - failedAtMs).toBeLessThan(1_000);
+  });
+
+  it("sends what arrays held when the call was made, whatever is written into them while it waits", async () => {
+    const { trainer, stub, run } = await setup();
+    const tokens = new Int32Array(2);
+    const weights = new Float32Array(2);
+    const config = { clip: 0 };
+    const pass = (value: number, name: "forwardBackward" | "step" | "forwardBackwardCustom" | "forward") => {
+      tokens.fill(value);
+      weights.fill(value);
+      config.clip = value;
+      const chunks = [{ type: "encoded_text" as const, tokens }];
+      const targets = BigInt64Array.of(BigInt(value), BigInt(value));
+      const data = [
+        new Datum({ modelInput: new ModelInput(chunks), lossFnInputs: { target_tokens: targets, weights } }),
+      ];
+      const options = { lossFnConfig: config };
+      switch (name) {
+        case "step":
+          return trainer.step(data, "cross_entropy", {}, options);
+        case "forwardBackwardCustom": {
+          const call = trainer.forwardBackwardCustom(data, (_, [logprobs]) => ({ loss: logprobs!.sum() }));
+          targets.fill(99n);
+          return call;
+        }
+        default:
+          return trainer[name](data, "cross_entropy", options);
+      }
+    };
+    const calls = [pass(1, "forwardBackward"), pass(2, "forward"), pass(3, "step"), pass(4, "forwardBackwardCustom")];
+    weights.fill(Number.NaN);
+    tokens.fill(77);
+    config.clip = 77;
+    await run(Promise.all<unknown>(calls));
+    const sent = stub.callsOf("forwardBackward").map(({ body }) => {
+      const { data, lossFnConfig } = (body as ForwardBackwardRequest).forwardBackwardInput;
+      const inputs = data[0]!.lossFnInputs as Record<string, { data: unknown[] }>;
+      return [
+        data[0]!.modelInput.toInts()[0],
+        inputs["target_tokens"]?.data[0],
+        inputs["weights"]?.data[0],
+        lossFnConfig,
+      ];
+    });
+    expect(sent).toEqual([
+      [1, 1, 1, { clip: 1 }],
+      [2, 2, 2, { clip: 2 }],
+      [3, 3, 3, { clip: 3 }],
+      [4, 4, 4, undefined],
+      [4, 4, -1, undefined], // the slope of the custom loss
+    ]);
+  });
+
   it("aborted before its turn: it is not sent and takes no number", async () => {
     const { trainer, stub, run } = await setup();
     const first = trainer.optimStep();
@@ -194,16 +271,32 @@ describe("chunks", () => {
   it("a chunk that stays unclear is a gap at worst, never a hang of the client", async () => {
     const reset = { kind: "delivery", delivery: "reset" } as const;
     const { trainer, stub, run, logger } = await setup(
-      { faults: faultsInOrder("forwardBackward", [undefined, ...Array<Fault>(40).fill(reset)]) },
+      { faults: faultsInOrder("forwardBackward", [undefined, ...Array<Fault>(14).fill(reset)]) },
       { fwdbwd_max_chunk_len: 1 },
     );
     const pass = trainer.forwardBackward(batch(2), "cross_entropy");
     const step = trainer.optimStep();
     expect(await run(failure(pass))).toBeInstanceOf(APIConnectionError);
-    await step.submitted;
-    expect(stub.callsOf("optimStep")).toHaveLength(1);
     expect(logger.with("request number 1 was not taken by the server")).toHaveLength(1);
-    step.cancel();
+    await run(step);
+    expect(kinds(stub.applied())).toEqual(["1 Forward", "2 ForwardBackward", "3 OptimStep"]);
+    expect(stub.models.get(trainer.modelId)?.skipped).toEqual([]);
+  });
+
+  it("while nobody is there, calls fail one after the other without leaving a second gap", async () => {
+    let down = true;
+    const { trainer, stub, run, seqIds } = await setup({
+      faults: ({ body }) =>
+        down && (body as { seqId?: number } | undefined)?.seqId !== undefined
+          ? { kind: "delivery", delivery: "reset" }
+          : undefined,
+    });
+    expect(await run(failure(trainer.optimStep()))).toBeInstanceOf(APIConnectionError);
+    expect(await run(failure(trainer.saveState("a")))).toBeInstanceOf(APIConnectionError);
+    expect(new Set(seqIds())).toEqual(new Set([1]));
+    down = false;
+    await run(trainer.optimStep());
+    expect(kinds(stub.applied())).toEqual(["1 Forward", "2 OptimStep"]);
   });
 
   it("one failed chunk ends the waiting for the others", async () => {
@@ -445,7 +538,9 @@ describe("traps", () => {
 
 it("data that is no Datum is refused by name", async () => {
   const { trainer } = await setup();
-  const error = await failure(trainer.forwardBackward([{} as Datum], "cross_entropy"));
-  expect(error["field"]).toBe("data[0]");
+  const field = async (data: unknown[]) =>
+    (await failure(trainer.forwardBackward(data as Datum[], "cross_entropy")))["field"];
+  expect(await field([5])).toBe("data[0]");
+  expect(await field([{}])).toBe("data[0].modelInput");
   expect(new Datum({ modelInput: ModelInput.empty() })).toBeInstanceOf(Datum);
 });

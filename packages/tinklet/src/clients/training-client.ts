@@ -5,9 +5,10 @@
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import { type APIFuture, FutureState } from "../futures/api-future.ts";
 import { togetherTiming } from "../futures/server-timing.ts";
+import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { CallOptions } from "../transport/transport.ts";
-import type { Datum } from "../wire/datum.ts";
+import { copyDatum, type DatumLike, toData } from "../wire/datum.ts";
 import { describe } from "../wire/fields.ts";
 import type {
   AdamParamsInput,
@@ -27,8 +28,9 @@ import {
   runCustomLoss,
 } from "./custom-loss.ts";
 import type { HasInputsFor } from "./loss-inputs.ts";
-import { ModelRequests, together } from "./model-requests.ts";
+import { ModelRequests } from "./model-requests.ts";
 import type { OperationOptions } from "./options.ts";
+import { passResult, passSubmission, preparePass, together } from "./pass.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";
 import type { Session } from "./session.ts";
@@ -58,7 +60,7 @@ export interface LoadOptions extends OperationOptions {
 }
 
 /** A batch whose data have the inputs that the loss requires. */
-export type BatchFor<L extends LossFnType, K extends string> = readonly (Datum<K> & HasInputsFor<L, K>)[];
+export type BatchFor<L extends LossFnType, K extends string> = readonly (DatumLike<K> & HasInputsFor<L, K>)[];
 
 /**
  * Trains one model. Made by {@link ServiceClient.createLoraTrainingClient} and its siblings.
@@ -105,8 +107,12 @@ export class TrainingClient {
     options?: PassOptions,
   ): APIFuture<ForwardBackwardOutput>;
   /** As above, with a loss that only some servers know. */
-  forward(data: readonly Datum[], lossFn: string, options: PassOptions & UnknownLoss): APIFuture<ForwardBackwardOutput>;
-  forward(data: readonly Datum[], lossFn: string, options: PassOptions = {}): APIFuture<ForwardBackwardOutput> {
+  forward(
+    data: readonly DatumLike[],
+    lossFn: string,
+    options: PassOptions & UnknownLoss,
+  ): APIFuture<ForwardBackwardOutput>;
+  forward(data: readonly DatumLike[], lossFn: string, options: PassOptions = {}): APIFuture<ForwardBackwardOutput> {
     const pass = { data, lossFn, ...options, forwardOnly: true };
     return this.#start("Forward", "forward", options, (state, signal) => this.#requests.pass(pass, state, signal));
   }
@@ -134,11 +140,15 @@ export class TrainingClient {
   ): APIFuture<ForwardBackwardOutput>;
   /** As above, with a loss that only some servers know. */
   forwardBackward(
-    data: readonly Datum[],
+    data: readonly DatumLike[],
     lossFn: string,
     options: PassOptions & UnknownLoss,
   ): APIFuture<ForwardBackwardOutput>;
-  forwardBackward(data: readonly Datum[], lossFn: string, options: PassOptions = {}): APIFuture<ForwardBackwardOutput> {
+  forwardBackward(
+    data: readonly DatumLike[],
+    lossFn: string,
+    options: PassOptions = {},
+  ): APIFuture<ForwardBackwardOutput> {
     const pass = { data, lossFn, ...options, forwardOnly: false };
     return this.#start("ForwardBackward", "forward_backward", options, (state, signal) =>
       this.#requests.pass(pass, state, signal),
@@ -160,24 +170,26 @@ export class TrainingClient {
    * ```
    */
   forwardBackwardCustom(
-    data: readonly Datum[],
+    data: readonly DatumLike[],
     lossFn: CustomLossFn,
     options: OperationOptions & { readonly lossTypeInput?: "logprobs" } = {},
   ): APIFuture<ForwardBackwardOutput> {
     const requests = this.#requests;
     return this.#start("ForwardBackward", "forward_backward_custom", options, async (state, signal) => {
       const carrier = { lossFn: customLossCarrier };
-      const forward = requests.prepare({ ...carrier, data: customForwardData(data, options), forwardOnly: true });
+      const batch = toData(data);
+      // The second pass is made of it when the first is over; the caller may have written into its arrays by then.
+      const kept = batch.map(copyDatum);
+      const forward = preparePass(requests, { ...carrier, data: customForwardData(kept, options), forwardOnly: true });
       const { custom, backward, accepted } = await requests.inTurn(state, signal, async (turn) => {
         const inner = new FutureState("Forward", requests.modelId);
-        const output = await requests.passResult(forward, await requests.submitPass(turn, forward), inner, signal);
-        const custom = await runCustomLoss(data, output, lossFn);
+        const output = await passResult(forward, await passSubmission(forward, inner)(turn), inner, signal);
+        const custom = await runCustomLoss(batch, output, lossFn, kept);
         signal.throwIfAborted(); // the forward pass changed nothing, so this is a good place to stop
-        const backward = requests.prepare({ ...carrier, data: custom.data, forwardOnly: false });
-        return { custom, backward, accepted: await requests.submitPass(turn, backward) };
+        const backward = preparePass(requests, { ...carrier, data: custom.data, forwardOnly: false });
+        return { custom, backward, accepted: await passSubmission(backward, state)(turn) };
       });
-      state.submitted(accepted.map(({ requestId }) => requestId));
-      return new CustomLossOutput(await requests.passResult(backward, accepted, state, signal), custom);
+      return new CustomLossOutput(await passResult(backward, accepted, state, signal), custom);
     });
   }
 
@@ -217,19 +229,18 @@ export class TrainingClient {
     const { clock } = requests.session;
     return this.#start("ForwardBackward", "step", options, async (state, signal) => {
       const startedAtMs = clock.monotonic();
-      const pass = requests.prepare({ data, lossFn, ...options, forwardOnly: false });
+      const pass = preparePass(requests, { data, lossFn, ...options, forwardOnly: false });
       const optimStep = requests.optimStep(adamParams);
-      const [passed, stepped] = await requests.inTurn(
-        state,
-        signal,
-        async (turn) => [await requests.submitPass(turn, pass), await optimStep(turn)] as const,
-      );
+      const [passed, stepped] = await requests.inTurn(state, signal, async (turn) => {
+        const inner = new FutureState("ForwardBackward", requests.modelId);
+        return [await passSubmission(pass, inner)(turn), await optimStep(turn)] as const;
+      });
       state.submitted([...passed, stepped].map(({ requestId }) => requestId));
       const [output, optimized] = await together<unknown>(signal, (inner) => [
-        requests.passResult(pass, passed, state, inner),
+        passResult(pass, passed, state, inner),
         requests.poll("OptimStep", stepped, state, inner),
       ]);
-      return stepResult(data, output as ForwardBackwardOutput, optimized as OptimStepResponse, {
+      return stepResult(pass.tokens, output as ForwardBackwardOutput, optimized as OptimStepResponse, {
         waitMs: clock.monotonic() - startedAtMs,
         ...togetherTiming(state.timings),
       });
@@ -366,11 +377,6 @@ export class TrainingClient {
     const attributes = { "tinker.model_id": modelId };
     return session.start({ requestType, operation, subject: modelId, signal, timeoutMs, attributes }, work);
   }
-}
-
-/** The entries that have a value. */
-function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
 }
 
 function checkedName(name: string): string {

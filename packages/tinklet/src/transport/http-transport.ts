@@ -13,7 +13,9 @@ import {
   ResponseValidationError,
 } from "../errors.ts";
 import {
+  apiPrefix,
   contract,
+  type EncodedRequest,
   encodeRequest,
   type Operation,
   type Pool,
@@ -102,7 +104,16 @@ export class HttpTransport implements Transport {
   }
 
   prepare<K extends Operation>(operation: K, request: RequestOf<K>): PreparedRequest {
-    const { method, path, query, body, contentType } = encodeRequest(operation, request);
+    return this.#prepared(operation, encodeRequest(operation, request));
+  }
+
+  prepareBytes(operation: "forwardBackward", body: Uint8Array): PreparedRequest {
+    const { method, path, body: binary } = contract[operation];
+    const { contentType } = binary as { readonly contentType: string };
+    return this.#prepared(operation, { method, path: `${apiPrefix}${path}`, query: "", body, contentType });
+  }
+
+  #prepared(operation: Operation, { method, path, query, body, contentType }: EncodedRequest): PreparedRequest {
     const { pool, timeoutMs, retry } = contract[operation];
     const headers: Record<string, string> = {};
     if (contentType !== undefined) headers["content-type"] = contentType;

@@ -54,6 +54,9 @@ export interface Transport {
   /** @throws {@link InvalidInputError} naming the field, before anything is sent. */
   prepare<K extends Operation>(operation: K, request: RequestOf<K>): PreparedRequest;
 
+  /** A request whose body is encoded already. */
+  prepareBytes(operation: "forwardBackward", body: Uint8Array): PreparedRequest;
+
   /** One attempt. Returns the answer whatever its status; throws only when there is none. */
   attempt(request: PreparedRequest, options?: SendOptions): Promise<HttpResponse>;
 

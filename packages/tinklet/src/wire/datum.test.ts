@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { refusal } from "../testing/refusal.ts";
-import { Datum } from "./datum.ts";
+import { Datum, toData } from "./datum.ts";
 import { ModelInput } from "./model-input.ts";
 import { TensorData } from "./tensor-data.ts";
 
@@ -59,8 +59,23 @@ describe("Datum", () => {
     expect(refusal(() => make({ target_tokens: [1, "2"] })).message).toBe(
       'lossFnInputs.target_tokens[1]: must be an integer (beyond 2^53 a bigint), not "2"',
     );
-    expect(refusal(() => new Datum({ modelInput: [1, 2] as never })).hint).toContain("ModelInput.fromInts");
+    expect(refusal(() => new Datum({ modelInput: "abc" as never })).hint).toContain("array of token ids");
+    expect(refusal(() => new Datum({ modelInput: [1, 1.5] })).field).toBe("modelInput[1]");
     expect(refusal(() => new Datum({ modelInput, lossFnInputs: [] as never })).field).toBe("lossFnInputs");
+  });
+
+  it("takes token ids for its input, and plain objects make data", () => {
+    for (const tokens of [[1, 2], Int32Array.of(1, 2), Uint32Array.of(1, 2), Uint16Array.of(1, 2)]) {
+      expect(new Datum({ modelInput: tokens }).modelInput).toEqual(ModelInput.fromInts([1, 2]));
+    }
+    const plain = { modelInput: [1, 2], lossFnInputs: { weights: [0, 1] } };
+    const whole = new Datum(plain);
+    expect(toData([plain, whole])).toEqual([whole, whole]);
+    expect(toData([plain, whole])[1]).toBe(whole);
+    expect(refusal(() => toData([whole, { modelInput: [1], lossFnInputs: { weights: ["x"] } } as never])).field).toBe(
+      "data[1].lossFnInputs.weights[0]",
+    );
+    expect(refusal(() => toData([5 as never])).field).toBe("data[0]");
   });
 
   it("is immutable", () => {

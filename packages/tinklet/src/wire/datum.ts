@@ -3,8 +3,9 @@
  * the key's own rule and refuses everything that could be meant in two ways.
  */
 import { InvalidInputError } from "../errors.ts";
+import { given } from "../given.ts";
 import { describe, isPlainObject } from "./fields.ts";
-import { ModelInput } from "./model-input.ts";
+import { ModelInput, type ModelInputLike } from "./model-input.ts";
 import { TensorData, type TensorDtype, type TensorLike } from "./tensor-data.ts";
 
 /** The tensors that a loss reads, by the service's names (`target_tokens`, `weights`, …). */
@@ -21,6 +22,16 @@ const keyDtypes: Readonly<Record<string, TensorDtype>> = {
   clip_low_threshold: "float32",
   clip_high_threshold: "float32",
 };
+
+/** A datum as a plain object. */
+export interface DatumParts<Keys extends string = string> {
+  /** Token ids, or a {@link ModelInput}. */
+  readonly modelInput: ModelInputLike;
+  readonly lossFnInputs?: Readonly<Record<Keys, TensorLike>>;
+}
+
+/** What is taken wherever a datum is. */
+export type DatumLike<Keys extends string = string> = Datum<Keys> | DatumParts<Keys>;
 
 /**
  * One training example.
@@ -41,24 +52,50 @@ export class Datum<Keys extends string = string> {
   readonly lossFnInputs: Readonly<Record<Keys, TensorData>>;
 
   /** @throws {@link InvalidInputError} naming `lossFnInputs.<key>` when a value cannot become a tensor. */
-  constructor(parts: {
-    readonly modelInput: ModelInput;
-    readonly lossFnInputs?: Readonly<Record<Keys, TensorLike>>;
-  }) {
-    if (!(parts.modelInput instanceof ModelInput)) {
-      throw new InvalidInputError("modelInput", `must be a ModelInput, not ${describe(parts.modelInput)}`, {
-        hint: "Use ModelInput.fromInts(tokenIds).",
-      });
-    }
+  constructor(parts: DatumParts<Keys>) {
+    const modelInput = ModelInput.from(parts.modelInput);
     const inputs: unknown = parts.lossFnInputs ?? {};
     if (!isPlainObject(inputs)) {
       throw new InvalidInputError("lossFnInputs", `must be an object of tensors, not ${describe(inputs)}`);
     }
-    this.modelInput = parts.modelInput;
+    this.modelInput = modelInput;
     this.lossFnInputs = Object.freeze(
       Object.fromEntries(Object.entries(inputs).map(([key, value]) => [key, toTensor(key, value)])),
     ) as Record<Keys, TensorData>;
   }
+}
+
+/**
+ * A batch as it is, or with its plain objects made into data.
+ *
+ * @throws {@link InvalidInputError} naming `data[i]` and what is wrong with it.
+ */
+export function toData<Keys extends string>(data: readonly DatumLike<Keys>[]): readonly Datum<Keys>[] {
+  if (!Array.isArray(data)) throw new InvalidInputError("data", `must be an array of data, not ${describe(data)}`);
+  if (data.every((item) => item instanceof Datum)) return data as readonly Datum<Keys>[];
+  return data.map((item: unknown, i) => {
+    if (item instanceof Datum) return item as Datum<Keys>;
+    if (!isPlainObject(item)) {
+      throw new InvalidInputError(`data[${i}]`, `must be a Datum or a plain object, not ${describe(item)}`, {
+        hint: "Pass { modelInput: tokenIds, lossFnInputs: { target_tokens, … } }.",
+      });
+    }
+    try {
+      return new Datum(item as unknown as DatumParts<Keys>);
+    } catch (error) {
+      if (!(error instanceof InvalidInputError)) throw error;
+      throw new InvalidInputError(`data[${i}].${error.field}`, error.problem, {
+        ...given({ hint: error.hint }),
+        cause: error,
+      });
+    }
+  });
+}
+
+/** A datum over memory of its own. */
+export function copyDatum<Keys extends string>({ modelInput, lossFnInputs }: Datum<Keys>): Datum<Keys> {
+  const tensors = Object.entries<TensorData>(lossFnInputs).map(([key, tensor]) => [key, tensor.copy()]);
+  return new Datum({ modelInput: modelInput.copy(), lossFnInputs: Object.fromEntries(tensors) });
 }
 
 function toTensor(key: string, value: unknown): TensorData {

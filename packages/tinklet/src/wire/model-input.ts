@@ -135,6 +135,9 @@ const chunk = custom<ModelInputChunk>(
 );
 const chunks = list(chunk);
 
+/** What is taken wherever a model's input is: token ids, or a {@link ModelInput}. */
+export type ModelInputLike = ModelInput | readonly number[] | Int32Array | Uint32Array | Uint16Array;
+
 /** A tokenizer, as far as {@link ModelInput.fromText} needs one. */
 export interface TextEncoderLike {
   encode(text: string): ArrayLike<number>;
@@ -157,6 +160,21 @@ export class ModelInput {
   constructor(chunks: readonly ModelInputChunk[]) {
     if (!Array.isArray(chunks)) throw new InvalidInputError("chunks", `must be an array, not ${describe(chunks)}`);
     this.chunks = Object.freeze([...chunks]);
+  }
+
+  /**
+   * An input as it is, or token ids as one.
+   *
+   * @throws {@link InvalidInputError} naming `field` when it is neither.
+   */
+  static from(value: ModelInputLike, field = "modelInput"): ModelInput {
+    if (value instanceof ModelInput) return value;
+    if (Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView))) {
+      return new ModelInput([{ type: "encoded_text", tokens: copyTokens(value as ArrayLike<number>, field) }]);
+    }
+    throw new InvalidInputError(field, `must be token ids or a ModelInput, not ${describe(value)}`, {
+      hint: "Pass an array of token ids, or ModelInput.fromText(text, { tokenizer }).",
+    });
   }
 
   /** One text chunk of these token ids. */
@@ -184,6 +202,32 @@ export class ModelInput {
       for (let t = 0; t < item.tokens.length; t++) out.push(item.tokens[t]!);
     }
     return out;
+  }
+
+  /** Whether there is nothing but text. */
+  get isText(): boolean {
+    return this.chunks.every(({ type }) => type === "encoded_text");
+  }
+
+  /** Tokens as far as they are known here: those of the text, and what images say they take. Never throws. */
+  get tokenCount(): number {
+    let count = 0;
+    for (const item of this.chunks) {
+      if (item.type === "encoded_text") count += item.tokens.length;
+      else if (item.type !== "dmel") count += item.expectedTokens ?? 0;
+    }
+    return count;
+  }
+
+  /** The same input over memory of its own. */
+  copy(): ModelInput {
+    return new ModelInput(
+      this.chunks.map((item) => {
+        if (item.type === "encoded_text") return { ...item, tokens: item.tokens.slice() };
+        if (item.type === "image") return { ...item, data: new Uint8Array(item.data) };
+        return item.type === "dmel" ? { ...item, dmel: new Uint8Array(item.dmel) } : { ...item };
+      }),
+    );
   }
 
   /** How many positions the input takes. @throws {@link InvalidInputError} for an image without `expectedTokens`. */

@@ -46,7 +46,8 @@ interface TensorParts {
 const maxInt64 = 2n ** 63n - 1n;
 
 /**
- * An immutable tensor.
+ * A tensor. What it is made of is not copied where it has the right element type already: calls encode it when they are made,
+ * so that an array may be written to again as soon as the call has returned its future.
  *
  * @example
  * ```ts
@@ -169,6 +170,18 @@ export class TensorData {
       return Array.from({ length: size }, (_, i) => nest(rest, flat.slice(i * stride, (i + 1) * stride)));
     };
     return nest(dense.shape ?? [dense.values.length], dense.data);
+  }
+
+  /** The same tensor over memory of its own. */
+  copy(): TensorData {
+    const { dtype, values, shape, sparseCrowIndices, sparseColIndices } = this;
+    return new TensorData({
+      dtype,
+      values: values.slice(),
+      shape,
+      sparseCrowIndices: sparseCrowIndices?.slice(),
+      sparseColIndices: sparseColIndices?.slice(),
+    });
   }
 
   /** The same tensor without sparseness. */

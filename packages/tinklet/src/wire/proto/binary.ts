@@ -264,10 +264,11 @@ export class Writer {
   #size = 0;
   #text = 0;
 
-  constructor(sizer: Sizer, length: number) {
-    this.bytes = uninitialised(length);
-    this.#view = new DataView(this.bytes.buffer, this.bytes.byteOffset, length);
+  constructor(sizer: Sizer, length: number, headroom = 0) {
+    this.bytes = uninitialised(headroom + length);
+    this.#view = new DataView(this.bytes.buffer, this.bytes.byteOffset, headroom + length);
     this.#sizer = sizer;
+    this.#position = headroom;
   }
 
   /** A tag or any unsigned 32-bit number. */
@@ -328,14 +329,15 @@ export class Writer {
   }
 }
 
-/** Runs both passes. */
+/** Runs both passes. @param headroom - bytes left free in front of the message */
 export function encodeMessage<T>(
   value: T,
   size: (value: T, sizer: Sizer) => number,
   write: (value: T, writer: Writer) => void,
+  headroom = 0,
 ): Uint8Array {
   const sizer = new Sizer();
-  const writer = new Writer(sizer, size(value, sizer));
+  const writer = new Writer(sizer, size(value, sizer), headroom);
   write(value, writer);
   if (writer.written !== writer.bytes.byteLength) throw new Error("a value changed while it was being encoded");
   return writer.bytes;

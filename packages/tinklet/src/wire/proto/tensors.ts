@@ -60,7 +60,17 @@ function dimensions(shape: readonly Int64[], field: string): number[] {
 
 /** A training request as bytes. Each tensor's memory is copied once, into a buffer of exactly the right size. */
 export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): Uint8Array {
-  const { forwardBackwardInput: input } = request;
+  return encodeUnnumberedPass(request)(request.seqId ?? 0);
+}
+
+/**
+ * Encodes all of a training request but its number, which a client draws only when the request goes out: from here on the
+ * caller's arrays may change. The number is written in front of the rest, so that nothing is copied a second time.
+ *
+ * @returns a function that gives the bytes under a number. It writes into the same memory each time.
+ */
+export function encodeUnnumberedPass(request: Omit<ForwardBackwardRequest, "seqId">): (seqId: number) => Uint8Array {
+  const { forwardBackwardInput: input, modelId } = request;
   const config = new Map<string, number>();
   const texts = new Map<string, gen.LossConfigValue>(); // numbers stay where every server reads them
   for (const [key, value] of Object.entries(input.lossFnConfig ?? {})) {
@@ -68,25 +78,39 @@ export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): U
     else if (typeof value === "string" && !hasHalfCharacter(value)) texts.set(key, { text: value });
     else throw new InvalidInputError(`lossFnConfig.${key}`, `must be a number or a text, not ${describe(value)}`);
   }
-  const seqId = request.seqId ?? 0;
-  if ((seqId | 0) !== seqId) {
-    throw new InvalidInputError("seqId", `must be an integer of 32 bits, not ${describe(seqId)}`);
-  }
-  for (const [field, text] of Object.entries({ modelId: request.modelId, lossFn: input.lossFn })) {
+  for (const [field, text] of Object.entries({ modelId, lossFn: input.lossFn })) {
     if (typeof text !== "string" || hasHalfCharacter(text)) {
       throw new InvalidInputError(field, `must be text without half characters, not ${describe(text)}`);
     }
   }
-  return encodeMessage(
+  const headroom = passHeader(modelId, -1).length; // a negative number takes the most bytes
+  const bytes = encodeMessage(
     {
-      modelId: request.modelId,
-      seqId,
+      ...gen.createForwardBackwardRequest(),
       data: input.data.map((datum, i) => datumToProto(datum, `data[${i}]`)),
       lossFn: input.lossFn,
       lossFnConfig: config,
       forwardOnly: request.forwardOnly ?? false,
       lossFnConfigV2: texts,
     },
+    gen.sizeForwardBackwardRequest,
+    gen.writeForwardBackwardRequest,
+    headroom,
+  );
+  return (seqId) => {
+    if ((seqId | 0) !== seqId) {
+      throw new InvalidInputError("seqId", `must be an integer of 32 bits, not ${describe(seqId)}`);
+    }
+    const header = passHeader(modelId, seqId);
+    bytes.set(header, headroom - header.length);
+    return bytes.subarray(headroom - header.length);
+  };
+}
+
+/** The first two fields of a training request, which stand in front of the others. */
+function passHeader(modelId: string, seqId: number): Uint8Array {
+  return encodeMessage(
+    { ...gen.createForwardBackwardRequest(), modelId, seqId },
     gen.sizeForwardBackwardRequest,
     gen.writeForwardBackwardRequest,
   );

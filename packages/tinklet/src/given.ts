@@ -1,0 +1,10 @@
+/**
+ * Optional values without `undefined`: `exactOptionalPropertyTypes` tells "absent" and "undefined" apart, and so does the wire.
+ * Imports nothing.
+ */
+
+/** The entries of an object that have a value; what is `undefined` is absent. */
+export function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const entries = Object.entries(values).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
+}
