@@ -214,8 +214,10 @@ export class SamplingClient {
 
   /** The tokenizer of the base model. Needs the optional package `@tinklet/models`. */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
-    const { tokenizerForModel } = await import("../tokenizer/index.ts");
-    return tokenizerForModel({ modelName: await this.getBaseModel(options) });
+    return this.#session.within("getTokenizer", options, async (inner) => {
+      const { tokenizerForModel } = await import("../tokenizer/index.ts");
+      return tokenizerForModel({ modelName: await this.getBaseModel(inner) });
+    });
   }
 
   #lookup(options: CallOptions): Promise<GetSamplerResponse> {

@@ -350,10 +350,12 @@ export class TrainingClient {
 
   /** The model's tokenizer. Needs the optional package `@tinklet/models`. */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
-    const { modelData, modelName } = await this.getInfo(options);
-    const { tokenizerForModel } = await import("../tokenizer/index.ts");
-    const name = modelData.modelName ?? modelName ?? "";
-    return tokenizerForModel({ modelName: name, tokenizerId: modelData.tokenizerId });
+    return this.#requests.session.within("getTokenizer", options, async (inner) => {
+      const { modelData, modelName } = await this.getInfo(inner);
+      const { tokenizerForModel } = await import("../tokenizer/index.ts");
+      const name = modelData.modelName ?? modelName ?? "";
+      return tokenizerForModel({ modelName: name, tokenizerId: modelData.tokenizerId });
+    });
   }
 
   /** Unloads the model on the server, after all earlier calls. An extension: the Python SDK never sends this request. */
