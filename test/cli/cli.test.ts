@@ -76,6 +76,8 @@ describe("calling it", () => {
       "--temperature needs a value; one that begins with a dash is written --temperature=-1",
     ],
     [["run", "list", "--nope"], "Unknown option '--nope'"],
+    [["run", "list", "--limt", "3"], "Unknown option '--limt'. Did you mean --limit?\n"],
+    [["train", "x", "--epoch", "3"], "Did you mean --epochs?"],
     [["run", "list", "--limit", "x"], '--limit must be a whole number from 0 on, not "x"'],
     [["run", "list", "--base-url", "nowhere"], '--base-url "nowhere" is not a URL'],
     [["billing", "usage", "yesterday", "today"], "STARTING_ON must be a timestamp"],
@@ -265,7 +267,17 @@ describe("the official tool's commands", () => {
   });
 
   it("session list, info and export-trace", async () => {
-    expect((await json("session", "list", "--limit", "0")).sessions).toContain(sessionId);
+    const { sessions } = await json("session", "list", "--limit", "0");
+    expect(sessions).toContainEqual({
+      session_id: sessionId,
+      training_run_ids: [runId],
+      sampler_ids: [],
+      base_model: baseModel,
+      last_request_time: expect.stringMatching(/^\d{4}-/),
+    });
+    expect((await run("session", "list")).stdout).toMatch(
+      new RegExp(`Session ID +Runs +Samplers +Base Model +Last Update\\n[\\s\\S]*${sessionId} +1 +0 +test/model`),
+    );
     expect((await json("session", "info", sessionId)).training_run_ids).toEqual([runId]);
     const trace = join(tool.work, "t.pftrace");
     expect(await json("session", "export-trace", sessionId, "-o", trace)).toMatchObject({ destination: trace });
@@ -363,6 +375,7 @@ describe("looking at data and runs", () => {
     expect(stdout).toMatch(/Repeated\s+1 \(line 2\)/);
     const found = JSON.parse((await tool.run(["inspect", path, ...model, "--json", "--max-length", "4"])).stdout);
     expect(found).toMatchObject({ examples: 2, truncated: [1, 2], dropped: [1, 2], duplicates: [[2, 1]] });
+    expect(found).toMatchObject({ loss_tokens: 0, masked_share: 1 });
     const page = join(tool.work, "page.html");
     await tool.run(["inspect", path, ...model, "--out", page]);
     expect(readFileSync(page, "utf8")).toContain('<span class="on" title="2 · weight 1">&lt;|im_end|&gt;</span>');

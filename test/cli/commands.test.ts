@@ -173,9 +173,16 @@ const rows: Readonly<Record<string, Row>> = {
     json: { url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/), models: ["tinklet/base"] },
     runsOn: true,
     fails: [
-      ["an open door", () => ["serve", "--host", "0.0.0.0"], 1, /would let anybody on the network in/],
+      ["an open door", () => ["serve", "--host", "0.0.0.0"], 1, /^Error: Listening on 0.0.0.0 would let anybody/m],
+      ["no key file", () => ["serve", "--api-keys", "no.keys"], 1, /^Error: no.keys: there is no such file/m],
+      ["a bad key file", () => ["serve", "--api-keys", "data.jsonl"], 1, /^Error: data.jsonl: line 1 of the key file/m],
       ["a model that is not there", () => ["serve", "--model", "./none"], 1, /none/],
-      ["a taken port", () => ["serve", "--port", new URL(server.url).port], 1, /is taken/],
+      [
+        "a taken port",
+        () => ["serve", "--port", new URL(server.url).port],
+        1,
+        /^Error: Port \d+ of 127.0.0.1 is taken/m,
+      ],
       ["a budget that is none", () => ["serve", "--memory-budget", "lots"], 2, /must be a size such as 4GB/],
     ],
   },
@@ -190,8 +197,10 @@ const rows: Readonly<Record<string, Row>> = {
         "a case that is none",
         () => ["conformance", "--only", "sessions/heartbeat", "--only", "x"],
         2,
-        /no case is called x/,
+        /no group or case is called x\. The groups: routes, encoding/,
       ],
+      ["a group that is none", () => ["conformance", "--only", "loses"], 2, /called loses\. Did you mean losses\?/],
+      ["a case of a group that is none", () => ["conformance", "--only", "losses/x"], 2, /losses has losses\//],
     ],
   },
   "run list": {
@@ -321,6 +330,12 @@ async function call(row: Row, mode: Mode): Promise<Ended> {
   return running.ended;
 }
 
+/** Every name in a JSON value. */
+const keysOf = (value: unknown): string[] =>
+  typeof value !== "object" || value === null
+    ? []
+    : Object.entries(value).flatMap(([key, inner]) => [...(Array.isArray(value) ? [] : [key]), ...keysOf(inner)]);
+
 /** A terminal's text without its control sequences. */
 const plain = (text: string) =>
   text
@@ -349,6 +364,7 @@ describe("as JSON", () => {
     const isStream = lines.every((line) => line.startsWith("{") && line.endsWith("}"));
     const values = isStream ? lines.map((line) => JSON.parse(line)) : [JSON.parse(stdout)];
     expect(values.at(-1)).toMatchObject(row.json as object);
+    expect(values.flatMap(keysOf).filter((key) => /^[a-z]+[A-Z]\w*$/.test(key))).toEqual([]); // one convention: the wire's
   });
 });
 
@@ -431,6 +447,19 @@ describe("serve", () => {
     await expect(fetch(`${url}/healthz`)).rejects.toThrow();
     const kept = await tool.run(["sample", "Hi", "--local", ...folder, "--from", "served", "--max-tokens", "4"], {});
     expect(kept, kept.stderr).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Hi./) });
+  });
+});
+
+describe("serve with keys", () => {
+  it("names whose keys it takes, and no key that it would refuse", async () => {
+    file("team.keys", `ann sha256:${hashApiKey("tml-ann")}\nben sha256:${hashApiKey("tml-ben")}\n`);
+    const args = ["serve", "--port", "0", "--api-keys", "team.keys", "--data-dir", join(tool.work, "team")];
+    const running = tool.start(args, { stdin: null });
+    await running.line((line) => line.startsWith("Serving "));
+    running.child.kill("SIGINT");
+    const { stderr } = await running.ended;
+    expect(stderr).toMatch(/TINKER_API_KEY=… {3}# the key of ann, ben, from whose hash team\.keys was made/);
+    expect(stderr).not.toContain("tml-");
   });
 });
 

@@ -251,11 +251,14 @@ describe("sample and chat", () => {
   });
 
   it("chat answers each line of a pipe", async () => {
-    const { code, stdout } = await tool.run(["chat", ...from(), "--json"], {
+    const { code, stdout, stderr } = await tool.run(["chat", ...from(), "--json"], {
       env,
-      stdin: "Hello\n/reset\nAgain\n/exit\nnever\n",
+      stdin: "Hello\n/help\n/rest\n/quit now\n/reset\nAgain\n/exit\nnever\n",
     });
     expect(code).toBe(0);
+    expect(stderr).toMatch(
+      /\/reset +forget[\s\S]*\/exit[\s\S]*There is no \/rest\. Did you mean \/reset\?[\s\S]*no \/quit\./,
+    );
     const turns = stdout
       .trim()
       .split("\n")

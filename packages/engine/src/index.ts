@@ -3,4 +3,5 @@ export { arithmeticVersion } from "./arithmetic.ts";
 export { openEngine } from "./engine.ts";
 export * from "./errors.ts";
 export { defaultMemoryBudget } from "./memory-plan.ts";
+export { type FoundRuntime, findRuntime } from "./runtime/find-runtime.ts";
 export type * from "./types.ts";

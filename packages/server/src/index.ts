@@ -1,4 +1,5 @@
 /** `@tinklet/server`: the whole Tinker API on your own machine. This file alone decides what is public. */
+export { type FoundRuntime, findRuntime } from "@tinklet/engine";
 export type { ServedModel } from "./http/api.ts";
 export { type ApiKey, hashApiKey, parseApiKeys } from "./http/auth.ts";
 export { defaultLimits, type Limits } from "./limits.ts";

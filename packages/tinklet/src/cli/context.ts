@@ -100,7 +100,11 @@ export class Context {
   async #startServer(models: readonly string[]) {
     this.output.progress("Starting the local server …");
     const { startLocalServer } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
-    const server = await startLocalServer({ dataDir: this.dataDir, ...(models.length === 0 ? {} : { models }) });
+    const server = await startLocalServer({
+      dataDir: this.dataDir,
+      engine: { onNotice: engineNotices(this.output) },
+      ...(models.length === 0 ? {} : { models }),
+    });
     this.onClose(() => server.close());
     this.output.endProgress();
     return server;
@@ -138,16 +142,29 @@ export class Context {
   }
 }
 
+/** Passes on what an engine has to say, once: with several models each would say it, for example that it is slow here. */
+export function engineNotices(output: Output): (message: string) => void {
+  const said = new Set<string>();
+  return (message) => {
+    if (said.has(message)) return;
+    said.add(message);
+    output.note(`Note: ${message}.`);
+  };
+}
+
 /** Loads a package that is not always installed. @throws {@link CliError} with the line that installs it. */
 export async function optionalPackage<T>(load: () => Promise<T>, name: string): Promise<T> {
   try {
     return await load();
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw cause;
+    // A package that is there and lacks one of its own is another failure, which names that one.
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${name}'`)) throw cause;
     const { CliError } = await import("./explain.ts");
+    const needed = name === "@tinklet/server" ? [name, "@tinklet/base-model"] : [name];
     throw new CliError(`This needs the package ${name}, which is not installed.`, {
       cause,
-      hint: `npm install ${name}   (or everything at once: npm install tinklet ${companions.join(" ")})`,
+      hint: `npm install ${needed.join(" ")}   (all that runs on this machine: npm install tinklet ${companions.join(" ")})`,
     });
   }
 }

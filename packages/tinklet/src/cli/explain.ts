@@ -32,7 +32,7 @@ export class CliError extends TinkerError {
 export function explain(error: unknown): Explained {
   if (!(error instanceof Error)) return { message: `Unexpected error occurred: ${String(error)}` };
   const hint = (error as Partial<TinkerError>).hint;
-  const hints = hint === undefined ? [] : [`Hint: ${hint}`];
+  const hints = hint === undefined ? [] : [`Hint: ${inCommands(hint)}`];
   const headline = headlineOf(error);
   if (headline !== undefined) return { message: headline, details: [`Details: ${error.message}`, ...hints] };
   // Errors of other copies of the SDK (another bundle) have the same fields but not the same class.
@@ -43,6 +43,33 @@ export function explain(error: unknown): Explained {
     message: `Unexpected error occurred: ${error.message}`,
     details: process.env["TINKLET_DEBUG"] ? [error.stack ?? ""] : ["Set TINKLET_DEBUG=1 to see where it comes from."],
   };
+}
+
+/** What the SDK's hints call by the names of its functions and options, and which command or option of the tool it is. */
+const commandsFor: readonly (readonly [RegExp, string])[] = [
+  [/TINKER_API_KEY or apiKey\b/, "TINKER_API_KEY or --api-key"],
+  [
+    /for another account's weights pass weightsAccessToken, or ask for them to be published/,
+    "another account's weights can be used once its owner has published them (tinklet checkpoint publish)",
+  ],
+  [/getServerCapabilities\(\) lists the models that are/, "tinklet doctor lists the models that are"],
+  [
+    /load one made by saveState \(tinker:\/\/…\/weights\/…\)/,
+    "take its training half (tinker://…/weights/…), which tinklet train saves",
+  ],
+  [
+    /to sample, save with saveWeightsForSampler \(tinker:\/\/…\/sampler_weights\/…\)/,
+    "take its sampler half (tinker://…/sampler_weights/…), which tinklet train saves",
+  ],
+  [/expired \(ttlSeconds\)/, "expired"],
+  [/listCheckpoints shows/, "tinklet checkpoint list shows"],
+  [/lower maxTokens/, "lower --max-tokens"],
+  [/maxTokens is/, "--max-tokens is"],
+];
+
+/** A hint for somebody at a command line. */
+export function inCommands(hint: string): string {
+  return commandsFor.reduce((text, [sdk, command]) => text.replace(sdk, command), hint);
 }
 
 /** The SDK refused a value that was typed as an option or argument of the same name: a wrong call. */

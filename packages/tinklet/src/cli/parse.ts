@@ -67,10 +67,13 @@ export class Input {
 }
 
 /** The parser's message in our words: its advice about what begins with a dash is for programmers. */
-function complaint(message: string): string {
+function complaint(message: string, options: readonly string[]): string {
   const option = /use '--([\w-]+)=-XYZ'/.exec(message)?.[1];
   if (option !== undefined) return `--${option} needs a value; one that begins with a dash is written --${option}=-1`;
-  return message.replace(/\. To specify a positional.*$/s, "");
+  const said = message.replace(/\. To specify a positional.*$/s, "");
+  const unknown = /^Unknown option '--([^']+)'/.exec(said)?.[1];
+  const close = unknown === undefined ? undefined : nearest(unknown, options);
+  return close === undefined ? said : `${said}. Did you mean --${close}?`;
 }
 
 /** Parses what follows a command's words. */
@@ -90,7 +93,7 @@ export function parseInput(command: Command, args: readonly string[]): Input {
       ),
     });
   } catch (cause) {
-    throw new UsageError(complaint((cause as Error).message));
+    throw new UsageError(complaint((cause as Error).message, Object.keys(options)));
   }
   for (const [name, { choices }] of Object.entries(options)) {
     const value = parsed.values[name];
@@ -124,16 +127,22 @@ export function unknownCommand(words: readonly string[], rest: readonly string[]
     ),
   ].filter((word): word is string => word !== undefined);
   if (typed === undefined) return `${before} needs one of: ${known.join(", ")}.`;
-  const [close] = known
-    .filter((word) => distance(word, typed) <= Math.ceil(typed.length / 3))
-    .toSorted((a, b) => distance(a, typed) - distance(b, typed));
+  const close = nearest(typed, known);
   const advice =
     close === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${[before, close].join(" ").trim()}?`;
   return `There is no command "${[before, typed].join(" ").trim()}". ${advice}`;
 }
 
+/** The known word that was probably meant: at most every third letter differs, or it begins with what was typed. */
+export function nearest(typed: string, known: readonly string[]): string | undefined {
+  const [close] = known
+    .filter((word) => distance(word, typed) <= Math.ceil(typed.length / 3))
+    .toSorted((a, b) => distance(a, typed) - distance(b, typed));
+  return close ?? known.find((word) => typed.length > 2 && word.startsWith(typed));
+}
+
 /** Edits between two words. */
-export function distance(a: string, b: string): number {
+function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, at) => at);
   for (let i = 1; i <= a.length; i++) {
     const next = [i];

@@ -40,7 +40,7 @@ export async function run(words: readonly string[], command: Command, args: read
 
 function usage(words: readonly string[], command: Command, error: UsageError): number {
   process.stderr.write(
-    `Error: ${error.message}.\nUsage: tinklet ${command.usage}\nHelp:  tinklet ${words.join(" ")} --help\n`,
+    `Error: ${error.message.replace(/[.?]?$/, (end) => end || ".")}\nUsage: tinklet ${command.usage}\nHelp:  tinklet ${words.join(" ")} --help\n`,
   );
   return 2;
 }

@@ -390,8 +390,8 @@ describe("explain", () => {
       phase: "waiting",
       requestIds: [],
       waitedMs: 3000,
-      advice: "An earlier call of this client is still being submitted; this one follows.",
-      text: "OptimStep of model-1: waiting for its turn, 3 s; An earlier call of this client is still being submitted; this one follows.",
+      advice: "It has not been submitted yet: the client connects, or submits earlier calls, first.",
+      text: "OptimStep of model-1: waiting for its turn, 3 s; It has not been submitted yet: the client connects, or submits earlier calls, first.",
     });
     state.phase = "submitting";
     expect(future.explain().text).toBe("OptimStep of model-1: being submitted, 3 s");

@@ -292,7 +292,8 @@ export class APIFuture<T> implements PromiseLike<T> {
     const { phase, queueState, lastError } = this.#state;
     const hint = (lastError as Partial<TinkerError> | undefined)?.hint;
     if (phase === "failed") return hint ?? "";
-    if (phase === "waiting") return "An earlier call of this client is still being submitted; this one follows.";
+    if (phase === "waiting")
+      return "It has not been submitted yet: the client connects, or submits earlier calls, first.";
     if (queueState === "paused_rate_limit")
       return "Close training or sampling clients that are no longer needed, or wait.";
     if (queueState === "paused_capacity") return "Nothing to do but wait; the service goes on by itself.";

@@ -29,6 +29,14 @@ it("wrong kind of checkpoint", () => {
     "listCheckpoints",
   );
   expect(hint({ operation: "createSamplingSession", path: "tinker://r/sampler_weights/x" })).toBeUndefined();
+  // Another account's: its kind has nothing to do with it.
+  const message = 'There is no checkpoint "tinker://r/sampler_weights/x" that this key may read.';
+  for (const operation of ["LoadWeights", "weightsInfo", "createSamplingSession"]) {
+    for (const path of ["tinker://r/sampler_weights/x", "tinker://r/weights/x"]) {
+      expect(hint({ operation, path, message })).toContain("belong to another account");
+      expect(hint({ operation, path, status: 404 })).toContain("belong to another account");
+    }
+  }
 });
 
 it("context overflow, with the numbers", () => {

@@ -59,8 +59,12 @@ const traps: readonly Trap[] = [
     status === 429 ? "Too much at once: lower the number of concurrent calls, or wait and run again." : undefined,
 ];
 
-function checkpointKind({ message, path, operation }: FailureFacts): string | undefined {
+function checkpointKind({ status, message, path, operation }: FailureFacts): string | undefined {
   if (path === undefined) return undefined;
+  // What cannot be read at all is not a matter of its kind.
+  if (status === 404 || /not found|no such|there is no|expired|deleted|may read/i.test(message)) {
+    return "The checkpoint may have expired (ttlSeconds), been deleted, or belong to another account that has not published it: listCheckpoints shows what is left.";
+  }
   const loads = /load/i.test(operation) || operation === "weightsInfo";
   if (loads && path.includes("/sampler_weights/")) {
     return "This checkpoint was saved for sampling and cannot be trained on: load one made by saveState (tinker://…/weights/…).";
@@ -69,9 +73,7 @@ function checkpointKind({ message, path, operation }: FailureFacts): string | un
   if (samples && path.includes("/weights/")) {
     return "This checkpoint was saved for training: to sample, save with saveWeightsForSampler (tinker://…/sampler_weights/…).";
   }
-  return /not found|no such|expired|deleted/i.test(message)
-    ? "The checkpoint may have expired (ttlSeconds) or been deleted: listCheckpoints shows what is left."
-    : undefined;
+  return undefined;
 }
 
 function contextOverflow(facts: FailureFacts): string | undefined {

@@ -1,7 +1,8 @@
 /** `conformance`: the black-box kit against any server of the Tinker API. Only parses and prints; the kit is its own package. */
+import type { Group } from "@tinklet/conformance";
 import type { Command } from "../command.ts";
 import { optionalPackage } from "../context.ts";
-import { UsageError } from "../parse.ts";
+import { nearest, UsageError } from "../parse.ts";
 
 export const conformance: Command = {
   usage: "conformance --base-url URL [--base-model NAME] [--only GROUP ...]",
@@ -13,7 +14,12 @@ export const conformance: Command = {
       value: "NAME",
       about: "the model to test with (default: the first the server names)",
     },
-    only: { type: "string", multiple: true, value: "GROUP", about: "run these groups or cases only (repeatable)" },
+    only: {
+      type: "string",
+      multiple: true,
+      value: "GROUP",
+      about: "run this group (losses) or case (losses/ppo) only (repeatable)",
+    },
   },
   examples: ["conformance --base-url http://127.0.0.1:8471", "conformance --base-url URL --only losses -f json"],
   async run(input, { output, signal }) {
@@ -21,6 +27,7 @@ export const conformance: Command = {
     if (baseUrl === undefined) throw new UsageError("conformance needs --base-url, or TINKER_BASE_URL");
     const kit = await optionalPackage(() => import("@tinklet/conformance"), "@tinklet/conformance");
     const [baseModel, only] = [input.text("base-model"), input.texts("only")];
+    checkOnly(only, kit.groups);
     let done = 0;
     const report = await kit.runConformance({
       baseUrl,
@@ -30,11 +37,28 @@ export const conformance: Command = {
       ...(only.length === 0 ? {} : { only }),
       onCase: ({ id }) => output.progress(`${++done} cases, last ${id}`),
     });
-    const ran = report.groups.flatMap(({ cases }) => cases.map(({ id }) => id));
-    const unmatched = only.filter((name) => !ran.some((id) => id.startsWith(name)));
-    if (unmatched.length > 0) throw new UsageError(`--only: no case is called ${unmatched.join(", ")}`);
-    if (output.isJson) output.event(report);
-    else output.line(kit.formatReport(report));
+    if (output.isJson) {
+      const { baseUrl: base_url, baseModel: base_model, ...rest } = report;
+      output.event({ ...rest, base_url, base_model });
+    } else output.line(kit.formatReport(report));
     return report.passed ? 0 : 1;
   },
 };
+
+/** Refuses names of nothing before a server is asked. */
+function checkOnly(only: readonly string[], groups: readonly Group[]): void {
+  const names = groups.map(({ name }) => name);
+  const ids = groups.flatMap(({ cases }) => cases.map(({ id }) => id));
+  for (const name of only) {
+    if (names.includes(name) || ids.some((id) => id.startsWith(name))) continue;
+    const group = name.split("/")[0] as string;
+    if (names.includes(group)) {
+      const own = ids.filter((id) => id.startsWith(`${group}/`));
+      throw new UsageError(`--only: no case is called ${name}; ${group} has ${own.join(", ")}`);
+    }
+    const close = nearest(group, names);
+    throw new UsageError(
+      `--only: no group or case is called ${name}.${close === undefined ? "" : ` Did you mean ${close}?`} The groups: ${names.join(", ")}`,
+    );
+  }
+}

@@ -4,7 +4,7 @@ import { mkdir, statfs } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { freemem, totalmem } from "node:os";
 import type { Command } from "../command.ts";
-import { bundledModel, type Context } from "../context.ts";
+import { bundledModel, type Context, optionalPackage } from "../context.ts";
 import { explain } from "../explain.ts";
 import { formatSize } from "../format.ts";
 import { version } from "../main.ts";
@@ -87,14 +87,17 @@ async function packages(): Promise<Finding> {
   return { status: "warning", detail, hint: `For training on this machine: npm install ${missing.join(" ")}` };
 }
 
+/** What the engine would really run on: its own attempt to load it counts, not what lies in a folder. */
 async function runtime(): Promise<Finding> {
-  const native = found("onnxruntime-node");
-  if (native !== undefined) return { status: "ok", detail: `onnxruntime-node ${native}, native` };
-  const wasm = found("onnxruntime-web");
-  const hint = "npm install onnxruntime-node makes local training several times faster.";
-  return wasm === undefined
-    ? { status: "warning", detail: "no model runtime found: nothing can be trained on this machine", hint }
-    : { status: "warning", detail: `onnxruntime-web ${wasm}, in WebAssembly`, hint };
+  const { findRuntime } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+  const { name, reason, hint } = await findRuntime();
+  return name === "native"
+    ? { status: "ok", detail: "onnxruntime-node, native" }
+    : {
+        status: "warning",
+        detail: `WebAssembly, about four times slower: onnxruntime-node cannot be loaded (${reason})`,
+        ...(hint === undefined ? {} : { hint: `Everything works on it; ${hint}` }),
+      };
 }
 
 async function memory(): Promise<Finding> {
@@ -153,7 +156,8 @@ async function trainingStep({ output, signal }: Context): Promise<Finding> {
   const { startLocalServer } = await import("@tinklet/server");
   const { Datum, ModelInput, ServiceClient, loadTokenizer } = await import("../../index.ts");
   const startMs = performance.now();
-  const local = await startLocalServer({ models: [`${bundledModel}=${folder}`] });
+  // The runtime has a line of its own above: what the engine says of it again is left out.
+  const local = await startLocalServer({ models: [`${bundledModel}=${folder}`], engine: { onNotice: () => {} } });
   try {
     const service = new ServiceClient({ apiKey: "tml-local", baseUrl: local.url, fetch: local.fetch, logLevel: "off" });
     const openMs = performance.now() - startMs;

@@ -2,7 +2,7 @@
 import type { TrainOn } from "@tinklet/cookbook";
 import type { Tokenizer } from "../../tokenizer/index.ts";
 import type { Command } from "../command.ts";
-import type { Context } from "../context.ts";
+import { type Context, optionalPackage } from "../context.ts";
 import { writeWhole } from "../files.ts";
 import { formatCount } from "../format.ts";
 import { type Inspection, inspection, type ShownExample, someLines } from "../inspection.ts";
@@ -26,7 +26,10 @@ export const inspect: Command = {
   },
   examples: ["inspect data.jsonl --local", "inspect data.jsonl --model Qwen/Qwen3-8B --out data.html"],
   async run(input, context) {
-    const { readExamples, renderExample } = await import("@tinklet/cookbook");
+    const { readExamples, renderExample } = await optionalPackage(
+      () => import("@tinklet/cookbook"),
+      "@tinklet/cookbook",
+    );
     const { output } = context;
     const [file = ""] = input.positionals;
     const examples = await readExamples(file);
@@ -55,7 +58,7 @@ export const inspect: Command = {
       await writeWhole(out, inspectHtml(found, shown, input.text("tokenizer") ?? model.name));
       output.note(`Wrote ${out}`);
     }
-    if (output.isJson) output.result({ json: { ...found, shown }, columns: [], rows: [] });
+    if (output.isJson) output.result({ json: { ...inspectionJson(found), shown }, columns: [], rows: [] });
     else {
       if (out === undefined) for (const example of shown) showExample(example, context);
       showFigures(found, output);
@@ -63,6 +66,11 @@ export const inspect: Command = {
     return 0;
   },
 };
+
+/** By the names that all JSON of the tool has. */
+function inspectionJson({ lossTokens, maskedShare, ...rest }: Inspection): object {
+  return { ...rest, loss_tokens: lossTokens, masked_share: maskedShare };
+}
 
 /**
  * The text of each token. A character can span several tokens; it is shown with the last of them, so that the texts
@@ -105,7 +113,7 @@ function bracketed(tokens: ShownExample["tokens"]): string {
 function showFigures(found: Inspection, output: Output): void {
   const lines = (of: readonly number[]) => (of.length === 0 ? "none" : `${of.length} (line ${someLines(of)})`);
   output.result({
-    json: found,
+    json: inspectionJson(found),
     title: `${found.file}: ${formatCount(found.examples)} examples`,
     columns: ["Property", "Value"],
     rows: [

@@ -2,6 +2,7 @@
 import { basename, extname, resolve } from "node:path";
 import type { MetricsRow } from "@tinklet/cookbook";
 import type { Command } from "../command.ts";
+import { optionalPackage } from "../context.ts";
 import { CliError } from "../explain.ts";
 import { writeWhole } from "../files.ts";
 import { UsageError } from "../parse.ts";
@@ -21,7 +22,7 @@ export const plot: Command = {
   },
   examples: ["plot runs/pirate", "plot runs/a runs/b --metric test/nll --out compare.svg"],
   async run(input, { output }) {
-    const { RunFolder } = await import("@tinklet/cookbook");
+    const { RunFolder } = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
     const smooth = input.integer("smooth", 1) ?? 1;
     const runs = await Promise.all(
       input.positionals.map(async (folder) => ({ folder, rows: await RunFolder.at(folder).readMetrics() })),

@@ -1,7 +1,7 @@
 /** `sample`: continues a prompt from the arguments or from stdin. */
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "../command.ts";
-import { CliError } from "../explain.ts";
+import { UsageError } from "../parse.ts";
 import { openSampler, samplingOptions, samplingParams, write, writeLive } from "../sampling.ts";
 
 export const sample: Command = {
@@ -23,7 +23,7 @@ export const sample: Command = {
     const { output, signal } = context;
     const [given] = input.positionals;
     if (given === undefined && process.stdin.isTTY) {
-      throw new CliError("There is no prompt.", { hint: "Give it as an argument or on stdin." });
+      throw new UsageError("PROMPT is missing: give it as an argument or on stdin");
     }
     const params = samplingParams(input);
     const numSamples = input.integer("num-samples", 1) ?? 1;

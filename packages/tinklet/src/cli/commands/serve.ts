@@ -1,7 +1,8 @@
 /** `serve`: the Tinker API on this machine, until Ctrl-C. */
 import { readFile } from "node:fs/promises";
 import type { Command } from "../command.ts";
-import { optionalPackage } from "../context.ts";
+import { engineNotices, optionalPackage } from "../context.ts";
+import { CliError } from "../explain.ts";
 import { UsageError } from "../parse.ts";
 
 export const serve: Command = {
@@ -31,19 +32,27 @@ export const serve: Command = {
       input.text("memory-budget"),
     ];
     const log = input.text("log") as "json" | "pretty" | "off" | undefined;
+    const apiKeys = keyFile === undefined ? undefined : await readKeys(keyFile, server.parseApiKeys);
     output.progress("Opening the model …");
-    const models = await server.resolveModels(
-      input.texts("model"),
-      budget === undefined ? {} : { engine: { memoryBudgetBytes: bytes(budget) } },
-    );
-    const running = await server.serve({
-      models,
-      dataDir,
-      ...(host === undefined ? {} : { host }),
-      ...(port === undefined ? {} : { port }),
-      ...(keyFile === undefined ? {} : { apiKeys: server.parseApiKeys(await readFile(keyFile, "utf8")) }),
-      ...(log === undefined ? {} : { log }),
+    const models = await server.resolveModels(input.texts("model"), {
+      engine: {
+        onNotice: engineNotices(output),
+        ...(budget === undefined ? {} : { memoryBudgetBytes: bytes(budget) }),
+      },
     });
+    const running = await server
+      .serve({
+        models,
+        dataDir,
+        ...(host === undefined ? {} : { host }),
+        ...(port === undefined ? {} : { port }),
+        ...(apiKeys === undefined ? {} : { apiKeys }),
+        ...(log === undefined ? {} : { log }),
+      })
+      .catch((cause: Error) => {
+        // A port that is taken, an open door: the server says what to do; other failures have classes of their own.
+        throw cause.constructor === Error ? new CliError(cause.message, { cause }) : cause;
+      });
     if (output.isJson)
       output.event({ url: running.url, port: running.port, models: models.map(({ name }) => name), data_dir: dataDir });
     else {
@@ -51,7 +60,12 @@ export const serve: Command = {
       output.note(
         `Keeps its things in ${dataDir}. Ctrl-C stops it; what was accepted is finished after the next start.`,
       );
-      output.note(`\n  export TINKER_BASE_URL=${running.url} TINKER_API_KEY=tml-local\n`);
+      const names = apiKeys?.map(({ name }) => name).join(", ");
+      output.note(
+        names === undefined
+          ? `\n  export TINKER_BASE_URL=${running.url} TINKER_API_KEY=tml-local\n`
+          : `\n  export TINKER_BASE_URL=${running.url} TINKER_API_KEY=…   # the key of ${names}, from whose hash ${keyFile} was made\n`,
+      );
     }
     await new Promise<void>((resolve) => {
       if (signal.aborted) resolve();
@@ -62,6 +76,21 @@ export const serve: Command = {
     return 0;
   },
 };
+
+/** @throws {@link CliError} naming the file. */
+async function readKeys<T>(file: string, parse: (text: string) => T): Promise<T> {
+  const text = await readFile(file, "utf8").catch((cause: NodeJS.ErrnoException) => {
+    throw new CliError(
+      cause.code === "ENOENT" ? `${file}: there is no such file` : `${file} could not be read: ${cause.message}`,
+      { cause },
+    );
+  });
+  try {
+    return parse(text);
+  } catch (cause) {
+    throw new CliError(`${file}: ${(cause as Error).message}`, { cause });
+  }
+}
 
 const units: Readonly<Record<string, number>> = { "": 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 };
 

@@ -4,7 +4,8 @@ import { dirname, resolve } from "node:path";
 import type { Command } from "../command.ts";
 import { downloadFile } from "../download.ts";
 import { portableName } from "../files.ts";
-import { counted, formatSize } from "../format.ts";
+import { counted, formatSize, formatTimestamp } from "../format.ts";
+import { pythonTime } from "../official-json.ts";
 
 export const sessionList: Command = {
   usage: "session list [--limit N]",
@@ -13,22 +14,51 @@ export const sessionList: Command = {
   async run(input, context) {
     const limit = input.integer("limit", 0) ?? 20;
     const rest = (await context.service()).createRestClient();
+    const { signal } = context;
     const sessions: string[] = [];
     for await (const id of rest.listSessions({
       limit: limit === 0 ? 100 : Math.min(limit, 100),
-      signal: context.signal,
+      signal,
     })) {
       sessions.push(id);
       if (sessions.length === limit) break;
     }
+    const shown = await inGroups(sessions, async (id) => {
+      const { trainingRunIds, samplerIds } = await rest.getSession(id, { signal });
+      const [first] = trainingRunIds;
+      // A run may be gone while its session is still listed.
+      const run = first === undefined ? undefined : await rest.getTrainingRun(first, { signal }).catch(() => undefined);
+      return { id, trainingRunIds, samplerIds, run };
+    });
     context.output.result({
       title: sessions.length === 0 ? "No sessions found" : counted(sessions.length, "session"),
-      columns: ["Session ID"],
-      rows: sessions.map((id) => [id]),
-      json: { sessions },
+      columns: ["Session ID", "Runs", "Samplers", "Base Model", "Last Update"],
+      rows: shown.map(({ id, trainingRunIds, samplerIds, run }) => [
+        id,
+        String(trainingRunIds.length),
+        String(samplerIds.length),
+        run?.baseModel ?? "N/A",
+        formatTimestamp(run?.lastRequestTime),
+      ]),
+      json: {
+        sessions: shown.map(({ id, trainingRunIds, samplerIds, run }) => ({
+          session_id: id,
+          training_run_ids: trainingRunIds,
+          sampler_ids: samplerIds,
+          base_model: run?.baseModel ?? null,
+          last_request_time: pythonTime(run?.lastRequestTime?.toISOString()),
+        })),
+      },
     });
   },
 };
+
+/** Asks for many things, eight at a time, in order. */
+async function inGroups<T, R>(items: readonly T[], ask: (item: T) => Promise<R>): Promise<R[]> {
+  const answers: R[] = [];
+  for (let at = 0; at < items.length; at += 8) answers.push(...(await Promise.all(items.slice(at, at + 8).map(ask))));
+  return answers;
+}
 
 export const sessionInfo: Command = {
   usage: "session info SESSION_ID",

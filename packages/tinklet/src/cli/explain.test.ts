@@ -1,0 +1,37 @@
+// What the SDK advises, in the words of somebody at a command line.
+import { expect, it } from "vitest";
+import { hintFor } from "../transport/hints.ts";
+import { explain, inCommands } from "./explain.ts";
+import { nearest } from "./parse.ts";
+
+const path = (kind: string) => `tinker://run/${kind}/x`;
+const failures = [
+  ...[401, 402, 403, 413, 429].map((status) => ({ status })),
+  { message: "rank must be a power of 2", rank: 3 },
+  { operation: "LoadWeights", path: path("sampler_weights") },
+  { operation: "createSamplingSession", path: path("weights") },
+  { operation: "LoadWeights", path: path("weights"), status: 404 },
+  { message: "too long", promptTokens: 5, maxTokens: 6, maxContextLength: 7 },
+  { message: "loss is NaN" },
+  { operation: "createModel", baseModel: "org/m", status: 404 },
+  { operation: "clientConfig", status: 404 },
+];
+
+it.each(failures)("no hint of the command line names a function or option of the SDK: %o", (facts) => {
+  const hint = hintFor({ operation: "optimStep", message: "", ...facts }) as string;
+  expect(inCommands(hint)).not.toMatch(/\b[a-z]+[A-Z]\w*|\w\(\)/);
+});
+
+it("an error with a hint is explained with the command's name", () => {
+  const error = Object.assign(new Error("gone"), { code: "x", hint: "listCheckpoints shows what is left." });
+  expect(explain(error)).toEqual({ message: "gone", details: ["Hint: tinklet checkpoint list shows what is left."] });
+});
+
+it.each([
+  ["epoch", "epochs"],
+  ["learning-rat", "learning-rate"],
+  ["max", "max-cost"],
+  ["zzzzzz", undefined],
+])("nearest to %s is %s", (typed, word) => {
+  expect(nearest(typed, ["epochs", "learning-rate", "max-cost", "out"])).toBe(word);
+});
