@@ -10,6 +10,8 @@ let server: Awaited<ReturnType<typeof fakeServer>>;
 let env: Record<string, string>;
 let data: string;
 let slow = false;
+/** Calls of the engine wait for it. */
+let held: Promise<void> | undefined;
 /** Tokens of a sample that is watched wait for it. */
 let beforeToken: () => Promise<void> | undefined = () => undefined;
 
@@ -17,6 +19,7 @@ beforeAll(async () => {
   // Calls of the engine that take a moment leave time to interrupt between them.
   const beforeCall = async () => {
     if (slow) await new Promise((resolve) => setTimeout(resolve, 30));
+    await held;
   };
   [tool, server] = await Promise.all([
     Executable.build(),
@@ -176,8 +179,14 @@ describe("train", () => {
     slow = true;
     const running = tool.start(train("shared", "--json"), { env });
     await running.line((line) => line.startsWith('{"type":"step","step":2,'));
-    const second = await tool.run(train("shared"), { env });
+    let release = () => {};
+    held = new Promise((resolve) => {
+      release = resolve;
+    });
     slow = false;
+    const second = await tool.run(train("shared"), { env }); // refused by the folder, before it asks the server
+    held = undefined;
+    release();
     expect(second).toMatchObject({ code: 1, stderr: expect.stringMatching(/is being written by process \d+/) });
     expect((await running.ended).code).toBe(0);
     expect(read("shared", "metrics.jsonl")).toBe(read("straight", "metrics.jsonl"));

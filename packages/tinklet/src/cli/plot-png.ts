@@ -1,69 +1,16 @@
 /**
- * Curves as a PNG, without an image library: lines are drawn into a pixel buffer with soft edges, letters are a few strokes
- * each, and the file is `node:zlib` plus four chunks. Same layout as the SVG, twice the pixels.
+ * Curves as a PNG, without an image library: lines are drawn into a pixel buffer with soft edges, letters come from a bitmap
+ * font, and the file is `node:zlib` plus four chunks. Same layout as the SVG, twice the pixels.
  */
 import { crc32, deflateSync } from "node:zlib";
+import { capRows, letterColumns, textColumns, textPixels } from "./bitmap-font.ts";
 import { finite, frameOf, type PictureOptions, pictureColours, plotBox, plotSize } from "./plot-svg.ts";
 import { type Series, tick } from "./plot-terminal.ts";
 
 const scale = 2;
+/** Pixels of the picture for one of the font, in labels and in the title. */
+const [labelDot, titleDot] = [2, 3];
 type Colour = readonly [red: number, green: number, blue: number];
-
-/** Letters as strokes on a grid of 4 × 6; two digits are a point, a space lifts the pen. Small letters are drawn as capitals. */
-const strokes: Readonly<Record<string, string>> = {
-  A: "0602204246 0444",
-  B: "0006 003041423303 3344453606",
-  C: "4130100105163645",
-  D: "0006 003041453606",
-  E: "40000646 0333",
-  F: "400006 0333",
-  G: "41301001051636454323",
-  H: "0006 4046 0343",
-  I: "1030 2026 1636",
-  J: "4045361605",
-  K: "0006 4003 0346",
-  L: "000646",
-  M: "0600234046",
-  N: "06004640",
-  O: "103041453616050110",
-  P: "06003041423303",
-  Q: "103041453616050110 2446",
-  R: "06003041423303 2346",
-  S: "413010010213334445361605",
-  T: "0040 2026",
-  U: "000516364540",
-  V: "002640",
-  W: "0016233640",
-  X: "0046 4006",
-  Y: "002340 2326",
-  Z: "00400646",
-  "0": "103041453616050110",
-  "1": "112026 1636",
-  "2": "01103041420646",
-  "3": "0110304142334445361605 3313",
-  "4": "36300444",
-  "5": "400003334445361605",
-  "6": "4130100105163645443303",
-  "7": "004016",
-  "8": "133344453616050413 13020110304142 4233",
-  "9": "0516364541301001021343",
-  ".": "2526",
-  ",": "2517",
-  "-": "1333",
-  _: "0646",
-  "/": "0640",
-  ":": "2122 2425",
-  "+": "2125 0343",
-  "%": "0640 1011 3536",
-  "(": "30212536",
-  ")": "10212516",
-  "=": "0242 0444",
-  "·": "2324",
-  " ": "",
-};
-const unknown = "0040460600";
-/** Width of a letter with its gap, in grid units. */
-const advance = 6;
 
 class Canvas {
   readonly width = plotSize.width * scale;
@@ -94,28 +41,23 @@ class Canvas {
     }
   }
 
-  /** Text with its baseline at y; `at` says where x is. */
+  /** Text with its baseline at y; `at` says where x is. Each pixel of the font is a square of `dot` pixels of the picture. */
   text(
     text: string,
     x: number,
     y: number,
-    options: { size?: number; at?: "start" | "middle" | "end"; colour?: Colour; up?: boolean } = {},
+    options: { dot?: number; at?: "start" | "middle" | "end"; colour?: Colour; up?: boolean } = {},
   ) {
-    const { size = 8, at = "start", colour = [60, 67, 74], up = false } = options;
-    const unit = size / 6;
-    const length = (text.length * advance - 2) * unit;
-    let pen = at === "start" ? 0 : at === "middle" ? -length / 2 : -length;
-    const place = (px: number, py: number): [number, number] => (up ? [x + py, y - px] : [x + px, y + py]);
-    for (const letter of text.toUpperCase()) {
-      for (const stroke of (strokes[letter] ?? unknown).split(" ")) {
-        const points = (stroke.match(/\d\d/g) ?? []).map(([px, py]) =>
-          place(pen + Number(px) * unit, (Number(py) - 6) * unit),
-        );
-        points.forEach((point, i) => {
-          if (i > 0) this.line(points[i - 1] as [number, number], point, size > 10 ? 1.6 : 1.1, colour);
-        });
+    const { dot = labelDot, at = "start", colour = [60, 67, 74], up = false } = options;
+    const width = textColumns(text) * dot;
+    const from = at === "start" ? 0 : Math.round(at === "middle" ? -width / 2 : -width);
+    const [left, base] = [Math.round(x * scale), Math.round(y * scale)];
+    for (const [column, row] of textPixels(text)) {
+      const [along, down] = [from + column * dot, (row - capRows) * dot];
+      for (let i = 0; i < dot * dot; i++) {
+        const [dx, dy] = [along + (i % dot), down + Math.floor(i / dot)];
+        this.#blend(up ? left + dy : left + dx, up ? base - dx : base + dy, 1, colour);
       }
-      pen += advance * unit;
     }
   }
 
@@ -150,7 +92,7 @@ export function pngPlot(series: readonly Series[], options: PictureOptions): Uin
   const { x, y, xTicks, yTicks } = frameOf(shown);
   const canvas = new Canvas();
   const [right, bottom] = [plotSize.width - plotBox.right, plotSize.height - plotBox.bottom];
-  canvas.text(options.title, plotBox.left, 28, { size: 12, colour: [20, 24, 28] });
+  canvas.text(options.title, plotBox.left, 30, { dot: titleDot, colour: [20, 24, 28] });
   for (const value of yTicks) {
     canvas.line([plotBox.left, y(value)], [right, y(value)], 1, [227, 230, 234]);
     canvas.text(tick(value), plotBox.left - 10, y(value) + 4, { at: "end" });
@@ -171,7 +113,7 @@ export function pngPlot(series: readonly Series[], options: PictureOptions): Uin
     });
     canvas.line([offset, plotSize.height - 24], [offset + 18, plotSize.height - 24], 4, colour);
     canvas.text(name, offset + 26, plotSize.height - 20);
-    offset += 50 + name.length * 9;
+    offset += 50 + (name.length * letterColumns * labelDot) / scale;
   });
   return canvas.png();
 }
