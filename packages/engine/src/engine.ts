@@ -6,6 +6,7 @@
 
 import type { EngineCore } from "./core.ts";
 import { EngineError, InputError } from "./errors.ts";
+import { createGate, watchGate } from "./exit-gate.ts";
 import { type FromWorker, fromPlainError, type ToWorker, type WorkerStart } from "./messages.ts";
 import { openCore, type PlainOptions } from "./open-core.ts";
 import { checkOptions, checkSampleRequest } from "./options.ts";
@@ -54,7 +55,9 @@ const workerLink = async (
   options: PlainOptions,
   { onNotice, onProgress, signal }: EngineOptions,
 ): Promise<Link> => {
-  const worker = await startWorker({ source, options } satisfies WorkerStart);
+  const gate = createGate();
+  const worker = await startWorker({ source, options, gate } satisfies WorkerStart);
+  worker.once("exit", watchGate(gate));
   const pending = new Map<number, Pending>();
   let nextId = 1;
   let ended: EngineError | undefined;

@@ -1,6 +1,7 @@
 /** What the caller's thread and the engine's say to each other, and how errors survive the crossing. */
 import type { DownloadProgress } from "@tinklet/models";
 import * as errors from "./errors.ts";
+import type { GateMemory } from "./exit-gate.ts";
 import type { PlainOptions } from "./open-core.ts";
 import type { ModelInfo, TokenEvent } from "./types.ts";
 
@@ -8,6 +9,8 @@ import type { ModelInfo, TokenEvent } from "./types.ts";
 export interface WorkerStart {
   readonly source: string;
   readonly options: PlainOptions;
+  /** Tells the caller's thread when this one is in native code. */
+  readonly gate: GateMemory;
 }
 
 export type ToWorker =

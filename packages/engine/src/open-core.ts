@@ -4,6 +4,7 @@ import { type DownloadProgress, openModel } from "@tinklet/models";
 import { countParameters, type ModelConfig, readConfig } from "@tinklet/models/config";
 import { EngineCore } from "./core.ts";
 import { ConfigError, MemoryError } from "./errors.ts";
+import { type GateMemory, gatedRuntime, throughGate } from "./exit-gate.ts";
 import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
 import { loadModel } from "./model/load.ts";
 import { createInterpreter } from "./runtime/interpreter.ts";
@@ -20,6 +21,8 @@ export interface OpenCallbacks {
   readonly progress: (progress: DownloadProgress) => void;
   /** Stops a download. */
   readonly signal?: AbortSignal;
+  /** Where native code is announced, on a thread that may be stopped from outside. */
+  readonly gate?: GateMemory;
 }
 
 /** Picks a runtime; falling back to the slow one is worth a notice. */
@@ -73,7 +76,7 @@ export const openCore = async (
   options: PlainOptions,
   callbacks: OpenCallbacks,
 ): Promise<EngineCore> => {
-  const { notice, progress, signal } = callbacks;
+  const { notice, progress, signal, gate } = callbacks;
   const opened = await openModel(source, {
     ...(options.cacheDir === undefined ? {} : { cacheDir: options.cacheDir }),
     ...(options.offline === undefined ? {} : { offline: options.offline }),
@@ -84,7 +87,8 @@ export const openCore = async (
     signal?.throwIfAborted();
     const config = readConfig(opened.config);
     const parameters = countParameters(config);
-    const runtime = await chooseRuntime(options.runtime, options.threads ?? availableParallelism(), notice);
+    const choose = () => chooseRuntime(options.runtime, options.threads ?? availableParallelism(), notice);
+    const runtime = gate ? gatedRuntime(await throughGate(gate, choose), gate) : await choose();
     const budget = options.memoryBudgetBytes ?? defaultMemoryBudget();
     const memory = planMemory(source, { weightsBytes: parameters * 4, budget, runtime: runtime.name });
     const contextLength = Math.min(

@@ -42,7 +42,7 @@ const serve = (core: EngineCore): void => {
   });
 };
 
-const { source, options } = workerData as WorkerStart;
+const { source, options, gate } = workerData as WorkerStart;
 const opening = new AbortController();
 const abort = ({ type }: ToWorker): void => {
   if (type === "abort") opening.abort();
@@ -51,6 +51,7 @@ port.on("message", abort);
 try {
   const core = await openCore(source, options, {
     signal: opening.signal,
+    gate,
     notice: (message) => send({ type: "notice", message }),
     progress: (progress) => send({ type: "progress", progress }),
   });

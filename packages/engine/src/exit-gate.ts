@@ -1,0 +1,67 @@
+/**
+ * Lets a process end while the engine's thread computes. `process.exit()` stops threads wherever they are, and native code that comes
+ * back to a thread that is no more aborts the process (status 134 instead of the caller's). So the thread says when it is in native
+ * code, in memory that both sides see, and the caller's waits at its end until it is out and lets it in no more.
+ */
+import type { Program, Runtime } from "./runtime/runtime.ts";
+
+/** Places in the shared memory: native calls under way, and whether the process is ending. */
+const [CALLS, ENDING] = [0, 1];
+/** The longest that an ending process waits. One call is one run: seconds at most, but for models that are slow altogether. */
+const PATIENCE_MS = 60_000;
+
+export type GateMemory = Int32Array<SharedArrayBuffer>;
+
+export const createGate = (): GateMemory => new Int32Array(new SharedArrayBuffer(8));
+
+const open = new Set<GateMemory>();
+
+const waitForAll = (): void => {
+  const until = performance.now() + PATIENCE_MS;
+  for (const gate of open) Atomics.store(gate, ENDING!, 1);
+  for (const gate of open) {
+    for (let calls = Atomics.load(gate, CALLS!); calls > 0; calls = Atomics.load(gate, CALLS!)) {
+      const left = until - performance.now();
+      if (left <= 0) return;
+      Atomics.wait(gate, CALLS!, calls, left);
+    }
+  }
+};
+
+/** On the caller's thread: the end of the process waits for this thread from now on. Returns a function that takes that back. */
+export const watchGate = (gate: GateMemory): (() => void) => {
+  if (open.size === 0) process.on("exit", waitForAll);
+  open.add(gate);
+  return () => {
+    open.delete(gate);
+    if (open.size === 0) process.off("exit", waitForAll);
+  };
+};
+
+/** On the engine's thread: work that is native code. While the process ends it does not begin. */
+export const throughGate = async <T>(gate: GateMemory, work: () => Promise<T>): Promise<T> => {
+  Atomics.add(gate, CALLS!, 1); // before the look: either this thread sees the end, or the other one sees the call
+  try {
+    if (Atomics.load(gate, ENDING!) === 1) {
+      Atomics.sub(gate, CALLS!, 1);
+      Atomics.notify(gate, CALLS!);
+      Atomics.wait(gate, ENDING!, 1); // for good: the thread is being stopped
+    }
+    return await work();
+  } finally {
+    Atomics.sub(gate, CALLS!, 1);
+    Atomics.notify(gate, CALLS!);
+  }
+};
+
+/** A runtime whose every call goes through the gate. */
+export const gatedRuntime = (runtime: Runtime, gate: GateMemory): Runtime => ({
+  ...runtime,
+  compile: async (...args) => {
+    const program: Program = await throughGate(gate, () => runtime.compile(...args));
+    return {
+      run: (inputs) => throughGate(gate, () => program.run(inputs)),
+      dispose: () => throughGate(gate, () => program.dispose()),
+    };
+  },
+});
