@@ -41,6 +41,7 @@ export const newerFields: ReadonlyMap<string, ReadonlySet<string>> = new Map(
 /** Fields that the service sends and the official SDK reads by hand, past its own model. */
 const unmodelled: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ["TryAgainResponse", new Set(["queue_state_reason"])],
+  ["ClientConfigResponse", new Set(["tinklet_extensions"])],
 ]);
 const isExtension = (message: AnyMessage, name: string) =>
   newerFields.get(message.name)?.has(name) === true || unmodelled.get(message.name)?.has(name) === true;

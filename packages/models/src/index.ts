@@ -1,4 +1,6 @@
 /** `@tinklet/models`: where models come from, their tokenizers, their weights and their adapters on disk. Needs Node. */
+export { ConfigError, ModelError, TokenizerError, WeightsError } from "./errors.ts";
+export { HubError, type HubErrorCode } from "./hub/hub-error.ts";
 export { type HubSettings, hubSettings } from "./hub/hub-settings.ts";
 export { type LoadTokenizerOptions, loadTokenizer, loadTokenizerFiles } from "./load-tokenizer.ts";
 export {

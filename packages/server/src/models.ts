@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { defaultMemoryBudget, type EngineOptions, openEngine } from "@tinklet/engine";
-import { bundledModel, bundledModelFolder } from "@tinklet/models";
+import { bundledModel, bundledModelFolder, loadTokenizerFiles } from "@tinklet/models";
 import type { ModelSource } from "./server.ts";
 
 export interface ResolveOptions {
@@ -29,10 +29,25 @@ export async function resolveModels(given: readonly string[], options: ResolveOp
     sources.push({
       name,
       open: () => openEngine(source, engine),
+      tokenizerFiles: remembered(() =>
+        loadTokenizerFiles(source, { cacheDir: engine.cacheDir, offline: engine.offline }),
+      ),
       ...(tokenizerId === undefined ? {} : { tokenizerId }),
     });
   }
   return sources;
+}
+
+/** Loads once; a failure is tried again when next asked. */
+function remembered<T>(load: () => Promise<T>): () => Promise<T> {
+  let loading: Promise<T> | undefined;
+  return () => {
+    loading ??= load().catch((error: unknown) => {
+      loading = undefined;
+      throw error;
+    });
+    return loading;
+  };
 }
 
 /** The options of each of several engines. None knows of the others, so that each would take the whole default for itself. */

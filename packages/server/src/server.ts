@@ -4,6 +4,7 @@
  */
 import { dirname } from "node:path";
 import { arithmeticVersion, type Engine } from "@tinklet/engine";
+import type { TokenizerFiles } from "@tinklet/models";
 import { type Clock, systemClock } from "tinklet";
 import type { ServedModel } from "./http/api.ts";
 import { createApp } from "./http/app.ts";
@@ -27,6 +28,8 @@ export interface ModelSource {
   readonly open: () => Promise<Engine>;
   /** A folder with `tokenizer.json` that the Python client can load. */
   readonly tokenizerId?: string | undefined;
+  /** The contents of its tokenizer's files, handed out to clients. @throws ModelError when there is none */
+  readonly tokenizerFiles?: (() => Promise<TokenizerFiles>) | undefined;
 }
 
 export interface ServerOptions {
@@ -114,7 +117,8 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     for (const source of options.models) {
       const engine = await source.open();
       engines.push(engine);
-      served.set(source.name, { name: source.name, info: engine.info, tokenizerId: source.tokenizerId });
+      const { name, tokenizerId, tokenizerFiles } = source;
+      served.set(name, { name, info: engine.info, tokenizerId, tokenizerFiles });
       const reopen = () => source.open();
       queue.lanes.set(source.name, new Lane(engine, { baseModel: source.name, context: queue.context, reopen }));
     }

@@ -63,7 +63,11 @@ export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seam
   const { commit, files } = listing;
   const fetchFile = (file: string) => download({ client, cache, commit, file, onProgress, signal, sleep });
 
-  for (const file of settingsFiles) if (files.includes(file) && !id.file) await fetchFile(file);
+  for (const file of settingsFiles) {
+    if (id.file !== undefined) break;
+    if (files.includes(file)) await fetchFile(file);
+    else await cache.keepText(commit, file, undefined); // so that nobody needs to ask again
+  }
   const weights = weightFiles(id, files);
   for (const file of weights) await fetchFile(file);
   if (weights.includes(indexFile)) for (const shard of shardsOf(cache.snapshot(commit))) await fetchFile(shard);

@@ -1,5 +1,6 @@
 /** What handlers work with, and their types: one for every route of the contract, or this does not compile. */
 import type { ModelInfo } from "@tinklet/engine";
+import type { TokenizerFiles } from "@tinklet/models";
 import type { Clock } from "tinklet";
 import type { Operation, ReceivedOf, ResponseOf } from "tinklet/wire";
 import type { Limits } from "../limits.ts";
@@ -17,6 +18,8 @@ export interface ServedModel {
   readonly info: ModelInfo;
   /** A folder that the Python client can load a tokenizer from without a network. */
   readonly tokenizerId: string | undefined;
+  /** The contents of its tokenizer's files, for clients that have no access to that folder. */
+  readonly tokenizerFiles: (() => Promise<TokenizerFiles>) | undefined;
 }
 
 /** When each session was last heard of. */

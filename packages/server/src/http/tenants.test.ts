@@ -67,6 +67,7 @@ const probes: { [K in Route]: Probe } = {
     body: { session_id: "own", sampling_session_seq_id: 0, model_path: path },
   }),
   getServerCapabilities: () => ({ path: "get_server_capabilities" }),
+  getTokenizerFiles: () => ({ path: "tinklet/tokenizer?model=secret" }),
   healthz: () => ({ path: "healthz" }),
   createModel: ({ session }) => ({
     path: "create_model",

@@ -66,14 +66,26 @@ export async function bundledModelFolder(): Promise<string> {
   }
 }
 
-/** The tokenizer of a model: what `--tokenizer` says, else that of the source that a local server would be given, else by name. */
-export async function tokenizerFor(input: Input, model: ChosenModel): Promise<Tokenizer> {
+/**
+ * The tokenizer of a model: what `--tokenizer` says, else that of the source that a local server is given, else what the server hands
+ * out or the name leads to.
+ *
+ * @param ask - asks the server; without it only the name is left.
+ */
+export async function tokenizerFor(
+  input: Input,
+  model: ChosenModel,
+  ask?: (name: string) => Promise<Tokenizer>,
+): Promise<Tokenizer> {
   const { loadTokenizer, tokenizerForModel } = await import("../tokenizer/index.ts");
   const given = input.text("tokenizer");
   if (given !== undefined) return loadTokenizer(given);
-  if (model.name === bundledModel) return loadTokenizer(await bundledModelFolder());
   const [served] = model.serve;
-  return served === undefined ? tokenizerForModel({ modelName: model.name }) : loadTokenizer(sourceOf(served));
+  if (served !== undefined) return loadTokenizer(sourceOf(served));
+  if (ask !== undefined) return ask(model.name);
+  return model.name === bundledModel
+    ? loadTokenizer(await bundledModelFolder())
+    : tokenizerForModel({ modelName: model.name });
 }
 
 /** The source in `name=source`, or all of it where that is a path. */

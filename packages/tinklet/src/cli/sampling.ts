@@ -46,7 +46,8 @@ export async function openSampler(input: Input, context: Context): Promise<Opene
   if (from === undefined) {
     const { name } = model as ChosenModel;
     const sampler = await service.createSamplingClient({ baseModel: name, signal });
-    return { sampler, tokenizer: await tokenizerFor(input, model as ChosenModel), name };
+    const tokenizer = await tokenizerFor(input, model as ChosenModel, () => sampler.getTokenizer({ signal }));
+    return { sampler, tokenizer, name };
   }
   const rest = service.createRestClient();
   const path = isAdapterFolder(from)
@@ -54,7 +55,9 @@ export async function openSampler(input: Input, context: Context): Promise<Opene
     : await resolveCheckpoint(from, "sampler", async () => rest);
   const { baseModel } = await rest.getWeightsInfoByTinkerPath(path, { signal });
   const sampler = await service.createSamplingClient({ modelPath: path, signal });
-  const tokenizer = await tokenizerFor(input, model ?? { name: baseModel, serve: [] });
+  const tokenizer = await tokenizerFor(input, model ?? { name: baseModel, serve: [] }, () =>
+    sampler.getTokenizer({ signal }),
+  );
   return { sampler, tokenizer, name: path };
 }
 

@@ -13,6 +13,7 @@ import { ModelInput, type ModelInputLike } from "../wire/model-input.ts";
 import type { GetSamplerResponse } from "../wire/rest.ts";
 import { type SampleResponse, SamplingParams, type SamplingParamsInput } from "../wire/sampling.ts";
 import { estimatePromptBytes } from "./batching.ts";
+import { modelTokenizer } from "./model-tokenizer.ts";
 import type { ClientOptions, OperationOptions } from "./options.ts";
 import { fullRetryConfig, type RetryConfig } from "./retry-config.ts";
 import { runSample, type SamplerState } from "./sample-dispatch.ts";
@@ -212,12 +213,14 @@ export class SamplingClient {
     return (await this.#lookup(options)).baseModel;
   }
 
-  /** The tokenizer of the base model. Needs the optional package `@tinklet/models`. */
+  /**
+   * The tokenizer of the base model: handed out by a Tinklet server, else from the Hugging Face Hub or its cache. Needs the optional
+   * package `@tinklet/models`.
+   */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
-    return this.#session.within("getTokenizer", options, async (inner) => {
-      const { tokenizerForModel } = await import("../tokenizer/index.ts");
-      return tokenizerForModel({ modelName: await this.getBaseModel(inner) });
-    });
+    return this.#session.within("getTokenizer", options, async (inner) =>
+      modelTokenizer(this.#session, { modelName: await this.getBaseModel(inner) }, inner),
+    );
   }
 
   #lookup(options: CallOptions): Promise<GetSamplerResponse> {

@@ -5,6 +5,7 @@
 import { TinkerError } from "../errors.ts";
 import type { APIFuture, FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
+import type { Tokenizer } from "../tokenizer/index.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import {
@@ -19,6 +20,7 @@ import type { UntypedAPIFuture } from "../wire/futures.ts";
 import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
 import { LoraConfig } from "../wire/training.ts";
 import { type LocalOptions, startLocal } from "./local.ts";
+import { modelTokenizer } from "./model-tokenizer.ts";
 import type { ClientOptions, OperationOptions } from "./options.ts";
 import { callOptions, RestClient } from "./rest-client.ts";
 import type { RetryConfig } from "./retry-config.ts";
@@ -146,6 +148,15 @@ export class ServiceClient {
   async getServerCapabilities(options: CallOptions = {}): Promise<GetServerCapabilitiesResponse> {
     const capabilities = await this.#session.call("getServerCapabilities", {}, options);
     return capabilities;
+  }
+
+  /**
+   * The tokenizer of a base model, before there is a client for it: handed out by a Tinklet server, else from the Hugging Face Hub or
+   * its cache. Needs the optional package `@tinklet/models`. An extension: the Python SDK has it on its clients alone.
+   */
+  getTokenizer(baseModel: string, options: CallOptions = {}): Promise<Tokenizer> {
+    const model = { modelName: baseModel };
+    return this.#session.within("getTokenizer", options, (inner) => modelTokenizer(this.#session, model, inner));
   }
 
   /**

@@ -29,6 +29,7 @@ import {
 } from "./custom-loss.ts";
 import type { HasInputsFor } from "./loss-inputs.ts";
 import { ModelRequests } from "./model-requests.ts";
+import { modelTokenizer } from "./model-tokenizer.ts";
 import type { OperationOptions } from "./options.ts";
 import { passResult, passSubmission, preparePass, together } from "./pass.ts";
 import type { RetryConfig } from "./retry-config.ts";
@@ -348,13 +349,16 @@ export class TrainingClient {
     return { ...info, modelData: { ...info.modelData, tokenizerId: tokenizerId.split(":", 1)[0]! } };
   }
 
-  /** The model's tokenizer. Needs the optional package `@tinklet/models`. */
+  /**
+   * The model's tokenizer: handed out by a Tinklet server, else from the Hugging Face Hub or its cache. Needs the optional package
+   * `@tinklet/models`.
+   */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
-    return this.#requests.session.within("getTokenizer", options, async (inner) => {
+    const { session } = this.#requests;
+    return session.within("getTokenizer", options, async (inner) => {
       const { modelData, modelName } = await this.getInfo(inner);
-      const { tokenizerForModel } = await import("../tokenizer/index.ts");
       const name = modelData.modelName ?? modelName ?? "";
-      return tokenizerForModel({ modelName: name, tokenizerId: modelData.tokenizerId });
+      return modelTokenizer(session, { modelName: name, tokenizerId: modelData.tokenizerId }, inner);
     });
   }
 

@@ -64,6 +64,7 @@ describe("the contract table", () => {
         "GET /billing/usage/checkpoints/current",
         "POST /sessions/search",
         "POST /create_custom_loss",
+        "GET /tinklet/tokenizer",
       ].sort(),
     );
   });

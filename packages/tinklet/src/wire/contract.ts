@@ -43,6 +43,7 @@ import {
 } from "./session.ts";
 import { FinishSessionRequest, SessionSearchRequest, SessionSearchResponse } from "./session-search.ts";
 import { TelemetryResponse, TelemetrySendRequest } from "./telemetry.ts";
+import { TokenizerFilesQuery, TokenizerFilesResponse } from "./tokenizer.ts";
 import {
   CreateModelRequest,
   CreateModelResponse,
@@ -337,6 +338,9 @@ export const contract = {
     future: "CreateCustomLoss",
     since: "0.36",
   }),
+
+  // Tinklet's own; asked for only where `client/config` names it in `tinklet_extensions`.
+  getTokenizerFiles: get("/tinklet/tokenizer", TokenizerFilesResponse, rest, TokenizerFilesQuery),
 } as const;
 
 /** An operation's name. */

@@ -50,8 +50,13 @@ export interface ClientConfigResponse {
   readonly customLossServerSide: boolean;
   /** Newer than 0.25: several processes may share one sampling session. */
   readonly sampleJoinSamplingSession: boolean;
+  /** Tinklet's own: routes beside the official ones that this server has, for example `tokenizer`. Other servers say nothing. */
+  readonly tinkletExtensions?: readonly string[];
 }
-export const ClientConfigResponse = message<ClientConfigResponse, keyof ClientConfigResponse>("ClientConfigResponse", {
+export const ClientConfigResponse = message<
+  ClientConfigResponse,
+  Exclude<keyof ClientConfigResponse, "tinkletExtensions">
+>("ClientConfigResponse", {
   pjwtAuthEnabled: withDefault(bool(), false),
   credentialDefaultSource: withDefault(string(), "api_key"),
   sampleDispatchBytesSemaphoreSize: withDefault(int(), 10 * 1024 * 1024),
@@ -70,6 +75,7 @@ export const ClientConfigResponse = message<ClientConfigResponse, keyof ClientCo
   sampleUseRetrieveFutures: withDefault(bool(), false),
   customLossServerSide: withDefault(bool(), false),
   sampleJoinSamplingSession: withDefault(bool(), false),
+  tinkletExtensions: optional(list(string())),
 });
 
 /** Flags that may change while a client runs. */

@@ -1,5 +1,6 @@
 /** Handlers about the connection itself: configuration, credentials, sessions, capabilities, telemetry. */
 import { randomBytes } from "node:crypto";
+import { ModelError, type TokenizerFiles } from "@tinklet/models";
 import { stringifyJson } from "tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
 import { addSession } from "../../store/sessions.ts";
@@ -13,6 +14,7 @@ type ServiceOperation =
   | "createSession"
   | "sessionHeartbeat"
   | "getServerCapabilities"
+  | "getTokenizerFiles"
   | "healthz"
   | "telemetry";
 
@@ -41,6 +43,7 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
       sampleUseRetrieveFutures: false,
       customLossServerSide: true,
       sampleJoinSamplingSession: true,
+      tinkletExtensions: ["tokenizer"],
     }),
     clientDynamicConfig: () => ({ refreshIntervalSec: 300, sampleCancelEnabled: true, sampleCancelMaxBatchSize: 64 }),
     authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller.tenant) }),
@@ -84,6 +87,18 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
         sampleable: true,
       })),
     }),
+    getTokenizerFiles: async ({ query: { model } }) => {
+      const served = api.models.get(model);
+      if (served === undefined) throw new Refusal(404, "no_model", `There is no base model ${model} here.`);
+      try {
+        const files = await served.tokenizerFiles?.();
+        if (files !== undefined) return { files: presentFiles(files) };
+      } catch (error) {
+        if (!(error instanceof ModelError)) throw error;
+        api.log.warn("tokenizer.failed", { model, error: error.message });
+      }
+      throw new Refusal(404, "no_tokenizer", `The model ${model} has no tokenizer that can be handed out.`);
+    },
     healthz: () => ({ status: "ok" }),
     telemetry: ({ body }) => {
       for (const event of body.events) {
@@ -99,4 +114,11 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
       return { status: "accepted" };
     },
   };
+}
+
+/** Without the names of files that the model does not have. */
+function presentFiles(files: TokenizerFiles): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(files).filter((entry): entry is [string, string] => typeof entry[1] === "string"),
+  );
 }

@@ -75,7 +75,10 @@ export const train: Command = {
     const cookbook = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
     const [file = ""] = input.positionals;
     const { model, settings, start } = await beginningOf(input, context);
-    const tokenizer = await tokenizerFor(input, model);
+    // A dry run that is told how long examples may be needs no server.
+    const needsServer = !context.isLocal && !(input.flag("dry-run") && input.text("max-length") !== undefined);
+    const ask = async (name: string) => (await context.service()).getTokenizer(name, { signal: context.signal });
+    const tokenizer = await tokenizerFor(input, model, needsServer ? ask : undefined);
     const maxLength = input.integer("max-length", 2) ?? (await contextLength(model, input, context));
     const data = await cookbook.prepareSupervised(file, tokenizer, { ...settings, maxLength });
     const dataset = new cookbook.BatchedDataset(data.train, settings);
