@@ -171,13 +171,13 @@ describe.each(versions)("values of tinker %s", (version: Version) => {
   });
 });
 
-describe("functions of tinker 0.25.0", () => {
+describe.each(versions)("functions of tinker %s", (version) => {
   const derived = fixture<{
     paths: { input: string; output?: object; error?: object }[];
     durations: { input: [number, number, number]; output: string }[];
     modelInputs: { id: string; input: Record<string, unknown>; length: Result; to_ints: Result }[];
     queries: { id: string; input: Record<string, unknown>; output?: string }[];
-  }>("0.25.0", "derived");
+  }>(version, "derived");
   interface Result {
     output?: unknown;
     error?: unknown;
@@ -185,6 +185,7 @@ describe("functions of tinker 0.25.0", () => {
 
   it("M-410: tinker:// paths parse alike", () => {
     for (const { input, output } of derived.paths) {
+      if (version === "0.25.0" && input.includes("/external_weights/")) continue; // a kind that later releases brought
       const ours = attempt(() => wire.ParsedCheckpointTinkerPath.fromTinkerPath(input));
       if (output === undefined || /\/\/\/|\/$|:\/\/\//.test(input)) expect(ours, input).toHaveProperty("refused");
       else {

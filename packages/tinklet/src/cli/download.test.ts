@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { tarStream } from "../../../server/src/http/tar.ts";
-import { fetchInto } from "./commands/checkpoint-download.ts";
 import type { Context } from "./context.ts";
+import { fetchInto } from "./fetch-checkpoint.ts";
 import { portableName } from "./files.ts";
 
 /** What the server sends next. @param says - the length it promises, if any */

@@ -4,8 +4,8 @@ import type { SamplingClient } from "../clients/sampling-client.ts";
 import type { ServiceClient } from "../clients/service-client.ts";
 import type { TrainingClient } from "../clients/training-client.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
-import { fetchInto } from "./commands/checkpoint-download.ts";
 import { bundledModel, type Context } from "./context.ts";
+import { fetchCheckpoint } from "./fetch-checkpoint.ts";
 import { formatCount, formatDuration } from "./format.ts";
 import { terminalPlot } from "./plot-terminal.ts";
 import { write } from "./sampling.ts";
@@ -164,8 +164,7 @@ export async function saveAdapter(
   const { RunFolder } = await import("@tinklet/cookbook");
   const last = (await RunFolder.at(folder).readCheckpoints()).at(-1)?.sampler_path;
   const path = last ?? (await trainer.saveWeightsForSampler("final")).path;
-  const { url } = await service.createRestClient().getCheckpointArchiveUrlFromTinkerPath(path);
   const adapter = join(folder, "adapter");
-  await fetchInto(url, adapter, folder, context);
+  await fetchCheckpoint(path, adapter, folder, context, service.createRestClient());
   return adapter;
 }

@@ -14,7 +14,7 @@ import { numbered, SubmissionQueue, type Turn } from "./submission-queue.ts";
 import { type Accepted, type SubmitOptions, submitRequest } from "./submit-request.ts";
 
 /** Operations that are one request under one number. */
-export type NumberedOperation = "saveWeights" | "saveWeightsForSampler" | "loadWeights";
+export type NumberedOperation = "saveWeights" | "saveWeightsForSampler" | "saveWeightsExternal" | "loadWeights";
 export type NumberedRequest<O extends NumberedOperation> = Omit<RequestOf<O>, "modelId" | "seqId">;
 
 export class ModelRequests {

@@ -37,6 +37,29 @@ describe("one request each", () => {
     expect(last().path).toBe("/training_runs/run-1:train:0?access_scope=owned");
   });
 
+  it("external weights, copies, storage and the search for sessions", async () => {
+    const { rest, run, stub, last } = setup();
+    const { urls, expires } = await run(rest.getExternalWeightsUrls("tinker://r/external_weights/out"));
+    expect(urls).toEqual({ "adapter_config.json": "https://files.example/config" });
+    expect(expires).toBeInstanceOf(Date);
+    expect(last().path).toBe("/training_runs/r/checkpoints/external_weights/out/external_weights_urls");
+    expect(await failure(run(rest.getExternalWeightsUrls(path)))).toMatchObject({ field: "tinkerPath" });
+
+    const copied = await run(rest.copyWeights(path, { destinationProjectId: "p", weightsAccessToken: "secret" }));
+    expect(copied).toEqual({ tinkerPath: "tinker://run-9/weights/copy" });
+    expect(last().body).toEqual({ sourcePath: path, destinationProjectId: "p" });
+    expect(stub.calls.at(-1)?.headers).toMatchObject({ "x-tinker-weights-access-token": "secret" });
+
+    const { data } = await run(rest.getCurrentCheckpointStorageUsage({ projectId: "p" }));
+    expect(data).toEqual([{ checkpointCount: 2, sizeBytes: 2e9, sizeGigabytes: 2 }]);
+    expect(last().path).toBe("/billing/usage/checkpoints/current?project_id=p");
+
+    expect(await run(rest.searchSessions({ displayName: "x", owner: { type: "accessible" } }))).toEqual({
+      sessions: [],
+    });
+    expect(last().body).toEqual({ displayName: "x", owner: { type: "accessible" }, userMetadata: {}, limit: 50 });
+  });
+
   it("checkpoints", async () => {
     const { rest, run, last } = setup();
     expect((await run(rest.listCheckpoints("r"))).checkpoints).toHaveLength(1);

@@ -6,6 +6,7 @@ import { InvalidInputError, ResponseValidationError, TinkerError } from "../erro
 import type { HttpResponse } from "../transport/exchange.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import type { QueryTime, RequestOf, ResponseOf } from "../wire/contract.ts";
+import type { InputTypeOf } from "../wire/message.ts";
 import type {
   AccessScope,
   AuditEventType,
@@ -14,6 +15,7 @@ import type {
   Checkpoint,
   CheckpointArchiveUrlResponse,
   CheckpointsListResponse,
+  CurrentCheckpointStorageUsageResponse,
   GetSamplerResponse,
   GetSessionResponse,
   ListSessionsResponse,
@@ -21,8 +23,9 @@ import type {
   TrainingRunsResponse,
 } from "../wire/rest.ts";
 import type { WhoamiResponse } from "../wire/session.ts";
+import type { SessionSearchRequest, SessionSearchResponse } from "../wire/session-search.ts";
 import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
-import type { WeightsInfoResponse } from "../wire/weights.ts";
+import type { CopyWeightsResponse, ExternalWeightsUrlsResponse, WeightsInfoResponse } from "../wire/weights.ts";
 import { PagedList, type PageRequest } from "./paged-list.ts";
 import type { Session } from "./session.ts";
 import type { Telemetry } from "./telemetry.ts";
@@ -177,6 +180,46 @@ export class RestClient {
     return this.getCheckpointArchiveUrl(trainingRunId, checkpointId, options);
   }
 
+  /**
+   * Download URL of each file of an external checkpoint, and until when they are good. Needs a server of 0.28 or newer.
+   *
+   * @param tinkerPath - as `TrainingClient.saveWeightsExternal` returned it
+   */
+  async getExternalWeightsUrls(tinkerPath: string, options: CallOptions = {}): Promise<ExternalWeightsUrlsResponse> {
+    const { trainingRunId, checkpointType, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
+    if (checkpointType !== "external") {
+      throw new InvalidInputError("tinkerPath", `${JSON.stringify(tinkerPath)} is not an external checkpoint`, {
+        hint: "Make one with TrainingClient.saveWeightsExternal.",
+      });
+    }
+    const name = checkpointId.slice("external_weights/".length);
+    return this.#call("getExternalWeightsUrls", { trainingRunId, name }, options);
+  }
+
+  /**
+   * Copies a checkpoint into a project of your own, so that it outlives its owner's copy. Needs a server of 0.34 or newer.
+   *
+   * @param options.weightsAccessToken - access token for another account's weights
+   */
+  async copyWeights(
+    sourcePath: string,
+    options: CallOptions & {
+      readonly destinationProjectId?: string;
+      readonly ttlSeconds?: number;
+      readonly weightsAccessToken?: string;
+    } = {},
+  ): Promise<CopyWeightsResponse> {
+    ParsedCheckpointTinkerPath.fromTinkerPath(sourcePath);
+    const { destinationProjectId, ttlSeconds, weightsAccessToken, headers } = options;
+    const request = {
+      sourcePath,
+      ...(destinationProjectId === undefined ? {} : { destinationProjectId }),
+      ...(ttlSeconds === undefined ? {} : { ttlSeconds }),
+    };
+    const token = weightsAccessToken === undefined ? {} : { "x-tinker-weights-access-token": weightsAccessToken };
+    return this.#call("copyWeights", request, { ...options, headers: { ...headers, ...token } });
+  }
+
   /** Deletes a checkpoint permanently. @param checkpointId - `weights/<name>` or `sampler_weights/<name>` */
   async deleteCheckpoint(trainingRunId: string, checkpointId: string, options: CallOptions = {}): Promise<void> {
     await this.#call("deleteCheckpoint", { trainingRunId, checkpointId }, options);
@@ -239,6 +282,22 @@ export class RestClient {
     });
   }
 
+  /**
+   * Sessions by their notes, name, project or state, newest first. Needs a server of 0.36.
+   *
+   * @example
+   * ```ts
+   * const { sessions } = await rest.searchSessions({ displayName: "maths", statuses: [{ type: "active" }] });
+   * for (const { sessionId, displayName } of sessions) console.log(sessionId, displayName);
+   * ```
+   */
+  searchSessions(
+    search: InputTypeOf<typeof SessionSearchRequest> = {},
+    options: CallOptions = {},
+  ): Promise<SessionSearchResponse> {
+    return this.#call("searchSessions", search, options);
+  }
+
   /** Assigns a session and its usage to a project. */
   async assignSessionProject(sessionId: string, projectId: string, options: CallOptions = {}): Promise<void> {
     await this.#call("assignSessionProject", { sessionId, projectId }, options);
@@ -297,6 +356,14 @@ export class RestClient {
     return this.#call("getBillingUsage", { startingOn, endingBefore }, options);
   }
 
+  /** What checkpoints take up now, by project and person. Needs a server of 0.32 or newer. */
+  getCurrentCheckpointStorageUsage(
+    options: CallOptions & { readonly projectId?: string } = {},
+  ): Promise<CurrentCheckpointStorageUsageResponse> {
+    const { projectId } = options;
+    return this.#call("getCurrentCheckpointStorageUsage", projectId === undefined ? {} : { projectId }, options);
+  }
+
   /** Entries of the audit log. @param options.day - one day, as a Date (its UTC day) or `YYYY-MM-DD` */
   async getAuditLog(
     options: CallOptions & { readonly eventType?: AuditEventType; readonly day?: Date | string } = {},
@@ -330,6 +397,10 @@ type RestOperation =
   | "exportSessionTrace"
   | "getSampler"
   | "getBillingUsage"
+  | "getExternalWeightsUrls"
+  | "copyWeights"
+  | "searchSessions"
+  | "getCurrentCheckpointStorageUsage"
   | "getAuditLog";
 
 /** The part of an options object that is about the call. */

@@ -443,6 +443,28 @@ describe("M-606: checkpoints and the rest", () => {
     expect(stub.callsOf("saveWeightsForSampler")[0]?.body).toMatchObject({ path: "b", ttlSeconds: 5 });
   });
 
+  it("saveWeightsExternal sends name, ttl and recipients; notes travel with saves, and only when they are given", async () => {
+    const { trainer, stub, run } = await setup();
+    const ageEncryptionRecipients = ["age1abc"];
+    expect(await run(trainer.saveWeightsExternal("out", { ttlSeconds: 9, ageEncryptionRecipients }))).toEqual({
+      path: "tinker://session-1:train:0/external_weights/out",
+    });
+    expect(stub.callsOf("saveWeightsExternal")[0]?.body).toEqual({
+      modelId: "session-1:train:0",
+      seqId: 1,
+      path: "out",
+      ttlSeconds: 9,
+      ageEncryptionRecipients,
+      type: "save_weights_external",
+    });
+    await run(trainer.saveState("a", { userMetadata: { step: "3" } }));
+    await run(trainer.saveWeightsForSampler("b", { userMetadata: { step: "4" } }));
+    expect(stub.callsOf("saveWeights")[0]?.body).toMatchObject({ userMetadata: { step: "3" } });
+    expect(stub.callsOf("saveWeightsForSampler")[0]?.body).toMatchObject({ userMetadata: { step: "4" } });
+    await run(trainer.saveState("c"));
+    expect(stub.callsOf("saveWeights")[1]?.body).not.toHaveProperty("userMetadata");
+  });
+
   it("loadState and loadStateWithOptimizer differ in the optimizer, and pass a token on", async () => {
     const { trainer, stub, run } = await setup();
     await run(trainer.loadState("tinker://r/weights/a"));

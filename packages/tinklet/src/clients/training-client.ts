@@ -19,7 +19,12 @@ import type {
   OptimStepResponse,
   UnloadModelResponse,
 } from "../wire/training.ts";
-import type { LoadWeightsResponse, SaveWeightsForSamplerResponse, SaveWeightsResponse } from "../wire/weights.ts";
+import type {
+  LoadWeightsResponse,
+  SaveWeightsExternalResponse,
+  SaveWeightsForSamplerResponse,
+  SaveWeightsResponse,
+} from "../wire/weights.ts";
 import {
   type CustomLossFn,
   CustomLossOutput,
@@ -52,6 +57,16 @@ export interface UnknownLoss {
 export interface SaveOptions extends OperationOptions {
   /** Time to live of the checkpoint, in seconds. @defaultValue no expiry */
   readonly ttlSeconds?: number | undefined;
+  /** Notes stored with the checkpoint. Servers older than 0.28 may refuse them. */
+  readonly userMetadata?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Options of {@link TrainingClient.saveWeightsExternal}. */
+export interface ExternalSaveOptions extends OperationOptions {
+  /** Time to live of the files, in seconds. @defaultValue no expiry */
+  readonly ttlSeconds?: number | undefined;
+  /** Public keys of the `age` tool: the files are encrypted for their owners. */
+  readonly ageEncryptionRecipients?: readonly string[] | undefined;
 }
 
 /** Options of loading. */
@@ -263,9 +278,9 @@ export class TrainingClient {
     name: string,
     options: SaveOptions & { readonly overwrite?: boolean | undefined } = {},
   ): APIFuture<SaveWeightsResponse> {
-    const { ttlSeconds, overwrite } = options;
+    const { ttlSeconds, overwrite, userMetadata } = options;
     return this.#start("SaveWeights", "save_state", options, async (state, signal) => {
-      const request = { path: checkedName(name), ...given({ ttlSeconds, overwrite }) };
+      const request = { path: checkedName(name), ...given({ ttlSeconds, overwrite, userMetadata }) };
       return this.#requests.run("SaveWeights", "saveWeights", request, state, signal);
     });
   }
@@ -298,12 +313,34 @@ export class TrainingClient {
    * ```
    */
   saveWeightsForSampler(name: string, options: SaveOptions = {}): APIFuture<SaveWeightsForSamplerResponse> {
-    const { ttlSeconds } = options;
+    const { ttlSeconds, userMetadata } = options;
     return this.#start("SaveWeightsForSampler", "save_weights_for_sampler", options, async (state, signal) => {
-      const request = { path: checkedName(name), ...given({ ttlSeconds }) };
+      const request = { path: checkedName(name), ...given({ ttlSeconds, userMetadata }) };
       const saved = await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal);
       const { path, type } = saved;
       if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a named save");
+      return { path, ...given({ type }) };
+    });
+  }
+
+  /**
+   * Saves the weights as plain files for use elsewhere; `RestClient.getExternalWeightsUrls` links to them. Needs a server
+   * of 0.28 or newer.
+   *
+   * @example
+   * ```ts
+   * const { path } = await trainer.saveWeightsExternal("final", { ttlSeconds: 86_400 });
+   * const { urls } = await service.createRestClient().getExternalWeightsUrls(path);
+   * for (const [file, url] of Object.entries(urls)) console.log(file, url);
+   * ```
+   */
+  saveWeightsExternal(name: string, options: ExternalSaveOptions = {}): APIFuture<SaveWeightsExternalResponse> {
+    const { ttlSeconds, ageEncryptionRecipients } = options;
+    return this.#start("SaveWeightsExternal", "save_weights_external", options, async (state, signal) => {
+      const request = { path: checkedName(name), ...given({ ttlSeconds, ageEncryptionRecipients }) };
+      const saved = await this.#requests.run("SaveWeightsExternal", "saveWeightsExternal", request, state, signal);
+      const { path, type } = saved;
+      if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a save");
       return { path, ...given({ type }) };
     });
   }

@@ -62,6 +62,14 @@ export function restAnswers(
         ...json(302, {}),
         headers: { location: "https://files.example/archive.tar.gz", expires: "Wed, 01 Jul 2026 13:00:00 GMT" },
       };
+    case "getExternalWeightsUrls":
+      return json(200, { urls: { "adapter_config.json": "https://files.example/config" }, expires: time });
+    case "copyWeights":
+      return json(200, { tinker_path: "tinker://run-9/weights/copy" });
+    case "searchSessions":
+      return json(200, { sessions: [], next_cursor: null });
+    case "getCurrentCheckpointStorageUsage":
+      return json(200, { data: [{ checkpoint_count: 2, size_bytes: 2e9, size_gigabytes: 2 }] });
     case "weightsInfo":
       return json(200, { base_model: "stub/model", is_lora: true, lora_rank: 16, train_mlp: false });
     case "listSessions":

@@ -250,6 +250,11 @@ export class StubServer {
             ? { sampling_session_id: `session-1:sample:${body["samplingSessionSeqId"]}` }
             : { path: `tinker://${body["modelId"]}/sampler_weights/${body["path"]}` },
         );
+      case "saveWeightsExternal":
+        return this.#ordered(call, "SaveWeightsExternal", () => ({
+          path: `tinker://${body["modelId"]}/external_weights/${body["path"]}`,
+          size_bytes: 3,
+        }));
       case "loadWeights":
         if (body["modelId"] !== undefined) return this.#ordered(call, "LoadWeights", () => ({ path: body["path"] }));
         return this.#accept("LoadWeights", { path: body["path"] });

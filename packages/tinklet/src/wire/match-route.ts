@@ -14,13 +14,13 @@ export function matchRoute(
   return undefined;
 }
 
-// A checkpoint id holds one slash: `weights/<name>` or `sampler_weights/<name>`.
+// A checkpoint id holds one slash: `weights/<name>`, `sampler_weights/<name>` or `external_weights/<name>`.
 const patterns = (Object.keys(contract) as Operation[]).map((operation) => ({
   operation,
   method: contract[operation].method as string,
   pattern: new RegExp(
     `^${contract[operation].path.replace(/\{(\w+)\}/g, (_, name: string) =>
-      name === "checkpointId" ? `(?<${name}>(?:weights|sampler_weights)/[^/]+)` : `(?<${name}>[^/]+)`,
+      name === "checkpointId" ? `(?<${name}>(?:weights|sampler_weights|external_weights)/[^/]+)` : `(?<${name}>[^/]+)`,
     )}$`,
   ),
 }));

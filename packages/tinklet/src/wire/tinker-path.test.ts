@@ -17,6 +17,10 @@ describe("tinker:// paths", () => {
       checkpointType: "sampler",
       checkpointId: "sampler_weights/final-1",
     });
+    expect(parse("tinker://run/external_weights/x")).toMatchObject({
+      checkpointType: "external",
+      checkpointId: "external_weights/x",
+    });
   });
 
   it("M-410: rejects everything else with a typed error that shows the form", () => {

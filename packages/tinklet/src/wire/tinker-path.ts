@@ -2,7 +2,7 @@
 import { InvalidInputError } from "../errors.ts";
 import { describe } from "./fields.ts";
 
-const kinds = { weights: "training", sampler_weights: "sampler" } as const;
+const kinds = { weights: "training", sampler_weights: "sampler", external_weights: "external" } as const;
 
 /**
  * A checkpoint's path, taken apart.
@@ -17,9 +17,9 @@ export class ParsedCheckpointTinkerPath {
   readonly tinkerPath: string;
   /** The run that the checkpoint belongs to. */
   readonly trainingRunId: string;
-  /** Whether training can go on from it, or it is for sampling only. */
-  readonly checkpointType: "training" | "sampler";
-  /** `weights/<name>` or `sampler_weights/<name>`. */
+  /** Whether training can go on from it, it is for sampling only, or it is plain files for use elsewhere. */
+  readonly checkpointType: "training" | "sampler" | "external";
+  /** `weights/<name>`, `sampler_weights/<name>` or `external_weights/<name>`. */
   readonly checkpointId: string;
 
   private constructor(path: string, run: string, kind: keyof typeof kinds, name: string) {
@@ -29,7 +29,7 @@ export class ParsedCheckpointTinkerPath {
     this.checkpointId = `${kind}/${name}`;
   }
 
-  /** Takes a path apart. @throws {@link InvalidInputError} when it is not `tinker://<run>/weights|sampler_weights/<name>`. */
+  /** Takes a path apart. @throws {@link InvalidInputError} when it is not `tinker://<run>/weights|sampler_weights|external_weights/<name>`. */
   static fromTinkerPath(tinkerPath: string): ParsedCheckpointTinkerPath {
     const fail = (problem: string): never => {
       throw new InvalidInputError("tinkerPath", `${describe(tinkerPath)} ${problem}`, {

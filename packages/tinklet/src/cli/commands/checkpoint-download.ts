@@ -1,11 +1,10 @@
-/** `checkpoint download`: fetches a checkpoint's archive and unpacks it into a folder of its own. */
+/** `checkpoint download`: fetches a checkpoint into a folder of its own. */
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Command } from "../command.ts";
-import type { Context } from "../context.ts";
-import { downloadFile, unpackTar } from "../download.ts";
 import { CliError } from "../explain.ts";
+import { fetchCheckpoint } from "../fetch-checkpoint.ts";
 import { portableName } from "../files.ts";
 import { formatSize } from "../format.ts";
 import { referenceHelp } from "../references.ts";
@@ -29,8 +28,7 @@ export const checkpointDownload: Command = {
       });
     }
     await mkdir(parent, { recursive: true });
-    const { url } = await rest.getCheckpointArchiveUrlFromTinkerPath(path, { signal: context.signal });
-    const bytes = await fetchInto(url, target, parent, context);
+    const bytes = await fetchCheckpoint(path, target, parent, context, rest);
     context.output.result({
       title: `Checkpoint Download: ${path}`,
       columns: ["Property", "Value"],
@@ -43,21 +41,3 @@ export const checkpointDownload: Command = {
     });
   },
 };
-
-/** Unpacks beside the target and moves it there: a download that breaks off leaves nothing half done. */
-export async function fetchInto(url: string, target: string, parent: string, context: Context): Promise<number> {
-  const scratch = await mkdtemp(join(parent, ".tinklet-"));
-  try {
-    const bytes = await downloadFile(url, join(scratch, "archive.tar"), "archive", context);
-    await unpackTar(join(scratch, "archive.tar"), join(scratch, "files"));
-    // What was there before goes only when the new folder is in its place.
-    if (existsSync(target)) await rename(target, join(scratch, "before"));
-    await rename(join(scratch, "files"), target).catch(async (cause) => {
-      if (existsSync(join(scratch, "before"))) await rename(join(scratch, "before"), target);
-      throw cause;
-    });
-    return bytes;
-  } finally {
-    await rm(scratch, { recursive: true, force: true });
-  }
-}

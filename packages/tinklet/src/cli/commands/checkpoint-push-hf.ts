@@ -7,11 +7,11 @@ import { ParsedCheckpointTinkerPath } from "../../wire/tinker-path.ts";
 import type { WeightsInfoResponse } from "../../wire/weights.ts";
 import type { Command } from "../command.ts";
 import { CliError } from "../explain.ts";
+import { fetchCheckpoint } from "../fetch-checkpoint.ts";
 import { formatBool } from "../format.ts";
 import { chooseFiles, ensureRepo, hubFromEnvironment, hubUser, readRepoFile, uploadFiles } from "../hub-upload.ts";
 import { referenceHelp } from "../references.ts";
 import { resolved } from "./checkpoint.ts";
-import { fetchInto } from "./checkpoint-download.ts";
 
 export const checkpointPushHf: Command = {
   usage: "checkpoint push-hf CHECKPOINT [--repo NAME] [--public] [--revision BRANCH]",
@@ -34,9 +34,8 @@ export const checkpointPushHf: Command = {
     const { rest, path } = await resolved(input.positionals[0] ?? "", context);
     const scratch = await mkdtemp(join(tmpdir(), "tinklet-push-"));
     try {
-      const { url } = await rest.getCheckpointArchiveUrlFromTinkerPath(path, { signal });
       const folder = join(scratch, "adapter");
-      await fetchInto(url, folder, scratch, context);
+      await fetchCheckpoint(path, folder, scratch, context, rest);
       checkAdapter(folder);
       const info = await rest.getWeightsInfoByTinkerPath(path, { signal }).catch(() => undefined);
       await fillBaseModel(folder, info);

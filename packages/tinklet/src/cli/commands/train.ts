@@ -6,13 +6,13 @@ import type { PreparedData, RunFolder, Schedule, SupervisedResult, TrainOn } fro
 import { importAdapter, isAdapterFolder } from "../adapter-folder.ts";
 import type { Command } from "../command.ts";
 import { type Context, optionalPackage } from "../context.ts";
+import { fetchCheckpoint } from "../fetch-checkpoint.ts";
 import { writeWhole } from "../files.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import { type Input, UsageError } from "../parse.ts";
 import { terminalPlot } from "../plot-terminal.ts";
 import { resolveCheckpoint } from "../references.ts";
 import { StepLine } from "../step-line.ts";
-import { fetchInto } from "./checkpoint-download.ts";
 
 /** The bundled model is small: the rule of thumb for billions of parameters is far too careful for it. */
 const bundledLearningRate = 4e-3;
@@ -262,8 +262,7 @@ async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
   if (path === undefined) return;
   if (existsSync(folder) && (await readFile(note, "utf8").catch(() => "")) === said) return;
   const rest = (await context.service()).createRestClient();
-  const { url } = await rest.getCheckpointArchiveUrlFromTinkerPath(path, { signal: context.signal });
-  await fetchInto(url, folder, run.path, context);
+  await fetchCheckpoint(path, folder, run.path, context, rest);
   await writeWhole(note, said);
 }
 
