@@ -52,6 +52,8 @@ module.exports = {
         reachable: true,
       },
     },
+    layer("server-queue-is-below", "^packages/server/src/queue/", "^packages/server/src/(http/|serve|server|local)"),
+    layer("server-store-is-below", "^packages/server/src/store/", "^packages/server/src/(http|queue)/"),
     layer("server-speaks-the-wire", "^packages/server/src", sdk("(transport|futures|clients|cli)/")),
     {
       name: "no-node-on-the-sdk-path",
