@@ -31,6 +31,8 @@ export interface Limits {
   readonly pending: number;
   /** Bytes of unfinished requests in all. @defaultValue 4 GiB */
   readonly pendingBytes: number;
+  /** Bytes of unfinished requests of one tenant. @defaultValue 1 GiB */
+  readonly pendingBytesPerTenant: number;
   /** How long a poll is held open. @defaultValue 30 000 */
   readonly pollMs: number;
   /** How long a missing `seq_id` is waited for. @defaultValue 330 000 */
@@ -67,6 +69,7 @@ export const defaultLimits: Limits = {
   pendingPerTenant: 20_000,
   pending: 100_000,
   pendingBytes: 4 * 1024 * 1024 * 1024,
+  pendingBytesPerTenant: 1024 * 1024 * 1024,
   pollMs: 30_000,
   gapMs: 330_000,
   staleSessionMs: 900_000,

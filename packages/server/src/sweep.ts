@@ -61,9 +61,6 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
   const { store, queue, clock, log, limits, presence } = parts;
   const now = clock.now();
   const news = presence.news();
-  for (let at = 0; at < news.length; at += batch) {
-    await store.db.write((sql) => storeSeen(sql, news.slice(at, at + batch)));
-  }
   const expired = await inBatches(() =>
     store.db.write((sql) => {
       const rows = expireCheckpoints(sql, now, batch);
@@ -75,6 +72,10 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
     }),
   );
   if (expired > 0) log.info("checkpoints.expired", { count: expired });
+  await queue.sweep();
+  for (let at = 0; at < news.length; at += batch) {
+    await store.db.write((sql) => storeSeen(sql, news.slice(at, at + batch)));
+  }
   await dropSamplers(parts, now);
   if (now - presence.startedAt >= Math.min(graceMs, limits.sessionTtlMs)) {
     const silent = await inBatches(() =>
@@ -82,7 +83,6 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
     );
     if (silent > 0) log.info("sessions.expired", { count: silent });
   }
-  await queue.sweep();
   for (const lane of queue.lanes.values()) {
     const evicted = await lane.evictIdle((runner) => {
       const heard = Math.max(presence.lastSeen(runner.sessionId), runner.lastUsedAt);

@@ -175,10 +175,13 @@ export function freeSamplerSeq(sql: Sql, sessionId: string, wanted: number | und
   return Math.max(1_000_000, (highest?.top ?? 0) + 1);
 }
 
-/** Replaces a live model's weights by a checkpoint's. The checkpoint's files become the model's snapshot. */
+/**
+ * Replaces a live model's weights by a checkpoint's. The checkpoint's files become the model's snapshot, so they are kept from before
+ * the weights change until `unpin` is called, even should the checkpoint be deleted meanwhile.
+ */
 export async function loadWeights(
   parts: Parts,
-): Promise<{ outcome: Outcome; from: { filesId: string; optimizer: boolean } }> {
+): Promise<{ outcome: Outcome; from: { filesId: string; optimizer: boolean }; unpin: () => void }> {
   const { context, engine, job, adapter, model } = parts;
   const request = LoadWeightsRequest.decode(jsonPayload(payloadOf(context, job)));
   const row = findReadable(
@@ -189,11 +192,18 @@ export async function loadWeights(
   );
   checkOptimizer(row, request.optimizer);
   checkFits(row, model);
-  const state = await readAdapter(context.store.files, row.files_id, { optimizer: request.optimizer });
-  await engine.loadState(adapter, state);
+  const unpin = context.store.pin(row.files_id);
+  try {
+    const state = await readAdapter(context.store.files, row.files_id, { optimizer: request.optimizer });
+    await engine.loadState(adapter, state);
+  } catch (error) {
+    unpin();
+    throw error;
+  }
   return {
     outcome: jsonOutcome({ path: request.path, model_id: model.id, type: "load_weights" }),
     from: { filesId: row.files_id, optimizer: request.optimizer },
+    unpin,
   };
 }
 

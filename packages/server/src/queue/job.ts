@@ -5,7 +5,7 @@ import { InvalidInputError, ResponseValidationError, TinkerError } from "tinklet
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
-import type { Failure, PayloadType, RequestKind, RequestRow } from "../store/requests.ts";
+import type { Failure, PayloadType, RequestHead, RequestKind } from "../store/requests.ts";
 import { getRequest } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
@@ -50,7 +50,7 @@ export interface Job {
   engineDeaths: number;
 }
 
-export function jobOf(row: RequestRow): Job {
+export function jobOf(row: RequestHead): Job {
   return {
     id: row.id,
     tenant: row.tenant,
@@ -62,7 +62,7 @@ export function jobOf(row: RequestRow): Job {
     payloadType: row.payload_type,
     draws: row.draws === null ? {} : (JSON.parse(row.draws) as Draws),
     tokens: row.tokens,
-    bytes: row.payload?.byteLength ?? 0,
+    bytes: row.payload_bytes,
     acceptedAt: row.accepted_at,
     startedAt: undefined,
     blocked: undefined,

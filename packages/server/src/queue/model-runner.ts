@@ -4,7 +4,7 @@
  */
 import type { AdapterId, AdapterState, Engine, LossResult } from "@tinklet/engine";
 import { type ForwardBackwardRequest, OptimStepRequest } from "tinklet/wire";
-import { readAdapter, writeAdapter } from "../store/adapter-files.ts";
+import { readAdapter, verifyAdapter, writeAdapter } from "../store/adapter-files.ts";
 import type { Sql } from "../store/database.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { addFiles, type Lora, type ModelRow } from "../store/models.ts";
@@ -192,6 +192,12 @@ export class ModelRunner {
     this.#adapter = undefined;
   }
 
+  #dropAdapter(): void {
+    const adapter = this.#adapter;
+    this.#adapter = undefined;
+    if (adapter !== undefined) void this.#around.engine.deleteAdapter(adapter).catch(() => {});
+  }
+
   #needsAlone(job: Job): boolean {
     const pass = job.kind === "forward" || job.kind === "forward_backward" || job.kind === "optim_step";
     // A stored loss takes two calls: nothing of the model may come between them.
@@ -253,6 +259,7 @@ export class ModelRunner {
           effects: (sql, position) => {
             this.#moveSnapshot(sql, { ...loaded.from, executed: position });
           },
+          release: loaded.unpin,
         };
       }
       case "sample":
@@ -280,10 +287,31 @@ export class ModelRunner {
     const state = from && (await readAdapter(context.store.files, from.filesId, { optimizer: from.optimizer }));
     const make = () => (state === undefined ? engine.createAdapter(this.lora) : engine.importState(state));
     const { adapterId: adapter } = await withRoom(make, this);
+    let replayed = 0;
+    try {
+      replayed = await this.#replay(adapter, from?.executed ?? 0);
+    } catch (error) {
+      await engine.deleteAdapter(adapter).catch(() => {}); // an engine that died has it no more
+      throw error;
+    }
+    this.#adapter = adapter;
+    if (from !== undefined || replayed > 0) {
+      context.log.info("model.restored", {
+        model: this.id,
+        replayed,
+        ms: Math.round(context.clock.monotonic() - started),
+      });
+    }
+    return adapter;
+  }
+
+  /** Runs the finished requests behind a snapshot once more; returns how many. */
+  async #replay(adapter: AdapterId, after: number): Promise<number> {
+    const { context, engine } = this.#around;
     this.#gradientsClean = true;
     this.#unsavedMs = 0;
-    const replay = replayRequests(context.store.db.sql, this.id, from?.executed ?? 0);
-    for (const row of replay) {
+    let count = 0;
+    for (const row of replayRequests(context.store.db.sql, this.id, after)) {
       const payload = row.payload!;
       if (row.kind === "optim_step") {
         await this.#timed(() => engine.optimStep(adapter, optimParams(payload)));
@@ -293,16 +321,9 @@ export class ModelRunner {
         await this.#timed(() => this.#pass(adapter, pass, true));
         this.#gradientsClean = false;
       }
+      count++;
     }
-    this.#adapter = adapter;
-    if (from !== undefined || replay.length > 0) {
-      context.log.info("model.restored", {
-        model: this.id,
-        replayed: replay.length,
-        ms: Math.round(context.clock.monotonic() - started),
-      });
-    }
-    return adapter;
+    return count;
   }
 
   async #timed<T>(call: () => Promise<T>): Promise<T> {
@@ -371,10 +392,15 @@ export class ModelRunner {
       .catch((error: unknown) => {
         if (context.closing.aborted) return;
         context.log.error("commit.failed", { request: job.id, error: String(error) });
-        // A result that cannot be stored must not leave its request pending for ever: the request fails instead.
-        if (result.ok) this.#commit(job, { ok: false, error }, at);
+        // A result that cannot be stored must not leave its request pending for ever: the request fails instead. What it did to the
+        // model in memory is undone by building that anew from the store.
+        if (result.ok) {
+          this.#dropAdapter();
+          this.#commit(job, { ok: false, error }, at);
+        }
       })
       .finally(() => {
+        if (result.ok) result.value.release?.();
         this.#uncommitted--;
         this.#around.wake();
       });
@@ -405,6 +431,7 @@ export class ModelRunner {
         // Everything up to the optimizer step behind this snapshot is committed: `executed` is its position.
         const executed = this.#executed;
         const bytes = await written;
+        if (context.store.durable) await this.#checked(filesId);
         context.onPoint?.("snapshot.before-commit");
         const unused = await insist(context, job, () =>
           context.store.db.write((sql) => {
@@ -422,6 +449,17 @@ export class ModelRunner {
         this.#snapshotCostMs = context.clock.monotonic() - started;
         this.#snapshotting = false;
       });
+  }
+
+  /** Reads a snapshot back before the requests behind it are forgotten. */
+  async #checked(filesId: string): Promise<void> {
+    const { files } = this.#around.context.store;
+    try {
+      await verifyAdapter(files, filesId);
+    } catch (error) {
+      await files.removeFolder(filesId);
+      throw error;
+    }
   }
 
   /** Points the model at new files and forgets the requests they cover. Returns the files it pointed at before. */

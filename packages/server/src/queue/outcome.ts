@@ -14,6 +14,8 @@ export interface Outcome {
   readonly effects?: (sql: Sql, position: number) => Uint8Array | void;
   /** The folder that was written for it, which the effects store an owner of. */
   readonly filesId?: string;
+  /** Called when it is stored, or will never be. */
+  readonly release?: () => void;
 }
 
 export const jsonBytes = (body: unknown): Uint8Array => new TextEncoder().encode(stringifyJson(body));

@@ -1,7 +1,9 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { hashApiKey } from "../http/auth.ts";
 import { baseModel, gateway, passBytes, TestServer, type TestServerOptions } from "../testing/test-server.ts";
 
 const open = async (options?: TestServerOptions) => {
@@ -269,6 +271,73 @@ describe("crash and restart", () => {
   });
 });
 
+describe("what goes wrong halfway", () => {
+  test("a snapshot that cannot be read back is not relied on: the requests behind it are kept", async () => {
+    const dataDir = await folder();
+    const clocks: { advance?: () => Promise<void> } = {};
+    /** Damages every folder that was just written. */
+    const onPoint = (point: string) => {
+      if (point !== "files.after-rename") return;
+      for (const id of readdirSync(join(dataDir, "adapters"))) {
+        const file = join(dataDir, "adapters", id, "adapter_model.safetensors");
+        writeFileSync(file, readFileSync(file).subarray(0, -4));
+      }
+    };
+    const beforeCall = async (name: string) => {
+      if (name === "optimStep") await clocks.advance?.();
+    };
+    let server = await TestServer.open({ dataDir, onPoint, engine: { beforeCall } });
+    clocks.advance = () => server.clock.advance(3000);
+    const model = await server.model();
+    for (let seq = 1; seq <= 6; seq += 2) {
+      await server.passResult(server.pass(model, seq));
+      await server.result(server.optim(model, seq + 1));
+    }
+    const told = (event: string) => server.logged.some((line) => line.event === event);
+    await expect.poll(() => told("snapshot.failed")).toBe(true);
+    await server.close();
+    server = await open({ dataDir });
+    expect((await server.passResult(server.pass(model, 7))).metrics).toHaveProperty("loss:sum");
+  });
+
+  test("a checkpoint that is deleted while it is loaded is loaded, and the model lives on it", async () => {
+    const held: { server?: TestServer; model?: string } = {};
+    const beforeCall = async (name: string) => {
+      if (name !== "loadState") return;
+      const at = `training_runs/${held.model}/checkpoints/weights/a`;
+      expect((await held.server!.send("DELETE", at)).status).toBe(200);
+    };
+    const server = await open({ dataDir: await folder(), engine: { beforeCall } });
+    const model = await server.model();
+    Object.assign(held, { server, model });
+    const saved = await server.result(server.post("save_weights", { model_id: model, seq_id: 1, path: "a" }));
+    const body = { model_id: model, seq_id: 2, path: saved.path, optimizer: true };
+    expect(await server.result(server.post("load_weights", body))).toMatchObject({ model_id: model });
+    server.clock.jump(3_600_000); // long enough for the model to leave the engine's memory
+    await server.clock.advance(60_000);
+    expect((await server.passResult(server.pass(model, 3))).metrics).toHaveProperty("loss:sum");
+  });
+
+  test("a model that cannot be built anew leaves nothing in the engine", async () => {
+    const dataDir = await folder();
+    let server = await TestServer.open({ dataDir });
+    const model = await server.model();
+    await server.passResult(server.pass(model, 1));
+    await server.close();
+    const calls: string[] = [];
+    let broken = true;
+    const beforeCall = (name: string) => {
+      calls.push(name);
+      if (name === "forwardBackward" && broken) throw new Error("not today");
+    };
+    server = await open({ dataDir, engine: { beforeCall } });
+    expect(await server.result(server.optim(model, 2))).toMatchObject({ category: "server" });
+    expect(calls.filter((name) => name === "deleteAdapter")).toHaveLength(1);
+    broken = false;
+    expect(await server.result(server.optim(model, 3))).toHaveProperty("metrics");
+  });
+});
+
 describe("results", () => {
   test("are kept a day after they were fetched, and then answered 410", async () => {
     const server = await open();
@@ -314,6 +383,28 @@ describe("back-pressure", () => {
     gate.resolve();
     for (const answer of accepted) await server.result(answer);
     expect(await server.result(server.optim(model, 3))).toHaveProperty("metrics");
+  });
+
+  test("what one tenant has waiting takes no room from another", async () => {
+    const gate = gateway();
+    const server = await open({
+      apiKeys: ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
+      limits: { pendingBytesPerTenant: 500 },
+      engine: { beforeCall: (name) => (name === "forwardBackward" ? gate.promise : undefined) },
+    });
+    server.key = "tml-bob";
+    const other = await server.model();
+    server.key = "tml-alice";
+    const model = await server.model();
+    const waiting = [await server.pass(model, 1), await server.pass(model, 2)];
+    for (let seq = 3; waiting.at(-1)!.status === 200 && seq < 20; seq++) waiting.push(await server.pass(model, seq));
+    expect(waiting.at(-1)!.status).toBe(429);
+    server.key = "tml-bob";
+    expect((await server.pass(other, 1)).status).toBe(200);
+    gate.resolve();
+    server.key = "tml-alice";
+    for (const accepted of waiting.slice(0, -1)) await server.passResult(accepted);
+    expect((await server.pass(model, waiting.length)).status).toBe(200);
   });
 
   test("models take turns: a long line of one does not keep another waiting", async () => {

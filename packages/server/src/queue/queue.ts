@@ -9,14 +9,17 @@ import type { Sql } from "../store/database.ts";
 import { addModel, getModel, hasFiles, type ModelRow, type NewModel } from "../store/models.ts";
 import {
   addRequest,
-  expireRequests,
+  deleteSpent,
+  expireResults,
   failureBytes,
   findRequest,
   finishRequest,
   getRequest,
   type NewRequest,
+  overNumbers,
   type PayloadType,
   pendingRequests,
+  storeRetrieved,
 } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
@@ -44,6 +47,9 @@ export type Retrieved =
   | { readonly kind: "expired" }
   | { readonly kind: "unknown" };
 
+/** Rows of one transaction of a sweep. */
+const sweepBatch = 200;
+
 type Accepted = { readonly id: number; readonly isNew: boolean };
 
 export class Queue {
@@ -52,7 +58,7 @@ export class Queue {
   readonly #ids: RequestIds;
   readonly #closing = new AbortController();
   readonly #jobs = new Map<number, Job>();
-  readonly #pendingByTenant = new Map<string, number>();
+  readonly #pendingByTenant = new Map<string, { count: number; bytes: number }>();
   #pendingBytes = 0;
   readonly #fetched = new Set<number>();
 
@@ -236,18 +242,25 @@ export class Queue {
     return { requests: pending.length };
   }
 
-  /** Stores which results were fetched, and deletes those that nobody can ask for any more. */
+  /** Stores which results were fetched, and deletes those that nobody can ask for any more; in pieces, so that others come between. */
   async sweep(): Promise<void> {
     const now = this.context.clock.now();
     const fetched = [...this.#fetched];
     this.#fetched.clear();
     this.context.futures.forget();
-    await this.context.store.db.write((sql) => {
-      for (const id of fetched) {
-        sql.run("UPDATE requests SET retrieved_at = ? WHERE id = ? AND retrieved_at IS NULL", now, id);
-      }
-      expireRequests(sql, now);
-    });
+    const { db } = this.context.store;
+    for (let at = 0, more = true; more; at += sweepBatch) {
+      const expired = await db.write((sql) => {
+        storeRetrieved(sql, fetched.slice(at, at + sweepBatch), now);
+        return expireResults(sql, now, sweepBatch);
+      });
+      more = expired >= sweepBatch || at + sweepBatch < fetched.length;
+    }
+    let after: number | undefined = 0;
+    while (after !== undefined) {
+      const from: number = after;
+      after = await db.write((sql) => deleteSpent(sql, from, sweepBatch));
+    }
   }
 
   /**
@@ -291,12 +304,7 @@ export class Queue {
     const { sql } = this.context.store.db;
     const fresh = getModel(sql, model.id) ?? model;
     const runner = lane.runner(fresh);
-    const over = sql.all<{ seq: number }>(
-      "SELECT seq FROM requests WHERE model_id = ? AND seq >= ? AND state <> 'pending'",
-      model.id,
-      fresh.next_seq,
-    );
-    for (const { seq } of over) runner.order.consume(seq);
+    for (const seq of overNumbers(sql, model.id, fresh.next_seq)) runner.order.consume(seq);
     return runner;
   }
 
@@ -344,20 +352,25 @@ export class Queue {
   #count(job: Job, by: 1 | -1): void {
     if (by === -1) this.#jobs.delete(job.id);
     this.#pendingBytes += by * job.bytes;
-    this.#pendingByTenant.set(job.tenant, (this.#pendingByTenant.get(job.tenant) ?? 0) + by);
+    const own = this.#pendingByTenant.get(job.tenant) ?? { count: 0, bytes: 0 };
+    own.count += by;
+    own.bytes += by * job.bytes;
+    if (own.count === 0) this.#pendingByTenant.delete(job.tenant);
+    else this.#pendingByTenant.set(job.tenant, own);
   }
 
   #checkRoom(request: NewRequest): void {
     const { limits } = this.context;
-    const own = this.#pendingByTenant.get(request.tenant) ?? 0;
+    const own = this.#pendingByTenant.get(request.tenant) ?? { count: 0, bytes: 0 };
+    const { byteLength } = request.payload;
     const full =
-      own >= limits.pendingPerTenant ||
+      own.count >= limits.pendingPerTenant ||
+      own.bytes + byteLength > limits.pendingBytesPerTenant ||
       this.#jobs.size >= limits.pending ||
-      this.#pendingBytes + request.payload.byteLength > limits.pendingBytes;
+      this.#pendingBytes + byteLength > limits.pendingBytes;
     if (full) {
-      throw new Refusal(429, "queue_full", `The queue is full (${own} unfinished requests of this key).`, {
-        retryAfterSeconds: 1,
-      });
+      const held = `${own.count} unfinished requests of this key, ${Math.ceil(own.bytes / 1e6)} MB`;
+      throw new Refusal(429, "queue_full", `The queue is full (${held}).`, { retryAfterSeconds: 1 });
     }
   }
 

@@ -5,7 +5,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
-import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, open, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { storeErrorFrom } from "./store-error.ts";
@@ -54,8 +54,16 @@ const checkedName = (name: string): string => {
   return name;
 };
 
+export interface FileStoreOptions {
+  /** Called at named instants; the crash drill kills the process there. */
+  readonly onPoint?: ((point: string) => void) | undefined;
+  /** Bytes of one read or write: no single one may exceed 2 GiB. @defaultValue 64 MiB */
+  readonly pieceBytes?: number;
+}
+
 /** Folders on the disk, under `root/adapters`. */
-export async function openFileStore(root: string, onPoint?: (point: string) => void): Promise<FileStore> {
+export async function openFileStore(root: string, options: FileStoreOptions = {}): Promise<FileStore> {
+  const { onPoint, pieceBytes = 64 * 1024 * 1024 } = options;
   const folders = join(root, "adapters");
   const temporary = join(root, "tmp");
   const guard = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -85,7 +93,9 @@ export async function openFileStore(root: string, onPoint?: (point: string) => v
             try {
               for (const part of parts) {
                 let at = 0;
-                while (at < part.byteLength) at += (await handle.write(part, at, part.byteLength - at)).bytesWritten;
+                while (at < part.byteLength) {
+                  at += (await handle.write(part, at, Math.min(pieceBytes, part.byteLength - at))).bytesWritten;
+                }
                 bytes += part.byteLength;
               }
               onPoint?.("files.before-sync");
@@ -105,7 +115,7 @@ export async function openFileStore(root: string, onPoint?: (point: string) => v
           throw error;
         }
       }),
-    readFile: (id, name) => guard(() => readFile(place(id, name))),
+    readFile: (id, name) => guard(() => readPieces(place(id, name), pieceBytes)),
     fileSize: (id, name) => guard(async () => (await stat(place(id, name))).size),
     streamFile: (id, name) => createReadStream(place(id, name)),
     listFolders: () =>
@@ -131,6 +141,23 @@ export async function openFileStore(root: string, onPoint?: (point: string) => v
       }),
     removeFolder: (id) => guard(() => rm(place(id), { recursive: true, force: true })),
   };
+}
+
+/** A file's bytes, in an array of their own. */
+async function readPieces(path: string, pieceBytes: number): Promise<Uint8Array> {
+  const handle = await open(path, "r");
+  try {
+    const bytes = new Uint8Array((await handle.stat()).size);
+    let at = 0;
+    while (at < bytes.byteLength) {
+      const { bytesRead } = await handle.read(bytes, at, Math.min(pieceBytes, bytes.byteLength - at), at);
+      if (bytesRead === 0) throw new Error(`${path} became shorter while it was read`);
+      at += bytesRead;
+    }
+    return bytes;
+  } finally {
+    await handle.close();
+  }
 }
 
 function unlessMissing(error: unknown): void {

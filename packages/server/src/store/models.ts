@@ -140,11 +140,15 @@ export const unusedFiles = (sql: Sql): string[] =>
   sql.all<{ id: string }>(`SELECT id FROM files WHERE ${unused}`).map(({ id }) => id);
 
 /** Forgets those of these folders that nothing refers to, and names them; their files may then be removed. */
-export function dropUnusedFiles(sql: Sql, candidates: readonly string[]): { dropped: string[]; kept: string[] } {
+export function dropUnusedFiles(
+  sql: Sql,
+  candidates: readonly string[],
+  isPinned: (id: string) => boolean,
+): { dropped: string[]; kept: string[] } {
   const dropped: string[] = [];
   const kept: string[] = [];
   for (const id of candidates) {
-    const gone = sql.run(`DELETE FROM files WHERE id = ? AND ${unused}`, id).changes > 0;
+    const gone = !isPinned(id) && sql.run(`DELETE FROM files WHERE id = ? AND ${unused}`, id).changes > 0;
     (gone ? dropped : kept).push(id);
   }
   return { dropped, kept };

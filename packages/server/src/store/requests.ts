@@ -99,9 +99,9 @@ export function addRequest(sql: Sql, request: NewRequest): number {
 }
 
 // seq is left out of what is read for samplers: it may exceed what a double holds, and nothing needs it
-const columns = `id, tenant, session_id, kind, model_id, sampler_id, CASE WHEN model_id IS NULL THEN NULL ELSE seq END AS seq,
-  fingerprint, state, payload, payload_type, draws, result, result_type, position, tokens, accepted_at, started_at, finished_at,
-  retrieved_at`;
+const plain = `id, tenant, session_id, kind, model_id, sampler_id, CASE WHEN model_id IS NULL THEN NULL ELSE seq END AS seq,
+  fingerprint, state, payload_type, draws, result_type, position, tokens, accepted_at, started_at, finished_at, retrieved_at`;
+const columns = `${plain}, payload, result`;
 
 const typed = (row: RequestRow): RequestRow => ({
   ...row,
@@ -123,19 +123,44 @@ export interface KnownRequest {
 export const findRequest = (sql: Sql, of: "model_id" | "sampler_id", id: string, seq: number | bigint) =>
   sql.get<KnownRequest>(`SELECT id, fingerprint FROM requests WHERE ${of} = ? AND seq = ?`, id, seq);
 
-export const pendingRequests = (sql: Sql): RequestRow[] =>
-  sql.all<RequestRow>(`SELECT ${columns} FROM requests WHERE state = 'pending' ORDER BY id`).map(typed);
+/** A request without the bytes that it carries. */
+export type RequestHead = Omit<RequestRow, "payload" | "result"> & { readonly payload_bytes: number };
 
-/** The finished requests whose effect on a model is not in its snapshot, in the order of execution. */
-export const replayRequests = (sql: Sql, modelId: string, after: number): RequestRow[] =>
+/** What has not run yet. Without the payloads: together they may be larger than the memory. */
+export const pendingRequests = (sql: Sql): RequestHead[] =>
+  sql.all<RequestHead>(
+    `SELECT ${plain}, COALESCE(LENGTH(payload), 0) AS payload_bytes FROM requests WHERE state = 'pending' ORDER BY id`,
+  );
+
+/**
+ * The finished requests whose effect on a model is not in its snapshot, in the order of execution. Each is read when its turn comes:
+ * together they may be larger than the memory.
+ */
+export function* replayRequests(sql: Sql, modelId: string, after: number): Iterable<RequestRow> {
+  const ids = sql.all<{ id: number }>(
+    `SELECT id FROM requests WHERE model_id = ? AND position > ? AND payload IS NOT NULL AND state = 'done' ORDER BY position`,
+    modelId,
+    after,
+  );
+  for (const { id } of ids) yield getRequest(sql, id)!;
+}
+
+/** The numbers of a model from `next` on that are over already, run or refused. */
+export const overNumbers = (sql: Sql, modelId: string, next: number): number[] =>
   sql
-    .all<RequestRow>(
-      `SELECT ${columns} FROM requests WHERE model_id = ? AND position > ? AND payload IS NOT NULL AND state = 'done'
-       ORDER BY position`,
+    .all<{ seq: number }>(
+      "SELECT seq FROM requests WHERE model_id = ? AND seq >= ? AND state <> 'pending'",
       modelId,
-      after,
+      next,
     )
-    .map(typed);
+    .map(({ seq }) => seq);
+
+/** Stores that results were handed out. */
+export function storeRetrieved(sql: Sql, ids: Iterable<number>, now: number): void {
+  for (const id of ids) {
+    sql.run("UPDATE requests SET retrieved_at = ? WHERE id = ? AND retrieved_at IS NULL", now, id);
+  }
+}
 
 export interface Finish {
   readonly id: number;
@@ -208,17 +233,43 @@ export function addAudit(
 const day = 86_400_000;
 
 /**
- * Deletes what nobody can ask for any more: results a day after they were fetched, or seven days after they were made. The row
- * itself stays while its payload is needed for a replay, or while its number lies ahead of its model.
+ * Forgets results that nobody can ask for any more, a day after they were fetched or seven days after they were made: at most `limit`
+ * of each, read by their own indexes. Returns how many.
  */
-export function expireRequests(sql: Sql, now: number): number {
-  const over = "finished_at IS NOT NULL AND (finished_at < ? OR (retrieved_at IS NOT NULL AND retrieved_at < ?))";
-  const [made, fetched] = [now - 7 * day, now - day];
-  sql.run(`UPDATE requests SET result = NULL WHERE result IS NOT NULL AND ${over}`, made, fetched);
-  return sql.run(
-    `DELETE FROM requests WHERE payload IS NULL AND ${over}
-       AND (model_id IS NULL OR seq IS NULL OR seq < (SELECT next_seq FROM models WHERE id = requests.model_id))`,
-    made,
-    fetched,
-  ).changes;
+export function expireResults(sql: Sql, now: number, limit: number): number {
+  const made = sql.run(
+    `UPDATE requests SET result = NULL
+     WHERE id IN (SELECT id FROM requests WHERE result IS NOT NULL AND finished_at < ? ORDER BY finished_at LIMIT ?)`,
+    now - 7 * day,
+    limit,
+  );
+  const fetched = sql.run(
+    `UPDATE requests SET result = NULL
+     WHERE id IN (SELECT id FROM requests WHERE result IS NOT NULL AND retrieved_at IS NOT NULL AND retrieved_at < ? LIMIT ?)`,
+    now - day,
+    limit,
+  );
+  return Math.max(made.changes, fetched.changes);
+}
+
+/**
+ * Deletes the rows behind `after` whose result is gone, at most `limit` of them looked at. A row stays while its payload is needed for
+ * a replay, or while its number lies ahead of its model.
+ *
+ * @returns the last row that was looked at, or `undefined` when there are no more.
+ */
+export function deleteSpent(sql: Sql, after: number, limit: number): number | undefined {
+  const rows = sql.all<{ id: number }>(
+    `SELECT id FROM requests WHERE result IS NULL AND payload IS NULL AND finished_at IS NOT NULL AND id > ? ORDER BY id LIMIT ?`,
+    after,
+    limit,
+  );
+  for (const { id } of rows) {
+    sql.run(
+      `DELETE FROM requests WHERE id = ?
+         AND (model_id IS NULL OR seq IS NULL OR seq < (SELECT next_seq FROM models WHERE id = requests.model_id))`,
+      id,
+    );
+  }
+  return rows.length < limit ? undefined : rows.at(-1)!.id;
 }

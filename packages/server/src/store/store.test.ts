@@ -16,7 +16,7 @@ import { join } from "node:path";
 import type { AdapterState } from "@tinklet/engine";
 import Libsql from "libsql";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { readAdapter, writeAdapter } from "./adapter-files.ts";
+import { readAdapter, verifyAdapter, writeAdapter } from "./adapter-files.ts";
 import { openDatabase } from "./database.ts";
 import { memoryFileStore, newFolderId, openFileStore } from "./file-store.ts";
 import { addFiles, addModel } from "./models.ts";
@@ -265,6 +265,13 @@ describe("adapter files", () => {
     }
   });
 
+  test("are written and read in pieces, however large they are", async () => {
+    const files = await openFileStore(await folder(), { pieceBytes: 7 });
+    await writeAdapter(files, "a1", state, "some/model");
+    expect(await readAdapter(files, "a1", { optimizer: true })).toEqual(state);
+    await verifyAdapter(files, "a1");
+  });
+
   test("a flipped bit is found by its checksum", async () => {
     const root = await folder();
     const files = await openFileStore(root);
@@ -274,6 +281,7 @@ describe("adapter files", () => {
     bytes[bytes.length - 5]! ^= 1;
     await writeFile(path, bytes);
     await expect(readAdapter(files, "a1", { optimizer: true })).rejects.toMatchObject({ code: "corrupt" });
+    await expect(verifyAdapter(files, "a1")).rejects.toMatchObject({ code: "corrupt" });
   });
 
   test("names that are not ours never become paths, and a failed write leaves nothing", async () => {

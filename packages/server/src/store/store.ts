@@ -20,6 +20,8 @@ export interface Store {
   readonly secret: Buffer;
   /** Where folders went that the database does not know, when the store was opened. */
   readonly setAside: readonly string[];
+  /** Keeps a folder though nothing refers to it, until the function that is returned is called. */
+  pin(filesId: string): () => void;
   /** Removes folders that nothing refers to. Safe at any time: a folder being written has no row yet, and is skipped. */
   collect(): Promise<number>;
   close(): Promise<void>;
@@ -50,20 +52,33 @@ async function open(options: StoreOptions): Promise<Store> {
   }
   const db = openDatabase({ ...options, file: dataDir === undefined ? ":memory:" : join(dataDir, "tinklet.db") });
   try {
-    const files = dataDir === undefined ? memoryFileStore() : await openFileStore(dataDir, options.onPoint);
+    const files =
+      dataDir === undefined ? memoryFileStore() : await openFileStore(dataDir, { onPoint: options.onPoint });
     const secret = await readSecret(db);
     const setAside = await claimFolders(db, files);
+    const pinned = new Map<string, number>();
     const store: Store = {
       db,
       files,
       durable: dataDir !== undefined,
       secret,
       setAside,
+      pin: (filesId) => {
+        pinned.set(filesId, (pinned.get(filesId) ?? 0) + 1);
+        let held = true;
+        return () => {
+          if (!held) return;
+          held = false;
+          const left = (pinned.get(filesId) ?? 1) - 1;
+          if (left === 0) pinned.delete(filesId);
+          else pinned.set(filesId, left);
+        };
+      },
       collect: async () => {
         // Marked before their rows go: should the process end in between, the next start knows that nothing wants them.
-        const candidates = unusedFiles(db.sql);
+        const candidates = unusedFiles(db.sql).filter((id) => !pinned.has(id));
         for (const id of candidates) await files.markOwned(id, false);
-        const { dropped, kept } = await db.write((sql) => dropUnusedFiles(sql, candidates));
+        const { dropped, kept } = await db.write((sql) => dropUnusedFiles(sql, candidates, (id) => pinned.has(id)));
         for (const id of kept) await files.markOwned(id, true);
         for (const id of dropped) await files.removeFolder(id);
         return dropped.length;
