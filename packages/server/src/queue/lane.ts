@@ -16,6 +16,7 @@ import { readPeftAdapter } from "./import-adapter.ts";
 import { failureOf, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
 import { ModelRunner, type Surroundings } from "./model-runner.ts";
 import { Residents } from "./residents.ts";
+import { NoRoomYet, RoomLine } from "./room-line.ts";
 import { SeqOrder } from "./seq-order.ts";
 
 /** Training calls on the engine at once: one runs, one is ready behind it. */
@@ -57,6 +58,7 @@ export class Lane {
   #training = 0;
   #sequences = 0;
   #reopening: Promise<void> | undefined;
+  readonly #room: RoomLine<ModelRunner>;
 
   constructor(engine: Engine, options: LaneOptions) {
     this.baseModel = options.baseModel;
@@ -64,6 +66,7 @@ export class Lane {
     this.#reopen = options.reopen;
     this.#maxSequences = options.maxSequences ?? 64;
     this.#engine = engine;
+    this.#room = new RoomLine(options.context.clock, () => this.pump());
     this.#around = this.#surroundings(engine);
   }
 
@@ -131,6 +134,7 @@ export class Lane {
       this.#training++;
       void runner.run().finally(() => {
         this.#training--;
+        this.#room.ended(runner);
         this.#watchGap(runner);
         this.pump();
       });
@@ -145,6 +149,7 @@ export class Lane {
       this.#sequences += size;
       void this.#sample(job).finally(() => {
         this.#sequences -= size;
+        this.#room.somethingEnded();
         this.pump();
       });
     }
@@ -209,7 +214,9 @@ export class Lane {
   }
 
   *#readyRunners(): Iterable<ModelRunner> {
-    for (const runner of this.runners.values()) if (runner.ready() !== undefined) yield runner;
+    for (const runner of this.runners.values()) {
+      if (this.#room.mayStart(runner) && runner.ready() !== undefined) yield runner;
+    }
   }
 
   /** A number that does not come is waited for, and then given up. */
@@ -332,28 +339,42 @@ export class Lane {
         withRoom: (work) => this.#withRoom(work),
       }),
       withRoom: (work, runner) => this.#withRoom(work, runner),
-      wake: () => this.pump(),
+      park: (runner) => this.#room.park(runner),
+      wake: () => {
+        this.#room.somethingEnded();
+        this.pump();
+      },
       engineGone: (error) => this.#engineGone(error),
     };
   }
 
-  /** Runs an engine call, freeing memory for as long as it wants more and there is some to free. */
-  async #withRoom<T>(work: () => Promise<T>, except?: ModelRunner): Promise<T> {
+  /**
+   * Runs an engine call, freeing memory for as long as it wants more and there is some to free.
+   *
+   * @throws {@link NoRoomYet} when a model finds none that is not in use.
+   */
+  async #withRoom<T>(work: () => Promise<T>, runner?: ModelRunner): Promise<T> {
     for (;;) {
       try {
         return await work();
       } catch (error) {
-        if (!(error instanceof MemoryError) || !(await this.#makeRoom(except))) throw error;
+        if (!(error instanceof MemoryError)) throw error;
+        if (await this.#makeRoom(runner)) continue;
+        const busy = [...this.runners.values()].filter((other) => other !== runner && other.resident).length;
+        if (runner === undefined || (busy === 0 && this.#sampling.size === 0)) throw error;
+        const users = `${busy} other models and ${this.#sampling.size} samples`;
+        throw new NoRoomYet(`It waits for room in the engine's memory, which ${users} are using.`);
       }
     }
   }
 
-  /** Frees memory: first a sampler's weights, then the model that has been idle longest. */
-  async #makeRoom(except: ModelRunner | undefined): Promise<boolean> {
+  /** Frees memory: first a sampler's weights, then the model that has been idle longest, then, for one that has waited, any that pauses. */
+  async #makeRoom(runner: ModelRunner | undefined): Promise<boolean> {
     if (this.#around.residents.evictOne()) return true;
-    const idle = [...this.runners.values()]
-      .filter((runner) => runner !== except && runner.resident && runner.idle)
-      .sort((a, b) => a.lastUsedAt - b.lastUsedAt)[0];
+    const mayPause = runner !== undefined && this.#room.isReserved(runner);
+    const [idle] = [...this.runners.values()]
+      .filter((other) => other !== runner && other.resident && (mayPause ? other.quiet : other.idle))
+      .sort((a, b) => a.lastUsedAt - b.lastUsedAt);
     if (idle === undefined) return false;
     this.#context.log.info("model.evicted", { model: idle.id });
     await idle.evict();
@@ -382,6 +403,7 @@ export class Lane {
     this.#around = this.#surroundings(this.#engine);
     // Runners hold the old engine: they are made anew from the store, each with its line of requests as it is.
     await this.drained();
+    this.#room.clear();
     for (const old of [...this.runners.values()]) {
       this.runners.delete(old.id);
       old.gapTimer?.();

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Engine, EngineError } from "@tinklet/engine";
+import { type Engine, EngineError, MemoryError } from "@tinklet/engine";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { fakeEngine } from "../testing/fake-engine.ts";
 import { baseModel, gateway, TestServer, type TestServerOptions } from "../testing/test-server.ts";
@@ -101,6 +101,104 @@ test("a server that is stopped stores its models as they are: the next start has
   await server.passResult(server.pass(model, 4));
   expect(calls).toEqual(["importState", "forwardBackward"]);
   await server.result(server.post("load_weights", { model_id: model, seq_id: 5, path: saved.path, optimizer: true }));
+});
+
+describe("a model that is unloaded", () => {
+  test("fails its later requests with a reason, also after a restart; others and its checkpoints are untouched", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tinklet-unload-"));
+    onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+    let server = await TestServer.open({ dataDir });
+    const session = await server.session();
+    const [gone, kept] = [await server.model(session, { seq: 0 }), await server.model(session, { seq: 1 })];
+    await server.passResult(server.pass(gone, 1));
+    await server.result(server.optim(gone, 2));
+    const saved = await server.result(server.post("save_weights", { model_id: gone, seq_id: 3, path: "a" }));
+    const unloaded = { model_id: gone, type: "unload_model" };
+    expect(await server.result(server.post("unload_model", { model_id: gone }))).toMatchObject(unloaded);
+    const refused = { category: "user", error: expect.stringContaining("was unloaded") };
+    expect(await server.result(server.pass(gone, 4))).toMatchObject(refused);
+    expect((await server.passResult(server.pass(kept, 1))).metrics).toHaveProperty("loss:sum");
+    expect(await server.result(server.post("unload_model", { model_id: gone }))).toMatchObject(unloaded);
+    await server.close();
+
+    server = await open({ dataDir });
+    expect(await server.result(server.optim(gone, 5))).toMatchObject(refused);
+    expect(await server.result(server.optim(kept, 2))).toHaveProperty("metrics");
+    const again = { session_id: session, model_seq_id: 2, path: saved.path, optimizer: true };
+    const { model_id: next } = await server.result(server.post("load_weights", again));
+    expect((await server.passResult(server.pass(next, 1))).metrics).toHaveProperty("loss:sum");
+  });
+});
+
+describe("an engine without room", () => {
+  /** An engine that holds one adapter. */
+  const narrow = () => {
+    let held = 0;
+    return (name: string) => {
+      if (name === "createAdapter" || name === "importState") {
+        if (held > 0) throw new MemoryError("no room for another adapter");
+        held++;
+      } else if (name === "deleteAdapter") held--;
+    };
+  };
+
+  test.each(["rests", "still waits after a while"])(
+    "lets a model wait, with the reason, until the one in its place %s",
+    async (end) => {
+      const server = await open({ engine: { beforeCall: narrow() }, limits: { pollMs: 4000 } });
+      const session = await server.session();
+      const first = await server.model(session);
+      const second = await server.pass(first, 2); // waits for number 1, so that the model is not idle
+      const created = await server.post("create_model", {
+        session_id: session,
+        model_seq_id: 1,
+        base_model: baseModel,
+        lora_config: { rank: 4 },
+      });
+      const poll = server.retrieve(created.json.request_id);
+      await server.clock.advance(4000);
+      const { json } = await poll;
+      expect(json).toMatchObject({ type: "try_again", queue_state: "paused_capacity" });
+      expect(json.queue_state_reason).toContain("room in the engine's memory");
+      if (end === "rests") await server.passResult(server.pass(first, 1));
+      else await server.clock.advance(10_000);
+      expect(await server.result(created)).toMatchObject({ model_id: `${session}:train:1` });
+      if (end !== "rests") await server.passResult(server.pass(first, 1));
+      expect((await server.passResult(second)).metrics).toHaveProperty("loss:sum");
+    },
+  );
+
+  test("makes a model that never rests pause for one that has waited", async () => {
+    const opened: { server?: TestServer } = {};
+    let next = 3;
+    const room = narrow();
+    const server = await open({
+      limits: { pollMs: 3_600_000 },
+      engine: {
+        // each step brings another, so that the first model always has something waiting
+        beforeCall: async (name) => {
+          if (name === "optimStep" && next < 200) {
+            await opened.server!.optim(first, next++);
+            await opened.server!.clock.advance(1000);
+          }
+          room(name);
+        },
+      },
+    });
+    opened.server = server;
+    const session = await server.session();
+    const first = await server.model(session);
+    await server.optim(first, 1);
+    await server.optim(first, 2);
+    const created = await server.post("create_model", {
+      session_id: session,
+      model_seq_id: 1,
+      base_model: baseModel,
+      lora_config: { rank: 4 },
+    });
+    expect(await server.result(created)).toMatchObject({ model_id: `${session}:train:1` });
+    expect(next).toBeLessThan(100);
+  });
 });
 
 describe("an engine that dies", () => {

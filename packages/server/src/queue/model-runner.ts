@@ -7,7 +7,7 @@ import { type ForwardBackwardRequest, OptimStepRequest } from "tinklet/wire";
 import { readAdapter, verifyAdapter, writeAdapter } from "../store/adapter-files.ts";
 import type { Sql } from "../store/database.ts";
 import { newFolderId } from "../store/file-store.ts";
-import { addFiles, type Lora, type ModelRow } from "../store/models.ts";
+import { addFiles, type Lora, type ModelRow, unloadModel } from "../store/models.ts";
 import { addUsage, failureBytes, finishRequest, replayRequests } from "../store/requests.ts";
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
 import { customLossId, customPass, findLoss } from "./custom-pass.ts";
@@ -16,6 +16,7 @@ import { timingOf } from "./futures.ts";
 import { failureOf, insist, type Job, owned, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
 import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
+import { NoRoomYet } from "./room-line.ts";
 import type { SeqOrder } from "./seq-order.ts";
 
 type Result = { readonly ok: true; readonly value: Outcome } | { readonly ok: false; readonly error: unknown };
@@ -27,6 +28,8 @@ export interface Surroundings {
   readonly residents: Residents;
   /** Runs an engine call, freeing memory of others than this model for as long as it wants more. */
   readonly withRoom: <T>(work: () => Promise<T>, runner: ModelRunner) => Promise<T>;
+  /** Told that a model found no room in memory, and waits. */
+  readonly park: (runner: ModelRunner) => void;
   /** Called when something that held requests back is over. */
   readonly wake: () => void;
   /** Whether an error means that the engine itself died, and not the call. */
@@ -93,7 +96,12 @@ export class ModelRunner {
   }
 
   get idle(): boolean {
-    return this.order.size === 0 && this.running.size === 0 && this.#uncommitted === 0 && !this.#snapshotting;
+    return this.order.size === 0 && this.quiet;
+  }
+
+  /** Whether nothing of it is running or being stored, though requests may wait. */
+  get quiet(): boolean {
+    return this.running.size === 0 && this.#uncommitted === 0 && !this.#snapshotting && !this.#exclusive;
   }
 
   /** The request that may start now, if any. */
@@ -112,6 +120,7 @@ export class ModelRunner {
     this.order.take();
     const { context } = this.#around;
     job.startedAt = context.clock.now();
+    job.blocked = undefined;
     this.lastUsedAt = job.startedAt;
     this.running.add(job);
     this.#exclusive = alone;
@@ -147,6 +156,13 @@ export class ModelRunner {
     this.running.delete(job);
     if (how.alone) this.#exclusive = false;
     if (!result.ok && context.closing.aborted) return; // stays pending: it runs after the next start
+    if (!result.ok && result.error instanceof NoRoomYet) {
+      job.startedAt = undefined;
+      job.blocked = result.error.message;
+      this.order.putBack(job);
+      this.#around.park(this);
+      return;
+    }
     if (!result.ok && engineGone(result.error) && job.engineDeaths++ < maxEngineDeaths) {
       this.order.putBack(job);
       return;
@@ -175,7 +191,7 @@ export class ModelRunner {
   /** Leaves the engine's memory. Nothing is lost: the next request brings the model back. */
   async evict(): Promise<void> {
     const adapter = this.#adapter;
-    if (adapter === undefined || !this.idle) return;
+    if (adapter === undefined || !this.quiet) return;
     this.#exclusive = true;
     try {
       await this.settle();
@@ -217,7 +233,16 @@ export class ModelRunner {
       const adapter = this.#adapter;
       this.#adapter = undefined;
       if (adapter !== undefined) await this.#around.engine.deleteAdapter(adapter);
-      return jsonOutcome({ model_id: this.id, type: "unload_model" });
+      return jsonOutcome({ model_id: this.id, type: "unload_model" }, (sql) => {
+        this.#state = "unloaded";
+        this.#snapshot = undefined;
+        unloadModel(sql, this.id);
+      });
+    }
+    if (this.#state === "unloaded") {
+      throw new UserError(
+        `The model ${this.id} was unloaded. Create another one; from a checkpoint that was saved before, it goes on where this one was.`,
+      );
     }
     const adapter = this.#adapter ?? (await this.#restore());
     const { context, engine } = this.#around;
@@ -448,6 +473,7 @@ export class ModelRunner {
       .finally(() => {
         this.#snapshotCostMs = context.clock.monotonic() - started;
         this.#snapshotting = false;
+        this.#around.wake();
       });
   }
 

@@ -6,8 +6,11 @@ import type { Sql } from "./database.ts";
 /** The adapter of a model or a checkpoint, with everything that was left open filled in. */
 export type Lora = Required<LoraOptions>;
 
-/** `creating`: its first request has not finished; `failed`: that request failed, and so does every later one. */
-export type ModelState = "creating" | "ready" | "failed";
+/**
+ * `creating`: its first request has not finished; `failed`: that request failed, and so does every later one; `unloaded`: its client
+ * gave it up, and what was not saved of it is gone.
+ */
+export type ModelState = "creating" | "ready" | "failed" | "unloaded";
 
 export interface ModelRow {
   readonly id: string;
@@ -83,6 +86,12 @@ export function addModel(sql: Sql, model: NewModel): void {
     model.from?.filesId ?? null,
     model.from === undefined || model.from.optimizer ? 1 : 0,
   );
+}
+
+/** Gives a model up: what is kept to bring it back goes, its checkpoints stay. */
+export function unloadModel(sql: Sql, id: string): void {
+  sql.run("UPDATE models SET state = 'unloaded', snapshot_files = NULL WHERE id = ?", id);
+  sql.run("UPDATE requests SET payload = NULL WHERE model_id = ? AND payload IS NOT NULL AND state <> 'pending'", id);
 }
 
 export const getCheckpoint = (sql: Sql, run: string, kind: string, name: string): CheckpointRow | undefined =>

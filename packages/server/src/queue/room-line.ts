@@ -1,0 +1,79 @@
+/**
+ * Models that wait for memory which others are using. Each tries again whenever something is over; one that has waited for long has
+ * the engine to itself until it has its room, so that a busy neighbour cannot keep it out. Knows no engine: it says who may start.
+ */
+import type { Clock } from "tinklet";
+
+/** How long a model waits before the others are made to pause for it. */
+const patienceMs = 10_000;
+
+/** Thrown when an engine has no room now and others that hold some are in use. */
+export class NoRoomYet extends Error {
+  override readonly name = "NoRoomYet";
+}
+
+interface Waiting {
+  /** Whether it is held back until something is over. */
+  parked: boolean;
+  readonly cancelTimer: () => void;
+}
+
+export class RoomLine<R> {
+  readonly #clock: Clock;
+  readonly #wake: () => void;
+  readonly #waiting = new Map<R, Waiting>();
+  #reserved: R | undefined;
+
+  /** @param wake - called when somebody may try again who could not before. */
+  constructor(clock: Clock, wake: () => void) {
+    this.#clock = clock;
+    this.#wake = wake;
+  }
+
+  /** Whether this one has the engine to itself. */
+  isReserved(runner: R): boolean {
+    return this.#reserved === runner;
+  }
+
+  mayStart(runner: R): boolean {
+    const isTurn = this.#reserved === undefined || this.#reserved === runner;
+    return isTurn && this.#waiting.get(runner)?.parked !== true;
+  }
+
+  /** It found no room: it waits until something is over. */
+  park(runner: R): void {
+    const known = this.#waiting.get(runner);
+    if (known !== undefined) {
+      known.parked = true;
+      return;
+    }
+    const cancelTimer = this.#clock.timer(patienceMs, () => {
+      this.#reserved ??= runner;
+      this.somethingEnded();
+      this.#wake();
+    });
+    this.#waiting.set(runner, { parked: true, cancelTimer });
+  }
+
+  /** A run of it ended; unless it was parked by that, it waits no more, and the others may try. */
+  ended(runner: R): void {
+    const known = this.#waiting.get(runner);
+    if (known?.parked === true) return;
+    known?.cancelTimer();
+    this.#waiting.delete(runner);
+    if (this.#reserved === runner) this.#reserved = undefined;
+    this.somethingEnded();
+  }
+
+  /** Memory may have become free. */
+  somethingEnded(): void {
+    for (const waiting of this.#waiting.values()) waiting.parked = false;
+  }
+
+  /** Forgets everybody: the engine is another one. */
+  clear(): void {
+    for (const { cancelTimer } of this.#waiting.values()) cancelTimer();
+    this.#waiting.clear();
+    this.#reserved = undefined;
+  }
+}
