@@ -70,7 +70,11 @@ test.skipIf(!canMount)(
     // the address is the server's first line; the load ends with 0 only when every save is there in the end
     const script = `mount -t tmpfs -o size=6m tmpfs "$FOLDER"; mkdir "$FOLDER/data"
       "$NODE" "$SERVER" "{\\"dataDir\\":\\"$FOLDER/data\\"}" > "$FOLDER/address" & server=$!
-      until [ -s "$FOLDER/address" ]; do sleep 0.05; done
+      tries=0; until [ -s "$FOLDER/address" ]; do
+        kill -0 $server || { echo "the server ended without an address"; exit 1; }
+        tries=$((tries + 1)); [ $tries -lt 600 ] || { echo "no address after 30 s"; exit 1; }
+        sleep 0.05
+      done
       "$NODE" "$LOAD" "$(cat "$FOLDER/address")" test/model "$FOLDER"; kill $server; wait $server`;
     const output = await inNamespace(script, { SERVER: server, LOAD: load, FOLDER: mountPoint() });
     expect(output).toMatch(/while full: [1-9]\d* accepted, [1-9]\d* refused: storage_full/);

@@ -1,6 +1,6 @@
 /**
- * Structured log lines: an event's name and its fields. Pretty on a terminal, one JSON object a line otherwise. Fields that
- * could hold a credential are never passed in; this file does not try to guess them out.
+ * Structured log lines: an event's name and its fields. Pretty on a terminal, one JSON object a line otherwise. Control characters
+ * never reach the output as they are. Fields that could hold a credential are never passed in; this file does not try to guess them out.
  */
 import type { Clock } from "tinklet";
 
@@ -15,6 +15,10 @@ export interface Log {
 
 const colours = { info: 36, warn: 33, error: 31 } as const;
 
+/** A text whose control and formatting characters are spelt out: what a client sends must not drive the terminal that shows it. */
+const printable = (text: string): string =>
+  text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 /** @param write - takes one line, without its end. @defaultValue standard error */
 export function createLog(
   clock: Pick<Clock, "now">,
@@ -27,14 +31,14 @@ export function createLog(
     (event: string, fields: LogFields = {}) => {
       if (format === "off") return;
       const time = new Date(clock.now()).toISOString();
-      if (format === "json") return write(JSON.stringify({ time, level, event, ...fields }));
+      if (format === "json") return write(printable(JSON.stringify({ time, level, event, ...fields })));
       const label = colour ? `\u001b[${colours[level]}m${level}\u001b[0m` : level;
       const rest = Object.entries(fields)
         .filter(([, value]) => value !== undefined)
-        .map(
-          ([key, value]) =>
-            ` ${key}=${typeof value === "string" && /[\s"=]/.test(value) ? JSON.stringify(value) : value}`,
-        );
+        .map(([key, value]) => {
+          const quoted = typeof value === "string" && /[\s"=\p{Cc}]/u.test(value);
+          return ` ${key}=${printable(quoted ? JSON.stringify(value) : String(value))}`;
+        });
       write(`${time.slice(11, 23)} ${label} ${event}${rest.join("")}`);
     };
   return { info: at("info"), warn: at("warn"), error: at("error") };

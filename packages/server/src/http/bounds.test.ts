@@ -148,3 +148,73 @@ describe("bodies", () => {
     expect((await send()).status).not.toBe(429);
   });
 });
+
+describe("listings", () => {
+  test("of many sessions are read a page at a time, and a search goes on where it stopped", async () => {
+    const server = await open();
+    const ids: string[] = [];
+    for (let i = 0; i < 1100; i++) {
+      const name = i === 3 ? "Needle" : "hay";
+      if (i % 3 === 0) server.clock.jump(1);
+      ids.push(
+        (await server.post("create_session", { tags: [], sdk_version: "x", display_name: name })).json.session_id,
+      );
+    }
+    const search = async (body: object) => (await server.post("sessions/search", body)).json;
+    const seen: string[] = [];
+    for (let cursor: unknown = null, calls = 0; calls < 10; calls++) {
+      const found = await search({ limit: 200, cursor });
+      seen.push(...found.sessions.map(({ session_id }: { session_id: string }) => session_id));
+      cursor = found.next_cursor;
+      if (cursor === null) break;
+    }
+    expect(seen.sort()).toEqual(ids.sort());
+    const first = await search({ display_name: "needle" });
+    expect(first.sessions).toHaveLength(0);
+    const second = await search({ display_name: "needle", cursor: first.next_cursor });
+    expect(second.sessions.map(({ display_name }: { display_name: string }) => display_name)).toEqual(["Needle"]);
+    expect(second.next_cursor).toBeNull();
+    expect((await server.post("sessions/search", { cursor: { last_created_at: "never" } })).status).toBe(422);
+  });
+});
+
+describe("numbers, texts and paths", () => {
+  test("that no table can hold are a 4xx that names the field", async () => {
+    const server = await open();
+    const session = await server.session();
+    const made = await server.post("create_sampling_session", {
+      session_id: session,
+      sampling_session_seq_id: 0,
+      base_model: "test/model",
+    });
+    const sampler = JSON.stringify(made.json.sampling_session_id);
+    for (const seq of ["9223372036854775808", "99999999999999999999999", "-1"]) {
+      const body = `{"prompt":{"chunks":[{"tokens":[1]}]},"sampling_params":{},"sampling_session_id":${sampler},"seq_id":${seq}}`;
+      const answer = await server.post("asample", body);
+      expect(answer.status, seq).toBe(422);
+      expect(answer.json.detail).toContain("seq_id");
+    }
+    for (const path of ["tinklet/samples/%zz/tokens", "sessions/%zz", "training_runs/%ff/checkpoints"]) {
+      expect((await server.get(path)).status, path).toBe(404);
+    }
+  });
+
+  test("that are too long are a 422 that names the field", async () => {
+    const server = await open();
+    const session = await server.session();
+    const long = "x".repeat(1001);
+    const base = { tags: [], sdk_version: "1" };
+    for (const field of ["display_name", "project_id"]) {
+      const answer = await server.post("create_session", { ...base, [field]: long });
+      expect(answer.status).toBe(422);
+      expect(answer.json.detail).toContain(field);
+    }
+    expect((await server.send("PUT", `sessions/${session}/project`, { project_id: long })).status).toBe(422);
+    const notes = { note: "x".repeat(70_000) };
+    const model = { session_id: session, model_seq_id: 0, base_model: "test/model", user_metadata: notes };
+    expect((await server.post("create_model", model)).status).toBe(422);
+    const ready = await server.model();
+    const save = { model_id: ready, seq_id: 1, path: "a", user_metadata: notes };
+    expect((await server.post("save_weights", save)).status).toBe(422);
+  });
+});

@@ -132,12 +132,15 @@ export class Lane {
       if (runner === undefined) break;
       this.#trainingShares.charge(runner, Math.max(1, runner.ready()!.tokens));
       this.#training++;
-      void runner.run().finally(() => {
+      const glance = this.#room.glance();
+      const over = (how: "ran" | "no_room") => {
         this.#training--;
-        this.#room.ended(runner);
+        if (how === "ran") this.#room.ended(runner);
+        else this.#room.park(runner, glance);
         this.#watchGap(runner);
         this.pump();
-      });
+      };
+      void runner.run().then(over, () => over("ran"));
     }
     while (this.#sequences < this.#maxSequences) {
       const line = this.#samplingShares.pick(this.#samples.values());
@@ -339,7 +342,6 @@ export class Lane {
         withRoom: (work) => this.#withRoom(work),
       }),
       withRoom: (work, runner) => this.#withRoom(work, runner),
-      park: (runner) => this.#room.park(runner),
       wake: () => {
         this.#room.somethingEnded();
         this.pump();

@@ -103,6 +103,19 @@ test("a server that is stopped stores its models as they are: the next start has
   await server.result(server.post("load_weights", { model_id: model, seq_id: 5, path: saved.path, optimizer: true }));
 });
 
+test("a server that is stopping sends polls away for a second instead of answering them at once, over and over", async () => {
+  const server = await TestServer.open();
+  const model = await server.model();
+  const waiting = await server.pass(model, 2); // waits for number 1
+  const held = server.retrieve(waiting.json.request_id);
+  const closing = server.close();
+  for (const answer of [await held, await server.retrieve(waiting.json.request_id)]) {
+    expect(answer.status).toBe(503);
+    expect(answer.headers.get("retry-after")).toBe("1");
+  }
+  await closing;
+});
+
 describe("a model that is unloaded", () => {
   test("fails its later requests with a reason, also after a restart; others and its checkpoints are untouched", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "tinklet-unload-"));

@@ -28,8 +28,6 @@ export interface Surroundings {
   readonly residents: Residents;
   /** Runs an engine call, freeing memory of others than this model for as long as it wants more. */
   readonly withRoom: <T>(work: () => Promise<T>, runner: ModelRunner) => Promise<T>;
-  /** Told that a model found no room in memory, and waits. */
-  readonly park: (runner: ModelRunner) => void;
   /** Called when something that held requests back is over. */
   readonly wake: () => void;
   /** Whether an error means that the engine itself died, and not the call. */
@@ -111,10 +109,13 @@ export class ModelRunner {
     return job === undefined || (this.running.size > 0 && this.#needsAlone(job)) ? undefined : job;
   }
 
-  /** Starts what {@link ready} shows. Resolves when the engine is done with it; its commit may still be on the way. */
-  async run(): Promise<void> {
+  /**
+   * Starts what {@link ready} shows. Resolves when the engine is done with it, or had no room for the model and the request waits again;
+   * its commit may still be on the way.
+   */
+  async run(): Promise<"ran" | "no_room"> {
     const job = this.order.peek();
-    if (job === undefined) return;
+    if (job === undefined) return "ran";
     const alone = this.#needsAlone(job);
     const takeSnapshot = job.kind === "optim_step" && this.#snapshotDue();
     this.order.take();
@@ -134,17 +135,17 @@ export class ModelRunner {
     const turn = outcome.then(async (result) => {
       const finishedAt = context.clock.now();
       await previous;
-      await this.#conclude(job, result, { alone, takeSnapshot, finishedAt });
+      return this.#conclude(job, result, { alone, takeSnapshot, finishedAt });
     });
     this.#settled = turn;
-    await turn;
+    return turn;
   }
 
   async #conclude(
     job: Job,
     result: Result,
     how: { alone: boolean; takeSnapshot: boolean; finishedAt: number },
-  ): Promise<void> {
+  ): Promise<"ran" | "no_room"> {
     const { context, engineGone } = this.#around;
     // Passes are handed to the engine ahead of their turn: the time of one begins when the one before it was done.
     const { finishedAt } = how;
@@ -155,20 +156,20 @@ export class ModelRunner {
     context.onPoint?.("execute.after");
     this.running.delete(job);
     if (how.alone) this.#exclusive = false;
-    if (!result.ok && context.closing.aborted) return; // stays pending: it runs after the next start
+    if (!result.ok && context.closing.aborted) return "ran"; // stays pending: it runs after the next start
     if (!result.ok && result.error instanceof NoRoomYet) {
       job.startedAt = undefined;
       job.blocked = result.error.message;
       this.order.putBack(job);
-      this.#around.park(this);
-      return;
+      return "no_room";
     }
     if (!result.ok && engineGone(result.error) && job.engineDeaths++ < maxEngineDeaths) {
       this.order.putBack(job);
-      return;
+      return "ran";
     }
     this.#commit(job, result, { startedAt, finishedAt });
     if (state !== undefined) this.#keepSnapshot(state);
+    return "ran";
   }
 
   /** Waits for everything that is being stored. */

@@ -44,6 +44,8 @@ export interface QueueOptions {
 export type Retrieved =
   | { readonly kind: "done"; readonly body: Uint8Array; readonly type: PayloadType; readonly timing?: Timing }
   | { readonly kind: "pending"; readonly queueState: "active" | "paused_capacity"; readonly reason: string }
+  /** It is not over, and this server will not finish it: polls that are held no longer must not come back at once. */
+  | { readonly kind: "closing" }
   | { readonly kind: "expired" }
   | { readonly kind: "unknown" };
 
@@ -204,6 +206,7 @@ export class Queue {
       if (started_at === null || finished_at === null) return done;
       return { ...done, timing: timingOf(accepted_at, started_at, finished_at) };
     }
+    if (this.#closing.signal.aborted) return { kind: "closing" };
     return { kind: "pending", ...this.#explain(id) };
   }
 

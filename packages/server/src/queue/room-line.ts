@@ -18,11 +18,15 @@ interface Waiting {
   readonly cancelTimer: () => void;
 }
 
+/** How often memory may have become free, when somebody looked. */
+export type RoomGlance = number;
+
 export class RoomLine<R> {
   readonly #clock: Clock;
   readonly #wake: () => void;
   readonly #waiting = new Map<R, Waiting>();
   #reserved: R | undefined;
+  #ends: RoomGlance = 0;
 
   /** @param wake - called when somebody may try again who could not before. */
   constructor(clock: Clock, wake: () => void) {
@@ -40,11 +44,17 @@ export class RoomLine<R> {
     return isTurn && this.#waiting.get(runner)?.parked !== true;
   }
 
-  /** It found no room: it waits until something is over. */
-  park(runner: R): void {
+  /** How things are now; given back when the attempt that begins here is over. */
+  glance(): RoomGlance {
+    return this.#ends;
+  }
+
+  /** It found no room: it waits until something is over, unless something was since it began. */
+  park(runner: R, since: RoomGlance): void {
+    const parked = since === this.#ends;
     const known = this.#waiting.get(runner);
     if (known !== undefined) {
-      known.parked = true;
+      known.parked = parked;
       return;
     }
     const cancelTimer = this.#clock.timer(patienceMs, () => {
@@ -52,14 +62,12 @@ export class RoomLine<R> {
       this.somethingEnded();
       this.#wake();
     });
-    this.#waiting.set(runner, { parked: true, cancelTimer });
+    this.#waiting.set(runner, { parked, cancelTimer });
   }
 
-  /** A run of it ended; unless it was parked by that, it waits no more, and the others may try. */
+  /** A run of it ended, and not for want of room: it waits no more, and the others may try. */
   ended(runner: R): void {
-    const known = this.#waiting.get(runner);
-    if (known?.parked === true) return;
-    known?.cancelTimer();
+    this.#waiting.get(runner)?.cancelTimer();
     this.#waiting.delete(runner);
     if (this.#reserved === runner) this.#reserved = undefined;
     this.somethingEnded();
@@ -67,6 +75,7 @@ export class RoomLine<R> {
 
   /** Memory may have become free. */
   somethingEnded(): void {
+    this.#ends++;
     for (const waiting of this.#waiting.values()) waiting.parked = false;
   }
 

@@ -74,15 +74,17 @@ function open({ file, onPoint, onCommit }: DatabaseOptions): Database {
   try {
     connection.pragma("busy_timeout = 0");
     connection.pragma("locking_mode = EXCLUSIVE");
+    // before the first page is written: afterwards only a VACUUM brings it about
+    connection.pragma("auto_vacuum = INCREMENTAL");
     connection.pragma("journal_mode = WAL");
     connection.pragma("synchronous = FULL");
     connection.pragma("foreign_keys = ON");
-    connection.pragma("auto_vacuum = INCREMENTAL");
     // The first write takes the lock; it is held until the process ends.
     connection.exec("BEGIN EXCLUSIVE");
     connection.exec("COMMIT");
     check(connection);
     migrate(connection);
+    makeShrinkable(connection);
   } catch (error) {
     connection.close();
     throw error;
@@ -220,11 +222,20 @@ function release(connection: Libsql.Database): void {
 /** A quick look for damage. Its cost grows with the file, so large ones are only checked when SQLite itself stumbles. */
 const quickCheckLimitBytes = 256 * 1024 * 1024;
 
+const firstValue = (rows: unknown): unknown => Object.values((rows as SqlRow[])[0] ?? {})[0];
+const sizeOf = (connection: Libsql.Database): number =>
+  Number(firstValue(connection.pragma("page_count"))) * Number(firstValue(connection.pragma("page_size")));
+
+/** Lets the file of an older version become smaller; a large one is left as it is, since that copies all of it. */
+function makeShrinkable(connection: Libsql.Database): void {
+  const incremental = 2;
+  if (Number(firstValue(connection.pragma("auto_vacuum"))) === incremental) return;
+  if (sizeOf(connection) <= quickCheckLimitBytes) connection.exec("VACUUM");
+}
+
 function check(connection: Libsql.Database): void {
-  const value = (rows: unknown): unknown => Object.values((rows as SqlRow[])[0] ?? {})[0];
-  const size = Number(value(connection.pragma("page_count"))) * Number(value(connection.pragma("page_size")));
-  if (size > quickCheckLimitBytes) return;
-  const found = value(connection.pragma("quick_check(1)"));
+  if (sizeOf(connection) > quickCheckLimitBytes) return;
+  const found = firstValue(connection.pragma("quick_check(1)"));
   if (found !== "ok") throw Object.assign(new Error(String(found)), { code: "SQLITE_CORRUPT" });
 }
 

@@ -55,6 +55,28 @@ export interface CheckpointRow {
 export const getModel = (sql: Sql, id: string): ModelRow | undefined =>
   sql.get<ModelRow>("SELECT * FROM models WHERE id = ?", id);
 
+/** A page of the models that a tenant may see, the one that was used last first, and how many there are in all. */
+export function listModels(
+  sql: Sql,
+  which: {
+    readonly tenant: string;
+    /** Also those of others that have a public checkpoint. */
+    readonly withPublic: boolean;
+    readonly projectId: string | undefined;
+    readonly limit: number;
+    readonly offset: number;
+  },
+): { readonly rows: ModelRow[]; readonly total: number } {
+  const project = which.projectId ?? null;
+  const from = `FROM models JOIN sessions ON sessions.id = models.session_id
+    WHERE (models.tenant = ? OR (? AND EXISTS (SELECT 1 FROM checkpoints WHERE run_id = models.id AND public = 1)))
+      AND (? IS NULL OR sessions.project_id = ?)`;
+  const params = [which.tenant, which.withPublic ? 1 : 0, project, project];
+  const total = sql.get<{ n: number }>(`SELECT COUNT(*) AS n ${from}`, ...params)!.n;
+  const order = "ORDER BY models.last_request_at DESC, models.id LIMIT ? OFFSET ?";
+  return { rows: sql.all<ModelRow>(`SELECT models.* ${from} ${order}`, ...params, which.limit, which.offset), total };
+}
+
 /** A model as its first request asks for it. */
 export interface NewModel {
   readonly id: string;

@@ -71,6 +71,23 @@ export function addSession(sql: Sql, session: NewSession): string {
 export const getSession = (sql: Sql, id: string): SessionRow | undefined =>
   sql.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id);
 
+/** A tenant's sessions from a place in their order on, newest first. */
+export const sessionsBefore = (
+  sql: Sql,
+  tenant: string,
+  before: { readonly createdAt: number; readonly id: string },
+  limit: number,
+): SessionRow[] =>
+  sql.all<SessionRow>(
+    `SELECT * FROM sessions WHERE tenant = ? AND (created_at < ? OR (created_at = ? AND id < ?))
+     ORDER BY created_at DESC, id DESC LIMIT ?`,
+    tenant,
+    before.createdAt,
+    before.createdAt,
+    before.id,
+    limit,
+  );
+
 export const getSampler = (sql: Sql, id: string): SamplerRow | undefined =>
   sql.get<SamplerRow>("SELECT * FROM samplers WHERE id = ?", id);
 

@@ -20,6 +20,7 @@ import { readAdapter, verifyAdapter, writeAdapter } from "./adapter-files.ts";
 import { openDatabase } from "./database.ts";
 import { memoryFileStore, newFolderId, openFileStore } from "./file-store.ts";
 import { addFiles, addModel } from "./models.ts";
+import { migrations } from "./schema.ts";
 import { addSession, getSession } from "./sessions.ts";
 import { openStore } from "./store.ts";
 
@@ -149,6 +150,38 @@ describe("the folder", () => {
     expect(await store.collect()).toBe(1);
     expect(await store.files.listFolders()).toEqual([]);
     await store.close();
+  });
+});
+
+describe("the database's file", () => {
+  const fill = async (store: Awaited<ReturnType<typeof openStore>>) => {
+    const notes = { text: "x".repeat(100_000) };
+    for (let i = 0; i < 100; i++) {
+      await store.db.write((sql) => addSession(sql, { ...session(`s${i}`), userMetadata: notes }));
+    }
+    await store.db.write((sql) => sql.run("DELETE FROM sessions"));
+  };
+  const size = async (dataDir: string) => (await stat(join(dataDir, "tinklet.db"))).size;
+
+  test("becomes smaller when what it holds does", async () => {
+    const dataDir = await folder();
+    const store = await openStore({ dataDir });
+    await fill(store);
+    for (let i = 0; i < 4; i++) await store.collect();
+    await store.close();
+    expect(await size(dataDir)).toBeLessThan(2_000_000);
+  });
+
+  test("of an older version does, too", async () => {
+    const dataDir = await folder();
+    const old = new Libsql(join(dataDir, "tinklet.db"));
+    old.exec(`BEGIN; ${migrations[0]}; PRAGMA user_version = 1; COMMIT`);
+    old.close();
+    const store = await openStore({ dataDir });
+    await fill(store);
+    for (let i = 0; i < 4; i++) await store.collect();
+    await store.close();
+    expect(await size(dataDir)).toBeLessThan(2_000_000);
   });
 });
 

@@ -32,6 +32,9 @@ export interface StoreOptions extends Omit<DatabaseOptions, "file"> {
   readonly dataDir?: string | undefined;
 }
 
+/** Pages of the database that are given back to the disk at once: four megabytes, some milliseconds. */
+const freedPages = 1000;
+
 /** @throws {@link StoreError} with the folder's name and what to do about it. */
 export async function openStore(options: StoreOptions = {}): Promise<Store> {
   try {
@@ -81,6 +84,7 @@ async function open(options: StoreOptions): Promise<Store> {
         const { dropped, kept } = await db.write((sql) => dropUnusedFiles(sql, candidates, (id) => pinned.has(id)));
         for (const id of kept) await files.markOwned(id, true);
         for (const id of dropped) await files.removeFolder(id);
+        db.sql.all(`PRAGMA incremental_vacuum(${freedPages})`);
         return dropped.length;
       },
       close: () => db.close(),

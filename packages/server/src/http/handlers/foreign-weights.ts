@@ -16,7 +16,7 @@ import { addAudit } from "../../store/requests.ts";
 import { addSession } from "../../store/sessions.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call } from "../api.ts";
-import { field, textField } from "./fields.ts";
+import { checkText, field, textField } from "./fields.ts";
 import { checkBaseModel } from "./training.ts";
 
 interface Origin {
@@ -86,6 +86,7 @@ export async function copyWeights(api: Api, call: Call): Promise<Response> {
     throw error;
   }
   const project = field(call, "destination_project_id");
+  if (typeof project === "string") checkText("destination_project_id", project);
   const copy = { ...source, expires_at: expiryOf(field(call, "ttl_seconds"), api.clock.now()) };
   const path = await api.store.db.write((sql) =>
     addWeightsRun(api, call, sql, copy, {

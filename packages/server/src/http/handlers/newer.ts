@@ -2,7 +2,7 @@
 import { checkName } from "../../queue/checkpoint-jobs.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { archiveFiles } from "../../store/adapter-files.ts";
-import type { SessionRow } from "../../store/sessions.ts";
+import { type SessionRow, sessionsBefore } from "../../store/sessions.ts";
 import { ownSampler, ownSession, readableCheckpoint, unknownRequest } from "../access.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api } from "../api.ts";
@@ -11,6 +11,9 @@ import { textValues } from "../views.ts";
 import { field, textField } from "./fields.ts";
 import { copyWeights, importAdapter } from "./foreign-weights.ts";
 import { peekJson, submitJson } from "./training.ts";
+
+/** Sessions that one search looks at. */
+const searchedSessions = 1000;
 
 const keyData = (tenant: string) => ({
   key_id: 0,
@@ -49,7 +52,7 @@ export function newerHandlers(api: Api): NewerHandlers {
   };
 
   const sampleTokens: NewerHandler = async (call, match) => {
-    const requestId = decodeURIComponent(match[1]!);
+    const requestId = match[1]!;
     const after = Number(call.url.searchParams.get("after") ?? 0);
     if (!(Number.isSafeInteger(after) && after >= 0))
       throw new Refusal(422, "invalid_request", "after: must be a count");
@@ -100,35 +103,37 @@ export function newerHandlers(api: Api): NewerHandlers {
     const asked = Number(field(call, "limit") ?? 50);
     const limit = Number.isInteger(asked) ? Math.min(Math.max(asked, 1), 200) : 50;
     const cursor = field(call, "cursor") as { last_created_at?: string; last_session_id?: string } | null | undefined;
-    const before = cursor?.last_created_at === undefined ? Infinity : Date.parse(cursor.last_created_at);
+    const before = cursor?.last_created_at === undefined ? Number.MAX_SAFE_INTEGER : Date.parse(cursor.last_created_at);
+    if (Number.isNaN(before)) throw new Refusal(422, "invalid_request", "cursor.last_created_at: must be a time");
     const wanted: unknown = field(call, "user_metadata") ?? {};
     if (typeof wanted !== "object" || wanted === null)
       throw new Refusal(422, "invalid_request", "user_metadata: must be an object");
     const name = field(call, "display_name");
     const id = field(call, "session_id");
     const projects = field(call, "project_ids") as string[] | null | undefined;
-    const rows = sql
-      .all<SessionRow>("SELECT * FROM sessions WHERE tenant = ? ORDER BY created_at DESC, id DESC", call.caller.tenant)
-      .filter((row) => {
-        const notes = textValues(row.user_metadata) ?? {};
-        const named =
-          typeof name === "string" &&
-          name
-            .toLowerCase()
-            .split(/\s+/)
-            .every((word) => (row.display_name ?? "").toLowerCase().includes(word));
-        const matches = typeof id === "string" || typeof name === "string" ? row.id === id || named : true;
-        const after =
-          row.created_at < before || (row.created_at === before && row.id < (cursor?.last_session_id ?? ""));
-        return (
-          matches &&
-          after &&
-          Object.entries(wanted).every(([key, value]) => notes[key] === value) &&
-          (!Array.isArray(projects) || projects.includes(row.project_id ?? ""))
-        );
-      });
-    const shown = rows.slice(0, limit);
-    const last = shown.at(-1);
+    const words = typeof name === "string" ? name.toLowerCase().slice(0, 1000).split(/\s+/) : undefined;
+    const matches = (row: SessionRow): boolean => {
+      const named = words?.every((word) => (row.display_name ?? "").toLowerCase().includes(word)) ?? false;
+      const meant = typeof id === "string" || words !== undefined ? row.id === id || named : true;
+      const notes = textValues(row.user_metadata) ?? {};
+      return (
+        meant &&
+        Object.entries(wanted).every(([key, value]) => notes[key] === value) &&
+        (!Array.isArray(projects) || projects.includes(row.project_id ?? ""))
+      );
+    };
+    const shown: SessionRow[] = [];
+    const after = { createdAt: before, id: cursor?.last_session_id ?? "" };
+    const page = sessionsBefore(sql, call.caller.tenant, after, searchedSessions + 1);
+    // a page that holds too few is followed by the next: no call looks at more than so many sessions
+    const looked = page.slice(0, searchedSessions);
+    let last: SessionRow | undefined;
+    for (const row of looked) {
+      if (shown.length === limit) break;
+      last = row;
+      if (matches(row)) shown.push(row);
+    }
+    const isEnd = last === undefined || last === page.at(-1);
     return jsonAnswer({
       sessions: shown.map((row) => {
         const kept = sql.get<{ n: number; bytes: number }>(
@@ -155,7 +160,7 @@ export function newerHandlers(api: Api): NewerHandlers {
         };
       }),
       next_cursor:
-        last === undefined || rows.length <= limit
+        last === undefined || isEnd
           ? null
           : { last_created_at: new Date(last.created_at).toISOString(), last_session_id: last.id },
     });

@@ -2,12 +2,13 @@
 import type { BillingUsageEvent } from "tinklet/wire";
 import { expiryOf, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import { type CheckpointRow, type Lora, type ModelRow, tinkerPath } from "../../store/models.ts";
+import { type CheckpointRow, type Lora, listModels, type ModelRow, tinkerPath } from "../../store/models.ts";
 import { addAudit } from "../../store/requests.ts";
 import { ownCheckpoint, ownModel, ownSession, readableCheckpoint } from "../access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 import { storageUse } from "../storage-use.ts";
 import { checkpointView, liveCheckpoints, runView, textValues } from "../views.ts";
+import { checkText } from "./fields.ts";
 
 type RestOperation =
   | "listTrainingRuns"
@@ -68,20 +69,16 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
   return {
     listTrainingRuns: ({ query }, call) => {
       const { limit, offset } = page(query);
-      const all = sql
-        .all<ModelRow & { project: string | null }>(
-          `SELECT models.*, sessions.project_id AS project FROM models JOIN sessions ON sessions.id = models.session_id
-           WHERE models.tenant = ? OR (? AND EXISTS (SELECT 1 FROM checkpoints WHERE run_id = models.id AND public = 1))
-           ORDER BY models.last_request_at DESC, models.id`,
-          call.caller.tenant,
-          query.accessScope === "accessible" ? 1 : 0,
-        )
-        .filter((row) => query.projectId === undefined || row.project === query.projectId);
+      const { rows, total } = listModels(sql, {
+        tenant: call.caller.tenant,
+        withPublic: query.accessScope === "accessible",
+        projectId: query.projectId,
+        limit,
+        offset,
+      });
       return {
-        trainingRuns: all
-          .slice(offset, offset + limit)
-          .map((row) => runView(sql, row, api.clock.now(), mineOrPublic(call))),
-        cursor: { offset, limit, totalCount: all.length },
+        trainingRuns: rows.map((row) => runView(sql, row, api.clock.now(), mineOrPublic(call))),
+        cursor: { offset, limit, totalCount: total },
       };
     },
     getTrainingRun: ({ params, query }, call) => {
@@ -178,6 +175,7 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
     },
     assignSessionProject: async ({ params, body }, call) => {
       const row = ownSession(api, call, params.sessionId);
+      checkText("project_id", body.projectId);
       await api.store.db.write((tx) =>
         tx.run("UPDATE sessions SET project_id = ? WHERE id = ?", body.projectId, row.id),
       );

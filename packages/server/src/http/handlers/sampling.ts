@@ -88,6 +88,9 @@ export function samplingHandlers(
       if (sampler !== undefined) openSession(api, call, sampler.session_id);
       // made from a checkpoint that was deleted, or unpublished, since
       if (sampler?.model_path != null) findReadable(sql, sampler.model_path, [sampler.tenant], api.clock.now());
+      if (body.seqId !== undefined && !(body.seqId >= 0 && body.seqId < 2n ** 63n)) {
+        throw new Refusal(422, "invalid_request", `seq_id: ${body.seqId} is not between 0 and 2^63.`);
+      }
       const from =
         sampler === undefined ? source(call, body) : { baseModel: served(sampler.base_model), filesId: undefined };
       const draws: Draws = {
@@ -135,6 +138,8 @@ export function samplingHandlers(
     retrieveFuture: async ({ body }, call) => {
       const found = await api.queue.retrieve(body.requestId, call.caller.tenant, call.request.signal);
       switch (found.kind) {
+        case "closing":
+          return problem(503, "shutting_down", "The server is shutting down; the request is kept.", 1);
         case "pending":
           return jsonAnswer({
             type: "try_again",

@@ -1,11 +1,11 @@
 /** Handlers about the connection itself: configuration, credentials, sessions, capabilities, telemetry. */
 import { randomBytes } from "node:crypto";
 import { ModelError, type TokenizerFiles } from "@tinklet/models";
-import { stringifyJson } from "tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
 import { addSession } from "../../store/sessions.ts";
 import { openSession } from "../access.ts";
 import type { Api, Handlers } from "../api.ts";
+import { checkMetadata, checkText } from "./fields.ts";
 
 type ServiceOperation =
   | "clientConfig"
@@ -17,9 +17,6 @@ type ServiceOperation =
   | "getTokenizerFiles"
   | "healthz"
   | "telemetry";
-
-/** Tags and notes beyond this are a mistake, not a note. */
-const maxMetadataBytes = 64 * 1024;
 
 export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
   return {
@@ -49,14 +46,9 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
     authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller.tenant) }),
 
     createSession: async ({ body }, { caller, request }) => {
-      const notes = stringifyJson([body.tags, body.userMetadata ?? {}]);
-      if (notes.length > maxMetadataBytes) {
-        throw new Refusal(
-          422,
-          "metadata_too_large",
-          `tags and user_metadata take more than ${maxMetadataBytes} bytes.`,
-        );
-      }
+      checkMetadata("tags and user_metadata", [body.tags, body.userMetadata ?? {}]);
+      checkText("display_name", body.displayName);
+      checkText("project_id", body.projectId);
       const key = request.headers.get("x-idempotency-key") ?? undefined;
       const id = await api.store.db.write((sql) =>
         addSession(sql, {
@@ -105,8 +97,8 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
         // a client's own failures are worth a line here: they are often the server's first sign of trouble
         if (event.event === "UNHANDLED_EXCEPTION") {
           api.log.warn("client.exception", {
-            session: body.sessionId,
-            type: event.errorType,
+            session: body.sessionId.slice(0, 100),
+            type: event.errorType.slice(0, 100),
             message: event.errorMessage.slice(0, 300),
           });
         }

@@ -11,6 +11,7 @@ import type { Lora, ModelRow, NewModel } from "../../store/models.ts";
 import type { Failure, RequestKind } from "../../store/requests.ts";
 import { openSession, ownModel } from "../access.ts";
 import type { Api, Call, Handlers, PassHandler } from "../api.ts";
+import { checkMetadata } from "./fields.ts";
 
 type TrainingOperation =
   | "createModel"
@@ -69,6 +70,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     const session = openSession(api, call, body.sessionId);
     checkBaseModel(api, body.baseModel);
     checkModelSeq(body.modelSeqId);
+    checkMetadata("user_metadata", body.userMetadata);
     const type = body.optimizerConfig?.["type"] ?? "adamw";
     if (type !== "adamw") {
       throw new Refusal(400, "unknown_optimizer", `This server's optimizer is AdamW, not ${stringifyJson(type)}.`);
@@ -108,6 +110,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     }
     const session = openSession(api, call, body.sessionId);
     checkModelSeq(body.modelSeqId);
+    checkMetadata("user_metadata", body.userMetadata);
     const access = accessTenant(api, body.weightsAccessToken);
     const row = findReadable(api.store.db.sql, body.path, [call.caller.tenant, access], api.clock.now());
     checkOptimizer(row, body.optimizer);
@@ -205,10 +208,12 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     optimStep: ({ body }, call) => submit(call, "optim_step", body),
     saveWeights: ({ body }, call) => {
       if (body.path !== undefined) checkName(body.path);
+      checkMetadata("user_metadata", body.userMetadata);
       return submit(call, "save_weights", body);
     },
     saveWeightsForSampler: ({ body }, call) => {
       if (body.path !== undefined) checkName(body.path);
+      checkMetadata("user_metadata", body.userMetadata);
       // the Python client takes a new sampling_session_seq_id each time it sends the same save again
       return submit(call, "save_weights_for_sampler", body, { ignore: ["sampling_session_seq_id"] });
     },

@@ -19,6 +19,12 @@ export const serve: Command = {
       about: "folder, file, Hub id, or name=any of these (repeatable; default tinklet/base)",
     },
     "api-keys": { type: "string", value: "FILE", about: "keys that may be used; needed beyond loopback" },
+    "allow-host": {
+      type: "string",
+      multiple: true,
+      value: "NAME",
+      about: "a host name that requests may be addressed to (repeatable; addresses and localhost always work)",
+    },
     "memory-budget": { type: "string", value: "SIZE", about: "for weights, adapters and caches, for example 4GB" },
     log: { type: "string", choices: ["json", "pretty", "off"], about: "default: pretty on a terminal, else json" },
   },
@@ -48,6 +54,7 @@ export const serve: Command = {
         ...(port === undefined ? {} : { port }),
         ...(apiKeys === undefined ? {} : { apiKeys }),
         ...(log === undefined ? {} : { log }),
+        allowedHosts: input.texts("allow-host"),
       })
       .catch((cause: Error) => {
         // A port that is taken, an open door: the server says what to do; other failures have classes of their own.
