@@ -35,6 +35,19 @@ export interface StoreOptions extends Omit<DatabaseOptions, "file"> {
 /** Pages of the database that are given back to the disk at once: four megabytes, some milliseconds. */
 const freedPages = 1000;
 
+function shrink(db: Database): void {
+  try {
+    db.sql.all(`PRAGMA incremental_vacuum(${freedPages})`);
+  } catch (error) {
+    unlessFull(error);
+  }
+}
+
+/** A full disk is no reason to fail at making room. */
+function unlessFull(error: unknown): void {
+  if (storeErrorFrom(error)?.code !== "full") throw error;
+}
+
 /** @throws {@link StoreError} with the folder's name and what to do about it. */
 export async function openStore(options: StoreOptions = {}): Promise<Store> {
   try {
@@ -80,11 +93,12 @@ async function open(options: StoreOptions): Promise<Store> {
       collect: async () => {
         // Marked before their rows go: should the process end in between, the next start knows that nothing wants them.
         const candidates = unusedFiles(db.sql).filter((id) => !pinned.has(id));
-        for (const id of candidates) await files.markOwned(id, false);
+        // On a full disk not even the mark has room; then removing them all the same is what makes some.
+        for (const id of candidates) await files.markOwned(id, false).catch(unlessFull);
         const { dropped, kept } = await db.write((sql) => dropUnusedFiles(sql, candidates, (id) => pinned.has(id)));
         for (const id of kept) await files.markOwned(id, true);
         for (const id of dropped) await files.removeFolder(id);
-        db.sql.all(`PRAGMA incremental_vacuum(${freedPages})`);
+        if (dataDir !== undefined) shrink(db);
         return dropped.length;
       },
       close: () => db.close(),
