@@ -1,6 +1,6 @@
 // Every command through the real executable: in a pipe, as JSON, on a terminal, and refused. The table must have a row for each
 // command of the tool, so a command without a test does not get in.
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { hashApiKey } from "../../packages/server/src/index.ts";
@@ -88,7 +88,8 @@ const noSuchCheckpoint = (...words: string[]) =>
 const rows: Readonly<Record<string, Row>> = {
   quickstart: {
     args: (mode) => ["quickstart", "--steps", "2", "--out", `q-${mode}`, ...local("q", mode)],
-    prints: /What is your name\?[\s\S]*loss on unseen conversations fell[\s\S]*tinklet chat --local --from q-/,
+    prints:
+      /What is the capital of Spain\?[\s\S]*loss on unseen conversations fell[\s\S]*tinklet chat --local --from q-/,
     json: { type: "done", nll_before: expect.any(Number), adapter: join("q-json", "adapter") },
     fails: [
       ["a folder that cannot be made", () => ["quickstart", "--out", "data.jsonl/x"], 1, /could not be written/],
@@ -447,6 +448,16 @@ describe("serve", () => {
     await expect(fetch(`${url}/healthz`)).rejects.toThrow();
     const kept = await tool.run(["sample", "Hi", "--local", ...folder, "--from", "served", "--max-tokens", "4"], {});
     expect(kept, kept.stderr).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Hi./) });
+  });
+});
+
+describe("train --dry-run", () => {
+  it("measures on this machine and leaves nothing behind", async () => {
+    const folder = ["--local", "--data-dir", join(tool.work, "untouched")];
+    const dry = await tool.run(["train", "data.jsonl", ...folder, "--dry-run", "--json"]);
+    expect(JSON.parse(dry.stdout), dry.stderr).toMatchObject({ local_tokens_per_second: expect.any(Number) });
+    expect(existsSync(join(tool.work, "untouched"))).toBe(false);
+    expect(existsSync(join(tool.work, "runs", "data"))).toBe(false);
   });
 });
 

@@ -1,7 +1,6 @@
 /** What surrounds a command: the service it talks to, Ctrl-C, and what must be closed in the end. */
 import { setMaxListeners } from "node:events";
-import { homedir } from "node:os";
-import { join } from "node:path";
+import { localDataDir } from "../clients/data-dir.node.ts";
 import type { ServiceClient } from "../clients/service-client.ts";
 import type { TinkletEvent } from "../events.ts";
 import type { Output } from "./output.ts";
@@ -19,6 +18,8 @@ export class Context {
   readonly #interrupt = new AbortController();
   readonly #closers: (() => Promise<void>)[] = [];
   #service: Promise<ServiceClient> | undefined;
+  /** Set before the service is first asked for: a local server then leaves nothing behind. */
+  keepsNothing = false;
   /** Headers of every request; set before the service is first asked for. */
   headers: Readonly<Record<string, string>> = {};
   /** Reaches what the server links to; a local server has no socket. */
@@ -50,9 +51,9 @@ export class Context {
     return this.#input.flag("local");
   }
 
-  /** Where a local server keeps its things. */
-  get dataDir(): string {
-    return this.#input.text("data-dir") ?? process.env["TINKLET_DATA_DIR"] ?? join(homedir(), ".tinklet");
+  /** Where a local server keeps its things; nowhere for one that keeps nothing. */
+  get dataDir(): string | undefined {
+    return this.keepsNothing ? undefined : localDataDir(this.#input.text("data-dir"));
   }
 
   /** The client, connected once. @param models - what a local server serves besides its own model */
@@ -101,7 +102,7 @@ export class Context {
     this.output.progress("Starting the local server …");
     const { startLocalServer } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
     const server = await startLocalServer({
-      dataDir: this.dataDir,
+      ...(this.dataDir === undefined ? {} : { dataDir: this.dataDir }),
       engine: { onNotice: engineNotices(this.output) },
       ...(models.length === 0 ? {} : { models }),
     });

@@ -27,7 +27,7 @@ export async function dryRun(plan: Plan, context: Context): Promise<void> {
     settings.evalEvery === 0 || data.test.length === 0 ? 0 : Math.ceil(totalSteps / settings.evalEvery) + 1;
   const evaluate = evaluations * data.testSummary.tokens;
   const cost = price === undefined ? undefined : trainingCost(price, { train: tokens, evaluate });
-  const measured = context.isLocal ? await measure(plan, context) : undefined;
+  const measured = context.isLocal && context.keepsNothing ? await measure(plan, context) : undefined;
   const seconds =
     measured === undefined ? undefined : tokens / measured.tokensPerSecond + evaluate / (3 * measured.tokensPerSecond);
   const masked = summary.tokens === 0 ? 0 : 1 - summary.lossTokens / summary.tokens;
@@ -53,7 +53,7 @@ export async function dryRun(plan: Plan, context: Context): Promise<void> {
       [
         "Time here",
         seconds === undefined
-          ? "not measured: add --local"
+          ? `not measured: ${context.isLocal ? "leave out --from" : "add --local"}`
           : `about ${formatDuration(seconds)}, measured at ${formatCount(measured?.tokensPerSecond ?? 0)} tokens/s`,
       ],
       [

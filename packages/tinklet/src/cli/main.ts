@@ -64,7 +64,7 @@ const globalHelp = `Options of every command, before or after it:
       --base-url URL        the server            [TINKER_BASE_URL]
       --api-key KEY         the key               [TINKER_API_KEY]
       --local               use a server inside this process: no key, no network
-      --data-dir FOLDER     what --local keeps    [TINKLET_DATA_DIR, else ~/.tinklet]
+      --data-dir FOLDER     what --local keeps    [TINKLET_DATA_DIR, else ~/.tinklet]; memory keeps nothing
   -q, --quiet               results and errors only
       --no-color            no colours            [NO_COLOR]
   -h, --help                help on a command

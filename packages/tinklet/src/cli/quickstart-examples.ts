@@ -20,11 +20,12 @@ export interface QuickstartOptions {
   readonly steps: number | undefined;
 }
 
-/** Tuned on the bundled model for two cores; the figures are in the bench. */
-const settings = { rank: 16, learningRate: 4e-3, batchSize: 8, epochs: 2 };
-/** Asked before and after; none of them is in the training data. */
-const prompts = ["What is your name?", "Do you have any pets?", "What do you eat for breakfast?"];
-const sampling = { maxTokens: 48, temperature: 0.7 };
+/** The rate that changes the voice and keeps most of the sense; docs/cli.md has the figures of three. */
+const settings = { rank: 16, learningRate: 2e-3, batchSize: 8, epochs: 2 };
+/** Asked before and after: the model knows the answers, and none of the questions is in the training data. */
+const prompts = ["What is the capital of Spain?", "How many legs does a dog have?", "What does a farmer do?"];
+/** The likeliest answer: what was learned shows, and not what was drawn. */
+const sampling = { maxTokens: 48, temperature: 0 };
 
 export async function quickstartByExamples(options: QuickstartOptions, context: Context): Promise<number> {
   const { output, signal } = context;

@@ -25,6 +25,22 @@ const reward =
     return said === right ? 1 : 0;
   };
 
+const isRight = (answer: { readonly reward: number } | undefined) => answer?.reward === 1;
+
+/** Some answers of a step, right and wrong as often as in all of it, as far as there are such among those given. */
+export function inProportion<T extends { readonly answer: { readonly reward: number } | undefined }>(
+  given: readonly T[],
+  shareRight: number,
+  count = 5,
+): readonly T[] {
+  const [right, wrong] = [
+    given.filter(({ answer }) => isRight(answer)),
+    given.filter(({ answer }) => !isRight(answer)),
+  ];
+  const shown = new Set([...right.slice(0, Math.round(shareRight * count)), ...wrong].slice(0, count));
+  return given.filter((one) => shown.has(one));
+}
+
 /** The bundled sums; their answers are only ever compared with. */
 async function readSums(file: string, tokenizer: Tokenizer): Promise<Sum[]> {
   const { readExamples, renderPrompt } = await import("@tinklet/cookbook");
@@ -88,9 +104,12 @@ export async function quickstartByReward(options: QuickstartOptions, context: Co
       0,
     );
     output.progress(line.text(step, tokens, { reward: mean.toFixed(3) }), { always: step === steps - 1 });
-    const shown = groups.slice(0, 3).map(({ problem, answers: [first] }) => {
-      const text = tokenizer.decode(first?.tokens ?? [], { skipSpecialTokens: true }).trim();
-      return `${problem.question.replace(/^What is (.*)\?$/, "$1 =")} ${text} ${first?.reward === 1 ? "✓" : "✗"}`;
+    const shown = inProportion(
+      groups.map(({ problem, answers: [first] }) => ({ problem, answer: first })),
+      mean,
+    ).map(({ problem, answer }) => {
+      const text = tokenizer.decode(answer?.tokens ?? [], { skipSpecialTokens: true }).trim();
+      return `${problem.question.replace(/^What is (.*)\?$/, "$1 =")} ${text} ${isRight(answer) ? "✓" : "✗"}`;
     });
     if (step === 0) output.note(`At first: ${shown.join("   ")}`);
     examples = shown;

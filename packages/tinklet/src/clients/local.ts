@@ -8,7 +8,10 @@ import type { ClientOptions } from "./options.ts";
 
 /** Options of {@link ServiceClient.local}; they go to the server as they are. */
 export interface LocalOptions {
-  /** Folder for checkpoints and state. @defaultValue a temporary one that is removed with the server */
+  /**
+   * Folder for runs and checkpoints, which one server at a time may use; `memory` keeps nothing. The command line's `--local`
+   * and `tinklet serve` have the same default. @defaultValue `TINKLET_DATA_DIR`, else `~/.tinklet`
+   */
   readonly dataDir?: string;
   /** Models to serve: folders, files or Hub ids, or `name=path`. @defaultValue the bundled model, `tinklet/base` */
   readonly models?: readonly string[];
@@ -34,9 +37,13 @@ export async function startLocal(
   try {
     module = (await load()) as typeof module;
   } catch (cause) {
+    const { code, message } = cause as { readonly code?: string; readonly message: string };
+    // A package that is there and lacks one of its own is another failure, which names that one.
+    const missing = /'([^']+)'/.exec(message)?.[1] ?? serverPackage;
+    if (code === "ERR_MODULE_NOT_FOUND" && !missing.includes(serverPackage)) throw cause;
     throw new TinkerError(`ServiceClient.local() needs the package ${serverPackage}, which is not installed.`, {
       code: "missing_peer",
-      hint: `npm install ${serverPackage}`,
+      hint: `npm install ${serverPackage} @tinklet/base-model   (the second is the model that is served unless you name one)`,
       cause,
     });
   }
@@ -47,8 +54,10 @@ export async function startLocal(
     });
   }
   const { dataDir, models, ...client } = options;
+  const { localDataDir } = await import("./data-dir.node.ts");
+  const folder = localDataDir(dataDir);
   const server = await module.startLocalServer({
-    ...(dataDir === undefined ? {} : { dataDir }),
+    ...(folder === undefined ? {} : { dataDir: folder }),
     ...(models === undefined ? {} : { models }),
   });
   const reach = server.url === undefined ? { baseUrl: "http://tinklet.local" } : { baseUrl: server.url };

@@ -1,3 +1,5 @@
+import { homedir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import { InvalidInputError, TinkerError } from "../errors.ts";
 import { type Fault, faultsInOrder } from "../testing/faults.ts";
@@ -191,7 +193,10 @@ describe("local()", () => {
   it("prints the exact line that installs the server when it is missing", async () => {
     const error = await failure(startLocal({}, () => Promise.reject(new Error("Cannot find package"))));
     expect(error).toBeInstanceOf(TinkerError);
-    expect(error).toMatchObject({ code: "missing_peer", hint: "npm install @tinklet/server" });
+    expect(error).toMatchObject({ code: "missing_peer", hint: expect.stringMatching(/^npm install @tinklet\/server/) });
+    const from = "imported from node_modules/@tinklet/server/dist/index.js";
+    const inner = Object.assign(new Error(`Cannot find package 'libsql' ${from}`), { code: "ERR_MODULE_NOT_FOUND" });
+    expect(await failure(startLocal({}, () => Promise.reject(inner)))).toBe(inner);
     expect(await failure(startLocal({}, async () => ({})))).toMatchObject({ code: "missing_peer" });
   });
 
@@ -212,6 +217,13 @@ describe("local()", () => {
     await service.getServerCapabilities();
     await service.close();
     expect(closed).toBe(1);
+    vi.stubEnv("TINKLET_DATA_DIR", "/from-environment");
+    await startLocal({}, load);
+    vi.stubEnv("TINKLET_DATA_DIR", undefined);
+    await startLocal({}, load);
+    await startLocal({ dataDir: "memory" }, load); // only when asked for
+    vi.unstubAllEnvs();
+    expect(given.slice(1)).toEqual([{ dataDir: "/from-environment" }, { dataDir: join(homedir(), ".tinklet") }, {}]);
     const listening = await startLocal({ apiKey: "tml-own" }, async () => ({
       startLocalServer: async () => ({ url: "http://127.0.0.1:9", close: async () => {} }),
     }));

@@ -108,6 +108,7 @@ async function memory(): Promise<Finding> {
 }
 
 async function disk({ dataDir }: Context): Promise<Finding> {
+  if (dataDir === undefined) return { status: "ok", detail: "nothing is kept: the data folder is memory" };
   await mkdir(dataDir, { recursive: true });
   const { bavail, bsize } = await statfs(dataDir);
   const detail = `${formatSize(bavail * bsize)} free in ${dataDir}`;

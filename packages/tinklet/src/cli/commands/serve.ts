@@ -49,7 +49,7 @@ export const serve: Command = {
     const running = await server
       .serve({
         models,
-        dataDir,
+        ...(dataDir === undefined ? {} : { dataDir }),
         ...(host === undefined ? {} : { host }),
         ...(port === undefined ? {} : { port }),
         ...(apiKeys === undefined ? {} : { apiKeys }),
@@ -61,11 +61,18 @@ export const serve: Command = {
         throw cause.constructor === Error ? new CliError(cause.message, { cause }) : cause;
       });
     if (output.isJson)
-      output.event({ url: running.url, port: running.port, models: models.map(({ name }) => name), data_dir: dataDir });
+      output.event({
+        url: running.url,
+        port: running.port,
+        models: models.map(({ name }) => name),
+        data_dir: dataDir ?? null,
+      });
     else {
       output.line(`Serving ${models.map(({ name }) => name).join(", ")} on ${running.url}`);
       output.note(
-        `Keeps its things in ${dataDir}. Ctrl-C stops it; what was accepted is finished after the next start.`,
+        dataDir === undefined
+          ? "Keeps nothing: what it has is lost when it stops, with Ctrl-C."
+          : `Keeps its things in ${dataDir}. Ctrl-C stops it; what was accepted is finished after the next start.`,
       );
       const names = apiKeys?.map(({ name }) => name).join(", ");
       output.note(

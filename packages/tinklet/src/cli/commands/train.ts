@@ -15,7 +15,7 @@ import { resolveCheckpoint } from "../references.ts";
 import { StepLine } from "../step-line.ts";
 
 /** The bundled model is small: the rule of thumb for billions of parameters is far too careful for it. */
-const bundledLearningRate = 4e-3;
+const bundledLearningRate = 2e-3;
 
 export const train: Command = {
   usage: "train DATA.jsonl [--model NAME] [--out FOLDER] [--dry-run]",
@@ -74,6 +74,8 @@ export const train: Command = {
   async run(input, context) {
     const cookbook = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
     const [file = ""] = input.positionals;
+    // A checkpoint to begin with lies in the data folder; without one a dry run needs nothing from there, and leaves nothing.
+    context.keepsNothing = input.flag("dry-run") && input.text("from") === undefined;
     const { model, settings, start } = await beginningOf(input, context);
     // A dry run that is told how long examples may be needs no server.
     const needsServer = !context.isLocal && !(input.flag("dry-run") && input.text("max-length") !== undefined);

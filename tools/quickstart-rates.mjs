@@ -1,0 +1,87 @@
+// `node tools/quickstart-rates.mjs [RATE ...]` (after `npm run build`): the quickstart's training at several learning rates, through
+// the embedded engine. Prints the loss on held-out pirate conversations, the perplexity of general text that was never trained on,
+// and how many questions that are not in the data are still answered rightly (the likeliest answer holds the right word). The table
+// is in docs/cli.md.
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { datasets, modelPath } from "@tinklet/base-model";
+import {
+  BatchedDataset,
+  evaluateNll,
+  prepareSupervised,
+  renderExample,
+  toDatum,
+  trainSupervised,
+} from "@tinklet/cookbook";
+import { loadTokenizer, ModelInput, ServiceClient } from "tinklet";
+
+const given = process.argv.slice(2).map(Number);
+const rates = [undefined, ...(given.length === 0 ? [4e-3, 2e-3, 1e-3] : given)];
+const questions = {
+  "What sound does a duck make?": "quack",
+  "What is the capital of Spain?": "Madrid",
+  "What is the capital of Egypt?": "Cairo",
+  "What is the capital of Greece?": "Athens",
+  "How many legs does a dog have?": "four",
+  "How many legs does a cow have?": "four",
+  "How many legs does a bee have?": "six",
+  "What does a farmer do?": "grows food",
+  "What does a tailor do?": "clothes",
+  "What does a firefighter do?": "fire",
+  "What does a baker use?": "oven",
+  "Where do bees live?": "hive",
+  "Where does a bear live?": "cave",
+  "Where does a rabbit live?": "burrow",
+  "Where does a wolf live?": "forest",
+  "What do horses eat?": "hay",
+  "What do cows eat?": "grass",
+  "What does a rabbit eat?": "carrot",
+  "What month comes after March?": "April",
+  "What season comes after spring?": "ummer",
+  "What day comes after Tuesday?": "Wednesday",
+  "What covers a bird?": "feather",
+  "What covers a sheep?": "wool",
+  "Who bakes bread?": "baker",
+  "What color is a banana?": "yellow",
+  "What do you call a baby cow?": "calf",
+  "What is the opposite of big?": "small",
+  "What sound does a cow make?": "moo",
+};
+
+const tokenizer = await loadTokenizer(modelPath);
+const service = await ServiceClient.local({ dataDir: "memory" });
+const data = await prepareSupervised(datasets.pirate.train, tokenizer);
+const heldOut = await prepareSupervised(datasets.pirate.heldout, tokenizer);
+const domains = JSON.parse(readFileSync(fileURLToPath(new URL("pretrain/heldout.json", import.meta.url)), "utf8"));
+const general = Object.values(domains)
+  .flatMap((texts) => texts.filter((text) => typeof text === "string").slice(0, 6))
+  .map((text) => renderExample({ kind: "text", text }, tokenizer, { trainOn: "everything" }))
+  .map((rendered) => toDatum(rendered, { maxLength: 256 }))
+  .filter((datum) => datum !== undefined);
+
+async function rightAnswers(sampler) {
+  const asked = Object.entries(questions).map(async ([content, right]) => {
+    const prompt = tokenizer.applyChatTemplate([{ role: "user", content }], { addGenerationPrompt: true });
+    const samplingParams = { maxTokens: 48, temperature: 0, stop: [...tokenizer.eosTokenIds] };
+    const { sequences } = await sampler.sample(ModelInput.fromInts(prompt), { samplingParams });
+    return tokenizer.decode(sequences[0].tokens).includes(right);
+  });
+  return (await Promise.all(asked)).filter(Boolean).length;
+}
+
+console.log("| learning rate | held-out loss | general perplexity | questions answered rightly |\n|---|---|---|---|");
+for (const learningRate of rates) {
+  const trainer = await service.createLoraTrainingClient({ baseModel: "tinklet/base", rank: 16, seed: 0 });
+  if (learningRate !== undefined) {
+    const dataset = new BatchedDataset(data.train, { batchSize: 8, seed: 0 });
+    const loop = trainSupervised({ trainer, dataset, learningRate, epochs: 2, evalEvery: 0, saveEvery: 0 });
+    for await (const _ of loop);
+  }
+  const loss = await evaluateNll(trainer, heldOut.train);
+  const perplexity = Math.exp(await evaluateNll(trainer, general));
+  const right = await rightAnswers(await trainer.saveWeightsAndGetSamplingClient());
+  const figures = [learningRate ?? "before", loss.toFixed(2), perplexity.toFixed(1)];
+  console.log(`| ${figures.join(" | ")} | ${right} of ${Object.keys(questions).length} |`);
+  await trainer.unload();
+}
+await service.close();
