@@ -123,17 +123,17 @@ export interface AdapterState {
 }
 
 export interface SamplingParams {
-  /** Absent: the rest of the context. */
+  /** Maximum number of tokens to sample. Absent: the rest of the context. */
   readonly maxTokens?: number;
   /** Sample i of n uses `seed + i`. Absent: drawn once and reported in the result. */
   readonly seed?: number;
   /** Texts, or token ids, at which to stop; what stopped is kept in `tokens`. */
   readonly stop?: string | readonly string[] | readonly number[];
-  /** 0 is greedy. @defaultValue 1 */
+  /** Sampling temperature; 0 is greedy decoding. @defaultValue 1 */
   readonly temperature?: number;
-  /** -1 (or 0) is off. @defaultValue -1 */
+  /** Top-k sampling; -1 (or 0) disables it. @defaultValue -1 */
   readonly topK?: number;
-  /** @defaultValue 1 */
+  /** Nucleus sampling: probability mass to keep; 1 disables it. @defaultValue 1 */
   readonly topP?: number;
 }
 
@@ -213,11 +213,11 @@ export interface EngineOptions {
   /** Stops opening, above all a download: the promise rejects with `signal.reason`. An open engine is ended by `close`. */
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: { file: string; receivedBytes: number; totalBytes?: number }) => void;
-  /** Things worth telling a person once, for example that the slow runtime is in use. */
+  /** Called with notices for the user, for example that the slower runtime is in use. */
   readonly onNotice?: (message: string) => void;
 }
 
-/** What was opened. */
+/** Description of an opened model. */
 export interface ModelInfo {
   readonly origin: string;
   readonly architecture: "llama" | "mistral" | "qwen2" | "qwen3";
@@ -233,7 +233,7 @@ export interface ModelInfo {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
-/** Figures for health pages; all sizes in bytes. */
+/** Usage statistics; all sizes in bytes. */
 export interface EngineStats {
   readonly weightsBytes: number;
   readonly adaptersBytes: number;
@@ -243,7 +243,7 @@ export interface EngineStats {
   readonly waitingSequences: number;
 }
 
-/** Text in, text out: the engine's tokenizer, run where the model is. */
+/** The model's tokenizer, run on the engine's thread. */
 export interface EngineTokenizer {
   encode(text: string, options?: { addSpecialTokens?: boolean }): Promise<number[]>;
   decode(ids: Int32Array | readonly number[], options?: { skipSpecialTokens?: boolean }): Promise<string>;

@@ -21,7 +21,7 @@ export interface LoadTokenizerOptions {
   readonly revision?: string | undefined;
   /** The folder that holds `models--org--name`. @defaultValue `HF_HUB_CACHE`, else `$HF_HOME/hub` */
   readonly cacheDir?: string | undefined;
-  /** Ask nobody; use the cache alone. @defaultValue `HF_HUB_OFFLINE` */
+  /** Use the local cache only; send no request. @defaultValue `HF_HUB_OFFLINE` */
   readonly offline?: boolean | undefined;
   /** @defaultValue the global `fetch` */
   readonly fetch?: typeof fetch | undefined;

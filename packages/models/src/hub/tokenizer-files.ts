@@ -19,7 +19,7 @@ interface Source {
   readonly id: HubId;
   readonly client: HubClient;
   readonly cache?: TextCache;
-  /** Ask nobody. */
+  /** Use the local cache only; send no request. */
   readonly offline?: boolean;
 }
 

@@ -1,7 +1,7 @@
 /** The two ways in which a computation on the tape can be wrong. Both name the operation or the leaf. */
 import { TinkerError } from "../errors.ts";
 
-/** Operands do not fit together, or an argument makes no sense for the operand's shape. */
+/** The shapes of the operands are incompatible, or an argument is invalid for the operand's shape. */
 export class ShapeError extends TinkerError {
   override readonly name = "ShapeError";
   /** The operation, as its method is called: `add`, `gather`, … */

@@ -4,7 +4,7 @@ import { showShape } from "./shape.ts";
 import type { Var } from "./var.ts";
 
 /**
- * The slope of a scalar by each of the leaves, in row-major order. Changes nothing: it may be called again, for other
+ * Gradient of a scalar with respect to each of the leaves, in row-major order. Changes nothing: it may be called again, for other
  * leaves or another loss of the same computation.
  *
  * @throws {@link ShapeError} when `loss` is not a scalar.

@@ -27,7 +27,7 @@ interface Origin {
 let nextOrder = 0;
 
 /**
- * Numbers with a history.
+ * A differentiable array: values together with the operations that produced them.
  *
  * @example
  * ```ts
@@ -57,7 +57,7 @@ export class Var {
     this.origin = typeof kind === "object" && this.tracked ? kind : undefined; // constants keep nothing alive
   }
 
-  /** How many numbers it holds. */
+  /** Number of elements. */
   get size(): number {
     return this.data.length;
   }
@@ -147,11 +147,11 @@ export class Var {
   cos(): Var {
     return apply(unary.cos, this);
   }
-  /** To a power: a number, or one per element. */
+  /** Raises to a power: one exponent, or one per element. */
   pow(exponent: Operand): Var {
     return typeof exponent === "number" ? apply(power(exponent), this) : combine("pow", binary.pow, this, exponent);
   }
-  /** Holds each element within bounds; outside them no gradient flows. */
+  /** Clamps each element to the bounds; outside them the gradient is zero. */
   clamp(bounds: { readonly min?: number; readonly max?: number }): Var {
     return apply(clamped(bounds.min ?? -Infinity, bounds.max ?? Infinity), this);
   }
@@ -302,7 +302,7 @@ export class Var {
   }
 }
 
-/** A value to take the gradient by. Copies its numbers. */
+/** A variable to differentiate with respect to. Copies its values. */
 export function leaf(values: Exclude<Operand, Var>, shape?: Shape): Var {
   const { data, shape: own } = constant(values, shape);
   return new Var(data.slice(), own, "leaf");

@@ -15,7 +15,7 @@ import { CombinedOutput } from "./combine-metrics.ts";
 /** The loss of the server that carries a custom loss's gradient, in both passes. */
 export const customLossCarrier: LossFnType = "cross_entropy";
 
-/** Numbers that a loss reports; they are added to the result's metrics under their own names. */
+/** Metrics that a loss reports; they are added to the result's metrics under their own names. */
 export type CustomMetrics = Readonly<Record<string, number>>;
 
 /** What a custom loss returns: a loss on the tape, or a number with hand-made gradients, one per datum. */
@@ -23,7 +23,7 @@ export type CustomLossResult =
   | { readonly loss: Var; readonly gradients?: undefined; readonly metrics?: CustomMetrics }
   | {
       readonly loss: number;
-      /** The slope of the loss by each log-prob, one array per datum, in row-major order. */
+      /** Derivative of the loss with respect to each log-prob, one array per datum, in row-major order. */
       readonly gradients: readonly (ArrayLike<number> | TensorData)[];
       readonly metrics?: CustomMetrics;
     };

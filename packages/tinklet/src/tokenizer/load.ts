@@ -7,13 +7,13 @@ import type { Tokenizer, TokenizerFiles } from "@tinklet/models/tokenizer";
 import { fromModelError, TokenizerError } from "./errors.ts";
 import { resolveTokenizer } from "./resolve.ts";
 
-/** Where tokenizers come from. */
+/** Options of {@link loadTokenizer}. */
 export interface LoadTokenizerOptions {
   /** A branch, tag or commit. @defaultValue the commit that the official SDK pins, else `main` */
   readonly revision?: string;
   /** The folder that holds `models--org--name`. @defaultValue `HF_HUB_CACHE`, else `$HF_HOME/hub` */
   readonly cacheDir?: string;
-  /** Ask nobody; use the cache alone. @defaultValue `HF_HUB_OFFLINE` */
+  /** Use the local cache only; send no request. @defaultValue `HF_HUB_OFFLINE` */
   readonly offline?: boolean;
   /** @defaultValue the global `fetch` */
   readonly fetch?: typeof fetch;
