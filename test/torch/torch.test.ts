@@ -9,8 +9,8 @@ import type { LoadedModel } from "../../packages/engine/src/model/load.ts";
 import { createInterpreter } from "../../packages/engine/src/runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../../packages/engine/src/runtime/ort.ts";
 import type { Program, Runtime } from "../../packages/engine/src/runtime/runtime.ts";
-import { KvCache } from "../../packages/engine/src/sample/cache.ts";
 import { Extender } from "../../packages/engine/src/sample/extender.ts";
+import { pastOf } from "../../packages/engine/src/sample/kv-block.ts";
 import { Sampler } from "../../packages/engine/src/sample/sampler.ts";
 import { createRoundingRuntime, type Groups, Tolerance } from "../../packages/engine/src/testing/rounding.ts";
 import { optimStep } from "../../packages/engine/src/train/optimizer.ts";
@@ -56,11 +56,9 @@ const expectWithin = (tolerance: Tolerance, result: Groups, who: string): void =
 const options = { activationBytes: 1e9, contextLength: 512 };
 
 const logitsOf = async (model: LoadedModel, runtime: Runtime, adapter: Adapter, sequence: Int32Array) => {
-  const cache = new KvCache(model.config);
-  cache.addEmpty();
   const { length } = sequence;
   const { logits } = await new Extender(model, runtime, { packWeights: false }).extend({
-    cache,
+    past: pastOf(model.config, [[]], 1),
     tokens: sequence,
     time: length,
     adapters: [adapter],

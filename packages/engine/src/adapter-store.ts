@@ -55,6 +55,13 @@ export class AdapterStore {
     return this.#snapshots.get(id) ?? freeze(this.adapter(id));
   }
 
+  /** Whether anybody can still ask for these weights. */
+  isHeld(weights: AdapterWeights): boolean {
+    for (const snapshot of this.#snapshots.values()) if (snapshot === weights) return true;
+    for (const { frozen } of this.#adapters.values()) if (frozen === weights) return true;
+    return false;
+  }
+
   describe(adapterId: AdapterId): AdapterInfo {
     const { lora, layout, step } = this.adapter(adapterId);
     return { adapterId, lora, parameters: layout.size, step };

@@ -135,6 +135,13 @@ export class EngineCore {
 
   // ---- adapters
 
+  /** A change after which weights may be gone; what is kept of prompts goes with them. */
+  #forgetting<T>(change: () => T): T {
+    const result = change();
+    this.#sampler.keepPrefixesOf((weights) => this.#adapters.isHeld(weights));
+    return result;
+  }
+
   createAdapter(options: LoraOptions): Promise<AdapterInfo> {
     return this.#inTurn(() => this.#adapters.create(options));
   }
@@ -144,7 +151,7 @@ export class EngineCore {
   }
 
   deleteAdapter(adapterId: AdapterId): Promise<void> {
-    return this.#inTurn(() => this.#adapters.delete(adapterId));
+    return this.#inTurn(() => this.#forgetting(() => this.#adapters.delete(adapterId)));
   }
 
   snapshot(adapterId: AdapterId): Promise<SnapshotId> {
@@ -156,7 +163,7 @@ export class EngineCore {
   }
 
   deleteSnapshot(snapshotId: SnapshotId): Promise<void> {
-    return this.#inTurn(() => this.#adapters.deleteSnapshot(snapshotId));
+    return this.#inTurn(() => this.#forgetting(() => this.#adapters.deleteSnapshot(snapshotId)));
   }
 
   exportState(id: AdapterId | SnapshotId, options: { optimizer?: boolean } = {}): Promise<AdapterState> {
@@ -168,7 +175,7 @@ export class EngineCore {
   }
 
   loadState(adapterId: AdapterId, state: AdapterState): Promise<AdapterInfo> {
-    return this.#inTurn(() => this.#adapters.load(adapterId, state));
+    return this.#inTurn(() => this.#forgetting(() => this.#adapters.load(adapterId, state)));
   }
 
   savePeft(id: AdapterId | SnapshotId, folder: string): Promise<void> {
@@ -205,7 +212,7 @@ export class EngineCore {
   }
 
   optimStep(adapterId: AdapterId, params: AdamParams = {}): Promise<OptimStepResult> {
-    return this.#inTurn(() => optimStep(this.#adapters.adapter(adapterId), params));
+    return this.#inTurn(() => this.#forgetting(() => optimStep(this.#adapters.adapter(adapterId), params)));
   }
 
   // ---- sampling

@@ -66,6 +66,24 @@ describe.each([
     await expect(engine.sample({ ...greedy, adapter: snapshot })).rejects.toThrow(InputError);
   });
 
+  it("prompts that are kept go with the weights they were computed with", async () => {
+    const kept = async (): Promise<number> => (await engine.stats()).prefixCacheBytes;
+    const base = await kept();
+    const { adapterId } = await engine.createAdapter(lora);
+    const snapshot = await engine.snapshot(adapterId);
+    for (const hit of [0, greedy.prompt.length]) {
+      expect((await engine.sample({ ...greedy, adapter: snapshot })).promptCacheHitTokens).toBe(hit);
+    }
+    expect(await kept()).toBeGreaterThan(base);
+    await trainSteps(engine, adapterId, 1);
+    expect(await kept()).toBeGreaterThan(base); // the snapshot has the old weights
+    await engine.sample({ ...greedy, adapter: adapterId });
+    await engine.deleteSnapshot(snapshot);
+    expect(await kept()).toBeGreaterThan(base);
+    await trainSteps(engine, adapterId, 1);
+    expect(await kept()).toBe(base);
+  });
+
   it("resumes from an exported state to the bit", async () => {
     const { adapterId } = await engine.createAdapter(lora);
     await trainSteps(engine, adapterId, 3);

@@ -28,6 +28,7 @@ const REQUEST_FIELDS: Readonly<Record<keyof SampleRequest, true>> = {
   params: true,
   promptLogprobs: true,
   topkPromptLogprobs: true,
+  scope: true,
 };
 const PARAM_FIELDS: Readonly<Record<keyof SamplingParams, true>> = {
   maxTokens: true,

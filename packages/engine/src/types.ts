@@ -148,6 +148,12 @@ export interface SampleRequest {
   readonly promptLogprobs?: boolean;
   /** The k most likely tokens at each prompt position; 0 is off. @defaultValue 0 */
   readonly topkPromptLogprobs?: number;
+  /**
+   * Prompts that begin alike are computed once within a scope and never across two: whoever must not learn what another has asked needs
+   * one of their own (how long an answer takes tells what was known). Any text.
+   * @defaultValue ""
+   */
+  readonly scope?: string;
 }
 
 export interface SampledSequence {
@@ -165,6 +171,7 @@ export interface SampleResult {
   readonly promptLogprobs?: Float32Array;
   /** Row-major `[prompt length, k]`; the first row, and empty cells, are (0, -99999). */
   readonly topkPromptLogprobs?: { readonly k: number; readonly tokenIds: Int32Array; readonly logprobs: Float32Array };
+  /** Tokens at the beginning of the prompt that were known from earlier requests. The only value here that may differ when a request runs again. */
   readonly promptCacheHitTokens: number;
 }
 
@@ -237,7 +244,10 @@ export interface ModelInfo {
 export interface EngineStats {
   readonly weightsBytes: number;
   readonly adaptersBytes: number;
+  /** Keys and values of the sequences that decode. */
   readonly cacheBytes: number;
+  /** Keys and values of prompts that are kept for those that begin alike. */
+  readonly prefixCacheBytes: number;
   readonly residentBytes: number;
   readonly activeSequences: number;
   readonly waitingSequences: number;

@@ -4,20 +4,24 @@
  * all and grows in steps; what lies behind a sequence's length is masked off.
  */
 import type { ModelConfig } from "../model/config.ts";
+import { type KvBlock, lengthOf, type Past, sideOffset } from "./kv-block.ts";
 
 /** Room comes in steps: all of it is read for every token, so the step is small; growing copies what is stored. */
-const STEP = 32;
+const roomStep = 32;
 
 export class KvCache {
   readonly #config: ModelConfig;
   readonly #layers: { k: Float32Array; v: Float32Array }[];
   /** Tokens stored, per sequence. */
   readonly lengths: number[] = [];
+  readonly #beforeResize: (bytes: number) => void;
   #capacity = 0;
   #room = 0;
 
-  constructor(config: ModelConfig) {
+  /** @param beforeResize is told how many bytes there will be, so that others can give way. */
+  constructor(config: ModelConfig, beforeResize: (bytes: number) => void = () => {}) {
     this.#config = config;
+    this.#beforeResize = beforeResize;
     this.#layers = Array.from({ length: config.layers }, () => ({ k: new Float32Array(0), v: new Float32Array(0) }));
   }
 
@@ -38,13 +42,14 @@ export class KvCache {
   #resize(capacity: number, room: number): void {
     const { kvHeads, headDim } = this.#config;
     if (capacity === this.#capacity && room === this.#room) return;
+    this.#beforeResize(8 * this.#layers.length * capacity * kvHeads * room * headDim);
     for (const layer of this.#layers) {
       for (const side of ["k", "v"] as const) {
         const old = layer[side];
         const next = new Float32Array(capacity * kvHeads * room * headDim);
         this.lengths.forEach((length, sequence) => {
-          const from = { data: old, room: this.#room, first: sequence * kvHeads };
-          this.#copy(from, { data: next, room, first: sequence * kvHeads }, length);
+          const from = { data: old, room: this.#room, start: sequence * kvHeads * this.#room * headDim };
+          this.#copy(from, { data: next, room, start: sequence * kvHeads * room * headDim }, length);
         });
         layer[side] = next;
       }
@@ -53,12 +58,12 @@ export class KvCache {
     this.#room = room;
   }
 
-  /** Copies the first `length` tokens of a sequence, whose heads are the lines from `first` on. */
+  /** Copies `length` tokens of a sequence, the first head's from `start` on. */
   #copy(from: Lines, to: Lines, length: number): void {
     const { kvHeads, headDim } = this.#config;
     for (let head = 0; head < kvHeads; head++) {
-      const start = (from.first + head) * from.room * headDim;
-      to.data.set(from.data.subarray(start, start + length * headDim), (to.first + head) * to.room * headDim);
+      const start = from.start + head * from.room * headDim;
+      to.data.set(from.data.subarray(start, start + length * headDim), to.start + head * to.room * headDim);
     }
   }
 
@@ -85,19 +90,27 @@ export class KvCache {
     return room > this.#room ? rows : held;
   }
 
-  /** Adds a sequence whose tokens are those of a row of another cache. Returns its row. */
-  adopt(source: KvCache, sourceRow: number): number {
+  /** Adds a sequence whose tokens are those of blocks. Returns its row. */
+  adopt(blocks: readonly KvBlock[]): number {
     const { kvHeads, headDim } = this.#config;
-    const length = source.lengths[sourceRow]!;
+    const length = lengthOf(blocks);
     const row = this.lengths.length;
     this.#makeRoomFor(length, row + 1);
     const size = kvHeads * this.#room * headDim;
-    this.#layers.forEach((layer, index) => {
+    this.#layers.forEach((stored, layer) => {
       for (const side of ["k", "v"] as const) {
-        const from = { data: source.#layers[index]![side], room: source.#room, first: sourceRow * kvHeads };
         // Masked positions count with weight 0, and 0 · NaN is NaN: what an earlier sequence left must not stay behind the new one.
-        layer[side].fill(0, row * size, (row + 1) * size);
-        this.#copy(from, { data: layer[side], room: this.#room, first: row * kvHeads }, length);
+        stored[side].fill(0, row * size, (row + 1) * size);
+        let at = 0;
+        for (const block of blocks) {
+          const from = {
+            data: block.data,
+            room: block.length,
+            start: sideOffset(this.#config, block, { layer, side }),
+          };
+          this.#copy(from, { data: stored[side], room: this.#room, start: row * size + at * headDim }, block.length);
+          at += block.length;
+        }
       }
     });
     this.lengths.push(length);
@@ -107,12 +120,6 @@ export class KvCache {
   #makeRoomFor(length: number, rows: number): void {
     const room = Math.max(this.#room, roundUp(length + 1));
     this.#resize(this.#capacityFor(rows, room), room);
-  }
-
-  /** An empty row. */
-  addEmpty(): void {
-    this.#makeRoomFor(0, this.lengths.length + 1);
-    this.lengths.push(0);
   }
 
   /** Forgets everything and gives the memory back. */
@@ -141,15 +148,19 @@ export class KvCache {
     this.lengths.pop();
   }
 
-  get isEmpty(): boolean {
-    return this.lengths.every((length) => length === 0);
-  }
-
-  /** The first `rows` rows of a layer, as the runtime reads them; `room` may differ from the cache's only while it is empty. */
-  view(layer: number, side: "k" | "v", rows: number, room: number): { data: Float32Array; dims: number[] } {
+  /** The first `rows` rows, as a run reads them. */
+  past(rows: number): Past {
     const { kvHeads, headDim } = this.#config;
+    const room = this.#room;
     const size = rows * kvHeads * room * headDim;
-    return { data: this.#layers[layer]![side].subarray(0, size), dims: [rows, kvHeads, room, headDim] };
+    return {
+      lengths: this.lengths,
+      room,
+      view: (layer, side) => ({
+        data: this.#layers[layer]![side].subarray(0, size),
+        dims: [rows, kvHeads, room, headDim],
+      }),
+    };
   }
 
   /** Stores `time` new tokens of every sequence, `[rows, kvHeads, time, headDim]`; rows beyond the sequences are ignored. */
@@ -171,11 +182,11 @@ export class KvCache {
   }
 }
 
-const roundUp = (length: number): number => Math.ceil(length / STEP) * STEP;
+const roundUp = (length: number): number => Math.ceil(length / roomStep) * roomStep;
 
-/** Heads' lines of an array with this much room. */
+/** Heads' lines of an array with this much room, and where the first begins. */
 interface Lines {
   readonly data: Float32Array;
   readonly room: number;
-  readonly first: number;
+  readonly start: number;
 }

@@ -4,18 +4,19 @@ import type { LoadedModel } from "../model/load.ts";
 import { RopeCache } from "../model/rope.ts";
 import { f32, i32, type Program, type Runtime, type Value } from "../runtime/runtime.ts";
 import { type AdapterStack, selectionOf, stackAdapters } from "./adapters.ts";
-import type { KvCache } from "./cache.ts";
 import { fuseWeights } from "./fused.ts";
-import { extendGraph, SCORE_TAIL } from "./graph.ts";
+import { extendGraph, scoreTail } from "./graph.ts";
+import type { Past } from "./kv-block.ts";
 
-const MASKED = -1e30;
+const masked = -1e30;
 
-/** New tokens for each row of a cache: `time` per row, row-major. */
+/** New tokens for each sequence: `time` per sequence, row-major. */
 export interface Extension {
-  readonly cache: KvCache;
+  /** With as many rows as `rowsFor` says. */
+  readonly past: Past;
   readonly tokens: Int32Array;
   readonly time: number;
-  /** One per row of the cache; undefined is the base model. */
+  /** One per sequence; undefined is the base model. */
   readonly adapters: readonly (AdapterWeights | undefined)[];
   /** Packed rows (row · time + t) whose distribution is wanted, with 1 / temperature for each. */
   readonly rows: Int32Array;
@@ -24,7 +25,15 @@ export interface Extension {
   readonly scored?: { readonly rows: Int32Array; readonly targets: Int32Array; readonly k: number };
 }
 
+/**
+ * Rows that a run of so many sequences has. A single row is padded to two: products of one row take another path in the runtime, whose
+ * last bits differ, and a sequence must not change when its neighbours leave.
+ */
+export const rowsFor = (sequences: number, time: number): number => (time === 1 ? Math.max(2, sequences) : sequences);
+
 export interface ExtensionResult {
+  /** Keys and values of the new tokens, `[rows, kvHeads, time, headDim]`. */
+  readonly fresh: (layer: number, side: "k" | "v") => Float32Array;
   readonly logits: Float32Array;
   /** Of the untempered logits. */
   readonly logSumExp: Float64Array;
@@ -86,32 +95,25 @@ export class Extender {
     this.#stack = undefined;
   }
 
-  /**
-   * Extends every row of the cache by `time` tokens and stores their keys and values. Where there is a single row it is padded
-   * to two: products of one row take another path in the runtime, whose last bits differ, and a sequence must not change when
-   * its neighbours leave.
-   */
+  /** Runs `time` new tokens of every sequence. */
   async extend(extension: Extension): Promise<ExtensionResult> {
-    const { cache, time, scored } = extension;
+    const { past, time, scored } = extension;
     const { config } = this.#model;
-    const sequences = cache.lengths.length;
-    const batch = time === 1 ? Math.max(2, sequences) : sequences;
+    const batch = rowsFor(past.lengths.length, time);
     const tokens = new Int32Array(batch * time);
     tokens.set(extension.tokens);
-    cache.prepare(time, batch);
-    const longest = Math.max(...cache.lengths) + time;
+    const longest = Math.max(...past.lengths) + time;
     const tables = this.#rope.tables(longest);
     const positions = new Int32Array(batch * time);
-    // An empty cache is one masked column: nothing to look at, but products of size zero are no one's favourite case.
-    const room = cache.isEmpty ? 1 : cache.room;
-    const pastMask = new Float32Array(batch * room).fill(MASKED);
-    cache.lengths.forEach((length, row) => {
+    const { room } = past;
+    const pastMask = new Float32Array(batch * room).fill(masked);
+    past.lengths.forEach((length, row) => {
       pastMask.fill(0, row * room, row * room + length);
       for (let t = 0; t < time; t++) positions[row * time + t] = length + t;
     });
     const decode = time === 1 && !scored;
     const count = extension.rows.length;
-    const padded = Math.max(2, count);
+    const padded = count === 0 ? 0 : Math.max(2, count);
     const rows = new Int32Array(padded);
     rows.set(extension.rows);
     const coldness = new Float32Array(padded).fill(1);
@@ -128,7 +130,7 @@ export class Extender {
     };
     Object.assign(inputs, decode ? this.#decodeInputs(batch, room) : this.#prefillInputs(batch, time, room));
     for (let layer = 0; layer < config.layers; layer++) {
-      for (const side of ["k", "v"] as const) inputs[`past.${side}.${layer}`] = cache.view(layer, side, batch, room);
+      for (const side of ["k", "v"] as const) inputs[`past.${side}.${layer}`] = past.view(layer, side);
     }
     if (stack) {
       const perToken = Array.from({ length: batch * time }, (_, i) => extension.adapters[Math.floor(i / time)]);
@@ -142,9 +144,9 @@ export class Extender {
     const program = await this.#program(stack, decode, scored !== undefined);
     const outputs = await program.run(inputs);
     const floats = (name: string): Float32Array => asFloat32(outputs[name]!.data);
-    cache.append(time, (layer, side) => floats(`${side}.${layer}`));
     const largest = { logit: floats("largest.logit"), probability: floats("largest.probability") };
     return {
+      fresh: (layer, side) => floats(`${side}.${layer}`),
       logits: floats("logits").subarray(0, count * config.vocabSize),
       logSumExp: Float64Array.from({ length: count }, (_, row) => {
         return largest.logit[row]! - Math.log(largest.probability[row]!);
@@ -165,20 +167,20 @@ export class Extender {
   #decodeInputs(batch: number, room: number): Record<string, Value> {
     const { heads, kvHeads } = this.#model.config;
     return {
-      "mask.tail": f32(new Float32Array(batch * heads * SCORE_TAIL).fill(MASKED), [
+      "mask.tail": f32(new Float32Array(batch * heads * scoreTail).fill(masked), [
         batch,
         kvHeads,
         heads / kvHeads,
-        SCORE_TAIL,
+        scoreTail,
       ]),
-      lengths: i32(Int32Array.of(1, room, SCORE_TAIL), [3]),
+      lengths: i32(Int32Array.of(1, room, scoreTail), [3]),
     };
   }
 
   #prefillInputs(batch: number, time: number, room: number): Record<string, Value> {
     const { heads, kvHeads } = this.#model.config;
     const causal = new Float32Array(time * time);
-    for (let t = 0; t < time; t++) causal.fill(MASKED, t * time + t + 1, (t + 1) * time);
+    for (let t = 0; t < time; t++) causal.fill(masked, t * time + t + 1, (t + 1) * time);
     return {
       "index.q": i32(headIndex(batch, heads, time), [batch, heads, time]),
       "index.kv": i32(headIndex(batch, kvHeads, time), [batch, kvHeads, time]),

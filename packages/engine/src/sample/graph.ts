@@ -119,7 +119,7 @@ const prefillAttention = (graph: Graph, config: ModelConfig): Attend => {
 };
 
 /** Masked columns behind the scores of a decoding step: see `decodeAttention`. */
-export const SCORE_TAIL = 64;
+export const scoreTail = 64;
 
 /**
  * Attention of one new token per sequence. The softmax of a row adds up in vectors, and what is left over one by one: a masked tail
@@ -133,7 +133,7 @@ const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
   const tokens = "tokens"; // one per sequence
   const { past, tables, cacheMask, lengths, layer: cached } = cacheInputs(graph, config, tokens);
   const positions = graph.input("position_ids", [tokens, 1], { dtype: "int64" });
-  const tail = graph.input("mask.tail", [tokens, kvHeads, share, SCORE_TAIL]);
+  const tail = graph.input("mask.tail", [tokens, kvHeads, share, scoreTail]);
   const sizes = lengths(3);
   // Scaled tables: queries come out of the rotation already divided by √headDim.
   const queryTables = { cos: mul(graph, tables.cos, alpha), sin: mul(graph, tables.sin, alpha) };
@@ -152,10 +152,7 @@ const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
     graph.output(`v.${layer}`, value);
     const scoresOf = (keys: Tensor): Tensor => matmul(graph, query, keys, { transB: true }); // [tokens, kvHeads, share, keys]
     const scores = concat(graph, [scoresOf(key), add(graph, scoresOf(earlier.k), cacheMask), tail], 3, "keys");
-    const [onOwn, onEarlier] = split(graph, softmax(graph, scores), 3, [1, past, SCORE_TAIL], sizes) as [
-      Tensor,
-      Tensor,
-    ];
+    const [onOwn, onEarlier] = split(graph, softmax(graph, scores), 3, [1, past, scoreTail], sizes) as [Tensor, Tensor];
     const attended = add(graph, matmul(graph, onEarlier, earlier.v), mul(graph, onOwn, value));
     return reshape(graph, attended, [tokens, heads * headDim]);
   };

@@ -327,7 +327,8 @@ describe("a failure is its own request's", () => {
         order.map((each) => sampler.submit(each, undefined)),
       );
       const [fine, failed] = order[0] === stop ? results.toReversed() : results;
-      expect(fine).toEqual({ status: "fulfilled", value: await alone(request([1, 2])) });
+      const value = { ...(await alone(request([1, 2]))), promptCacheHitTokens: expect.any(Number) };
+      expect(fine).toEqual({ status: "fulfilled", value });
       expect(failed).toMatchObject({ status: "rejected", reason: { field: "sampling_params.stop" } });
     }
   });
@@ -523,9 +524,11 @@ describe("pick", () => {
     const weights = Float32Array.from({ length: 3000 }, () => Math.floor(random() * 50) / 1000);
     const order = [...weights.keys()].sort((a, b) => weights[b]! - weights[a]! || a - b);
     for (const k of [1, 2, 40, 512, 513, 2999, 5000]) {
-      const found = new Set(Array.from({ length: 4000 }, (_, i) => pick(weights, { topK: k, topP: 1 }, i / 4000)));
+      // Beyond 512 every draw sorts all of them: a few draws will do.
+      const draws = k > 512 ? 40 : 4000;
+      const found = new Set(Array.from({ length: draws }, (_, i) => pick(weights, { topK: k, topP: 1 }, i / draws)));
       const expected = new Set(order.slice(0, k));
-      for (const id of found) expect(expected.has(id), `k ${k}`).toBe(true);
+      expect([...found].filter((id) => !expected.has(id))).toEqual([]);
       if (k <= 512) expect(found.size).toBe(k);
     }
   });

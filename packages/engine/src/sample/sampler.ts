@@ -1,5 +1,5 @@
 /**
- * Continuous batching: requests wait, are prefilled (once for all samples of a prompt; prompts of equal length together), and then decode
+ * Continuous batching: requests wait, are prefilled (what others have not left in the prefix cache; see `prefill.ts`), and then decode
  * together, whatever their adapters, until each is done on its own terms. `step()` does one unit of work (a prefill or one token for every active
  * sequence) and returns, so that its owner can put other work in between. A sequence's tokens depend on its own request only.
  */
@@ -9,17 +9,28 @@ import type { LoadedModel } from "../model/load.ts";
 import { createRandom, drawSeed } from "../random.ts";
 import type { Runtime } from "../runtime/runtime.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
-import type { SampledSequence, SampleRequest, SampleResult, SamplingParams, TokenEvent } from "../types.ts";
+import type {
+  EngineStats,
+  SampledSequence,
+  SampleRequest,
+  SampleResult,
+  SamplingParams,
+  TokenEvent,
+} from "../types.ts";
 import { KvCache } from "./cache.ts";
-import { Extender } from "./extender.ts";
+import { Extender, type ExtensionResult, rowsFor } from "./extender.ts";
 import { argmax, type Choice, pick } from "./pick.ts";
+import { isScored, type Prefilled, prefill } from "./prefill.ts";
+import {
+  blockTokens,
+  createPrefixCache,
+  type Distribution,
+  type PrefixLease,
+  type PrefixQuery,
+} from "./prefix-cache.ts";
 import { type StopRules, StopWatch, stopRules } from "./stop.ts";
 
-/** Prompt tokens per prefill run: enough for full speed, few enough to keep scores and pauses small. */
-const PREFILL_CHUNK = 512;
-const NOT_FINITE = "the model's output is not a number: its weights, or the adapter's, are broken or overflow";
-/** What an absent cell of top-k prompt log-probs holds. */
-const NO_TOP = { id: 0, logprob: -99999 } as const;
+const notFinite = "the model's output is not a number: its weights, or the adapter's, are broken or overflow";
 
 export interface SamplerOptions {
   readonly contextLength: number;
@@ -30,15 +41,6 @@ export interface SamplerOptions {
   readonly packWeights: boolean;
   /** Asked for once, when the first stop text comes. */
   readonly tokenizer?: () => Promise<Tokenizer>;
-}
-
-/** What the model says about the next token of one sequence. */
-interface Distribution {
-  readonly logits: Float32Array;
-  /** At the sequence's temperature. */
-  readonly probabilities: Float32Array;
-  /** Of the logits. */
-  readonly logSumExp: number;
 }
 
 interface Job {
@@ -56,9 +58,13 @@ interface Job {
   readonly resolve: (result: SampleResult) => void;
   readonly reject: (error: unknown) => void;
   readonly sequences: Sequence[];
+  readonly scope: string;
+  /** Held from the beginning of the prefill to the start of the last sample. */
+  lease?: PrefixLease;
   /** Set between the prefill and the start of the last sample. */
-  prefilled?: { readonly cache: KvCache; readonly row: number; readonly last: Distribution };
-  prompted?: Pick<SampleResult, "promptLogprobs" | "topkPromptLogprobs">;
+  prefilled?: Prefilled;
+  prompted?: Prefilled["prompted"];
+  hitTokens?: number;
   cancelled?: { readonly reason: unknown };
 }
 
@@ -72,14 +78,18 @@ interface Sequence {
   stopReason?: "stop" | "length";
 }
 
-/** Whether the prompt's own tokens are scored. */
-const isScored = ({ promptLogprobs, topkPromptLogprobs }: Job): boolean => promptLogprobs || topkPromptLogprobs > 0;
-
 /** Beyond so cold the smallest difference between two logits decides already; the products with logits must stay finite in float32. */
 const coldest = 1e30;
 
 /** What logits are multiplied by; greedy sequences do not look at the result. */
 const coldnessOf = (temperature: number): number => (temperature > 0 ? Math.min(1 / temperature, coldest) : 1);
+
+const queryOf = ({ prompt, adapter, scope, temperature }: Job): PrefixQuery => ({
+  prompt,
+  weights: adapter,
+  scope,
+  coldness: coldnessOf(temperature),
+});
 
 /** A submitted request. */
 export interface SampleHandle {
@@ -96,6 +106,8 @@ export class Sampler {
   /** In the order of the cache's rows. */
   readonly #active: Sequence[] = [];
   readonly #cache: KvCache;
+  /** Has what the plan gives to caches and sequences do not take. */
+  readonly #prefixes = createPrefixCache();
   /** Adapters that were found to be without NaN and infinities. */
   readonly #finite = new WeakSet<AdapterWeights>();
   #tokenizer: Tokenizer | undefined;
@@ -104,16 +116,26 @@ export class Sampler {
     this.#model = model;
     this.#extender = new Extender(model, runtime, options);
     this.#options = options;
-    this.#cache = new KvCache(model.config);
+    this.#cache = new KvCache(model.config, (bytes) => this.#prefixes.shrinkTo(options.cacheBytes - bytes));
   }
 
   get busy(): boolean {
     return this.#waiting.length > 0 || this.#active.length > 0;
   }
 
-  get stats(): { activeSequences: number; waitingSequences: number; cacheBytes: number } {
+  get stats(): Pick<EngineStats, "activeSequences" | "waitingSequences" | "cacheBytes" | "prefixCacheBytes"> {
     const waitingSequences = this.#waiting.reduce((sum, job) => sum + job.numSamples, 0);
-    return { activeSequences: this.#active.length, waitingSequences, cacheBytes: this.#cache.bytes };
+    return {
+      activeSequences: this.#active.length,
+      waitingSequences,
+      cacheBytes: this.#cache.bytes,
+      prefixCacheBytes: this.#prefixes.bytes,
+    };
+  }
+
+  /** Drops what is kept of prompts under weights that are gone. */
+  keepPrefixesOf(isHeld: (weights: AdapterWeights) => boolean): void {
+    this.#prefixes.keepOnly(isHeld);
   }
 
   /** Checks and queues a request; `adapter` is frozen by the caller for as long as the request lives. */
@@ -163,6 +185,8 @@ export class Sampler {
       if (typeof value !== "number" || !ok(value)) throw new InputError(name, `${value} is not ${wanted}`);
       return value;
     };
+    const scope = request.scope ?? "";
+    if (typeof scope !== "string") throw new InputError("scope", `${String(scope)} is not a text`);
     const natural = (x: number): boolean => Number.isInteger(x) && x >= 0;
     const room = contextLength - prompt.length;
     const maxTokens = number("sampling_params.max_tokens", params.maxTokens ?? room, natural, "a number of tokens");
@@ -210,6 +234,7 @@ export class Sampler {
       rules: stopRules(params.stop, this.#options.eosTokenIds),
       promptLogprobs: request.promptLogprobs === true,
       topkPromptLogprobs: topk,
+      scope,
     };
   }
 
@@ -240,6 +265,7 @@ export class Sampler {
     } catch (error) {
       for (const job of jobs) job.cancelled = { reason: error };
     }
+    this.#prefixes.shrinkTo(this.#options.cacheBytes - this.#cache.bytes);
   }
 
   /** Stop texts need one. */
@@ -252,21 +278,26 @@ export class Sampler {
 
   /**
    * A request and those behind it that are prefilled in the same run: short prompts have too few rows to be efficient alone. Not more
-   * than can start at once, and only as many as change nothing for each other, not even in the last bit: prompts of the same length, and
-   * fewer rows than the narrowest linear has columns. (From there on the runtime divides a product among its threads by rows instead of
-   * columns, and a narrow product's sums are then cut in other places.)
+   * than can start at once, and only as many as change nothing for each other, not even in the last bit: prompts of the same length of
+   * which equally much is known, and fewer rows than the narrowest linear has columns. (From there on the runtime divides a product among its
+   * threads by rows instead of columns, and a narrow product's sums are then cut in other places.) One that goes on like another of them
+   * waits, and takes from the cache what that one leaves there.
    */
   #prefilledWith(first: Job): Job[] {
     if (isScored(first)) return [first];
     const { hiddenSize, kvHeads, headDim } = this.#model.config;
-    const rows = Math.min(PREFILL_CHUNK, hiddenSize - 1, kvHeads * headDim - 1);
-    const most = Math.floor(rows / first.prompt.length);
+    const { length } = first.prompt;
+    const start = this.#prefixes.match(queryOf(first));
+    const time = Math.min(blockTokens, length - start);
+    const most = Math.floor(Math.min(hiddenSize - 1, kvHeads * headDim - 1) / time);
     let room = this.#options.maxBatch - this.#active.length - first.numSamples;
     const jobs = [first];
     for (const job of this.#waiting) {
+      if (start === length || jobs.length >= most) break;
       const stoppable = job.rules.texts.length === 0 || this.#tokenizer !== undefined;
-      const alike = job.prompt.length === first.prompt.length && !isScored(job) && stoppable;
-      if (job === first || !alike || job.numSamples > room || jobs.length >= most) continue;
+      const alike = job.prompt.length === length && !isScored(job) && stoppable;
+      if (job === first || !alike || job.numSamples > room || this.#prefixes.match(queryOf(job)) !== start) continue;
+      if (jobs.some((other) => goOnAlike(job, other, { start, end: start + time }))) continue;
       room -= job.numSamples;
       jobs.push(job);
     }
@@ -275,10 +306,11 @@ export class Sampler {
 
   #dropCancelled(): void {
     for (let i = this.#waiting.length - 1; i >= 0; i--) {
-      const { cancelled, reject } = this.#waiting[i]!;
-      if (cancelled) {
+      const job = this.#waiting[i]!;
+      if (job.cancelled) {
         this.#waiting.splice(i, 1);
-        reject(cancelled.reason);
+        endPrefill(job);
+        job.reject(job.cancelled.reason);
       }
     }
     for (let row = this.#active.length - 1; row >= 0; row--) {
@@ -321,7 +353,7 @@ export class Sampler {
     }
   }
 
-  #startSample(job: Job, { cache, row, last }: NonNullable<Job["prefilled"]>): void {
+  #startSample(job: Job, { blocks, last }: Prefilled): void {
     const index = job.sequences.length;
     const sequence: Sequence = {
       job,
@@ -334,84 +366,47 @@ export class Sampler {
     job.sequences.push(sequence);
     if (job.sequences.length === job.numSamples) {
       this.#waiting.splice(this.#waiting.indexOf(job), 1);
-      delete job.prefilled;
+      endPrefill(job);
     }
     if (job.maxTokens === 0) sequence.stopReason = "length";
     else this.#take(sequence, last);
     if (sequence.stopReason) this.#finishIfDone(job);
     else {
-      this.#cache.adopt(cache, row);
+      this.#cache.adopt(blocks);
       this.#active.push(sequence);
     }
   }
 
-  /** Runs prompts of equal length and scores one that is alone, if asked. */
   async #prefill(jobs: readonly Job[]): Promise<void> {
-    const { vocabSize } = this.#model.config;
-    const [first] = jobs as [Job];
-    const { length } = first.prompt;
-    const cache = new KvCache(this.#model.config);
-    for (const _ of jobs) cache.addEmpty();
-    const logprobs = new Float32Array(length).fill(Number.NaN);
-    const k = first.topkPromptLogprobs;
-    const top = {
-      k,
-      tokenIds: new Int32Array(length * k).fill(NO_TOP.id),
-      logprobs: new Float32Array(length * k).fill(NO_TOP.logprob),
-    };
-    let last: Distribution[] = [];
-    for (let start = 0; start < length; start += PREFILL_CHUNK) {
-      const time = Math.min(PREFILL_CHUNK, length - start);
-      const tokens = new Int32Array(jobs.length * time);
-      for (const [row, { prompt }] of jobs.entries()) tokens.set(prompt.subarray(start, start + time), row * time);
-      // Row i predicts token i + 1; the last row of the prompt predicts the first sample instead.
-      const scoredRows = isScored(first) ? Math.min(time, length - 1 - start) : 0;
-      const result = await this.#extender.extend({
-        cache,
-        tokens,
-        time,
-        adapters: jobs.map(({ adapter }) => adapter),
-        rows: Int32Array.from(jobs, (_, row) => (row + 1) * time - 1),
-        coldness: Float32Array.from(jobs, ({ temperature }) => coldnessOf(temperature)),
-        ...(scoredRows > 0
-          ? {
-              scored: {
-                rows: Int32Array.from({ length: scoredRows }, (_, i) => i),
-                targets: first.prompt.slice(start + 1, start + 1 + scoredRows),
-                k,
-              },
-            }
-          : {}),
-      });
-      if (result.scored) {
-        logprobs.set(result.scored.logprobs, start + 1);
-        if (k > 0) {
-          top.tokenIds.set(result.scored.topIds, (start + 1) * k);
-          top.logprobs.set(result.scored.top, (start + 1) * k);
-        }
-      }
-      last = jobs.map((_, row) => {
-        const own = (values: Float32Array): Float32Array => values.slice(row * vocabSize, (row + 1) * vocabSize);
-        return {
-          logits: own(result.logits),
-          probabilities: own(result.probabilities),
-          logSumExp: result.logSumExp[row]!,
-        };
-      });
-      if (jobs.every(({ cancelled }) => cancelled)) return;
+    const { config } = this.#model;
+    for (const job of jobs) {
+      if (isScored(job)) continue; // all positions asked means all computed
+      job.lease = this.#prefixes.lease(queryOf(job));
+      job.hitTokens = job.lease.hitTokens;
     }
-    first.prompted = {
-      ...(first.promptLogprobs ? { promptLogprobs: logprobs } : {}),
-      ...(k > 0 ? { topkPromptLogprobs: top } : {}),
-    };
-    for (const [row, job] of jobs.entries()) job.prefilled = { cache, row, last: last[row]! };
+    const done = await prefill(
+      { config, extender: this.#extender },
+      jobs.map((job) => ({
+        ...job,
+        scores: job,
+        lease: job.lease,
+        coldness: coldnessOf(job.temperature),
+        isCancelled: () => job.cancelled !== undefined,
+      })),
+    );
+    jobs.forEach((job, index) => {
+      const own = done?.[index];
+      if (!own) return;
+      job.prefilled = own;
+      job.prompted = own.prompted;
+    });
   }
 
   /** Chooses a sequence's next token and decides whether it was the last. */
   #take(sequence: Sequence, row: Distribution): void {
     const { job } = sequence;
     if (!Number.isFinite(row.logSumExp)) {
-      job.cancelled ??= { reason: new EngineError("not_finite", NOT_FINITE) };
+      job.cancelled ??= { reason: new EngineError("not_finite", notFinite) };
       return;
     }
     // Logits that overflow at the temperature, and only those, leave no probability that is a number: the largest logit has all of it.
@@ -437,16 +432,19 @@ export class Sampler {
   async #decode(): Promise<void> {
     const sequences = [...this.#active];
     const { vocabSize } = this.#model.config;
-    let result: Awaited<ReturnType<Extender["extend"]>>;
+    let result: ExtensionResult;
     try {
+      const rows = rowsFor(sequences.length, 1);
+      this.#cache.prepare(1, rows);
       result = await this.#extender.extend({
-        cache: this.#cache,
+        past: this.#cache.past(rows),
         tokens: Int32Array.from(sequences, ({ tokens }) => tokens.at(-1)!),
         time: 1,
         adapters: sequences.map(({ job }) => job.adapter),
         rows: Int32Array.from(sequences, (_, row) => row),
         coldness: Float32Array.from(sequences, ({ job }) => coldnessOf(job.temperature)),
       });
+      this.#cache.append(1, result.fresh);
     } catch (error) {
       this.#failAll(error);
       return;
@@ -499,7 +497,7 @@ export class Sampler {
         }),
       ),
       seed: job.seed,
-      promptCacheHitTokens: 0,
+      promptCacheHitTokens: job.hitTokens ?? 0,
       ...job.prompted,
     });
   }
@@ -512,3 +510,17 @@ export class Sampler {
     await this.#extender.dispose();
   }
 }
+
+/** The request needs what its prompt left no longer. */
+const endPrefill = (job: Job): void => {
+  job.lease?.release();
+  delete job.lease;
+  delete job.prefilled;
+};
+
+/** Whether both would leave the same tokens in the same part of the cache. */
+const goOnAlike = (a: Job, b: Job, { start, end }: { start: number; end: number }): boolean => {
+  if (a.adapter !== b.adapter || a.scope !== b.scope) return false;
+  for (let i = start; i < end; i++) if (a.prompt[i] !== b.prompt[i]) return false;
+  return true;
+};

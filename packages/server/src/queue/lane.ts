@@ -305,7 +305,9 @@ export class Lane {
     const call = (adapter: string | undefined) => {
       const { feeds } = this.#context;
       if (job.draws.stream) feeds.begin(job.id);
-      return this.#engine.sample(sampleRequest(request, adapter, job.draws.seed ?? 1), {
+      // What one tenant has asked must not make another's answer faster.
+      const asked = { ...sampleRequest(request, adapter, job.draws.seed ?? 1), scope: job.tenant };
+      return this.#engine.sample(asked, {
         signal,
         ...(job.draws.stream ? { onToken: ({ index, token }: TokenEvent) => feeds.add(job.id, [index, token]) } : {}),
       });

@@ -286,6 +286,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       weightsBytes: 0,
       adaptersBytes: adapters.size * width * 8,
       cacheBytes: 0,
+      prefixCacheBytes: 0,
       residentBytes: 0,
       activeSequences: 0,
       waitingSequences: 0,

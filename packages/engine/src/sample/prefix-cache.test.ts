@@ -1,0 +1,215 @@
+/** Prompts that begin alike: computed once within a scope, and nobody can tell from the result. */
+import { describe, expect, it } from "vitest";
+import { type Adapter, createAdapter } from "../adapter/adapter.ts";
+import { createRandom } from "../random.ts";
+import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
+import type { Runtime } from "../runtime/runtime.ts";
+import { tinyModel } from "../testing/tiny-model.ts";
+import type { SampleRequest, SampleResult } from "../types.ts";
+import { blockTokens } from "./prefix-cache.ts";
+import { Sampler, type SamplerOptions } from "./sampler.ts";
+
+const wasm = await loadWasmRuntime(1);
+const native = (await loadNativeRuntime(2)).runtime ?? wasm;
+/** As wide as models are: with fewer columns the runtime's number of threads, and with it the last bits, depends on the number of rows. */
+const model = tinyModel({
+  model_type: "qwen3",
+  max_position_embeddings: 1024,
+  hidden_size: 256,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 64,
+  intermediate_size: 704,
+});
+const defaults: SamplerOptions = {
+  contextLength: 1024,
+  maxBatch: 8,
+  cacheBytes: 1e9,
+  eosTokenIds: [],
+  packWeights: true,
+};
+
+const ids = (length: number, seed: number): number[] => {
+  const random = createRandom(seed, "ids");
+  return Array.from({ length }, () => Math.floor(random() * 37));
+};
+const adapterOf = (seed: number): Adapter => {
+  const lora = { rank: 3, alpha: 32, seed, trainAttn: true, trainMlp: true, trainUnembed: true };
+  const adapter = createAdapter(model.config, lora);
+  const random = createRandom(seed, "noise");
+  for (let i = 0; i < adapter.values.length; i++) adapter.values[i]! += (random() - 0.5) * 0.2;
+  return adapter;
+};
+
+type Asked = SampleRequest & { weights?: Adapter };
+const runAll = async (sampler: Sampler, requests: readonly Asked[]): Promise<SampleResult[]> => {
+  const handles = requests.map(({ weights, ...request }) => sampler.submit(request, weights));
+  while (sampler.busy) await sampler.step();
+  return Promise.all(handles.map((handle) => handle.result));
+};
+const run = async (sampler: Sampler, request: Asked): Promise<SampleResult> => (await runAll(sampler, [request]))[0]!;
+/** All that must not depend on the cache. */
+const told = ({ promptCacheHitTokens: _, ...rest }: SampleResult): Omit<SampleResult, "promptCacheHitTokens"> => rest;
+
+/** Prompts of a conversation whose every turn repeats what was said before. */
+const conversation = (seed: number, turns: number): Asked[] =>
+  Array.from({ length: turns }, (_, turn) => ({
+    prompt: ids(50, 1).concat(ids(10 + 45 * turn, seed)),
+    numSamples: 2,
+    params: { maxTokens: 6, seed: turn, temperature: 0.8 },
+  }));
+
+/** A runtime that counts the tokens of its runs with more than one token per sequence. */
+const counting = (runtime: Runtime): { runtime: Runtime; prefilled: () => number } => {
+  let prefilled = 0;
+  const compile: Runtime["compile"] = async (...args) => {
+    const program = await runtime.compile(...args);
+    return {
+      run: (inputs) => {
+        if (inputs["mask.new"]) prefilled += inputs["tokens"]!.dims[0]!;
+        return program.run(inputs);
+      },
+      dispose: () => program.dispose(),
+    };
+  };
+  return { runtime: { ...runtime, compile }, prefilled: () => prefilled };
+};
+
+describe.each([
+  ["native", native],
+  ["wasm", wasm],
+] as const)("on %s", (_, runtime) => {
+  it("a warm, a cold and a partly evicted cache give the same bits, in any company", async () => {
+    const adapter = adapterOf(1);
+    const turns = [...conversation(5, 5), ...conversation(6, 3).map((each) => ({ ...each, weights: adapter }))];
+    const warm = new Sampler(model, runtime, defaults);
+    const cold: unknown[] = [];
+    for (const [i, turn] of turns.entries()) cold.push(told(await run(warm, { ...turn, scope: `alone ${i}` })));
+    // One after the other: every turn finds what those before it left.
+    const results: SampleResult[] = [];
+    for (const turn of turns) results.push(await run(warm, turn));
+    expect(results.map(told)).toEqual(cold);
+    const hits = results.map(({ promptCacheHitTokens }) => promptCacheHitTokens);
+    expect(hits).toEqual([0, 0, 64, 128, 192, 0, 0, 64]);
+    // The very same prompts again: nothing is left to compute.
+    for (const [i, turn] of turns.entries()) {
+      const again = await run(warm, turn);
+      expect(told(again)).toEqual(cold[i]);
+      expect(again.promptCacheHitTokens).toBe(turn.prompt.length);
+    }
+    // All at once, beside prompts that have nothing in common with them.
+    const others = [7, 8, 9].map((seed) => ({ prompt: ids(120, seed), params: { maxTokens: 9, seed } }));
+    const mixed = [...turns, ...others].map((each) => ({ ...each, scope: "crowd" }));
+    const crowd = await runAll(warm, mixed.toReversed());
+    expect(crowd.toReversed().slice(0, turns.length).map(told)).toEqual(cold);
+    // With room for a few blocks only, so that what is found has gaps.
+    const tight = new Sampler(model, runtime, { ...defaults, cacheBytes: 1_600_000 });
+    for (let round = 0; round < 2; round++) {
+      for (const [i, turn] of turns.entries()) expect(told(await run(tight, turn))).toEqual(cold[i]);
+    }
+  });
+});
+
+it("requests that begin alike wait for the first and take what it left", async () => {
+  const { runtime, prefilled } = counting(native);
+  const prefix = ids(3 * blockTokens, 1);
+  const requests = Array.from({ length: 8 }, (_, i) => ({ prompt: [...prefix, i, i, i], params: { maxTokens: 3 } }));
+  const results = await runAll(new Sampler(model, runtime, defaults), requests);
+  expect(prefilled()).toBe(prefix.length + 8 * 3);
+  const hits = results.map(({ promptCacheHitTokens }) => promptCacheHitTokens);
+  expect(hits).toEqual([0, ...new Array<number>(7).fill(prefix.length)]);
+});
+
+it("the same short prompt is computed once, at each temperature", async () => {
+  const { runtime, prefilled } = counting(native);
+  const sampler = new Sampler(model, runtime, defaults);
+  const ask = (temperature: number, seed: number) => ({
+    prompt: [1, 2, 3],
+    params: { maxTokens: 3, temperature, seed },
+  });
+  await runAll(sampler, [ask(1, 1), ask(1, 2), ask(0.5, 3), ask(0.5, 4)]);
+  expect(prefilled()).toBe(2 * 3);
+});
+
+describe("nothing is found", () => {
+  const prompt = ids(200, 1);
+  const request: Asked = { prompt, params: { maxTokens: 2, seed: 1 } };
+
+  it("across scopes: two tenants with equal prompts are told the same as if they were alone", async () => {
+    const { runtime, prefilled } = counting(native);
+    const sampler = new Sampler(model, runtime, defaults);
+    const first = await run(sampler, { ...request, scope: "a" });
+    const second = await run(sampler, { ...request, scope: "b" });
+    expect(second).toEqual(first);
+    expect(second.promptCacheHitTokens).toBe(0);
+    expect(prefilled()).toBe(2 * prompt.length);
+    expect((await run(sampler, { ...request, scope: "a" })).promptCacheHitTokens).toBe(prompt.length);
+    // Asked at the same moment, neither waits for the other's.
+    const others = new Sampler(model, runtime, defaults);
+    const both = await runAll(others, [
+      { ...request, scope: "a" },
+      { ...request, scope: "b" },
+    ]);
+    expect(both.map(({ promptCacheHitTokens }) => promptCacheHitTokens)).toEqual([0, 0]);
+  });
+
+  it("across weights, nor of weights that are gone", async () => {
+    const sampler = new Sampler(model, native, defaults);
+    const adapter = adapterOf(1);
+    await run(sampler, request);
+    expect((await run(sampler, { ...request, weights: adapter })).promptCacheHitTokens).toBe(0);
+    expect((await run(sampler, { ...request, weights: adapter })).promptCacheHitTokens).toBe(200);
+    const bytes = sampler.stats.prefixCacheBytes;
+    sampler.keepPrefixesOf((weights) => weights !== adapter);
+    expect(sampler.stats.prefixCacheBytes).toBe(bytes / 2);
+    expect((await run(sampler, { ...request, weights: adapter })).promptCacheHitTokens).toBe(0);
+    expect((await run(sampler, request)).promptCacheHitTokens).toBe(200);
+  });
+
+  it("where all positions are scored", async () => {
+    const sampler = new Sampler(model, native, defaults);
+    const scored = { ...request, promptLogprobs: true, topkPromptLogprobs: 2 };
+    const cold = await run(sampler, scored);
+    const plain = await run(sampler, request);
+    expect(plain.sequences).toEqual(cold.sequences);
+    expect(plain.promptCacheHitTokens).toBe(0);
+    expect(await run(sampler, scored)).toEqual(cold);
+  });
+});
+
+describe("memory", () => {
+  it("stays within its share in a run that fills it ten times over, and what waits is never refused for it", async () => {
+    const cacheBytes = 3_000_000;
+    const sampler = new Sampler(model, native, { ...defaults, cacheBytes });
+    let filled = 0;
+    for (let i = 0; filled < 10 * cacheBytes; i++) {
+      const before = sampler.stats.prefixCacheBytes;
+      const prompt = ids(150 + (i % 90), i);
+      await runAll(sampler, [
+        { prompt, params: { maxTokens: 3, seed: i } },
+        { prompt: prompt.slice(0, 100), params: { maxTokens: 3, seed: i } },
+      ]);
+      const { cacheBytes: decoding, prefixCacheBytes } = sampler.stats;
+      expect(decoding + prefixCacheBytes).toBeLessThanOrEqual(cacheBytes);
+      filled += Math.max(0, prefixCacheBytes - before) + 3 * blockTokens * 8 * 2 * 2 * 64;
+    }
+    // A request that needs all of it gets it.
+    const whole = await run(sampler, { prompt: ids(300, 1), numSamples: 2, params: { maxTokens: 100, seed: 1 } });
+    expect(whole.sequences).toHaveLength(2);
+    const { cacheBytes: decoding, prefixCacheBytes } = sampler.stats;
+    expect(decoding + prefixCacheBytes).toBeLessThanOrEqual(cacheBytes);
+  });
+
+  it("a request that is cancelled holds nothing", async () => {
+    const sampler = new Sampler(model, native, { ...defaults, cacheBytes: 1_200_000 });
+    const handle = sampler.submit({ prompt: ids(130, 1), numSamples: 3, params: { maxTokens: 5 } }, undefined);
+    const settled = handle.result.catch((error: unknown) => error);
+    await sampler.step();
+    handle.cancel("enough");
+    while (sampler.busy) await sampler.step();
+    expect(await settled).toBe("enough");
+    // Everything can be driven out again.
+    for (let i = 2; i < 8; i++) await run(sampler, { prompt: ids(130, i), params: { maxTokens: 1 } });
+    expect((await run(sampler, { prompt: ids(130, 1), params: { maxTokens: 1 } })).promptCacheHitTokens).toBe(0);
+  });
+});

@@ -1,0 +1,266 @@
+/**
+ * Keeps the keys and values of prompts for those that begin alike: a tree of blocks for each weights and scope, and for whole prompts what the
+ * model says about the next token. Nothing is found across weights or scopes. What was used longest ago goes first, leaves before what
+ * they hang on; what a request is using stays. Knows nothing of budgets but the number it is told to shrink to.
+ */
+import type { AdapterWeights } from "../adapter/adapter.ts";
+import type { KvBlock } from "./kv-block.ts";
+
+/**
+ * Tokens of a block. Prompts are computed in runs of this many, cold or warm, so that a block has the same bits whoever computed it. A
+ * smaller one finds more of a growing conversation, a larger one computes cold prompts faster.
+ */
+export const blockTokens = 64;
+
+/** What the model says about the next token of one sequence. */
+export interface Distribution {
+  readonly logits: Float32Array;
+  /** At the sequence's temperature. */
+  readonly probabilities: Float32Array;
+  /** Of the logits. */
+  readonly logSumExp: number;
+}
+
+/** Whose prompts may be found. */
+export interface PrefixSpace {
+  /** Absent for the base model. */
+  readonly weights: AdapterWeights | undefined;
+  readonly scope: string;
+}
+
+interface Tree {
+  readonly space: PrefixSpace;
+  readonly root: Node;
+  /** Leases that were not released. */
+  leases: number;
+  /** Set when the tree was dropped: what is still being computed for it is not kept. */
+  dropped: boolean;
+}
+
+/** Something that can be dropped alone. */
+interface Entry {
+  readonly tree: Tree;
+  readonly bytes: number;
+  /** Requests that are using it. */
+  users: number;
+  readonly detach: () => void;
+}
+
+interface Node {
+  readonly parent: Node | undefined;
+  /** Absent on roots. */
+  readonly entry: Entry | undefined;
+  readonly block: KvBlock | undefined;
+  readonly children: Map<string, Node>;
+  readonly endings: Map<string, { readonly entry: Entry; readonly ending: Ending }>;
+}
+
+/** A whole prompt: its last run and what follows from it. */
+export interface Ending {
+  readonly block: KvBlock;
+  readonly last: Distribution;
+}
+
+/** A request's hold on the cache: what it found, and where it leaves what it computes. */
+export interface PrefixLease {
+  /** Whole blocks of the prompt that were there, in order; they grow by those that are added. */
+  readonly blocks: readonly KvBlock[];
+  /** The rest of the prompt, where the very same prompt was there. */
+  readonly ending: Ending | undefined;
+  /** Tokens that need not be computed. */
+  readonly hitTokens: number;
+  /** Keeps the next whole block. */
+  add(block: KvBlock): void;
+  /** Keeps the end of the prompt. */
+  end(ending: Ending): void;
+  /** The request needs its blocks no longer. Idempotent. */
+  release(): void;
+}
+
+/** A prompt and the temperature its distribution is wanted at. */
+export interface PrefixQuery extends PrefixSpace {
+  readonly prompt: Int32Array;
+  readonly coldness: number;
+}
+
+export interface PrefixCache {
+  readonly bytes: number;
+  /** Tokens at the beginning of a prompt that are there. */
+  match(query: PrefixQuery): number;
+  /** Holds what is there of a prompt. */
+  lease(query: PrefixQuery): PrefixLease;
+  /** Drops what was used longest ago until no more than `limitBytes` are left, or only what is in use. */
+  shrinkTo(limitBytes: number): void;
+  /** Drops everything of weights that are gone. */
+  keepOnly(isHeld: (weights: AdapterWeights) => boolean): void;
+}
+
+/** Token ids as a key. */
+const keyOf = (tokens: Int32Array): string =>
+  Buffer.from(tokens.buffer, tokens.byteOffset, tokens.byteLength).toString("latin1");
+
+/** Where the last run of a prompt of this length starts; it is computed for its distribution, whatever is there of it. */
+export const lastRunStart = (length: number): number => Math.floor((length - 1) / blockTokens) * blockTokens;
+
+export const createPrefixCache = (): PrefixCache => {
+  const trees: Tree[] = [];
+  /** From the one used longest ago on. A node is used after what hangs on it, so that the first is always a leaf. */
+  const order = new Set<Entry>();
+  let bytes = 0;
+
+  const treeOf = ({ weights, scope }: PrefixSpace): Tree | undefined =>
+    trees.find(({ space }) => space.weights === weights && space.scope === scope);
+  const touch = (entry: Entry): void => {
+    if (order.delete(entry)) order.add(entry);
+  };
+  const insert = (entry: Entry): void => {
+    order.add(entry);
+    bytes += entry.bytes;
+  };
+  /** A tree that holds nothing and is not in use is forgotten. */
+  const forgetIfEmpty = (tree: Tree): void => {
+    const { root, leases } = tree;
+    const index = leases === 0 && root.children.size === 0 && root.endings.size === 0 ? trees.indexOf(tree) : -1;
+    if (index >= 0) trees.splice(index, 1);
+  };
+  const drop = (entry: Entry): void => {
+    if (!order.delete(entry)) return;
+    bytes -= entry.bytes;
+    entry.detach();
+    forgetIfEmpty(entry.tree);
+  };
+  const endingKey = ({ prompt, coldness }: PrefixQuery): string =>
+    `${coldness}:${keyOf(prompt.subarray(lastRunStart(prompt.length)))}`;
+
+  /** The nodes of a prompt from the root on. */
+  const pathOf = (tree: Tree, prompt: Int32Array): Node[] => {
+    const path = [tree.root];
+    const last = lastRunStart(prompt.length);
+    for (let at = 0; at < last; at += blockTokens) {
+      const next = path.at(-1)!.children.get(keyOf(prompt.subarray(at, at + blockTokens)));
+      if (!next) break;
+      path.push(next);
+    }
+    return path;
+  };
+  const endingOf = (path: readonly Node[], query: PrefixQuery) => {
+    const isWhole = (path.length - 1) * blockTokens === lastRunStart(query.prompt.length);
+    return isWhole ? path.at(-1)!.endings.get(endingKey(query)) : undefined;
+  };
+
+  const lease = (query: PrefixQuery): PrefixLease => {
+    const { prompt, weights, scope } = query;
+    let tree = treeOf(query);
+    if (!tree) {
+      const root: Node = {
+        parent: undefined,
+        entry: undefined,
+        block: undefined,
+        children: new Map(),
+        endings: new Map(),
+      };
+      tree = { space: { weights, scope }, root, leases: 0, dropped: false };
+      trees.push(tree);
+    }
+    const own = tree;
+    own.leases++;
+    let released = false;
+    const path = pathOf(own, prompt);
+    const blocks = path.flatMap(({ block }) => block ?? []);
+    const found = endingOf(path, query);
+    const held = new Set<Entry>();
+    const hold = (entry: Entry): void => {
+      if (held.has(entry)) return;
+      held.add(entry);
+      entry.users++;
+    };
+    /** The deepest first: see `order`. */
+    const touchPath = (): void => {
+      for (const { entry } of path.toReversed()) if (entry) touch(entry);
+    };
+    for (const { entry } of path) if (entry) hold(entry);
+    if (found) {
+      hold(found.entry);
+      touch(found.entry);
+    }
+    touchPath();
+    const startTokens = (path.length - 1) * blockTokens;
+    return {
+      blocks,
+      ending: found?.ending,
+      hitTokens: found ? prompt.length : startTokens,
+      add: (block) => {
+        blocks.push(block);
+        if (own.dropped) return;
+        const parent = path.at(-1)!;
+        const at = (path.length - 1) * blockTokens;
+        const key = keyOf(prompt.subarray(at, at + blockTokens));
+        let node = parent.children.get(key);
+        if (!node) {
+          const entry: Entry = {
+            tree: own,
+            bytes: block.data.byteLength,
+            users: 0,
+            detach: () => parent.children.delete(key),
+          };
+          node = { parent, entry, block, children: new Map(), endings: new Map() };
+          parent.children.set(key, node);
+          insert(entry);
+        }
+        path.push(node);
+        hold(node.entry!);
+        touchPath();
+      },
+      end: (ending) => {
+        const node = path.at(-1)!;
+        const key = endingKey(query);
+        if (own.dropped || node.endings.has(key)) return;
+        const { block, last } = ending;
+        const entry: Entry = {
+          tree: own,
+          bytes: block.data.byteLength + last.logits.byteLength + last.probabilities.byteLength,
+          users: 0,
+          detach: () => node.endings.delete(key),
+        };
+        node.endings.set(key, { entry, ending });
+        insert(entry);
+        hold(entry);
+        touchPath();
+      },
+      release: () => {
+        if (released) return;
+        released = true;
+        for (const entry of held) entry.users--;
+        own.leases--;
+        forgetIfEmpty(own);
+      },
+    };
+  };
+
+  return {
+    get bytes() {
+      return bytes;
+    },
+    match: (query) => {
+      const tree = treeOf(query);
+      if (!tree) return 0;
+      const path = pathOf(tree, query.prompt);
+      return endingOf(path, query) ? query.prompt.length : (path.length - 1) * blockTokens;
+    },
+    lease,
+    shrinkTo: (limitBytes) => {
+      for (const entry of order) {
+        if (bytes <= limitBytes) return;
+        if (entry.users === 0) drop(entry);
+      }
+    },
+    keepOnly: (isHeld) => {
+      const gone = trees.filter(({ space }) => space.weights !== undefined && !isHeld(space.weights));
+      for (const tree of gone) {
+        tree.dropped = true;
+        trees.splice(trees.indexOf(tree), 1);
+      }
+      if (gone.length > 0) for (const entry of order) if (entry.tree.dropped) drop(entry);
+    },
+  };
+};
