@@ -1,7 +1,7 @@
 // Packs the packages of the workspace as `npm publish` would, and checks what is in the tarballs. Used by the package checks and by
 // the release.
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -12,6 +12,19 @@ const readJson = (path) => JSON.parse(readFileSync(join(root, path), "utf8"));
 /** The packages of the workspace, in the order of its manifest: { path, manifest }. */
 export const workspacePackages = () =>
   readJson("package.json").workspaces.map((path) => ({ path, manifest: readJson(`${path}/package.json`) }));
+
+/** The sources of all packages, tests left out: path → text. */
+export const packageSources = () =>
+  Object.fromEntries(
+    workspacePackages()
+      .filter(({ path }) => existsSync(join(root, path, "src")))
+      .flatMap(({ path }) =>
+        readdirSync(join(root, path, "src"), { recursive: true })
+          .map((name) => `${path}/src/${name.replaceAll("\\", "/")}`)
+          .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts"))
+          .map((file) => [file, readFileSync(join(root, file), "utf8")]),
+      ),
+  );
 
 /** Packs every package into `folder`: name → { path, manifest, tarball, files, unpackedSize }. */
 export async function pack(folder) {

@@ -12,3 +12,4 @@ export function versionProblems(manifests: readonly Manifest[]): string[];
 export function changelogEntry(changelog: string, version: string): { date: string | undefined; text: string };
 export function publishOrder(manifests: readonly Manifest[]): Manifest[];
 export function provenanceProblems(manifests: readonly Manifest[]): string[];
+export function constantProblems(sources: Readonly<Record<string, string>>, version: string): string[];

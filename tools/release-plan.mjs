@@ -64,3 +64,13 @@ export function provenanceProblems(manifests) {
       : [`${name} lacks publishConfig { "access": "public", "provenance": true }`]),
   ]);
 }
+
+/** Constants in the sources that repeat a version, by path: { "packages/x/src/y.ts": "text" }. Each must be the manifests' own. */
+export function constantProblems(sources, version) {
+  return Object.entries(sources).flatMap(([path, text]) =>
+    [...text.matchAll(/\b(\w*[vV]ersion) = "(\d+\.\d+\.\d+)"/g)]
+      // the official SDK whose wire is mirrored has a version of its own
+      .filter(([, name, found]) => name !== "mirroredSdkVersion" && found !== version)
+      .map(([, name, found]) => `${path}: ${name} is ${found}, not ${version}`),
+  );
+}

@@ -5,8 +5,14 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { checkFiles, pack, workspacePackages } from "./pack.mjs";
-import { changelogEntry, provenanceProblems, publishOrder, versionProblems } from "./release-plan.mjs";
+import { checkFiles, pack, packageSources, workspacePackages } from "./pack.mjs";
+import {
+  changelogEntry,
+  constantProblems,
+  provenanceProblems,
+  publishOrder,
+  versionProblems,
+} from "./release-plan.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const dryRun = process.argv.includes("--dry-run");
@@ -34,6 +40,7 @@ const { version } = manifests[0];
 const work = mkdtempSync(join(tmpdir(), "tinklet-release-"));
 try {
   tell(versionProblems(manifests), `${manifests.length} packages at ${version}, and each asks for the others at it`);
+  tell(constantProblems(packageSources(), version), "constants in the sources say the same version");
   let entry = { date: undefined };
   try {
     entry = changelogEntry(readFileSync(join(root, "CHANGELOG.md"), "utf8"), version);

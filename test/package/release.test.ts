@@ -3,8 +3,10 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { packageSources } from "../../tools/pack.mjs";
 import {
   changelogEntry,
+  constantProblems,
   type Manifest,
   provenanceProblems,
   publishOrder,
@@ -21,6 +23,7 @@ const version = manifests[0]!.version;
 describe("release", () => {
   it("this tree's versions are in step, its changelog has their entry, and it can be published with provenance", () => {
     expect(versionProblems(manifests)).toEqual([]);
+    expect(constantProblems(packageSources(), version)).toEqual([]);
     expect(provenanceProblems(manifests)).toEqual([]);
     expect(changelogEntry(read("CHANGELOG.md"), version).text).not.toBe("");
   });
@@ -39,6 +42,18 @@ describe("release", () => {
       manifest.name === "@tinklet/cookbook" ? { ...manifest, ...change } : manifest,
     );
     expect(versionProblems(changed)).toEqual([expect.stringContaining(`@tinklet/cookbook ${expected}`)]);
+  });
+
+  it("a constant of another version is a problem, wherever it stands", () => {
+    const constants = Object.values(packageSources()).flatMap(
+      (text) => text.match(/(\w*[vV]ersion) = "\d+\.\d+\.\d+"/g) ?? [],
+    );
+    expect(constants.length).toBeGreaterThanOrEqual(3); // the SDK's, the kit's, and the one of the official SDK
+    const sources = {
+      "a.ts": 'const packageVersion = "9.9.9"; const mirroredSdkVersion = "0.25.0";',
+      "b.ts": `x = "${version}"`,
+    };
+    expect(constantProblems(sources, version)).toEqual([`a.ts: packageVersion is 9.9.9, not ${version}`]);
   });
 
   it("a package without provenance, or a private one, is a problem", () => {
