@@ -4,7 +4,7 @@
  */
 
 import type { FetchLike } from "tinklet";
-import { apiPrefix, parseJson, protobufContentType, stringifyJson } from "tinklet";
+import { apiPrefix, parseJson, protobufContentType, stringifyJson } from "tinklet/wire";
 import { Failed, fail, holds, show, text } from "./checks.ts";
 
 /** An answer, read to the end. */

@@ -1,8 +1,8 @@
 /**
- * `tinklet`: the public SDK. This file alone decides what is public.
+ * `tinklet`: the public SDK. This file alone decides what is public; `test/package/surface` holds what that comes to.
  */
 export * as autodiff from "./autodiff/index.ts";
-export { gradient, type Penalty, ShapeError, UnusedLeafError, Var } from "./autodiff/index.ts";
+export { gradient, ShapeError, UnusedLeafError, Var } from "./autodiff/index.ts";
 export { estimateDatumBytes, estimatePromptBytes } from "./clients/batching.ts";
 export { CombinedOutput } from "./clients/combine-metrics.ts";
 export {
@@ -37,4 +37,11 @@ export * from "./tokenizer/index.ts";
 export type { FetchLike } from "./transport/exchange.ts";
 export { defaultMaxSockets, type MaxSockets } from "./transport/pools.ts";
 export type { CallOptions } from "./transport/transport.ts";
-export * from "./wire/client.ts";
+// Every message's type, and those classes that programs make or hold. Codecs and messages themselves are `tinklet/wire`.
+export type * from "./wire/client.ts";
+export { Datum } from "./wire/datum.ts";
+export { ModelInput } from "./wire/model-input.ts";
+export { SampledSequence, SampleResponse } from "./wire/sampling.ts";
+export { TensorData } from "./wire/tensor-data.ts";
+export { ParsedCheckpointTinkerPath } from "./wire/tinker-path.ts";
+export { ForwardBackwardOutput, lossFnTypes } from "./wire/training.ts";

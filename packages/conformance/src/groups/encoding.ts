@@ -1,15 +1,12 @@
 /** JSON, protobuf and zstd: what goes over the wire means the same in every form it may take. */
+import { Datum, ForwardBackwardOutput, ModelInput, TensorData } from "tinklet";
 import {
   compressZstd,
-  Datum,
   decodeForwardBackwardOutput,
   decodeSampleResponse,
-  ForwardBackwardOutput,
-  ModelInput,
   protobufContentType,
   stringifyJson,
-  TensorData,
-} from "tinklet";
+} from "tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, equal, fail, holds } from "../checks.ts";
 import type { Context } from "../context.ts";

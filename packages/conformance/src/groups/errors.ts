@@ -1,5 +1,6 @@
 /** Errors: every refusal is a clean 4xx or a future that fails; nothing hangs, nothing is a 5xx, and nothing breaks what was there. */
-import { Datum, decodeForwardBackwardOutput, ModelInput, TensorData } from "tinklet";
+import { Datum, ModelInput, TensorData } from "tinklet";
+import { decodeForwardBackwardOutput } from "tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
 import type { Context } from "../context.ts";

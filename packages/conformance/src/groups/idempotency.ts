@@ -1,5 +1,5 @@
 /** Idempotency: a request whose answer was lost is sent again, and must not run again. */
-import { decodeForwardBackwardOutput, decodeSampleResponse } from "tinklet";
+import { decodeForwardBackwardOutput, decodeSampleResponse } from "tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
 import type { Context } from "../context.ts";

@@ -1,5 +1,5 @@
 /** Restart: what was acknowledged is not lost with the process. Only where the kit was given a way to restart the server. */
-import { decodeForwardBackwardOutput } from "tinklet";
+import { decodeForwardBackwardOutput } from "tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, equal } from "../checks.ts";
 import { type Context, prompt } from "../context.ts";

@@ -2,15 +2,14 @@
  * Deliberately broken variants of our server: wrappers around its `fetch` that do what servers of this API were seen to do. Each
  * makes one promise false and leaves the rest alone. Test code only; the shipped server has no such switch.
  */
+import { Datum, type ForwardBackwardRequest, type LossFnInputs, TensorData } from "tinklet";
 import {
-  Datum,
   decodeForwardBackwardOutput,
-  type ForwardBackwardRequest,
-  type LossFnInputs,
+  decodeForwardBackwardRequest,
+  encodeForwardBackwardOutput,
+  encodeForwardBackwardRequest,
   protobufContentType,
-  TensorData,
-} from "tinklet";
-import { decodeForwardBackwardRequest, encodeForwardBackwardOutput, encodeForwardBackwardRequest } from "tinklet/wire";
+} from "tinklet/wire";
 import type { Wrapper } from "./kit-server.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies of every route

@@ -1,6 +1,5 @@
 /** `autodiff`: the small tape behind custom losses. No dependencies, works anywhere. */
 export { ShapeError, UnusedLeafError } from "./errors.ts";
 export { gradient } from "./gradient.ts";
-export * from "./regularizers.ts";
 export { broadcast, type Shape } from "./shape.ts";
 export { concat, constant, leaf, type NumberRows, type Operand, stack, Var, where } from "./var.ts";
