@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Fault } from "../testing/faults.ts";
-import { batch, datum, harness } from "../testing/harness.ts";
+import { batch, datum, failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
 import { contract, type Operation } from "../wire/contract.ts";
+import { Datum } from "../wire/datum.ts";
 import type { OperationOptions } from "./options.ts";
 import { RestClient } from "./rest-client.ts";
 import { SamplingClient } from "./sampling-client.ts";
@@ -71,6 +72,13 @@ const calls: Readonly<Record<string, Call>> = {
   "SamplingClient.getBaseModel": ({ sampler }, o) => sampler.getBaseModel(o),
   "SamplingClient.getTokenizer": ({ sampler }, o) => sampler.getTokenizer(o),
   "SamplingClient.handle": ({ sampler }, o) => sampler.handle(o),
+  "ServiceClient.getTokenizer": ({ service }, o) => service.getTokenizer("m", o),
+  "TrainingClient.saveWeightsExternal": ({ trainer }, o) => trainer.saveWeightsExternal("a", o),
+  "RestClient.copyWeights": ({ rest }, o) => rest.copyWeights(path, o as { signal: AbortSignal }),
+  "RestClient.getCurrentCheckpointStorageUsage": ({ rest }, o) => rest.getCurrentCheckpointStorageUsage(o),
+  "RestClient.getExternalWeightsUrls": ({ rest }, o) =>
+    rest.getExternalWeightsUrls("tinker://run-1/external_weights/a", o),
+  "RestClient.searchSessions": ({ rest }, o) => rest.searchSessions({}, o),
   "RestClient.getTrainingRun": ({ rest }, o) => rest.getTrainingRun("run-1", o),
   "RestClient.getTrainingRunByTinkerPath": ({ rest }, o) => rest.getTrainingRunByTinkerPath(path, o),
   "RestClient.listTrainingRuns": ({ rest }, o) => rest.listTrainingRuns(o),
@@ -106,6 +114,12 @@ const lowLevel: Readonly<Record<string, object>> = {
   retrieveFuture: { requestId: "request-1" },
 };
 
+const api = Object.fromEntries(
+  (Object.keys(contract) as Operation[]).map((operation): [string, Call] => [
+    `api.${operation}`,
+    ({ service }, options) => service.api[operation]((lowLevel[operation] ?? {}) as never, options),
+  ]),
+);
 /** What a class offers, without what it does not wait for. */
 const notCalls: Readonly<Record<string, readonly string[]>> = {
   ServiceClient: ["baseUrl", "sessionId", "createRestClient", "api", "getTelemetry", "close"],
@@ -122,6 +136,25 @@ const methodsOf = (Class: { readonly name: string; readonly prototype: object })
 it("every public call of the clients is among those that are tried", () => {
   const all = [ServiceClient, TrainingClient, SamplingClient, RestClient].flatMap(methodsOf);
   expect(Object.keys(calls).sort()).toEqual(all.sort());
+});
+
+it("every call refuses an option that there is none of, and names the near one", async () => {
+  const { clients, stub } = await setup("down", false);
+  const sent = stub.calls.length;
+  for (const [name, call] of Object.entries({ ...calls, ...api })) {
+    const error = await failure(call(clients, { timoutMs: 1 } as OperationOptions));
+    expect(error, name).toMatchObject({ field: "timoutMs", hint: "Did you mean timeoutMs?" });
+  }
+  expect(stub.calls).toHaveLength(sent);
+  const made = (options: object) => () => new ServiceClient({ apiKey: "tml-x", ...options });
+  expect(made({ baseURL: "http://x" })).toThrow(/baseURL: is not an option of ServiceClient/);
+  expect(made({ maxSockets: { trains: 1 } })).toThrow(expect.objectContaining({ field: "maxSockets.trains" }));
+  expect(made({ retryConfig: { maxConnection: 1 } })).toThrow(
+    expect.objectContaining({ hint: "Did you mean maxConnections?" }),
+  );
+  const local = await failure(ServiceClient.local({ model: "x" } as object));
+  expect(local).toMatchObject({ field: "model", hint: "Did you mean models?" });
+  expect(() => new Datum({ modelInput: [1], lossFnInput: {} } as never)).toThrow(/lossFnInput: is not a part/);
 });
 
 /** Clients of a server that is well until `on`, or, `fresh`, of one that nobody has reached yet. */
@@ -162,12 +195,6 @@ async function overruns(
     .map((name) => `${name}: ${over(name)} ms`);
 }
 
-const api = Object.fromEntries(
-  (Object.keys(contract) as Operation[]).map((operation): [string, Call] => [
-    `api.${operation}`,
-    ({ service }, options) => service.api[operation]((lowLevel[operation] ?? {}) as never, options),
-  ]),
-);
 const atFirstContact = Object.fromEntries(Object.entries(calls).filter(([name]) => /^(Service|Rest)Client/.test(name)));
 
 describe.each(Object.keys(states))("on a server that is %s", (state) => {

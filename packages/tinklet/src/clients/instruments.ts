@@ -2,8 +2,27 @@
  * Spans and metrics for OpenTelemetry, through the optional peer `@opentelemetry/api`. Without the package, or without a
  * provider set up by the application, everything here does nothing. Attributes hold ids, counts and names, never contents.
  */
-import type { Attributes, Histogram, Meter, Tracer } from "@opentelemetry/api";
 import { packageVersion } from "../transport/environment.ts";
+
+// The parts of `@opentelemetry/api` that are used, in our own words: the package is optional, and so are its types.
+
+/** Names and values of what is measured. */
+export type Attributes = Readonly<Record<string, string | number>>;
+
+interface Span {
+  setAttributes(attributes: Record<string, string | number>): unknown;
+  setStatus(status: { code: number; message?: string }): unknown;
+  end(): void;
+}
+interface Histogram {
+  record(value: number, attributes?: Record<string, string | number>): void;
+}
+interface Tracer {
+  startSpan(name: string, options?: { attributes?: Record<string, string | number> }): Span;
+}
+interface Meter {
+  createHistogram(name: string, options?: { unit?: string; description?: string }): Histogram;
+}
 
 /** One measured call. */
 export interface Measured {
@@ -49,7 +68,7 @@ export function openTelemetryInstruments(api: OpenTelemetryApi, nowMs: () => num
       const span = tracer.startSpan(`tinker.${operation}`, { attributes: common });
       return {
         set: (more) => {
-          span.setAttributes(more);
+          span.setAttributes({ ...more });
         },
         end: (error) => {
           const failed = error === undefined ? {} : { "error.type": (error as Error).name ?? "Error" };

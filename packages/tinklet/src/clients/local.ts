@@ -4,7 +4,8 @@
  */
 import { TinkerError } from "../errors.ts";
 import type { FetchLike } from "../transport/exchange.ts";
-import type { ClientOptions } from "./options.ts";
+import type { OptionNames } from "./check-options.ts";
+import { type ClientOptions, checkClientOptions } from "./options.ts";
 
 /** Options of {@link ServiceClient.local}; they go to the server as they are. */
 export interface LocalOptions {
@@ -16,6 +17,8 @@ export interface LocalOptions {
   /** Models to serve: folders, files or Hub ids, or `name=path`. @defaultValue the bundled model, `tinklet/base` */
   readonly models?: readonly string[];
 }
+
+const localNames: OptionNames<LocalOptions> = { dataDir: true, models: true };
 
 /** A running server, as far as the client cares. */
 export interface LocalServer {
@@ -33,6 +36,7 @@ export async function startLocal(
   options: LocalOptions & ClientOptions,
   load: () => Promise<unknown> = () => import(/* webpackIgnore: true */ /* @vite-ignore */ serverPackage),
 ): Promise<{ readonly server: LocalServer; readonly client: ClientOptions }> {
+  checkClientOptions("ServiceClient.local", options, localNames);
   let module: { readonly startLocalServer?: (options: LocalOptions) => Promise<LocalServer> };
   try {
     module = (await load()) as typeof module;

@@ -5,8 +5,10 @@ import type { Clock } from "../clock.ts";
 import type { EventListener, Logger, LogLevel } from "../events.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import type { MaxSockets } from "../transport/pools.ts";
+import type { CallOptions } from "../transport/transport.ts";
 import type { UserMetadata } from "../wire/session.ts";
-import type { RetryConfig } from "./retry-config.ts";
+import { checkOptions, type OptionNames } from "./check-options.ts";
+import { type RetryConfig, retryConfigNames } from "./retry-config.ts";
 
 /** Options of every call that returns an {@link APIFuture}. */
 export interface OperationOptions {
@@ -52,4 +54,60 @@ export interface ClientOptions {
   readonly telemetry?: boolean | undefined;
   /** Source of time and timers; for tests. @defaultValue the system clock */
   readonly clock?: Clock | undefined;
+}
+
+/** The names of {@link OperationOptions}. */
+export const operationNames: OptionNames<OperationOptions> = { signal: true, timeoutMs: true };
+
+/** The names of {@link CallOptions}. */
+export const callNames: OptionNames<CallOptions> = {
+  signal: true,
+  timeoutMs: true,
+  maxRetries: true,
+  headers: true,
+  token: true,
+};
+
+const clientNames: OptionNames<ClientOptions> = {
+  apiKey: true,
+  baseUrl: true,
+  projectId: true,
+  userMetadata: true,
+  tags: true,
+  timeoutMs: true,
+  maxRetries: true,
+  defaultHeaders: true,
+  fetch: true,
+  logger: true,
+  logLevel: true,
+  onEvent: true,
+  retryConfig: true,
+  maxSockets: true,
+  maxResponseBytes: true,
+  telemetry: true,
+  clock: true,
+};
+
+const socketNames: OptionNames<MaxSockets> = {
+  session: true,
+  train: true,
+  sample: true,
+  retrieve: true,
+  rest: true,
+  redirect: true,
+  telemetry: true,
+};
+
+/**
+ * @param more - further names that are taken besides, for options that go elsewhere.
+ * @throws {@link InvalidInputError} naming an option that there is none of.
+ */
+export function checkClientOptions(
+  of: string,
+  options: ClientOptions,
+  more: Readonly<Record<string, true>> = {},
+): void {
+  checkOptions(of, options, { ...clientNames, ...more });
+  checkOptions("maxSockets", options.maxSockets, socketNames, "maxSockets");
+  checkOptions("retryConfig", options.retryConfig, retryConfigNames, "retryConfig");
 }

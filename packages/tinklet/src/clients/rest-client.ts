@@ -26,6 +26,8 @@ import type { WhoamiResponse } from "../wire/session.ts";
 import type { SessionSearchRequest, SessionSearchResponse } from "../wire/session-search.ts";
 import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
 import type { CopyWeightsResponse, ExternalWeightsUrlsResponse, WeightsInfoResponse } from "../wire/weights.ts";
+import { checkOptions, type OptionNames } from "./check-options.ts";
+import { callNames } from "./options.ts";
 import { PagedList, type PageRequest } from "./paged-list.ts";
 import type { Session } from "./session.ts";
 import type { Telemetry } from "./telemetry.ts";
@@ -43,6 +45,9 @@ export interface PageOptions extends CallOptions {
   /** Items to skip. @defaultValue 0 */
   readonly offset?: number;
 }
+
+const scopeNames: OptionNames<ScopeOptions> = { ...callNames, accessScope: true };
+const pageNames: OptionNames<PageOptions> = { ...callNames, limit: true, offset: true };
 
 /** An archive that is being packed is asked for again after so long, so often. */
 const archiveRetryMs = 30_000;
@@ -68,7 +73,13 @@ export class RestClient {
     this.#session = session;
   }
 
-  #call<K extends RestOperation>(operation: K, request: RequestOf<K>, options: CallOptions): Promise<ResponseOf<K>> {
+  async #call<K extends RestOperation>(
+    operation: K,
+    request: RequestOf<K>,
+    options: CallOptions,
+    known: Readonly<Record<string, true>> = callNames,
+  ): Promise<ResponseOf<K>> {
+    checkOptions(operation, options, known);
     return this.#session.call(operation, request, callOptions(options));
   }
 
@@ -76,7 +87,7 @@ export class RestClient {
 
   /** Information about a training run. Its id is the `modelId` of the client that trained it. */
   getTrainingRun(trainingRunId: string, options: ScopeOptions = {}): Promise<TrainingRun> {
-    return this.#call("getTrainingRun", { trainingRunId, ...scope(options) }, options);
+    return this.#call("getTrainingRun", { trainingRunId, ...scope(options) }, options, scopeNames);
   }
 
   /** The run that a checkpoint belongs to. @param tinkerPath - of any checkpoint of the run */
@@ -96,6 +107,7 @@ export class RestClient {
           "listTrainingRuns",
           { ...at, ...scope(options), ...(projectId === undefined ? {} : { projectId }) },
           options,
+          { ...pageNames, ...scopeNames, projectId: true },
         ),
       items: (response) => response.trainingRuns,
       total: (response) => response.cursor?.totalCount,
@@ -113,7 +125,7 @@ export class RestClient {
   listUserCheckpoints(options: PageOptions = {}): PagedList<CheckpointsListResponse, Checkpoint> {
     return new PagedList<CheckpointsListResponse, Checkpoint>({
       first: page(options, 100),
-      fetch: (at) => this.#call("listUserCheckpoints", at, options),
+      fetch: (at) => this.#call("listUserCheckpoints", at, options, pageNames),
       items: (response) => response.checkpoints,
       total: (response) => response.cursor?.totalCount,
     });
@@ -133,6 +145,7 @@ export class RestClient {
     checkpointId: string,
     options: CallOptions = {},
   ): Promise<CheckpointArchiveUrlResponse> {
+    checkOptions("getCheckpointArchiveUrl", options, callNames);
     return this.#session.within("getCheckpointArchiveUrl", options, (inner) =>
       this.#archiveUrl(trainingRunId, checkpointId, inner),
     );
@@ -217,7 +230,8 @@ export class RestClient {
       ...(ttlSeconds === undefined ? {} : { ttlSeconds }),
     };
     const token = weightsAccessToken === undefined ? {} : { "x-tinker-weights-access-token": weightsAccessToken };
-    return this.#call("copyWeights", request, { ...options, headers: { ...headers, ...token } });
+    const known = { ...callNames, destinationProjectId: true, ttlSeconds: true, weightsAccessToken: true } as const;
+    return this.#call("copyWeights", request, { ...options, headers: { ...headers, ...token } }, known);
   }
 
   /** Deletes a checkpoint permanently. @param checkpointId - `weights/<name>` or `sampler_weights/<name>` */
@@ -261,7 +275,8 @@ export class RestClient {
   }
 
   /** Base model and LoRA configuration of a checkpoint. */
-  getWeightsInfoByTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<WeightsInfoResponse> {
+  async getWeightsInfoByTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<WeightsInfoResponse> {
+    checkOptions("getWeightsInfoByTinkerPath", options, callNames);
     return this.#session.call("weightsInfo", { tinkerPath }, { ...callOptions(options), facts: { path: tinkerPath } });
   }
 
@@ -269,14 +284,14 @@ export class RestClient {
 
   /** The runs and samplers of a session. */
   getSession(sessionId: string, options: ScopeOptions = {}): Promise<GetSessionResponse> {
-    return this.#call("getSession", { sessionId, ...scope(options) }, options);
+    return this.#call("getSession", { sessionId, ...scope(options) }, options, scopeNames);
   }
 
   /** Ids of sessions: a page when awaited, all of them when iterated. @defaultValue limit 20 */
   listSessions(options: PageOptions & ScopeOptions = {}): PagedList<ListSessionsResponse, string> {
     return new PagedList<ListSessionsResponse, string>({
       first: page(options, 20),
-      fetch: (at) => this.#call("listSessions", { ...at, ...scope(options) }, options),
+      fetch: (at) => this.#call("listSessions", { ...at, ...scope(options) }, options, { ...pageNames, ...scopeNames }),
       items: (response) => response.sessions,
       total: () => undefined,
     });
@@ -304,7 +319,8 @@ export class RestClient {
   }
 
   /** Exports a session's trace and returns its download URL. Waits until it is ready. */
-  exportSessionTrace(sessionId: string, options: CallOptions = {}): Promise<string> {
+  async exportSessionTrace(sessionId: string, options: CallOptions = {}): Promise<string> {
+    checkOptions("exportSessionTrace", options, callNames);
     return this.#session.within("exportSessionTrace", options, (inner) => this.#traceUrl(sessionId, inner));
   }
 
@@ -335,7 +351,8 @@ export class RestClient {
   // ---- account ------------------------------------------------------------------------------------------------------
 
   /** User of this credential, read from its claims; sends no request. @throws {@link TinkerError} for a plain API key. */
-  whoami(options: CallOptions = {}): Promise<WhoamiResponse> {
+  async whoami(options: CallOptions = {}): Promise<WhoamiResponse> {
+    checkOptions("whoami", options, callNames);
     return this.#session.within("whoami", options, (inner) => this.#session.whoami(inner));
   }
 
@@ -361,7 +378,8 @@ export class RestClient {
     options: CallOptions & { readonly projectId?: string } = {},
   ): Promise<CurrentCheckpointStorageUsageResponse> {
     const { projectId } = options;
-    return this.#call("getCurrentCheckpointStorageUsage", projectId === undefined ? {} : { projectId }, options);
+    const request = projectId === undefined ? {} : { projectId };
+    return this.#call("getCurrentCheckpointStorageUsage", request, options, { ...callNames, projectId: true });
   }
 
   /** Entries of the audit log. @param options.day - one day, as a Date (its UTC day) or `YYYY-MM-DD` */
@@ -373,7 +391,7 @@ export class RestClient {
       ...(eventType === undefined ? {} : { eventType }),
       ...(day === undefined ? {} : { day: dayText(day) }),
     };
-    return this.#call("getAuditLog", request, options);
+    return this.#call("getAuditLog", request, options, { ...callNames, eventType: true, day: true });
   }
 
   /** Telemetry of this session, or `undefined` when it is off. */

@@ -2,6 +2,7 @@
  * How sampling is retried and limited: the options that users may set, with the service's defaults.
  */
 import { InvalidInputError } from "../errors.ts";
+import { checkOptions, type OptionNames } from "./check-options.ts";
 
 /** Retries and concurrency of a sampling client. */
 export interface RetryConfig {
@@ -21,12 +22,24 @@ export interface RetryConfig {
   readonly enableStuckDetection?: boolean;
 }
 
+/** The names of {@link RetryConfig}. */
+export const retryConfigNames: OptionNames<RetryConfig> = {
+  maxConnections: true,
+  progressTimeoutMs: true,
+  retryDelayBaseMs: true,
+  retryDelayMaxMs: true,
+  jitterFactor: true,
+  enableRetryLogic: true,
+  enableStuckDetection: true,
+};
+
 export type FullRetryConfig = Required<Omit<RetryConfig, "maxConnections">> & {
   readonly maxConnections: number | undefined;
 };
 
 /** @throws {@link InvalidInputError} naming the field. */
 export function fullRetryConfig(config: RetryConfig = {}): FullRetryConfig {
+  checkOptions("retryConfig", config, retryConfigNames, "retryConfig");
   const full: FullRetryConfig = {
     maxConnections: config.maxConnections,
     progressTimeoutMs: config.progressTimeoutMs ?? 7_200_000,

@@ -13,8 +13,9 @@ import { ModelInput, type ModelInputLike } from "../wire/model-input.ts";
 import type { GetSamplerResponse } from "../wire/rest.ts";
 import { type SampleResponse, SamplingParams, type SamplingParamsInput } from "../wire/sampling.ts";
 import { estimatePromptBytes } from "./batching.ts";
+import { checkOptions, type OptionNames } from "./check-options.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
-import type { ClientOptions, OperationOptions } from "./options.ts";
+import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
 import { fullRetryConfig, type RetryConfig } from "./retry-config.ts";
 import { runSample, type SamplerState } from "./sample-dispatch.ts";
 import { Session, type SessionHandle } from "./session.ts";
@@ -39,6 +40,26 @@ export interface SamplingClientHandle {
   readonly samplingSessionId: string;
   readonly retryConfig: RetryConfig;
 }
+
+/** What a sampling client samples from. */
+interface SamplingSource {
+  readonly modelPath?: string | undefined;
+  readonly baseModel?: string | undefined;
+  readonly retryConfig?: RetryConfig | undefined;
+}
+const sourceNames: OptionNames<SamplingSource & OperationOptions> = {
+  ...operationNames,
+  modelPath: true,
+  baseModel: true,
+  retryConfig: true,
+};
+const sampleNames: OptionNames<SampleOptions> = {
+  ...operationNames,
+  numSamples: true,
+  samplingParams: true,
+  includePromptLogprobs: true,
+  topkPromptLogprobs: true,
+};
 
 /**
  * Samples from a base model or a checkpoint. Made by {@link ServiceClient.createSamplingClient} and
@@ -92,12 +113,10 @@ export class SamplingClient {
   /** Opens a sampling session. @internal */
   static async create(
     session: Session,
-    options: {
-      readonly modelPath?: string | undefined;
-      readonly baseModel?: string | undefined;
-      readonly retryConfig?: RetryConfig | undefined;
-    } & OperationOptions,
+    method: string,
+    options: SamplingSource & OperationOptions,
   ): Promise<SamplingClient> {
+    checkOptions(method, options, sourceNames);
     const { modelPath, baseModel, retryConfig } = options;
     if (modelPath === undefined && baseModel === undefined) {
       throw new InvalidInputError("modelPath", "or baseModel must be given");
@@ -135,7 +154,7 @@ export class SamplingClient {
    * ```
    */
   sample(prompt: ModelInputLike, options: SampleOptions = {}): APIFuture<SampleResponse> {
-    return this.#start("sample", prompt, options, (response) => response);
+    return this.#start("sample", prompt, options, sampleNames, (response) => response);
   }
 
   /**
@@ -149,18 +168,26 @@ export class SamplingClient {
    */
   computeLogprobs(prompt: ModelInputLike, options: OperationOptions = {}): APIFuture<readonly (number | null)[]> {
     const asked = { ...options, samplingParams: { maxTokens: 1 }, includePromptLogprobs: true };
-    return this.#start("compute_logprobs", prompt, asked, ({ promptLogprobs }) => {
-      if (promptLogprobs === undefined) {
-        throw new ResponseValidationError("prompt_logprobs", "is missing from the answer");
-      }
-      return promptLogprobs;
-    });
+    const askedNames = { samplingParams: true, includePromptLogprobs: true } as const;
+    return this.#start(
+      "compute_logprobs",
+      prompt,
+      asked,
+      { ...operationNames, ...askedNames },
+      ({ promptLogprobs }) => {
+        if (promptLogprobs === undefined) {
+          throw new ResponseValidationError("prompt_logprobs", "is missing from the answer");
+        }
+        return promptLogprobs;
+      },
+    );
   }
 
   #start<T>(
     operation: string,
     given: ModelInputLike,
     options: SampleOptions,
+    known: Readonly<Record<string, true>>,
     read: (response: SampleResponse) => T,
   ): APIFuture<T> {
     const session = this.#session;
@@ -175,6 +202,7 @@ export class SamplingClient {
         attributes: { "tinker.sampling_session_id": subject },
       },
       async (state, signal) => {
+        checkOptions(operation === "sample" ? "sample" : "computeLogprobs", options, known);
         // Sent when its turn has come: until then the caller may write into its arrays.
         const prompt = given instanceof ModelInput ? given.copy() : ModelInput.from(given, "prompt");
         const { numSamples = 1, samplingParams = {} } = options;
@@ -210,6 +238,7 @@ export class SamplingClient {
 
   /** The base model behind this sampler. */
   async getBaseModel(options: CallOptions = {}): Promise<string> {
+    checkOptions("getBaseModel", options, callNames);
     return (await this.#lookup(options)).baseModel;
   }
 
@@ -239,6 +268,7 @@ export class SamplingClient {
    * ```
    */
   async handle(options: CallOptions = {}): Promise<SamplingClientHandle> {
+    checkOptions("handle", options, callNames);
     return {
       kind: "tinklet.sampling_client",
       session: await this.#session.within("handle", options, (inner) => this.#session.handle(inner)),

@@ -19,9 +19,10 @@ import {
 import type { UntypedAPIFuture } from "../wire/futures.ts";
 import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
 import { LoraConfig } from "../wire/training.ts";
+import { checkOptions, type OptionNames } from "./check-options.ts";
 import { type LocalOptions, startLocal } from "./local.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
-import type { ClientOptions, OperationOptions } from "./options.ts";
+import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
 import { callOptions, RestClient } from "./rest-client.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";
@@ -55,6 +56,23 @@ export interface FromStateOptions extends OperationOptions {
   /** Access token for another account's weights. */
   readonly weightsAccessToken?: string | undefined;
 }
+
+const loraNames: OptionNames<LoraOptions> = {
+  ...operationNames,
+  baseModel: true,
+  rank: true,
+  seed: true,
+  trainMlp: true,
+  trainAttn: true,
+  trainUnembed: true,
+  userMetadata: true,
+};
+const fromStateNames: OptionNames<FromStateOptions> = {
+  ...operationNames,
+  baseModel: true,
+  userMetadata: true,
+  weightsAccessToken: true,
+};
 
 /** The contract's operations as functions, one request each, without sessions, order or polling. */
 export type LowLevelApi = {
@@ -122,6 +140,7 @@ export class ServiceClient {
 
   /** Fetches the server's configuration, if that has not happened yet. */
   async connect(options: CallOptions = {}): Promise<this> {
+    checkOptions("connect", options, callNames);
     await this.#session.within("connect", options, (inner) => this.#session.connect(inner));
     return this;
   }
@@ -146,15 +165,16 @@ export class ServiceClient {
    * ```
    */
   async getServerCapabilities(options: CallOptions = {}): Promise<GetServerCapabilitiesResponse> {
-    const capabilities = await this.#session.call("getServerCapabilities", {}, options);
-    return capabilities;
+    checkOptions("getServerCapabilities", options, callNames);
+    return this.#session.call("getServerCapabilities", {}, options);
   }
 
   /**
    * The tokenizer of a base model, before there is a client for it: handed out by a Tinklet server, else from the Hugging Face Hub or
    * its cache. Needs the optional package `@tinklet/models`. An extension: the Python SDK has it on its clients alone.
    */
-  getTokenizer(baseModel: string, options: CallOptions = {}): Promise<Tokenizer> {
+  async getTokenizer(baseModel: string, options: CallOptions = {}): Promise<Tokenizer> {
+    checkOptions("getTokenizer", options, callNames);
     const model = { modelName: baseModel };
     return this.#session.within("getTokenizer", options, (inner) => modelTokenizer(this.#session, model, inner));
   }
@@ -172,9 +192,10 @@ export class ServiceClient {
    */
   createLoraTrainingClient(options: LoraOptions): APIFuture<TrainingClient> {
     const { baseModel } = options;
-    return this.#start("CreateModel", "create_lora_training_client", baseModel, options, (state, signal) =>
-      this.#createModel(options, state, signal),
-    );
+    return this.#start("CreateModel", "create_lora_training_client", baseModel, options, async (state, signal) => {
+      checkOptions("createLoraTrainingClient", options, loraNames);
+      return this.#createModel(options, state, signal);
+    });
   }
 
   async #createModel(options: LoraOptions, state: FutureState, signal: AbortSignal): Promise<TrainingClient> {
@@ -253,6 +274,7 @@ export class ServiceClient {
   #fromState(path: string, optimizer: boolean, options: FromStateOptions): APIFuture<TrainingClient> {
     const name = `create_training_client_from_state${optimizer ? "_with_optimizer" : ""}`;
     return this.#start("LoadWeights", name, path, options, async (state, signal) => {
+      checkOptions("createTrainingClientFromState", options, fromStateNames);
       checkedTinkerPath("path", path);
       const { createModelViaLoadWeights } = await this.#session.connect({ signal });
       return createModelViaLoadWeights
@@ -332,7 +354,7 @@ export class ServiceClient {
     /** How long the whole call may take, in milliseconds. @defaultValue no limit */
     readonly timeoutMs?: number;
   }): Promise<SamplingClient> {
-    return SamplingClient.create(this.#session, options);
+    return SamplingClient.create(this.#session, "createSamplingClient", options);
   }
 
   /** Creates a client for runs, checkpoints, sessions and billing. Needs no session. */
@@ -353,8 +375,10 @@ export class ServiceClient {
     this.#api ??= Object.fromEntries(
       (Object.keys(contract) as Operation[]).map((operation) => [
         operation,
-        (request: never, options: CallOptions = {}) =>
-          this.#session.call(operation, request ?? {}, callOptions(options)),
+        async (request: never, options: CallOptions = {}) => {
+          checkOptions(`api.${operation}`, options, callNames);
+          return this.#session.call(operation, request ?? {}, callOptions(options));
+        },
       ]),
     ) as unknown as LowLevelApi;
     return this.#api;
@@ -371,6 +395,7 @@ export class ServiceClient {
     options: OperationOptions = {},
   ): APIFuture<FutureResult<K>> {
     return this.#start(requestType, "retrieve_future", undefined, options, async (state, signal) => {
+      checkOptions("future", options, operationNames);
       await this.#session.connect({ signal });
       state.submitted([requestId]);
       return pollFuture(this.#session.poll, { requestId, requestType, signal, progress: state });

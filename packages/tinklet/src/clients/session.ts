@@ -28,7 +28,7 @@ import { mirroredSdkVersion, type Operation, type RequestOf, type ResponseOf } f
 import { type ClientConfigResponse, ClientDynamicConfigResponse, type WhoamiResponse } from "../wire/session.ts";
 import { type Instruments, loadInstruments, type Measured, noInstruments } from "./instruments.ts";
 import { Notes } from "./notes.ts";
-import type { ClientOptions } from "./options.ts";
+import { type ClientOptions, checkClientOptions } from "./options.ts";
 import { SampleLimits } from "./sample-limits.ts";
 import { Telemetry, telemetryEnabled } from "./telemetry.ts";
 
@@ -74,6 +74,7 @@ export class Session {
   #closing: Promise<void> | undefined;
 
   constructor(options: ClientOptions = {}, from?: SessionHandle) {
+    checkClientOptions("ServiceClient", options);
     this.options = options;
     this.clock = options.clock ?? systemClock({ ref: true });
     this.background = options.clock ?? systemClock();

@@ -25,6 +25,7 @@ import type {
   SaveWeightsForSamplerResponse,
   SaveWeightsResponse,
 } from "../wire/weights.ts";
+import { checkOptions, type OptionNames } from "./check-options.ts";
 import {
   type CustomLossFn,
   CustomLossOutput,
@@ -35,7 +36,7 @@ import {
 import type { HasInputsFor } from "./loss-inputs.ts";
 import { ModelRequests } from "./model-requests.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
-import type { OperationOptions } from "./options.ts";
+import { callNames, type OperationOptions, operationNames } from "./options.ts";
 import { passResult, passSubmission, preparePass, together } from "./pass.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";
@@ -130,7 +131,9 @@ export class TrainingClient {
   ): APIFuture<ForwardBackwardOutput>;
   forward(data: readonly DatumLike[], lossFn: string, options: PassOptions = {}): APIFuture<ForwardBackwardOutput> {
     const pass = { data, lossFn, ...options, forwardOnly: true };
-    return this.#start("Forward", "forward", options, (state, signal) => this.#requests.pass(pass, state, signal));
+    return this.#start("Forward", "forward", options, passNames, (state, signal) =>
+      this.#requests.pass(pass, state, signal),
+    );
   }
 
   /**
@@ -166,7 +169,7 @@ export class TrainingClient {
     options: PassOptions = {},
   ): APIFuture<ForwardBackwardOutput> {
     const pass = { data, lossFn, ...options, forwardOnly: false };
-    return this.#start("ForwardBackward", "forward_backward", options, (state, signal) =>
+    return this.#start("ForwardBackward", "forward_backward", options, passNames, (state, signal) =>
       this.#requests.pass(pass, state, signal),
     );
   }
@@ -191,7 +194,7 @@ export class TrainingClient {
     options: OperationOptions & { readonly lossTypeInput?: "logprobs" } = {},
   ): APIFuture<ForwardBackwardOutput> {
     const requests = this.#requests;
-    return this.#start("ForwardBackward", "forward_backward_custom", options, async (state, signal) => {
+    return this.#start("ForwardBackward", "forward_backward_custom", options, customNames, async (state, signal) => {
       const carrier = { lossFn: customLossCarrier };
       const batch = toData(data);
       // The second pass is made of it when the first is over; the caller may have written into its arrays by then.
@@ -219,7 +222,7 @@ export class TrainingClient {
    */
   optimStep(adamParams: AdamParamsInput = {}, options: OperationOptions = {}): APIFuture<OptimStepResponse> {
     const requests = this.#requests;
-    return this.#start("OptimStep", "optim_step", options, async (state, signal) => {
+    return this.#start("OptimStep", "optim_step", options, operationNames, async (state, signal) => {
       const accepted = await requests.inTurn(state, signal, requests.optimStep(adamParams));
       state.submitted([accepted.requestId]);
       return requests.poll("OptimStep", accepted, state, signal);
@@ -243,7 +246,7 @@ export class TrainingClient {
   ): APIFuture<StepResult> {
     const requests = this.#requests;
     const { clock } = requests.session;
-    return this.#start("ForwardBackward", "step", options, async (state, signal) => {
+    return this.#start("ForwardBackward", "step", options, passNames, async (state, signal) => {
       const startedAtMs = clock.monotonic();
       const pass = preparePass(requests, { data, lossFn, ...options, forwardOnly: false });
       const optimStep = requests.optimStep(adamParams);
@@ -279,7 +282,7 @@ export class TrainingClient {
     options: SaveOptions & { readonly overwrite?: boolean | undefined } = {},
   ): APIFuture<SaveWeightsResponse> {
     const { ttlSeconds, overwrite, userMetadata } = options;
-    return this.#start("SaveWeights", "save_state", options, async (state, signal) => {
+    return this.#start("SaveWeights", "save_state", options, saveStateNames, async (state, signal) => {
       const request = { path: checkedName(name), ...given({ ttlSeconds, overwrite, userMetadata }) };
       return this.#requests.run("SaveWeights", "saveWeights", request, state, signal);
     });
@@ -297,7 +300,7 @@ export class TrainingClient {
 
   #load(name: string, path: string, optimizer: boolean, options: LoadOptions): APIFuture<LoadWeightsResponse> {
     const { weightsAccessToken } = options;
-    return this.#start("LoadWeights", name, options, async (state, signal) => {
+    return this.#start("LoadWeights", name, options, loadNames, async (state, signal) => {
       const request = { path: checkedTinkerPath("path", path), optimizer, ...given({ weightsAccessToken }) };
       return this.#requests.run("LoadWeights", "loadWeights", request, state, signal, { path });
     });
@@ -314,13 +317,25 @@ export class TrainingClient {
    */
   saveWeightsForSampler(name: string, options: SaveOptions = {}): APIFuture<SaveWeightsForSamplerResponse> {
     const { ttlSeconds, userMetadata } = options;
-    return this.#start("SaveWeightsForSampler", "save_weights_for_sampler", options, async (state, signal) => {
-      const request = { path: checkedName(name), ...given({ ttlSeconds, userMetadata }) };
-      const saved = await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal);
-      const { path, type } = saved;
-      if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a named save");
-      return { path, ...given({ type }) };
-    });
+    return this.#start(
+      "SaveWeightsForSampler",
+      "save_weights_for_sampler",
+      options,
+      saveNames,
+      async (state, signal) => {
+        const request = { path: checkedName(name), ...given({ ttlSeconds, userMetadata }) };
+        const saved = await this.#requests.run(
+          "SaveWeightsForSampler",
+          "saveWeightsForSampler",
+          request,
+          state,
+          signal,
+        );
+        const { path, type } = saved;
+        if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a named save");
+        return { path, ...given({ type }) };
+      },
+    );
   }
 
   /**
@@ -336,13 +351,19 @@ export class TrainingClient {
    */
   saveWeightsExternal(name: string, options: ExternalSaveOptions = {}): APIFuture<SaveWeightsExternalResponse> {
     const { ttlSeconds, ageEncryptionRecipients } = options;
-    return this.#start("SaveWeightsExternal", "save_weights_external", options, async (state, signal) => {
-      const request = { path: checkedName(name), ...given({ ttlSeconds, ageEncryptionRecipients }) };
-      const saved = await this.#requests.run("SaveWeightsExternal", "saveWeightsExternal", request, state, signal);
-      const { path, type } = saved;
-      if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a save");
-      return { path, ...given({ type }) };
-    });
+    return this.#start(
+      "SaveWeightsExternal",
+      "save_weights_external",
+      options,
+      externalNames,
+      async (state, signal) => {
+        const request = { path: checkedName(name), ...given({ ttlSeconds, ageEncryptionRecipients }) };
+        const saved = await this.#requests.run("SaveWeightsExternal", "saveWeightsExternal", request, state, signal);
+        const { path, type } = saved;
+        if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a save");
+        return { path, ...given({ type }) };
+      },
+    );
   }
 
   /**
@@ -359,7 +380,7 @@ export class TrainingClient {
   ): APIFuture<SamplingClient> {
     const { session } = this.#requests;
     const name = "save_weights_and_get_sampling_client";
-    return this.#start("SaveWeightsForSampler", name, options, async (state, signal) => {
+    return this.#start("SaveWeightsForSampler", name, options, samplerNames, async (state, signal) => {
       const request = { samplingSessionSeqId: session.nextSamplingSessionSeqId() };
       const saved = await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal);
       if (saved.samplingSessionId === undefined) {
@@ -374,11 +395,12 @@ export class TrainingClient {
     modelPath: string,
     options: OperationOptions & { readonly retryConfig?: RetryConfig } = {},
   ): Promise<SamplingClient> {
-    return SamplingClient.create(this.#requests.session, { modelPath, ...options });
+    return SamplingClient.create(this.#requests.session, "createSamplingClient", { modelPath, ...options });
   }
 
   /** Information about this model from the server. */
   async getInfo(options: CallOptions = {}): Promise<GetInfoResponse> {
+    checkOptions("getInfo", options, callNames);
     const info = await this.#requests.session.call("getInfo", { modelId: this.modelId }, options);
     const { tokenizerId } = info.modelData;
     if (tokenizerId === undefined) return info;
@@ -402,7 +424,7 @@ export class TrainingClient {
   /** Unloads the model on the server, after all earlier calls. An extension: the Python SDK never sends this request. */
   unload(options: OperationOptions = {}): APIFuture<UnloadModelResponse> {
     const requests = this.#requests;
-    return this.#start("UnloadModel", "unload_model", options, async (state, signal) => {
+    return this.#start("UnloadModel", "unload_model", options, operationNames, async (state, signal) => {
       const { modelId } = this;
       const accepted = await requests.inTurn(state, signal, () => requests.submit("unloadModel", { modelId }));
       state.submitted([accepted.requestId]);
@@ -413,14 +435,41 @@ export class TrainingClient {
   #start<T>(
     requestType: string,
     operation: string,
-    { signal, timeoutMs }: OperationOptions,
+    options: OperationOptions,
+    known: Readonly<Record<string, true>>,
     work: (state: FutureState, signal: AbortSignal) => Promise<T>,
   ): APIFuture<T> {
     const { session, modelId } = this.#requests;
     const attributes = { "tinker.model_id": modelId };
-    return session.start({ requestType, operation, subject: modelId, signal, timeoutMs, attributes }, work);
+    const { signal, timeoutMs } = options;
+    return session.start(
+      { requestType, operation, subject: modelId, signal, timeoutMs, attributes },
+      (state, inner) => {
+        checkOptions(camelCase(operation), options, known);
+        return work(state, inner);
+      },
+    );
   }
 }
+
+const passNames: OptionNames<PassOptions & UnknownLoss> = {
+  ...operationNames,
+  lossFnConfig: true,
+  allowUnknownLoss: true,
+};
+const customNames = { ...operationNames, lossTypeInput: true } as const;
+const saveNames: OptionNames<SaveOptions> = { ...operationNames, ttlSeconds: true, userMetadata: true };
+const saveStateNames = { ...saveNames, overwrite: true } as const;
+const externalNames: OptionNames<ExternalSaveOptions> = {
+  ...operationNames,
+  ttlSeconds: true,
+  ageEncryptionRecipients: true,
+};
+const loadNames: OptionNames<LoadOptions> = { ...operationNames, weightsAccessToken: true };
+const samplerNames = { ...operationNames, retryConfig: true } as const;
+
+/** `save_state` → `saveState`. */
+const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 function checkedName(name: string): string {
   if (typeof name === "string" && name !== "") return name;

@@ -53,6 +53,10 @@ export class Datum<Keys extends string = string> {
 
   /** @throws {@link InvalidInputError} naming `lossFnInputs.<key>` when a value cannot become a tensor. */
   constructor(parts: DatumParts<Keys>) {
+    const unknown = Object.keys(parts).find((key) => key !== "modelInput" && key !== "lossFnInputs");
+    if (unknown !== undefined) {
+      throw new InvalidInputError(unknown, "is not a part of a datum", { hint: "Parts: modelInput, lossFnInputs." });
+    }
     const modelInput = ModelInput.from(parts.modelInput);
     const inputs: unknown = parts.lossFnInputs ?? {};
     if (!isPlainObject(inputs)) {
