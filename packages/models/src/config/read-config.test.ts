@@ -24,14 +24,28 @@ describe("readConfig", () => {
     expect(readConfig({ ...base, eos_token_id: [3, 4] }).eosTokenIds).toEqual([3, 4]);
   });
 
+  it("takes transformers' value for a key that is absent, and full heads for one that is null", () => {
+    const wide = { ...base, hidden_size: 2048, num_attention_heads: 32 };
+    expect(readConfig({ ...wide, model_type: "qwen3" })).toMatchObject({
+      kvHeads: 32,
+      headDim: 128,
+      contextLength: 32_768,
+    });
+    const mistral = { ...wide, model_type: "mistral", sliding_window: null };
+    expect(readConfig(mistral)).toMatchObject({ kvHeads: 8, headDim: 64, contextLength: 131_072 });
+    expect(readConfig({ ...mistral, num_key_value_heads: null }).kvHeads).toBe(32);
+    expect(readConfig(base).contextLength).toBe(2048);
+  });
+
   it("knows what each architecture adds", () => {
-    expect(readConfig({ ...base, model_type: "qwen2" })).toMatchObject({
+    const given = { ...base, num_key_value_heads: 4 };
+    expect(readConfig({ ...given, model_type: "qwen2" })).toMatchObject({
       qkvBias: true,
       outputBias: false,
       qkNorm: false,
     });
-    expect(readConfig({ ...base, model_type: "qwen3" })).toMatchObject({ qkvBias: false, qkNorm: true });
-    expect(readConfig({ ...base, attention_bias: true, mlp_bias: true })).toMatchObject({
+    expect(readConfig({ ...given, model_type: "qwen3" })).toMatchObject({ qkvBias: false, qkNorm: true });
+    expect(readConfig({ ...given, attention_bias: true, mlp_bias: true })).toMatchObject({
       outputBias: true,
       mlpBias: true,
     });
@@ -47,6 +61,7 @@ describe("readConfig", () => {
     ["model_type", { model_type: "gpt2" }],
     ["hidden_act", { hidden_act: "gelu" }],
     ["sliding_window", { model_type: "mistral", sliding_window: 16 }],
+    ["sliding_window", { model_type: "mistral" }], // absent, it is 4096 of a context of 131,072
     ["use_sliding_window", { model_type: "qwen2", use_sliding_window: true }],
     ["layer_types", { layer_types: ["full_attention", "sliding_attention"] }],
     ["rope_scaling.rope_type", { rope_scaling: { rope_type: "yarn", factor: 4 } }],

@@ -67,6 +67,9 @@ const integer = (config: Json, field: string, fallback?: number): number => {
   return value;
 };
 
+const withoutUndefined = (file: Json): Json =>
+  Object.fromEntries(Object.entries(file).filter(([, value]) => value !== undefined));
+
 /** Values a field may have without changing the computation; anything else is refused. */
 const neutralValues: Readonly<Record<string, readonly unknown[]>> = {
   hidden_act: ["silu"],
@@ -82,6 +85,14 @@ const neutralValues: Readonly<Record<string, readonly unknown[]>> = {
   num_experts: [0],
   num_local_experts: [0],
   num_nextn_predict_layers: [0],
+};
+
+/** What transformers takes for a key that a file does not have; a key that is null is another matter. */
+const absentValues: Readonly<Record<ModelConfig["architecture"], Json>> = {
+  llama: { max_position_embeddings: 2048 },
+  mistral: { max_position_embeddings: 131_072, num_key_value_heads: 8, sliding_window: 4096 },
+  qwen2: { max_position_embeddings: 32_768, num_key_value_heads: 32 },
+  qwen3: { max_position_embeddings: 32_768, num_key_value_heads: 32, head_dim: 128 },
 };
 
 const readRope = (config: Json): { theta: number; scaling: RopeScaling } => {
@@ -115,19 +126,25 @@ const readRope = (config: Json): { theta: number; scaling: RopeScaling } => {
 /**
  * @throws ConfigError naming the field that is missing, malformed or unsupported.
  */
-export const readConfig = (config: Json): ModelConfig => {
-  const modelType = config["model_type"];
+export const readConfig = (file: Json): ModelConfig => {
+  const modelType = file["model_type"];
   const architecture = architectures.find((name) => name === modelType);
   if (!architecture) throw unsupported("model_type", modelType, `supported are ${architectures.join(", ")}`);
+  const config: Json = { ...absentValues[architecture], ...withoutUndefined(file) };
   for (const [field, allowed] of Object.entries(neutralValues)) {
     const value = config[field];
     if (value !== undefined && value !== null && !allowed.includes(value)) throw unsupported(field, value);
   }
-  const contextLength = integer(config, "max_position_embeddings", 2048);
+  const contextLength = integer(config, "max_position_embeddings");
   const window = config["sliding_window"];
-  // Qwen files carry a window that use_sliding_window (checked above) switches off; in Mistral the number itself decides.
+  // Qwen files carry a window that use_sliding_window (checked above) switches off; in Mistral the number itself decides, and
+  // null switches it off.
   if (architecture === "mistral" && typeof window === "number" && window < contextLength) {
-    throw unsupported("sliding_window", window, "only full attention is");
+    const isAbsent = file["sliding_window"] === undefined;
+    const hint = isAbsent
+      ? "this is what its absence means; null says that attention is full"
+      : "only full attention is";
+    throw unsupported("sliding_window", window, hint);
   }
   const layerTypes = config["layer_types"];
   if (Array.isArray(layerTypes)) {
