@@ -69,7 +69,7 @@ const explained: Readonly<Record<string, string>> = {
   "OptimStepRequest.adam_params": "What newer releases added is read, and sent only when given",
   "OptimStepRequest.optim_params": "What newer releases added is read, and sent only when given",
   "SessionSearchCursor.last_created_at": "Moments are sent in UTC with milliseconds",
-  "ClientConfigResponse.tinklet_extensions": "A server's own extensions are read",
+  "ClientConfigResponse.tinklet_extensions": "Answers are read more leniently",
   "WhoamiResponse.org_urn": "What newer releases added is read, and sent only when given",
 };
 

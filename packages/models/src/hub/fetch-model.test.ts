@@ -1,6 +1,7 @@
 import {
   existsSync,
   lstatSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -13,6 +14,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type FakeHub, startFakeHub } from "../../../../test/weights/fake-hub.ts";
 import { tinyGguf, writeTinyModel, writeTinyShards } from "../../../../test/weights/tiny-models.ts";
+import { loadTokenizer } from "../load-tokenizer.ts";
+import { tinyTokenizer } from "../testing/tiny-tokenizer.ts";
 import { openModel } from "../weights/open-model.ts";
 import type { DownloadProgress, OpenModelOptions } from "../weights/types.ts";
 import { fetchModel } from "./fetch-model.ts";
@@ -37,6 +40,7 @@ beforeEach(async () => {
   });
   vi.stubEnv("HF_ENDPOINT", hub.endpoint);
   vi.stubEnv("HF_TOKEN", "");
+  vi.stubEnv("HF_HOME", join(folder, "home")); // nobody's own token
   vi.stubEnv("HF_HUB_OFFLINE", "");
 });
 afterEach(async () => {
@@ -325,5 +329,28 @@ describe("names and settings", () => {
       offline: false,
     });
     expect(hubSettings({}, {}).cacheDir).toMatch(/huggingface.hub$/);
+    expect(hubSettings({}, { TRANSFORMERS_OFFLINE: "1" }).offline).toBe(true);
+  });
+
+  test("the token of `hf auth login`, unless another is given", async () => {
+    const home = join(folder, "home");
+    expect(hubSettings({}, { HF_HOME: home })).not.toHaveProperty("token");
+    mkdirSync(home);
+    writeFileSync(join(home, "token"), "hf_login\n");
+    writeFileSync(join(home, "other"), "hf_other\n");
+    expect(hubSettings({}, { HF_HOME: home }).token).toBe("hf_login");
+    expect(hubSettings({}, { HF_HOME: home, HF_TOKEN_PATH: join(home, "other") }).token).toBe("hf_other");
+    expect(hubSettings({}, { HF_HOME: home, HF_TOKEN: "hf_given" }).token).toBe("hf_given");
+    hub.requiredToken = "hf_login";
+    expect(await get()).toContain(hub.commit);
+  });
+
+  test("a tokenizer is read from what fetching the model left, without asking anybody", async () => {
+    hub.files.set("tokenizer.json", Buffer.from(tinyTokenizer["tokenizer.json"]));
+    hub.files.set("tokenizer_config.json", Buffer.from(tinyTokenizer["tokenizer_config.json"]));
+    await get();
+    hub.log.length = 0;
+    expect((await loadTokenizer("org/name", { cacheDir })).vocabSize).toBe(269);
+    expect(hub.log).toEqual([]);
   });
 });
