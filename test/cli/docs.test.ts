@@ -1,17 +1,23 @@
 // What the README and the command line's page print is what happens: the programs run, and every command's help is the program's.
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { readPrices } from "../../packages/cookbook/src/index.ts";
 import { fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
-import { commandTable } from "../../packages/tinklet/src/cli/commands.ts";
+import type { Command } from "../../packages/tinklet/src/cli/command.ts";
+import { commandTable, findCommand, type Listed } from "../../packages/tinklet/src/cli/commands.ts";
+import { parseInput } from "../../packages/tinklet/src/cli/parse.ts";
 import { Executable, fakeServer, tokenizer } from "./executable.ts";
 
 vi.setConfig({ testTimeout: 120_000 }); // many processes: a busy machine is no failure
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
 
 let tool: Executable;
+const specs = new Map<Listed | undefined, Command>();
 beforeAll(async () => {
   tool = await Executable.build({ server: true });
+  for (const listed of commandTable) specs.set(listed, await listed.load());
 }, 60_000);
 afterAll(() => tool?.remove());
 
@@ -57,6 +63,71 @@ it("the README's program for the hosted service runs as printed", async () => {
 it("the README's program for this machine runs as printed, and its model learns", async () => {
   const found = await losses("local", local, {});
   expect(found.at(-1)).toBeLessThan(found[0] as number);
+});
+
+describe("docs/your-project.md", () => {
+  const page = read("docs/your-project.md");
+  const programs = new Map(
+    [...page.matchAll(/```ts\n\/\/ (\S+)\.mjs\n([\s\S]*?)```/g)].map(([, name, code]) => [
+      name as string,
+      code as string,
+    ]),
+  );
+  const run = async (name: string): Promise<string[]> => {
+    const path = await tool.program(name, programs.get(name) as string);
+    return new Promise((resolve, reject) =>
+      execFile(process.execPath, [path], { env: tool.environment(), cwd: tool.work }, (error, stdout) =>
+        error === null ? resolve(stdout.split("\n").filter((line) => line !== "")) : reject(error),
+      ),
+    );
+  };
+
+  it("has a program for each task, and every block of code is one", () => {
+    expect([...programs.keys()]).toEqual(["sft", "rl", "rl-cookbook", "dpo"]);
+    expect(page.match(/^```ts$/gm)?.length).toBe(programs.size);
+  });
+
+  it("fine-tunes on the data of the page, and the second time has nothing left to do", async () => {
+    const [data = ""] = [...page.matchAll(/```json\n([\s\S]*?)```/g)].map(([, lines]) => lines as string);
+    writeFileSync(join(tool.work, "data.jsonl"), data);
+    const first = await run("sft");
+    expect(first.at(-1)).toMatch(/^tinker:\/\/.*\/sampler_weights\/final$/);
+    expect(first.filter((line) => /^\d+ \d/.test(line)).length).toBe(2);
+    expect(await run("sft")).toEqual([]);
+    // What the program saved is there for the command line: one folder for both.
+    const seen = await tool.run(["checkpoint", "list", "--local", "--json"]);
+    expect(seen.stdout).toContain(first.at(-1));
+    const text = await tool.run(["sample", "Hi", "--local", "--from", "runs/sft", "--max-tokens", "4"]);
+    expect(text, text.stderr).toMatchObject({ code: 0 });
+  });
+
+  it("trains on a reward, from scratch and with the cookbook", async () => {
+    expect((await run("rl")).map((line) => line.split(" ")[0])).toEqual(["0", "1", "2"]);
+    expect((await run("rl-cookbook")).map((line) => line.split(" ")[0])).toEqual(["0", "1", "2"]);
+  });
+
+  it("trains on preferences: the margin grows", async () => {
+    const margins = (await run("dpo")).map((line) => Number(line.split(" ")[1]));
+    expect(margins.length).toBe(5);
+    expect(margins.at(-1)).toBeGreaterThan(margins[0] as number);
+  });
+
+  it("every table of prices in it is one", async () => {
+    const [, prices = ""] = [...page.matchAll(/```json\n([\s\S]*?)```/g)].map(([, lines]) => lines as string);
+    writeFileSync(join(tool.work, "prices.json"), prices);
+    expect(Object.keys(await readPrices(join(tool.work, "prices.json")))).toContain("Qwen/Qwen3-8B");
+  });
+});
+
+it.each(["README.md", "docs/your-project.md"])("every command in %s can be called like that", async (page) => {
+  const calls = [...read(page).matchAll(/^npx tinklet (.*?)( +#.*)?$/gm)].map(([, words]) => words as string);
+  expect(calls.length).toBeGreaterThan(2);
+  for (const words of calls) {
+    const args = [...words.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => (quoted ?? plain) as string);
+    const { command, rest } = findCommand(args);
+    expect(command, words).toBeDefined();
+    expect(() => parseInput(specs.get(command) as Command, rest), words).not.toThrow();
+  }
 });
 
 it("every command's help is in docs/cli.md, word for word", async () => {

@@ -113,11 +113,14 @@ export class Executable {
       entryPoints: {
         "cli/main": source("tinklet/src/cli/main.ts"),
         // The engine looks for its worker beside the file that it was loaded from.
-        ...(options.server ? { "cli/worker": source("engine/src/worker.ts") } : {}),
+        ...(options.server
+          ? { "cli/worker": source("engine/src/worker.ts"), "cli/server": source("server/src/index.ts") }
+          : {}),
       },
       outdir: join(folder, "dist"),
       chunkNames: "cli/[name]-[hash]",
     });
+    if (options.server) installServer(join(folder, "node_modules", "@tinklet", "server"));
     return new Executable(folder, mkdtempSync(join(tmpdir(), "tinklet-cli-")));
   }
 
@@ -197,6 +200,14 @@ async function installTinyBaseModel(folder: string): Promise<void> {
   for (const name of ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "data"])
     cpSync(join(tokenizer, name), join(folder, name), { recursive: true });
   writeFileSync(join(folder, "package.json"), '{ "name": "@tinklet/base-model", "version": "0.1.0" }\n');
+}
+
+/** `@tinklet/server` under its name, for programs that load it as an installed package: the bundle of its sources. */
+function installServer(folder: string): void {
+  mkdirSync(folder, { recursive: true });
+  const manifest = { name: "@tinklet/server", version: "0.1.0", type: "module", exports: "./index.js" };
+  writeFileSync(join(folder, "package.json"), `${JSON.stringify(manifest)}\n`);
+  writeFileSync(join(folder, "index.js"), 'export * from "../../../dist/cli/server.js";\n');
 }
 
 /** A server over the fake engine, on a free port. */

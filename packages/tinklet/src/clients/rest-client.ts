@@ -350,7 +350,12 @@ export class RestClient {
 
   // ---- account ------------------------------------------------------------------------------------------------------
 
-  /** User of this credential, read from its claims; sends no request. @throws {@link TinkerError} for a plain API key. */
+  /**
+   * User of this credential, read from the claims of its token. Connects first, as every call does; where the server exchanges
+   * keys for tokens, that includes the exchange. There is no request of its own.
+   *
+   * @throws {@link TinkerError} with code `whoami_unavailable` where the server works with plain API keys, which have no claims.
+   */
   async whoami(options: CallOptions = {}): Promise<WhoamiResponse> {
     checkOptions("whoami", options, callNames);
     return this.#session.within("whoami", options, (inner) => this.#session.whoami(inner));
