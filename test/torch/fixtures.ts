@@ -71,16 +71,6 @@ export const adapterOf = (model: LoadedModel, fixture: Fixture): Adapter => {
   return importState(model.config, { lora, step: 0, weights });
 };
 
-/** The same with everything that training keeps in float64, for runtimes that compute in it. */
-export const inFloat64 = (adapter: Adapter): Adapter => {
-  const arrays = {
-    values: Float64Array.from(adapter.values),
-    m: new Float64Array(adapter.values.length),
-    v: new Float64Array(adapter.values.length),
-  };
-  return { ...adapter, ...(arrays as unknown as Pick<Adapter, "values" | "m" | "v">) };
-};
-
 export const requestOf = (fixture: Fixture, lossFn: LossFnName): LossRequest => ({
   lossFn,
   data: fixture.lengths.map((length, index) => {

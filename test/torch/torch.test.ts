@@ -12,21 +12,17 @@ import type { Program, Runtime } from "../../packages/engine/src/runtime/runtime
 import { Extender } from "../../packages/engine/src/sample/extender.ts";
 import { pastOf } from "../../packages/engine/src/sample/kv-block.ts";
 import { Sampler } from "../../packages/engine/src/sample/sampler.ts";
-import { createRoundingRuntime, type Groups, Tolerance } from "../../packages/engine/src/testing/rounding.ts";
+import {
+  type Compute,
+  type Groups,
+  inFloat64,
+  type Tolerance,
+  toleranceOf,
+} from "../../packages/engine/src/testing/rounding.ts";
 import { optimStep } from "../../packages/engine/src/train/optimizer.ts";
 import { Trainer } from "../../packages/engine/src/train/trainer.ts";
 import type { AdamParams, LossFnName } from "../../packages/engine/src/types.ts";
-import {
-  adapterOf,
-  decode,
-  decodeAll,
-  type Fixture,
-  fixtures,
-  inFloat64,
-  modelOf,
-  requestOf,
-  underNames,
-} from "./fixtures.ts";
+import { adapterOf, decode, decodeAll, type Fixture, fixtures, modelOf, requestOf, underNames } from "./fixtures.ts";
 import { tokens } from "./seeded.ts";
 
 const native = (await loadNativeRuntime(1)).runtime;
@@ -36,16 +32,6 @@ const exact = createInterpreter({ float64: true });
 const inTurn = (name: string): readonly Runtime[] => {
   const left = fixtures.findIndex(([each]) => each === name) % 2 === 0 ? "wasm" : "interpreter";
   return runtimes.filter((runtime) => runtime.name !== left);
-};
-
-/** A test's subject: something computed from a fixture on a runtime. */
-type Compute = (runtime: Runtime, adapter: Adapter) => Promise<Groups>;
-
-/** What is allowed, from the exact value and so many runs with errors of float32's size. */
-const toleranceOf = async (compute: Compute, adapter: () => Adapter, runs: number): Promise<Tolerance> => {
-  const spread: Groups[] = [];
-  for (let run = 1; run <= runs; run++) spread.push(await compute(createRoundingRuntime(run), inFloat64(adapter())));
-  return new Tolerance(await compute(exact, inFloat64(adapter())), spread);
 };
 
 const expectWithin = (tolerance: Tolerance, result: Groups, who: string): void => {

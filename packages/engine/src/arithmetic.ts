@@ -3,5 +3,8 @@
  * another number the same passes on the same machine may differ in their last bits.
  */
 
-/** Raised by every change after which a pass, a step or a sample gives other bits than before on the same machine and runtime. */
-export const arithmeticVersion = 1;
+/**
+ * Raised by every change after which a pass, a step or a sample gives other bits than before on the same machine and runtime.
+ * 2: data of one request that share a prefix are computed together.
+ */
+export const arithmeticVersion = 2;

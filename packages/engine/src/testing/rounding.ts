@@ -4,6 +4,7 @@
  * order of its sums and the instructions of the machine. How widely the results spread is the condition of each of them, through every
  * operation and every step on the way, and {@link Tolerance} is the one formula that judges a float32 result by it.
  */
+import type { Adapter } from "../adapter/adapter.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { type Floats, kernels } from "../runtime/kernels.ts";
 import type { Runtime, Value } from "../runtime/runtime.ts";
@@ -214,3 +215,23 @@ export class Tolerance {
     return worst;
   }
 }
+
+/** What a test computes from an adapter on a runtime. */
+export type Compute = (runtime: Runtime, adapter: Adapter) => Promise<Groups>;
+
+/** What is allowed of a computation: from its exact value, and so many runs of it with errors of float32's size. */
+export const toleranceOf = async (compute: Compute, adapter: () => Adapter, runs: number): Promise<Tolerance> => {
+  const spread: Groups[] = [];
+  for (let run = 1; run <= runs; run++) spread.push(await compute(createRoundingRuntime(run), inFloat64(adapter())));
+  return new Tolerance(await compute(createInterpreter({ float64: true }), inFloat64(adapter())), spread);
+};
+
+/** The same with everything that training keeps in float64, for runtimes that compute in it. */
+export const inFloat64 = (adapter: Adapter): Adapter => {
+  const arrays = {
+    values: Float64Array.from(adapter.values),
+    m: new Float64Array(adapter.values.length),
+    v: new Float64Array(adapter.values.length),
+  };
+  return { ...adapter, ...(arrays as unknown as Pick<Adapter, "values" | "m" | "v">) };
+};
