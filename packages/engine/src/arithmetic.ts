@@ -7,4 +7,4 @@
  * Raised by every change after which a pass, a step or a sample gives other bits than before on the same machine and runtime.
  * 2: data of one request that share a prefix are computed together.
  */
-export const arithmeticVersion = 2;
+export const arithmeticVersion: number = 2;
