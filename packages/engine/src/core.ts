@@ -46,6 +46,9 @@ export interface CoreOptions extends MemoryPlan {
   readonly loadTokenizer: () => Promise<Tokenizer>;
 }
 
+/** An argument, or one that is still on its way: the call keeps its place in line. */
+type Coming<T> = T | Promise<T>;
+
 /** A call waiting for its turn. Only `heavy` ones (passes over the model, files) are worth a pause for sampling. */
 interface Turn {
   readonly heavy: boolean;
@@ -158,8 +161,8 @@ export class EngineCore {
     return this.#inTurn(() => this.#adapters.snapshot(adapterId));
   }
 
-  importSnapshot(state: AdapterState): Promise<SnapshotId> {
-    return this.#inTurn(() => this.#adapters.importSnapshot(state));
+  importSnapshot(state: Coming<AdapterState>): Promise<SnapshotId> {
+    return this.#inTurn(async () => this.#adapters.importSnapshot(await state));
   }
 
   deleteSnapshot(snapshotId: SnapshotId): Promise<void> {
@@ -170,12 +173,15 @@ export class EngineCore {
     return this.#inTurn(() => exportState(this.#adapters.either(id), options));
   }
 
-  importState(state: AdapterState): Promise<AdapterInfo> {
-    return this.#inTurn(() => this.#adapters.import(state));
+  importState(state: Coming<AdapterState>): Promise<AdapterInfo> {
+    return this.#inTurn(async () => this.#adapters.import(await state));
   }
 
-  loadState(adapterId: AdapterId, state: AdapterState): Promise<AdapterInfo> {
-    return this.#inTurn(() => this.#forgetting(() => this.#adapters.load(adapterId, state)));
+  loadState(adapterId: AdapterId, state: Coming<AdapterState>): Promise<AdapterInfo> {
+    return this.#inTurn(async () => {
+      const whole = await state;
+      return this.#forgetting(() => this.#adapters.load(adapterId, whole));
+    });
   }
 
   savePeft(id: AdapterId | SnapshotId, folder: string): Promise<void> {

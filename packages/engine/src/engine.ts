@@ -10,6 +10,7 @@ import { createGate, watchGate } from "./exit-gate.ts";
 import { type FromWorker, fromPlainError, type ToWorker, type WorkerStart } from "./messages.ts";
 import { openCore, type PlainOptions } from "./open-core.ts";
 import { checkOptions, checkSampleRequest } from "./options.ts";
+import { type Piece, sendPieces, takeApart } from "./pieces.ts";
 import type { SampleHandle } from "./sample/sampler.ts";
 import { startWorker } from "./start-worker.ts";
 import type {
@@ -48,6 +49,9 @@ interface Pending {
   readonly reject: (error: unknown) => void;
   readonly onToken?: (event: TokenEvent) => void;
 }
+
+/** Calls whose arguments may be hundreds of megabytes. */
+const LARGE = new Set(["importState", "loadState", "importSnapshot"]);
 
 /** A core in a worker. */
 const workerLink = async (
@@ -120,13 +124,23 @@ const workerLink = async (
     const id = nextId++;
     const result = new Promise<T>((resolve, reject) => {
       if (ended) return reject(ended);
+      const apart = LARGE.has(method) ? takeApart(args) : undefined;
       try {
-        send({ type: "call", id, method, args }); // before anything waits for its answer: what cannot be sent has none
+        // before anything waits for its answer: what cannot be sent has none
+        send({ type: "call", id, method, ...(apart ? { args: apart.args, places: apart.places } : { args }) });
       } catch (cause) {
         return reject(notSent(method, cause));
       }
       pending.set(id, { resolve: resolve as (value: never) => void, reject, ...(onToken ? { onToken } : {}) });
       worker.ref();
+      if (!apart) return;
+      const sendPiece = (piece: Piece): void =>
+        worker.postMessage({ type: "piece", id, piece } satisfies ToWorker, [piece.data.buffer]);
+      sendPieces(apart.arrays, sendPiece, () => pending.has(id)).catch((cause: unknown) => {
+        pending.delete(id);
+        reject(notSent(method, cause));
+        send({ type: "cancel", id });
+      });
     }).finally(() => {
       if (pending.size === 0) worker.unref();
     });

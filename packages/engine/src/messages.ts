@@ -3,6 +3,7 @@ import type { DownloadProgress } from "@tinklet/models";
 import * as errors from "./errors.ts";
 import type { GateMemory } from "./exit-gate.ts";
 import type { PlainOptions } from "./open-core.ts";
+import type { ArrayPlace, Piece } from "./pieces.ts";
 import type { ModelInfo, TokenEvent } from "./types.ts";
 
 /** First message to a worker. */
@@ -16,7 +17,15 @@ export interface WorkerStart {
 export type ToWorker =
   /** Stop opening; the answer is `failed`, or `ready` if it came too late. */
   | { readonly type: "abort" }
-  | { readonly type: "call"; readonly id: number; readonly method: string; readonly args: readonly unknown[] }
+  | {
+      readonly type: "call";
+      readonly id: number;
+      readonly method: string;
+      readonly args: readonly unknown[];
+      /** Arrays of the arguments that follow in pieces. */
+      readonly places?: readonly ArrayPlace[];
+    }
+  | { readonly type: "piece"; readonly id: number; readonly piece: Piece }
   | { readonly type: "cancel"; readonly id: number };
 
 export type FromWorker =

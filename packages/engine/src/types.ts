@@ -287,7 +287,10 @@ export interface Engine {
 
   /** An immutable copy of the adapter's weights: training on never changes what it samples. */
   snapshot(adapterId: AdapterId): Promise<SnapshotId>;
-  /** Loads weights (not an optimizer) as a snapshot, for sampling from a saved adapter. */
+  /**
+   * Loads weights (not an optimizer) as a snapshot, for sampling from a saved adapter. A large state is copied a few megabytes at a time,
+   * so do not change its arrays before the promise is settled; the same holds for `importState` and `loadState`.
+   */
   importSnapshot(state: AdapterState): Promise<SnapshotId>;
   deleteSnapshot(snapshotId: SnapshotId): Promise<void>;
 

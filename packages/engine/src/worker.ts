@@ -3,6 +3,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { EngineCore } from "./core.ts";
 import { type FromWorker, type ToWorker, toPlainError, type WorkerStart } from "./messages.ts";
 import { openCore } from "./open-core.ts";
+import { type ArrayPlace, type Assembly, putTogether } from "./pieces.ts";
 import type { SampleHandle } from "./sample/sampler.ts";
 import type { SampleRequest } from "./types.ts";
 
@@ -17,8 +18,15 @@ const buffersOf = (value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuf
   return found;
 };
 
+const wholeOnes = (whole: Promise<void>, arg: unknown): Promise<unknown> => {
+  const coming = whole.then(() => arg);
+  coming.catch(() => {}); // the call hears of it in its turn
+  return coming;
+};
+
 const serve = (core: EngineCore): void => {
   const samples = new Map<number, SampleHandle>();
+  const assemblies = new Map<number, Assembly>();
   const call = (id: number, method: string, args: readonly unknown[]): Promise<unknown> => {
     if (method === "sample") {
       const [request, streams] = args as [SampleRequest, boolean];
@@ -29,14 +37,24 @@ const serve = (core: EngineCore): void => {
     const operation = core[method as keyof EngineCore] as (...given: readonly unknown[]) => Promise<unknown>;
     return operation.apply(core, args as unknown[]);
   };
+  /** Arguments each of which is whole when its arrays have come. */
+  const comingArgs = (id: number, args: readonly unknown[], places: readonly ArrayPlace[]): unknown[] => {
+    const assembly = putTogether(args, places);
+    assemblies.set(id, assembly);
+    const { whole } = assembly;
+    whole.finally(() => assemblies.delete(id)).catch(() => {});
+    return args.map((arg, i) => (places.some(({ path }) => path[0] === i) ? wholeOnes(whole, arg) : arg));
+  };
   port.on("message", (message: ToWorker) => {
     if (message.type === "abort") return; // too late: it is open
     if (message.type === "cancel") {
       samples.get(message.id)?.cancel(new Error("cancelled"));
+      assemblies.get(message.id)?.fail(new Error("cancelled"));
       return;
     }
-    const { id, method, args } = message;
-    call(id, method, args)
+    if (message.type === "piece") return assemblies.get(message.id)?.take(message.piece);
+    const { id, method, args, places } = message;
+    call(id, method, places ? comingArgs(id, args, places) : args)
       .then((value) => port.postMessage({ type: "result", id, value } satisfies FromWorker, [...buffersOf(value)]))
       .catch((error: unknown) => send({ type: "error", id, error: toPlainError(error) }));
   });

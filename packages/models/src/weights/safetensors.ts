@@ -166,8 +166,15 @@ export function decodeSafetensors(bytes: Uint8Array, origin: string): NamedTenso
   return [...tensors.values()].map(({ name, shape, offset, byteLength }) => ({
     name,
     shape,
-    data: new Float32Array(new Uint8Array(bytes.subarray(offset, offset + byteLength)).buffer), // an aligned copy
+    data: floatsAt(bytes, offset, byteLength),
   }));
+}
+
+/** A view where the values are aligned, as all that we write are: copying hundreds of megabytes would hold the thread. */
+function floatsAt(bytes: Uint8Array, offset: number, byteLength: number): Float32Array {
+  const at = bytes.byteOffset + offset;
+  if (at % Float32Array.BYTES_PER_ELEMENT === 0) return new Float32Array(bytes.buffer, at, byteLength / 4);
+  return new Float32Array(new Uint8Array(bytes.subarray(offset, offset + byteLength)).buffer);
 }
 
 const isOffset = (value: unknown) => typeof value === "number" && Number.isSafeInteger(value) && value >= 0;

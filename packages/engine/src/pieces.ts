@@ -1,0 +1,99 @@
+/**
+ * Large arguments on their way to the engine's thread. A message is copied while the caller's thread waits, 300 MB in a good tenth of
+ * a second; so the arrays of a large argument follow their call in pieces, one in each turn of the caller's event loop. The call itself
+ * goes first: it keeps its place in line, and waits there until its arrays are whole.
+ */
+
+/** Bytes copied in one turn: a few milliseconds. */
+const PIECE_BYTES = 2 * 2 ** 20;
+
+/** Where in a call's arguments an array was, and how long. */
+export interface ArrayPlace {
+  readonly path: readonly (string | number)[];
+  readonly length: number;
+}
+
+/** A part of one of a call's arrays. */
+export interface Piece {
+  readonly array: number;
+  readonly from: number;
+  readonly data: Float32Array<ArrayBuffer>;
+}
+
+interface Apart {
+  /** The arguments without their arrays. */
+  readonly args: readonly unknown[];
+  readonly places: readonly ArrayPlace[];
+  readonly arrays: readonly Float32Array[];
+}
+
+/** The arguments and their arrays separately; undefined where they are small enough to go as they are. */
+export const takeApart = (args: readonly unknown[]): Apart | undefined => {
+  const places: ArrayPlace[] = [];
+  const arrays: Float32Array[] = [];
+  const without = (value: unknown, path: readonly (string | number)[]): unknown => {
+    if (value instanceof Float32Array) {
+      places.push({ path, length: value.length });
+      arrays.push(value);
+      return undefined;
+    }
+    if (Array.isArray(value)) return value.map((inner, i) => without(inner, [...path, i]));
+    if (value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
+    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, without(inner, [...path, key])]));
+  };
+  const rest = args.map((arg, i) => without(arg, [i]));
+  const bytes = arrays.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  return bytes > PIECE_BYTES ? { args: rest, places, arrays } : undefined;
+};
+
+/** Sends every array, a piece a turn, for as long as they are wanted. */
+export const sendPieces = async (
+  arrays: readonly Float32Array[],
+  send: (piece: Piece) => void,
+  isWanted: () => boolean,
+): Promise<void> => {
+  const step = PIECE_BYTES / Float32Array.BYTES_PER_ELEMENT;
+  for (const [array, values] of arrays.entries()) {
+    for (let from = 0; from < values.length; from += step) {
+      await new Promise((resume) => setImmediate(resume));
+      if (!isWanted()) return;
+      send({ array, from, data: new Float32Array(values.subarray(from, from + step)) });
+    }
+  }
+};
+
+/** The other side: arguments whose arrays are on their way. */
+export interface Assembly {
+  readonly args: readonly unknown[];
+  /** Resolves when every array is whole. */
+  readonly whole: Promise<void>;
+  take(piece: Piece): void;
+  /** They will never be. */
+  fail(reason: unknown): void;
+}
+
+export const putTogether = (args: readonly unknown[], places: readonly ArrayPlace[]): Assembly => {
+  const arrays = places.map(({ path, length }) => {
+    const array = new Float32Array(length);
+    let holder = args as unknown as Record<string | number, unknown>;
+    for (const key of path.slice(0, -1)) holder = holder[key] as typeof holder;
+    holder[path.at(-1)!] = array;
+    return array;
+  });
+  let missing = places.reduce((sum, { length }) => sum + length, 0);
+  let [done, fail]: [() => void, (reason: unknown) => void] = [() => {}, () => {}];
+  const whole = new Promise<void>((resolve, reject) => {
+    [done, fail] = [resolve, reject];
+  });
+  whole.catch(() => {}); // whoever waits hears of it; nobody may be
+  return {
+    args,
+    whole,
+    fail,
+    take: ({ array, from, data }) => {
+      arrays[array]!.set(data, from);
+      missing -= data.length;
+      if (missing === 0) done();
+    },
+  };
+};
