@@ -3,7 +3,6 @@
  * caller decides what is a failure. A run is known by its seed. Used by fuzz.test.ts (5,000) and fuzz-main.ts (100,000).
  */
 import { gzipSync } from "node:zlib";
-import { newerRoutes } from "../../packages/server/src/http/newer-routes.ts";
 import { passBytes, TestServer } from "../../packages/server/src/testing/test-server.ts";
 import { contract } from "../../packages/tinklet/src/wire/contract.ts";
 import { compressZstd } from "../../packages/tinklet/src/wire/zstd.ts";
@@ -247,13 +246,7 @@ export async function fuzz(
   let heapAtStart = 0;
   let pendingFutures: string[] = [];
 
-  const operations: { readonly method: string; readonly path: string }[] = [
-    ...Object.values(contract),
-    ...Object.values(newerRoutes).map(({ method, path }) => ({
-      method,
-      path: path.replaceAll("([^/]+)", "{parameter}"),
-    })),
-  ];
+  const operations: readonly { readonly method: string; readonly path: string }[] = Object.values(contract);
   for (let i = 0; i < requests; i++) {
     if (i === Math.floor(requests / 5)) {
       globalThis.gc?.();

@@ -6,9 +6,9 @@ import type { StoredPresence } from "./presence.ts";
 import { readable } from "./queue/checkpoint-jobs.ts";
 import type { Queue } from "./queue/queue.ts";
 import { expireCheckpoints, tinkerPath } from "./store/models.ts";
-import { addAudit } from "./store/requests.ts";
 import { dropSampler, expireSessions, type HeldSampler, heldSamplers, storeSeen } from "./store/sessions.ts";
 import type { Store } from "./store/store.ts";
+import { addAudit } from "./store/usage.ts";
 
 interface SweepParts {
   readonly store: Store;

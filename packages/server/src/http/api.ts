@@ -8,7 +8,6 @@ import type { Log } from "../log.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { Store } from "../store/store.ts";
 import type { Auth, Caller } from "./auth.ts";
-import type { NewerOperation } from "./newer-routes.ts";
 import type { SignedLinks } from "./signed-links.ts";
 
 /** A base model that is served. */
@@ -62,10 +61,8 @@ type Handler<K extends Operation> = (received: ReceivedOf<K>, call: Call) => Pro
 
 /** Passes are decoded by their handler: what is wrong with their data is told through the future. */
 export type PassHandler = (call: Call, form: "proto" | "json" | "forward-json") => Promise<Answer<"forwardBackward">>;
+export type PassOperation = "forward" | "forwardBackward";
 
-/** Operations that are answered from their own table; see `newer-routes.ts`. */
-type ContractOperation = Exclude<Operation, "forwardBackward" | NewerOperation>;
-
-export type Handlers = { readonly [K in ContractOperation]: Handler<K> } & {
-  readonly forwardBackward: PassHandler;
+export type Handlers = { readonly [K in Exclude<Operation, PassOperation>]: Handler<K> } & {
+  readonly [K in PassOperation]: PassHandler;
 };

@@ -2,24 +2,34 @@
  * The server as one function, `fetch(Request) → Response`: who asks, within what bounds, which route, and what an error looks
  * like from outside. No error that a client can cause is a 5xx.
  */
-import { contract, type Message, matchRoute, type Operation, protobufContentType, unknownFields } from "tinklet/wire";
-import { failureOf, UserError } from "../queue/job.ts";
+import {
+  contract,
+  type Message,
+  matchRoute,
+  type Operation,
+  protobufContentType,
+  type Route,
+  type RouteMatch,
+  unknownFields,
+} from "tinklet/wire";
+import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
-import type { RequestKind } from "../store/requests.ts";
 import { ownModel } from "./access.ts";
 import { bytesAnswer, errorAnswer, jsonAnswer, problem } from "./answers.ts";
-import type { Api, Call, Handlers } from "./api.ts";
-import { BodyBudget, type BodyHold, readBody, readJson } from "./body.ts";
+import type { Api, Call, Handlers, PassOperation } from "./api.ts";
+import { type BodyBounds, BodyBudget, type BodyHold, readBody, readJson } from "./body.ts";
 import { download } from "./downloads.ts";
 import { customLossHandlers } from "./handlers/custom-loss.ts";
-import { newerHandlers } from "./handlers/newer.ts";
+import { foreignWeightsHandlers } from "./handlers/foreign-weights.ts";
+import { futuresHandlers } from "./handlers/futures.ts";
 import { restHandlers } from "./handlers/rest.ts";
 import { samplingHandlers } from "./handlers/sampling.ts";
 import { serviceHandlers } from "./handlers/service.ts";
-import { peekJson, trainingHandlers } from "./handlers/training.ts";
+import { sessionHandlers } from "./handlers/sessions.ts";
+import { numberedKinds, peekJson, trainingHandlers } from "./handlers/training.ts";
+import { usageHandlers } from "./handlers/usage.ts";
 import { checkHost } from "./hosts.ts";
 import type { Metrics } from "./metrics.ts";
-import { matchNewerRoute } from "./newer-routes.ts";
 
 export interface AppOptions {
   readonly api: Api;
@@ -34,25 +44,6 @@ export interface AppOptions {
   readonly gauges: () => Promise<Readonly<Record<string, number>>>;
 }
 
-/** The contract's checkpoint routes know two kinds; newer clients use them for a third. */
-function matchCheckpoint(method: string, path: string): ReturnType<typeof matchRoute> {
-  const match = matchRoute(method, path);
-  const external = "/checkpoints/external_weights/";
-  if (match !== undefined || !path.includes(external)) return match;
-  const like = matchRoute(method, path.replace(external, "/checkpoints/weights/"));
-  const id = like?.params["checkpointId"];
-  if (like === undefined || id === undefined) return undefined;
-  return { ...like, params: { ...like.params, checkpointId: id.replace(/^weights/, "external_weights") } };
-}
-
-/** The requests whose number is used up when they are refused. */
-const consuming: Partial<Record<Operation, RequestKind>> = {
-  optimStep: "optim_step",
-  saveWeights: "save_weights",
-  saveWeightsForSampler: "save_weights_for_sampler",
-  loadWeights: "load_weights",
-};
-
 export function createApp(options: AppOptions): (request: Request) => Promise<Response> {
   const { api, metrics } = options;
   const handlers: Handlers = {
@@ -61,8 +52,11 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     ...samplingHandlers(api),
     ...restHandlers(api),
     ...customLossHandlers(api),
+    ...futuresHandlers(api),
+    ...sessionHandlers(api),
+    ...usageHandlers(api),
+    ...foreignWeightsHandlers(api),
   };
-  const newer = newerHandlers(api);
   const told = new Set<string>();
   const bodies = new BodyBudget(api.limits.bodiesBytes);
   let inFlight = 0;
@@ -70,7 +64,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
   /** Fields that this version does not know are tolerated, and worth one line each. */
   const noteUnknown = (operation: Operation, wire: unknown) => {
     const schema = (contract[operation] as { body?: unknown }).body;
-    if (schema === undefined || operation === "forwardBackward" || told.size > 1000) return;
+    if (schema === undefined || told.size > 1000) return;
     for (const name of unknownFields(schema as Message<never, never>, wire)) {
       const key = `${operation}.${name.slice(0, 100)}`;
       if (told.has(key)) continue;
@@ -81,31 +75,17 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
 
   /** A refused request of a model uses its number up, so that nothing behind it waits. */
   const consume = async (operation: Operation, call: Call, error: unknown): Promise<void> => {
-    const kind = consuming[operation];
+    const kind = numberedKinds[operation];
     const at = kind === undefined ? undefined : peekJson(call.wire);
-    const transient = error instanceof Refusal && (error.status === 429 || error.code === "number_reused");
-    if (kind === undefined || at === undefined || transient || errorAnswer(error)?.status === 503) return;
-    const model = ownModel(api, call, at.modelId);
-    await api.queue.submitTraining(
-      {
-        tenant: call.caller.tenant,
-        sessionId: model.session_id,
-        kind,
-        modelId: model.id,
-        seq: at.seqId,
-        fingerprint: `refused ${kind}`,
-        payload: new Uint8Array(0),
-        payloadType: "json",
-        tokens: 0,
-        now: api.clock.now(),
-        failure: failureOf(error instanceof Refusal ? new UserError(error.message) : error),
-      },
-      model,
-    );
+    const isTransient = [429, 503].includes(errorAnswer(error)?.status ?? 0);
+    const isReused = error instanceof Refusal && error.code === "number_reused";
+    if (kind === undefined || at === undefined || isTransient || isReused) return;
+    const told = error instanceof Refusal ? new UserError(error.message) : error;
+    await api.queue.refuse({ kind, seq: at.seqId, tenant: call.caller.tenant }, ownModel(api, call, at.modelId), told);
   };
 
   const run = async (operation: Operation, params: Readonly<Record<string, string>>, call: Call): Promise<Response> => {
-    if (operation === "forwardBackward") return pass(call, "json");
+    if (operation === "forwardBackward" || operation === "forward") return pass(operation, call);
     const { query, body, response } = contract[operation] as {
       query?: Message<object>;
       body?: Message<object>;
@@ -118,10 +98,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
         body: body?.decode(call.wire),
       };
       noteUnknown(operation, call.wire);
-      const answer = await (handlers[operation as keyof Handlers] as (r: unknown, c: Call) => Promise<unknown>)(
-        received,
-        call,
-      );
+      const answer = await (handlers[operation] as (r: unknown, c: Call) => Promise<unknown>)(received, call);
       if (answer instanceof Response) return answer;
       return jsonAnswer(answer === undefined || response === undefined ? {} : response.encode(answer as object));
     } catch (error) {
@@ -132,11 +109,12 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     }
   };
 
-  const pass = async (call: Call, fallback: "json" | "forward-json"): Promise<Response> => {
+  const pass = async (operation: PassOperation, call: Call): Promise<Response> => {
     const isProto = (call.request.headers.get("content-type") ?? "").includes(protobufContentType);
-    const answer = await handlers.forwardBackward(call, isProto ? "proto" : fallback);
+    const form = isProto ? "proto" : operation === "forward" ? "forward-json" : "json";
+    const answer = await handlers[operation](call, form);
     if (answer instanceof Response) return answer;
-    return jsonAnswer(contract.forwardBackward.response!.encode(answer as never));
+    return jsonAnswer(contract[operation].response!.encode(answer as never));
   };
 
   const probe = async (request: Request, url: URL): Promise<Response | undefined> => {
@@ -151,33 +129,31 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     return ready ? jsonAnswer({ status: "ok" }) : jsonAnswer({ status: "starting", reason: reason ?? "" }, 503);
   };
 
-  const answer = async (request: Request, url: URL, hold: BodyHold): Promise<{ route: string; response: Response }> => {
+  const answer = async (
+    request: Request,
+    url: URL,
+    match: RouteMatch | undefined,
+    hold: BodyHold,
+  ): Promise<Response> => {
     checkHost(request, url, options.allowedHosts);
-    const probed = await probe(request, url);
-    if (probed !== undefined) return { route: "probe", response: probed };
-    if (request.method === "GET") {
-      const file = await download(api, url);
-      if (file !== undefined) return { route: "download", response: file };
-    }
+    const open = (await probe(request, url)) ?? (request.method === "GET" ? await download(api, url) : undefined);
+    if (open !== undefined) return open;
     const caller = api.auth.identify(request.headers.get("x-api-key"));
-    const isForward = request.method === "POST" && url.pathname === "/api/v1/forward";
-    const other = isForward ? undefined : matchNewerRoute(request.method, url.pathname);
-    const match = other === undefined ? matchCheckpoint(request.method, url.pathname) : undefined;
-    if (match === undefined && !isForward && other === undefined) {
+    if (match === undefined) {
       throw new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
     }
-    const carriesData = isForward || (match !== undefined && "carries" in contract[match.operation]);
-    const bound = other?.bodyLimit === undefined ? api.limits.parametersBytes : api.limits[other.bodyLimit];
-    const bounds = carriesData ? api.limits : { bodyBytes: bound, decompressedBytes: bound };
-    const bytes = request.method === "GET" ? new Uint8Array(0) : await readBody(request, bounds, hold);
+    const { carries } = contract[match.operation] as Route;
+    const bytes = request.method === "GET" ? new Uint8Array(0) : await readBody(request, boundsOf(carries), hold);
     const contentType = request.headers.get("content-type") ?? "";
     const isJson = !contentType.includes(protobufContentType) && !contentType.startsWith("multipart/");
     const wire = isJson ? readJson(bytes, api.limits) : undefined;
-    const call: Call = { caller, request, url, wire, bytes };
-    if (isForward) return { route: "forward", response: await pass(call, "forward-json") };
-    if (match !== undefined)
-      return { route: match.operation, response: await run(match.operation, match.params, call) };
-    return { route: other!.operation, response: await newer[other!.operation](call, other!.match) };
+    return run(match.operation, match.params, { caller, request, url, wire, bytes });
+  };
+
+  const boundsOf = (carries: Route["carries"]): BodyBounds => {
+    if (carries === "data") return api.limits;
+    const bound = carries === "adapter" ? api.limits.adapterBytes : api.limits.parametersBytes;
+    return { bodyBytes: bound, decompressedBytes: bound };
   };
 
   return async (request) => {
@@ -191,8 +167,9 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     const hold = bodies.hold();
     try {
       const url = new URL(request.url);
-      route = matchRoute(request.method, url.pathname)?.operation ?? "other";
-      ({ route, response } = await answer(request, url, hold));
+      const match = matchRoute(request.method, url.pathname);
+      route = match?.operation ?? "other";
+      response = await answer(request, url, match, hold);
     } catch (error) {
       const known = errorAnswer(error);
       if (known === undefined) {

@@ -165,7 +165,7 @@ describe("listings", () => {
     for (let cursor: unknown = null, calls = 0; calls < 10; calls++) {
       const found = await search({ limit: 200, cursor });
       seen.push(...found.sessions.map(({ session_id }: { session_id: string }) => session_id));
-      cursor = found.next_cursor;
+      cursor = found.next_cursor ?? null;
       if (cursor === null) break;
     }
     expect(seen.sort()).toEqual(ids.sort());
@@ -173,7 +173,7 @@ describe("listings", () => {
     expect(first.sessions).toHaveLength(0);
     const second = await search({ display_name: "needle", cursor: first.next_cursor });
     expect(second.sessions.map(({ display_name }: { display_name: string }) => display_name)).toEqual(["Needle"]);
-    expect(second.next_cursor).toBeNull();
+    expect(second.next_cursor ?? null).toBeNull();
     expect((await server.post("sessions/search", { cursor: { last_created_at: "never" } })).status).toBe(422);
   });
 });

@@ -57,3 +57,11 @@ export function runView(sql: Sql, row: ModelRow, now: number, visible: (row: Che
     ...(notes === undefined ? {} : { userMetadata: notes }),
   };
 }
+
+const maxPage = 1000;
+
+/** A page as it is asked for, within bounds. */
+export const page = ({ limit, offset }: { readonly limit: number; readonly offset: number }) => ({
+  limit: Math.min(Math.max(limit, 0), maxPage),
+  offset: Math.max(offset, 0),
+});

@@ -22,8 +22,8 @@ import {
   putCheckpoint,
   tinkerPath,
 } from "../store/models.ts";
-import { addAudit, addUsage } from "../store/requests.ts";
 import { addSampler, samplerBySeq } from "../store/sessions.ts";
+import { addAudit, addUsage } from "../store/usage.ts";
 import { jsonPayload } from "./engine-input.ts";
 import { insist, type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
 import type { ModelRunner } from "./model-runner.ts";

@@ -8,7 +8,8 @@ import { readAdapter, verifyAdapter, writeAdapter } from "../store/adapter-files
 import type { Sql } from "../store/database.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { addFiles, type Lora, type ModelRow, unloadModel } from "../store/models.ts";
-import { addUsage, failureBytes, finishRequest, replayRequests } from "../store/requests.ts";
+import { failureBytes, finishRequest, replayRequests } from "../store/requests.ts";
+import { addUsage } from "../store/usage.ts";
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
 import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";

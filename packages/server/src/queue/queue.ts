@@ -19,12 +19,13 @@ import {
   overNumbers,
   type PayloadType,
   pendingRequests,
+  type RequestKind,
   storeRetrieved,
 } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
 import { Futures, type Timing, timingOf } from "./futures.ts";
-import { type Job, jobOf, PayloadCache, type QueueContext, UserError } from "./job.ts";
+import { failureOf, type Job, jobOf, PayloadCache, type QueueContext, UserError } from "./job.ts";
 import type { Lane } from "./lane.ts";
 import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
@@ -120,6 +121,28 @@ export class Queue {
       if (lane !== undefined) lane.addTraining(job, this.#runner(lane, model));
     }
     return this.#ids.make(accepted.id, request.tenant);
+  }
+
+  /** Uses up the number of a request that is refused: its future, should anybody ask, says why. */
+  async refuse(
+    { kind, seq, tenant }: { readonly kind: RequestKind; readonly seq: number; readonly tenant: string },
+    model: ModelRow,
+    error: unknown,
+  ): Promise<void> {
+    const request = {
+      tenant,
+      sessionId: model.session_id,
+      kind,
+      modelId: model.id,
+      seq,
+      fingerprint: `refused ${kind}`,
+      payload: new Uint8Array(0),
+      payloadType: "json",
+      tokens: 0,
+      now: this.context.clock.now(),
+      failure: failureOf(error),
+    } as const;
+    await this.submitTraining(request, model);
   }
 
   /** Accepts the request that creates a model; the row of the model is stored with it. */

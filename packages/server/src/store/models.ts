@@ -63,15 +63,18 @@ export function listModels(
     /** Also those of others that have a public checkpoint. */
     readonly withPublic: boolean;
     readonly projectId: string | undefined;
+    /** Checkpoints that have expired by then are not public any more. */
+    readonly now: number;
     readonly limit: number;
     readonly offset: number;
   },
 ): { readonly rows: ModelRow[]; readonly total: number } {
   const project = which.projectId ?? null;
   const from = `FROM models JOIN sessions ON sessions.id = models.session_id
-    WHERE (models.tenant = ? OR (? AND EXISTS (SELECT 1 FROM checkpoints WHERE run_id = models.id AND public = 1)))
+    WHERE (models.tenant = ? OR (? AND EXISTS (SELECT 1 FROM checkpoints WHERE run_id = models.id AND public = 1
+        AND (expires_at IS NULL OR expires_at > ?))))
       AND (? IS NULL OR sessions.project_id = ?)`;
-  const params = [which.tenant, which.withPublic ? 1 : 0, project, project];
+  const params = [which.tenant, which.withPublic ? 1 : 0, which.now, project, project];
   const total = sql.get<{ n: number }>(`SELECT COUNT(*) AS n ${from}`, ...params)!.n;
   const order = "ORDER BY models.last_request_at DESC, models.id LIMIT ? OFFSET ?";
   return { rows: sql.all<ModelRow>(`SELECT models.* ${from} ${order}`, ...params, which.limit, which.offset), total };
@@ -110,6 +113,10 @@ export function addModel(sql: Sql, model: NewModel): void {
   );
 }
 
+/** Marks a model that can never be trained. Number 0, its creation, will not come, and nothing must wait for it. */
+export const closeModel = (sql: Sql, id: string, error: string): void =>
+  void sql.run("UPDATE models SET state = 'failed', next_seq = 1, error = ? WHERE id = ?", error, id);
+
 /** Gives a model up: what is kept to bring it back goes, its checkpoints stay. */
 export function unloadModel(sql: Sql, id: string): void {
   sql.run("UPDATE models SET state = 'unloaded', snapshot_files = NULL WHERE id = ?", id);
@@ -140,6 +147,27 @@ export function putCheckpoint(sql: Sql, row: CheckpointRow): void {
     row.user_metadata,
   );
 }
+
+export const tenantCheckpoints = (sql: Sql, tenant: string): CheckpointRow[] =>
+  sql.all<CheckpointRow>("SELECT * FROM checkpoints WHERE tenant = ?", tenant);
+
+/** How many checkpoints a session has, and their size. */
+export const checkpointTotals = (sql: Sql, sessionId: string): { readonly count: number; readonly bytes: number } =>
+  sql.get<{ count: number; bytes: number }>(
+    "SELECT COUNT(*) AS count, COALESCE(SUM(bytes), 0) AS bytes FROM checkpoints WHERE session_id = ?",
+    sessionId,
+  )!;
+
+/** What a tenant's checkpoints take up, by project. */
+export const projectStorage = (
+  sql: Sql,
+  tenant: string,
+): { readonly project: string | null; readonly count: number; readonly bytes: number }[] =>
+  sql.all(
+    `SELECT sessions.project_id AS project, COUNT(*) AS count, SUM(bytes) AS bytes FROM checkpoints
+     JOIN sessions ON sessions.id = checkpoints.session_id WHERE checkpoints.tenant = ? GROUP BY sessions.project_id`,
+    tenant,
+  );
 
 /** Forgets the checkpoints whose time is over, at most `limit` of them, and returns them. */
 export function expireCheckpoints(sql: Sql, now: number, limit: number): CheckpointRow[] {

@@ -189,47 +189,6 @@ export function finishRequest(sql: Sql, finish: Finish): void {
   );
 }
 
-export type UsageKind = "training" | "sampling_prefill" | "sampling_prefill_cached" | "sampling_sample" | "checkpoint";
-
-/** Adds to the hourly account of use, all kinds in one statement. */
-export function addUsage(
-  sql: Sql,
-  account: { readonly tenant: string; readonly sessionId: string; readonly baseModel: string; readonly now: number },
-  amounts: Partial<Record<UsageKind, number>>,
-): void {
-  const used = Object.entries(amounts).filter(([, amount]) => amount !== 0);
-  if (used.length === 0) return;
-  const hour = Math.floor(account.now / 3_600_000);
-  sql.run(
-    `INSERT INTO usage (hour, tenant, session_id, base_model, kind, amount) VALUES ${used.map(() => "(?, ?, ?, ?, ?, ?)").join(", ")}
-     ON CONFLICT DO UPDATE SET amount = amount + excluded.amount`,
-    ...used.flatMap(([kind, amount]) => [hour, account.tenant, account.sessionId, account.baseModel, kind, amount]),
-  );
-}
-
-/** Notes something that changed what is kept, for `get_audit_log`. */
-export function addAudit(
-  sql: Sql,
-  entry: {
-    readonly at: number;
-    readonly tenant: string;
-    readonly event: string;
-    readonly modelId?: string;
-    readonly tinkerPath?: string;
-    readonly purpose?: string;
-  },
-): void {
-  sql.run(
-    "INSERT INTO audit (at, tenant, event, model_id, tinker_path, purpose) VALUES (?, ?, ?, ?, ?, ?)",
-    entry.at,
-    entry.tenant,
-    entry.event,
-    entry.modelId ?? null,
-    entry.tinkerPath ?? null,
-    entry.purpose ?? null,
-  );
-}
-
 const day = 86_400_000;
 
 /**

@@ -71,6 +71,40 @@ export function addSession(sql: Sql, session: NewSession): string {
 export const getSession = (sql: Sql, id: string): SessionRow | undefined =>
   sql.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id);
 
+export const listSessionIds = (sql: Sql, tenant: string, limit: number, offset: number): string[] =>
+  sql
+    .all<{ id: string }>(
+      "SELECT id FROM sessions WHERE tenant = ? ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
+      tenant,
+      limit,
+      offset,
+    )
+    .map(({ id }) => id);
+
+/** Ids of a session's models or samplers, in the order in which they were made. */
+export const sessionMembers = (sql: Sql, table: "models" | "samplers", sessionId: string): string[] =>
+  sql
+    .all<{ id: string }>(`SELECT id FROM ${table} WHERE session_id = ? ORDER BY created_at, id`, sessionId)
+    .map(({ id }) => id);
+
+export const setProject = (sql: Sql, sessionId: string, projectId: string | null): void =>
+  void sql.run("UPDATE sessions SET project_id = ? WHERE id = ?", projectId, sessionId);
+
+/** Ends a session; the first reason wins. */
+export const finishSession = (sql: Sql, sessionId: string, reason: string, now: number): void =>
+  void sql.run(
+    "UPDATE sessions SET finished_at = ?, finish_reason = ? WHERE id = ? AND finished_at IS NULL",
+    now,
+    reason,
+    sessionId,
+  );
+
+/** Counts one more client of a sampler; returns its number. */
+export function joinSampler(sql: Sql, id: string): number {
+  sql.run("UPDATE samplers SET clients = clients + 1 WHERE id = ?", id);
+  return sql.get<{ clients: number }>("SELECT clients FROM samplers WHERE id = ?", id)!.clients;
+}
+
 /** A tenant's sessions from a place in their order on, newest first. */
 export const sessionsBefore = (
   sql: Sql,

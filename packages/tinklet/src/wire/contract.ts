@@ -48,6 +48,7 @@ import {
   CreateModelRequest,
   CreateModelResponse,
   type ForwardBackwardRequest,
+  ForwardRequest,
   GetInfoRequest,
   GetInfoResponse,
   OptimStepRequest,
@@ -115,13 +116,13 @@ export interface Route<Path extends string = string, Query = unknown, Body = unk
   /** The answer is an acknowledgement; the result comes from `retrieve_future`. */
   readonly future?: FutureResultName;
   /** What the body carries, where that is more than parameters: servers bound its size by it. */
-  readonly carries?: "data";
-  /** The release of the official SDK that first calls it; absent: it is as old as 0.25. Older servers do not have it. */
+  readonly carries?: "data" | "adapter";
+  /** Who first calls it; absent: it is as old as 0.25. Older servers do not have it. */
   readonly since?: Release;
 }
 
-/** Releases of the official SDK that brought routes, oldest first. */
-export type Release = "0.26" | "0.27" | "0.28" | "0.32" | "0.36";
+/** Releases of the official SDK that brought routes, oldest first; `tinklet` are routes of our own servers, which no other has. */
+export type Release = "0.26" | "0.27" | "0.28" | "0.32" | "0.36" | "tinklet";
 
 type Policy = Partial<Pick<Route, "pool" | "retry" | "timeoutMs" | "future" | "carries" | "since">>;
 const defaults = { pool: "train", retry: "standard", timeoutMs: 60_000 } as const satisfies Policy;
@@ -185,6 +186,8 @@ const AuditQuery = message<{ readonly eventType: AuditEventType; readonly day?: 
   eventType: withDefault(auditEventType, "all"),
   day: optional(string()),
 });
+/** Which token of a sample to begin with. */
+const TokensQuery = message<{ readonly after: number }, "after">("TokensQuery", { after: withDefault(int(), 0) });
 const Empty = message<Record<never, never>>("Empty", {});
 
 /** The binary training request, as a body. */
@@ -251,6 +254,8 @@ export const contract = {
     future: "ForwardBackward",
     carries: "data",
   }),
+  /** Passes without gradients, as JSON: what clients sent before the binary form. */
+  forward: post("/forward", ForwardRequest, UntypedAPIFuture, { future: "Forward", carries: "data" }),
   optimStep: post("/optim_step", OptimStepRequest, UntypedAPIFuture, { future: "OptimStep" }),
   saveWeights: post("/save_weights", SaveWeightsRequest, UntypedAPIFuture, { future: "SaveWeights" }),
   saveWeightsForSampler: post("/save_weights_for_sampler", SaveWeightsForSamplerRequest, UntypedAPIFuture, {
@@ -334,13 +339,21 @@ export const contract = {
     pool: "rest",
     since: "0.36",
   }),
+  apiKeyMe: get("/auth/apikey/me", undefined, { pool: "rest", since: "0.36" }),
   createCustomLoss: post("/create_custom_loss", CreateCustomLossRequest, UntypedAPIFuture, {
     future: "CreateCustomLoss",
     since: "0.36",
   }),
 
-  // Tinklet's own; asked for only where `client/config` names it in `tinklet_extensions`.
-  getTokenizerFiles: get("/tinklet/tokenizer", TokenizerFilesResponse, rest, TokenizerFilesQuery),
+  // Tinklet's own; clients ask for them only where `client/config` names them in `tinklet_extensions`, or where they know the server.
+  getTokenizerFiles: get(
+    "/tinklet/tokenizer",
+    TokenizerFilesResponse,
+    { pool: "rest", since: "tinklet" },
+    TokenizerFilesQuery,
+  ),
+  sampleTokens: get("/tinklet/samples/{requestId}/tokens", undefined, { pool: "rest", since: "tinklet" }, TokensQuery),
+  importAdapter: route("POST", "/tinklet/import_adapter", {}, { pool: "rest", carries: "adapter", since: "tinklet" }),
 } as const;
 
 /** An operation's name. */

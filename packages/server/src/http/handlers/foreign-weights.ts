@@ -7,17 +7,34 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MemoryError, ModelError } from "@tinklet/engine";
+import type { CopyWeightsRequest, CopyWeightsResponse } from "tinklet/wire";
 import { checkName, expiryOf, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { owned, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Sql } from "../../store/database.ts";
-import { addFiles, addModel, type CheckpointRow, type Lora, putCheckpoint, tinkerPath } from "../../store/models.ts";
-import { addAudit } from "../../store/requests.ts";
+import {
+  addFiles,
+  addModel,
+  type CheckpointRow,
+  closeModel,
+  getModel,
+  type Lora,
+  putCheckpoint,
+  tinkerPath,
+} from "../../store/models.ts";
 import { addSession } from "../../store/sessions.ts";
+import { addAudit } from "../../store/usage.ts";
 import { jsonAnswer } from "../answers.ts";
-import type { Api, Call } from "../api.ts";
-import { checkText, field, textField } from "./fields.ts";
+import type { Api, Call, Handlers } from "../api.ts";
+import { checkText } from "./fields.ts";
 import { checkBaseModel } from "./training.ts";
+
+export function foreignWeightsHandlers(api: Api): Pick<Handlers, "copyWeights" | "importAdapter"> {
+  return {
+    copyWeights: ({ body }, call) => copyWeights(api, call, body),
+    importAdapter: (_received, call) => importAdapter(api, call),
+  };
+}
 
 interface Origin {
   /** What made it, in the session's and the audit's words. */
@@ -50,7 +67,7 @@ function addWeightsRun(
   });
   const run = `${sessionId}:train:0`;
   const row: CheckpointRow = { ...weights, run_id: run, tenant, session_id: sessionId, created_at: now, public: 0 };
-  if (sql.get("SELECT 1 FROM models WHERE id = ?", run) === undefined) {
+  if (getModel(sql, run) === undefined) {
     addModel(sql, {
       id: run,
       sessionId,
@@ -61,12 +78,7 @@ function addWeightsRun(
       userMetadata: undefined,
       now,
     });
-    // next_seq: number 0, the creation, will never come, and nothing must wait for it
-    sql.run(
-      `UPDATE models SET state = 'failed', next_seq = 1, error = 'it holds weights made elsewhere and cannot be trained'
-       WHERE id = ?`,
-      run,
-    );
+    closeModel(sql, run, "it holds weights made elsewhere and cannot be trained");
     putCheckpoint(sql, row);
     addAudit(sql, { at: now, tenant, event, modelId: run, tinkerPath: tinkerPath(row) });
   }
@@ -74,28 +86,26 @@ function addWeightsRun(
 }
 
 /** Copies a checkpoint that the caller may read, its owner's or one that a token opens. The copy shares the files of its source. */
-export async function copyWeights(api: Api, call: Call): Promise<Response> {
-  const token = call.request.headers.get("x-tinker-weights-access-token");
-  const access = token === null ? undefined : api.auth.tenantOf(token);
+async function copyWeights(api: Api, call: Call, body: CopyWeightsRequest): Promise<CopyWeightsResponse> {
+  const token = call.request.headers.get("x-tinker-weights-access-token") ?? body.weightsAccessToken;
+  const access = token === undefined ? undefined : api.auth.tenantOf(token);
+  checkText("destination_project_id", body.destinationProjectId);
   let source: CheckpointRow;
   try {
-    const path = textField(call, "source_path");
-    source = findReadable(api.store.db.sql, path, [call.caller.tenant, access], api.clock.now());
+    source = findReadable(api.store.db.sql, body.sourcePath, [call.caller.tenant, access], api.clock.now());
   } catch (error) {
     if (error instanceof UserError) throw new Refusal(404, "unknown_checkpoint", error.message);
     throw error;
   }
-  const project = field(call, "destination_project_id");
-  if (typeof project === "string") checkText("destination_project_id", project);
-  const copy = { ...source, expires_at: expiryOf(field(call, "ttl_seconds"), api.clock.now()) };
+  const copy = { ...source, expires_at: expiryOf(body.ttlSeconds, api.clock.now()) };
   const path = await api.store.db.write((sql) =>
     addWeightsRun(api, call, sql, copy, {
       how: "copy_weights",
       event: "checkpoint_copied",
-      projectId: typeof project === "string" ? project : undefined,
+      projectId: body.destinationProjectId,
     }),
   );
-  return jsonAnswer({ tinker_path: path });
+  return { tinkerPath: path };
 }
 
 /** The files of a PEFT folder that count; a form's other files are ignored, and no name from a request becomes a path. */
@@ -106,7 +116,7 @@ const peftFiles = ["adapter_config.json", "adapter_model.safetensors"] as const;
  * when one model is served), `name` and `ttl_seconds`. It becomes sampler weights, which have no optimizer, like those of
  * `save_weights_for_sampler`.
  */
-export async function importAdapter(api: Api, call: Call): Promise<Response> {
+async function importAdapter(api: Api, call: Call): Promise<Response> {
   const form = await readForm(call);
   const text = (name: string): string | undefined => {
     const value = form.get(name);

@@ -1,28 +1,20 @@
-/** Handlers of sampling and of futures. */
-import {
-  decodeForwardBackwardOutput,
-  decodeSampleResponse,
-  ForwardBackwardOutput,
-  protobufContentType,
-  type SampleRequest,
-} from "tinklet/wire";
+/** Handlers of sampling. */
+import type { SampleRequest } from "tinklet/wire";
 import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
 import { countTokens } from "../../queue/engine-input.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
-import type { Timing } from "../../queue/futures.ts";
 import type { Draws } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { hasFiles } from "../../store/models.ts";
 import type { Failure } from "../../store/requests.ts";
-import { addSampler, samplerBySeq } from "../../store/sessions.ts";
-import { openSession, ownSampler, unknownRequest } from "../access.ts";
-import { bytesAnswer, jsonAnswer, problem } from "../answers.ts";
+import { addSampler, joinSampler, samplerBySeq } from "../../store/sessions.ts";
+import { openSession, ownSampler } from "../access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 import { engineSeed } from "./training.ts";
 
 export function samplingHandlers(
   api: Api,
-): Pick<Handlers, "createSamplingSession" | "asample" | "getSampler" | "retrieveFuture"> {
+): Pick<Handlers, "createSamplingSession" | "asample" | "getSampler" | "joinSamplingSession"> {
   const { sql } = api.store.db;
 
   /** What a sampler, or a sample without one, draws from. */
@@ -135,61 +127,13 @@ export function samplingHandlers(
       };
     },
 
-    retrieveFuture: async ({ body }, call) => {
-      const found = await api.queue.retrieve(body.requestId, call.caller.tenant, call.request.signal);
-      switch (found.kind) {
-        case "closing":
-          return problem(503, "shutting_down", "The server is shutting down; the request is kept.", 1);
-        case "pending":
-          return jsonAnswer({
-            type: "try_again",
-            request_id: body.requestId,
-            queue_state: found.queueState,
-            queue_state_reason: found.reason,
-          });
-        case "done": {
-          const headers = timingHeader(found.timing);
-          if (found.type === "json") return bytesAnswer(found.body, "application/json", 200, headers);
-          const accept = call.request.headers.get("accept") ?? "";
-          if (accept.includes(protobufContentType)) return bytesAnswer(found.body, protobufContentType, 200, headers);
-          return jsonAnswer(jsonForm(found.body, call.request.headers.get("x-tinker-request-type")), 200, headers);
-        }
-        case "expired":
-          return problem(410, "result_expired", `The result of request ${body.requestId} is no longer kept.`);
-        case "unknown":
-          throw unknownRequest(body.requestId);
-        default:
-          return found satisfies never;
-      }
+    joinSamplingSession: async ({ body }, call) => {
+      const sampler = ownSampler(api, call, body.samplingSessionId);
+      const clientCounter = await api.store.db.write((tx) => joinSampler(tx, sampler.id));
+      return { type: "join_sampling_session", clientCounter };
     },
   };
 }
-
-/** Beside the result and not in its metrics: two runs of the same request must give the same bytes. */
-function timingHeader(timing: Timing | undefined): Record<string, string> {
-  if (timing === undefined) return {};
-  return { "server-timing": `queue;dur=${timing.queueMs}, compute;dur=${timing.computeMs}` };
-}
-
-/** Binary results for clients from before the binary form. */
-function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
-  const isSample = requestType === "Sample" || (requestType === null && looksLikeSample(bytes));
-  if (!isSample) return ForwardBackwardOutput.message.encode(decodeForwardBackwardOutput(bytes));
-  const response = decodeSampleResponse(bytes);
-  return {
-    type: "sample",
-    sequences: response.sequences.map(({ stopReason, tokens, logprobs }) => ({
-      stop_reason: stopReason,
-      tokens,
-      ...(logprobs === undefined ? {} : { logprobs }),
-    })),
-    ...(response.promptLogprobs === undefined ? {} : { prompt_logprobs: response.promptLogprobs }),
-    ...(response.topkPromptLogprobs === undefined ? {} : { topk_prompt_logprobs: response.topkPromptLogprobs }),
-  };
-}
-
-/** Both messages begin with field 1; a pass's is a text of letters, a sample's is a message. */
-const looksLikeSample = (bytes: Uint8Array): boolean => bytes.byteLength < 3 || bytes[2]! < 0x41;
 
 /** What is wrong with a sample that was understood; told through its future. */
 function checkSample(api: Api, body: SampleRequest, wire: unknown): Failure | undefined {

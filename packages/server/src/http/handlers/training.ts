@@ -1,6 +1,6 @@
 /** Handlers that make, describe and train models. Each ends in a request on the queue, except `get_info`. */
 import { randomInt } from "node:crypto";
-import { type ForwardBackwardRequest, peekForwardBackwardRequest, stringifyJson } from "tinklet/wire";
+import { type ForwardBackwardRequest, type Operation, peekForwardBackwardRequest, stringifyJson } from "tinklet/wire";
 import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { customLossId, findLoss } from "../../queue/custom-pass.ts";
 import { countTokens, decodePass } from "../../queue/engine-input.ts";
@@ -17,11 +17,22 @@ type TrainingOperation =
   | "createModel"
   | "getInfo"
   | "unloadModel"
+  | "forward"
   | "forwardBackward"
   | "optimStep"
   | "saveWeights"
   | "saveWeightsForSampler"
+  | "saveWeightsExternal"
   | "loadWeights";
+
+/** The requests that carry a number of their model and whose number is used up when they are refused. */
+export const numberedKinds: Partial<Record<Operation, RequestKind>> = {
+  optimStep: "optim_step",
+  saveWeights: "save_weights",
+  saveWeightsForSampler: "save_weights_for_sampler",
+  saveWeightsExternal: "save_weights_external",
+  loadWeights: "load_weights",
+};
 
 /**
  * A seed as the engine takes it. One that the client left open is drawn here, when the request is accepted, so that running it
@@ -33,7 +44,7 @@ export function engineSeed(seed: number | bigint | undefined): number {
 }
 
 /** Puts a JSON request of an existing model on the queue. */
-export async function submitJson(
+async function submitJson(
   api: Api,
   call: Call,
   kind: RequestKind,
@@ -186,6 +197,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
 
   return {
     createModel,
+    forward: forwardBackward,
     forwardBackward,
     getInfo: ({ body }, call) => {
       const model = ownModel(api, call, body.modelId);
@@ -216,6 +228,17 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
       checkMetadata("user_metadata", body.userMetadata);
       // the Python client takes a new sampling_session_seq_id each time it sends the same save again
       return submit(call, "save_weights_for_sampler", body, { ignore: ["sampling_session_seq_id"] });
+    },
+    saveWeightsExternal: ({ body }, call) => {
+      checkName(body.path);
+      if (body.ageEncryptionRecipients !== undefined) {
+        throw new Refusal(
+          400,
+          "no_encryption",
+          "age_encryption_recipients: this server does not encrypt what it exports.",
+        );
+      }
+      return submit(call, "save_weights_external", body);
     },
     loadWeights: ({ body }, call) => {
       if (body.modelId === undefined) return createByLoading(body, call);

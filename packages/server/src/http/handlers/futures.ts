@@ -1,0 +1,82 @@
+/** Handlers of what was accepted: its result, its tokens while they are drawn, and giving it up. */
+import {
+  decodeForwardBackwardOutput,
+  decodeSampleResponse,
+  ForwardBackwardOutput,
+  protobufContentType,
+} from "tinklet/wire";
+import type { Timing } from "../../queue/futures.ts";
+import { Refusal } from "../../queue/refusal.ts";
+import { unknownRequest } from "../access.ts";
+import { bytesAnswer, jsonAnswer, problem } from "../answers.ts";
+import type { Api, Handlers } from "../api.ts";
+
+export function futuresHandlers(api: Api): Pick<Handlers, "retrieveFuture" | "cancelFuture" | "sampleTokens"> {
+  return {
+    retrieveFuture: async ({ body }, call) => {
+      const found = await api.queue.retrieve(body.requestId, call.caller.tenant, call.request.signal);
+      switch (found.kind) {
+        case "closing":
+          return problem(503, "shutting_down", "The server is shutting down; the request is kept.", 1);
+        case "pending":
+          return jsonAnswer({
+            type: "try_again",
+            request_id: body.requestId,
+            queue_state: found.queueState,
+            queue_state_reason: found.reason,
+          });
+        case "done": {
+          const headers = timingHeader(found.timing);
+          if (found.type === "json") return bytesAnswer(found.body, "application/json", 200, headers);
+          const accept = call.request.headers.get("accept") ?? "";
+          if (accept.includes(protobufContentType)) return bytesAnswer(found.body, protobufContentType, 200, headers);
+          return jsonAnswer(jsonForm(found.body, call.request.headers.get("x-tinker-request-type")), 200, headers);
+        }
+        case "expired":
+          return problem(410, "result_expired", `The result of request ${body.requestId} is no longer kept.`);
+        case "unknown":
+          throw unknownRequest(body.requestId);
+        default:
+          return found satisfies never;
+      }
+    },
+
+    cancelFuture: ({ body }, call) => {
+      if (!api.queue.cancel(body.requestId, call.caller.tenant)) throw unknownRequest(body.requestId);
+      return undefined;
+    },
+
+    sampleTokens: async ({ params, query }, call) => {
+      if (query.after < 0) throw new Refusal(422, "invalid_request", "after: must be a count");
+      const found = await api.queue.tokens(params.requestId, call.caller.tenant, query.after, call.request.signal);
+      if (found === undefined) throw unknownRequest(params.requestId);
+      return jsonAnswer(found);
+    },
+  };
+}
+
+/** Beside the result and not in its metrics: two runs of the same request must give the same bytes. */
+function timingHeader(timing: Timing | undefined): Record<string, string> {
+  if (timing === undefined) return {};
+  return { "server-timing": `queue;dur=${timing.queueMs}, compute;dur=${timing.computeMs}` };
+}
+
+/** Binary results for clients from before the binary form. */
+function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
+  const isSample = requestType === "Sample" || (requestType === null && looksLikeSample(bytes));
+  if (!isSample) return ForwardBackwardOutput.message.encode(decodeForwardBackwardOutput(bytes));
+  const response = decodeSampleResponse(bytes);
+  return {
+    type: "sample",
+    sequences: response.sequences.map(({ stopReason, tokens, logprobs }) => ({
+      stop_reason: stopReason,
+      tokens,
+      ...(logprobs === undefined ? {} : { logprobs }),
+    })),
+    ...(response.promptLogprobs === undefined ? {} : { prompt_logprobs: response.promptLogprobs }),
+    ...(response.topkPromptLogprobs === undefined ? {} : { topk_prompt_logprobs: response.topkPromptLogprobs }),
+  };
+}
+
+/** Both messages begin with field 1; a pass's is a text of letters, a sample's is a message. */
+const looksLikeSample = (bytes: Uint8Array): boolean => bytes.byteLength < 3 || bytes[2]! < 0x41;

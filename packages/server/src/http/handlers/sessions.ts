@@ -1,0 +1,137 @@
+/** Handlers of sessions as they are listed, found, labelled and ended. */
+import type { SessionSearchRequest, SessionStatus } from "tinklet/wire";
+import { checkpointTotals } from "../../store/models.ts";
+import {
+  finishSession,
+  listSessionIds,
+  type SessionRow,
+  sessionMembers,
+  sessionsBefore,
+  setProject,
+} from "../../store/sessions.ts";
+import { ownSession } from "../access.ts";
+import type { Api, Handlers } from "../api.ts";
+import { page, textValues } from "../views.ts";
+import { checkText } from "./fields.ts";
+
+type SessionOperation =
+  | "listSessions"
+  | "getSession"
+  | "assignSessionProject"
+  | "exportSessionTrace"
+  | "finishSession"
+  | "searchSessions";
+
+/** Sessions that one search looks at, and shows. */
+const searchedSessions = 1000;
+const shownSessions = 200;
+
+export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
+  const { sql } = api.store.db;
+
+  const statusOf = (row: SessionRow): SessionStatus | undefined => {
+    const type = row.finish_reason as "success" | "errored" | "interrupted" | null;
+    if (type !== null) return { type: "client_finished", reason: { type } };
+    const isActive = api.presence.lastSeen(row.id) > api.clock.now() - api.limits.staleSessionMs;
+    return isActive ? { type: "active" } : undefined;
+  };
+
+  return {
+    listSessions: ({ query }, call) => {
+      const { limit, offset } = page(query);
+      return { sessions: listSessionIds(sql, call.caller.tenant, limit, offset) };
+    },
+    getSession: ({ params }, call) => {
+      const row = ownSession(api, call, params.sessionId);
+      const notes = textValues(row.user_metadata);
+      return {
+        trainingRunIds: sessionMembers(sql, "models", row.id),
+        samplerIds: sessionMembers(sql, "samplers", row.id),
+        ...(notes === undefined ? {} : { userMetadata: notes }),
+        ...(row.display_name === null ? {} : { displayName: row.display_name }),
+      };
+    },
+    assignSessionProject: async ({ params, body }, call) => {
+      const row = ownSession(api, call, params.sessionId);
+      checkText("project_id", body.projectId);
+      await api.store.db.write((tx) => setProject(tx, row.id, body.projectId));
+      return undefined;
+    },
+    exportSessionTrace: ({ params }, call) => {
+      const row = ownSession(api, call, params.sessionId);
+      return { status: "ready", url: api.links.make(call.url.origin, `/download/trace/${row.id}`).url };
+    },
+
+    finishSession: async ({ params, body }, call) => {
+      const session = ownSession(api, call, params.sessionId);
+      await api.store.db.write((tx) => finishSession(tx, session.id, body.reason.type, api.clock.now()));
+      api.queue.cancelSamples(session.id);
+      return undefined;
+    },
+
+    searchSessions: ({ body }, call) => {
+      const { cursor } = body;
+      const before = {
+        createdAt: cursor?.lastCreatedAt.getTime() ?? Number.MAX_SAFE_INTEGER,
+        id: cursor?.lastSessionId ?? "",
+      };
+      const found = sessionsBefore(sql, call.caller.tenant, before, searchedSessions + 1);
+      const matches = matcher(body);
+      const shown: SessionRow[] = [];
+      // a page that holds too few is followed by the next: no call looks at more than so many sessions
+      let last: SessionRow | undefined;
+      for (const row of found.slice(0, searchedSessions)) {
+        if (shown.length >= Math.min(body.limit, shownSessions)) break;
+        last = row;
+        if (matches(row, statusOf(row))) shown.push(row);
+      }
+      const isEnd = last === undefined || last === found.at(-1);
+      return {
+        sessions: shown.map((row) => {
+          const kept = checkpointTotals(sql, row.id);
+          const status = statusOf(row);
+          const notes = textValues(row.user_metadata);
+          return {
+            sessionId: row.id,
+            createdAt: new Date(row.created_at),
+            owner: row.tenant,
+            projectId: row.project_id ?? "",
+            ...(status === undefined ? {} : { status }),
+            checkpointsCount: kept.count,
+            checkpointStorageBytes: kept.bytes,
+            ...(row.display_name === null ? {} : { displayName: row.display_name }),
+            ...(notes === undefined ? {} : { userMetadata: notes }),
+          };
+        }),
+        ...(last === undefined || isEnd
+          ? {}
+          : { nextCursor: { lastCreatedAt: new Date(last.created_at), lastSessionId: last.id } }),
+      };
+    },
+  };
+}
+
+/** Whether a session is one that is looked for. */
+function matcher(search: SessionSearchRequest): (row: SessionRow, status: SessionStatus | undefined) => boolean {
+  const words = search.displayName?.toLowerCase().slice(0, 1000).split(/\s+/);
+  const wanted = Object.entries(search.userMetadata);
+  return (row, status) => {
+    const isNamed = words?.every((word) => (row.display_name ?? "").toLowerCase().includes(word)) ?? false;
+    const isMeant =
+      search.sessionId !== undefined || words !== undefined ? row.id === search.sessionId || isNamed : true;
+    const hasStatus =
+      search.statuses?.some(
+        (asked) =>
+          asked.type === status?.type &&
+          (asked.type !== "client_finished" ||
+            asked.reasons === undefined ||
+            (status?.type === "client_finished" && asked.reasons.includes(status.reason.type))),
+      ) ?? true;
+    if (!isMeant || !hasStatus) return false;
+    const notes = textValues(row.user_metadata) ?? {};
+    return (
+      wanted.every(([key, value]) => notes[key] === value) &&
+      (search.projectIds?.includes(row.project_id ?? "") ?? true)
+    );
+  };
+}

@@ -1,0 +1,245 @@
+/**
+ * Who sees what, as one table: every route × {owner, another tenant, published, deleted, expired}. Each cell has things of its own, so
+ * that none depends on another. A route without a row does not compile, and fails the first test.
+ */
+import { readFileSync } from "node:fs";
+import { contract, type Operation } from "tinklet/wire";
+import { beforeAll, describe, expect, test } from "vitest";
+import { passBytes, TestServer } from "../testing/test-server.ts";
+import { hashApiKey } from "./auth.ts";
+
+const [customLoss] = JSON.parse(
+  readFileSync(new URL("../../../../test/fixtures/custom-losses.json", import.meta.url), "utf8"),
+) as [{ inputs: unknown[]; graph: unknown }];
+
+/** What Alice owns in one cell. */
+interface Things {
+  readonly session: string;
+  readonly model: string;
+  readonly sampler: string;
+  readonly request: string;
+  readonly path: string;
+  readonly run: string;
+  /** A session of whoever asks. */
+  readonly own: string;
+}
+
+/** Who asks, and what has happened to Alice's checkpoint before. Bob is another tenant. */
+const states = {
+  owner: { key: "tml-alice", before: "nothing" },
+  "other tenant": { key: "tml-bob", before: "nothing" },
+  published: { key: "tml-bob", before: "publish" },
+  "deleted, its owner": { key: "tml-alice", before: "delete" },
+  "deleted, another tenant": { key: "tml-bob", before: "delete" },
+  "expired, its owner": { key: "tml-alice", before: "expire" },
+  "expired, another tenant": { key: "tml-bob", before: "expire" },
+} as const;
+type State = keyof typeof states;
+const allStates = Object.keys(states) as State[];
+
+/** What an answer is: as asked, the same with Alice's things in it, or refused as if they did not exist. */
+type Outcome = "answers" | "shows" | "refuses";
+const column = (...outcomes: readonly [Outcome, Outcome, Outcome, Outcome, Outcome, Outcome, Outcome]) =>
+  Object.fromEntries(allStates.map((state, i) => [state, outcomes[i]])) as Record<State, Outcome>;
+
+const patterns = {
+  /** About whoever asks, or about nobody. */
+  anybody: column("answers", "answers", "answers", "answers", "answers", "answers", "answers"),
+  /** Lists of one's own things. */
+  ownList: column("shows", "answers", "answers", "shows", "answers", "shows", "answers"),
+  /** Lists of one's own checkpoints. */
+  ownCheckpoints: column("shows", "answers", "answers", "answers", "answers", "answers", "answers"),
+  /** Lists of what one may see. */
+  visibleList: column("shows", "answers", "shows", "shows", "answers", "shows", "answers"),
+  /** A session, model or request, whatever becomes of its checkpoints. */
+  own: column("answers", "refuses", "refuses", "answers", "refuses", "answers", "refuses"),
+  /** A run, which others may see when one of its checkpoints is public. */
+  visible: column("answers", "refuses", "answers", "answers", "refuses", "answers", "refuses"),
+  /** Reading a checkpoint. */
+  readable: column("answers", "refuses", "answers", "refuses", "refuses", "refuses", "refuses"),
+  /** Changing a checkpoint, or drawing from a sampler of one's own that was made from it. */
+  changeable: column("answers", "refuses", "refuses", "refuses", "refuses", "refuses", "refuses"),
+  /** Refused to everybody here: what is sent is no adapter, or names nothing. */
+  nobody: column("refuses", "refuses", "refuses", "refuses", "refuses", "refuses", "refuses"),
+} as const;
+type Pattern = keyof typeof patterns;
+
+type Ask = (things: Things) => { readonly path: string; readonly body?: unknown };
+const row = (pattern: Pattern, ask: Ask): { readonly pattern: Pattern; readonly ask: Ask } => ({ pattern, ask });
+
+/** For every route, a request that reaches for Alice's things, and what comes of it. */
+const rows: { readonly [K in Operation]: ReturnType<typeof row> } = {
+  clientConfig: row("anybody", () => ({ path: "client/config", body: { sdk_version: "x" } })),
+  clientDynamicConfig: row("anybody", () => ({ path: "client/dynamic_config", body: { sdk_version: "x" } })),
+  authToken: row("anybody", () => ({ path: "auth/token", body: {} })),
+  createSession: row("anybody", () => ({ path: "create_session", body: { tags: [], sdk_version: "x" } })),
+  sessionHeartbeat: row("own", ({ session }) => ({ path: "session_heartbeat", body: { session_id: session } })),
+  createSamplingSession: row("readable", ({ path, own }) => ({
+    path: "create_sampling_session",
+    body: { session_id: own, sampling_session_seq_id: 0, model_path: path },
+  })),
+  getServerCapabilities: row("anybody", () => ({ path: "get_server_capabilities" })),
+  getTokenizerFiles: row("nobody", () => ({ path: "tinklet/tokenizer?model=secret" })),
+  healthz: row("anybody", () => ({ path: "healthz" })),
+  createModel: row("own", ({ session }) => ({
+    path: "create_model",
+    body: { session_id: session, model_seq_id: 9, base_model: "test/model", lora_config: { rank: 2 } },
+  })),
+  getInfo: row("own", ({ model }) => ({ path: "get_info", body: { model_id: model } })),
+  unloadModel: row("own", ({ model }) => ({ path: "unload_model", body: { model_id: model } })),
+  forwardBackward: row("own", ({ model }) => ({ path: "forward_backward", body: passBytes(model, 4) })),
+  optimStep: row("own", ({ model }) => ({ path: "optim_step", body: { model_id: model, seq_id: 4, adam_params: {} } })),
+  saveWeights: row("own", ({ model }) => ({ path: "save_weights", body: { model_id: model, seq_id: 4, path: "x" } })),
+  saveWeightsForSampler: row("own", ({ model }) => ({
+    path: "save_weights_for_sampler",
+    body: { model_id: model, seq_id: 4, path: "x" },
+  })),
+  loadWeights: row("readable", ({ path, own }) => ({
+    path: "load_weights",
+    body: { session_id: own, model_seq_id: 0, path, optimizer: false },
+  })),
+  asample: row("changeable", ({ sampler }) => ({
+    path: "asample",
+    body: { prompt: { chunks: [{ tokens: [1] }] }, sampling_params: {}, sampling_session_id: sampler, seq_id: 0 },
+  })),
+  retrieveFuture: row("own", ({ request }) => ({ path: "retrieve_future", body: { request_id: request } })),
+  telemetry: row("anybody", ({ session }) => ({
+    path: "telemetry",
+    body: { events: [], platform: "x", sdk_version: "x", session_id: session, process_uuid: "x" },
+  })),
+  listTrainingRuns: row("visibleList", () => ({ path: "training_runs?access_scope=accessible" })),
+  getTrainingRun: row("visible", ({ run }) => ({ path: `training_runs/${run}?access_scope=accessible` })),
+  listCheckpoints: row("visible", ({ run }) => ({ path: `training_runs/${run}/checkpoints` })),
+  deleteCheckpoint: row("changeable", ({ run }) => ({ path: `training_runs/${run}/checkpoints/weights/secret` })),
+  getCheckpointArchiveUrl: row("readable", ({ run }) => ({
+    path: `training_runs/${run}/checkpoints/weights/secret/archive`,
+  })),
+  publishCheckpoint: row("changeable", ({ run }) => ({
+    path: `training_runs/${run}/checkpoints/weights/secret/publish`,
+  })),
+  unpublishCheckpoint: row("changeable", ({ run }) => ({
+    path: `training_runs/${run}/checkpoints/weights/secret/publish`,
+  })),
+  setCheckpointTtl: row("changeable", ({ run }) => ({
+    path: `training_runs/${run}/checkpoints/weights/secret/ttl`,
+    body: { ttl_seconds: 1 },
+  })),
+  listUserCheckpoints: row("ownCheckpoints", () => ({ path: "checkpoints" })),
+  weightsInfo: row("readable", ({ path }) => ({ path: "weights_info", body: { tinker_path: path } })),
+  listSessions: row("ownList", () => ({ path: "sessions?access_scope=accessible" })),
+  getSession: row("own", ({ session }) => ({ path: `sessions/${session}?access_scope=accessible` })),
+  assignSessionProject: row("own", ({ session }) => ({
+    path: `sessions/${session}/project`,
+    body: { project_id: "p" },
+  })),
+  exportSessionTrace: row("own", ({ session }) => ({ path: `sessions/${session}/trace_export` })),
+  getSampler: row("own", ({ sampler }) => ({ path: `samplers/${sampler}` })),
+  getBillingUsage: row("ownList", () => ({
+    path: "billing/usage/events?starting_on=2025-01-01&ending_before=2027-01-01",
+  })),
+  getAuditLog: row("ownList", () => ({ path: "audit" })),
+  createCustomLoss: row("own", ({ session }) => ({
+    path: "create_custom_loss",
+    body: { session_id: session, custom_loss_seq_id: 0, name: "x", inputs: customLoss.inputs, graph: customLoss.graph },
+  })),
+  forward: row("own", ({ model }) => ({
+    path: "forward",
+    body: { model_id: model, seq_id: 4, forward_input: { data: [], loss_fn: "cross_entropy" } },
+  })),
+  finishSession: row("own", ({ session }) => ({
+    path: `sessions/${session}/finish`,
+    body: { reason: { type: "success" } },
+  })),
+  searchSessions: row("ownList", ({ session }) => ({ path: "sessions/search", body: { session_id: session } })),
+  joinSamplingSession: row("own", ({ sampler }) => ({
+    path: "join_sampling_session",
+    body: { sampling_session_id: sampler },
+  })),
+  cancelFuture: row("own", ({ request }) => ({ path: "cancel_future", body: { request_id: request } })),
+  copyWeights: row("readable", ({ path }) => ({ path: "copy_weights", body: { source_path: path } })),
+  saveWeightsExternal: row("own", ({ model }) => ({
+    path: "save_weights_external",
+    body: { model_id: model, seq_id: 4, path: "x" },
+  })),
+  getExternalWeightsUrls: row("readable", ({ run }) => ({
+    path: `training_runs/${run}/checkpoints/external_weights/secret/external_weights_urls`,
+  })),
+  getCurrentCheckpointStorageUsage: row("anybody", () => ({ path: "billing/usage/checkpoints/current" })),
+  apiKeyMe: row("anybody", () => ({ path: "auth/apikey/me" })),
+  sampleTokens: row("nobody", ({ request }) => ({ path: `tinklet/samples/${request}/tokens` })),
+  importAdapter: row("nobody", () => ({ path: "tinklet/import_adapter", body: {} })),
+};
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await TestServer.open({
+    apiKeys: ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
+  });
+  return () => server.close();
+});
+
+/** Alice's things, in the state that a cell is about. */
+async function prepare(state: State): Promise<Things> {
+  const { key, before } = states[state];
+  server.key = "tml-alice";
+  server.clock.jump(1000); // so that each cell's things are the newest
+  const session = await server.session();
+  const model = await server.model(session);
+  const ttl = before === "expire" ? { ttl_seconds: 600 } : {};
+  const save = { model_id: model, path: "secret", ...ttl };
+  const saved = await server.result(server.post("save_weights", { ...save, seq_id: 1 }));
+  await server.result(server.post("save_weights_external", { ...save, seq_id: 2 }));
+  const pass = await server.pass(model, 3);
+  await server.passResult(pass);
+  const made = await server.post("create_sampling_session", {
+    session_id: session,
+    sampling_session_seq_id: 0,
+    model_path: saved.path,
+  });
+  for (const kind of ["weights", "external_weights"]) {
+    const at = `training_runs/${model}/checkpoints/${kind}/secret`;
+    if (before !== "nothing") expect((await server.send("POST", `${at}/publish`)).status).toBe(200);
+    if (before === "delete") expect((await server.send("DELETE", at)).status).toBe(200);
+  }
+  if (before === "expire") server.clock.jump(601_000);
+  server.key = key;
+  return {
+    session,
+    model,
+    sampler: made.json.sampling_session_id,
+    request: pass.json.request_id,
+    path: saved.path,
+    run: model,
+    own: await server.session(),
+  };
+}
+
+test("every route has a row", () => {
+  expect(Object.keys(rows).sort()).toEqual(Object.keys(contract).sort());
+});
+
+const cells = (Object.keys(contract) as Operation[]).flatMap((operation) =>
+  allStates.map((state) => ({ operation, state, outcome: patterns[rows[operation]?.pattern ?? "anybody"][state] })),
+);
+
+describe(`isolation, ${cells.length} cells`, () => {
+  test.each(cells)("$operation, $state: $outcome", async ({ operation, state, outcome }) => {
+    const things = await prepare(state);
+    const { path, body } = rows[operation].ask(things);
+    const answer = await server.send(contract[operation].method, path, body);
+    const text = answer.json === undefined ? "" : JSON.stringify(answer.json);
+    if (outcome === "refuses") {
+      // another's thing and a thing that does not exist: the same answer
+      expect([400, 404, 415, 422]).toContain(answer.status);
+    } else {
+      expect(answer.status, text).toBe(200);
+      if (outcome === "shows") expect(text).toContain(things.session);
+    }
+    if (outcome !== "shows" && server.key === "tml-bob" && state !== "published") {
+      // a list of what is visible also has what other cells published
+      if (rows[operation].pattern !== "visibleList") expect(text).not.toContain("alice");
+      const sent = body instanceof Uint8Array ? things.session : JSON.stringify(body ?? "") + path;
+      if (!sent.includes(things.session)) expect(text).not.toContain(things.session);
+    }
+  });
+});
