@@ -15,6 +15,7 @@ export type { LocalOptions } from "./clients/local.ts";
 export type { HasInputsFor, MissingLossInputs, RequiredLossInputs } from "./clients/loss-inputs.ts";
 export type { ClientOptions, OperationOptions } from "./clients/options.ts";
 export { PagedList } from "./clients/paged-list.ts";
+export { CustomLoss, type InputRanks, type PerDatumLossFn } from "./clients/per-datum-loss.ts";
 export { type PageOptions, RestClient, type ScopeOptions } from "./clients/rest-client.ts";
 export type { RetryConfig } from "./clients/retry-config.ts";
 export { type SampleOptions, SamplingClient, type SamplingClientHandle } from "./clients/sampling-client.ts";

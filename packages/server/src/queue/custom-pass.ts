@@ -69,10 +69,13 @@ export async function customPass(
       };
     }),
   });
+  const scalars = new Set(loss.inputs.filter(({ rank }) => rank === 0).map(({ name }) => name));
   const scored = await engine.forward(adapter, request([]));
   const losses = data.map((datum, i): LossOfDatum => {
     const { data: logprobs, shape } = scored.lossFnOutputs[i]!.logprobs;
-    const inputs = Object.fromEntries(Object.entries(datum.lossFnInputs).map(([key, value]) => [key, denseOf(value)]));
+    const inputs = Object.fromEntries(
+      Object.entries(datum.lossFnInputs).map(([key, value]) => [key, denseOf(value, scalars.has(key))]),
+    );
     try {
       return runLoss(loss, { ...inputs, logprobs: { data: logprobs, shape, dtype: "float32" } });
     } catch (error) {
@@ -97,7 +100,9 @@ function reduced(losses: readonly LossOfDatum[]): Record<string, number> {
   return metrics;
 }
 
-function denseOf(tensor: TensorData): LossInput {
-  const { values, shape, dtype } = tensor.toDense();
-  return { data: Float64Array.from(values as ArrayLike<number>, Number), shape: shape ?? [values.length], dtype };
+/** @param scalar - whether one is expected: the wire writes its shape as it writes none. */
+function denseOf(tensor: TensorData, scalar = false): LossInput {
+  const { values, shape = [values.length], dtype } = tensor.toDense();
+  const own = scalar && values.length === 1 && shape.length <= 1 ? [] : shape;
+  return { data: Float64Array.from(values as ArrayLike<number>, Number), shape: own, dtype };
 }

@@ -27,6 +27,17 @@ interface Origin {
 let nextOrder = 0;
 
 /**
+ * @internal What stands behind a value that only notes what is done to it (`clients/trace-loss.ts`). Functions of several
+ * values hand themselves over to it as soon as one of their operands has one.
+ */
+export interface Symbolic {
+  call(operation: string, operands: readonly Operand[]): Var;
+}
+
+const symbolicOf = (operands: readonly unknown[]): Symbolic | undefined =>
+  operands.find((operand): operand is Var => operand instanceof Var && operand.symbolic !== undefined)?.symbolic;
+
+/**
  * A differentiable array: values together with the operations that produced them.
  *
  * @example
@@ -45,6 +56,8 @@ export class Var {
   readonly tracked: boolean;
   /** @internal How it was made; absent for leaves and constants. */
   readonly origin: Origin | undefined;
+  /** @internal Set on values that are only noted. */
+  readonly symbolic: Symbolic | undefined = undefined;
   /** @internal Grows with each new value, so that operands always have smaller numbers than their results. */
   readonly order: number;
 
@@ -337,6 +350,8 @@ function constantOf(values: Exclude<Operand, Var>): Var {
 
 /** Where the mask is not zero the first, elsewhere the second; no gradient flows to what was not chosen. */
 export function where(mask: Operand, yes: Operand, no: Operand): Var {
+  const symbolic = symbolicOf([mask, yes, no]);
+  if (symbolic !== undefined) return symbolic.call("where", [mask, yes, no]);
   const [condition, left, right] = [constant(mask), constant(yes), constant(no)];
   const shape = broadcast("where", broadcast("where", condition.shape, left.shape), right.shape);
   const [maps, chosen] = [[left, right].map((side) => stretchMap(side.shape, shape)), new Float64Array(sizeOf(shape))];
@@ -356,6 +371,8 @@ export function where(mask: Operand, yes: Operand, no: Operand): Var {
 
 /** Joins arrays end to end along the first axis; scalars count as vectors of one. */
 export function concat(parts: readonly Operand[]): Var {
+  const symbolic = symbolicOf(parts);
+  if (symbolic !== undefined) return symbolic.call("concat", parts);
   const vars = parts.map((part) => constant(part)).map((part) => (part.shape.length === 0 ? part.reshape([1]) : part));
   const [first] = vars;
   if (first === undefined) throw new ShapeError("concat", "needs at least one array");
@@ -380,6 +397,8 @@ export function concat(parts: readonly Operand[]): Var {
 
 /** Puts arrays of one shape under a new first axis; scalars become a vector. */
 export function stack(parts: readonly Operand[]): Var {
+  const symbolic = symbolicOf(parts);
+  if (symbolic !== undefined) return symbolic.call("stack", parts);
   const vars = parts.map((part) => constant(part));
   const [first] = vars;
   if (first === undefined) throw new ShapeError("stack", "needs at least one array");
@@ -426,6 +445,7 @@ function apply(fn: Unary, x: Var): Var {
 
 function combine(operation: string, fn: Binary, a: Var, other: Operand): Var {
   const b = constant(other);
+  if (b.symbolic !== undefined) return b.symbolic.call(operation, [a, b]);
   const shape = broadcast(operation, a.shape, b.shape);
   const maps = [stretchMap(a.shape, shape), stretchMap(b.shape, shape)] as const;
   const left = (i: number) => a.data[maps[0]?.[i] ?? i] as number;

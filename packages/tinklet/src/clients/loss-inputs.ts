@@ -82,7 +82,8 @@ function checkDatum(datum: unknown, at: string, lossFn: string, needed: readonly
   for (const [key, tensor] of Object.entries(inputs)) {
     const field = `${at}.lossFnInputs.${key}`;
     const rows = tensor.shape?.[0] ?? tensor.values.length;
-    if (positions !== undefined && rows !== positions) {
+    const perToken = lossFn !== "custom" || key === "target_tokens"; // a custom loss declares the shapes of the others
+    if (positions !== undefined && perToken && rows !== positions) {
       throw new InvalidInputError(field, `has ${rows} values for an input of ${positions} tokens`, {
         hint: "One value per input token: targets are the input shifted by one, so drop the last input token.",
       });

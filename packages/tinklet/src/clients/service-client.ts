@@ -16,6 +16,7 @@ import {
   type RequestOf,
   type ResponseOf,
 } from "../wire/contract.ts";
+import type { CustomLossGraph } from "../wire/custom-loss.ts";
 import type { UntypedAPIFuture } from "../wire/futures.ts";
 import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
 import { LoraConfig } from "../wire/training.ts";
@@ -23,6 +24,7 @@ import { checkOptions, type OptionNames } from "./check-options.ts";
 import { type LocalOptions, startLocal } from "./local.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
+import { CustomLoss, type InputRanks, type PerDatumLossFn } from "./per-datum-loss.ts";
 import { callOptions, RestClient } from "./rest-client.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";
@@ -233,7 +235,7 @@ export class ServiceClient {
   }
 
   /** A request that stands before any model's order, from submission to result. */
-  async #submitAndPoll<K extends FutureResultName, O extends "createModel" | "loadWeights">(
+  async #submitAndPoll<K extends FutureResultName, O extends "createModel" | "loadWeights" | "createCustomLoss">(
     requestType: K,
     operation: O,
     request: RequestOf<O>,
@@ -245,10 +247,11 @@ export class ServiceClient {
     const { transport, clock, poll } = this.#session;
     const startedAtMs = clock.monotonic();
     state.phase = "submitting";
-    const { requestId }: UntypedAPIFuture = await transport.call<"createModel" | "loadWeights">(operation, request, {
-      signal,
-      facts,
-    });
+    const { requestId }: UntypedAPIFuture = await transport.call<"createModel" | "loadWeights" | "createCustomLoss">(
+      operation,
+      request,
+      { signal, facts },
+    );
     state.submitted([requestId]);
     const roundtripMs = clock.monotonic() - startedAtMs;
     return pollFuture(poll, { requestId, requestType, subject, roundtripMs, signal, facts, progress: state });
@@ -355,6 +358,59 @@ export class ServiceClient {
     readonly timeoutMs?: number;
   }): Promise<SamplingClient> {
     return SamplingClient.create(this.#session, "createSamplingClient", options);
+  }
+
+  /**
+   * Makes a loss of one datum that many passes use. Where the server runs such losses (0.36 and newer, as its configuration
+   * says), the function is traced into a graph and stored there, and one pass trains by it; elsewhere, and for a function
+   * that reads values or lengths, it is run here as `forwardBackwardCustom` does.
+   *
+   * @param inputRanks - for `logprobs` and each key of `lossFnInputs` that the loss reads: 0 a scalar, 1 `[T]`, 2 `[T, K]`
+   *
+   * @example
+   * ```ts
+   * const loss = await service.createCustomLoss(
+   *   ({ logprobs, advantages }) => ({ loss: logprobs.mul(advantages).sum().neg() }),
+   *   { logprobs: 1, advantages: 1 },
+   * );
+   * console.log(loss.lossId ?? loss.untraced ?? "run by the client");
+   * ```
+   *
+   * @throws {@link InvalidInputError} (by rejecting) when ranks, metrics or the loss's form cannot work anywhere.
+   */
+  createCustomLoss<const R extends InputRanks>(
+    fn: PerDatumLossFn<keyof R & string>,
+    inputRanks: R,
+    options: OperationOptions & { readonly name?: string | undefined } = {},
+  ): APIFuture<CustomLoss> {
+    const name = options.name ?? (fn.name === "" ? "loss" : fn.name);
+    return this.#start("CreateCustomLoss", "create_custom_loss", name, options, async (state, signal) => {
+      checkOptions("createCustomLoss", options, { ...operationNames, name: true });
+      const { lossInputs, TraceError, traceLoss } = await import("./trace-loss.ts"); // few programs need it
+      const inputs = lossInputs(inputRanks);
+      const made = { name, inputs, fn: fn as unknown as PerDatumLossFn };
+      let graph: CustomLossGraph;
+      try {
+        graph = traceLoss(fn as never, inputs);
+      } catch (error) {
+        if (error instanceof TraceError) return new CustomLoss({ ...made, untraced: error.message });
+        throw error;
+      }
+      const session = this.#session;
+      if (!(await session.connect({ signal })).customLossServerSide) return new CustomLoss(made);
+      const sessionId = await session.open({ signal });
+      const request = { sessionId, customLossSeqId: session.nextCustomLossSeqId(), name, inputs, graph };
+      const { lossId } = await this.#submitAndPoll(
+        "CreateCustomLoss",
+        "createCustomLoss",
+        request,
+        state,
+        signal,
+        name,
+        {},
+      );
+      return new CustomLoss({ ...made, lossId });
+    });
   }
 
   /** Creates a client for runs, checkpoints, sessions and billing. Needs no session. */

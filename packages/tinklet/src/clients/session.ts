@@ -71,6 +71,7 @@ export class Session {
   #token: ExchangedToken | undefined;
   #nextModel = 0;
   #nextSampler = 0;
+  #nextLoss = 0;
   #closing: Promise<void> | undefined;
 
   constructor(options: ClientOptions = {}, from?: SessionHandle) {
@@ -290,6 +291,10 @@ export class Session {
 
   nextModelSeqId(): number {
     return this.#nextModel++;
+  }
+
+  nextCustomLossSeqId(): number {
+    return this.#nextLoss++;
   }
 
   nextSamplingSessionSeqId(): number {

@@ -38,6 +38,7 @@ import { ModelRequests } from "./model-requests.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { callNames, type OperationOptions, operationNames } from "./options.ts";
 import { passResult, passSubmission, preparePass, together } from "./pass.ts";
+import { batchLoss, CustomLoss, checkLossInputs, withoutLossInputs } from "./per-datum-loss.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";
 import type { Session } from "./session.ts";
@@ -177,7 +178,8 @@ export class TrainingClient {
   /**
    * A pass with a loss of your own: a forward pass, your function on the log-probs, and a pass that carries its gradient.
    * The function returns a {@link Var}, whose gradient is taken for you, or a number with gradients. Later calls wait until
-   * the second pass is submitted, so the function must not await calls of the same client.
+   * the second pass is submitted, so the function must not await calls of the same client. A {@link CustomLoss} may stand in
+   * its place, which a server may run in one pass.
    *
    * @throws {@link InvalidInputError} (by rejecting) when the data or what the function returns cannot be used.
    *
@@ -190,20 +192,29 @@ export class TrainingClient {
    */
   forwardBackwardCustom(
     data: readonly DatumLike[],
-    lossFn: CustomLossFn,
+    lossFn: CustomLossFn | CustomLoss,
     options: OperationOptions & { readonly lossTypeInput?: "logprobs" } = {},
   ): APIFuture<ForwardBackwardOutput> {
     const requests = this.#requests;
+    const perDatum = lossFn instanceof CustomLoss ? lossFn : undefined;
     return this.#start("ForwardBackward", "forward_backward_custom", options, customNames, async (state, signal) => {
       const carrier = { lossFn: customLossCarrier };
       const batch = toData(data);
+      if (perDatum !== undefined) checkLossInputs(perDatum, batch);
+      if (perDatum?.lossId !== undefined) {
+        const lossFnConfig = { loss_id: perDatum.lossId };
+        const pass = { data: batch, lossFn: "custom", lossFnConfig, allowUnknownLoss: true, forwardOnly: false };
+        return requests.pass(pass, state, signal);
+      }
       // The second pass is made of it when the first is over; the caller may have written into its arrays by then.
-      const kept = batch.map(copyDatum);
+      const copies = batch.map(copyDatum);
+      const kept = perDatum === undefined ? copies : withoutLossInputs(copies);
+      const run = lossFn instanceof CustomLoss ? batchLoss(lossFn, copies) : lossFn;
       const forward = preparePass(requests, { ...carrier, data: customForwardData(kept, options), forwardOnly: true });
       const { custom, backward, accepted } = await requests.inTurn(state, signal, async (turn) => {
         const inner = new FutureState("Forward", requests.modelId);
         const output = await passResult(forward, await passSubmission(forward, inner)(turn), inner, signal);
-        const custom = await runCustomLoss(batch, output, lossFn, kept);
+        const custom = await runCustomLoss(batch, output, run, kept);
         signal.throwIfAborted(); // the forward pass changed nothing, so this is a good place to stop
         const backward = preparePass(requests, { ...carrier, data: custom.data, forwardOnly: false });
         return { custom, backward, accepted: await passSubmission(backward, state)(turn) };

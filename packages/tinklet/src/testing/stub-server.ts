@@ -258,6 +258,11 @@ export class StubServer {
       case "loadWeights":
         if (body["modelId"] !== undefined) return this.#ordered(call, "LoadWeights", () => ({ path: body["path"] }));
         return this.#accept("LoadWeights", { path: body["path"] });
+      case "createCustomLoss":
+        return this.#accept("CreateCustomLoss", {
+          loss_id: `${body["sessionId"]}:loss:${body["customLossSeqId"]}`,
+          type: "create_custom_loss",
+        });
       case "asample":
         return this.#sample(call.body as SampleRequest);
       case "retrieveFuture":

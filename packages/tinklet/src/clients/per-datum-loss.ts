@@ -1,0 +1,111 @@
+/**
+ * A custom loss in its per-datum form: a function of one datum's log-probs and inputs, made once with
+ * `ServiceClient.createCustomLoss` and used in many passes. Where the server runs such losses it has the graph; elsewhere the
+ * function is run here, datum by datum.
+ */
+import { constant, type Var } from "../autodiff/index.ts";
+import { InvalidInputError } from "../errors.ts";
+import { given } from "../given.ts";
+import type { CustomLossInput, CustomLossInputRank } from "../wire/custom-loss.ts";
+import { Datum } from "../wire/datum.ts";
+import type { TensorData } from "../wire/tensor-data.ts";
+import type { CustomLossFn } from "./custom-loss.ts";
+
+/**
+ * A loss of one datum. The loss of a batch is the sum over its data; metrics are summed or averaged as their names say.
+ *
+ * @example
+ * ```ts
+ * const clipped: PerDatumLossFn<"sampling" | "advantages"> = ({ logprobs, sampling, advantages }) => {
+ *   const ratio = logprobs.sub(sampling).exp();
+ *   const loss = ratio.mul(advantages).min(ratio.clamp({ min: 0.8, max: 1.2 }).mul(advantages)).sum().neg();
+ *   return { loss, metrics: { "custom/ratio:mean": ratio.mean() } };
+ * };
+ * ```
+ */
+export type PerDatumLossFn<K extends string = string> = (inputs: { readonly [N in K | "logprobs"]: Var }) => {
+  readonly loss: Var;
+  /** Scalars under names like `custom/kl:mean` and `custom/tokens:sum`. */
+  readonly metrics?: Readonly<Record<string, Var>>;
+};
+
+/** Ranks of a loss's inputs: 0 is a scalar, 1 is `[T]`, 2 is `[T, K]`. */
+export interface InputRanks {
+  readonly logprobs: 1 | 2;
+  readonly [input: string]: CustomLossInputRank;
+}
+
+/** A loss that {@link ServiceClient.createCustomLoss} made, to be given to `forwardBackwardCustom`. */
+export class CustomLoss {
+  /** The loss's name. */
+  readonly name: string;
+  /** `logprobs`, then the keys of `lossFnInputs` that the loss reads. */
+  readonly inputs: readonly CustomLossInput[];
+  /** The server's id of it; undefined when the client runs it. */
+  readonly lossId: string | undefined;
+  /** Why the client runs it, when the server could run others. */
+  readonly untraced: string | undefined;
+  /** @internal */
+  readonly fn: PerDatumLossFn;
+
+  /** @internal Use {@link ServiceClient.createCustomLoss}. */
+  constructor(parts: {
+    readonly name: string;
+    readonly inputs: readonly CustomLossInput[];
+    readonly fn: PerDatumLossFn;
+    readonly lossId?: string;
+    readonly untraced?: string;
+  }) {
+    this.name = parts.name;
+    this.inputs = parts.inputs;
+    this.fn = parts.fn;
+    this.lossId = parts.lossId;
+    this.untraced = parts.untraced;
+  }
+}
+
+/** @throws {@link InvalidInputError} naming the datum and the key when a datum lacks an input, or has it with another rank. */
+export function checkLossInputs(loss: CustomLoss, data: readonly Datum[]): void {
+  for (const [i, datum] of data.entries()) {
+    for (const { name, rank } of loss.inputs) {
+      const key = name === "logprobs" ? "target_tokens" : name;
+      const tensor: TensorData | undefined = datum.lossFnInputs[key];
+      const field = `data[${i}].lossFnInputs.${key}`;
+      if (tensor === undefined) throw new InvalidInputError(field, `is required by the loss ${loss.name}`);
+      const found = tensor.shape?.length ?? 1;
+      if (found !== rank) throw new InvalidInputError(field, `has rank ${found}, and the loss declared ${rank}`);
+    }
+  }
+}
+
+/** The data as the server's own losses take them: without what only the loss reads. */
+export const withoutLossInputs = (data: readonly Datum[]): Datum[] =>
+  data.map(({ modelInput, lossFnInputs }) => {
+    const { target_tokens, weights } = lossFnInputs as Readonly<Record<string, TensorData | undefined>>;
+    return new Datum<string>({
+      modelInput,
+      lossFnInputs: given({ target_tokens, weights }) as Record<string, TensorData>,
+    });
+  });
+
+/** The loss of a batch, for the client to run. @param data - with all inputs */
+export function batchLoss(loss: CustomLoss, data: readonly Datum[]): CustomLossFn {
+  return (_, logprobs) => {
+    const results = data.map((datum, i) =>
+      loss.fn({
+        ...Object.fromEntries(
+          loss.inputs.slice(1).map(({ name }) => [name, constant(datum.lossFnInputs[name] as TensorData)]),
+        ),
+        logprobs: logprobs[i] as Var,
+      }),
+    );
+    const metrics: Record<string, number> = {};
+    for (const { metrics: own = {} } of results) {
+      for (const [name, value] of Object.entries(own)) {
+        metrics[name] = (metrics[name] ?? 0) + value.item() / (name.endsWith(":mean") ? results.length : 1);
+      }
+    }
+    const [first, ...rest] = results.map((result) => result.loss);
+    return { loss: rest.reduce((sum, each) => sum.add(each), first as Var), metrics };
+  };
+}
