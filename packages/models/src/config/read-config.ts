@@ -43,14 +43,15 @@ type Json = Readonly<Record<string, unknown>>;
 
 const architectures = ["llama", "mistral", "qwen2", "qwen3"] as const;
 
-const unsupported = (field: string, value: unknown, hint?: string): ConfigError =>
-  new ConfigError(`config.json: ${field} = ${JSON.stringify(value)} is not supported`, {
+function unsupported(field: string, value: unknown, hint?: string): ConfigError {
+  return new ConfigError(`config.json: ${field} = ${JSON.stringify(value)} is not supported`, {
     code: "unsupported_field",
     field,
     ...(hint ? { hint } : {}),
   });
+}
 
-const positive = (config: Json, field: string, fallback?: number): number => {
+function positive(config: Json, field: string, fallback?: number): number {
   const value = config[field] ?? fallback;
   if (typeof value !== "number" || !Number.isFinite(value) || value <= 0) {
     throw new ConfigError(`config.json: ${field} must be a positive number, not ${JSON.stringify(value)}`, {
@@ -59,16 +60,17 @@ const positive = (config: Json, field: string, fallback?: number): number => {
     });
   }
   return value;
-};
+}
 
-const integer = (config: Json, field: string, fallback?: number): number => {
+function integer(config: Json, field: string, fallback?: number): number {
   const value = positive(config, field, fallback);
   if (!Number.isInteger(value)) throw unsupported(field, value, "an integer is needed");
   return value;
-};
+}
 
-const withoutUndefined = (file: Json): Json =>
-  Object.fromEntries(Object.entries(file).filter(([, value]) => value !== undefined));
+function withoutUndefined(file: Json): Json {
+  return Object.fromEntries(Object.entries(file).filter(([, value]) => value !== undefined));
+}
 
 /** Values a field may have without changing the computation; anything else is refused. */
 const neutralValues: Readonly<Record<string, readonly unknown[]>> = {
@@ -95,7 +97,7 @@ const absentValues: Readonly<Record<ModelConfig["architecture"], Json>> = {
   qwen3: { max_position_embeddings: 32_768, num_key_value_heads: 32, head_dim: 128 },
 };
 
-const readRope = (config: Json): { theta: number; scaling: RopeScaling } => {
+function readRope(config: Json): { theta: number; scaling: RopeScaling } {
   // Older files have rope_theta and rope_scaling; newer ones put both into rope_parameters.
   const field = config["rope_parameters"] ? "rope_parameters" : "rope_scaling";
   const scaling = (config[field] ?? {}) as Json;
@@ -121,12 +123,12 @@ const readRope = (config: Json): { theta: number; scaling: RopeScaling } => {
     default:
       throw unsupported(`${field}.rope_type`, type, "supported are default, linear and llama3");
   }
-};
+}
 
 /**
  * @throws ConfigError naming the field that is missing, malformed or unsupported.
  */
-export const readConfig = (file: Json): ModelConfig => {
+export function readConfig(file: Json): ModelConfig {
   const modelType = file["model_type"];
   const architecture = architectures.find((name) => name === modelType);
   if (!architecture) throw unsupported("model_type", modelType, `supported are ${architectures.join(", ")}`);
@@ -180,4 +182,4 @@ export const readConfig = (file: Json): ModelConfig => {
     mlpBias: architecture === "llama" && config["mlp_bias"] === true,
     eosTokenIds: (Array.isArray(eos) ? eos : [eos]).filter((id): id is number => typeof id === "number"),
   };
-};
+}

@@ -23,9 +23,9 @@ export interface DownloadOptions {
 }
 
 /** Waits before the second, third … attempt. An attempt that came further than all before starts the count anew. */
-const RETRY_DELAYS_MS = [500, 1000, 2000, 4000, 8000];
+const retryDelaysMs = [500, 1000, 2000, 4000, 8000];
 /** Progress is reported at most once per this many bytes, and at the end. */
-const PROGRESS_STEP_BYTES = 1024 * 1024;
+const progressStepBytes = 1024 * 1024;
 
 /** Makes `file` of `commit` present in the cache and linked into its snapshot. */
 export async function download(options: DownloadOptions): Promise<void> {
@@ -45,7 +45,7 @@ export async function download(options: DownloadOptions): Promise<void> {
       await cache.link(commit, file, remote.etag);
       return;
     } catch (error) {
-      const delay = RETRY_DELAYS_MS[attempt];
+      const delay = retryDelaysMs[attempt];
       if (delay === undefined || !isTransient(error)) throw error;
       await options.sleep(delay);
     }
@@ -154,7 +154,7 @@ function progressOf({ onProgress, file }: DownloadOptions, { size }: RemoteFile)
   let next = 0;
   return (receivedBytes) => {
     if (!onProgress || (receivedBytes < next && receivedBytes !== size)) return;
-    next = receivedBytes + PROGRESS_STEP_BYTES;
+    next = receivedBytes + progressStepBytes;
     onProgress({ file, receivedBytes, ...(size !== undefined && { totalBytes: size }) });
   };
 }

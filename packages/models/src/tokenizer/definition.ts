@@ -44,7 +44,7 @@ export const isolate = (regex: string): Component => ({
 });
 
 /** Ids beyond this are a sign of a broken file; the largest published vocabularies have some 300,000. */
-const LARGEST_ID = 1 << 24;
+const largestId = 1 << 24;
 
 /**
  * Checks a parsed `tokenizer.json` and returns one that the library reads as meant.
@@ -125,7 +125,7 @@ function soundPreTokenizer(component: Component, refuse: (message: string) => To
 }
 
 function isId(value: unknown): value is number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= LARGEST_ID;
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= largestId;
 }
 
 function isComponent(value: unknown): value is Component {

@@ -42,16 +42,16 @@ const byteLevel: TokenBytes = {
   dropsLeadingSpace: false,
 };
 
-const LONE_BYTE = /^<0x([0-9A-Fa-f]{2})>$/;
+const loneByte = /^<0x([0-9A-Fa-f]{2})>$/;
 
 /** SentencePiece's: a visible sign for the space, and, with fallback, tokens for lone bytes. */
 function metaspace(options: { sign: string; byteFallback: boolean; dropsLeadingSpace: boolean }): TokenBytes {
   return {
     bytesOf(token) {
-      const byte = options.byteFallback ? LONE_BYTE.exec(token)?.[1] : undefined;
+      const byte = options.byteFallback ? loneByte.exec(token)?.[1] : undefined;
       return byte ? Uint8Array.of(Number.parseInt(byte, 16)) : encoder.encode(token.replaceAll(options.sign, " "));
     },
-    isLoneByte: (token) => options.byteFallback && LONE_BYTE.test(token),
+    isLoneByte: (token) => options.byteFallback && loneByte.test(token),
     dropsLeadingSpace: options.dropsLeadingSpace,
   };
 }

@@ -9,7 +9,7 @@ import type { TensorInfo, WeightSource } from "./types.ts";
 import type { WeightFile } from "./weight-file.ts";
 
 /** Bytes decoded at a time: large enough that system calls do not show, small enough to stay in the cache. */
-const SCRATCH_BYTES = 1024 * 1024;
+const scratchBytes = 1024 * 1024;
 
 /** What a format knows about its tensors beyond where they are. */
 export interface FileWeightsOptions {
@@ -44,7 +44,7 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
   /** Reads stored bytes through the scratch buffer, `unit` bytes being the least that can be decoded alone. */
   const eachChunk = (info: TensorInfo, unit: number, use: (bytes: Uint8Array, done: number) => void): void => {
     const file = files.get(info.file) as WeightFile;
-    const wanted = Math.max(unit, Math.floor(SCRATCH_BYTES / unit) * unit);
+    const wanted = Math.max(unit, Math.floor(scratchBytes / unit) * unit);
     if (!scratch || scratch.byteLength < Math.min(wanted, info.byteLength)) scratch = new Uint8Array(wanted);
     for (let done = 0; done < info.byteLength; done += wanted) {
       const bytes = scratch.subarray(0, Math.min(wanted, info.byteLength - done));

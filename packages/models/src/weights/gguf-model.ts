@@ -38,7 +38,7 @@ const layerNames: Readonly<Record<string, string>> = {
 };
 
 /** RoPE frequency divisors of Llama 3; they become `rope_scaling` in the configuration. */
-const ROPE_FACTORS = "rope_freqs.weight";
+const ropeFactors = "rope_freqs.weight";
 
 export interface OpenedGguf {
   readonly config: Record<string, unknown>;
@@ -75,20 +75,20 @@ export function openGguf(path: string): OpenedGguf {
     const tensors = new Map<string, TensorInfo>();
     let factors: TensorInfo | undefined;
     for (const { name, dtype, dimensions, offset, byteLength } of header.tensors) {
-      const target = name === ROPE_FACTORS ? name : huggingFaceName(name);
+      const target = name === ropeFactors ? name : huggingFaceName(name);
       if (target === undefined) {
         const message = `${path}: tensor ${name} belongs to no supported architecture`;
         throw new WeightsError(message, { code: "unknown_tensor", tensor: name, file: path });
       }
       const info = { name: target, dtype, shape: [...dimensions].reverse(), file: path, offset, byteLength };
-      if (name === ROPE_FACTORS) factors = info;
+      if (name === ropeFactors) factors = info;
       else tensors.set(target, info);
     }
 
     const config = ggufConfig(header, tensors, path);
     if (factors) {
       const files = new Map([[path, file]]);
-      const values = fileWeights({ files, tensors: new Map([[ROPE_FACTORS, factors]]) }).readFloat32(ROPE_FACTORS);
+      const values = fileWeights({ files, tensors: new Map([[ropeFactors, factors]]) }).readFloat32(ropeFactors);
       config["rope_scaling"] = llama3Scaling(
         values,
         config["head_dim"] as number,

@@ -57,12 +57,12 @@ const scalarBytes: Readonly<Record<number, number>> = {
   11: 8,
   12: 8,
 };
-const STRING = 8;
-const ARRAY = 9;
+const stringType = 8;
+const arrayType = 9;
 /** Longest name of a tensor that GGML accepts is 64 bytes; keys may have 65,535. */
-const LONGEST_KEY_BYTES = 65_535;
-const MOST_DIMENSIONS = 4;
-const WINDOW_BYTES = 256 * 1024;
+const longestKeyBytes = 65_535;
+const mostDimensions = 4;
+const windowBytes = 256 * 1024;
 
 /** The metadata of a GGUF file alone: its tokenizer and its settings. @throws WeightsError naming the file. */
 export function readGgufMetadata(path: string): ReadonlyMap<string, GgufValue> {
@@ -92,7 +92,7 @@ export function readGgufHeader(file: WeightFile): GgufHeader {
 
   const metadata = new Map<string, GgufValue>();
   for (let i = 0; i < pairCount; i++) {
-    const key = cursor.string("a metadata key", LONGEST_KEY_BYTES);
+    const key = cursor.string("a metadata key", longestKeyBytes);
     if (metadata.has(key)) throw cursor.refuse(`metadata key ${JSON.stringify(key)} appears twice`, "bad_header");
     metadata.set(key, readValue(cursor, cursor.u32(), key));
   }
@@ -142,9 +142,9 @@ export function readGgufHeader(file: WeightFile): GgufHeader {
 }
 
 function readTensorRow(cursor: Cursor) {
-  const name = cursor.string("a tensor's name", LONGEST_KEY_BYTES);
+  const name = cursor.string("a tensor's name", longestKeyBytes);
   const rank = cursor.u32();
-  if (rank < 1 || rank > MOST_DIMENSIONS) throw cursor.refuse(`it has ${rank} dimensions`, "bad_shape", name);
+  if (rank < 1 || rank > mostDimensions) throw cursor.refuse(`it has ${rank} dimensions`, "bad_shape", name);
   const dimensions = Array.from({ length: rank }, () => cursor.u64());
   const type = cursor.u32();
   const relativeOffset = cursor.u64();
@@ -174,10 +174,10 @@ function readTensorRow(cursor: Cursor) {
 }
 
 function readValue(cursor: Cursor, type: number, key: string): GgufValue {
-  if (type === STRING) return cursor.string(`the value of ${key}`);
-  if (type !== ARRAY) return readScalar(cursor, type, key);
+  if (type === stringType) return cursor.string(`the value of ${key}`);
+  if (type !== arrayType) return readScalar(cursor, type, key);
   const itemType = cursor.u32();
-  if (itemType === STRING) {
+  if (itemType === stringType) {
     const count = cursor.count(`items of ${key}`, 8);
     return Array.from({ length: count }, () => cursor.string(`an item of ${key}`));
   }
@@ -244,7 +244,7 @@ class Cursor {
 
   constructor(file: WeightFile) {
     this.#file = file;
-    this.#window = new Uint8Array(Math.min(WINDOW_BYTES, Math.max(file.size, 8)));
+    this.#window = new Uint8Array(Math.min(windowBytes, Math.max(file.size, 8)));
     this.#view = new DataView(this.#window.buffer);
   }
 

@@ -13,9 +13,9 @@ import type { TensorInfo, WeightSource } from "./types.ts";
 import { readSmallText, WeightFile } from "./weight-file.ts";
 
 /** The largest published indices are a few megabytes. */
-const LARGEST_INDEX_BYTES = 64 * 1024 * 1024;
+const largestIndexBytes = 64 * 1024 * 1024;
 /** Open files are bounded by what a process may hold; real checkpoints have at most a few hundred shards. */
-const MOST_SHARDS = 1000;
+const mostShards = 1000;
 
 /** The files that an index names, checked to be plain names in its own folder. @throws WeightsError naming the index. */
 export function parseShardIndex(text: string, path: string): Map<string, string> {
@@ -38,7 +38,7 @@ export function parseShardIndex(text: string, path: string): Map<string, string>
     files.set(name, file);
   }
   if (files.size === 0) throw refuse("its weight_map is empty");
-  if (new Set(files.values()).size > MOST_SHARDS) throw refuse(`it names more than ${MOST_SHARDS} files`);
+  if (new Set(files.values()).size > mostShards) throw refuse(`it names more than ${mostShards} files`);
   return files;
 }
 
@@ -46,7 +46,7 @@ export function parseShardIndex(text: string, path: string): Map<string, string>
 export function openShards(folder: string, indexName = "model.safetensors.index.json"): WeightSource {
   assertLittleEndian();
   const indexPath = join(folder, indexName);
-  const weightMap = parseShardIndex(readSmallText(indexPath, LARGEST_INDEX_BYTES), indexPath);
+  const weightMap = parseShardIndex(readSmallText(indexPath, largestIndexBytes), indexPath);
   const files = new Map<string, WeightFile>();
   try {
     const headers = new Map<string, SafetensorsHeader>();
