@@ -20,6 +20,8 @@ export class Context {
   #service: Promise<ServiceClient> | undefined;
   /** Set before the service is first asked for: a local server then leaves nothing behind. */
   keepsNothing = false;
+  /** Cleared by a command that reports the engine's runtime itself: its notice would say the same again. */
+  showsEngineNotices = true;
   /** Headers of every request; set before the service is first asked for. */
   headers: Readonly<Record<string, string>> = {};
   /** Reaches what the server links to; a local server has no socket. */
@@ -103,7 +105,7 @@ export class Context {
     const { startLocalServer } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
     const server = await startLocalServer({
       ...(this.dataDir === undefined ? {} : { dataDir: this.dataDir }),
-      engine: { onNotice: engineNotices(this.output) },
+      engine: { onNotice: this.showsEngineNotices ? engineNotices(this.output) : () => {} },
       ...(models.length === 0 ? {} : { models }),
     });
     this.onClose(() => server.close());

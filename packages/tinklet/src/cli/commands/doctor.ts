@@ -27,6 +27,7 @@ export const doctor: Command = {
   options: { "skip-training": { type: "boolean", about: "no training step" } },
   async run(input, context) {
     const { output } = context;
+    context.showsEngineNotices = false; // the finding "Runtime" has it
     const checks: readonly (readonly [string, () => Promise<Finding>])[] = [
       ["Node", node],
       ["Packages", packages],
