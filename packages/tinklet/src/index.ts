@@ -11,6 +11,7 @@ export {
   type CustomLossResult,
   type CustomMetrics,
 } from "./clients/custom-loss.ts";
+export type { DownloadProgress } from "./clients/download.node.ts";
 export type { LocalOptions } from "./clients/local.ts";
 export type { HasInputsFor, MissingLossInputs, RequiredLossInputs } from "./clients/loss-inputs.ts";
 export type { ClientOptions, OperationOptions } from "./clients/options.ts";
@@ -18,9 +19,16 @@ export { PagedList } from "./clients/paged-list.ts";
 export { CustomLoss, type InputRanks, type PerDatumLossFn } from "./clients/per-datum-loss.ts";
 export { type PageOptions, RestClient, type ScopeOptions } from "./clients/rest-client.ts";
 export type { RetryConfig } from "./clients/retry-config.ts";
-export { type SampleOptions, SamplingClient, type SamplingClientHandle } from "./clients/sampling-client.ts";
+export { SampleStream, type StreamedToken } from "./clients/sample-stream.ts";
+export {
+  type SampleOptions,
+  SamplingClient,
+  type SamplingClientHandle,
+  type StreamOptions,
+} from "./clients/sampling-client.ts";
 export { type FromStateOptions, type LoraOptions, type LowLevelApi, ServiceClient } from "./clients/service-client.ts";
 export type { StepResult } from "./clients/step-result.ts";
+export type { TextDecoderLike } from "./clients/streamed-text.ts";
 export { Telemetry } from "./clients/telemetry.ts";
 export {
   type BatchFor,

@@ -19,6 +19,7 @@ import { ModelRunner, type Surroundings } from "./model-runner.ts";
 import { Residents } from "./residents.ts";
 import { NoRoomYet, RoomLine } from "./room-line.ts";
 import { SeqOrder } from "./seq-order.ts";
+import { fedToken } from "./token-feed.ts";
 
 /** Training calls on the engine at once: one runs, one is ready behind it. */
 const trainingDepth = 2;
@@ -310,7 +311,7 @@ export class Lane {
       const asked = { ...sampleRequest(request, adapter, job.draws.seed ?? 1), scope: job.tenant };
       return this.#engine.sample(asked, {
         signal,
-        ...(job.draws.stream ? { onToken: ({ index, token }: TokenEvent) => feeds.add(job.id, [index, token]) } : {}),
+        ...(job.draws.stream ? { onToken: (event: TokenEvent) => feeds.add(job.id, fedToken(event)) } : {}),
       });
     };
     const result = filesId === undefined ? await call(undefined) : await this.#around.residents.use(filesId, call);

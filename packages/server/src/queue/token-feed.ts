@@ -5,8 +5,16 @@
  */
 import type { Clock } from "tinklet";
 
-/** A token and which of the request's samples it belongs to. */
-export type FedToken = readonly [index: number, token: number];
+/** A token, which of the request's samples it belongs to, and its log-probability; null where that is not finite. */
+export type FedToken = readonly [index: number, token: number, logprob?: number | null];
+
+export function fedToken(drawn: {
+  readonly index: number;
+  readonly token: number;
+  readonly logprob: number;
+}): FedToken {
+  return [drawn.index, drawn.token, Number.isFinite(drawn.logprob) ? drawn.logprob : null];
+}
 
 interface Feed {
   tokens: FedToken[];

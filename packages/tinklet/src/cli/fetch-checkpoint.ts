@@ -1,20 +1,8 @@
-/**
- * Brings a checkpoint's files into a folder. The service offers them in two ways: file by file, as external weights (the
- * official client since 0.28), and packed into one archive (until 0.34). Training weights are exported and fetched file by
- * file; the archive is for servers that know no export, and for sampler weights, which cannot be exported.
- */
-import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
-import { dirname, join, resolve, sep } from "node:path";
+/** Brings a checkpoint's files into a folder, with progress on the terminal. */
+import { fetchCheckpoint as fetchFiles, fetchInto as unpackInto } from "../clients/checkpoint-files.node.ts";
 import type { RestClient } from "../clients/rest-client.ts";
-import { APIStatusError } from "../errors.ts";
-import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
 import type { Context } from "./context.ts";
-import { downloadFile, unpackTar } from "./download.ts";
-import { CliError } from "./explain.ts";
-
-/** How long an export that is only made for a download lives, should its deletion fail. */
-const exportSeconds = 3600;
+import { showProgress } from "./download.ts";
 
 /**
  * Fetches a checkpoint into `target`, which a download that breaks off leaves as it was.
@@ -29,120 +17,17 @@ export async function fetchCheckpoint(
   context: Context,
   rest: RestClient,
 ): Promise<number> {
-  const { checkpointType } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
-  const { signal } = context;
-  if (checkpointType === "external") return fetchExternal(path, target, parent, context, rest);
-  if (checkpointType === "training") {
-    const bytes = await fetchExported(path, target, parent, context, rest);
-    if (bytes !== undefined) return bytes;
-  }
-  let url: string;
-  try {
-    ({ url } = await rest.getCheckpointArchiveUrlFromTinkerPath(path, { signal }));
-  } catch (error) {
-    if (checkpointType !== "sampler" || !isLacking(error)) throw error;
-    const twin = await trainingHalf(path, context, rest);
-    const bytes = twin === undefined ? undefined : await fetchExported(twin, target, parent, context, rest);
-    if (bytes !== undefined) return bytes;
-    throw error;
-  }
-  return fetchInto(url, target, parent, context);
+  const { signal, fetch, output } = context;
+  const openTraining = async (from: string) => {
+    output.progress(`Exporting ${from}`);
+    return (await context.service()).createTrainingClientFromState(from, { signal });
+  };
+  const how = { signal, fetch, rest, openTraining, onProgress: showProgress(context) };
+  return fetchFiles(path, target, parent, how).finally(() => output.endProgress());
 }
 
 /** Unpacks an archive beside the target and moves it there. */
 export function fetchInto(url: string, target: string, parent: string, context: Context): Promise<number> {
-  return replacing(target, parent, async (scratch, files) => {
-    const bytes = await downloadFile(url, join(scratch, "archive.tar"), "archive", context);
-    await unpackTar(join(scratch, "archive.tar"), files);
-    return bytes;
-  });
-}
-
-/** Whether an answer means that the server has no such route, or no longer. */
-const isLacking = (error: unknown): boolean =>
-  error instanceof APIStatusError && [400, 404, 405, 410, 501].includes(error.status);
-
-/** Exports training weights for the time of a download; `undefined` when the server knows no exports. */
-async function fetchExported(
-  path: string,
-  target: string,
-  parent: string,
-  context: Context,
-  rest: RestClient,
-): Promise<number | undefined> {
-  const { signal, output } = context;
-  const service = await context.service();
-  output.progress(`Exporting ${path}`);
-  const trainer = await service.createTrainingClientFromState(path, { signal });
-  let exported: string;
-  try {
-    ({ path: exported } = await trainer.saveWeightsExternal("download", { ttlSeconds: exportSeconds, signal }));
-  } catch (error) {
-    if (isLacking(error)) return undefined;
-    throw error;
-  } finally {
-    output.endProgress();
-  }
-  try {
-    return await fetchExternal(exported, target, parent, context, rest);
-  } finally {
-    // it expires by itself; failing to delete it must not hide what came before
-    await rest.deleteCheckpointFromTinkerPath(exported, { timeoutMs: 30_000 }).catch(() => {});
-  }
-}
-
-/** Fetches an external checkpoint, file by file. */
-function fetchExternal(
-  path: string,
-  target: string,
-  parent: string,
-  context: Context,
-  rest: RestClient,
-): Promise<number> {
-  return replacing(target, parent, async (_, files) => {
-    let bytes = 0;
-    const names = Object.keys((await rest.getExternalWeightsUrls(path, { signal: context.signal })).urls);
-    if (names.length === 0) throw new CliError(`The checkpoint ${path} has no files.`);
-    for (const name of names) {
-      const file = resolve(files, name);
-      if (!file.startsWith(resolve(files) + sep)) {
-        throw new CliError(`The checkpoint has a file that leads out of its folder (${name}) and was not fetched.`);
-      }
-      // Links live shorter than a large download takes: each file gets a fresh one.
-      const url = (await rest.getExternalWeightsUrls(path, { signal: context.signal })).urls[name];
-      if (url === undefined) throw new CliError(`The file ${name} of ${path} is gone.`);
-      await mkdir(dirname(file), { recursive: true });
-      bytes += await downloadFile(url, file, name, context);
-    }
-    return bytes;
-  });
-}
-
-/** The training weights that were saved under the name of sampler weights. */
-async function trainingHalf(path: string, { signal }: Context, rest: RestClient): Promise<string | undefined> {
-  const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
-  const twin = `tinker://${trainingRunId}/${checkpointId.replace(/^sampler_/, "")}`;
-  const { checkpoints } = await rest.listCheckpoints(trainingRunId, { signal });
-  return checkpoints.some(({ tinkerPath }) => tinkerPath === twin) ? twin : undefined;
-}
-
-/** Fills a folder beside the target and moves it there: what was there goes only when the new one is in its place. */
-async function replacing(
-  target: string,
-  parent: string,
-  fill: (scratch: string, files: string) => Promise<number>,
-): Promise<number> {
-  const scratch = await mkdtemp(join(parent, ".tinklet-"));
-  const [files, before] = [join(scratch, "files"), join(scratch, "before")];
-  try {
-    const bytes = await fill(scratch, files);
-    if (existsSync(target)) await rename(target, before);
-    await rename(files, target).catch(async (cause) => {
-      if (existsSync(before)) await rename(before, target);
-      throw cause;
-    });
-    return bytes;
-  } finally {
-    await rm(scratch, { recursive: true, force: true });
-  }
+  const { signal, fetch } = context;
+  return unpackInto(url, target, parent, { signal, fetch, onProgress: showProgress(context) });
 }

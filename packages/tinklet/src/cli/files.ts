@@ -1,12 +1,12 @@
 /** Files that a command writes for its user: whole or not at all, and a full disk is called one. */
 import { lstat, rename, rm, writeFile } from "node:fs/promises";
-import { CliError } from "./explain.ts";
+import { writeFailure } from "../clients/download.node.ts";
 
 /**
  * Writes a file beside its place and moves it there, so that a failure leaves what was there before. What is not a plain file
  * (a pipe, `/dev/stdout`, a link) is written as it is.
  *
- * @throws {@link CliError} naming the file.
+ * @throws {@link TinkerError} naming the file.
  */
 export async function writeWhole(path: string, content: string | Uint8Array): Promise<void> {
   const found = await lstat(path).catch(() => undefined);
@@ -27,15 +27,4 @@ export function portableName(text: string): string {
     .replace(/[<>:"/\\|?*\u0000-\u001f]/g, "_")
     .replace(/[. ]+$/, (end) => "_".repeat(end.length));
   return /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(safe) || safe === "" ? `_${safe}` : safe;
-}
-
-/** What a failed write means. */
-export function writeFailure(path: string, cause: unknown): CliError {
-  const { code, message } = cause as NodeJS.ErrnoException;
-  return code === "ENOSPC" || code === "EDQUOT"
-    ? new CliError(`The disk is full: ${path} could not be written.`, {
-        cause,
-        hint: "Free some space and run the same command again.",
-      })
-    : new CliError(`${path} could not be written: ${message}`, { cause });
 }

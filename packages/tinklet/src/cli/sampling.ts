@@ -1,8 +1,7 @@
 /** What `sample`, `chat` and the quickstart share: a sampler for a model or a checkpoint, and text from it. */
 import type { SamplingClient } from "../clients/sampling-client.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
-import { ModelInput } from "../wire/model-input.ts";
-import type { SamplingParamsInput } from "../wire/sampling.ts";
+import type { SampleResponse, SamplingParamsInput } from "../wire/sampling.ts";
 import { importAdapter, isAdapterFolder } from "./adapter-folder.ts";
 import type { OptionSpec } from "./command.ts";
 import type { Context } from "./context.ts";
@@ -10,7 +9,7 @@ import { CliError } from "./explain.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "./model.ts";
 import type { Input } from "./parse.ts";
 import { resolveCheckpoint } from "./references.ts";
-import { streamHeaders, TextPieces, tokensOf } from "./token-stream.ts";
+import { TextPieces } from "./token-stream.ts";
 
 export const samplingOptions: Readonly<Record<string, OptionSpec>> = {
   ...modelOptions,
@@ -37,7 +36,6 @@ export interface Opened {
 /** Opens the sampler that the options mean. */
 export async function openSampler(input: Input, context: Context): Promise<Opened> {
   const { signal } = context;
-  context.headers = streamHeaders;
   const from = input.text("from");
   const given = input.text("model");
   const model: ChosenModel | undefined =
@@ -80,38 +78,30 @@ export interface Written {
   readonly stopReason: string;
 }
 
-/** Draws texts for a prompt. The model's own end-of-text tokens always end one. */
-export async function write(
-  { sampler, tokenizer }: Pick<Opened, "tokenizer"> & { readonly sampler: Pick<SamplingClient, "sample"> },
-  prompt: readonly number[],
-  params: SamplingParamsInput,
-  options: {
-    readonly numSamples?: number;
-    readonly signal?: AbortSignal;
-    /** Hears which request it became. */
-    readonly onSubmitted?: (requestId: string) => void;
-  } = {},
-): Promise<Written[]> {
-  if (prompt.length === 0) throw new CliError("The prompt is empty.");
-  const { onSubmitted, ...rest } = options;
+/** The settings with the model's own end-of-text tokens, which always end a text. */
+function withStop(tokenizer: Tokenizer, params: SamplingParamsInput): SamplingParamsInput {
   const texts = params.stop === undefined ? [] : ([params.stop].flat() as (string | number)[]);
   const stop = texts.length > 0 ? { stop: texts as string[] } : { stop: [...tokenizer.eosTokenIds] };
-  const future = sampler.sample(ModelInput.fromInts([...prompt]), {
-    ...rest,
-    samplingParams: { ...params, ...(stop.stop.length === 0 ? {} : stop) },
-  });
-  if (onSubmitted !== undefined) {
-    future.submitted.then(
-      ({ requestIds: [id] }) => id !== undefined && onSubmitted(id),
-      () => {}, // the sample itself says why
-    );
-  }
-  const { sequences } = await future;
+  return { ...params, ...(stop.stop.length === 0 ? {} : stop) };
+}
+
+function written(tokenizer: Tokenizer, { sequences }: SampleResponse): Written[] {
   return sequences.map(({ tokens, stopReason }) => {
     const end = tokens.findIndex((token) => tokenizer.eosTokenIds.includes(token));
     const kept = end < 0 ? tokens : tokens.slice(0, end);
     return { text: tokenizer.decode(kept), tokens: tokens.length, stopReason: String(stopReason) };
   });
+}
+
+/** Draws texts for a prompt. The model's own end-of-text tokens always end one. */
+export async function write(
+  { sampler, tokenizer }: Pick<Opened, "tokenizer"> & { readonly sampler: Pick<SamplingClient, "sample"> },
+  prompt: readonly number[],
+  params: SamplingParamsInput,
+  options: { readonly numSamples?: number; readonly signal?: AbortSignal } = {},
+): Promise<Written[]> {
+  if (prompt.length === 0) throw new CliError("The prompt is empty.");
+  return written(tokenizer, await sampler.sample(prompt, { ...options, samplingParams: withStop(tokenizer, params) }));
 }
 
 /**
@@ -126,20 +116,16 @@ export async function writeLive(
   context: Context,
   options: { readonly trimmed: boolean; readonly show: (piece: string) => void },
 ): Promise<Written> {
-  const over = new AbortController();
-  const signal = AbortSignal.any([over.signal, context.signal]);
-  const pieces = new TextPieces(opened.tokenizer, options);
-  const watch = async (requestId: string) => {
-    for await (const token of tokensOf(requestId, context, signal)) {
-      const piece = pieces.add(token);
-      if (piece !== "" && !over.signal.aborted) options.show(piece);
-    }
-  };
-  const [written] = await write(opened, prompt, params, {
-    signal: context.signal,
-    onSubmitted: (requestId) => void watch(requestId).catch(() => {}),
-  }).finally(() => over.abort());
-  const { text, ...rest } = written as Written;
+  const { sampler, tokenizer } = opened;
+  const { signal } = context;
+  if (prompt.length === 0) throw new CliError("The prompt is empty.");
+  const pieces = new TextPieces(tokenizer, options);
+  const stream = sampler.stream(prompt, { signal, samplingParams: withStop(tokenizer, params) });
+  for await (const { token } of stream) {
+    const piece = pieces.add(token);
+    if (piece !== "") options.show(piece);
+  }
+  const [{ text, ...rest }] = written(tokenizer, await stream.response) as [Written];
   const final = options.trimmed ? text.trim() : text;
   // Decoding piece by piece may differ from the whole only behind what was shown; if not, the whole is shown again.
   const left = final.startsWith(pieces.text) ? final.slice(pieces.text.length) : `\n${final}`;

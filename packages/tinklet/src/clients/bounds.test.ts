@@ -1,3 +1,5 @@
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Fault } from "../testing/faults.ts";
 import { batch, datum, failure, harness } from "../testing/harness.ts";
@@ -40,6 +42,8 @@ interface Clients {
 type Call = (clients: Clients, options: OperationOptions) => PromiseLike<unknown>;
 
 const path = "tinker://run-1/weights/a";
+/** There is none, which is only seen once a server has answered. */
+const adapterFolder = join(tmpdir(), "tinklet-no-such-adapter");
 const calls: Readonly<Record<string, Call>> = {
   "ServiceClient.connect": ({ service }, o) => service.connect(o),
   "ServiceClient.getServerCapabilities": ({ service }, o) => service.getServerCapabilities(o),
@@ -69,9 +73,15 @@ const calls: Readonly<Record<string, Call>> = {
   "TrainingClient.unload": ({ trainer }, o) => trainer.unload(o),
   "SamplingClient.sample": ({ sampler }, o) => sampler.sample([1, 2, 3], o),
   "SamplingClient.computeLogprobs": ({ sampler }, o) => sampler.computeLogprobs([1, 2, 3], o),
+  "SamplingClient.stream": async ({ sampler }, o) => {
+    for await (const { token } of sampler.stream([1, 2, 3], o)) expect(token).toBeGreaterThan(3);
+  },
   "SamplingClient.getBaseModel": ({ sampler }, o) => sampler.getBaseModel(o),
   "SamplingClient.getTokenizer": ({ sampler }, o) => sampler.getTokenizer(o),
   "SamplingClient.handle": ({ sampler }, o) => sampler.handle(o),
+  "ServiceClient.importAdapter": ({ service }, o) => service.importAdapter(adapterFolder, o),
+  "RestClient.downloadCheckpoint": ({ rest }, o) =>
+    rest.downloadCheckpoint(path, join(tmpdir(), "tinklet-never-written", "x"), o),
   "ServiceClient.getTokenizer": ({ service }, o) => service.getTokenizer("m", o),
   "TrainingClient.saveWeightsExternal": ({ trainer }, o) => trainer.saveWeightsExternal("a", o),
   "RestClient.copyWeights": ({ rest }, o) => rest.copyWeights(path, o as { signal: AbortSignal }),

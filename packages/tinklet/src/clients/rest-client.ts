@@ -27,10 +27,12 @@ import type { SessionSearchRequest, SessionSearchResponse } from "../wire/sessio
 import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
 import type { CopyWeightsResponse, ExternalWeightsUrlsResponse, WeightsInfoResponse } from "../wire/weights.ts";
 import { checkOptions, type OptionNames } from "./check-options.ts";
-import { callNames } from "./options.ts";
+import type { DownloadProgress } from "./download.node.ts";
+import { callNames, type OperationOptions } from "./options.ts";
 import { PagedList, type PageRequest } from "./paged-list.ts";
 import type { Session } from "./session.ts";
 import type { Telemetry } from "./telemetry.ts";
+import type { TrainingClient } from "./training-client.ts";
 
 /** Whose runs, checkpoints and sessions a call covers. */
 export interface ScopeOptions extends CallOptions {
@@ -48,6 +50,9 @@ export interface PageOptions extends CallOptions {
 
 const scopeNames: OptionNames<ScopeOptions> = { ...callNames, accessScope: true };
 const pageNames: OptionNames<PageOptions> = { ...callNames, limit: true, offset: true };
+
+/** Opens training weights; the clients make each other, and this way only one of them knows the other's file. */
+type OpenTraining = (path: string, options: OperationOptions) => PromiseLike<TrainingClient>;
 
 /** An archive that is being packed is asked for again after so long, so often. */
 const archiveRetryMs = 30_000;
@@ -67,10 +72,12 @@ const tracePollMs = 5_000;
  */
 export class RestClient {
   readonly #session: Session;
+  readonly #openTraining: OpenTraining;
 
   /** @internal */
-  constructor(session: Session) {
+  constructor(session: Session, openTraining: OpenTraining) {
     this.#session = session;
+    this.#openTraining = openTraining;
   }
 
   async #call<K extends RestOperation>(
@@ -191,6 +198,39 @@ export class RestClient {
   ): Promise<CheckpointArchiveUrlResponse> {
     const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
     return this.getCheckpointArchiveUrl(trainingRunId, checkpointId, options);
+  }
+
+  /**
+   * Fetches a checkpoint's files into a folder, which a download that breaks off leaves as it was. Works with every server:
+   * hosted, remote and {@link ServiceClient.local}. Node only. An extension: the Python SDK has it in its command line alone.
+   *
+   * @param folder - made, or replaced as a whole
+   * @param options.onProgress - told of every piece that arrives
+   * @returns how many bytes came
+   *
+   * @throws {@link TinkerError} with code `download_failed`, `write_failed` or `disk_full`.
+   */
+  async downloadCheckpoint(
+    tinkerPath: string,
+    folder: string,
+    options: CallOptions & { readonly onProgress?: ((progress: DownloadProgress) => void) | undefined } = {},
+  ): Promise<{ readonly bytes: number }> {
+    checkOptions("downloadCheckpoint", options, { ...callNames, onProgress: true });
+    const { onProgress = () => {} } = options;
+    ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
+    return this.#session.within("downloadCheckpoint", options, async ({ signal }) => {
+      const { fetchCheckpointInto } = await import("./checkpoint-files.node.ts");
+      // A local server has no socket: its links are reached as it is.
+      const fetch = this.#session.options.fetch;
+      const bytes = await fetchCheckpointInto(tinkerPath, folder, {
+        fetch: (url, init) => (fetch === undefined ? globalThis.fetch(url, init) : fetch(url, init ?? {})),
+        signal,
+        onProgress,
+        rest: this,
+        openTraining: (path) => this.#openTraining(path, { signal }),
+      });
+      return { bytes };
+    });
   }
 
   /**

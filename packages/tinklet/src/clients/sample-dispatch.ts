@@ -36,6 +36,7 @@ export interface SampleJob {
   readonly promptBytes: number;
   readonly subject: string;
   readonly facts: Partial<FailureFacts>;
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 /** Runs a job to its result. */
@@ -185,7 +186,7 @@ async function submit(
     const response = await transport.attempt(request, {
       signal,
       startedAtMs,
-      headers: { "x-tinker-sampling-backpressure": "1" },
+      headers: { "x-tinker-sampling-backpressure": "1", ...job.headers },
     });
     if (response.status >= 200 && response.status < 300) return transport.decode("asample", response).requestId;
     const failure: APIStatusError = transport.failure(request, response, job.facts);

@@ -18,7 +18,9 @@ import { modelTokenizer } from "./model-tokenizer.ts";
 import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
 import { fullRetryConfig, type RetryConfig } from "./retry-config.ts";
 import { runSample, type SamplerState } from "./sample-dispatch.ts";
+import { SampleStream, tokenFeed, tokenFeedHeaders } from "./sample-stream.ts";
 import { Session, type SessionHandle } from "./session.ts";
+import type { TextDecoderLike } from "./streamed-text.ts";
 
 /** Options of {@link SamplingClient.sample}. */
 export interface SampleOptions extends OperationOptions {
@@ -29,6 +31,12 @@ export interface SampleOptions extends OperationOptions {
   readonly includePromptLogprobs?: boolean;
   /** Number of most likely tokens to return at each prompt position. @defaultValue 0 */
   readonly topkPromptLogprobs?: number;
+}
+
+/** How to sample and to show it. */
+export interface StreamOptions extends SampleOptions {
+  /** Turns tokens into text, for example what `getTokenizer()` returns. */
+  readonly tokenizer?: TextDecoderLike | undefined;
 }
 
 /**
@@ -158,6 +166,27 @@ export class SamplingClient {
   }
 
   /**
+   * Draws continuations of a prompt and gives their tokens as they are drawn, where the server shows them (Tinklet's own does);
+   * elsewhere all of them when the result is there. Leaving the loop cancels the sample.
+   *
+   * @param options.tokenizer - gives each token's text, too
+   *
+   * @example
+   * ```ts
+   * const stream = sampler.stream([1, 2, 3], { samplingParams: { maxTokens: 32 } });
+   * for await (const { token, logprob } of stream) console.log(token, logprob);
+   * const { sequences } = await stream.response;
+   * ```
+   */
+  stream(prompt: ModelInputLike, options: StreamOptions = {}): SampleStream {
+    const { tokenizer, ...rest } = options;
+    const shown = this.#session.config.tinkletExtensions?.includes(tokenFeed) ?? false;
+    const headers = shown ? tokenFeedHeaders : {};
+    const response = this.#start("stream", prompt, rest, sampleNames, (whole) => whole, headers);
+    return new SampleStream(this.#session, response, tokenizer);
+  }
+
+  /**
    * The log-probability of each token of a prompt; null where none was computed (the first token).
    *
    * @example
@@ -189,6 +218,7 @@ export class SamplingClient {
     options: SampleOptions,
     known: Readonly<Record<string, true>>,
     read: (response: SampleResponse) => T,
+    headers: Readonly<Record<string, string>> = {},
   ): APIFuture<T> {
     const session = this.#session;
     const { samplingSessionId: subject } = this;
@@ -202,7 +232,7 @@ export class SamplingClient {
         attributes: { "tinker.sampling_session_id": subject },
       },
       async (state, signal) => {
-        checkOptions(operation === "sample" ? "sample" : "computeLogprobs", options, known);
+        checkOptions(operation === "compute_logprobs" ? "computeLogprobs" : operation, options, known);
         // Sent when its turn has come: until then the caller may write into its arrays.
         const prompt = given instanceof ModelInput ? given.copy() : ModelInput.from(given, "prompt");
         const { numSamples = 1, samplingParams = {} } = options;
@@ -221,7 +251,7 @@ export class SamplingClient {
         session.notes.sampledWith(request.samplingParams);
         const facts = { promptTokens: prompt.tokenCount, maxTokens: samplingParams.maxTokens };
         const promptBytes = estimatePromptBytes(prompt);
-        const response = await runSample(this.#state, { request, promptBytes, subject, facts }, state, signal);
+        const response = await runSample(this.#state, { request, promptBytes, subject, facts, headers }, state, signal);
         this.#measure(operation, facts.promptTokens, response);
         return read(response);
       },

@@ -413,9 +413,30 @@ export class ServiceClient {
     });
   }
 
+  /**
+   * Makes a checkpoint of an adapter that was trained anywhere: a folder as PEFT and {@link RestClient.downloadCheckpoint} write it.
+   * Only Tinklet's own servers take one. Node only. An extension: the Python SDK has no such call.
+   *
+   * @param options.baseModel - the model that it belongs to; the server's only one, unless given
+   * @param options.name - the checkpoint's name; the folder's, unless given
+   *
+   * @throws {@link TinkerError} with code `import_failed` saying what is wrong with the folder, or that the server takes none.
+   */
+  async importAdapter(
+    folder: string,
+    options: CallOptions & { readonly baseModel?: string | undefined; readonly name?: string | undefined } = {},
+  ): Promise<{ readonly path: string }> {
+    checkOptions("importAdapter", options, { ...callNames, baseModel: true, name: true });
+    return this.#session.within("importAdapter", options, async (inner) => {
+      await this.#session.connect(inner);
+      const { importAdapterFolder } = await import("./adapter-import.node.ts");
+      return { path: await importAdapterFolder(this.#session, folder, options, inner.signal) };
+    });
+  }
+
   /** Creates a client for runs, checkpoints, sessions and billing. Needs no session. */
   createRestClient(): RestClient {
-    return new RestClient(this.#session);
+    return new RestClient(this.#session, (path, options) => this.createTrainingClientFromState(path, options));
   }
 
   /**

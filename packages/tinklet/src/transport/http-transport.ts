@@ -32,7 +32,7 @@ import { failureOf } from "./failures.ts";
 import type { FailureFacts } from "./hints.ts";
 import type { Reporter } from "./report.ts";
 import { defaultRetryPolicy, firstContactWindowMs, nextDelayMs, type RetryPolicy } from "./retry.ts";
-import type { PreparedRequest, SendOptions, Transport } from "./transport.ts";
+import type { OwnRequest, PreparedRequest, SendOptions, Transport } from "./transport.ts";
 
 export interface HttpTransportOptions {
   readonly baseUrl: string;
@@ -158,7 +158,26 @@ export class HttpTransport implements Transport {
     return this.#follow(this.#httpRequest(request, options, token, timeoutMs), response);
   }
 
-  #httpRequest(request: PreparedRequest, options: SendOptions, token: string, timeoutMs: number): HttpRequest {
+  async ask(request: OwnRequest, options: SendOptions = {}): Promise<HttpResponse> {
+    if (this.#closing.signal.aborted) throw this.#closing.signal.reason;
+    const { method, path, body, pool, timeoutMs, contentType } = request;
+    const credential = options.token ?? this.credentials.token();
+    const token = typeof credential === "string" ? credential : await untilAborted(credential, options.signal);
+    this.reporter.redactor.add(token);
+    const headers: Record<string, string> = contentType === undefined ? {} : { "content-type": contentType };
+    if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${crypto.randomUUID()}`;
+    const url = `${this.baseUrl}${apiPrefix}${path}`;
+    const sent = this.#httpRequest({ method, url, body, headers, pool }, options, token, timeoutMs);
+    const response = await this.#exchange.send(sent);
+    return isRedirect(response) ? this.#follow(sent, response) : response;
+  }
+
+  #httpRequest(
+    request: Pick<PreparedRequest, "method" | "url" | "body" | "pool" | "headers">,
+    options: SendOptions,
+    token: string,
+    timeoutMs: number,
+  ): HttpRequest {
     const { method, url, body, pool } = request;
     const headers = {
       ...this.#headers,

@@ -50,6 +50,17 @@ export interface PreparedRequest {
   readonly timeoutMs: number;
 }
 
+/** A request by a route of Tinklet's own servers, which the contract of the service does not have. */
+export interface OwnRequest {
+  readonly method: "GET" | "POST";
+  /** Below the API's prefix. */
+  readonly path: string;
+  readonly body?: Uint8Array | undefined;
+  readonly contentType?: string | undefined;
+  readonly pool: Pool;
+  readonly timeoutMs: number;
+}
+
 export interface Transport {
   /** @throws {@link InvalidInputError} naming the field, before anything is sent. */
   prepare<K extends Operation>(operation: K, request: RequestOf<K>): PreparedRequest;
@@ -59,6 +70,9 @@ export interface Transport {
 
   /** One attempt. Returns the answer whatever its status; throws only when there is none. */
   attempt(request: PreparedRequest, options?: SendOptions): Promise<HttpResponse>;
+
+  /** Asks by a route of Tinklet's own, once. Returns the answer whatever its status; other servers answer 404. */
+  ask(request: OwnRequest, options?: SendOptions): Promise<HttpResponse>;
 
   /** Sends until a 2xx answer, or throws what the last attempt met once budget or window is spent. */
   send(request: PreparedRequest, options?: SendOptions): Promise<HttpResponse>;

@@ -40,7 +40,7 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
       sampleUseRetrieveFutures: false,
       customLossServerSide: true,
       sampleJoinSamplingSession: true,
-      tinkletExtensions: ["tokenizer"],
+      tinkletExtensions: ["tokenizer", "sample_tokens", "import_adapter"],
     }),
     clientDynamicConfig: () => ({ refreshIntervalSec: 300, sampleCancelEnabled: true, sampleCancelMaxBatchSize: 64 }),
     authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller.tenant) }),

@@ -1,0 +1,156 @@
+/**
+ * Brings a checkpoint's files into a folder. The service offers them in two ways: file by file, as external weights (the
+ * official client since 0.28), and packed into one archive (until 0.34). Training weights are exported and fetched file by
+ * file; the archive is for servers that know no export, and for sampler weights, which cannot be exported. Node only, loaded when
+ * first needed.
+ */
+import { APIStatusError } from "../errors.ts";
+import { nodeBuiltin } from "../node-builtin.ts";
+import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
+import { downloadError, downloadFile, type Fetching, unpackTar } from "./download.node.ts";
+import type { RestClient } from "./rest-client.ts";
+import type { TrainingClient } from "./training-client.ts";
+
+const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
+const { mkdir, mkdtemp, rename, rm } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
+const { dirname, join, resolve, sep } = nodeBuiltin<typeof import("node:path")>("node:path");
+
+/** How a checkpoint is fetched. */
+export interface CheckpointFetching extends Fetching {
+  readonly rest: RestClient;
+  /** Opens training weights, for exporting them. */
+  readonly openTraining: (path: string) => PromiseLike<Pick<TrainingClient, "saveWeightsExternal">>;
+}
+
+/** How long an export that is only made for a download lives, should its deletion fail. */
+const exportSeconds = 3600;
+
+/**
+ * Fetches a checkpoint into `target`, which a download that breaks off leaves as it was.
+ *
+ * @param parent - a folder on the same disk, for what is on its way.
+ * @returns how many bytes came.
+ */
+export async function fetchCheckpoint(
+  path: string,
+  target: string,
+  parent: string,
+  context: CheckpointFetching,
+): Promise<number> {
+  const { checkpointType } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
+  const { signal, rest } = context;
+  const call = signal === undefined ? {} : { signal };
+  if (checkpointType === "external") return fetchExternal(path, target, parent, context);
+  if (checkpointType === "training") {
+    const bytes = await fetchExported(path, target, parent, context);
+    if (bytes !== undefined) return bytes;
+  }
+  let url: string;
+  try {
+    ({ url } = await rest.getCheckpointArchiveUrlFromTinkerPath(path, call));
+  } catch (error) {
+    if (checkpointType !== "sampler" || !isLacking(error)) throw error;
+    const twin = await trainingHalf(path, context);
+    const bytes = twin === undefined ? undefined : await fetchExported(twin, target, parent, context);
+    if (bytes !== undefined) return bytes;
+    throw error;
+  }
+  return fetchInto(url, target, parent, context);
+}
+
+/** Fetches a checkpoint into a folder that need not be there yet. */
+export async function fetchCheckpointInto(path: string, folder: string, how: CheckpointFetching): Promise<number> {
+  const target = resolve(folder);
+  await mkdir(dirname(target), { recursive: true });
+  return fetchCheckpoint(path, target, dirname(target), how);
+}
+
+/** Unpacks an archive beside the target and moves it there. */
+export function fetchInto(url: string, target: string, parent: string, context: Fetching): Promise<number> {
+  return replacing(target, parent, async (scratch, files) => {
+    const bytes = await downloadFile(url, join(scratch, "archive.tar"), "archive", context);
+    await unpackTar(join(scratch, "archive.tar"), files);
+    return bytes;
+  });
+}
+
+/** Whether an answer means that the server has no such route, or no longer. */
+const isLacking = (error: unknown): boolean =>
+  error instanceof APIStatusError && [400, 404, 405, 410, 501].includes(error.status);
+
+/** Exports training weights for the time of a download; `undefined` when the server knows no exports. */
+async function fetchExported(
+  path: string,
+  target: string,
+  parent: string,
+  context: CheckpointFetching,
+): Promise<number | undefined> {
+  const { signal, rest, openTraining } = context;
+  const call = signal === undefined ? {} : { signal };
+  const trainer = await openTraining(path);
+  let exported: string;
+  try {
+    ({ path: exported } = await trainer.saveWeightsExternal("download", { ttlSeconds: exportSeconds, ...call }));
+  } catch (error) {
+    if (isLacking(error)) return undefined;
+    throw error;
+  }
+  try {
+    return await fetchExternal(exported, target, parent, context);
+  } finally {
+    // it expires by itself; failing to delete it must not hide what came before
+    await rest.deleteCheckpointFromTinkerPath(exported, { timeoutMs: 30_000 }).catch(() => {});
+  }
+}
+
+/** Fetches an external checkpoint, file by file. */
+function fetchExternal(path: string, target: string, parent: string, context: CheckpointFetching): Promise<number> {
+  const { signal, rest } = context;
+  const call = signal === undefined ? {} : { signal };
+  return replacing(target, parent, async (_, files) => {
+    let bytes = 0;
+    const names = Object.keys((await rest.getExternalWeightsUrls(path, call)).urls);
+    if (names.length === 0) throw downloadError(`The checkpoint ${path} has no files.`);
+    for (const name of names) {
+      const file = resolve(files, name);
+      if (!file.startsWith(resolve(files) + sep)) {
+        throw downloadError(`The checkpoint has a file that leads out of its folder (${name}) and was not fetched.`);
+      }
+      // Links live shorter than a large download takes: each file gets a fresh one.
+      const url = (await rest.getExternalWeightsUrls(path, call)).urls[name];
+      if (url === undefined) throw downloadError(`The file ${name} of ${path} is gone.`);
+      await mkdir(dirname(file), { recursive: true });
+      bytes += await downloadFile(url, file, name, context);
+    }
+    return bytes;
+  });
+}
+
+/** The training weights that were saved under the name of sampler weights. */
+async function trainingHalf(path: string, { signal, rest }: CheckpointFetching): Promise<string | undefined> {
+  const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
+  const twin = `tinker://${trainingRunId}/${checkpointId.replace(/^sampler_/, "")}`;
+  const { checkpoints } = await rest.listCheckpoints(trainingRunId, signal === undefined ? {} : { signal });
+  return checkpoints.some(({ tinkerPath }) => tinkerPath === twin) ? twin : undefined;
+}
+
+/** Fills a folder beside the target and moves it there: what was there goes only when the new one is in its place. */
+async function replacing(
+  target: string,
+  parent: string,
+  fill: (scratch: string, files: string) => Promise<number>,
+): Promise<number> {
+  const scratch = await mkdtemp(join(parent, ".tinklet-"));
+  const [files, before] = [join(scratch, "files"), join(scratch, "before")];
+  try {
+    const bytes = await fill(scratch, files);
+    if (existsSync(target)) await rename(target, before);
+    await rename(files, target).catch(async (cause) => {
+      if (existsSync(before)) await rename(before, target);
+      throw cause;
+    });
+    return bytes;
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,117 @@
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { tarStream } from "../../../server/src/http/tar.ts";
+import { systemClock } from "../clock.ts";
+import { failure, harness } from "../testing/harness.ts";
+import type { FetchLike } from "../transport/exchange.ts";
+import type { DownloadProgress } from "./download.node.ts";
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "tinklet-folders-"));
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+/** A client whose server answers some paths by `own`, the way a server inside the process does: without a socket. */
+function setup(own: (path: string, init: RequestInit) => Response | Promise<Response> | undefined) {
+  const kit = harness({ clock: systemClock() });
+  const fetch: FetchLike = async (url, init) => (await own(new URL(url).pathname, init)) ?? kit.stub.fetch(url, init);
+  const { service } = harness({}, { fetch, clock: systemClock() });
+  return { ...kit, service, rest: service.createRestClient() };
+}
+
+async function archive(): Promise<Uint8Array> {
+  const content = async function* () {
+    yield Buffer.from("hello");
+  };
+  const parts: Uint8Array[] = [];
+  for await (const part of tarStream([{ name: "adapter_config.json", size: 5, content }], 0)) parts.push(part);
+  return Buffer.concat(parts);
+}
+const path = "tinker://run-1/sampler_weights/final";
+
+describe("downloadCheckpoint", () => {
+  it("brings the files into a folder through the client's own fetch, with progress", async () => {
+    const bytes = await archive();
+    const { rest } = setup((at) => {
+      if (at.endsWith("/archive"))
+        return new Response(null, { status: 302, headers: { location: "http://tinklet.local/a" } });
+      return at === "/a"
+        ? new Response(bytes as BodyInit, { headers: { "content-length": String(bytes.length) } })
+        : undefined;
+    });
+    const seen: DownloadProgress[] = [];
+    const target = join(folder, "deep", "adapter");
+    const result = await rest.downloadCheckpoint(path, target, { onProgress: (progress) => seen.push(progress) });
+    expect(result.bytes).toBe(bytes.length);
+    expect(await readFile(join(target, "adapter_config.json"), "utf8")).toBe("hello");
+    expect(seen.at(-1)).toEqual({ file: "archive", receivedBytes: bytes.length, totalBytes: bytes.length });
+    expect(await readdir(join(folder, "deep"))).toEqual(["adapter"]);
+  });
+
+  it("leaves what was there when it breaks off, and ends with its signal", async () => {
+    const bytes = await archive();
+    const controller = new AbortController();
+    const broken = [
+      () => new Response(bytes.slice(0, 600) as BodyInit, { headers: { "content-length": String(bytes.length) } }),
+      () => {
+        controller.abort("enough");
+        return new Promise<Response>(() => {});
+      },
+    ];
+    for (const answer of broken) {
+      const { rest } = setup((at) => {
+        if (at.endsWith("/archive"))
+          return new Response(null, { status: 302, headers: { location: "http://tinklet.local/a" } });
+        return at === "/a" ? answer() : undefined;
+      });
+      const target = join(folder, "adapter");
+      await mkdir(target, { recursive: true });
+      await writeFile(join(target, "good"), "yes");
+      const error: unknown = await rest.downloadCheckpoint(path, target, { signal: controller.signal }).then(
+        () => undefined,
+        (reason: unknown) => reason,
+      );
+      expect(controller.signal.aborted ? error : (error as { code: string }).code).toBe(
+        controller.signal.aborted ? "enough" : "download_failed",
+      );
+      expect(await readdir(target)).toEqual(["good"]);
+    }
+  });
+});
+
+describe("importAdapter", () => {
+  it("sends the two files of the folder as a form, and gives back the checkpoint's path", async () => {
+    const adapter = join(folder, "my adapter");
+    await mkdir(adapter);
+    await writeFile(join(adapter, "adapter_config.json"), "{}");
+    await writeFile(join(adapter, "adapter_model.safetensors"), "weights");
+    const forms: FormData[] = [];
+    const { service } = setup(async (at, init) => {
+      if (!at.endsWith("/tinklet/import_adapter")) return undefined as unknown as Response;
+      const headers = new Headers(init.headers);
+      expect(headers.get("x-api-key")).toBe("tml-test-key");
+      forms.push(
+        await new Response(init.body as BodyInit, {
+          headers: { "content-type": headers.get("content-type")! },
+        }).formData(),
+      );
+      return Response.json({ tinker_path: path });
+    });
+    expect(await service.importAdapter(adapter, { baseModel: "m" })).toEqual({ path });
+    const [form] = forms;
+    expect([form?.get("name"), form?.get("base_model")]).toEqual(["my-adapter", "m"]);
+    expect(await (form!.get("adapter_model.safetensors") as File).text()).toBe("weights");
+  });
+
+  it("says when there is no such folder, and when the server takes none", async () => {
+    const { service } = setup((at) => (at.includes("/tinklet/") ? new Response("{}", { status: 404 }) : undefined));
+    expect(await failure(service.importAdapter(join(folder, "nope")))).toMatchObject({ code: "import_failed" });
+    await writeFile(join(folder, "adapter_config.json"), "{}");
+    await writeFile(join(folder, "adapter_model.safetensors"), "x");
+    const error = await failure(service.importAdapter(folder));
+    expect(error.message).toBe("This server takes no adapters from a folder.");
+  });
+});

@@ -1,0 +1,108 @@
+/**
+ * Tokens of a sample while they are drawn, where the server shows them (Tinklet's own does); elsewhere all of them when the result
+ * is there. The showing never changes the sample: whatever goes wrong with it, the tokens of the result follow.
+ */
+import type { APIFuture } from "../futures/api-future.ts";
+import { given } from "../given.ts";
+import { parseJson } from "../wire/json.ts";
+import type { SampleResponse } from "../wire/sampling.ts";
+import type { Session } from "./session.ts";
+import { StreamedText, type TextDecoderLike } from "./streamed-text.ts";
+
+/** The server's extension that shows tokens, by its name in `tinklet_extensions`. */
+export const tokenFeed = "sample_tokens";
+/** Sent with a sample whose tokens one wants to see. */
+export const tokenFeedHeaders = { "x-tinklet-stream": "tokens" };
+/** A server holds the question for new tokens no longer than this. */
+const feedTimeoutMs = 60_000;
+
+/** A token of a stream. */
+export interface StreamedToken {
+  /** Which of the samples it belongs to, from 0. */
+  readonly index: number;
+  readonly token: number;
+  /** Its log-probability. */
+  readonly logprob?: number;
+  /** What it adds to its sample's text, where a tokenizer was given; may be empty amid a character. */
+  readonly text?: string;
+}
+
+/**
+ * A sample under way: its tokens when iterated, the whole response when awaited. Leaving the loop before the end cancels the
+ * sample, on the server too where it can do that. Made by {@link SamplingClient.stream}.
+ */
+export class SampleStream implements AsyncIterable<StreamedToken> {
+  /** The whole response, with everything that the tokens alone do not tell (stop reasons, prompt log-probs). */
+  readonly response: APIFuture<SampleResponse>;
+  readonly #session: Session;
+  readonly #texts: StreamedText[] = [];
+  readonly #tokenizer: TextDecoderLike | undefined;
+  /** Tokens given out, by sample. */
+  readonly #given: number[] = [];
+
+  /** @internal */
+  constructor(session: Session, response: APIFuture<SampleResponse>, tokenizer: TextDecoderLike | undefined) {
+    this.#session = session;
+    this.response = response;
+    this.#tokenizer = tokenizer;
+  }
+
+  /** Ends the sample, on the server too where it can do that. */
+  cancel(reason?: unknown): void {
+    const { requestId, phase } = this.response;
+    if (phase === "done" || phase === "failed") return;
+    this.response.cancel(reason);
+    // A server that cannot cancel finishes the sample, as it would have without this.
+    if (requestId !== undefined) this.#session.transport.call("cancelFuture", { requestId }).catch(() => {});
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<StreamedToken, SampleResponse> {
+    try {
+      for await (const [index, token, logprob] of this.#fed()) yield this.#next(index, token, logprob);
+      const response = await this.response;
+      for (const [index, { tokenArray, logprobs }] of response.sequences.entries()) {
+        for (let i = this.#given[index] ?? 0; i < tokenArray.length; i++) {
+          yield this.#next(index, tokenArray[i]!, logprobs?.[i]);
+        }
+        const text = this.#texts[index]?.end() ?? "";
+        if (text !== "") yield { index, token: tokenArray.at(-1)!, text };
+      }
+      return response;
+    } finally {
+      this.cancel();
+    }
+  }
+
+  #next(index: number, token: number, logprob: number | null | undefined): StreamedToken {
+    this.#given[index] = (this.#given[index] ?? 0) + 1;
+    if (this.#tokenizer !== undefined) this.#texts[index] ??= new StreamedText(this.#tokenizer);
+    return { index, token, ...given({ logprob: logprob ?? undefined, text: this.#texts[index]?.add(token) }) };
+  }
+
+  /** What the server shows until the result is there. */
+  async *#fed(): AsyncGenerator<readonly [index: number, token: number, logprob?: number | null]> {
+    const { requestIds } = await this.response.submitted;
+    const requestId = requestIds[0];
+    if (requestId === undefined || !this.#session.config.tinkletExtensions?.includes(tokenFeed)) return;
+    const over = new AbortController();
+    this.response.settled(() => over.abort());
+    for (let after = 0; ; ) {
+      const page = await this.#page(requestId, after, over.signal).catch(() => undefined);
+      if (page === undefined) return;
+      yield* page.tokens;
+      after += page.tokens.length;
+      if (page.done) return;
+    }
+  }
+
+  async #page(requestId: string, after: number, signal: AbortSignal) {
+    const path = `/tinklet/samples/${encodeURIComponent(requestId)}/tokens?after=${after}`;
+    const request = { method: "GET", path, pool: "retrieve", timeoutMs: feedTimeoutMs } as const;
+    const { status, body } = await this.#session.transport.ask(request, { signal });
+    if (status !== 200) return undefined;
+    return parseJson(new TextDecoder().decode(body)) as unknown as {
+      readonly tokens: readonly (readonly [number, number, (number | null)?])[];
+      readonly done: boolean;
+    };
+  }
+}
