@@ -79,6 +79,8 @@ const calls: Readonly<Record<string, Call>> = {
   "SamplingClient.getBaseModel": ({ sampler }, o) => sampler.getBaseModel(o),
   "SamplingClient.getTokenizer": ({ sampler }, o) => sampler.getTokenizer(o),
   "SamplingClient.handle": ({ sampler }, o) => sampler.handle(o),
+  "ServiceClient.createCustomLoss": ({ service }, o) =>
+    service.createCustomLoss(({ logprobs }) => ({ loss: logprobs.sum() }), { logprobs: 1 }, o),
   "ServiceClient.importAdapter": ({ service }, o) => service.importAdapter(adapterFolder, o),
   "RestClient.downloadCheckpoint": ({ rest }, o) =>
     rest.downloadCheckpoint(path, join(tmpdir(), "tinklet-never-written", "x"), o),
