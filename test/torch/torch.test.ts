@@ -3,7 +3,7 @@
  * Neither float32 is the truth, and each machine has its own: the float64 interpreter is, and PyTorch's values and those of every
  * runtime must lie as near to it as float32 can promise (`Tolerance`, computed here from what errors of float32's size do).
  */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { Adapter } from "../../packages/engine/src/adapter/adapter.ts";
 import type { LoadedModel } from "../../packages/engine/src/model/load.ts";
 import { createInterpreter } from "../../packages/engine/src/runtime/interpreter.ts";
@@ -25,6 +25,7 @@ import type { AdamParams, LossFnName } from "../../packages/engine/src/types.ts"
 import { adapterOf, decode, decodeAll, type Fixture, fixtures, modelOf, requestOf, underNames } from "./fixtures.ts";
 import { tokens } from "./seeded.ts";
 
+vi.setConfig({ testTimeout: 120_000 }); // float64 is computed in plain TypeScript, many times over
 const native = (await loadNativeRuntime(1)).runtime;
 const runtimes: readonly Runtime[] = [...(native ? [native] : []), await loadWasmRuntime(1), createInterpreter()];
 const exact = createInterpreter({ float64: true });
