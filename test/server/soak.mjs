@@ -5,7 +5,7 @@
 //   node test/server/soak.mjs [--minutes 15] [--seed 1] [--log FILE]
 //
 // Ends with 1 when anything is not as it must be. Linux only.
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -145,11 +145,10 @@ await gone;
 
 // ---- what is left
 const busy = await server.state();
-const removed = await removeAll();
+await endAll();
 const atEnd = await server.state();
 peakBytes = Math.max(peakBytes, sizeOf(dataDir));
 await server.end("SIGTERM");
-const leftBytes = sizeOf(dataDir);
 const db = new Libsql(join(dataDir, "tinklet.db"));
 const rows = Object.fromEntries(
   db
@@ -158,11 +157,12 @@ const rows = Object.fromEntries(
     .map(({ state, n }) => [state, n]),
 );
 db.close();
+const removed = Number(execFileSync(process.execPath, [await bundle("test/server/delete-sessions-main.ts"), dataDir]));
+const leftBytes = sizeOf(dataDir);
 rmSync(work, { recursive: true, force: true });
 
 /** Ends every session and deletes every checkpoint, each as its owner, over connections that are closed at once. */
-async function removeAll() {
-  let sessions = 0;
+async function endAll() {
   for (const key of keys) {
     const ask = async (method, path, body) => {
       const answer = await fetch(`${server.url}/api/v1/${path}`, {
@@ -181,18 +181,16 @@ async function removeAll() {
         const [, run, kind, name] = /^tinker:\/\/([^/]+)\/([^/]+)\/(.+)$/.exec(path);
         await ask("DELETE", `training_runs/${run}/checkpoints/${kind}/${encodeURIComponent(name)}`);
       }
-      if (problems.length > 5) return sessions;
+      if (problems.length > 5) return;
     }
     for (let offset = 0; ; offset += 100) {
       const { sessions: ids } = await ask("GET", `sessions?limit=100&offset=${offset}`);
       if (!(ids?.length > 0)) break;
       for (const id of ids) {
         await ask("POST", `sessions/${encodeURIComponent(id)}/finish`, { reason: { type: "success" } });
-        sessions++;
       }
     }
   }
-  return sessions;
 }
 
 must(report.wrong.length === 0, `${report.wrong.length} wrong answers`);
@@ -228,8 +226,8 @@ One server with the real engine on the bundled model; ${report.counts.clients ??
 | requests lost | ${report.lost.length} |
 | requests accepted from clients that speak directly, each answered | ${report.accepted} |
 | unhandled rejections in the server | ${unhandled.length} |
-| descriptors at the start, with clients, after deletion | ${atStart.descriptors.length}, ${busy.descriptors.length}, ${atEnd.descriptors.length} |
-| heap after two collections: first quarter, end, after deletion | ${megabytes(afterFirstQuarter.heapBytes)}, ${megabytes(busy.heapBytes)}, ${megabytes(atEnd.heapBytes)} |
+| descriptors at the start, after the clients, after their sessions ended | ${atStart.descriptors.length}, ${busy.descriptors.length}, ${atEnd.descriptors.length} |
+| heap after two collections: first quarter, end, after the sessions ended | ${megabytes(afterFirstQuarter.heapBytes)}, ${megabytes(busy.heapBytes)}, ${megabytes(atEnd.heapBytes)} |
 | folder: empty, largest, after deletion of ${removed} sessions | ${megabytes(emptyBytes)}, ${megabytes(peakBytes)}, ${megabytes(leftBytes)} |
 | longest turn of the event loop, the wait for a core taken off (with it) | ${turns.turnMs.toFixed(0)} ms (${turns.turnWithWaitMs.toFixed(0)} ms) |
 

@@ -1,0 +1,30 @@
+/**
+ * Deletes sessions with everything that belongs to them: runs, checkpoints, samplers, requests and results, their account of use and what
+ * the audit says of them. For a store that no server uses; a running one has models of theirs in memory.
+ */
+import type { Sql } from "./database.ts";
+import type { Store } from "./store.ts";
+
+/** Sessions of one transaction. */
+const batch = 20;
+
+/** @returns how many were deleted. One that has unfinished requests is kept. */
+export async function deleteSessions(store: Store, ids: readonly string[]): Promise<number> {
+  let deleted = 0;
+  for (let at = 0; at < ids.length; at += batch) {
+    deleted += await store.db.write((sql) => ids.slice(at, at + batch).filter((id) => deleteSession(sql, id)).length);
+  }
+  await store.collect();
+  store.db.sql.all("PRAGMA incremental_vacuum");
+  return deleted;
+}
+
+function deleteSession(sql: Sql, id: string): boolean {
+  if (sql.get("SELECT 1 FROM requests WHERE session_id = ? AND state = 'pending' LIMIT 1", id) !== undefined)
+    return false;
+  sql.run("DELETE FROM audit WHERE model_id IN (SELECT id FROM models WHERE session_id = ?)", id);
+  for (const table of ["requests", "checkpoints", "samplers", "custom_losses", "usage", "models"]) {
+    sql.run(`DELETE FROM ${table} WHERE session_id = ?`, id);
+  }
+  return sql.run("DELETE FROM sessions WHERE id = ?", id).changes > 0;
+}
