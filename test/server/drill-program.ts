@@ -12,7 +12,8 @@ const seen: unknown[] = [];
 const paths: string[] = [];
 for (let step = 0; step < Number(stepsText); step++) {
   const batch = Array.from({ length: 3 }, (_, i) => {
-    const tokens = Array.from({ length: 6 }, (_unused, k) => (11 * step + 5 * i + k) % 300);
+    // They begin alike, so that the engine lays them out as a tree.
+    const tokens = Array.from({ length: 12 }, (_unused, k) => (11 * step + (k < 8 ? 0 : 5 * i) + k) % 300);
     return new Datum({
       modelInput: ModelInput.fromInts(tokens),
       lossFnInputs: { target_tokens: tokens.map((token) => token + 1), weights: tokens.map(() => 1) },
@@ -33,6 +34,17 @@ for (let step = 0; step < Number(stepsText); step++) {
       sampler.sample(prompt, { numSamples: 2, samplingParams: { maxTokens: 5, seed } }),
     );
     for (const sample of samples) seen.push((await sample).sequences.map(({ tokens }) => tokens));
+    // Turns whose prompts contain all that was said: what the engine has kept of them is gone after a kill.
+    let said = Array.from({ length: 70 }, (_, k) => (7 * k + step) % 300);
+    for (let turn = 0; turn < 3; turn++) {
+      const { sequences } = await sampler.sample(ModelInput.fromInts(said), {
+        numSamples: 1,
+        samplingParams: { maxTokens: 5, seed: turn },
+      });
+      const [answer] = sequences;
+      seen.push(answer?.tokens, answer?.logprobs);
+      said = [...said, ...(answer?.tokens ?? []), ...Array.from({ length: 40 }, (_, k) => (3 * k + turn) % 300)];
+    }
   }
   if (step % 4 === 2) paths.push((await training.saveState(`step-${step}`)).path);
   if (step % 5 === 4 && paths.length > 0) await training.loadStateWithOptimizer(paths.at(-1)!);

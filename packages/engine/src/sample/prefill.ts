@@ -120,6 +120,7 @@ export const prefill = async (
         };
         // What overflows is for its own request alone to fail with.
         if (Number.isFinite(last.logSumExp)) lease?.end({ block: blocks[row]!, last });
+        if (time === blockTokens) lease?.add(blocks[row]!); // a longer prompt may go on from here
         return { blocks: held[row]!, last, prompted: sheet.result() };
       });
     }

@@ -120,6 +120,17 @@ it("requests that begin alike wait for the first and take what it left", async (
   expect(hits).toEqual([0, ...new Array<number>(7).fill(prefix.length)]);
 });
 
+it("a prompt that ends with a block leaves that block, too", async () => {
+  const sampler = new Sampler(model, native, defaults);
+  const prompt = ids(2 * blockTokens, 1);
+  const ask = (tokens: number[]): Asked => ({ prompt: tokens, params: { maxTokens: 2, seed: 1 } });
+  await run(sampler, ask(prompt));
+  const warm = await run(sampler, ask([...prompt, 1, 2]));
+  expect(warm.promptCacheHitTokens).toBe(prompt.length);
+  expect(told(await run(sampler, { ...ask([...prompt, 1, 2]), scope: "alone" }))).toEqual(told(warm));
+  expect((await run(sampler, ask(prompt))).promptCacheHitTokens).toBe(prompt.length);
+});
+
 it("the same short prompt is computed once, at each temperature", async () => {
   const { runtime, prefilled } = counting(native);
   const sampler = new Sampler(model, runtime, defaults);

@@ -101,3 +101,24 @@ describe("a second tenant", () => {
     expect(await server.result(loaded)).toMatchObject({ model_id: `${session}:train:1` });
   });
 });
+
+test("the engine is told whose prompt it is, so that none is found by another tenant", async () => {
+  const scopes: (string | undefined)[] = [];
+  const own = await TestServer.open({
+    apiKeys: ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
+    engine: { onSample: ({ scope }) => void scopes.push(scope) },
+  });
+  for (const name of ["alice", "bob", "alice"]) {
+    own.key = `tml-${name}`;
+    const body = {
+      base_model: "test/model",
+      prompt: { chunks: [{ tokens: [1, 2] }] },
+      sampling_params: { max_tokens: 1 },
+    };
+    await own.sampleResult(own.post("asample", body));
+  }
+  expect(scopes[0]).not.toBe(scopes[1]);
+  expect(scopes).toEqual([scopes[0], scopes[1], scopes[0]]);
+  expect(scopes).not.toContain(undefined);
+  await own.close();
+});

@@ -25,6 +25,8 @@ export interface FakeEngineOptions {
   readonly maxRank?: number;
   /** Awaited before each call takes effect. */
   readonly beforeCall?: (name: string, adapter: string | null) => Promise<void> | void;
+  /** Told of each sample. */
+  readonly onSample?: (request: SampleRequest) => void;
   /** Awaited before each token of a sample that is shown as it is drawn. */
   readonly beforeToken?: () => Promise<void> | void;
 }
@@ -54,7 +56,7 @@ function random(seed: number): () => number {
 }
 
 export function fakeEngine(options: FakeEngineOptions = {}): Engine {
-  const { contextLength = 512, vocabSize = 512, maxRank = 64, beforeCall, beforeToken } = options;
+  const { contextLength = 512, vocabSize = 512, maxRank = 64, beforeCall, beforeToken, onSample } = options;
   const adapters = new Map<string, Adapter>();
   const snapshots = new Map<string, Adapter>();
   let next = 0;
@@ -273,6 +275,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       });
       await Promise.race([beforeCall?.("sample", request.adapter ?? null), stopped]);
       if (closed) throw new EngineError("closed", "the engine is closed");
+      onSample?.(request);
       const result = sample(request);
       for (const [index, { tokens }] of onToken === undefined ? [] : result.sequences.entries()) {
         for (const token of tokens) {
