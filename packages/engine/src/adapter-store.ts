@@ -2,11 +2,12 @@
  * Which adapters and snapshots are in memory, under which names, and whether another one fits. Everything that a live adapter will ever
  * need is promised to it when it is made, so that no optimizer step fails for want of memory. Knows nothing of the order of calls.
  */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import { type Adapter, type AdapterWeights, checkLora, createAdapter, freeze } from "./adapter/adapter.ts";
 import { adapterLayout, targetsOf } from "./adapter/layout.ts";
 import { importState } from "./adapter/state.ts";
 import { InputError, MemoryError } from "./errors.ts";
-import type { ModelConfig } from "./model/config.ts";
 import { drawSeed } from "./random.ts";
 import type { AdapterId, AdapterInfo, AdapterState, LoraOptions, SnapshotId } from "./types.ts";
 

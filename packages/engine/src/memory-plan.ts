@@ -3,8 +3,8 @@
  * have a fixed share of the rest, so that none depends on what the others do at the moment: the same call always gets the same answer.
  */
 import { totalmem } from "node:os";
+import type { ModelConfig } from "@tinklet/models/config";
 import { MemoryError } from "./errors.ts";
-import type { ModelConfig } from "./model/config.ts";
 import { NATIVE_HINT, WASM_BYTES } from "./runtime/ort.ts";
 import { KvCache } from "./sample/cache.ts";
 import type { RuntimeName } from "./types.ts";

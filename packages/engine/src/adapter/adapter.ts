@@ -2,8 +2,9 @@
  * A LoRA adapter's values: weights, accumulated gradients and AdamW moments, each one flat array in the order of its layout.
  * Moments and gradients exist only once they are needed.
  */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import { InputError } from "../errors.ts";
-import type { ModelConfig } from "../model/config.ts";
 import { createRandom } from "../random.ts";
 import { f32, type Value } from "../runtime/runtime.ts";
 import type { LoraOptions } from "../types.ts";

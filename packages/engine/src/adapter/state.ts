@@ -1,7 +1,8 @@
 /** Adapters as named tensors: the names PEFT uses, for export, import and exact resumption. */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import { WeightsError } from "../errors.ts";
 import { sameShape } from "../graph/dims.ts";
-import type { ModelConfig } from "../model/config.ts";
 import type { AdapterState, TensorOutput } from "../types.ts";
 import { type Adapter, type AdapterWeights, checkLora, createAdapter } from "./adapter.ts";
 import { type AdapterLayout, adapterLayout, targetsOf } from "./layout.ts";

@@ -6,6 +6,8 @@
  * The gradient never forms d loss / d logits. With s the slope of each target and P the softmax of a row,
  * d logits = Σₖ sₖ (onehot(tₖ) − P), so d x = Σₖ sₖ E[tₖ] − (Σₖ sₖ) · P·E: one product with P, as in the forward pass, and a few rows.
  */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import type { Graph, Tensor } from "../graph/graph.ts";
 import {
   add,
@@ -29,7 +31,6 @@ import {
   where,
 } from "../graph/ops.ts";
 import { SLOPE_TERMS, type SlopeTerms } from "../train/losses.ts";
-import type { ModelConfig } from "./config.ts";
 import { addLora, type LoraInputs } from "./transformer.ts";
 
 /** What a head needs besides the rows themselves. */

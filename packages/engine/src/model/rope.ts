@@ -1,5 +1,5 @@
 /** Rotary position tables: cos and sin of position × frequency, with the frequency scalings that the supported models use. */
-import type { ModelConfig } from "./config.ts";
+import type { ModelConfig } from "@tinklet/models/config";
 
 /** Angular frequencies, one per pair of dimensions: θ^(−2i/d), stretched as the configuration says. */
 export const ropeFrequencies = ({ headDim, ropeTheta, ropeScaling }: ModelConfig): Float64Array => {

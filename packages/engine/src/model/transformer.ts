@@ -3,6 +3,8 @@
  * `tokens`; all linears and norms run on exactly those rows. Only attention needs to know where sequences begin and end: it
  * regroups the rows into a few rectangular groups `[batch, heads, time, headDim]`, and only there is anything padded.
  */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import { linearSizes } from "@tinklet/models/config";
 import { type LoraTargets, targetLinears } from "../adapter/layout.ts";
 import { type Dim, product } from "../graph/dims.ts";
@@ -15,7 +17,6 @@ import {
   type TreeAttentionInputs,
   treeAttention,
 } from "./attention.ts";
-import type { ModelConfig } from "./config.ts";
 
 /** LoRA inputs of a graph by module name, and their common scaling factor alpha / rank. */
 export interface LoraInputs {

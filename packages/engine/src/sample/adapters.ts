@@ -1,7 +1,8 @@
 /** Puts the adapters of a batch side by side, as `sample/graph.ts` wants them; a single adapter is used where it lies. */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import { type LoraTargets, targetLinears } from "../adapter/layout.ts";
-import type { ModelConfig } from "../model/config.ts";
 import { f32, type Value } from "../runtime/runtime.ts";
 
 /**

@@ -3,7 +3,7 @@
  * they are. Sequences occupy the first rows without gaps, so that any number of them is a prefix of the array. `room` is common to
  * all and grows in steps; what lies behind a sequence's length is masked off.
  */
-import type { ModelConfig } from "../model/config.ts";
+import type { ModelConfig } from "@tinklet/models/config";
 import { type KvBlock, lengthOf, type Past, sideOffset } from "./kv-block.ts";
 
 /** Room comes in steps: all of it is read for every token, so the step is small; growing copies what is stored. */

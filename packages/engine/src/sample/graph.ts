@@ -3,6 +3,8 @@
  * same computation but for attention. Keys and values of earlier tokens come in as a cache, read where they lie; only those of the new tokens
  * go out. Several adapters may be active at once, one per sequence.
  */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import type { LoraTargets } from "../adapter/layout.ts";
 import { targetLinears } from "../adapter/layout.ts";
 import { type Dim, product } from "../graph/dims.ts";
@@ -22,7 +24,6 @@ import {
   sub,
   topK,
 } from "../graph/ops.ts";
-import type { ModelConfig } from "../model/config.ts";
 import { type HeadInputs, headInputs, logitsOf, normalise } from "../model/head.ts";
 import { type Attend, buildLayers, embeddingTable, headRows, type LoraInputs } from "../model/transformer.ts";
 import { RANK_BLOCK } from "./adapters.ts";

@@ -2,7 +2,7 @@
  * Keys and values of one run of a prompt, in one array: `[layers, 2, kvHeads, length, headDim]`. A prompt is a list of them. They are
  * written once and only read from then on, so that any number of requests may hold the same.
  */
-import type { ModelConfig } from "../model/config.ts";
+import type { ModelConfig } from "@tinklet/models/config";
 
 export interface KvBlock {
   /** Tokens. */

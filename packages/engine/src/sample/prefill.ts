@@ -2,8 +2,9 @@
  * Computes the keys and values of prompts, in runs that depend on their length alone: blocks at fixed borders, and what is left. Takes whole blocks
  * that are known already, and leaves those that it makes for others. A prompt therefore has the same bits cold and warm.
  */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import type { AdapterWeights } from "../adapter/adapter.ts";
-import type { ModelConfig } from "../model/config.ts";
 import type { SampleResult } from "../types.ts";
 import { type Extender, type ExtensionResult, rowsFor } from "./extender.ts";
 import { type KvBlock, lengthOf, pastOf, takeBlock } from "./kv-block.ts";

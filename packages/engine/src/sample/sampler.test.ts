@@ -1,4 +1,6 @@
 /** Sampling on small random models: against full forward passes, and against itself under every kind of company. */
+
+import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { describe, expect, it } from "vitest";
 import { type Adapter, createAdapter } from "../adapter/adapter.ts";
 import { createRandom } from "../random.ts";
@@ -6,7 +8,6 @@ import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime } from "../runtime/ort.ts";
 import { type Compute, toleranceOf } from "../testing/rounding.ts";
 import { tinyModel } from "../testing/tiny-model.ts";
-import type { Tokenizer } from "../tokenizer/types.ts";
 import { Trainer } from "../train/trainer.ts";
 import type { SampledSequence, SampleRequest, SampleResult, SamplingParams } from "../types.ts";
 import { KvCache } from "./cache.ts";

@@ -3,12 +3,13 @@
  * together, whatever their adapters, until each is done on its own terms. `step()` does one unit of work (a prefill or one token for every active
  * sequence) and returns, so that its owner can put other work in between. A sequence's tokens depend on its own request only.
  */
+
+import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { type AdapterWeights, areFinite } from "../adapter/adapter.ts";
 import { EngineError, InputError, MemoryError } from "../errors.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { createRandom, drawSeed } from "../random.ts";
 import type { Runtime } from "../runtime/runtime.ts";
-import type { Tokenizer } from "../tokenizer/types.ts";
 import type {
   EngineStats,
   SampledSequence,

@@ -1,6 +1,7 @@
 /** When a sequence is over. How it is sampled until then is in `sampler.test.ts`. */
+
+import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { expect, it } from "vitest";
-import type { Tokenizer } from "../tokenizer/types.ts";
 import { StopWatch, stopRules } from "./stop.ts";
 
 /** As SentencePiece decodes: a space before the whole text is taken away again. */

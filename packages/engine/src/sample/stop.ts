@@ -1,7 +1,8 @@
 /** Decides after each token whether a sequence is over: end-of-sequence, stop tokens, or stop texts as they appear. */
+
+import type { Tokenizer } from "@tinklet/models/tokenizer";
+import { createTextStream } from "@tinklet/models/tokenizer";
 import { InputError } from "../errors.ts";
-import { createTextStream } from "../tokenizer/text-stream.ts";
-import type { Tokenizer } from "../tokenizer/types.ts";
 import type { SamplingParams } from "../types.ts";
 
 export interface StopRules {

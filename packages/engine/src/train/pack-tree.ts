@@ -2,8 +2,9 @@
  * Lays pieces of a prefix tree out for one run: the distinct tokens on one axis, clusters of them in up to a few rectangles for attention,
  * and where each repeated key's gradient comes together again. Pure index arithmetic; the graph side is `treeAttention`.
  */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import { keyGradientClasses } from "../model/attention.ts";
-import type { ModelConfig } from "../model/config.ts";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
 import { type Cluster, keysOf, planClusters, type Segment, segmentsOf } from "./clusters.ts";
 import { groupCounts, masked } from "./pack.ts";

@@ -2,7 +2,7 @@
  * Packs sequences of any lengths into one run: an end-to-end token axis without padding, and up to a few rectangles for
  * attention chosen so that little of them is padding. Pure index arithmetic; the graph side is `model/attention.ts`.
  */
-import type { ModelConfig } from "../model/config.ts";
+import type { ModelConfig } from "@tinklet/models/config";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
 import { partition } from "./partition.ts";
 

@@ -2,13 +2,14 @@
  * Builds and keeps the programs that training runs: one per combination of adapter targets, layout, number of attention
  * rectangles and direction. Sizes are all left open, so a handful of programs serves every batch.
  */
+
+import type { ModelConfig } from "@tinklet/models/config";
 import type { LoraTargets } from "../adapter/layout.ts";
 import { targetLinears } from "../adapter/layout.ts";
 import { product } from "../graph/dims.ts";
 import { gradients } from "../graph/gradient.ts";
 import { Graph, type Tensor } from "../graph/graph.ts";
 import { concat, reshape } from "../graph/ops.ts";
-import type { ModelConfig } from "../model/config.ts";
 import { buildScoringHead, buildTrainingHead, headInputs } from "../model/head.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { buildTrunk, embeddingTable, loraInputs, packedInputs, treeInputs } from "../model/transformer.ts";
