@@ -13,7 +13,13 @@ export {
 } from "./clients/custom-loss.ts";
 export type { DownloadProgress } from "./clients/download.node.ts";
 export type { LocalOptions } from "./clients/local.ts";
-export type { HasInputsFor, MissingLossInputs, RequiredLossInputs } from "./clients/loss-inputs.ts";
+export type {
+  HasInputsFor,
+  LossOutputs,
+  MissingLossInputs,
+  PassOutput,
+  RequiredLossInputs,
+} from "./clients/loss-inputs.ts";
 export type { ClientOptions, OperationOptions } from "./clients/options.ts";
 export { PagedList } from "./clients/paged-list.ts";
 export { CustomLoss, type InputRanks, type PerDatumLossFn } from "./clients/per-datum-loss.ts";

@@ -2,7 +2,7 @@
  * Deliberately broken variants of our server: wrappers around its `fetch` that do what servers of this API were seen to do. Each
  * makes one promise false and leaves the rest alone. Test code only; the shipped server has no such switch.
  */
-import { Datum, type ForwardBackwardRequest, type LossFnInputs, TensorData } from "tinklet";
+import { Datum, ForwardBackwardOutput, type ForwardBackwardRequest, type LossFnInputs, TensorData } from "tinklet";
 import {
   decodeForwardBackwardOutput,
   decodeForwardBackwardRequest,
@@ -169,7 +169,7 @@ export const noMetrics: Wrapper = answering(async (response, request) => {
   try {
     const output = decodeForwardBackwardOutput(bytes);
     if (output.lossFnOutputs.length === 0) return response;
-    const bare = encodeForwardBackwardOutput({ ...output, metrics: {}, loss: undefined });
+    const bare = encodeForwardBackwardOutput(new ForwardBackwardOutput({ ...output, metrics: {} }));
     return new Response(bare as BodyInit, { headers: { "content-type": protobufContentType } });
   } catch {
     return response; // a sample

@@ -6,7 +6,7 @@ import { InvalidInputError } from "../errors.ts";
 import { Datum } from "../wire/datum.ts";
 import { describe } from "../wire/fields.ts";
 import type { TensorData } from "../wire/tensor-data.ts";
-import { checkLossFn, type LossFnConfig, type LossFnType } from "../wire/training.ts";
+import { checkLossFn, type ForwardBackwardOutput, type LossFnConfig, type LossFnType } from "../wire/training.ts";
 
 /** The tensors that a loss cannot do without, by loss. `weights` may be added to each. */
 export interface RequiredLossInputs {
@@ -16,6 +16,20 @@ export interface RequiredLossInputs {
   cispo: "target_tokens" | "logprobs" | "advantages";
   dro: "target_tokens" | "logprobs" | "advantages";
 }
+
+/** The arrays that each loss returns for a datum, by the service's names. */
+export interface LossOutputs {
+  cross_entropy: "logprobs" | "elementwise_loss";
+  importance_sampling: "logprobs";
+  ppo: "logprobs";
+  cispo: "logprobs";
+  dro: "logprobs";
+}
+
+/** The result of a pass whose loss is known: its `outputs` have what that loss returns. */
+export type PassOutput<L extends LossFnType> = ForwardBackwardOutput & {
+  readonly outputs: readonly Readonly<Record<LossOutputs[L], Float32Array>>[];
+};
 
 const policyInputs = ["target_tokens", "logprobs", "advantages"] as const;
 const required: { readonly [L in LossFnType]: readonly RequiredLossInputs[L][] } = {

@@ -33,7 +33,7 @@ import {
   customLossCarrier,
   runCustomLoss,
 } from "./custom-loss.ts";
-import type { HasInputsFor } from "./loss-inputs.ts";
+import type { HasInputsFor, PassOutput } from "./loss-inputs.ts";
 import { ModelRequests } from "./model-requests.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { callNames, type OperationOptions, operationNames } from "./options.ts";
@@ -123,7 +123,7 @@ export class TrainingClient {
     data: BatchFor<L, K>,
     lossFn: L,
     options?: PassOptions,
-  ): APIFuture<ForwardBackwardOutput>;
+  ): APIFuture<PassOutput<L>>;
   /** As above, with a loss that only some servers know. */
   forward(
     data: readonly DatumLike[],
@@ -142,12 +142,12 @@ export class TrainingClient {
    *
    * @example
    * ```ts
-   * const example = new Datum({
-   *   modelInput: ModelInput.fromInts([5, 6, 7]),
+   * const example = {
+   *   modelInput: [5, 6, 7],
    *   lossFnInputs: { target_tokens: [6, 7, 8], weights: [0, 1, 1] }, // the prompt's first token is not learnt
-   * });
-   * const { loss, lossFnOutputs } = await trainer.forwardBackward([example], "cross_entropy");
-   * console.log(loss, lossFnOutputs[0]?.["logprobs"]?.data);
+   * };
+   * const { loss, outputs } = await trainer.forwardBackward([example], "cross_entropy");
+   * for (const { logprobs, elementwise_loss } of outputs) console.log(loss, logprobs, elementwise_loss);
    * ```
    *
    * @throws {@link InvalidInputError} (by rejecting) naming the field, before anything is sent, when the batch lacks what
@@ -157,7 +157,7 @@ export class TrainingClient {
     data: BatchFor<L, K>,
     lossFn: L,
     options?: PassOptions,
-  ): APIFuture<ForwardBackwardOutput>;
+  ): APIFuture<PassOutput<L>>;
   /** As above, with a loss that only some servers know. */
   forwardBackward(
     data: readonly DatumLike[],

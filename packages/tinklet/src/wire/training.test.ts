@@ -147,3 +147,17 @@ describe("metrics", () => {
     expect(() => OptimStepResponse.decode({ metrics: { a: "x" } })).toThrow(ResponseValidationError);
   });
 });
+
+describe("outputs", () => {
+  it("are typed arrays by name, dense, and what a known loss lacks is an error that names it", () => {
+    const output = new ForwardBackwardOutput({
+      lossFnOutputType: "ArrayRecord",
+      lossFnOutputs: [
+        { logprobs: TensorData.from(Float32Array.of(-1, -2)), counts: TensorData.from(Int32Array.of(3)) },
+      ],
+    });
+    expect(output.outputs).toEqual([{ logprobs: Float32Array.of(-1, -2), counts: Float32Array.of(3) }]);
+    expect(() => output.outputs[0]?.["elementwise_loss"]).toThrow(/loss_fn_outputs\[0\].elementwise_loss: is missing/);
+    expect(output.outputs[0]?.["other"]).toBeUndefined();
+  });
+});

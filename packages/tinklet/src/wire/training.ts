@@ -2,7 +2,7 @@
  * Messages of training: creating and describing models, passes, optimizer steps. `ForwardBackwardRequest` has its binary
  * form in `proto/tensors.ts`; the JSON forms here are those of older clients, which servers still meet.
  */
-import { InvalidInputError } from "../errors.ts";
+import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import { Datum, type LossFnOutput } from "./datum.ts";
 import {
   at,
@@ -379,6 +379,27 @@ export const ForwardRequest = message<ForwardRequest>("ForwardRequest", {
   seqId: optional(int()),
 });
 
+/** What a loss returned for one datum: typed arrays by the service's names. */
+export type DatumOutput = Readonly<Record<string, Float32Array>>;
+
+/** What the service's losses return, each for some of them. */
+const lossOutputNames = ["logprobs", "elementwise_loss"];
+
+function datumOutput(tensors: LossFnOutput, index: number): DatumOutput {
+  const output: Record<string, Float32Array> = {};
+  for (const [name, tensor] of Object.entries(tensors)) {
+    const { values } = tensor.toDense();
+    output[name] = values instanceof Float32Array ? values : Float32Array.from(values, Number);
+  }
+  for (const name of lossOutputNames.filter((known) => !Object.hasOwn(output, known))) {
+    const get = (): never => {
+      throw new ResponseValidationError(`loss_fn_outputs[${index}].${name}`, "is missing from the answer");
+    };
+    Object.defineProperty(output, name, { get, enumerable: false });
+  }
+  return output;
+}
+
 /** What a pass returns: tensors per datum, and metrics whose names end in how they combine (`loss:sum`). */
 export class ForwardBackwardOutput {
   /** The server's name for the form of the outputs. */
@@ -404,6 +425,15 @@ export class ForwardBackwardOutput {
    */
   get loss(): number | undefined {
     return this.metrics["loss:sum"] ?? this.metrics["loss:mean"];
+  }
+
+  /**
+   * What the loss returned for each datum, by the service's names, as typed arrays: dense, in row-major order.
+   *
+   * @throws {@link ResponseValidationError} when one of the losses' own outputs is read that the server did not send.
+   */
+  get outputs(): readonly DatumOutput[] {
+    return this.lossFnOutputs.map(datumOutput);
   }
 
   /** The JSON form, which older servers answer with. */
