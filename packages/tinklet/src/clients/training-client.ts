@@ -147,7 +147,7 @@ export class TrainingClient {
    *   lossFnInputs: { target_tokens: [6, 7, 8], weights: [0, 1, 1] }, // the prompt's first token is not learnt
    * };
    * const { loss, outputs } = await trainer.forwardBackward([example], "cross_entropy");
-   * for (const { logprobs, elementwise_loss } of outputs) console.log(loss, logprobs, elementwise_loss);
+   * for (const { logprobs } of outputs) console.log(loss, logprobs); // a Float32Array; elementwise_loss is another
    * ```
    *
    * @throws {@link InvalidInputError} (by rejecting) naming the field, before anything is sent, when the batch lacks what
