@@ -2,7 +2,9 @@
  * Starts `@tinklet/server` inside this process. The package is optional and heavy, so it is loaded here, when asked for,
  * and nowhere else.
  */
+
 import { TinkerError } from "../errors.ts";
+import { given } from "../given.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import type { OptionNames } from "./check-options.ts";
 import { type ClientOptions, checkClientOptions } from "./options.ts";
@@ -61,12 +63,12 @@ export async function startLocal(
   const { localDataDir } = await import("./data-dir.node.ts");
   const folder = localDataDir(dataDir);
   const server = await module.startLocalServer({
-    ...(folder === undefined ? {} : { dataDir: folder }),
-    ...(models === undefined ? {} : { models }),
+    ...given({ dataDir: folder }),
+    ...given({ models }),
   });
   const reach = server.url === undefined ? { baseUrl: "http://tinklet.local" } : { baseUrl: server.url };
   return {
     server,
-    client: { apiKey: localKey, ...reach, ...(server.fetch === undefined ? {} : { fetch: server.fetch }), ...client },
+    client: { apiKey: localKey, ...reach, ...given({ fetch: server.fetch }), ...client },
   };
 }

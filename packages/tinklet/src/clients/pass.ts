@@ -2,8 +2,10 @@
  * A pass over a batch from the call to its result: checked, cut into chunks and encoded in the tick of the call, submitted in its
  * turn, polled for, and put together.
  */
+
 import type { FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
+import { given } from "../given.ts";
 import { Datum, type DatumLike, toData } from "../wire/datum.ts";
 import { encodeUnnumberedPass } from "../wire/proto/tensors.ts";
 import type { ForwardBackwardOutput, LossFnConfig } from "../wire/training.ts";
@@ -56,7 +58,7 @@ export function preparePass(model: PassModel, pass: Pass): PreparedPass {
   checkBatch(data, lossFn, pass);
   session.notes.trainsOnSamples(lossFn);
   const chunks = chunkData(data, session.config).map((chunk) => {
-    const forwardBackwardInput = { data: chunk.data, lossFn, ...(lossFnConfig === undefined ? {} : { lossFnConfig }) };
+    const forwardBackwardInput = { data: chunk.data, lossFn, ...given({ lossFnConfig }) };
     return { ...chunk, encoded: encodeUnnumberedPass({ forwardBackwardInput, modelId, forwardOnly }) };
   });
   const tokens = data.reduce((sum, { modelInput }) => sum + modelInput.tokenCount, 0);

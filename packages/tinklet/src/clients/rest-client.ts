@@ -2,7 +2,9 @@
  * `RestClient`: runs, checkpoints, sessions, billing and audit. Needs no session; everything is one request, except the
  * archive and the trace, which the server may still be preparing.
  */
+
 import { InvalidInputError, ResponseValidationError, TinkerError } from "../errors.ts";
+import { given } from "../given.ts";
 import type { HttpResponse } from "../transport/exchange.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import type { QueryTime, RequestOf, ResponseOf } from "../wire/contract.ts";
@@ -110,12 +112,11 @@ export class RestClient {
     return new PagedList<TrainingRunsResponse, TrainingRun>({
       first: page(options, 20),
       fetch: (at) =>
-        this.#call(
-          "listTrainingRuns",
-          { ...at, ...scope(options), ...(projectId === undefined ? {} : { projectId }) },
-          options,
-          { ...pageNames, ...scopeNames, projectId: true },
-        ),
+        this.#call("listTrainingRuns", { ...at, ...scope(options), ...given({ projectId }) }, options, {
+          ...pageNames,
+          ...scopeNames,
+          projectId: true,
+        }),
       items: (response) => response.trainingRuns,
       total: (response) => response.cursor?.totalCount,
     });
@@ -266,8 +267,7 @@ export class RestClient {
     const { destinationProjectId, ttlSeconds, weightsAccessToken, headers } = options;
     const request = {
       sourcePath,
-      ...(destinationProjectId === undefined ? {} : { destinationProjectId }),
-      ...(ttlSeconds === undefined ? {} : { ttlSeconds }),
+      ...given({ destinationProjectId, ttlSeconds }),
     };
     const token = weightsAccessToken === undefined ? {} : { "x-tinker-weights-access-token": weightsAccessToken };
     const known = { ...callNames, destinationProjectId: true, ttlSeconds: true, weightsAccessToken: true } as const;
@@ -433,7 +433,7 @@ export class RestClient {
   ): Promise<AuditLogResponse> {
     const { eventType, day } = options;
     const request = {
-      ...(eventType === undefined ? {} : { eventType }),
+      ...given({ eventType }),
       ...(day === undefined ? {} : { day: dayText(day) }),
     };
     return this.#call("getAuditLog", request, options, { ...callNames, eventType: true, day: true });

@@ -2,9 +2,11 @@
  * `ServiceClient`: the entry point. Creates training, sampling and REST clients over one session, and is what gets closed.
  * Making one does no I/O.
  */
+
 import { TinkerError } from "../errors.ts";
 import type { APIFuture, FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
+import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { CallOptions } from "../transport/transport.ts";
@@ -210,7 +212,7 @@ export class ServiceClient {
       trainUnembed = true,
       userMetadata,
     } = options;
-    const loraConfig = { rank, trainUnembed, trainMlp, trainAttn, ...(seed === undefined ? {} : { seed }) };
+    const loraConfig = { rank, trainUnembed, trainMlp, trainAttn, ...given({ seed }) };
     LoraConfig.encode(loraConfig); // refuses nonsense before a session is opened
     const session = this.#session;
     const sessionId = await session.open({ signal });
@@ -219,7 +221,7 @@ export class ServiceClient {
       modelSeqId: session.nextModelSeqId(),
       baseModel,
       loraConfig,
-      ...(userMetadata === undefined ? {} : { userMetadata }),
+      ...given({ userMetadata }),
     };
     const facts = { rank, baseModel };
     const { modelId } = await this.#submitAndPoll(
@@ -304,9 +306,7 @@ export class ServiceClient {
       modelSeqId,
       path,
       optimizer,
-      ...(baseModel === undefined ? {} : { baseModel }),
-      ...(userMetadata === undefined ? {} : { userMetadata }),
-      ...(weightsAccessToken === undefined ? {} : { weightsAccessToken }),
+      ...given({ baseModel, userMetadata, weightsAccessToken }),
     };
     await this.#submitAndPoll("LoadWeights", "loadWeights", request, state, signal, modelId, { path });
     return new TrainingClient(session, modelId);

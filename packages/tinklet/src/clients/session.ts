@@ -3,11 +3,13 @@
  * with its heartbeat, counters, limits, telemetry. Does nothing until somebody asks; everything it starts ends in `close()`,
  * and none of it keeps a process alive.
  */
+
 import { bounded, Shared, type SharedOptions } from "../abort.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { APIStatusError, APITimeoutError, TinkerError } from "../errors.ts";
 import { APIFuture, type FutureContext, type FutureState } from "../futures/api-future.ts";
 import type { PollContext } from "../futures/poll.ts";
+import { given } from "../given.ts";
 import {
   type CredentialSource,
   credentialSource,
@@ -215,7 +217,7 @@ export class Session {
       tags: [...sessionTags(this.options.tags)],
       userMetadata: this.options.userMetadata ?? {},
       sdkVersion: mirroredSdkVersion,
-      ...(projectId === undefined ? {} : { projectId }),
+      ...given({ projectId }),
     };
     const answer = await this.transport.call("createSession", request, options);
     for (const [level, message] of [

@@ -1,7 +1,9 @@
 /**
  * What one training step came to, read from the metrics of its pass and its optimizer step.
  */
+
 import type { ServerTiming } from "../futures/server-timing.ts";
+import { given } from "../given.ts";
 import type { ForwardBackwardOutput, OptimStepResponse } from "../wire/training.ts";
 
 /** The result of {@link TrainingClient.step}. */
@@ -45,12 +47,11 @@ export function stepResult(
   const computeMs = time.computeMs ?? named(metrics, ["compute_ms"]);
   return {
     loss: output.loss,
-    ...(gradNorm === undefined ? {} : { gradNorm }),
+    ...given({ gradNorm }),
     tokens,
     metrics,
     waitMs: time.waitMs,
-    ...(queueMs === undefined ? {} : { queueMs }),
-    ...(computeMs === undefined ? {} : { computeMs }),
+    ...given({ queueMs, computeMs }),
     output,
   };
 }

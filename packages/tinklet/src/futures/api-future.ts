@@ -3,9 +3,11 @@
  * either is awaited, and a native promise that fails while nobody is looking yet would end the process. Owns result,
  * acknowledgement, cancellation, the report of slow and lost outcomes, and `explain()`; the work itself is given to it.
  */
+
 import { onAbort, untilAborted } from "../abort.ts";
 import type { Clock } from "../clock.ts";
 import { APITimeoutError, type TinkerError } from "../errors.ts";
+import { given } from "../given.ts";
 import { type Reporter, seconds } from "../transport/report.ts";
 import type { PollProgress } from "./poll.ts";
 
@@ -276,12 +278,12 @@ export class APIFuture<T> implements PromiseLike<T> {
     ];
     return {
       requestType,
-      ...(subject === undefined ? {} : { subject }),
+      ...given({ subject }),
       phase,
       requestIds,
       waitedMs,
-      ...(queueState === undefined ? {} : { queueState }),
-      ...(reason === undefined ? {} : { queueReason: reason }),
+      ...given({ queueState }),
+      ...given({ queueReason: reason }),
       ...(lastError === undefined ? {} : { lastError: lastError.message }),
       advice,
       text: text.filter((part) => part !== undefined).join("; "),
@@ -314,9 +316,9 @@ export class APIFuture<T> implements PromiseLike<T> {
       type: "future.slow",
       requestId: this.requestId ?? "",
       requestType: this.#state.requestType,
-      ...(this.#state.subject === undefined ? {} : { subject: this.#state.subject }),
+      ...given({ subject: this.#state.subject }),
       waitedMs: this.#context.clock.monotonic() - this.#startedAtMs,
-      ...(reason === undefined ? {} : { reason }),
+      ...given({ reason }),
     });
   }
 

@@ -2,6 +2,7 @@
  * The poll loop: asks `retrieve_future` for one result until it is there. The only loop that knows try-again, metadata-only
  * answers and the rules for each status; it reads like its specification.
  */
+
 import type { Clock } from "../clock.ts";
 import {
   APIConnectionError,
@@ -10,6 +11,7 @@ import {
   RequestFailedError,
   ResponseValidationError,
 } from "../errors.ts";
+import { given } from "../given.ts";
 import { type BillingPause, billingRetryMs } from "../transport/billing-pause.ts";
 import type { ByteBudget, Release } from "../transport/byte-budget.ts";
 import type { HttpResponse } from "../transport/exchange.ts";
@@ -249,9 +251,9 @@ function announce(
     type: queueState.startsWith("paused") ? "future.paused" : "future.queued",
     requestId: target.requestId,
     requestType: target.requestType,
-    ...(target.subject === undefined ? {} : { subject: target.subject }),
+    ...given({ subject: target.subject }),
     queueState,
-    ...(progress.reason === undefined ? {} : { reason: progress.reason }),
+    ...given({ reason: progress.reason }),
   });
 }
 

@@ -8,6 +8,7 @@ import { Agent, type Dispatcher, EnvHttpProxyAgent } from "undici";
 import { onAbort } from "../abort.ts";
 import type { Clock } from "../clock.ts";
 import { APIConnectionError, type TinkerError } from "../errors.ts";
+import { given } from "../given.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
 import type { Pool } from "../wire/contract.ts";
 import { environment } from "./environment.ts";
@@ -273,8 +274,7 @@ function proxies(): { httpProxy?: string; httpsProxy?: string; noProxy: string }
   const httpsProxy = named("https_proxy");
   if (httpProxy === undefined && httpsProxy === undefined) return undefined;
   return {
-    ...(httpProxy === undefined ? {} : { httpProxy }),
-    ...(httpsProxy === undefined ? {} : { httpsProxy }),
+    ...given({ httpProxy, httpsProxy }),
     noProxy: named("no_proxy") ?? "",
   };
 }

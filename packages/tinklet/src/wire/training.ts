@@ -2,7 +2,9 @@
  * Messages of training: creating and describing models, passes, optimizer steps. `ForwardBackwardRequest` has its binary
  * form in `proto/tensors.ts`; the JSON forms here are those of older clients, which servers still meet.
  */
+
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { given } from "../given.ts";
 import { Datum, type LossFnOutput } from "./datum.ts";
 import {
   at,
@@ -288,7 +290,7 @@ export const tensorField: Field<TensorData> = custom<TensorData>(
     return {
       data: value.data,
       dtype: value.dtype,
-      ...(value.shape === undefined ? {} : { shape: value.shape }),
+      ...given({ shape: value.shape }),
       ...(value.sparseCrowIndices === undefined
         ? {}
         : {
