@@ -3,17 +3,7 @@
  * each model and sampler, and for each request the time it waited and the time it ran.
  */
 import type { Sql } from "../store/database.ts";
-
-interface TraceRow {
-  readonly id: number;
-  readonly kind: string;
-  readonly owner: string | null;
-  readonly state: string;
-  readonly tokens: number;
-  readonly accepted_at: number;
-  readonly started_at: number | null;
-  readonly finished_at: number | null;
-}
+import { type TraceRow, tracePage } from "../store/requests.ts";
 
 const pageRows = 1000;
 
@@ -24,12 +14,7 @@ export async function* traceStream(sql: Sql, sessionId: string): AsyncGenerator<
     `{"displayTimeUnit":"ms","traceEvents":[\n${JSON.stringify({ ph: "M", pid: 1, name: "process_name", args: { name: sessionId } })}`,
   );
   for (let after = 0; ; ) {
-    const rows = sql.all<TraceRow>(
-      `SELECT id, kind, COALESCE(model_id, sampler_id) AS owner, state, tokens, accepted_at, started_at, finished_at
-       FROM requests WHERE session_id = ? AND id > ? ORDER BY id LIMIT ${pageRows}`,
-      sessionId,
-      after,
-    );
+    const rows = tracePage(sql, sessionId, after, pageRows);
     let text = "";
     for (const row of rows) {
       const owner = row.owner ?? "samples";

@@ -1,7 +1,7 @@
 /** Rows as the API shows them. */
 import { type Checkpoint, parseJson, stringifyJson, type TrainingRun } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
-import { type CheckpointRow, type Lora, type ModelRow, tinkerPath } from "../store/models.ts";
+import { type CheckpointRow, type Lora, liveCheckpoints, type ModelRow, tinkerPath } from "../store/models.ts";
 
 const checkpointTypes = { weights: "training", sampler_weights: "sampler", external_weights: "external" } as const;
 
@@ -29,14 +29,6 @@ export function textValues(json: string | null): Record<string, string> | undefi
     entries.map(([key, value]) => [key, typeof value === "string" ? value : stringifyJson(value)]),
   );
 }
-
-/** Checkpoints that have not expired, newest first. */
-export const liveCheckpoints = (sql: Sql, run: string, now: number): CheckpointRow[] =>
-  sql.all<CheckpointRow>(
-    "SELECT * FROM checkpoints WHERE run_id = ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY created_at DESC, name DESC",
-    run,
-    now,
-  );
 
 /** @param visible - which checkpoints of the run the caller may see. */
 export function runView(sql: Sql, row: ModelRow, now: number, visible: (row: CheckpointRow) => boolean): TrainingRun {

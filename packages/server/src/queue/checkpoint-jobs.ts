@@ -22,7 +22,7 @@ import {
   putCheckpoint,
   tinkerPath,
 } from "../store/models.ts";
-import { addSampler, samplerBySeq } from "../store/sessions.ts";
+import { addSampler, freeSamplerSeq } from "../store/sessions.ts";
 import { addAudit, addUsage } from "../store/usage.ts";
 import { jsonPayload } from "./engine-input.ts";
 import { insist, type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
@@ -163,16 +163,6 @@ interface NamedSave extends Saved {
 function named(parts: Parts, save: NamedSave, type: string, more: Record<string, unknown> = {}): Outcome {
   const row = checkpointRow(parts, save);
   return jsonOutcome({ path: tinkerPath(row), ...more, type }, (sql) => storeCheckpoint(sql, row), save.filesId);
-}
-
-/** The number that the client chose, or, should it be taken, one that no client chooses. */
-export function freeSamplerSeq(sql: Sql, sessionId: string, wanted: number | undefined): number {
-  if (wanted !== undefined && wanted >= 0 && samplerBySeq(sql, sessionId, wanted) === undefined) return wanted;
-  const highest = sql.get<{ top: number | null }>(
-    "SELECT MAX(sampler_seq) AS top FROM samplers WHERE session_id = ?",
-    sessionId,
-  );
-  return Math.max(1_000_000, (highest?.top ?? 0) + 1);
 }
 
 /**

@@ -2,6 +2,7 @@
 import { ConfigError, InputError, MemoryError, ModelError } from "@tinklet/engine";
 import type { Clock } from "tinklet";
 import { InvalidInputError, ResponseValidationError, TinkerError } from "tinklet";
+import type { ForwardBackwardRequest } from "tinklet/wire";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
@@ -9,6 +10,7 @@ import type { Failure, PayloadType, RequestHead, RequestKind } from "../store/re
 import { getRequest } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
+import { decodePass } from "./engine-input.ts";
 import type { Futures } from "./futures.ts";
 import type { TokenFeeds } from "./token-feed.ts";
 
@@ -71,24 +73,36 @@ export function jobOf(row: RequestHead): Job {
 }
 
 const payloadCacheBytes = 64 * 1024 * 1024;
+const sizeOf = (payload: Uint8Array, pass: unknown): number => payload.byteLength * (pass === undefined ? 1 : 2);
 
 /** Payloads of requests that were just accepted, so that they need not be read back. Bounded; the database has them all. */
 export class PayloadCache {
-  readonly #held = new Map<number, Uint8Array>();
+  readonly #held = new Map<
+    number,
+    { readonly payload: Uint8Array; readonly pass: ForwardBackwardRequest | undefined }
+  >();
   #bytes = 0;
 
-  set(id: number, payload: Uint8Array): void {
-    if (this.#bytes + payload.byteLength > payloadCacheBytes) return;
-    this.#held.set(id, payload);
-    this.#bytes += payload.byteLength;
+  /** @param pass - what the payload says, when it was decoded already: its arrays are about as large as the payload. */
+  set(id: number, payload: Uint8Array, pass?: ForwardBackwardRequest): void {
+    const bytes = sizeOf(payload, pass);
+    if (this.#bytes + bytes > payloadCacheBytes) return;
+    this.#held.set(id, { payload, pass });
+    this.#bytes += bytes;
   }
 
   get(id: number): Uint8Array | undefined {
-    return this.#held.get(id);
+    return this.#held.get(id)?.payload;
+  }
+
+  pass(id: number): ForwardBackwardRequest | undefined {
+    return this.#held.get(id)?.pass;
   }
 
   delete(id: number): void {
-    this.#bytes -= this.#held.get(id)?.byteLength ?? 0;
+    const held = this.#held.get(id);
+    if (held === undefined) return;
+    this.#bytes -= sizeOf(held.payload, held.pass);
     this.#held.delete(id);
   }
 }
@@ -113,6 +127,10 @@ export function payloadOf(context: QueueContext, job: Job): Uint8Array {
   if (kept === undefined) throw new Error(`request ${job.id} has no payload`);
   return kept;
 }
+
+/** The pass of a request: as its handler decoded it, or from its payload when that is no longer at hand. */
+export const passOf = (context: QueueContext, job: Job): ForwardBackwardRequest =>
+  context.payloads.pass(job.id) ?? decodePass(payloadOf(context, job), job.payloadType);
 
 /**
  * Runs a piece of storing until it succeeds: what was accepted is not given up because the disk is full for a while. Only

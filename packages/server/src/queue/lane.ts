@@ -2,24 +2,18 @@
  * One engine and everything that wants it. Training calls are handed over two at a time, so that the engine never waits for us
  * and nobody's queue builds up inside it; samples fill its batch beside them. Who comes next is decided by fair shares.
  */
-import { type Engine, EngineError, MemoryError, type TokenEvent } from "@tinklet/engine";
-import { SampleRequest } from "tinklet/wire";
+import { type Engine, EngineError, MemoryError } from "@tinklet/engine";
 import { writeAdapter } from "../store/adapter-files.ts";
 import { newFolderId } from "../store/file-store.ts";
-import { getModel, type Lora, type ModelRow } from "../store/models.ts";
-import { failureBytes, finishRequest } from "../store/requests.ts";
-import { getSampler } from "../store/sessions.ts";
-import { addUsage, type UsageKind } from "../store/usage.ts";
-import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
+import { getModel, type Lora, type ModelRow, skipNumbers } from "../store/models.ts";
 import { FairShare } from "./fair-share.ts";
-import { timingOf } from "./futures.ts";
 import { readPeftAdapter } from "./import-adapter.ts";
-import { failureOf, type Job, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
+import type { Job, QueueContext } from "./job.ts";
 import { ModelRunner, type Surroundings } from "./model-runner.ts";
 import { Residents } from "./residents.ts";
 import { NoRoomYet, RoomLine } from "./room-line.ts";
+import { SampleRunner } from "./sample-runner.ts";
 import { SeqOrder } from "./seq-order.ts";
-import { fedToken } from "./token-feed.ts";
 
 /** Training calls on the engine at once: one runs, one is ready behind it. */
 const trainingDepth = 2;
@@ -33,43 +27,36 @@ export interface LaneOptions {
   readonly maxSequences?: number;
 }
 
-/** A sample's bytes, and what it is booked as. */
-interface Sampled {
-  readonly body: Uint8Array;
-  readonly usage: Partial<Record<UsageKind, number>>;
-}
-type SampleOutcome = { readonly ok: true; readonly value: Sampled } | { readonly ok: false; readonly error: unknown };
-
-/** The line that a sample waits in: its sampling session's, or one for all of a tenant's samples without one. */
-const sampleLine = (job: Job): string => job.samplerId ?? `tenant:${job.tenant}`;
-
 export class Lane {
   readonly baseModel: string;
   readonly runners = new Map<string, ModelRunner>();
   readonly #context: QueueContext;
   readonly #reopen: (() => Promise<Engine>) | undefined;
-  readonly #maxSequences: number;
   #engine: Engine;
   #around: Surroundings;
   readonly #trainingShares = new FairShare();
-  readonly #samplingShares = new FairShare();
-  /** Waiting samples by sampling session, in order of arrival. */
-  readonly #samples = new Map<string, { readonly tenant: string; readonly id: string; readonly jobs: Job[] }>();
-  /** Samples that are on the engine, and what stops them. */
-  readonly #sampling = new Map<Job, AbortController>();
   #training = 0;
-  #sequences = 0;
   #reopening: Promise<void> | undefined;
   readonly #room: RoomLine<ModelRunner>;
+  readonly #samples: SampleRunner;
 
   constructor(engine: Engine, options: LaneOptions) {
     this.baseModel = options.baseModel;
     this.#context = options.context;
     this.#reopen = options.reopen;
-    this.#maxSequences = options.maxSequences ?? 64;
     this.#engine = engine;
     this.#room = new RoomLine(options.context.clock, () => this.pump());
     this.#around = this.#surroundings(engine);
+    this.#samples = new SampleRunner({
+      context: options.context,
+      baseModel: options.baseModel,
+      around: () => this.#around,
+      maxSequences: options.maxSequences ?? 64,
+      ended: () => {
+        this.#room.somethingEnded();
+        this.pump();
+      },
+    });
   }
 
   get engine(): Engine {
@@ -80,9 +67,7 @@ export class Lane {
   get waiting(): { training: number; sampling: number } {
     let training = 0;
     for (const runner of this.runners.values()) training += runner.order.size;
-    let sampling = 0;
-    for (const { jobs } of this.#samples.values()) sampling += jobs.length;
-    return { training, sampling };
+    return { training, sampling: this.#samples.waiting };
   }
 
   /** The runner of a model, made from its row when it is first needed. */
@@ -101,29 +86,12 @@ export class Lane {
   }
 
   addSample(job: Job): void {
-    const key = sampleLine(job);
-    const line = this.#samples.get(key) ?? { tenant: job.tenant, id: key, jobs: [] };
-    this.#samples.set(key, line);
-    line.jobs.push(job);
+    this.#samples.add(job);
     this.pump();
   }
 
-  /** Ends a sample that nobody waits for: its future says so. One that is over already is left as it is. */
   cancelSample(job: Job): void {
-    const reason = new UserError("The sample was cancelled by its client.");
-    const running = this.#sampling.get(job);
-    if (running !== undefined) {
-      running.abort(reason);
-      return;
-    }
-    const key = sampleLine(job);
-    const line = this.#samples.get(key);
-    const at = line?.jobs.indexOf(job) ?? -1;
-    if (line === undefined || at < 0) return;
-    line.jobs.splice(at, 1);
-    if (line.jobs.length === 0) this.#samples.delete(key);
-    job.startedAt = this.#context.clock.now();
-    void this.#finishSample(job, { ok: false, error: reason });
+    this.#samples.cancel(job);
   }
 
   /** Starts what can start. */
@@ -144,20 +112,7 @@ export class Lane {
       };
       void runner.run().then(over, () => over("ran"));
     }
-    while (this.#sequences < this.#maxSequences) {
-      const line = this.#samplingShares.pick(this.#samples.values());
-      const job = line?.jobs.shift();
-      if (line === undefined || job === undefined) break;
-      if (line.jobs.length === 0) this.#samples.delete(line.id);
-      const size = job.draws.sequences ?? 1;
-      this.#samplingShares.charge(line, Math.max(1, job.tokens) * size);
-      this.#sequences += size;
-      void this.#sample(job).finally(() => {
-        this.#sequences -= size;
-        this.#room.somethingEnded();
-        this.pump();
-      });
-    }
+    this.#samples.pump();
     for (const runner of this.runners.values()) if (runner.order.size > 0) this.#watchGap(runner);
   }
 
@@ -167,8 +122,7 @@ export class Lane {
     if (this.#reopening !== undefined) return { state: "paused_capacity", reason: "The engine is being restarted." };
     if (job.startedAt !== undefined) return { state: "active", reason: "It is running." };
     if (job.modelId === undefined) {
-      const ahead = this.#samples.get(sampleLine(job))?.jobs.indexOf(job) ?? 0;
-      return { state: "active", reason: `${Math.max(ahead, 0)} samples of this session are before it.` };
+      return { state: "active", reason: `${this.#samples.ahead(job)} samples of this session are before it.` };
     }
     const runner = this.runners.get(job.modelId);
     const missing = runner?.order.missing;
@@ -240,98 +194,10 @@ export class Lane {
       if (skipped === undefined) return;
       log.warn("seq.skipped", { model: runner.id, from: skipped.from, before: skipped.to });
       void store.db
-        .write((sql) => sql.run("UPDATE models SET next_seq = MAX(next_seq, ?) WHERE id = ?", skipped.to, runner.id))
+        .write((sql) => skipNumbers(sql, runner.id, skipped.to))
         .catch(() => {}) // the next commit of the model says the same
         .finally(() => this.pump());
     });
-  }
-
-  async #sample(job: Job): Promise<void> {
-    const context = this.#context;
-    job.startedAt = context.clock.now();
-    const stop = new AbortController();
-    this.#sampling.set(job, stop);
-    let result: SampleOutcome;
-    try {
-      context.onPoint?.("execute.before");
-      result = { ok: true, value: await this.#run(job, stop.signal) };
-      context.onPoint?.("execute.after");
-    } catch (error) {
-      result = { ok: false, error };
-    }
-    this.#sampling.delete(job);
-    if (!result.ok && context.closing.aborted) return;
-    if (!result.ok && this.#engineGone(result.error) && job.engineDeaths++ < 2) {
-      job.startedAt = undefined;
-      return this.addSample(job);
-    }
-    await this.#finishSample(job, result);
-  }
-
-  /** Stores what became of a sample, and then hands it out. */
-  async #finishSample(job: Job, outcome: SampleOutcome): Promise<void> {
-    const context = this.#context;
-    if (job.draws.stream) context.feeds.end(job.id);
-    const failure = outcome.ok ? undefined : failureOf(outcome.error);
-    if (!outcome.ok && failure?.category !== "user") {
-      context.log.error("request.failed", { request: job.id, kind: job.kind, error: String(outcome.error) });
-    }
-    const body = outcome.ok ? outcome.value.body : failureBytes(failure!);
-    const resultType = outcome.ok ? "proto" : "json";
-    const state = outcome.ok ? "done" : "failed";
-    const startedAt = job.startedAt!;
-    const finishedAt = context.clock.now();
-    try {
-      await persist(context, job, (sql) => {
-        const { id, tenant, sessionId } = job;
-        const finish = { id, state, result: body, resultType, startedAt, finishedAt } as const;
-        finishRequest(sql, { ...finish, keepPayload: false, position: null });
-        const account = { tenant, sessionId, baseModel: this.baseModel, now: finishedAt };
-        if (outcome.ok) addUsage(sql, account, outcome.value.usage);
-      });
-    } catch (thrown) {
-      if (!context.closing.aborted) context.log.error("commit.failed", { request: job.id, error: String(thrown) });
-      return;
-    }
-    context.payloads.delete(job.id);
-    context.onFinished(job, state);
-    const timing = timingOf(job.acceptedAt, startedAt, finishedAt);
-    context.futures.settle(job.id, { tenant: job.tenant, body, type: resultType, timing });
-  }
-
-  /** Runs a sample and counts its tokens. */
-  async #run(job: Job, signal: AbortSignal): Promise<Sampled> {
-    const request = SampleRequest.decode(jsonPayload(payloadOf(this.#context, job)));
-    const filesId = this.#sampleFiles(job);
-    // Not with room made for it: caches have a share of their own, and no adapter that leaves makes it larger.
-    const call = (adapter: string | undefined) => {
-      const { feeds } = this.#context;
-      if (job.draws.stream) feeds.begin(job.id);
-      // What one tenant has asked must not make another's answer faster.
-      const asked = { ...sampleRequest(request, adapter, job.draws.seed ?? 1), scope: job.tenant };
-      return this.#engine.sample(asked, {
-        signal,
-        ...(job.draws.stream ? { onToken: (event: TokenEvent) => feeds.add(job.id, fedToken(event)) } : {}),
-      });
-    };
-    const result = filesId === undefined ? await call(undefined) : await this.#around.residents.use(filesId, call);
-    const cached = Math.min(result.promptCacheHitTokens, job.tokens);
-    return {
-      body: sampleResult(result),
-      usage: {
-        sampling_prefill: job.tokens - cached,
-        sampling_prefill_cached: cached,
-        sampling_sample: result.sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
-      },
-    };
-  }
-
-  #sampleFiles(job: Job): string | undefined {
-    if (job.samplerId === undefined) return job.draws.filesId;
-    const sampler = getSampler(this.#context.store.db.sql, job.samplerId);
-    if (sampler === undefined)
-      throw new UserError(`The sampling session ${job.samplerId} has ended; save the weights again.`);
-    return sampler.files_id ?? undefined;
   }
 
   #surroundings(engine: Engine): Surroundings {
@@ -367,8 +233,8 @@ export class Lane {
         if (!(error instanceof MemoryError)) throw error;
         if (await this.#makeRoom(runner)) continue;
         const busy = [...this.runners.values()].filter((other) => other !== runner && other.resident).length;
-        if (runner === undefined || (busy === 0 && this.#sampling.size === 0)) throw error;
-        const users = `${busy} other models and ${this.#sampling.size} samples`;
+        if (runner === undefined || (busy === 0 && this.#samples.running === 0)) throw error;
+        const users = `${busy} other models and ${this.#samples.running} samples`;
         throw new NoRoomYet(`It waits for room in the engine's memory, which ${users} are using.`);
       }
     }

@@ -7,20 +7,26 @@ import { type ForwardBackwardRequest, OptimStepRequest } from "tinklet/wire";
 import { readAdapter, verifyAdapter, writeAdapter } from "../store/adapter-files.ts";
 import type { Sql } from "../store/database.ts";
 import { newFolderId } from "../store/file-store.ts";
-import { addFiles, type Lora, type ModelRow, unloadModel } from "../store/models.ts";
-import { failureBytes, finishRequest, replayRequests } from "../store/requests.ts";
-import { addUsage } from "../store/usage.ts";
+import {
+  addFiles,
+  advanceModel,
+  failModel,
+  type Lora,
+  type ModelRow,
+  moveSnapshot,
+  readyModel,
+  unloadModel,
+} from "../store/models.ts";
+import { replayRequests } from "../store/requests.ts";
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
 import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
-import { timingOf } from "./futures.ts";
-import { failureOf, insist, type Job, owned, payloadOf, persist, type QueueContext, UserError } from "./job.ts";
+import { finish, type Result } from "./finish.ts";
+import { insist, type Job, owned, passOf, payloadOf, type QueueContext, UserError } from "./job.ts";
 import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
 import { NoRoomYet } from "./room-line.ts";
 import type { SeqOrder } from "./seq-order.ts";
-
-type Result = { readonly ok: true; readonly value: Outcome } | { readonly ok: false; readonly error: unknown };
 
 /** The rest of the engine that a model needs. */
 export interface Surroundings {
@@ -253,14 +259,15 @@ export class ModelRunner {
       case "create_model":
         return jsonOutcome({ model_id: this.id, type: "create_model" }, (sql) => this.#markReady(sql));
       case "forward": {
-        const pass = decodePass(payloadOf(context, job), job.payloadType);
-        return { body: passResult(await this.#pass(adapter, pass, false)), type: "proto" };
+        const pass = passOf(context, job);
+        const result = await this.#pass(adapter, pass, false);
+        return { body: passResult(result), type: "proto", usage: { training: job.tokens } };
       }
       case "forward_backward": {
-        const pass = decodePass(payloadOf(context, job), job.payloadType);
+        const pass = passOf(context, job);
         const result = await this.#timed(() => this.#pass(adapter, pass, true));
         this.#gradientsClean = false;
-        return { body: passResult(result), type: "proto" };
+        return { body: passResult(result), type: "proto", usage: { training: job.tokens } };
       }
       case "optim_step": {
         const { metrics } = await this.#timed(() => engine.optimStep(adapter, optimParams(payloadOf(context, job))));
@@ -363,58 +370,29 @@ export class ModelRunner {
   /** Stores a result, after those before it, and then hands it out. */
   #commit(job: Job, result: Result, at: { readonly startedAt: number; readonly finishedAt: number }): void {
     const { context } = this.#around;
-    const failure = result.ok ? undefined : failureOf(result.error);
-    if (!result.ok && failure?.category !== "user") {
-      context.log.error("request.failed", { request: job.id, kind: job.kind, error: String(result.error) });
-    }
-    const type = result.ok ? result.value.type : "json";
-    const state = result.ok ? "done" : "failed";
     // Passes are handed to the engine ahead of their turn, so the order may be past requests that have no result yet.
     const next = Math.min(this.order.next, ...[...this.running].map((later) => later.seq ?? Number.POSITIVE_INFINITY));
+    const isCreation = job.kind === "create_model" || (job.kind === "load_weights" && this.#state === "creating");
     this.#uncommitted++;
     this.#committed = this.#committed
-      .then(() =>
-        persist(context, job, (sql) => {
-          const position = this.#executed + 1;
-          const now = context.clock.now();
-          let body = result.ok ? result.value.body : failureBytes(failure!);
-          if (result.ok) {
-            body = result.value.effects?.(sql, position) ?? body;
-            if (job.kind === "forward" || job.kind === "forward_backward") {
-              const { tenant, sessionId, baseModel } = this;
-              addUsage(sql, { tenant, sessionId, baseModel, now }, { training: job.tokens });
+      .then(async () => {
+        const position = this.#executed + 1;
+        await finish(context, job, {
+          result,
+          baseModel: this.baseModel,
+          ...at,
+          position,
+          keepPayload: job.kind === "forward_backward" || job.kind === "optim_step",
+          book: (sql, failure) => {
+            if (failure !== undefined && isCreation) {
+              this.#state = "failed";
+              this.#error = failure.error;
+              failModel(sql, this.id, failure.error);
             }
-          } else if (job.kind === "create_model" || (job.kind === "load_weights" && this.#state === "creating")) {
-            this.#state = "failed";
-            this.#error = failure!.error;
-            sql.run("UPDATE models SET state = 'failed', error = ? WHERE id = ?", failure!.error, this.id);
-          }
-          finishRequest(sql, {
-            id: job.id,
-            state,
-            result: body,
-            resultType: type,
-            keepPayload: result.ok && (job.kind === "forward_backward" || job.kind === "optim_step"),
-            position,
-            ...at,
-          });
-          sql.run(
-            "UPDATE models SET executed = ?, next_seq = MAX(next_seq, ?), last_request_at = ? WHERE id = ?",
-            position,
-            next,
-            now,
-            this.id,
-          );
-          return { position, body };
-        }),
-      )
-      .then(({ position, body }) => {
+            advanceModel(sql, this.id, { executed: position, nextSeq: next, now: context.clock.now() });
+          },
+        });
         this.#executed = position;
-        if (result.ok && result.value.filesId !== undefined) void owned(context, result.value.filesId);
-        context.payloads.delete(job.id);
-        context.onFinished(job, state);
-        const timing = timingOf(job.acceptedAt, at.startedAt, at.finishedAt);
-        context.futures.settle(job.id, { tenant: job.tenant, body, type, timing });
       })
       .catch((error: unknown) => {
         if (context.closing.aborted) return;
@@ -435,7 +413,7 @@ export class ModelRunner {
 
   #markReady(sql: Sql): void {
     this.#state = "ready";
-    sql.run("UPDATE models SET state = 'ready' WHERE id = ?", this.id);
+    readyModel(sql, this.id);
   }
 
   #export(): Promise<AdapterState> {
@@ -493,18 +471,7 @@ export class ModelRunner {
   /** Points the model at new files and forgets the requests they cover. Returns the files it pointed at before. */
   #moveSnapshot(sql: Sql, to: { filesId: string; executed: number; optimizer: boolean }): string | undefined {
     const before = this.#snapshot?.filesId;
-    sql.run(
-      "UPDATE models SET snapshot_files = ?, snapshot_executed = ?, snapshot_optimizer = ? WHERE id = ?",
-      to.filesId,
-      to.executed,
-      to.optimizer ? 1 : 0,
-      this.id,
-    );
-    sql.run(
-      "UPDATE requests SET payload = NULL WHERE model_id = ? AND payload IS NOT NULL AND position <= ?",
-      this.id,
-      to.executed,
-    );
+    moveSnapshot(sql, this.id, to);
     this.#snapshot = to;
     return before;
   }

@@ -2,6 +2,7 @@
 import { stringifyJson } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
 import type { PayloadType } from "../store/requests.ts";
+import type { UsageKind } from "../store/usage.ts";
 
 /**
  * What running a request gave. `effects` are stored in the same transaction as the result; what they return replaces the body, for
@@ -12,6 +13,8 @@ export interface Outcome {
   readonly type: PayloadType;
   // biome-ignore lint/suspicious/noConfusingVoidType: most effects return nothing
   readonly effects?: (sql: Sql, position: number) => Uint8Array | void;
+  /** What it is booked as. */
+  readonly usage?: Partial<Record<UsageKind, number>>;
   /** The folder that was written for it, which the effects store an owner of. */
   readonly filesId?: string;
   /** Called when it is stored, or will never be. */

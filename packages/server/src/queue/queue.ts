@@ -3,6 +3,7 @@
  * if not, is it the same request?), after which it belongs to a lane. Nothing is acknowledged before it is durable.
  */
 import type { Clock } from "tinklet";
+import type { ForwardBackwardRequest } from "tinklet/wire";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
@@ -89,8 +90,12 @@ export class Queue {
     return this.#jobs.size;
   }
 
-  /** Accepts a request of a model that exists. Its turn comes by `seq`. */
-  async submitTraining(request: NewRequest & { readonly modelId: string }, model: ModelRow): Promise<string> {
+  /** Accepts a request of a model that exists, with its pass where it was decoded already. Its turn comes by `seq`. */
+  async submitTraining(
+    request: NewRequest & { readonly modelId: string },
+    model: ModelRow,
+    pass?: ForwardBackwardRequest,
+  ): Promise<string> {
     this.#checkRoom(request);
     const lane = this.lanes.get(model.base_model);
     const runner = lane && this.#runner(lane, model);
@@ -117,7 +122,7 @@ export class Queue {
         lane!.pump();
       }
     } else if (accepted.isNew) {
-      const job = this.#track(accepted.id, entry);
+      const job = this.#track(accepted.id, entry, pass);
       if (lane !== undefined) lane.addTraining(job, this.#runner(lane, model));
     }
     return this.#ids.make(accepted.id, request.tenant);
@@ -351,8 +356,8 @@ export class Queue {
     return { id: known.id, isNew: false };
   }
 
-  #track(id: number, request: NewRequest): Job {
-    this.context.payloads.set(id, request.payload);
+  #track(id: number, request: NewRequest, pass?: ForwardBackwardRequest): Job {
+    this.context.payloads.set(id, request.payload, pass);
     const job: Job = {
       id,
       tenant: request.tenant,

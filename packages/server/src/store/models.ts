@@ -113,6 +113,51 @@ export function addModel(sql: Sql, model: NewModel): void {
   );
 }
 
+export const readyModel = (sql: Sql, id: string): void =>
+  void sql.run("UPDATE models SET state = 'ready' WHERE id = ?", id);
+
+/** Its creation failed, and so does everything after it. */
+export const failModel = (sql: Sql, id: string, error: string): void =>
+  void sql.run("UPDATE models SET state = 'failed', error = ? WHERE id = ?", error, id);
+
+/** A request of the model has run: it is the `executed`-th, and numbers below `nextSeq` are over. */
+export const advanceModel = (
+  sql: Sql,
+  id: string,
+  to: { readonly executed: number; readonly nextSeq: number; readonly now: number },
+): void =>
+  void sql.run(
+    "UPDATE models SET executed = ?, next_seq = MAX(next_seq, ?), last_request_at = ? WHERE id = ?",
+    to.executed,
+    to.nextSeq,
+    to.now,
+    id,
+  );
+
+/** Numbers below `nextSeq` were given up as lost. */
+export const skipNumbers = (sql: Sql, id: string, nextSeq: number): void =>
+  void sql.run("UPDATE models SET next_seq = MAX(next_seq, ?) WHERE id = ?", nextSeq, id);
+
+/** Points a model at new files and forgets the requests that they cover. */
+export function moveSnapshot(
+  sql: Sql,
+  id: string,
+  to: { readonly filesId: string; readonly executed: number; readonly optimizer: boolean },
+): void {
+  sql.run(
+    "UPDATE models SET snapshot_files = ?, snapshot_executed = ?, snapshot_optimizer = ? WHERE id = ?",
+    to.filesId,
+    to.executed,
+    to.optimizer ? 1 : 0,
+    id,
+  );
+  sql.run(
+    "UPDATE requests SET payload = NULL WHERE model_id = ? AND payload IS NOT NULL AND position <= ?",
+    id,
+    to.executed,
+  );
+}
+
 /** Marks a model that can never be trained. Number 0, its creation, will not come, and nothing must wait for it. */
 export const closeModel = (sql: Sql, id: string, error: string): void =>
   void sql.run("UPDATE models SET state = 'failed', next_seq = 1, error = ? WHERE id = ?", error, id);
@@ -148,6 +193,41 @@ export function putCheckpoint(sql: Sql, row: CheckpointRow): void {
   );
 }
 
+/** Checkpoints that have not expired, newest first. */
+export const liveCheckpoints = (sql: Sql, run: string, now: number): CheckpointRow[] =>
+  sql.all<CheckpointRow>(
+    "SELECT * FROM checkpoints WHERE run_id = ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY created_at DESC, name DESC",
+    run,
+    now,
+  );
+
+/** A page of a tenant's checkpoints that have not expired, newest first, and how many there are in all. */
+export function listTenantCheckpoints(
+  sql: Sql,
+  tenant: string,
+  { now, limit, offset }: { readonly now: number; readonly limit: number; readonly offset: number },
+): { readonly rows: CheckpointRow[]; readonly total: number } {
+  const from = "FROM checkpoints WHERE tenant = ? AND (expires_at IS NULL OR expires_at > ?)";
+  const total = sql.get<{ n: number }>(`SELECT COUNT(*) AS n ${from}`, tenant, now)!.n;
+  const order = "ORDER BY created_at DESC, run_id, kind, name LIMIT ? OFFSET ?";
+  return { rows: sql.all<CheckpointRow>(`SELECT * ${from} ${order}`, tenant, now, limit, offset), total };
+}
+
+/** What can be done to a checkpoint that is there. */
+export type CheckpointChange = "delete" | { readonly isPublic: boolean } | { readonly expiresAt: number | null };
+
+export function changeCheckpoint(
+  sql: Sql,
+  { run_id, kind, name }: Pick<CheckpointRow, "run_id" | "kind" | "name">,
+  how: CheckpointChange,
+): void {
+  const which = "WHERE run_id = ? AND kind = ? AND name = ?";
+  if (how === "delete") sql.run(`DELETE FROM checkpoints ${which}`, run_id, kind, name);
+  else if ("isPublic" in how)
+    sql.run(`UPDATE checkpoints SET public = ? ${which}`, how.isPublic ? 1 : 0, run_id, kind, name);
+  else sql.run(`UPDATE checkpoints SET expires_at = ? ${which}`, how.expiresAt, run_id, kind, name);
+}
+
 export const tenantCheckpoints = (sql: Sql, tenant: string): CheckpointRow[] =>
   sql.all<CheckpointRow>("SELECT * FROM checkpoints WHERE tenant = ?", tenant);
 
@@ -176,9 +256,7 @@ export function expireCheckpoints(sql: Sql, now: number, limit: number): Checkpo
     now,
     limit,
   );
-  for (const row of rows) {
-    sql.run("DELETE FROM checkpoints WHERE run_id = ? AND kind = ? AND name = ?", row.run_id, row.kind, row.name);
-  }
+  for (const row of rows) changeCheckpoint(sql, row, "delete");
   return rows;
 }
 

@@ -155,6 +155,28 @@ export const overNumbers = (sql: Sql, modelId: string, next: number): number[] =
     )
     .map(({ seq }) => seq);
 
+/** A request as it shows in a trace. */
+export interface TraceRow {
+  readonly id: number;
+  readonly kind: string;
+  readonly owner: string | null;
+  readonly state: string;
+  readonly tokens: number;
+  readonly accepted_at: number;
+  readonly started_at: number | null;
+  readonly finished_at: number | null;
+}
+
+/** A page of a session's requests behind one of them. */
+export const tracePage = (sql: Sql, sessionId: string, after: number, limit: number): TraceRow[] =>
+  sql.all<TraceRow>(
+    `SELECT id, kind, COALESCE(model_id, sampler_id) AS owner, state, tokens, accepted_at, started_at, finished_at
+     FROM requests WHERE session_id = ? AND id > ? ORDER BY id LIMIT ?`,
+    sessionId,
+    after,
+    limit,
+  );
+
 /** Stores that results were handed out. */
 export function storeRetrieved(sql: Sql, ids: Iterable<number>, now: number): void {
   for (const id of ids) {

@@ -128,6 +128,16 @@ export const getSampler = (sql: Sql, id: string): SamplerRow | undefined =>
 export const samplerBySeq = (sql: Sql, sessionId: string, seq: number): SamplerRow | undefined =>
   sql.get<SamplerRow>("SELECT * FROM samplers WHERE session_id = ? AND sampler_seq = ?", sessionId, seq);
 
+/** The number that the client chose, or, should it be taken, one that no client chooses. */
+export function freeSamplerSeq(sql: Sql, sessionId: string, wanted: number | undefined): number {
+  if (wanted !== undefined && wanted >= 0 && samplerBySeq(sql, sessionId, wanted) === undefined) return wanted;
+  const highest = sql.get<{ top: number | null }>(
+    "SELECT MAX(sampler_seq) AS top FROM samplers WHERE session_id = ?",
+    sessionId,
+  );
+  return Math.max(1_000_000, (highest?.top ?? 0) + 1);
+}
+
 export function addSampler(sql: Sql, sampler: Omit<SamplerRow, "clients">): void {
   sql.run(
     `INSERT INTO samplers (id, session_id, tenant, sampler_seq, base_model, model_path, files_id, created_at)

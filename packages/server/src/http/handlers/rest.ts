@@ -3,11 +3,21 @@
 import { expiryOf, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { archiveFiles } from "../../store/adapter-files.ts";
-import { type CheckpointRow, type Lora, listModels, type ModelRow, tinkerPath } from "../../store/models.ts";
+import {
+  type CheckpointChange,
+  type CheckpointRow,
+  changeCheckpoint,
+  getModel,
+  type Lora,
+  listModels,
+  listTenantCheckpoints,
+  liveCheckpoints,
+  tinkerPath,
+} from "../../store/models.ts";
 import { addAudit } from "../../store/usage.ts";
 import { ownCheckpoint, ownModel, readableCheckpoint } from "../access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
-import { checkpointView, liveCheckpoints, page, runView } from "../views.ts";
+import { checkpointView, page, runView } from "../views.ts";
 
 type RestOperation =
   | "listTrainingRuns"
@@ -28,15 +38,9 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
   const mineOrPublic = (call: Call) => (row: CheckpointRow) => row.tenant === call.caller.tenant || row.public === 1;
 
   /** Changes a checkpoint of the caller's and notes it. */
-  const change = async (
-    call: Call,
-    row: CheckpointRow,
-    event: string,
-    statement: string,
-    ...values: (number | null)[]
-  ) => {
+  const change = async (call: Call, row: CheckpointRow, event: string, how: CheckpointChange) => {
     await api.store.db.write((tx) => {
-      tx.run(`${statement} WHERE run_id = ? AND kind = ? AND name = ?`, ...values, row.run_id, row.kind, row.name);
+      changeCheckpoint(tx, row, how);
       const path = tinkerPath(row);
       addAudit(tx, { at: api.clock.now(), tenant: call.caller.tenant, event, modelId: row.run_id, tinkerPath: path });
     });
@@ -50,7 +54,7 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
       // to publish what is public is a success: a 409 would be retried for minutes
       if ((row.public === 1) === isPublic) return undefined;
       const event = isPublic ? "checkpoint_published" : "checkpoint_unpublished";
-      return change(call, row, event, "UPDATE checkpoints SET public = ?", isPublic ? 1 : 0);
+      return change(call, row, event, { isPublic });
     };
 
   return {
@@ -71,7 +75,7 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
     },
     getTrainingRun: ({ params, query }, call) => {
       const now = api.clock.now();
-      const row = sql.get<ModelRow>("SELECT * FROM models WHERE id = ?", params.trainingRunId);
+      const row = getModel(sql, params.trainingRunId);
       const shared =
         row !== undefined &&
         query.accessScope === "accessible" &&
@@ -86,25 +90,12 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
     },
     listUserCheckpoints: ({ query }, call) => {
       const { limit, offset } = page(query);
-      const now = api.clock.now();
-      const where = "tenant = ? AND (expires_at IS NULL OR expires_at > ?)";
-      const total = sql.get<{ n: number }>(
-        `SELECT COUNT(*) AS n FROM checkpoints WHERE ${where}`,
-        call.caller.tenant,
-        now,
-      )!.n;
-      const rows = sql.all<CheckpointRow>(
-        `SELECT * FROM checkpoints WHERE ${where} ORDER BY created_at DESC, run_id, kind, name LIMIT ? OFFSET ?`,
-        call.caller.tenant,
-        now,
-        limit,
-        offset,
-      );
+      const { rows, total } = listTenantCheckpoints(sql, call.caller.tenant, { now: api.clock.now(), limit, offset });
       return { checkpoints: rows.map(checkpointView), cursor: { offset, limit, totalCount: total } };
     },
     deleteCheckpoint: async ({ params }, call) => {
       const row = ownCheckpoint(api, call, params.trainingRunId, params.checkpointId);
-      await change(call, row, "checkpoint_deleted", "DELETE FROM checkpoints");
+      await change(call, row, "checkpoint_deleted", "delete");
       await api.store.collect();
       return undefined;
     },
@@ -117,7 +108,7 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
     setCheckpointTtl: ({ params, body }, call) => {
       const row = ownCheckpoint(api, call, params.trainingRunId, params.checkpointId);
       const until = expiryOf(body.ttlSeconds, api.clock.now());
-      return change(call, row, "checkpoint_ttl_set", "UPDATE checkpoints SET expires_at = ?", until);
+      return change(call, row, "checkpoint_ttl_set", { expiresAt: until });
     },
     getExternalWeightsUrls: ({ params }, call) => {
       const row = readableCheckpoint(api, call, params.trainingRunId, `external_weights/${params.name}`);

@@ -191,6 +191,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
         ...(failure === undefined ? {} : { failure }),
       },
       model,
+      pass,
     );
     return { requestId, modelId: model.id };
   };

@@ -1,0 +1,64 @@
+/**
+ * The one end of a request: what became of it is told to the log where that is the server's fault, stored with its effects and its use
+ * in one transaction, and only then handed out.
+ */
+import type { Sql } from "../store/database.ts";
+import { type Failure, failureBytes, finishRequest } from "../store/requests.ts";
+import { addUsage } from "../store/usage.ts";
+import { timingOf } from "./futures.ts";
+import { failureOf, type Job, owned, persist, type QueueContext } from "./job.ts";
+import type { Outcome } from "./outcome.ts";
+
+/** What running a request gave, or why it gave nothing. */
+export type Result = { readonly ok: true; readonly value: Outcome } | { readonly ok: false; readonly error: unknown };
+
+/** How a request ended. Times in milliseconds since the epoch. */
+export interface Ending {
+  readonly result: Result;
+  readonly baseModel: string;
+  readonly startedAt: number;
+  readonly finishedAt: number;
+  /** Its place among the requests that its model has executed. */
+  readonly position?: number;
+  /** Keep the payload: it has to run again when the model is restored. */
+  readonly keepPayload?: boolean;
+  /** What its owner stores with it. */
+  readonly book?: (sql: Sql, failure: Failure | undefined) => void;
+}
+
+/** Stores how a request ended and hands it out. Rejects when that could not be stored; a full disk is waited for. */
+export async function finish(context: QueueContext, job: Job, ending: Ending): Promise<void> {
+  const { result, startedAt, finishedAt, position } = ending;
+  const outcome = result.ok ? result.value : undefined;
+  const failure = result.ok ? undefined : failureOf(result.error);
+  if (!result.ok && failure?.category !== "user") {
+    context.log.error("request.failed", { request: job.id, kind: job.kind, error: String(result.error) });
+  }
+  const state = result.ok ? "done" : "failed";
+  const type = outcome?.type ?? "json";
+  if (job.draws.stream) context.feeds.end(job.id);
+  const body = await persist(context, job, (sql) => {
+    const { id, tenant, sessionId } = job;
+    const kept = failure === undefined ? outcome!.body : failureBytes(failure);
+    const result = outcome?.effects?.(sql, position ?? 0) ?? kept;
+    const account = { tenant, sessionId, baseModel: ending.baseModel, now: finishedAt };
+    if (outcome?.usage !== undefined) addUsage(sql, account, outcome.usage);
+    ending.book?.(sql, failure);
+    finishRequest(sql, {
+      id,
+      state,
+      result,
+      resultType: type,
+      keepPayload: ending.keepPayload === true && failure === undefined,
+      position: position ?? null,
+      startedAt,
+      finishedAt,
+    });
+    return result;
+  });
+  if (outcome?.filesId !== undefined) void owned(context, outcome.filesId);
+  context.payloads.delete(job.id);
+  context.onFinished(job, state);
+  const timing = timingOf(job.acceptedAt, startedAt, finishedAt);
+  context.futures.settle(job.id, { tenant: job.tenant, body, type, timing });
+}

@@ -1,0 +1,175 @@
+/**
+ * The samples of one engine: they wait in lines, one for each sampling session, fill the engine's batch by fair shares, and end like
+ * every other request. Beside {@link ModelRunner}, which does the same for what changes a model.
+ */
+import type { TokenEvent } from "@tinklet/engine";
+import { SampleRequest } from "tinklet/wire";
+import { getSampler } from "../store/sessions.ts";
+import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
+import { FairShare } from "./fair-share.ts";
+import { finish, type Result } from "./finish.ts";
+import { type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
+import type { Surroundings } from "./model-runner.ts";
+import type { Outcome } from "./outcome.ts";
+import { fedToken } from "./token-feed.ts";
+
+export interface SampleRunnerOptions {
+  readonly context: QueueContext;
+  readonly baseModel: string;
+  /** The engine as it is now: another one, should it have died. */
+  readonly around: () => Surroundings;
+  /** Sequences handed to the engine at once. */
+  readonly maxSequences: number;
+  /** Called when one is over, or waits again. */
+  readonly ended: () => void;
+}
+
+/** A request under which the engine dies more often than this is at fault itself. */
+const maxEngineDeaths = 2;
+
+/** The line that a sample waits in: its sampling session's, or one for all of a tenant's samples without one. */
+const lineOf = (job: Job): string => job.samplerId ?? `tenant:${job.tenant}`;
+
+export class SampleRunner {
+  readonly #options: SampleRunnerOptions;
+  readonly #shares = new FairShare();
+  /** Waiting samples by line, in order of arrival. */
+  readonly #lines = new Map<string, { readonly tenant: string; readonly id: string; readonly jobs: Job[] }>();
+  /** Samples that are on the engine, and what stops them. */
+  readonly #running = new Map<Job, AbortController>();
+  #sequences = 0;
+
+  constructor(options: SampleRunnerOptions) {
+    this.#options = options;
+  }
+
+  /** Samples that have not started. */
+  get waiting(): number {
+    let count = 0;
+    for (const { jobs } of this.#lines.values()) count += jobs.length;
+    return count;
+  }
+
+  /** Samples that are on the engine. */
+  get running(): number {
+    return this.#running.size;
+  }
+
+  add(job: Job): void {
+    const key = lineOf(job);
+    const line = this.#lines.get(key) ?? { tenant: job.tenant, id: key, jobs: [] };
+    this.#lines.set(key, line);
+    line.jobs.push(job);
+  }
+
+  /** How many of its line are before it. */
+  ahead(job: Job): number {
+    return Math.max(this.#lines.get(lineOf(job))?.jobs.indexOf(job) ?? 0, 0);
+  }
+
+  /** Ends a sample that nobody waits for: its future says so. One that is over already is left as it is. */
+  cancel(job: Job): void {
+    const reason = new UserError("The sample was cancelled by its client.");
+    const running = this.#running.get(job);
+    if (running !== undefined) {
+      running.abort(reason);
+      return;
+    }
+    const line = this.#lines.get(lineOf(job));
+    const at = line?.jobs.indexOf(job) ?? -1;
+    if (line === undefined || at < 0) return;
+    line.jobs.splice(at, 1);
+    if (line.jobs.length === 0) this.#lines.delete(line.id);
+    job.startedAt = this.#options.context.clock.now();
+    void this.#finish(job, { ok: false, error: reason });
+  }
+
+  /** Starts what there is room for. */
+  pump(): void {
+    while (this.#sequences < this.#options.maxSequences) {
+      const line = this.#shares.pick(this.#lines.values());
+      const job = line?.jobs.shift();
+      if (line === undefined || job === undefined) return;
+      if (line.jobs.length === 0) this.#lines.delete(line.id);
+      const size = job.draws.sequences ?? 1;
+      this.#shares.charge(line, Math.max(1, job.tokens) * size);
+      this.#sequences += size;
+      void this.#run(job).finally(() => {
+        this.#sequences -= size;
+        this.#options.ended();
+      });
+    }
+  }
+
+  async #run(job: Job): Promise<void> {
+    const { context, around } = this.#options;
+    job.startedAt = context.clock.now();
+    const stop = new AbortController();
+    this.#running.set(job, stop);
+    const { engineGone } = around();
+    let result: Result;
+    try {
+      context.onPoint?.("execute.before");
+      result = { ok: true, value: await this.#execute(job, stop.signal) };
+      context.onPoint?.("execute.after");
+    } catch (error) {
+      result = { ok: false, error };
+    }
+    this.#running.delete(job);
+    if (!result.ok && context.closing.aborted) return; // stays pending: it runs after the next start
+    if (!result.ok && engineGone(result.error) && job.engineDeaths++ < maxEngineDeaths) {
+      job.startedAt = undefined;
+      this.add(job);
+      return;
+    }
+    await this.#finish(job, result);
+  }
+
+  async #finish(job: Job, result: Result): Promise<void> {
+    const { context, baseModel } = this.#options;
+    const finishedAt = context.clock.now();
+    try {
+      await finish(context, job, { result, baseModel, startedAt: job.startedAt ?? finishedAt, finishedAt });
+    } catch (error) {
+      if (!context.closing.aborted) context.log.error("commit.failed", { request: job.id, error: String(error) });
+    }
+  }
+
+  /** Draws a sample and counts its tokens. */
+  async #execute(job: Job, signal: AbortSignal): Promise<Outcome> {
+    const { context, around } = this.#options;
+    const { engine, residents } = around();
+    const request = SampleRequest.decode(jsonPayload(payloadOf(context, job)));
+    const filesId = this.#filesOf(job);
+    // Not with room made for it: caches have a share of their own, and no adapter that leaves makes it larger.
+    const call = (adapter: string | undefined) => {
+      const { feeds } = context;
+      if (job.draws.stream) feeds.begin(job.id);
+      // What one tenant has asked must not make another's answer faster.
+      const asked = { ...sampleRequest(request, adapter, job.draws.seed ?? 1), scope: job.tenant };
+      return engine.sample(asked, {
+        signal,
+        ...(job.draws.stream ? { onToken: (event: TokenEvent) => feeds.add(job.id, fedToken(event)) } : {}),
+      });
+    };
+    const result = filesId === undefined ? await call(undefined) : await residents.use(filesId, call);
+    const cached = Math.min(result.promptCacheHitTokens, job.tokens);
+    return {
+      body: sampleResult(result),
+      type: "proto",
+      usage: {
+        sampling_prefill: job.tokens - cached,
+        sampling_prefill_cached: cached,
+        sampling_sample: result.sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
+      },
+    };
+  }
+
+  #filesOf(job: Job): string | undefined {
+    if (job.samplerId === undefined) return job.draws.filesId;
+    const sampler = getSampler(this.#options.context.store.db.sql, job.samplerId);
+    if (sampler === undefined)
+      throw new UserError(`The sampling session ${job.samplerId} has ended; save the weights again.`);
+    return sampler.files_id ?? undefined;
+  }
+}
