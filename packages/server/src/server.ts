@@ -43,6 +43,8 @@ export interface ServerOptions {
   /** Whether `healthz` and `/metrics` answer without a key. @defaultValue true */
   readonly openProbes?: boolean;
   readonly limits?: Partial<Limits>;
+  /** Bytes that the data folder may take up; beyond, new work is refused with 507. @defaultValue no bound */
+  readonly maxDiskBytes?: number | undefined;
   /** @defaultValue "pretty" on a terminal, else "json" */
   readonly log?: LogFormat | Log;
   readonly clock?: Clock;
@@ -108,6 +110,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     clock,
     log,
     limits,
+    maxDiskBytes: options.maxDiskBytes,
     onPoint,
     onFinished: ({ kind }, outcome) => metrics.finished(kind, outcome),
   });

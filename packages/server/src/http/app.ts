@@ -77,7 +77,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
   const consume = async (operation: Operation, call: Call, error: unknown): Promise<void> => {
     const kind = numberedKinds[operation];
     const at = kind === undefined ? undefined : peekJson(call.wire);
-    const isTransient = [429, 503].includes(errorAnswer(error)?.status ?? 0);
+    const isTransient = [429, 503, 507].includes(errorAnswer(error)?.status ?? 0);
     const isReused = error instanceof Refusal && error.code === "number_reused";
     if (kind === undefined || at === undefined || isTransient || isReused) return;
     const told = error instanceof Refusal ? new UserError(error.message) : error;

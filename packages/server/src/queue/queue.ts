@@ -25,6 +25,7 @@ import {
 } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
+import { DiskGuard } from "./disk-guard.ts";
 import { Futures, type Timing, timingOf } from "./futures.ts";
 import { failureOf, type Job, jobOf, PayloadCache, type QueueContext, UserError } from "./job.ts";
 import type { Lane } from "./lane.ts";
@@ -38,6 +39,8 @@ export interface QueueOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly limits: Limits;
+  /** Bytes that the data folder may take up. @defaultValue no bound */
+  readonly maxDiskBytes?: number | undefined;
   readonly onPoint?: ((point: string) => void) | undefined;
   readonly onFinished?: (job: Job, outcome: "done" | "failed") => void;
 }
@@ -65,8 +68,10 @@ export class Queue {
   readonly #pendingByTenant = new Map<string, { count: number; bytes: number }>();
   #pendingBytes = 0;
   readonly #fetched = new Set<number>();
+  readonly #disk: DiskGuard;
 
-  constructor({ store, clock, log, limits, onPoint, onFinished }: QueueOptions) {
+  constructor({ store, clock, log, limits, maxDiskBytes, onPoint, onFinished }: QueueOptions) {
+    this.#disk = new DiskGuard(store, clock, maxDiskBytes);
     this.#ids = new RequestIds(store.secret);
     this.context = {
       store,
@@ -390,8 +395,14 @@ export class Queue {
     else this.#pendingByTenant.set(job.tenant, own);
   }
 
+  /** @throws {@link Refusal} 507 when the data folder has no room for so many bytes more. */
+  checkDisk(tenant: string, bytes: number): void {
+    this.#disk.check(tenant, bytes);
+  }
+
   #checkRoom(request: NewRequest): void {
     const { limits } = this.context;
+    if (request.failure === undefined) this.checkDisk(request.tenant, request.payload.byteLength);
     const own = this.#pendingByTenant.get(request.tenant) ?? { count: 0, bytes: 0 };
     const { byteLength } = request.payload;
     const full =

@@ -117,6 +117,7 @@ const peftFiles = ["adapter_config.json", "adapter_model.safetensors"] as const;
  * `save_weights_for_sampler`.
  */
 async function importAdapter(api: Api, call: Call): Promise<Response> {
+  api.queue.checkDisk(call.caller.tenant, call.bytes.byteLength);
   const form = await readForm(call);
   const text = (name: string): string | undefined => {
     const value = form.get(name);

@@ -26,16 +26,22 @@ export const serve: Command = {
       about: "a host name that requests may be addressed to (repeatable; addresses and localhost always work)",
     },
     "memory-budget": { type: "string", value: "SIZE", about: "for weights, adapters and caches, for example 4GB" },
+    "max-disk": {
+      type: "string",
+      value: "SIZE",
+      about: "refuse new work when the data folder is this large, for example 50GB",
+    },
     log: { type: "string", choices: ["json", "pretty", "off"], about: "default: pretty on a terminal, else json" },
   },
   examples: ["serve", "serve --model Qwen/Qwen3-0.6B --port 0"],
   async run(input, { output, signal, dataDir }) {
     const server = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
-    const [host, port, keyFile, budget] = [
+    const [host, port, keyFile, budget, maxDisk] = [
       input.text("host"),
       input.integer("port", 0),
       input.text("api-keys"),
       input.text("memory-budget"),
+      input.text("max-disk"),
     ];
     const log = input.text("log") as "json" | "pretty" | "off" | undefined;
     const apiKeys = keyFile === undefined ? undefined : await readKeys(keyFile, server.parseApiKeys);
@@ -43,7 +49,7 @@ export const serve: Command = {
     const models = await server.resolveModels(input.texts("model"), {
       engine: {
         onNotice: engineNotices(output),
-        ...(budget === undefined ? {} : { memoryBudgetBytes: bytes(budget) }),
+        ...(budget === undefined ? {} : { memoryBudgetBytes: bytes(budget, "memory-budget") }),
       },
     });
     const running = await server
@@ -55,6 +61,7 @@ export const serve: Command = {
         ...(apiKeys === undefined ? {} : { apiKeys }),
         ...(log === undefined ? {} : { log }),
         allowedHosts: input.texts("allow-host"),
+        ...(maxDisk === undefined ? {} : { maxDiskBytes: bytes(maxDisk, "max-disk") }),
       })
       .catch((cause: Error) => {
         // A port that is taken, an open door: the server says what to do; other failures have classes of their own.
@@ -109,8 +116,8 @@ async function readKeys<T>(file: string, parse: (text: string) => T): Promise<T>
 const units: Readonly<Record<string, number>> = { "": 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 };
 
 /** `512MB`, `4 GiB`, `8g` in bytes. */
-export function bytes(text: string): number {
+export function bytes(text: string, option: string): number {
   const parts = /^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*$/i.exec(text);
-  if (parts === null) throw new UsageError(`--memory-budget must be a size such as 4GB, not "${text}"`);
+  if (parts === null) throw new UsageError(`--${option} must be a size such as 4GB, not "${text}"`);
   return Math.round(Number(parts[1]) * (units[(parts[2] ?? "").toLowerCase()] as number));
 }
