@@ -3,7 +3,8 @@ import { createHash } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, it } from "vitest";
+import { Worker } from "node:worker_threads";
+import { expect, it, vi } from "vitest";
 import { openEngine } from "./engine.ts";
 import { type Piece, putTogether, sendPieces, takeApart } from "./pieces.ts";
 import { writeTinyModel } from "./testing/tiny-model.ts";
@@ -74,10 +75,15 @@ it("a large state is loaded before the calls behind it", async () => {
     const [one, two] = [await engine.createAdapter(lora), await engine.createAdapter({ ...lora, seed: 2 })];
     const state = await engine.exportState(one.adapterId);
     expect(takeApart([state])?.arrays.length).toBeGreaterThan(10);
+    const sent = vi.spyOn(Worker.prototype, "postMessage");
     const loaded = engine.loadState(two.adapterId, state);
     const behind = engine.exportState(two.adapterId);
     expect((await loaded).adapterId).toBe(two.adapterId);
     expect(digested((await behind).weights)).toEqual(digested(state.weights));
+    const types = sent.mock.calls.map(([message]) => (message as { type: string }).type);
+    sent.mockRestore();
+    expect(types.slice(0, 2)).toEqual(["call", "call"]);
+    expect(types.filter((type) => type === "piece").length).toBeGreaterThan(10);
     const snapshot = await engine.importSnapshot(state);
     expect(digested((await engine.exportState(snapshot)).weights)).toEqual(digested(state.weights));
     const imported = engine.importState({
