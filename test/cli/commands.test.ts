@@ -39,6 +39,8 @@ let keyed: typeof server;
 let hub: UploadHub;
 let runId: string;
 let sessionId: string;
+/** Runs to be deleted. */
+const doomed: Record<Mode, string> = { pipe: "", json: "", terminal: "" };
 let env: Record<string, string>;
 
 beforeAll(async () => {
@@ -56,6 +58,11 @@ beforeAll(async () => {
   await trainer.step([new Datum({ modelInput: ModelInput.fromInts(tokens), lossFnInputs })], "cross_entropy", {});
   for (const mode of ["pipe", "json", "terminal"]) await trainer.saveState(mode); // one for each deletion
   await trainer.saveWeightsForSampler("final");
+  for (const mode of ["pipe", "json", "terminal"] as const) {
+    const other = await service.createLoraTrainingClient({ baseModel, rank: 4 });
+    await other.saveState("x");
+    doomed[mode] = other.modelId;
+  }
   runId = trainer.modelId;
   sessionId = service.sessionId as string;
   await service.close();
@@ -217,6 +224,15 @@ const rows: Readonly<Record<string, Row>> = {
     json: { base_model: baseModel, lora_rank: 4 },
     remote: true,
     fails: [noSuchRun("run", "info")],
+  },
+  "run delete": {
+    args: (mode) => ["run", "delete", doomed[mode], ...(mode === "json" ? ["-y"] : [])],
+    stdin: "y\n",
+    prints: /Deleted \S+:train:\d with 1 checkpoint\(s\)/,
+    json: { deleted: [{ deleted_checkpoints: 1, run_kept: false }] },
+    remote: true,
+    asks: () => ["run", "delete", runId, "-y"],
+    fails: [noSuchRun("run", "delete", "-y")],
   },
   "checkpoint list": {
     args: () => ["checkpoint", "list", "--run-id", runId],
@@ -489,6 +505,15 @@ describe("sample from a folder with an adapter", () => {
     expect(imported.samples).toEqual(here.samples);
     const base = await written("--local", "--data-dir", join(tool.work, "fresh"));
     expect(base.samples).not.toEqual(imported.samples);
+    // Sampling from a folder again is the same checkpoint again, and no run.
+    const fresh = ["--local", "--data-dir", join(tool.work, "fresh")];
+    expect((await written(...fresh, "--from", folder)).model).toBe(imported.model);
+    expect(JSON.parse((await tool.run(["run", "list", ...fresh, "--json"])).stdout)).toEqual({ runs: [] });
+    const kept = JSON.parse((await tool.run(["checkpoint", "list", ...fresh, "--json"])).stdout).checkpoints;
+    expect(kept).toMatchObject([{ tinker_path: imported.model, expires_at: expect.any(String) }]);
+    expect((await tool.run(["sample", "Hi", ...fresh, "--from", "@latest"])).stderr).toContain(
+      "This account has no sampler checkpoint",
+    );
     const onward = ["train", "data.jsonl", "--learning-rate", "0.01", "--max-steps", "1", "--no-export"];
     const trained = await tool.run([...onward, ...local("q", "pipe"), "--from", folder, "--out", "onward"]);
     expect(trained, trained.stderr).toMatchObject({ code: 0 });

@@ -20,6 +20,7 @@ import type { Api, Call, Handlers, PassOperation } from "./api.ts";
 import { type BodyBounds, BodyBudget, type BodyHold, readBody, readJson } from "./body.ts";
 import { download } from "./downloads.ts";
 import { customLossHandlers } from "./handlers/custom-loss.ts";
+import { deleteRun } from "./handlers/delete-run.ts";
 import { foreignWeightsHandlers } from "./handlers/foreign-weights.ts";
 import { futuresHandlers } from "./handlers/futures.ts";
 import { restHandlers } from "./handlers/rest.ts";
@@ -56,6 +57,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     ...sessionHandlers(api),
     ...usageHandlers(api),
     ...foreignWeightsHandlers(api),
+    deleteRun: ({ params }, call) => deleteRun(api, call, params.trainingRunId),
   };
   const told = new Set<string>();
   const bodies = new BodyBudget(api.limits.bodiesBytes);

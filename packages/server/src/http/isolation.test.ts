@@ -167,6 +167,7 @@ const rows: { readonly [K in Operation]: ReturnType<typeof row> } = {
   getCurrentCheckpointStorageUsage: row("anybody", () => ({ path: "billing/usage/checkpoints/current" })),
   apiKeyMe: row("anybody", () => ({ path: "auth/apikey/me" })),
   sampleTokens: row("nobody", ({ request }) => ({ path: `tinklet/samples/${request}/tokens` })),
+  deleteRun: row("own", ({ run }) => ({ path: `tinklet/runs/${run}/delete`, body: {} })),
   importAdapter: row("nobody", () => ({ path: "tinklet/import_adapter", body: {} })),
 };
 

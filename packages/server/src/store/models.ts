@@ -55,7 +55,10 @@ export interface CheckpointRow {
 export const getModel = (sql: Sql, id: string): ModelRow | undefined =>
   sql.get<ModelRow>("SELECT * FROM models WHERE id = ?", id);
 
-/** A page of the models that a tenant may see, the one that was used last first, and how many there are in all. */
+/** What made the session of an imported adapter; such a run only carries its checkpoint and is no training run. */
+export const importedBy = "import_adapter";
+
+/** A page of the runs that a tenant may see, the one that was used last first, and how many there are in all. */
 export function listModels(
   sql: Sql,
   which: {
@@ -73,8 +76,8 @@ export function listModels(
   const from = `FROM models JOIN sessions ON sessions.id = models.session_id
     WHERE (models.tenant = ? OR (? AND EXISTS (SELECT 1 FROM checkpoints WHERE run_id = models.id AND public = 1
         AND (expires_at IS NULL OR expires_at > ?))))
-      AND (? IS NULL OR sessions.project_id = ?)`;
-  const params = [which.tenant, which.withPublic ? 1 : 0, which.now, project, project];
+      AND (? IS NULL OR sessions.project_id = ?) AND sessions.sdk_version <> ?`;
+  const params = [which.tenant, which.withPublic ? 1 : 0, which.now, project, project, importedBy];
   const total = sql.get<{ n: number }>(`SELECT COUNT(*) AS n ${from}`, ...params)!.n;
   const order = "ORDER BY models.last_request_at DESC, models.id LIMIT ? OFFSET ?";
   return { rows: sql.all<ModelRow>(`SELECT models.* ${from} ${order}`, ...params, which.limit, which.offset), total };
@@ -166,6 +169,36 @@ export const closeModel = (sql: Sql, id: string, error: string): void =>
 export function unloadModel(sql: Sql, id: string): void {
   sql.run("UPDATE models SET state = 'unloaded', snapshot_files = NULL WHERE id = ?", id);
   sql.run("UPDATE requests SET payload = NULL WHERE model_id = ? AND payload IS NOT NULL AND state <> 'pending'", id);
+}
+
+/** Whether requests of a model are under way. */
+export const isBusy = (sql: Sql, id: string): boolean =>
+  sql.get("SELECT 1 FROM requests WHERE model_id = ? AND state = 'pending'", id) !== undefined;
+
+/** The checkpoint of an adapter that was imported before under this key; its end is set anew. */
+export function keepImport(
+  sql: Sql,
+  at: { readonly tenant: string; readonly key: string; readonly name: string; readonly now: number },
+  expiresAt: number | null,
+): CheckpointRow | undefined {
+  const session = sql.get<{ id: string }>(
+    "SELECT id FROM sessions WHERE tenant = ? AND idempotency_key = ?",
+    at.tenant,
+    `${importedBy} ${at.key}`,
+  );
+  const row = session && getCheckpoint(sql, `${session.id}:train:0`, "sampler_weights", at.name);
+  if (row === undefined || (row.expires_at !== null && row.expires_at <= at.now)) return undefined;
+  sql.run("UPDATE checkpoints SET expires_at = ? WHERE run_id = ? AND name = ?", expiresAt, row.run_id, at.name);
+  return row;
+}
+
+/** Forgets a model and its checkpoints. What it used stays in the bill. @returns how many checkpoints there were */
+export function deleteModel(sql: Sql, id: string): number {
+  const { n } = sql.get<{ n: number }>("SELECT COUNT(*) AS n FROM checkpoints WHERE run_id = ?", id)!;
+  sql.run("DELETE FROM checkpoints WHERE run_id = ?", id);
+  sql.run("UPDATE requests SET payload = NULL WHERE model_id = ? AND payload IS NOT NULL", id);
+  sql.run("DELETE FROM models WHERE id = ?", id);
+  return n;
 }
 
 export const getCheckpoint = (sql: Sql, run: string, kind: string, name: string): CheckpointRow | undefined =>

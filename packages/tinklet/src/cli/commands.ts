@@ -82,6 +82,12 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/run.ts")).runInfo,
   },
   {
+    words: ["run", "delete"],
+    about: "delete training runs with their checkpoints for good",
+    section: manage,
+    load: async () => (await import("./commands/run-delete.ts")).runDelete,
+  },
+  {
     words: ["checkpoint", "list"],
     about: "list checkpoints",
     section: manage,

@@ -70,18 +70,6 @@ export class Context {
     return this.#service;
   }
 
-  /** Asks the server by a route of Tinklet's own, which other servers answer with 404. */
-  async ask(path: string, init: RequestInit = {}): Promise<Response> {
-    const { baseUrl } = await this.service();
-    const key = this.isLocal ? localKey : (this.#input.text("api-key") ?? process.env["TINKER_API_KEY"] ?? "");
-    // Not followed: fetch would take the key along to wherever the server points, another origin included.
-    return this.fetch(`${baseUrl}/api/v1/tinklet/${path}`, {
-      ...init,
-      redirect: "manual",
-      headers: { "x-api-key": key },
-    });
-  }
-
   async #connect(models: readonly string[], local = this.isLocal): Promise<ServiceClient> {
     const { ServiceClient } = await import("../index.ts");
     const common = {

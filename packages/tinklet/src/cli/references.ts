@@ -72,11 +72,11 @@ export async function resolveHalves(reference: string, rest: () => Promise<RestC
 const fitting = ({ candidates, name }: Place) =>
   name === undefined ? candidates : candidates.filter((one) => one.name === name);
 
-const runOf = ({ path }: Candidate) => path.split("/")[2];
+const runOf = ({ path }: Pick<Candidate, "path">) => path.split("/")[2] as string;
 
 async function lookUp(reference: string, rest: () => Promise<RestClient>): Promise<Place> {
   if (reference === "@latest") {
-    return { candidates: inOrder(await ofAccount(await rest())), title: "This account" };
+    return { candidates: inOrder(await ofRuns(await rest())), title: "This account" };
   }
   if (existsSync(reference)) return inFolder(reference);
   const cut = reference.lastIndexOf(":");
@@ -100,9 +100,13 @@ async function inRun(run: string, rest: RestClient): Promise<Place> {
   }
 }
 
-async function ofAccount(rest: RestClient): Promise<Checkpoint[]> {
+/** The checkpoints of all training runs; adapters that were imported to sample from them belong to none. */
+async function ofRuns(rest: RestClient): Promise<Checkpoint[]> {
+  const runs = new Set<string>();
+  for await (const { trainingRunId } of rest.listTrainingRuns({ limit: 1000 })) runs.add(trainingRunId);
   const found: Checkpoint[] = [];
-  for await (const checkpoint of rest.listUserCheckpoints({ limit: 1000 })) found.push(checkpoint);
+  for await (const checkpoint of rest.listUserCheckpoints({ limit: 1000 }))
+    if (runs.has(runOf({ path: checkpoint.tinkerPath }))) found.push(checkpoint);
   return found;
 }
 

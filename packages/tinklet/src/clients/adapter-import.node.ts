@@ -19,7 +19,11 @@ const failed = (message: string, options: { readonly hint?: string; readonly cau
 export async function importAdapterFolder(
   session: Session,
   folder: string,
-  options: { readonly baseModel?: string | undefined; readonly name?: string | undefined },
+  options: {
+    readonly baseModel?: string | undefined;
+    readonly name?: string | undefined;
+    readonly ttlSeconds?: number | undefined;
+  },
   signal: AbortSignal | undefined,
 ): Promise<string> {
   const form = new FormData();
@@ -31,6 +35,7 @@ export async function importAdapterFolder(
   }
   form.set("name", options.name ?? basename(resolve(folder)).replace(/[^\w.-]/g, "-"));
   if (options.baseModel !== undefined) form.set("base_model", options.baseModel);
+  if (options.ttlSeconds !== undefined) form.set("ttl_seconds", String(options.ttlSeconds));
   const encoded = new Response(form);
   const response = await session.transport.ask(
     {

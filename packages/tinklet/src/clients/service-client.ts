@@ -419,14 +419,20 @@ export class ServiceClient {
    *
    * @param options.baseModel - the model that it belongs to; the server's only one, unless given
    * @param options.name - the checkpoint's name; the folder's, unless given
+   * @param options.ttlSeconds - how long it is kept; for good, unless given. The same adapter again is the same checkpoint, kept as
+   *   long as is asked for then
    *
    * @throws {@link TinkerError} with code `import_failed` saying what is wrong with the folder, or that the server takes none.
    */
   async importAdapter(
     folder: string,
-    options: CallOptions & { readonly baseModel?: string | undefined; readonly name?: string | undefined } = {},
+    options: CallOptions & {
+      readonly baseModel?: string | undefined;
+      readonly name?: string | undefined;
+      readonly ttlSeconds?: number | undefined;
+    } = {},
   ): Promise<{ readonly path: string }> {
-    checkOptions("importAdapter", options, { ...callNames, baseModel: true, name: true });
+    checkOptions("importAdapter", options, { ...callNames, baseModel: true, name: true, ttlSeconds: true });
     return this.#session.within("importAdapter", options, async (inner) => {
       await this.#session.connect(inner);
       const { importAdapterFolder } = await import("./adapter-import.node.ts");

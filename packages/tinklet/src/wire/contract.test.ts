@@ -59,6 +59,7 @@ describe("the contract table", () => {
         "GET /auth/apikey/me",
         "GET /tinklet/samples/{}/tokens",
         "POST /tinklet/import_adapter",
+        "POST /tinklet/runs/{}/delete",
         "POST /cancel_future",
         "POST /copy_weights",
         "POST /save_weights_external",

@@ -353,6 +353,7 @@ export const contract = {
     TokenizerFilesQuery,
   ),
   sampleTokens: get("/tinklet/samples/{requestId}/tokens", undefined, { pool: "rest", since: "tinklet" }, TokensQuery),
+  deleteRun: route("POST", "/tinklet/runs/{trainingRunId}/delete", {}, { pool: "rest", since: "tinklet" }),
   importAdapter: route("POST", "/tinklet/import_adapter", {}, { pool: "rest", carries: "adapter", since: "tinklet" }),
 } as const;
 

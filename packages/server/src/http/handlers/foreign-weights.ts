@@ -2,7 +2,7 @@
  * Weights that no run of this server made: copies of another checkpoint, and adapters imported from a PEFT folder. Each becomes the
  * one checkpoint of a run of its own, which cannot be trained; models are created from it like from any other checkpoint.
  */
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,7 +17,10 @@ import {
   addModel,
   type CheckpointRow,
   closeModel,
+  getCheckpoint,
   getModel,
+  importedBy,
+  keepImport,
   type Lora,
   putCheckpoint,
   tinkerPath,
@@ -38,7 +41,9 @@ export function foreignWeightsHandlers(api: Api): Pick<Handlers, "copyWeights" |
 
 interface Origin {
   /** What made it, in the session's and the audit's words. */
-  readonly how: "copy_weights" | "import_adapter";
+  readonly how: "copy_weights" | typeof importedBy;
+  /** The same one finds what the first call made. @defaultValue the request's idempotency key */
+  readonly key?: string;
   readonly event: string;
   readonly projectId?: string | undefined;
 }
@@ -49,9 +54,9 @@ function addWeightsRun(
   call: Call,
   sql: Sql,
   weights: Omit<CheckpointRow, "run_id" | "tenant" | "session_id" | "created_at" | "public">,
-  { how, event, projectId }: Origin,
+  { how, event, projectId, ...origin }: Origin,
 ): string {
-  const key = call.request.headers.get("x-idempotency-key");
+  const key = origin.key ?? call.request.headers.get("x-idempotency-key");
   const now = api.clock.now();
   const { tenant } = call.caller;
   const sessionId = addSession(sql, {
@@ -79,6 +84,8 @@ function addWeightsRun(
       now,
     });
     closeModel(sql, run, "it holds weights made elsewhere and cannot be trained");
+  }
+  if (getCheckpoint(sql, run, row.kind, row.name) === undefined) {
     putCheckpoint(sql, row);
     addAudit(sql, { at: now, tenant, event, modelId: run, tinkerPath: tinkerPath(row) });
   }
@@ -132,15 +139,28 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
   const ttl = text("ttl_seconds");
   const expiresAt = expiryOf(ttl === undefined ? undefined : Number(ttl), api.clock.now());
 
+  const files: [name: string, bytes: Buffer][] = [];
+  for (const file of peftFiles) {
+    const part = form.get(file);
+    if (part === null || typeof part === "string") {
+      throw new Refusal(422, "invalid_request", `${file}: is missing. Send a form with ${peftFiles.join(" and ")}.`);
+    }
+    files.push([file, Buffer.from(await part.arrayBuffer())]);
+  }
+  // The same adapter again is the checkpoint that it became the first time, kept as long as is asked for now.
+  const hash = createHash("sha256").update(JSON.stringify([baseModel, name]));
+  for (const [, bytes] of files) hash.update(createHash("sha256").update(bytes).digest());
+  const digest = hash.digest("hex");
+  const at = { tenant: call.caller.tenant, key: digest, name, now: api.clock.now() };
+  const known = await api.store.db.write((sql) => keepImport(sql, at, expiresAt));
+  if (known !== undefined) {
+    const { rank } = JSON.parse(known.lora) as Lora;
+    return jsonAnswer({ tinker_path: tinkerPath(known), base_model: baseModel, lora_rank: rank });
+  }
+
   const folder = await mkdtemp(join(tmpdir(), "tinklet-import-"));
   try {
-    for (const file of peftFiles) {
-      const part = form.get(file);
-      if (part === null || typeof part === "string") {
-        throw new Refusal(422, "invalid_request", `${file}: is missing. Send a form with ${peftFiles.join(" and ")}.`);
-      }
-      await writeFile(join(folder, file), Buffer.from(await part.arrayBuffer()));
-    }
+    for (const [file, bytes] of files) await writeFile(join(folder, file), bytes);
     const { filesId, bytes, lora } = await api.queue.lanes.get(baseModel)!.importAdapter(folder);
     const path = await api.store.db.write((sql) => {
       addFiles(sql, filesId, bytes, api.clock.now());
@@ -155,7 +175,7 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
         expires_at: expiresAt,
         user_metadata: null,
       } as const;
-      return addWeightsRun(api, call, sql, weights, { how: "import_adapter", event: "checkpoint_imported" });
+      return addWeightsRun(api, call, sql, weights, { how: importedBy, event: "checkpoint_imported", key: digest });
     });
     await owned(api.queue.context, filesId);
     return jsonAnswer({ tinker_path: path, base_model: baseModel, lora_rank: lora.rank });

@@ -205,3 +205,25 @@ test("what cannot be used is refused with its reason, and never with a path of t
   }
   expect(server.logged.filter(({ event }) => event === "http.failed")).toEqual([]);
 });
+
+test("the same adapter again is the same checkpoint, kept as long as was asked for last, and is no training run", async () => {
+  const path = await folder("twice");
+  const first = await send(await formOf(path, { ttl_seconds: "60" }));
+  const again = await send(await formOf(path, { ttl_seconds: "600" }));
+  expect(again).toEqual(first);
+  const from = first.json["tinker_path"]!;
+  const [run = "", kind, name] = from.slice("tinker://".length).split("/");
+  const listed = async () =>
+    (await server.send("GET", `training_runs/${run}/checkpoints`)).json as { checkpoints: { expires_at: string }[] };
+  expect((await listed()).checkpoints).toHaveLength(1);
+  const end = new Date((await listed()).checkpoints[0]!.expires_at).getTime();
+  expect(end - server.clock.now()).toBe(600_000);
+  const runs = (await server.send("GET", "training_runs?limit=1000&offset=0")).json as {
+    training_runs: { training_run_id: string }[];
+  };
+  expect(runs.training_runs.map(({ training_run_id: id }) => id)).not.toContain(run);
+  expect((await send(await formOf(path, { name: "other" }))).json["tinker_path"]).not.toBe(from);
+  await server.send("DELETE", `training_runs/${run}/checkpoints/${kind}/${name}`);
+  expect((await send(await formOf(path))).json["tinker_path"]).toBe(from); // imported anew, at its place
+  expect((await listed()).checkpoints).toHaveLength(1);
+});

@@ -1,8 +1,8 @@
 /** `checkpoint delete`: by path, or a run's by type and age. Asks before it does anything that cannot be undone. */
-import { createInterface } from "node:readline/promises";
 import type { RestClient } from "../../clients/rest-client.ts";
 import type { Checkpoint } from "../../wire/rest.ts";
 import type { Command } from "../command.ts";
+import { confirmed } from "../confirm.ts";
 import type { Context } from "../context.ts";
 import { formatSize, formatTimestamp } from "../format.ts";
 import { type Input, UsageError } from "../parse.ts";
@@ -45,7 +45,9 @@ export const checkpointDelete: Command = {
       if (known.length === 0) return report([], [], context, `No checkpoints found for run ${runId} matching filters`);
       paths = known.map(({ tinkerPath }) => tinkerPath);
     }
-    if (!input.flag("yes") && !(await confirmed(paths, known, context)))
+    const sizes = known?.reduce((sum, { sizeBytes = 0 }) => sum + sizeBytes, 0);
+    const total = sizes === undefined ? undefined : `Total size: ${formatSize(sizes)}`;
+    if (!input.flag("yes") && !(await confirmed("checkpoint(s)", known?.map(described) ?? paths, context, total)))
       return report([], [], context, "Deletion cancelled.");
     return report(paths, await deleteAll(paths, rest, context), context);
   },
@@ -106,35 +108,8 @@ export function date(text: string | undefined): Date | undefined {
   throw new UsageError(`Invalid date: ${trimmed} (ISO 8601: 2024-01-01, 2024-01-01T12:00:00Z)`);
 }
 
-async function confirmed(
-  paths: readonly string[],
-  known: readonly Checkpoint[] | undefined,
-  context: Context,
-): Promise<boolean> {
-  const say = (text: string) => process.stderr.write(`${text}\n`);
-  say(`Will delete ${paths.length} checkpoint(s):`);
-  if (known === undefined) for (const path of paths) say(`  - ${path}`);
-  else {
-    for (const { tinkerPath, sizeBytes, time } of known) {
-      say(
-        `  - ${tinkerPath} (${sizeBytes === undefined ? "N/A" : formatSize(sizeBytes)}, created ${formatTimestamp(time)})`,
-      );
-    }
-    say(`\nTotal size: ${formatSize(known.reduce((sum, { sizeBytes = 0 }) => sum + sizeBytes, 0))}`);
-  }
-  say("WARNING: This action is permanent and cannot be undone.");
-  const ask = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    const { signal } = context;
-    const answer = await Promise.race([
-      ask.question(`Are you sure you want to delete ${paths.length} checkpoint(s)? [y/N]: `, { signal }),
-      new Promise<string>((resolve) => ask.once("close", () => resolve(""))), // the end of the input is a no
-    ]);
-    return /^y(es)?$/i.test(answer.trim());
-  } finally {
-    ask.close();
-  }
-}
+const described = ({ tinkerPath, sizeBytes, time }: Checkpoint) =>
+  `${tinkerPath} (${sizeBytes === undefined ? "N/A" : formatSize(sizeBytes)}, created ${formatTimestamp(time)})`;
 
 async function deleteAll(paths: readonly string[], rest: RestClient, { output, signal }: Context) {
   const failed: Failed[] = [];

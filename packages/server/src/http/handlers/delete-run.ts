@@ -1,0 +1,21 @@
+/** Deletes a training run for good: its checkpoints, what is kept to bring its model back, and its line in the lists. */
+import { Refusal } from "../../queue/refusal.ts";
+import { deleteModel, isBusy } from "../../store/models.ts";
+import { addAudit } from "../../store/usage.ts";
+import { ownModel } from "../access.ts";
+import { jsonAnswer } from "../answers.ts";
+import type { Api, Call } from "../api.ts";
+
+/** @throws {@link Refusal} 404 for a run that is not the caller's, 400 while requests of it are under way. */
+export async function deleteRun(api: Api, call: Call, runId: string): Promise<Response> {
+  ownModel(api, call, runId);
+  const checkpoints = await api.store.db.write((sql) => {
+    if (isBusy(sql, runId)) {
+      throw new Refusal(400, "run_busy", `Requests of the run ${JSON.stringify(runId)} are under way.`);
+    }
+    addAudit(sql, { at: api.clock.now(), tenant: call.caller.tenant, event: "run_deleted", modelId: runId });
+    return deleteModel(sql, runId);
+  });
+  await api.store.collect();
+  return jsonAnswer({ deleted_checkpoints: checkpoints });
+}

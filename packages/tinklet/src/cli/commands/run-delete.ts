@@ -1,0 +1,64 @@
+/** `run delete`: a run with all that it has saved. Asks first; on servers that keep the record of a run it deletes the rest. */
+import type { RestClient } from "../../clients/rest-client.ts";
+import type { Command } from "../command.ts";
+import { confirmed } from "../confirm.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../explain.ts";
+
+export const runDelete: Command = {
+  usage: "run delete RUN_ID... [--yes]",
+  about:
+    "Deletes training runs for good, with all their checkpoints. Servers other than Tinklet's own keep a run's line in the\n" +
+    "list; there only the checkpoints go.",
+  arguments: ["RUN_ID", "MORE..."],
+  options: { yes: { type: "boolean", short: "y", about: "do not ask" } },
+  examples: ["run delete RUN_ID --local"],
+  async run(input, context) {
+    const { output } = context;
+    const rest = (await context.service()).createRestClient();
+    const runs = [...new Set(input.positionals)];
+    const counts: number[] = [];
+    for (const run of runs)
+      counts.push((await rest.listCheckpoints(run, { signal: context.signal })).checkpoints.length);
+    const lines = runs.map((run, at) => `${run} (${counts[at]} checkpoints)`);
+    if (!input.flag("yes") && !(await confirmed("training run(s)", lines, context))) {
+      if (output.isJson) output.event({ deleted: [] });
+      else output.line("Deletion cancelled.");
+      return 0;
+    }
+    const deleted: { run_id: string; deleted_checkpoints: number; run_kept: boolean }[] = [];
+    for (const run of runs) deleted.push({ run_id: run, ...(await deleteRun(run, rest, context)) });
+    if (output.isJson) output.event({ deleted });
+    else {
+      for (const { run_id, deleted_checkpoints: n, run_kept } of deleted)
+        output.line(
+          `Deleted ${run_kept ? `${n} checkpoint(s) of ` : ""}${run_id}${run_kept ? "; the server keeps the run itself" : ` with ${n} checkpoint(s)`}`,
+        );
+    }
+    return 0;
+  },
+};
+
+async function deleteRun(
+  run: string,
+  rest: RestClient,
+  context: Context,
+): Promise<{ deleted_checkpoints: number; run_kept: boolean }> {
+  const { signal } = context;
+  const { checkpoints } = await rest.listCheckpoints(run, { signal });
+  try {
+    await (await context.service()).api.deleteRun({ trainingRunId: run }, { signal });
+    return { deleted_checkpoints: checkpoints.length, run_kept: false };
+  } catch (cause) {
+    const { status, message } = cause as { readonly status?: number; readonly message: string };
+    if (status === 400)
+      throw new CliError(`${run} was not deleted: ${message}`, {
+        cause,
+        hint: "Stop the program that trains it, and wait until its requests are done.",
+      });
+    // The run is there, so it is the route that is not: what the API can delete is deleted.
+    if (status !== 404 && status !== 405) throw cause;
+  }
+  for (const { tinkerPath } of checkpoints) await rest.deleteCheckpointFromTinkerPath(tinkerPath, { signal });
+  return { deleted_checkpoints: checkpoints.length, run_kept: true };
+}
