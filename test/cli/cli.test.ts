@@ -79,6 +79,10 @@ describe("calling it", () => {
     [["run", "list", "--limt", "3"], "Unknown option '--limt'. Did you mean --limit?\n"],
     [["train", "x", "--epoch", "3"], "Did you mean --epochs?"],
     [["run", "list", "--limit", "x"], '--limit must be a whole number from 0 on, not "x"'],
+    [
+      ["inspect", "x", "--local", "--model", "tinklet/bsae"],
+      "there is no tinklet/bsae; the bundled model is tinklet/base",
+    ],
     [["run", "list", "--base-url", "nowhere"], '--base-url "nowhere" is not a URL'],
     [["billing", "usage", "yesterday", "today"], "STARTING_ON must be a timestamp"],
     [["run", "list", "-f", "xml"], "--format must be one of table, json"],

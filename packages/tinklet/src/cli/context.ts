@@ -91,10 +91,13 @@ export class Context {
   async #startServer(models: readonly string[]) {
     this.output.progress("Starting the local server …");
     const { startLocalServer } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
-    const server = await startLocalServer({
+    const starting = startLocalServer({
       ...(this.dataDir === undefined ? {} : { dataDir: this.dataDir }),
       engine: { onNotice: this.showsEngineNotices ? engineNotices(this.output) : () => {} },
       ...(models.length === 0 ? {} : { models }),
+    });
+    const server = await starting.catch(async (cause: Error) => {
+      throw await asSaid(cause);
     });
     this.onClose(() => server.close());
     this.output.endProgress();
@@ -131,6 +134,13 @@ export class Context {
     for (const close of this.#closers.splice(0).reverse()) await close().catch(() => {});
     this.output.endProgress();
   }
+}
+
+/** A failure that a package tells by a plain error: its words are for people. Others have classes of their own. */
+export async function asSaid(cause: Error): Promise<Error> {
+  if (cause.constructor !== Error || "code" in cause) return cause;
+  const { CliError } = await import("./explain.ts");
+  return new CliError(cause.message, { cause });
 }
 
 /** Passes on what an engine has to say, once: with several models each would say it, for example that it is slow here. */

@@ -47,8 +47,16 @@ export async function chosenModel(
     throw new UsageError(`--model is missing; the server has: ${names.join(", ")}`);
   }
   if (!context.isLocal || given === bundledModel) return { name: given, serve: [] };
+  checkLocalModel(given);
   const cut = existsSync(given) ? -1 : given.indexOf("="); // a path may hold "=", and is then no name
   return { name: cut < 0 ? given : given.slice(0, cut), serve: [given] };
+}
+
+/** Refuses a name like the bundled model's that is not its: it would be looked for on the Hub. */
+export function checkLocalModel(given: string): void {
+  const source = given.replace(/^[^=]*=/, "");
+  if (source === bundledModel || !/^tinklet\//i.test(source) || existsSync(source)) return;
+  throw new UsageError(`--model: there is no ${source}; the bundled model is ${bundledModel}`);
 }
 
 /** The folder of the bundled model. @throws {@link CliError} saying exactly what is missing. */

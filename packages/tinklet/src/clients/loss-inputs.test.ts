@@ -1,9 +1,10 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, expectTypeOf, it } from "vitest";
 import { InvalidInputError } from "../errors.ts";
 import { batch, datum, policyDatum } from "../testing/harness.ts";
 import { Datum } from "../wire/datum.ts";
 import { ModelInput } from "../wire/model-input.ts";
-import { checkBatch, type HasInputsFor } from "./loss-inputs.ts";
+import type { LossFnType } from "../wire/training.ts";
+import { checkBatch, type HasInputsFor, type MissingLossInputs } from "./loss-inputs.ts";
 import type { TrainingClient } from "./training-client.ts";
 
 const problem = (body: () => void) => {
@@ -113,3 +114,8 @@ export function compileTime(trainer: TrainingClient, unknown: Datum[]): void {
   const fine: HasInputsFor<"ppo", "target_tokens" | "logprobs" | "advantages" | "weights"> = 1;
   void fine;
 }
+
+it("a misspelt loss is not told to bring other losses' inputs, by the compiler either", () => {
+  expectTypeOf<HasInputsFor<LossFnType, "target_tokens">>().toEqualTypeOf<unknown>();
+  expectTypeOf<HasInputsFor<"ppo", "target_tokens">>().toEqualTypeOf<MissingLossInputs<"logprobs" | "advantages">>();
+});

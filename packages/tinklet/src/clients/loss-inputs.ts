@@ -48,9 +48,12 @@ export interface MissingLossInputs<Keys extends string> {
 /** Nothing to add when a datum has what the loss needs, or when the compiler cannot know. */
 export type HasInputsFor<L extends LossFnType, Keys extends string> = string extends Keys
   ? unknown
-  : [Exclude<RequiredLossInputs[L], Keys>] extends [never]
+  : // Any of them: not known before the program runs, or misspelt, and then the name is what the compiler shall complain of.
+    [LossFnType] extends [L]
     ? unknown
-    : MissingLossInputs<Exclude<RequiredLossInputs[L], Keys>>;
+    : [Exclude<RequiredLossInputs[L], Keys>] extends [never]
+      ? unknown
+      : MissingLossInputs<Exclude<RequiredLossInputs[L], Keys>>;
 
 /**
  * Checks a batch before anything is sent.

@@ -1,8 +1,9 @@
 /** `serve`: the Tinker API on this machine, until Ctrl-C. */
 import { readFile } from "node:fs/promises";
 import type { Command } from "../command.ts";
-import { engineNotices, optionalPackage } from "../context.ts";
+import { asSaid, engineNotices, optionalPackage } from "../context.ts";
 import { CliError } from "../explain.ts";
+import { checkLocalModel } from "../model.ts";
 import { UsageError } from "../parse.ts";
 
 export const serve: Command = {
@@ -44,6 +45,7 @@ export const serve: Command = {
       input.text("max-disk"),
     ];
     const log = input.text("log") as "json" | "pretty" | "off" | undefined;
+    for (const model of input.texts("model")) checkLocalModel(model);
     const apiKeys = keyFile === undefined ? undefined : await readKeys(keyFile, server.parseApiKeys);
     output.progress("Opening the model …");
     const models = await server.resolveModels(input.texts("model"), {
@@ -63,9 +65,8 @@ export const serve: Command = {
         allowedHosts: input.texts("allow-host"),
         ...(maxDisk === undefined ? {} : { maxDiskBytes: bytes(maxDisk, "max-disk") }),
       })
-      .catch((cause: Error) => {
-        // A port that is taken, an open door: the server says what to do; other failures have classes of their own.
-        throw cause.constructor === Error ? new CliError(cause.message, { cause }) : cause;
+      .catch(async (cause: Error) => {
+        throw await asSaid(cause); // a port that is taken, an open door: the server says what to do
       });
     if (output.isJson)
       output.event({

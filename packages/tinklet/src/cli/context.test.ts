@@ -1,0 +1,21 @@
+// What surrounds a command tells: notices once, and failures of packages in their own words.
+import { expect, it, vi } from "vitest";
+import { asSaid, engineNotices } from "./context.ts";
+import { Output } from "./output.ts";
+
+it("what several engines say is told once: that they run on WebAssembly, and how to mend it", () => {
+  const written = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  const notice = engineNotices(new Output({ format: "table", quiet: false, color: false }));
+  const message = "onnxruntime-node cannot be loaded (not found): running on WebAssembly; npm install onnxruntime-node";
+  for (let engine = 0; engine < 3; engine++) notice(message);
+  const lines = written.mock.calls.map(([line]) => String(line));
+  written.mockRestore();
+  expect(lines).toEqual([`Note: ${message}.\n`]);
+});
+
+it("a plain error of a package is shown in its own words, other errors as what they are", async () => {
+  expect(await asSaid(new Error("The model name x is given twice."))).toMatchObject({ name: "CliError" });
+  const [bug, coded] = [new TypeError("x is not a function"), Object.assign(new Error("gone"), { code: "ENOENT" })];
+  expect(await asSaid(bug)).toBe(bug);
+  expect(await asSaid(coded)).toBe(coded);
+});
