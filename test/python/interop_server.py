@@ -32,9 +32,7 @@ PARAMS = types.SamplingParams(max_tokens=5, temperature=1.0, seed=5)
 ADAM = types.AdamParams(learning_rate=1e-3)
 
 # Not served, and why. At most three.
-NOT_SERVED = {
-    "ServiceClient.create_custom_loss": "sends a traced torch graph to be run by the service; custom losses run in the client here",
-}
+NOT_SERVED = {}
 
 
 def key(**kwargs):
@@ -221,6 +219,23 @@ def _(call):
         raise RuntimeError("a loss that does not exist was accepted")
     except tinker.RequestFailedError as error:
         assert error.category == types.RequestErrorCategory.User
+
+
+@check("ServiceClient.create_custom_loss")
+def _(call):
+    def nll(logprobs, weights):
+        loss = -(logprobs * weights).sum()
+        return loss, {"custom/nll:sum": loss}
+
+    handle = call.of(service)(nll, {"logprobs": 1, "weights": 1})
+    assert handle.loss_id is not None
+    one = service.create_lora_training_client(base_model=BASE_MODEL, rank=4, seed=22)
+    two = service.create_lora_training_client(base_model=BASE_MODEL, rank=4, seed=22)
+    output = one.forward_backward_custom([datum()], handle).result()
+    other = two.forward_backward([datum()], "cross_entropy").result()
+    assert math.isclose(output.metrics["custom/nll:sum"], other.metrics["loss:sum"], rel_tol=1e-5)
+    one.optim_step(ADAM).result(), two.optim_step(ADAM).result()
+    assert math.isclose(loss_of(one), loss_of(two), rel_tol=1e-5), "the custom loss is cross entropy, the step is not"
 
 
 @check("TrainingClient.forward_backward_custom")

@@ -78,6 +78,10 @@ try {
         rows,
         cli: existsSync(cliReport) ? JSON.parse(readFileSync(cliReport, "utf8")).rows : [],
       });
+      if (version === releases.at(-1).version) {
+        const losses = run(executable, [join(here, "custom_losses_served.py"), server.url, model]);
+        say(losses.ok, `tinker ${version}: ${losses.out.split("\n").at(-1)}`, losses.ok ? "" : losses.all.slice(-3000));
+      }
       const loop = run(executable, [join(here, "loop_server.py"), server.url, model]);
       loops.push({
         who: `Python ${version}`,

@@ -151,6 +151,11 @@ export class ConflictError extends APIStatusError {
 export class UnprocessableEntityError extends APIStatusError {
   override readonly name = "UnprocessableEntityError";
 }
+/** 402: the account has to be put in order; calls that can wait do so first. */
+export class BillingError extends APIStatusError {
+  override readonly name = "BillingError";
+}
+
 /** 429: too many requests. */
 export class RateLimitError extends APIStatusError {
   override readonly name = "RateLimitError";
@@ -167,6 +172,7 @@ const statusErrors: Record<number, typeof APIStatusError> = {
   404: NotFoundError,
   409: ConflictError,
   422: UnprocessableEntityError,
+  402: BillingError,
   429: RateLimitError,
 };
 

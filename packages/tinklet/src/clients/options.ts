@@ -26,6 +26,8 @@ export interface ClientOptions {
   readonly baseUrl?: string | undefined;
   /** Id of the project that sessions belong to. @defaultValue `TINKER_PROJECT_ID` */
   readonly projectId?: string | undefined;
+  /** Name of the session, as consoles show it. Servers older than 0.34 may refuse it. */
+  readonly displayName?: string | undefined;
   /** Metadata stored with the session. */
   readonly userMetadata?: UserMetadata | undefined;
   /** Tags of the session. @defaultValue `TINKER_TAGS`, separated by commas */
@@ -72,6 +74,7 @@ const clientNames: OptionNames<ClientOptions> = {
   apiKey: true,
   baseUrl: true,
   projectId: true,
+  displayName: true,
   userMetadata: true,
   tags: true,
   timeoutMs: true,

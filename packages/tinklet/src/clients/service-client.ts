@@ -21,6 +21,7 @@ import {
 import type { CustomLossGraph } from "../wire/custom-loss.ts";
 import type { UntypedAPIFuture } from "../wire/futures.ts";
 import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
+import type { ClientSessionFinishReasonType } from "../wire/session-search.ts";
 import { LoraConfig } from "../wire/training.ts";
 import { checkOptions, type OptionNames } from "./check-options.ts";
 import { type LocalOptions, startLocal } from "./local.ts";
@@ -503,9 +504,17 @@ export class ServiceClient {
   /**
    * Closes the client: pending calls reject, heartbeats stop, sockets close. May be called twice. A
    * program that forgets it still exits.
+   *
+   * @param status - how the program ended, for the server to note with the session; nothing is told without it
+   * @param detail - a sentence that goes with it
+   *
+   * @example
+   * ```ts
+   * await service.close("success", "three epochs");
+   * ```
    */
-  async close(): Promise<void> {
-    await this.#session.close();
+  async close(status?: ClientSessionFinishReasonType, detail?: string): Promise<void> {
+    await this.#session.close(status === undefined ? undefined : { type: status, detail });
     await this.#beforeClose?.();
   }
 

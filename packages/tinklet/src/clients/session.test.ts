@@ -186,6 +186,48 @@ describe("the session", () => {
     expect(logger.lines).toEqual(["info: [tinklet] I", "warn: [tinklet] W", "error: [tinklet] E"]);
   });
 
+  it("names the session where a name is given", async () => {
+    const named = harness({}, { displayName: "maths" });
+    await named.run(named.service.createSamplingClient({ baseModel: "m" }));
+    expect(named.stub.callsOf("createSession")[0]?.body).toMatchObject({ displayName: "maths" });
+    const plain = harness();
+    await plain.run(plain.service.createSamplingClient({ baseModel: "m" }));
+    expect(plain.stub.callsOf("createSession")[0]?.body).not.toHaveProperty("displayName");
+  });
+
+  it("tells the server how the session ended, where that is said, and ends although the server cannot hear it", async () => {
+    const told = harness();
+    await told.run(told.service.createSamplingClient({ baseModel: "m" }));
+    await told.run(told.service.close("errored", "out of data"));
+    const [call] = told.stub.callsOf("finishSession");
+    expect(call).toMatchObject({ body: { reason: { type: "errored" }, detail: "out of data" } });
+    expect(call?.path).toContain("/sessions/session-1/finish");
+
+    const silent = harness();
+    await silent.run(silent.service.createSamplingClient({ baseModel: "m" }));
+    await silent.run(silent.service.close());
+    const never = harness();
+    await never.run(never.service.close("success"));
+    for (const { stub } of [silent, never]) expect(stub.callsOf("finishSession")).toHaveLength(0);
+
+    const old = harness({
+      faults: ({ operation }) =>
+        operation === "finishSession" ? { kind: "status", status: 404, body: { detail: "no route" } } : undefined,
+    });
+    await old.run(old.service.createSamplingClient({ baseModel: "m" }));
+    await old.run(old.service.close("success"));
+  });
+
+  it("sends no more heartbeats once the server says that the session is over (410)", async () => {
+    const { service, stub, run, clock } = harness({
+      faults: ({ operation }) =>
+        operation === "sessionHeartbeat" ? { kind: "status", status: 410, body: {} } : undefined,
+    });
+    await run(service.createSamplingClient({ baseModel: "m" }));
+    await clock.advance(60_000);
+    expect(stub.callsOf("sessionHeartbeat")).toHaveLength(1);
+  });
+
   it("sends a heartbeat every ten seconds, and warns when none has come through for two minutes", async () => {
     let down = false;
     const { service, stub, run, clock, events, logger } = harness({

@@ -28,6 +28,7 @@ import { Reporter, seconds } from "../transport/report.ts";
 import type { CallOptions, SendOptions } from "../transport/transport.ts";
 import { mirroredSdkVersion, type Operation, type RequestOf, type ResponseOf } from "../wire/contract.ts";
 import { type ClientConfigResponse, ClientDynamicConfigResponse, type WhoamiResponse } from "../wire/session.ts";
+import type { ClientSessionFinishReasonType } from "../wire/session-search.ts";
 import { type Instruments, loadInstruments, type Measured, noInstruments } from "./instruments.ts";
 import { Notes } from "./notes.ts";
 import { type ClientOptions, checkClientOptions } from "./options.ts";
@@ -39,6 +40,8 @@ const heartbeatMs = 10_000;
 /** A heartbeat that has not come through for so long is worth a warning. */
 const heartbeatWarningMs = 120_000;
 const shortestRefreshMs = 10_000;
+/** How long one attempt at telling the server of the end may take. */
+const finishMs = 5_000;
 
 /** What another process needs to use this session; holds a credential. */
 export interface SessionHandle {
@@ -217,7 +220,7 @@ export class Session {
       tags: [...sessionTags(this.options.tags)],
       userMetadata: this.options.userMetadata ?? {},
       sdkVersion: mirroredSdkVersion,
-      ...given({ projectId }),
+      ...given({ projectId, displayName: this.options.displayName }),
     };
     const answer = await this.transport.call("createSession", request, options);
     for (const [level, message] of [
@@ -241,11 +244,13 @@ export class Session {
         try {
           await this.transport.call("sessionHeartbeat", { sessionId });
           lastSuccessMs = this.clock.monotonic();
-        } catch {
+        } catch (error) {
+          if (error instanceof APIStatusError && error.status === 410) return "over"; // the session was finished
           const sinceMs = this.clock.monotonic() - lastSuccessMs;
           if (sinceMs > heartbeatWarningMs)
             this.reporter.report({ type: "session.heartbeat_failing", sessionId, sinceMs });
         }
+        return undefined;
       },
     );
     this.#every(
@@ -277,14 +282,20 @@ export class Session {
     return { baseUrl: this.transport.baseUrl, apiKey, token: this.#token?.current, sessionId, config: this.config };
   }
 
-  #every(periodMs: () => number, run: () => Promise<void>): void {
+  /** Runs something again and again, until it says that it is over. */
+  #every(periodMs: () => number, run: () => Promise<unknown>): void {
     let cancel = () => {};
     const handle = () => cancel();
     const schedule = () => {
       cancel = this.background.timer(periodMs(), () => {
-        void run().finally(() => {
-          if (this.#closing === undefined) schedule();
-        });
+        void run().then(
+          (state) => {
+            if (this.#closing === undefined && state !== "over") schedule();
+          },
+          () => {
+            if (this.#closing === undefined) schedule();
+          },
+        );
       });
     };
     this.#cancelTimers.add(handle);
@@ -377,15 +388,26 @@ export class Session {
   }
 
   /** Ends everything: pending calls reject, timers stop, the last telemetry is sent, sockets close. May be called twice. */
-  close(): Promise<void> {
-    this.#closing ??= this.#close();
+  /** @param finish - what the server is told of how the session ended; nothing is told without. */
+  close(finish?: { readonly type: ClientSessionFinishReasonType; readonly detail: string | undefined }): Promise<void> {
+    this.#closing ??= this.#close(finish);
     return this.#closing;
   }
 
-  async #close(): Promise<void> {
+  async #close(finish: Parameters<Session["close"]>[0]): Promise<void> {
+    const sessionId = this.#sessionId;
     for (const cancel of this.#cancelTimers) cancel();
     const closed = new TinkerError("The client was closed before the result arrived.", { code: "closed" });
     for (const future of this.#live) future.cancel(closed);
+    if (finish !== undefined && sessionId !== undefined) {
+      const { type, detail = null } = finish;
+      const told = this.transport.call(
+        "finishSession",
+        { sessionId, reason: { type }, detail },
+        { maxRetries: 1, timeoutMs: finishMs },
+      );
+      await told.catch(() => {}); // a server that is gone, or older than 0.28, must not keep a program from ending
+    }
     this.#token?.close();
     if (this.#connecting.begun) await this.telemetry?.close();
     await this.transport.close();

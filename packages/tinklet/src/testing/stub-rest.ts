@@ -84,6 +84,7 @@ export function restAnswers(
       return json(200, { data: [], sessions: {} });
     case "getAuditLog":
       return json(200, { entries: [{ timestamp: time, event: "checkpoint_created" }] });
+    case "finishSession":
     case "deleteCheckpoint":
     case "publishCheckpoint":
     case "unpublishCheckpoint":

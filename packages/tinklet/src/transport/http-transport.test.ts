@@ -6,6 +6,7 @@ import {
   APITimeoutError,
   AuthenticationError,
   BadRequestError,
+  BillingError,
   ConflictError,
   InternalServerError,
   InvalidInputError,
@@ -243,6 +244,7 @@ describe("retries", () => {
   it("each status has its class when the budget is spent", async () => {
     for (const [status, type] of [
       [409, ConflictError],
+      [402, BillingError],
       [429, RateLimitError],
       [500, InternalServerError],
       [599, InternalServerError],
