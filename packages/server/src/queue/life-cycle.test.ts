@@ -291,3 +291,18 @@ describe("an engine that dies", () => {
     expect(opened.length).toBeLessThanOrEqual(5);
   });
 });
+
+test("a sample is drawn in its tenant's scope: what one has asked does not make another's answer faster", async () => {
+  const scopes: (string | undefined)[] = [];
+  const engine = fakeEngine();
+  const watched: Engine = {
+    ...engine,
+    sample: (request, options) => {
+      scopes.push(request.scope);
+      return engine.sample(request, options);
+    },
+  };
+  const server = await open({ models: [{ name: baseModel, open: async () => watched }] });
+  await server.sampleResult(sample(server, await newSampler(server, await server.session()), 0));
+  expect(scopes).toEqual(["local"]);
+});
