@@ -9,7 +9,7 @@ import { CliError } from "./explain.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "./model.ts";
 import type { Input } from "./parse.ts";
 import { resolveCheckpoint } from "./references.ts";
-import { TextPieces } from "./token-stream.ts";
+import { ShownText } from "./shown-text.ts";
 
 export const samplingOptions: Readonly<Record<string, OptionSpec>> = {
   ...modelOptions,
@@ -119,16 +119,18 @@ export async function writeLive(
   const { sampler, tokenizer } = opened;
   const { signal } = context;
   if (prompt.length === 0) throw new CliError("The prompt is empty.");
-  const pieces = new TextPieces(tokenizer, options);
-  const stream = sampler.stream(prompt, { signal, samplingParams: withStop(tokenizer, params) });
-  for await (const { token } of stream) {
-    const piece = pieces.add(token);
+  const shown = new ShownText(options);
+  const stream = sampler.stream(prompt, { signal, tokenizer, samplingParams: withStop(tokenizer, params) });
+  let ended = false; // the token that ends the text, and what a server may send behind it, is not shown
+  for await (const { token, text = "" } of stream) {
+    ended ||= tokenizer.eosTokenIds.includes(token);
+    const piece = ended ? "" : shown.add(text);
     if (piece !== "") options.show(piece);
   }
   const [{ text, ...rest }] = written(tokenizer, await stream.response) as [Written];
   const final = options.trimmed ? text.trim() : text;
   // Decoding piece by piece may differ from the whole only behind what was shown; if not, the whole is shown again.
-  const left = final.startsWith(pieces.text) ? final.slice(pieces.text.length) : `\n${final}`;
+  const left = final.startsWith(shown.text) ? final.slice(shown.text.length) : `\n${final}`;
   if (left !== "") options.show(left);
   return { text: final, ...rest };
 }
