@@ -1,5 +1,6 @@
 import * as sdk from "tinklet";
 import { expect, it } from "vitest";
+import { FakeClock } from "../../packages/tinklet/src/testing/index.ts";
 import { StubServer } from "../../packages/tinklet/src/testing/stub-server.ts";
 import { drill, faultScript } from "./drill-body.mjs";
 
@@ -7,7 +8,7 @@ import { drill, faultScript } from "./drill-body.mjs";
 const hangMs = 4 * 3_600_000;
 
 it("fault drill: 500 calls, no hang, no unhandled rejection, nothing applied twice or out of order, every failure typed", async () => {
-  const clock = new sdk.FakeClock();
+  const clock = new FakeClock();
   const { script, counts } = faultScript(7);
   const stub = new StubServer({ clock, faults: script, config: { fwdbwd_max_chunk_len: 1 } });
   // One loop moves the clock for all workers; a call waits for its own outcome, or for the limit.

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
-import { FakeClock } from "tinklet";
+import { FakeClock } from "tinklet/testing";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { arithmeticVersion } from "../../packages/engine/src/arithmetic.ts";
 import { openEngine } from "../../packages/engine/src/engine.ts";

@@ -44,7 +44,7 @@ export {
   TrainingClient,
   type UnknownLoss,
 } from "./clients/training-client.ts";
-export { type Clock, FakeClock, systemClock } from "./clock.ts";
+export { type Clock, systemClock } from "./clock.ts";
 export * from "./errors.ts";
 export type { EventListener, Logger, LogLevel, TinkletEvent } from "./events.ts";
 export { type Acknowledgement, APIFuture, type Explanation, type FuturePhase } from "./futures/api-future.ts";

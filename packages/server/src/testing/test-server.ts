@@ -1,5 +1,5 @@
 /** A server for tests: in memory, on a fake clock, over the fake engine, with a few words to talk to it. */
-import { FakeClock } from "tinklet";
+import { FakeClock } from "tinklet/testing";
 import {
   Datum,
   decodeForwardBackwardOutput,

@@ -14,12 +14,7 @@ export type OptionNames<T> = { readonly [K in keyof Required<T>]: true };
  * @param field - put in front of the name where options are nested.
  * @throws {@link InvalidInputError} naming the option, with the nearest known one.
  */
-export function checkOptions(
-  of: string,
-  options: unknown,
-  known: Readonly<Record<string, true>>,
-  field?: string,
-): void {
+export function checkOptions(of: string, options: unknown, known: object, field?: string): void {
   if (options === undefined) return;
   if (!isPlainObject(options)) {
     throw new InvalidInputError(field ?? "options", `of ${of} must be an object, not ${describe(options)}`);

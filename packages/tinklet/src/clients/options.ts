@@ -4,7 +4,7 @@
 import type { Clock } from "../clock.ts";
 import type { EventListener, Logger, LogLevel } from "../events.ts";
 import type { FetchLike } from "../transport/exchange.ts";
-import type { MaxSockets } from "../transport/pools.ts";
+import { defaultMaxSockets, type MaxSockets } from "../transport/pools.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import type { UserMetadata } from "../wire/session.ts";
 import { checkOptions, type OptionNames } from "./check-options.ts";
@@ -91,16 +91,6 @@ const clientNames: OptionNames<ClientOptions> = {
   clock: true,
 };
 
-const socketNames: OptionNames<MaxSockets> = {
-  session: true,
-  train: true,
-  sample: true,
-  retrieve: true,
-  rest: true,
-  redirect: true,
-  telemetry: true,
-};
-
 /**
  * @param more - further names that are taken besides, for options that go elsewhere.
  * @throws {@link InvalidInputError} naming an option that there is none of.
@@ -111,6 +101,6 @@ export function checkClientOptions(
   more: Readonly<Record<string, true>> = {},
 ): void {
   checkOptions(of, options, { ...clientNames, ...more });
-  checkOptions("maxSockets", options.maxSockets, socketNames, "maxSockets");
+  checkOptions("maxSockets", options.maxSockets, defaultMaxSockets, "maxSockets");
   checkOptions("retryConfig", options.retryConfig, retryConfigNames, "retryConfig");
 }

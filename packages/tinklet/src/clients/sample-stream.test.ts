@@ -5,6 +5,7 @@ import type { StubOptions } from "../testing/stub-server.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import type { StreamedToken } from "./sample-stream.ts";
 import { StreamedText } from "./streamed-text.ts";
+import "./token-feed.ts"; // loaded before the fake clock runs
 
 type Fed = readonly (readonly [number, number, (number | null)?])[];
 

@@ -4,17 +4,15 @@
  */
 import type { APIFuture } from "../futures/api-future.ts";
 import { given } from "../given.ts";
-import { parseJson } from "../wire/json.ts";
 import type { SampleResponse } from "../wire/sampling.ts";
 import type { Session } from "./session.ts";
 import { StreamedText, type TextDecoderLike } from "./streamed-text.ts";
+import type { FedToken } from "./token-feed.ts";
 
 /** The server's extension that shows tokens, by its name in `tinklet_extensions`. */
 export const tokenFeed = "sample_tokens";
 /** Sent with a sample whose tokens one wants to see. */
 export const tokenFeedHeaders = { "x-tinklet-stream": "tokens" };
-/** A server holds the question for new tokens no longer than this. */
-const feedTimeoutMs = 60_000;
 
 /** A token of a stream. */
 export interface StreamedToken {
@@ -80,29 +78,11 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
   }
 
   /** What the server shows until the result is there. */
-  async *#fed(): AsyncGenerator<readonly [index: number, token: number, logprob?: number | null]> {
+  async *#fed(): AsyncGenerator<FedToken> {
     const { requestIds } = await this.response.submitted;
     const requestId = requestIds[0];
     if (requestId === undefined || !this.#session.config.tinkletExtensions?.includes(tokenFeed)) return;
-    const over = new AbortController();
-    this.response.settled(() => over.abort());
-    for (let after = 0; ; ) {
-      const page = await this.#page(requestId, after, over.signal).catch(() => undefined);
-      if (page === undefined) return;
-      yield* page.tokens;
-      after += page.tokens.length;
-      if (page.done) return;
-    }
-  }
-
-  async #page(requestId: string, after: number, signal: AbortSignal) {
-    const path = `/tinklet/samples/${encodeURIComponent(requestId)}/tokens?after=${after}`;
-    const request = { method: "GET", path, pool: "retrieve", timeoutMs: feedTimeoutMs } as const;
-    const { status, body } = await this.#session.transport.ask(request, { signal });
-    if (status !== 200) return undefined;
-    return parseJson(new TextDecoder().decode(body)) as unknown as {
-      readonly tokens: readonly (readonly [number, number, (number | null)?])[];
-      readonly done: boolean;
-    };
+    const { fedTokens } = await import("./token-feed.ts");
+    yield* fedTokens(this.#session, requestId, this.response);
   }
 }
