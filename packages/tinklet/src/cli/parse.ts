@@ -1,5 +1,6 @@
 /** From typed arguments to checked values, over `node:util`'s parser. Every failure is a {@link UsageError}. */
 import { parseArgs } from "node:util";
+import { closest } from "../wire/message.ts";
 import type { Command, OptionSpec } from "./command.ts";
 import type { Listed } from "./commands.ts";
 
@@ -133,24 +134,6 @@ export function unknownCommand(words: readonly string[], rest: readonly string[]
   return `There is no command "${[before, typed].join(" ").trim()}". ${advice}`;
 }
 
-/** The known word that was probably meant: at most every third letter differs, or it begins with what was typed. */
-export function nearest(typed: string, known: readonly string[]): string | undefined {
-  const [close] = known
-    .filter((word) => distance(word, typed) <= Math.ceil(typed.length / 3))
-    .toSorted((a, b) => distance(a, typed) - distance(b, typed));
-  return close ?? known.find((word) => typed.length > 2 && word.startsWith(typed));
-}
-
-/** Edits between two words. */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const change = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(change, (row[j] as number) + 1, (next[j - 1] as number) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] as number;
-}
+/** The known word that was probably meant: one spelt nearly so, or that begins with what was typed. */
+export const nearest = (typed: string, known: readonly string[]): string | undefined =>
+  closest(typed, known) ?? known.find((word) => typed.length > 2 && word.startsWith(typed));

@@ -339,7 +339,7 @@ export const contract = {
     pool: "rest",
     since: "0.36",
   }),
-  apiKeyMe: get("/auth/apikey/me", undefined, { pool: "rest", since: "0.36" }),
+  apiKeyMe: get("/auth/apikey/me", undefined, { pool: "rest", since: "0.26" }),
   createCustomLoss: post("/create_custom_loss", CreateCustomLossRequest, UntypedAPIFuture, {
     future: "CreateCustomLoss",
     since: "0.36",
