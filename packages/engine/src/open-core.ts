@@ -1,7 +1,7 @@
 /** Opens a model for work on the current thread: runtime, weights, tokenizer, and as much context as memory allows. */
 import { availableParallelism } from "node:os";
 import { type DownloadProgress, openModel } from "@tinklet/models";
-import { countParameters, type ModelConfig, readConfig } from "@tinklet/models/config";
+import { countParameters, endOfTextIds, type ModelConfig, readConfig } from "@tinklet/models/config";
 import { EngineCore } from "./core.ts";
 import { ConfigError, MemoryError } from "./errors.ts";
 import { type GateMemory, gatedRuntime, throughGate } from "./exit-gate.ts";
@@ -101,9 +101,7 @@ export const openCore = async (
       (value) => ({ value }),
       (error: unknown) => ({ error }),
     );
-    const eosTokenIds = [
-      ...new Set([...config.eosTokenIds, ...("value" in tokenizer ? tokenizer.value.eosTokenIds : [])]),
-    ];
+    const eosTokenIds = endOfTextIds(config.eosTokenIds, "value" in tokenizer ? tokenizer.value.eosTokenIds : []);
     return new EngineCore({
       ...memory,
       model,

@@ -4,6 +4,7 @@
  * names the field: a model that loads computes what its authors meant.
  */
 import { ConfigError } from "../errors.ts";
+import { endOfTextIds } from "./end-of-text.ts";
 
 /** How rotary frequencies are stretched for long contexts. */
 export type RopeScaling =
@@ -159,7 +160,6 @@ export function readConfig(file: Json): ModelConfig {
   const headDim = integer(config, "head_dim", hiddenSize / heads);
   if (heads % kvHeads !== 0) throw unsupported("num_key_value_heads", kvHeads, `it must divide the ${heads} heads`);
   if (headDim % 2 !== 0) throw unsupported("head_dim", headDim, "rotary embeddings need an even one");
-  const eos = config["eos_token_id"];
   const { theta, scaling } = readRope(config);
   const attentionBias = config["attention_bias"] === true;
   return {
@@ -180,6 +180,6 @@ export function readConfig(file: Json): ModelConfig {
     qkvBias: architecture === "qwen2" || attentionBias,
     outputBias: architecture !== "qwen2" && attentionBias,
     mlpBias: architecture === "llama" && config["mlp_bias"] === true,
-    eosTokenIds: (Array.isArray(eos) ? eos : [eos]).filter((id): id is number => typeof id === "number"),
+    eosTokenIds: endOfTextIds(config["eos_token_id"]),
   };
 }

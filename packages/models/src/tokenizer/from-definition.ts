@@ -112,7 +112,7 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
     encode,
     decode,
     applyChatTemplate,
-    eosTokenIds: [...new Set(options.eosTokenIds)],
+    eosTokenIds: options.eosTokenIds,
     bosTokenId: options.bosTokenId,
     vocabSize,
     hasChatTemplate: options.hasChatTemplate,

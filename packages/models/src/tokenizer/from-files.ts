@@ -3,6 +3,7 @@
  * make one; what a GGUF holds takes it, too, without being written out as text first. No `node:` imports.
  */
 import { createChatTemplate } from "../chat/chat-template.ts";
+import { endOfTextIds } from "../config/end-of-text.ts";
 import { TokenizerError } from "../errors.ts";
 import { soundDefinition } from "./definition.ts";
 import { tokenizerFromDefinition } from "./from-definition.ts";
@@ -73,19 +74,11 @@ export function tokenizerFromParts(parts: TokenizerParts, origin: string): Token
   return tokenizerFromDefinition({
     definition,
     origin,
-    eosTokenIds: [idOf(specialTokens["eos_token"]), generation["eos_token_id"], config["eos_token_id"]].flatMap(
-      tokenIds,
-    ),
+    eosTokenIds: endOfTextIds(idOf(specialTokens["eos_token"]), generation["eos_token_id"], config["eos_token_id"]),
     bosTokenId: idOf(specialTokens["bos_token"]),
     hasChatTemplate: templates.size > 0,
     chatTemplate: createChatTemplate({ templates, specialTokens, origin }),
   });
-}
-
-/** `eos_token_id` is a number, a list, or absent. */
-function tokenIds(value: unknown): number[] {
-  const list: unknown[] = Array.isArray(value) ? value : [value];
-  return list.filter((id): id is number => typeof id === "number" && Number.isInteger(id) && id >= 0);
 }
 
 /** `bos_token` and its kin, given as text or as an object with `content`. */
