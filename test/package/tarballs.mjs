@@ -79,7 +79,8 @@ async function checkSdk({ check }, { tarball }, home) {
   });
   const bundle = await bundleForBrowser('export * from "tinklet";', home);
   await check("tinklet: bundles for a browser without node: imports", () => {
-    const node = entryOf(bundle).imports.filter((item) => item.kind === "import-statement" && /^node:/.test(item.path));
+    const imported = startOutputs(bundle).flatMap((path) => bundle.metafile.outputs[path].imports);
+    const node = imported.filter((item) => item.kind === "import-statement" && /^node:/.test(item.path));
     if (node.length > 0) throw new Error(`imports ${node.map((item) => item.path).join(", ")}`);
   });
   await check("tinklet: browser bundle is light", () => {
@@ -109,17 +110,19 @@ export function bundleForBrowser(contents, folder) {
   });
 }
 
-const entryOf = (bundle) => Object.values(bundle.metafile.outputs).find((output) => output.entryPoint !== undefined);
-
-/** What a page loads at once: the entry and what it imports statically, gzip. */
-function startWeight(bundle) {
-  const byPath = new Map(Object.entries(bundle.metafile.outputs));
-  const [start] = [...byPath].find(([, output]) => output.entryPoint !== undefined);
+/** What a page loads at once: the program's own output (what is imported lazily is an entry point, too) and its static imports. */
+function startOutputs({ metafile: { outputs } }) {
+  const start = Object.keys(outputs).find((path) => outputs[path].entryPoint === "<stdin>");
   const wanted = new Set([start]);
   for (const path of wanted)
-    for (const item of byPath.get(path).imports)
-      if (item.kind === "import-statement" && byPath.has(item.path)) wanted.add(item.path);
-  const names = [...wanted].map((path) => path.split("/").at(-1));
-  const files = bundle.outputFiles.filter((file) => names.some((name) => file.path.endsWith(name)));
+    for (const item of outputs[path].imports)
+      if (item.kind === "import-statement" && item.path in outputs) wanted.add(item.path);
+  return [...wanted];
+}
+
+/** Bytes of that, gzip. */
+function startWeight(bundle) {
+  const names = startOutputs(bundle).map((path) => path.split("/").at(-1));
+  const files = bundle.outputFiles.filter((file) => names.includes(file.path.split(/[\\/]/).at(-1)));
   return gzipSync(Buffer.concat(files.map((file) => file.contents)), { level: 9 }).byteLength;
 }

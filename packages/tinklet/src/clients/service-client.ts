@@ -24,7 +24,7 @@ import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/sessio
 import type { ClientSessionFinishReasonType } from "../wire/session-search.ts";
 import { LoraConfig } from "../wire/training.ts";
 import { checkOptions, type OptionNames } from "./check-options.ts";
-import { type LocalOptions, startLocal } from "./local.ts";
+import type { LocalOptions } from "./local.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
 import { CustomLoss, type InputRanks, type PerDatumLossFn } from "./per-datum-loss.ts";
@@ -133,6 +133,7 @@ export class ServiceClient {
    * @throws {@link TinkerError} with code `missing_peer` and the line that installs it.
    */
   static async local(options: LocalOptions & ClientOptions = {}): Promise<ServiceClient> {
+    const { startLocal } = await import("./local.ts"); // a page, which cannot start one, need not carry it
     const { server, client } = await startLocal(options);
     const service = new ServiceClient(client, () => server.close());
     try {
