@@ -109,6 +109,18 @@ describe("calling it", () => {
     expect(spawnSync("bash", ["-c", asked], { encoding: "utf8" }).stdout).toBe("publish push-hf\n");
     const flags = `${stdout}\nCOMP_WORDS=(tinklet checkpoint set-ttl --re); COMP_CWORD=3; _tinklet; echo "\${COMPREPLY[*]}"`;
     expect(spawnSync("bash", ["-c", flags], { encoding: "utf8" }).stdout).toBe("--remove\n");
+    // A command by itself, and the first word of another.
+    const both = (words: string, at: number) =>
+      spawnSync(
+        "bash",
+        ["-c", `${stdout}\nCOMP_WORDS=(${words}); COMP_CWORD=${at}; _tinklet; echo "\${COMPREPLY[*]}"`],
+        {
+          encoding: "utf8",
+        },
+      ).stdout;
+    expect(both("tinklet data p", 2)).toBe("prune\n");
+    expect(both("tinklet data --js", 2)).toBe("--json\n");
+    expect(both("tinklet data prune --lo", 3)).toBe("--lost --local\n");
     expect((await tool.run(["completions", "zsh"])).stdout).toMatch(/^#compdef tinklet/);
     expect((await tool.run(["completions", "fish"])).stdout).toContain(
       "complete -c tinklet -n __fish_use_subcommand -a train",

@@ -41,6 +41,8 @@ let runId: string;
 let sessionId: string;
 /** Runs to be deleted. */
 const doomed: Record<Mode, string> = { pipe: "", json: "", terminal: "" };
+/** The run in each data folder that no server has open. */
+const kept: Record<Mode | "shown" | "asked", string> = { pipe: "", json: "", terminal: "", shown: "", asked: "" };
 let env: Record<string, string>;
 
 beforeAll(async () => {
@@ -63,6 +65,7 @@ beforeAll(async () => {
     await other.saveState("x");
     doomed[mode] = other.modelId;
   }
+  await Promise.all(Object.keys(kept).map(keepRun));
   runId = trainer.modelId;
   sessionId = service.sessionId as string;
   await service.close();
@@ -79,6 +82,17 @@ afterAll(async () => {
   tool?.remove();
 });
 
+const folderOf = (name: string) => join(tool.work, `kept-${name}`);
+/** Makes a data folder with one run that has one checkpoint. */
+async function keepRun(name: string): Promise<void> {
+  const owner = await fakeServer({ dataDir: folderOf(name) });
+  const service = new ServiceClient({ baseUrl: owner.url, apiKey: "tml-test", telemetry: false });
+  const trainer = await service.createLoraTrainingClient({ baseModel, rank: 4 });
+  await trainer.saveState("x");
+  kept[name as keyof typeof kept] = trainer.modelId;
+  await service.close();
+  await owner.close();
+}
 const file = (name: string, text: string) => writeFileSync(join(tool.work, name), text);
 const path = () => `tinker://${runId}/sampler_weights/final`;
 const model = ["--model", baseModel, "--tokenizer", tokenizer];
@@ -325,6 +339,39 @@ const rows: Readonly<Record<string, Row>> = {
       ["no time", () => ["billing", "usage", "yesterday", "today"], 2, /^Error: STARTING_ON must be a timestamp/],
     ],
   },
+  data: {
+    args: () => ["data", "--data-dir", folderOf("shown")],
+    prints: /kept-shown: \d[\s\S]*checkpoints +\d[\s\S]*Run ID +Size[\s\S]*:train:0 /,
+    json: {
+      total_bytes: expect.any(Number),
+      kinds: expect.arrayContaining([{ kind: "checkpoints", count: 1, bytes: expect.any(Number) }]),
+      runs: [{ run_id: expect.stringMatching(/:train:0$/), checkpoints: 1, published: 0, pending_requests: 0 }],
+    },
+    fails: [
+      ["a folder in memory", () => ["data", "--data-dir", "memory"], 2, /memory keeps nothing/],
+      ["a word too many", () => ["data", "prun"], 2, /"prun" is one argument too many/],
+    ],
+  },
+  "data prune": {
+    args: (mode) => [
+      ...["data", "prune", "--data-dir", folderOf(mode)],
+      ...(mode === "pipe" ? ["--run", kept.pipe] : ["--older-than", "0h"]),
+      ...(mode === "json" ? ["-y"] : []),
+    ],
+    stdin: "y\n",
+    prints: /Deleted 1 item\(s\), freed \d/,
+    json: { deleted_runs: [{ deleted_checkpoints: 1, published_kept: 0 }], freed_bytes: expect.any(Number) },
+    fails: [
+      ["nothing chosen", () => ["data", "prune"], 2, /Must specify --older-than, --run or --lost/],
+      ["an age that is none", () => ["data", "prune", "--older-than", "7"], 2, /an age such as 12h, 7d or 4w, not "7"/],
+      [
+        "a run that is not there",
+        () => ["data", "prune", "--run", "nobody:train:0", "--data-dir", folderOf("shown")],
+        1,
+        /^Error: .*kept-shown has no run nobody:train:0/,
+      ],
+    ],
+  },
   completions: {
     args: () => ["completions", "bash"],
     prints: /complete -o default -F _tinklet tinklet\n$/,
@@ -464,6 +511,27 @@ describe("serve", () => {
     await expect(fetch(`${url}/healthz`)).rejects.toThrow();
     const kept = await tool.run(["sample", "Hi", "--local", ...folder, "--from", "served", "--max-tokens", "4"], {});
     expect(kept, kept.stderr).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Hi./) });
+  });
+});
+
+describe("data", () => {
+  it("deletes nothing that nobody agreed to, nor beside a server, and makes no folder", async () => {
+    const folder = ["--data-dir", folderOf("asked")];
+    const prune = ["data", "prune", "--older-than", "0h", ...folder];
+    const unasked = await tool.run(prune, { stdin: "" });
+    expect(unasked).toMatchObject({ code: 0, stdout: "Deletion cancelled.\n" });
+    expect(unasked.stderr).toMatch(/Will delete 1 item\(s\):\n {2}- \S+:train:0 \(1 checkpoint, .*\n\nFrees about \d/);
+    const young = await tool.run(["data", "prune", "--older-than", "7d", "-y", ...folder]);
+    expect(young).toMatchObject({ code: 0, stdout: "Nothing to delete.\n" });
+    const owner = await fakeServer({ dataDir: folderOf("asked") });
+    const beside = await tool.run([...prune, "-y"]);
+    await owner.close();
+    expect(beside).toMatchObject({ code: 1, stderr: expect.stringMatching(/a server is using.*\nHint: Stop it/) });
+    const shown = JSON.parse((await tool.run(["data", "--json", ...folder])).stdout);
+    expect(shown.runs).toMatchObject([{ run_id: kept.asked, checkpoints: 1 }]);
+    const none = await tool.run(["data", "--data-dir", join(tool.work, "nowhere")]);
+    expect(none.stdout).toMatch(/nowhere: there is nothing yet/);
+    expect(existsSync(join(tool.work, "nowhere"))).toBe(false);
   });
 });
 

@@ -13,4 +13,7 @@ export { createLog, type Log, type LogFields, type LogFormat } from "./log.ts";
 export { type ResolveOptions, resolveModels } from "./models.ts";
 export { isLoopback, type RunningServer, type ServeOptions, serve } from "./serve.ts";
 export { createServer, type ModelSource, type ServerOptions, type TinkletServer } from "./server.ts";
+export { type DataFolder, openDataFolder, type PruneChoice, type PrunePlan } from "./store/data-folder.ts";
+export type { DataKind, DataUse, KindUse, RunData } from "./store/data-use.ts";
+export type { PrunedRun, PruneOutcome } from "./store/prune.ts";
 export { StoreError, type StoreErrorCode } from "./store/store-error.ts";

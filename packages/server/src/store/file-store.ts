@@ -160,7 +160,8 @@ async function readPieces(path: string, pieceBytes: number): Promise<Uint8Array>
   }
 }
 
-function unlessMissing(error: unknown): void {
+/** For what may have gone meanwhile, or was never there. */
+export function unlessMissing(error: unknown): undefined {
   if ((error as { code?: string }).code !== "ENOENT") throw error;
 }
 

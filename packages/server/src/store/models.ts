@@ -309,6 +309,10 @@ const unused = `NOT EXISTS (SELECT 1 FROM checkpoints WHERE files_id = files.id)
 export const unusedFiles = (sql: Sql): string[] =>
   sql.all<{ id: string }>(`SELECT id FROM files WHERE ${unused}`).map(({ id }) => id);
 
+/** What the folders take up that nothing refers to any more. */
+export const unusedBytes = (sql: Sql): number =>
+  sql.get<{ n: number }>(`SELECT COALESCE(SUM(bytes), 0) AS n FROM files WHERE ${unused}`)!.n;
+
 /** Forgets those of these folders that nothing refers to, and names them; their files may then be removed. */
 export function dropUnusedFiles(
   sql: Sql,

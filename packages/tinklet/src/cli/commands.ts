@@ -160,6 +160,18 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/billing.ts")).billingUsage,
   },
   {
+    words: ["data"],
+    about: "show what uses the data folder on this machine",
+    section: manage,
+    load: async () => (await import("./commands/data.ts")).data,
+  },
+  {
+    words: ["data", "prune"],
+    about: "delete old runs from the data folder for good",
+    section: manage,
+    load: async () => (await import("./commands/data.ts")).dataPrune,
+  },
+  {
     words: ["completions"],
     about: "print a completion script for bash, zsh or fish",
     section: tool,
@@ -202,5 +214,7 @@ export function findCommand(args: readonly string[]): {
     if (next.length === 1 && next[0]?.words.length === words.length)
       return { command: next[0], words, group: words[0], rest };
   }
-  return { command: undefined, words, group: words[0], rest };
+  // Words that are a command by themselves, though others begin with them.
+  const command = words.length === 0 ? undefined : candidates.find((listed) => listed.words.length === words.length);
+  return { command, words, group: words[0], rest };
 }

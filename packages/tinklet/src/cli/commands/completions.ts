@@ -41,12 +41,13 @@ const firstWords = (all: readonly Completed[]) => [...new Set(all.map(({ words }
 function bash(all: readonly Completed[]): string {
   const groups = firstWords(all).filter((word) => all.some(({ words }) => words[0] === word && words.length > 1));
   const seconds = groups.map((group) => {
-    const next = all.filter(({ words }) => words[0] === group).map(({ words }) => words[1]);
-    return `    ${group}) [ "$COMP_CWORD" -eq 2 ] && { COMPREPLY=($(compgen -W "${next.join(" ")}" -- "$cur")); return; } ;;`;
+    const next = all.filter(({ words }) => words[0] === group).flatMap(({ words }) => words[1] ?? []);
+    return `    ${group}) [[ "$COMP_CWORD" -eq 2 && "$cur" != -* ]] && { COMPREPLY=($(compgen -W "${next.join(" ")}" -- "$cur")); return; } ;;`;
   });
-  const options = all.map(
-    (one) => `    "${one.words.join(" ")}") COMPREPLY=($(compgen -W "${flags(one)}" -- "$cur")) ;;`,
-  );
+  // A command whose word others begin with may be followed by an option at once.
+  const called = ({ words }: Completed) =>
+    words.length === 1 && groups.includes(words[0] as string) ? `"${words[0]} -"*` : `"${words.join(" ")}"`;
+  const options = all.map((one) => `    ${called(one)}) COMPREPLY=($(compgen -W "${flags(one)}" -- "$cur")) ;;`);
   return [
     "_tinklet() {",
     `  local cur="\${COMP_WORDS[COMP_CWORD]}" words`,

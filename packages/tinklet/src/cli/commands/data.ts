@@ -1,0 +1,186 @@
+/** `data` and `data prune`: what uses the data folder on this machine, and room in it. For a folder that no server has open. */
+import type { DataFolder, DataKind, PruneChoice, PrunePlan } from "@tinklet/server";
+import type { Command } from "../command.ts";
+import { confirmed } from "../confirm.ts";
+import { type Context, optionalPackage } from "../context.ts";
+import { CliError } from "../explain.ts";
+import { counted, formatSize, formatTimestamp } from "../format.ts";
+import { type Input, UsageError } from "../parse.ts";
+
+/** Runs that the table has; `--json` has all. */
+const shownRuns = 20;
+
+const kindNames: Readonly<Record<DataKind, string>> = {
+  checkpoints: "checkpoints",
+  caches: "adapters imported to sample from",
+  states: "states of models in training",
+  samplers: "samplers without a name",
+  pending_requests: "payloads of pending requests",
+  replay: "payloads kept to bring models back",
+  results: "results that may still be fetched",
+  database: "database, the rest",
+  lost: "lost/: unknown to the database",
+  other: "other files",
+};
+
+export const data: Command = {
+  usage: "data [--data-dir FOLDER]",
+  about:
+    "Shows what uses the data folder on this machine, largest first: by kind, and by run. The server that uses the folder\n" +
+    "must be stopped.",
+  examples: ["data", "data --data-dir /srv/tinklet --json"],
+  async run(_, context) {
+    const { output } = context;
+    const { folder, dataDir } = await openFolder(context);
+    const use = await folder?.use();
+    const { kinds = [], runs = [], totalBytes = 0 } = use ?? {};
+    if (output.isJson) {
+      const json = {
+        data_dir: dataDir,
+        total_bytes: totalBytes,
+        kinds,
+        runs: runs.map((run) => ({
+          run_id: run.runId,
+          base_model: run.baseModel,
+          last_used_at: new Date(run.lastUsedAt).toISOString(),
+          checkpoints: run.checkpoints,
+          published: run.published,
+          pending_requests: run.pendingRequests,
+          bytes: run.bytes,
+        })),
+      };
+      output.result({ json, columns: [], rows: [] });
+      return 0;
+    }
+    output.result({
+      json: undefined,
+      title: use === undefined ? `${dataDir}: there is nothing yet` : `${dataDir}: ${formatSize(totalBytes)}`,
+      columns: ["What", "Size", "Count"],
+      rows: kinds.map(({ kind, bytes, count }) => [kindNames[kind], formatSize(bytes), String(count)]),
+    });
+    if (runs.length === 0) return 0;
+    output.line();
+    output.result({
+      json: undefined,
+      columns: ["Run ID", "Size", "Checkpoints", "Published", "Pending", "Last Used"],
+      rows: runs
+        .slice(0, shownRuns)
+        .map((run) => [
+          run.runId,
+          formatSize(run.bytes),
+          String(run.checkpoints),
+          String(run.published),
+          String(run.pendingRequests),
+          formatTimestamp(new Date(run.lastUsedAt)),
+        ]),
+    });
+    if (runs.length > shownRuns) output.note(`… and ${counted(runs.length - shownRuns, "run")} more: --json has all.`);
+    return 0;
+  },
+};
+
+export const dataPrune: Command = {
+  usage: "data prune (--older-than AGE | --run RUN | --lost) [--yes]",
+  about:
+    "Deletes runs from the data folder on this machine for good: checkpoints, states and requests. Shows first what goes and\n" +
+    "how much that frees, and asks. Published checkpoints stay, and so do runs with unfinished requests. The server that uses\n" +
+    "the folder must be stopped.",
+  options: {
+    "older-than": {
+      type: "string",
+      value: "AGE",
+      about: "runs not trained and samplers not used for so long: 12h, 7d or 4w",
+    },
+    run: { type: "string", value: "RUN", about: "this run alone" },
+    lost: { type: "boolean", about: "what lies in lost/; with --older-than what is older there, too" },
+    yes: { type: "boolean", short: "y", about: "do not ask" },
+  },
+  examples: ["data prune --older-than 7d", "data prune --run RUN --yes"],
+  async run(input, context) {
+    const { output } = context;
+    const choice = chosen(input);
+    const { folder, dataDir } = await openFolder(context);
+    if (choice.run !== undefined && folder?.hasRun(choice.run) !== true)
+      throw new CliError(`${dataDir} has no run ${choice.run}.`, { hint: "tinklet data lists the runs." });
+    if (folder === undefined) return report(context, undefined, 0, `${dataDir}: there is nothing yet`);
+    const plan = await folder.plan(choice);
+    for (const run of plan.busy) output.note(`${run} has unfinished requests and stays: ${finishThem}`);
+    const items = described(plan);
+    if (items.length === 0) return report(context, plan, 0, "Nothing to delete.");
+    const frees = `Frees about ${formatSize(plan.bytes)}`;
+    if (!input.flag("yes") && !(await confirmed("item(s)", items, context, frees)))
+      return report(context, undefined, 0, "Deletion cancelled.");
+    const before = (await folder.use()).totalBytes;
+    const pruned = await folder.prune(choice);
+    const freed = Math.max(0, before - (await folder.use()).totalBytes);
+    return report(context, pruned, freed, `Deleted ${items.length} item(s), freed ${formatSize(freed)}`);
+  },
+};
+
+const finishThem = "a server that is started on the folder finishes them.";
+
+function chosen(input: Input): PruneChoice {
+  const [olderThan, run, lost] = [input.text("older-than"), input.text("run"), input.flag("lost")];
+  if (olderThan === undefined && run === undefined && !lost)
+    throw new UsageError("Must specify --older-than, --run or --lost");
+  if (run !== undefined && (olderThan !== undefined || lost))
+    throw new UsageError("--run goes without --older-than and --lost");
+  return { run, lost, unusedSince: olderThan === undefined ? undefined : Date.now() - age(olderThan) };
+}
+
+const hourMs = 3_600_000;
+const ages: Readonly<Record<string, number>> = { h: hourMs, d: 24 * hourMs, w: 7 * 24 * hourMs };
+
+/** `12h`, `7d`, `4w` in milliseconds. */
+function age(text: string): number {
+  const [, count, unit = ""] = /^(\d{1,6})([hdw])$/.exec(text.trim()) ?? [];
+  const each = ages[unit];
+  if (each === undefined) throw new UsageError(`--older-than must be an age such as 12h, 7d or 4w, not "${text}"`);
+  return Number(count) * each;
+}
+
+/** One line for each thing that goes. */
+function described({ runs, samplers, lost }: PrunePlan): string[] {
+  return [
+    ...runs.map(({ runId, checkpoints, published, lastUsedAt }) => {
+      const stays = published === 0 ? "" : `; published and kept: ${published}`;
+      return `${runId} (${counted(checkpoints, "checkpoint")}, last used ${formatTimestamp(new Date(lastUsedAt))}${stays})`;
+    }),
+    ...(samplers === 0 ? [] : [`${counted(samplers, "sampler")} without a name`]),
+    ...lost.map((name) => `lost/${name}`),
+  ];
+}
+
+/** Says what was deleted. @param plan - what went; absent where nothing was tried. */
+function report({ output }: Context, plan: PrunePlan | undefined, freedBytes: number, said: string): number {
+  if (!output.isJson) output.line(said);
+  output.event({
+    deleted_runs: (plan?.runs ?? []).map(({ runId, checkpoints, published }) => ({
+      run_id: runId,
+      deleted_checkpoints: checkpoints,
+      published_kept: published,
+    })),
+    deleted_samplers: plan?.samplers ?? 0,
+    deleted_lost: plan?.lost ?? [],
+    kept_busy: plan?.busy ?? [],
+    freed_bytes: freedBytes,
+  });
+  return 0;
+}
+
+/** Takes the folder until the command ends. @returns no folder where there is none yet. */
+async function openFolder(context: Context): Promise<{ folder: DataFolder | undefined; dataDir: string }> {
+  const { dataDir } = context;
+  if (dataDir === undefined) throw new UsageError("--data-dir memory keeps nothing: name a folder");
+  const { openDataFolder } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+  const folder = await openDataFolder(dataDir).catch((cause: NodeJS.ErrnoException) => {
+    if (cause.code !== "locked") throw cause;
+    throw new CliError(`${dataDir}: a server is using the data folder.`, {
+      cause,
+      hint: "Stop it (Ctrl-C where tinklet serve runs) and try again. While it runs, tinklet run delete and tinklet checkpoint delete make room.",
+    });
+  });
+  if (folder !== undefined) context.onClose(() => folder.close());
+  for (const place of folder?.setAside ?? []) context.output.note(`Unknown to the database, moved to ${place}`);
+  return { folder, dataDir };
+}
