@@ -117,8 +117,9 @@ function text(given: string): string {
   return given;
 }
 
-/** Something from outside in a message: cut, and as JSON writes it. */
+/** Something from outside in a message: cut, and as JSON writes it; integers too long for a number as their digits. */
 export const quoted = (given: unknown): string => {
-  const shown = JSON.stringify(given) ?? typeof given;
+  const shown =
+    JSON.stringify(given, (_, item: unknown) => (typeof item === "bigint" ? `${item}` : item)) ?? typeof given;
   return shown.length > 80 ? `${shown.slice(0, 80)}…` : shown;
 };

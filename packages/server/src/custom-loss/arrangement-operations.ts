@@ -152,7 +152,9 @@ const attributes: ReadonlyMap<string, (kit: Kit, x: Tensor) => Value> = new Map<
 
 export function addArrangements(list: Operations): void {
   list.add("getattr", "input name", (kit, [x, name]) => {
-    const attribute = attributes.get(String(name));
+    if (typeof name !== "string")
+      throw new CustomLossError(`an attribute is named by a text, not ${describeValue(name!)}`);
+    const attribute = attributes.get(name);
     if (attribute === undefined) throw new CustomLossError(`the attribute ${quoted(name)} is not allowed`);
     return attribute(kit, tensor(x!));
   });

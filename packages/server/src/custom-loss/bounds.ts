@@ -14,6 +14,8 @@ export const bounds = {
   rank: 6,
   /** Elements of one intermediate tensor. */
   elements: 4 * 1024 * 1024,
-  /** Elements of everything that one datum's evaluation makes. */
-  allElements: 64 * 1024 * 1024,
+  /** Elements of everything that one datum's evaluation makes: it runs in one turn of the event loop. */
+  allElements: 16 * 1024 * 1024,
+  /** Elements of everything that a whole pass makes. */
+  passElements: 512 * 1024 * 1024,
 } as const;

@@ -66,8 +66,8 @@ const end = (loss: unknown = ref("total"), metrics: unknown = { dict: {} }): Wir
   target: "output",
   args: [{ tuple: [loss, metrics] }],
 });
-/** A good graph with one more node, which nothing reads. */
-const beside = (node: Wire): Wire[] => [start, node, sum, end()];
+/** A good graph with more nodes, which nothing reads. */
+const beside = (...nodes: Wire[]): Wire[] => [start, ...nodes, sum, end()];
 const nested = (depth: number, inner: unknown = 1): unknown =>
   Array.from({ length: depth }).reduce<unknown>((inside) => ({ tuple: [inside] }), inner);
 
@@ -244,6 +244,34 @@ describe("what must not run", () => {
     );
   });
 
+  it("does not write out lists that hold each other many times over", () => {
+    const pairs = Array.from({ length: 60 }, (_, i) => ({
+      ...call("operator.pos", [{ tuple: i === 0 ? [1, 1] : [ref(`t${i - 1}`), ref(`t${i - 1}`)] }]),
+      name: `t${i}`,
+    }));
+    expect(refusalOf(beside(...pairs))).toHaveProperty(
+      "message",
+      expect.stringMatching(/must be a tensor or a number, not a list of 2/),
+    );
+    const named = call("getattr", [ref("logprobs"), { tuple: ["shape"] }]);
+    expect(refusalOf(beside(named))).toHaveProperty(
+      "message",
+      expect.stringMatching(/named by a text, not a list of 1/),
+    );
+    const reduced = call("torch.nn.functional.mse_loss", [ref("logprobs"), ref("logprobs")], { reduction: [["sum"]] });
+    expect(refusalOf(beside(reduced))).toHaveProperty("message", expect.stringMatching(/not a list of 1/));
+  });
+
+  it("names an integer that is too long for a number", () => {
+    const long = 12345678901234567890n;
+    for (const argument of [{ ref: long }, { dtype: long }, { ref: [long] }]) {
+      expect(refusalOf(beside(method("exp", [argument])))).toHaveProperty(
+        "message",
+        expect.stringMatching(/12345678901234567890/),
+      );
+    }
+  });
+
   it.each([
     ["no logprobs", [{ name: "weights", rank: 1 }]],
     ["logprobs without an axis", [{ name: "logprobs", rank: 0 }]],
@@ -274,7 +302,24 @@ describe("bounds of a run", () => {
 
   it("refuses many tensors that are each small enough", () => {
     const long = graph(...Array.from({ length: 900 }, (_, i) => ({ ...method("exp"), name: `n${i}` })), sum);
-    expect(() => runLoss(long, vectors(100_000))).toThrow(/makes more than 67108864 elements/);
+    expect(() => runLoss(long, vectors(100_000))).toThrow(/makes more than 16777216 elements/);
+  });
+
+  it.each(["max", "min"])("counts what torch.%s along an axis walks and makes", (name) => {
+    const long = graph(
+      { ...method("unsqueeze", [ref("logprobs"), 1]), name: "column" },
+      ...Array.from({ length: 60 }, (_, i) => ({ ...call(`torch.${name}`, [ref("column"), 1]), name: `n${i}` })),
+      sum,
+    );
+    expect(() => runLoss(long, vectors(100_000))).toThrow(/makes more than 16777216 elements/);
+  });
+
+  it("counts the elements of all data of a pass together", () => {
+    const loss = graph(sum);
+    const budget = { elements: 25 };
+    runLoss(loss, vectors(10), budget);
+    runLoss(loss, vectors(10), budget);
+    expect(() => runLoss(loss, vectors(10), budget)).toThrow(/elements in a pass/);
   });
 
   it("refuses a datum without an input, of another rank, or with shapes that do not fit", () => {

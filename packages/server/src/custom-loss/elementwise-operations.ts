@@ -201,7 +201,7 @@ export function addElementwise(list: Operations): void {
   list.add("operator.neg torch.neg torch.negative .neg .negative", "input", (kit, [x]) =>
     isNum(x!) ? numeric(x, 0, (a) => -a)! : kit.each(kit.lift(x!, "input"), (v) => v.neg(), dtypeOf(x!)),
   );
-  list.add("operator.pos .positive torch.positive", "input", (_, [x]) => x!);
+  list.add("operator.pos .positive torch.positive", "input", (kit, [x]) => (isNum(x!) ? x! : kit.lift(x!, "input")));
   list.add("operator.abs torch.abs torch.absolute .abs .absolute", "input", (kit, [x]) =>
     kit.each(kit.lift(x!, "input"), (v) => v.abs(), dtypeOf(x!)),
   );

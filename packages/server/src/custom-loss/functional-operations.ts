@@ -3,7 +3,7 @@ import { autodiff, type Var } from "tinklet";
 import { CustomLossError } from "./custom-loss-error.ts";
 import { type Kit, known } from "./kit.ts";
 import type { Operations } from "./operation.ts";
-import { axesOf, type Num, type Tensor, type Value } from "./values.ts";
+import { axesOf, describeValue, type Num, type Tensor, type Value } from "./values.ts";
 
 const reduced = (kit: Kit, terms: Tensor, reduction: Value): Tensor => {
   const axes = axesOf(null, terms.rank);
@@ -13,7 +13,7 @@ const reduced = (kit: Kit, terms: Tensor, reduction: Value): Tensor => {
     const count = kit.count(terms, axes);
     return kit.each(kit.sum(terms, axes, false), (sum) => sum.mul(1 / known(count)));
   }
-  throw new CustomLossError(`reduction is "none", "sum" or "mean", not ${JSON.stringify(String(reduction))}`);
+  throw new CustomLossError(`reduction is "none", "sum" or "mean", not ${describeValue(reduction)}`);
 };
 
 const absent = (value: Value, name: string): void => {

@@ -16,22 +16,32 @@ const order: readonly Dtype[] = ["bool", "int64", "float32"];
 /** The kind that holds both. */
 export const wider = (a: Dtype, b: Dtype): Dtype => (order.indexOf(a) > order.indexOf(b) ? a : b);
 
+/** What the data of one pass may still make together. */
+export interface PassBudget {
+  elements: number;
+}
+
 export class Kit {
   /** Whether numbers are worked with, or ranks alone. */
   readonly running: boolean;
   #left: number = bounds.allElements;
-  constructor(running: boolean) {
+  readonly #pass: PassBudget;
+  constructor(running: boolean, pass: PassBudget = { elements: bounds.passElements }) {
     this.running = running;
+    this.#pass = pass;
   }
 
-  /** Refuses a shape before anything of its size is made. */
-  room(shape: Sizes): Sizes {
+  /** Refuses a shape before anything of its size is made; `copies` is how many arrays of it an operation makes or walks. */
+  room(shape: Sizes, copies = 1): Sizes {
     const size = sizeOf(shape);
     if (!(size <= bounds.elements)) {
       throw new CustomLossError(`[${shape.join(", ")}] is more than ${bounds.elements} elements in one tensor`);
     }
-    this.#left -= size;
+    this.#left -= size * copies;
     if (this.#left < 0) throw new CustomLossError(`it makes more than ${bounds.allElements} elements for one datum`);
+    this.#pass.elements -= size * copies;
+    if (this.#pass.elements < 0)
+      throw new CustomLossError(`it makes more than ${bounds.passElements} elements in a pass`);
     return shape;
   }
 
@@ -87,6 +97,7 @@ export class Kit {
       a,
       b,
       (left, right) => {
+        this.room(broadcast("the operands", left.shape, right.shape), 5);
         // stretched by adding zeros of the other's shape, which the room for was just found
         const [x, y] = [left.stopGradient(), right.stopGradient()];
         const [full, other] = [x.add(y.pow(0).sub(1)), y.add(x.pow(0).sub(1))];
@@ -122,7 +133,7 @@ export class Kit {
   ): Tensor {
     return this.tensor(dtype, keep ? x.rank : x.rank - axes.length, () => {
       const { shape } = x.numbers;
-      this.room(shape);
+      this.room(shape, Math.max(1, axes.length));
       const folded = [...axes].sort((a, b) => b - a).reduce(fold, x.numbers);
       return keep ? folded.reshape(shape.map((size, axis) => (axes.includes(axis) ? 1 : size))) : folded;
     });

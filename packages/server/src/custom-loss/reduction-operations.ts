@@ -53,6 +53,10 @@ function along(kit: Kit, x: Tensor, dim: Value, keep: boolean, largest: boolean)
   const axis = axisOf(dim, x.rank);
   const rank = keep ? x.rank : x.rank - 1;
   const shaped = (v: Var) => (keep ? v.reshape(v.shape.toSpliced(axis, 0, 1)) : v);
+  if (kit.running) {
+    kit.room(x.numbers.shape); // which is walked
+    kit.room(x.numbers.shape.toSpliced(axis, 1), 3); // positions, values, indices
+  }
   const found = kit.running ? whereExtreme(x.numbers, axis, largest) : undefined;
   return {
     values: kit.tensor(x.dtype, rank, () => shaped(x.numbers.pick(found!.positions, found!.shape))),

@@ -1,7 +1,7 @@
 /** Runs a loss that was read on one datum: the loss, the slope by each log-prob, and the metrics. */
 import { autodiff, gradient } from "tinklet";
 import { CustomLossError } from "./custom-loss-error.ts";
-import { Kit } from "./kit.ts";
+import { Kit, type PassBudget } from "./kit.ts";
 import { type ReadLoss, runCalls } from "./read-loss.ts";
 import { Tensor } from "./values.ts";
 
@@ -21,10 +21,11 @@ export interface LossOfDatum {
 
 /**
  * @param inputs - by name, `logprobs` among them.
+ * @param pass - what the data of its pass may still make, which this takes from.
  * @throws {@link CustomLossError} when an input is missing or of another rank, when shapes do not fit together, or when the
  * loss or a slope is not finite.
  */
-export function runLoss(loss: ReadLoss, inputs: Readonly<Record<string, LossInput>>): LossOfDatum {
+export function runLoss(loss: ReadLoss, inputs: Readonly<Record<string, LossInput>>, pass?: PassBudget): LossOfDatum {
   const tensors = loss.inputs.map(({ name, rank }) => {
     const given = Object.hasOwn(inputs, name) ? inputs[name] : undefined;
     if (given === undefined) throw new CustomLossError("is missing from loss_fn_inputs", name);
@@ -35,7 +36,7 @@ export function runLoss(loss: ReadLoss, inputs: Readonly<Record<string, LossInpu
       name === "logprobs" ? autodiff.leaf(given.data, given.shape) : autodiff.constant(given.data, given.shape);
     return new Tensor(given.dtype, rank, numbers);
   });
-  const values = runCalls(new Kit(true), loss, tensors);
+  const values = runCalls(new Kit(true, pass), loss, tensors);
   const answer = (values[loss.loss] as Tensor).numbers;
   const { numbers: logprobs } = tensors[0] as Tensor;
   if (!answer.tracked) throw new CustomLossError("the loss does not depend on logprobs");

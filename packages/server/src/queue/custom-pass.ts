@@ -2,6 +2,7 @@
  * A pass with a loss that a client stored. The engine knows no such loss, so it runs twice: it scores the targets, the loss is
  * run here on their log-probs, and its slopes go back as the constant weights of a cross entropy, whose gradient they then are.
  */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { type AdapterId, type Engine, InputError, type LossRequest, type LossResult } from "@tinklet/engine";
 import {
   CustomLossGraph,
@@ -10,6 +11,7 @@ import {
   parseJson,
   type TensorData,
 } from "tinklet/wire";
+import { bounds } from "../custom-loss/bounds.ts";
 import { CustomLossError } from "../custom-loss/custom-loss-error.ts";
 import { type ReadLoss, readLoss } from "../custom-loss/read-loss.ts";
 import { type LossInput, type LossOfDatum, runLoss } from "../custom-loss/run-loss.ts";
@@ -54,7 +56,7 @@ export async function customPass(
   const targets = data.map((datum, i) => {
     const tensor = datum.lossFnInputs["target_tokens"];
     if (tensor === undefined) throw new InputError(`data[${i}].loss_fn_inputs.target_tokens`, "is required");
-    return denseOf(tensor);
+    return denseOf(tensor, `data[${i}].loss_fn_inputs.target_tokens`);
   });
   const request = (weights: readonly (ArrayLike<number> | undefined)[]): LossRequest => ({
     lossFn: "cross_entropy",
@@ -69,20 +71,24 @@ export async function customPass(
       };
     }),
   });
-  const scalars = new Set(loss.inputs.filter(({ rank }) => rank === 0).map(({ name }) => name));
   const scored = await engine.forward(adapter, request([]));
-  const losses = data.map((datum, i): LossOfDatum => {
+  const budget = { elements: bounds.passElements };
+  const losses: LossOfDatum[] = [];
+  for (const [i, datum] of data.entries()) {
     const { data: logprobs, shape } = scored.lossFnOutputs[i]!.logprobs;
-    const inputs = Object.fromEntries(
-      Object.entries(datum.lossFnInputs).map(([key, value]) => [key, denseOf(value, scalars.has(key))]),
-    );
+    const inputs: Record<string, LossInput> = {};
+    for (const { name, rank } of loss.inputs) {
+      const given = Object.hasOwn(datum.lossFnInputs, name) ? datum.lossFnInputs[name] : undefined;
+      if (given !== undefined) inputs[name] = denseOf(given, `data[${i}].loss_fn_inputs.${name}`, rank === 0);
+    }
     try {
-      return runLoss(loss, { ...inputs, logprobs: { data: logprobs, shape, dtype: "float32" } });
+      losses.push(runLoss(loss, { ...inputs, logprobs: { data: logprobs, shape, dtype: "float32" } }, budget));
     } catch (error) {
       if (!(error instanceof CustomLossError)) throw error;
       throw new UserError(`The custom loss failed on data[${i}]: ${error.message}`);
     }
-  });
+    await nextTurn(); // a datum at a time: others are served in between
+  }
   const metrics = reduced(losses);
   if (!backward) return { lossFnOutputs: scored.lossFnOutputs, metrics };
   const result = await engine.forwardBackward(adapter, request(losses.map(({ slopes }) => slopes.map((x) => -x))));
@@ -100,8 +106,14 @@ function reduced(losses: readonly LossOfDatum[]): Record<string, number> {
   return metrics;
 }
 
-/** @param scalar - whether one is expected: the wire writes its shape as it writes none. */
-function denseOf(tensor: TensorData, scalar = false): LossInput {
+/**
+ * The tensor without sparseness, refused before it is made when that would be larger than a loss may work with.
+ *
+ * @param scalar - whether one is expected: the wire writes its shape as it writes none.
+ */
+function denseOf(tensor: TensorData, field: string, scalar = false): LossInput {
+  const size = tensor.shape?.reduce((product, length) => product * length, 1) ?? 0;
+  if (size > bounds.elements) throw new InputError(field, `has ${size} elements, more than ${bounds.elements}`);
   const { values, shape = [values.length], dtype } = tensor.toDense();
   const own = scalar && values.length === 1 && shape.length <= 1 ? [] : shape;
   return { data: Float64Array.from(values as ArrayLike<number>, Number), shape: own, dtype };

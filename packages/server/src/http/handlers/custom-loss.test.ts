@@ -150,6 +150,33 @@ describe("the loss custom", () => {
     });
   });
 
+  it("refuses a sparse input that would be huge, and does not look at inputs that the loss has none of", async () => {
+    const session = await server.session();
+    const { loss_id } = await server.result(create(session, "cross_entropy"));
+    const model = await server.model(session);
+    const huge = TensorData.ofParts({
+      dtype: "float32",
+      values: new Float32Array(0),
+      shape: [1, 2 ** 40],
+      sparseCrowIndices: new BigInt64Array(2),
+      sparseColIndices: new BigInt64Array(0),
+    });
+    const sent = (seq: number, lossFnInputs: Record<string, TensorData>) => {
+      const target_tokens = TensorData.from(BigInt64Array.from(tokens, (token) => BigInt(token + 1)));
+      const datum = new Datum({
+        modelInput: ModelInput.fromInts(tokens),
+        lossFnInputs: { target_tokens, weights: floats(weights), ...lossFnInputs },
+      });
+      const forwardBackwardInput = { lossFn: "custom", data: [datum], lossFnConfig: { loss_id } };
+      const body = encodeForwardBackwardRequest({ modelId: model, seqId: seq, forwardBackwardInput });
+      return server.post("forward_backward", body);
+    };
+    const failed = await server.result(sent(1, { weights: huge }));
+    expect(failed).toMatchObject({ error: expect.stringMatching(/weights.* more than 4194304/), category: "user" });
+    const { metrics } = await server.passResult(sent(2, { other: huge }));
+    expect(metrics["loss:sum"]).toBeTypeOf("number");
+  });
+
   it("runs again from the log after a restart: the model is the same to the bit", async () => {
     const session = await server.session();
     const { loss_id } = await server.result(create(session, "focal"));
