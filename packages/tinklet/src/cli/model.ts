@@ -28,7 +28,7 @@ export interface ChosenModel {
  * The model that the options mean. Without one: the bundled model of a local server, or what the server has where that is one
  * model alone or the bundled one.
  *
- * @throws {@link UsageError} when none is given and none goes without saying.
+ * @throws {@link UsageError} when none is given and there is no default.
  */
 export async function chosenModel(
   input: Input,

@@ -32,8 +32,8 @@ export const inspect: Command = {
     );
     const { output } = context;
     const [file = ""] = input.positionals;
-    const examples = await readExamples(file);
     const model = await chosenModel(input, context, { askServer: false });
+    const examples = await readExamples(file);
     const tokenizer = await tokenizerFor(input, model);
     const trainOn = (input.text("train-on") ?? "all_answers") as TrainOn;
     const maxLength = input.integer("max-length", 2);
