@@ -15,6 +15,8 @@ export interface Limits {
   readonly jsonDepth: number;
   /** Objects, arrays and keys in one JSON body: each costs far more memory than its text. @defaultValue 500 000 */
   readonly jsonParts: number;
+  /** Elements of all arrays in one JSON body, and entries of its objects. @defaultValue 8 million */
+  readonly jsonElements: number;
   /** Data in one training request. @defaultValue 4096 */
   readonly batchData: number;
   /** Tokens in one training request. @defaultValue 4 million */
@@ -61,6 +63,7 @@ export const defaultLimits: Limits = {
   adapterBytes: 1024 * 1024 * 1024,
   jsonDepth: 64,
   jsonParts: 500_000,
+  jsonElements: 8_000_000,
   batchData: 4096,
   batchTokens: 4_000_000,
   numSamples: 256,

@@ -45,6 +45,8 @@ export interface AppOptions {
   readonly gauges: () => Promise<Readonly<Record<string, number>>>;
 }
 
+const contentTypeOf = (request: Request): string => (request.headers.get("content-type") ?? "").toLowerCase();
+
 export function createApp(options: AppOptions): (request: Request) => Promise<Response> {
   const { api, metrics } = options;
   const handlers: Handlers = {
@@ -112,7 +114,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
   };
 
   const pass = async (operation: PassOperation, call: Call): Promise<Response> => {
-    const isProto = (call.request.headers.get("content-type") ?? "").includes(protobufContentType);
+    const isProto = contentTypeOf(call.request).includes(protobufContentType);
     const form = isProto ? "proto" : operation === "forward" ? "forward-json" : "json";
     const answer = await handlers[operation](call, form);
     if (answer instanceof Response) return answer;
@@ -145,9 +147,18 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
       throw new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
     }
     const { carries } = contract[match.operation] as Route;
+    const contentType = contentTypeOf(request);
+    const isForm = contentType.startsWith("multipart/");
+    if (carries === "adapter" && !isForm) {
+      const sent = contentType === "" ? "none" : contentType.slice(0, 100);
+      throw new Refusal(
+        415,
+        "unknown_content_type",
+        `Content-Type: is ${sent}; send the files as multipart/form-data.`,
+      );
+    }
     const bytes = request.method === "GET" ? new Uint8Array(0) : await readBody(request, boundsOf(carries), hold);
-    const contentType = request.headers.get("content-type") ?? "";
-    const isJson = !contentType.includes(protobufContentType) && !contentType.startsWith("multipart/");
+    const isJson = !contentType.includes(protobufContentType) && !isForm;
     const wire = isJson ? readJson(bytes, api.limits) : undefined;
     return run(match.operation, match.params, { caller, request, url, wire, bytes });
   };

@@ -2,14 +2,11 @@
  * Reading a request's body within bounds: size as sent, size unpacked, depth and parts of JSON, and the size of all bodies together.
  * Every way a body can be too much ends in a typed refusal before it costs memory.
  */
-import { promisify } from "node:util";
-import { gunzip } from "node:zlib";
+import { createGunzip } from "node:zlib";
 import { InvalidInputError, ResponseValidationError } from "tinklet";
 import { decompressZstd, parseJson } from "tinklet/wire";
 import type { Limits } from "../limits.ts";
 import { Refusal } from "../queue/refusal.ts";
-
-const unzip = promisify(gunzip);
 
 /** Bytes of bodies in memory, for all requests together. */
 export class BodyBudget {
@@ -74,13 +71,14 @@ export async function readBody(request: Request, bounds: BodyBounds, hold: BodyH
   const encoding = (request.headers.get("content-encoding") ?? "identity").trim().toLowerCase();
   if (encoding === "identity" || encoding === "" || sent.byteLength === 0) return sent;
   try {
-    const limit = bounds.decompressedBytes;
-    if (encoding === "zstd") return counted(await decompressZstd(sent, limit), hold);
-    if (encoding === "gzip") return counted(await unzip(sent, { maxOutputLength: limit }), hold);
+    if (encoding === "zstd") return await unpackZstd(sent, bounds.decompressedBytes, hold);
+    if (encoding === "gzip") {
+      const unpacked = createGunzip({ chunkSize: 64 * 1024 });
+      unpacked.end(sent);
+      return await collect(unpacked, bounds.decompressedBytes, hold);
+    }
   } catch (error) {
     if (error instanceof Refusal) throw error;
-    const code = (error as { code?: string }).code;
-    if (code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(bounds.decompressedBytes);
     throw new Refusal(
       422,
       "bad_encoding",
@@ -94,9 +92,29 @@ export async function readBody(request: Request, bounds: BodyBounds, hold: BodyH
   );
 }
 
-function counted(bytes: Uint8Array, hold: BodyHold): Uint8Array {
-  hold.take(bytes.byteLength);
+/** The room is taken before it is filled, since several bodies may be unpacked before the first of them is looked at. */
+async function unpackZstd(sent: Uint8Array, limit: number, hold: BodyHold): Promise<Uint8Array> {
+  let taken = 0;
+  const takeRoom = (room: number) => {
+    hold.take(room - taken);
+    taken = room;
+  };
+  const bytes = await decompressZstd(sent, limit, takeRoom);
+  takeRoom(bytes.byteLength);
   return bytes;
+}
+
+/** A stream's bytes, each part counted as it comes: what comes too much is never in memory. */
+async function collect(stream: AsyncIterable<Uint8Array>, limit: number, hold: BodyHold): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  let total = 0;
+  for await (const part of stream) {
+    total += part.byteLength;
+    if (total > limit) throw tooLarge(limit);
+    hold.take(part.byteLength);
+    parts.push(part);
+  }
+  return Buffer.concat(parts);
 }
 
 /** Bodies up to this are taken in one piece; of larger ones only what has arrived counts against the budget. */
@@ -109,15 +127,7 @@ async function readSent(request: Request, told: number, bounds: BodyBounds, hold
     return new Uint8Array(await request.arrayBuffer());
   }
   if (request.body === null) return new Uint8Array(0);
-  const parts: Uint8Array[] = [];
-  let total = 0;
-  for await (const part of request.body as unknown as AsyncIterable<Uint8Array>) {
-    total += part.byteLength;
-    if (total > bounds.bodyBytes) throw tooLarge(bounds.bodyBytes);
-    hold.take(part.byteLength);
-    parts.push(part);
-  }
-  return Buffer.concat(parts);
+  return collect(request.body as unknown as AsyncIterable<Uint8Array>, bounds.bodyBytes, hold);
 }
 
 const tooLarge = (limit: number): Refusal =>
@@ -126,12 +136,16 @@ const tooLarge = (limit: number): Refusal =>
 /** The JSON value of a body; an empty one is an empty object. @throws {@link Refusal} 400 */
 export function readJson(bytes: Uint8Array, limits: Limits): unknown {
   if (bytes.byteLength === 0) return {};
-  const { depth, parts } = shapeOf(bytes);
+  const { depth, parts, elements } = shapeOf(bytes);
   if (depth > limits.jsonDepth) {
     throw new Refusal(400, "json_too_deep", `The JSON is nested deeper than ${limits.jsonDepth} levels.`);
   }
-  if (parts > limits.jsonParts) {
-    const many = `The JSON has ${parts} objects, arrays and keys, and ${limits.jsonParts} are taken.`;
+  for (const [count, limit, what] of [
+    [parts, limits.jsonParts, "objects, arrays and keys"],
+    [elements, limits.jsonElements, "elements"],
+  ] as const) {
+    if (count <= limit) continue;
+    const many = `The JSON has ${count} ${what}, and ${limit} are taken.`;
     throw new Refusal(413, "json_too_large", `${many} Send less at once; passes have a binary form.`);
   }
   try {
@@ -144,11 +158,12 @@ export function readJson(bytes: Uint8Array, limits: Limits): unknown {
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-/** The deepest nesting of brackets outside of strings, and how many objects, arrays and keys there are. */
-function shapeOf(bytes: Uint8Array): { depth: number; parts: number } {
+/** The deepest nesting of brackets outside of strings, how many objects, arrays and keys there are, and how many elements. */
+function shapeOf(bytes: Uint8Array): { depth: number; parts: number; elements: number } {
   let depth = 0;
   let deepest = 0;
   let parts = 0;
+  let elements = 0;
   let inString = false;
   for (let i = 0; i < bytes.length; i++) {
     const byte = bytes[i]!;
@@ -159,8 +174,10 @@ function shapeOf(bytes: Uint8Array): { depth: number; parts: number } {
     else if (byte === 0x7b || byte === 0x5b) {
       parts++;
       deepest = Math.max(deepest, ++depth);
-    } else if (byte === 0x3a) parts++;
+    } else if (byte === 0x2c) elements++;
+    else if (byte === 0x3a) parts++;
     else if (byte === 0x7d || byte === 0x5d) depth--;
   }
-  return { depth: deepest, parts };
+  // The first element of an array has no comma before it.
+  return { depth: deepest, parts, elements: elements + 1 };
 }

@@ -108,6 +108,68 @@ describe("bodies", () => {
     }
   });
 
+  test("JSON of more elements than are taken is refused before it is parsed; long lists of tokens are not", async () => {
+    const server = await open();
+    const junk = packed(`{"model_id":"m","seq_id":1,"junk":[${"0,".repeat(8_000_000)}0]}`);
+    for (const path of ["forward", "asample"]) {
+      const answer = await server.post(path, junk, { ...gzip, ...json });
+      expect(answer.status).toBe(413);
+      expect(answer.json).toMatchObject({ code: "json_too_large", detail: expect.stringContaining("elements") });
+    }
+    const tokens = `[${"7,".repeat(999_999)}7]`;
+    const sample = `{"base_model":"test/model","prompt":{"chunks":[{"tokens":${tokens}}]},"sampling_params":{}}`;
+    expect((await server.post("asample", packed(sample), { ...gzip, ...json })).status).toBe(200);
+    const tensor = (dtype: string) => `{"data":${tokens},"dtype":"${dtype}","shape":[1000000]}`;
+    const inputs = `{"target_tokens":${tensor("int64")},"weights":${tensor("float32")},"advantages":${tensor("float32")}}`;
+    const datum = `{"model_input":{"chunks":[{"tokens":${tokens}}]},"loss_fn_inputs":${inputs}}`;
+    const pass = `{"model_id":"m","seq_id":1,"forward_backward_input":{"data":[${datum}],"loss_fn":"cross_entropy"}}`;
+    expect((await server.post("forward_backward", packed(pass), { ...gzip, ...json })).status).toBe(404);
+  });
+
+  test("what a body unpacks to counts while it is unpacked, and not only when all of it is there", async () => {
+    const server = await open({ limits: { bodiesBytes: 3_000_000, decompressedBytes: 50_000_000 } });
+    const proto = { "content-type": "application/x-protobuf" };
+    const forward = (body: Uint8Array, encoding: string) =>
+      server.post("forward_backward", body, { ...proto, "content-encoding": encoding });
+    // Damaged at its end, so that whoever unpacks all of it first says that, and not that there is no room.
+    const bomb = new Uint8Array(gzipSync(new Uint8Array(40_000_000))).slice(0, -8);
+    expect((await forward(bomb, "gzip")).json).toMatchObject({ code: "too_many_bytes" });
+    // One frame whose header tells 40 000 000 bytes, and nothing intact behind it.
+    const frame = new Uint8Array(20);
+    new DataView(frame.buffer).setUint32(0, 0xfd2fb528, true);
+    frame[4] = 0xa0;
+    new DataView(frame.buffer).setUint32(5, 40_000_000, true);
+    expect((await forward(frame, "zstd")).status).toBe(429);
+    expect((await forward(bomb.slice(0, 200), "gzip")).json.code).toBe("bad_encoding");
+    const roomy = await open({ limits: { decompressedBytes: 5_000_000 } });
+    const answer = await roomy.post("forward_backward", bomb, { ...proto, ...gzip });
+    expect([answer.status, answer.json.code]).toEqual([413, "body_too_large"]);
+    const model = await server.model();
+    expect((await server.passResult(server.pass(model, 1))).lossFnOutputs).toHaveLength(1); // all was given back
+  });
+
+  test("an adapter comes as a form; a body of any other type is refused before it is read", async () => {
+    const server = await open();
+    for (const type of ["application/json", "application/x-protobuf", "text/plain", undefined]) {
+      let reads = 0;
+      const body = new ReadableStream<Uint8Array>(
+        {
+          pull(controller) {
+            reads++;
+            controller.close();
+          },
+        },
+        { highWaterMark: 0 },
+      );
+      const headers = { "x-api-key": server.key, ...(type === undefined ? {} : { "content-type": type }) };
+      const init = { method: "POST", headers, body, duplex: "half" } as RequestInit;
+      const answer = await server.server.fetch(new Request("http://localhost/api/v1/tinklet/import_adapter", init));
+      expect([answer.status, reads], type).toEqual([415, 0]);
+    }
+    const form = { "content-type": "Multipart/Form-Data; boundary=edge" };
+    expect((await server.post("tinklet/import_adapter", new Uint8Array(0), form)).json.code).toBe("bad_form");
+  });
+
   test("a route of parameters takes a megabyte, packed or not; one of data takes more", async () => {
     const server = await open();
     const large = JSON.stringify({ tags: [], sdk_version: "x", extra: "x".repeat(2_000_000) });

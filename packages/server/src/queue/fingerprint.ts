@@ -15,25 +15,48 @@ export function fingerprintJson(kind: string, body: unknown, ignore: readonly st
   const skipped = new Set(ignore);
   const object = body as Record<string, unknown>;
   const kept = Object.fromEntries(Object.entries(object).filter(([key]) => !skipped.has(key)));
-  return hash.update(canonical(kept)).digest("base64url");
+  return addCanonical(hash, kept).digest("base64url");
 }
 
-/** JSON text with sorted keys; integers of any size. */
-function canonical(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
-  if (typeof value === "object" && value !== null) {
-    const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-    return `{${entries.map(([key, item]) => `${JSON.stringify(key)}:${canonical(item)}`).join(",")}}`;
-  }
-  return typeof value === "bigint" ? value.toString() : JSON.stringify(value);
+/** Characters that are gathered before they are hashed: few calls, and never a second copy of a long list as text. */
+const pieceLength = 64 * 1024;
+
+/** Adds JSON text with sorted keys; integers of any size. */
+function addCanonical(hash: Hash, value: unknown): Hash {
+  let piece = "";
+  const write = (text: string) => {
+    piece += text;
+    if (piece.length < pieceLength) return;
+    hash.update(piece);
+    piece = "";
+  };
+  const walk = (item: unknown): void => {
+    if (Array.isArray(item)) {
+      write("[");
+      for (let i = 0; i < item.length; i++) {
+        if (i > 0) write(",");
+        walk(item[i]);
+      }
+      write("]");
+    } else if (typeof item === "object" && item !== null) {
+      const entries = Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1));
+      for (const [i, [key, inner]] of entries.entries()) {
+        write(`${i === 0 ? "{" : ","}${JSON.stringify(key)}:`);
+        walk(inner);
+      }
+      write(entries.length === 0 ? "{}" : "}");
+    } else if (typeof item === "bigint" || Number.isFinite(item)) write(String(item));
+    else write(`${JSON.stringify(item)}`);
+  };
+  walk(value);
+  return hash.update(piece);
 }
 
 /** The digest of a pass, the same for its binary and its JSON form. */
 export function fingerprintPass(kind: string, request: ForwardBackwardRequest): string {
   const { data, lossFn, lossFnConfig } = request.forwardBackwardInput;
-  const hash = createHash("sha256").update(
-    canonical([kind, request.modelId, request.seqId ?? 0, lossFn, lossFnConfig ?? {}, data.length]),
-  );
+  const head = [kind, request.modelId, request.seqId ?? 0, lossFn, lossFnConfig ?? {}, data.length];
+  const hash = addCanonical(createHash("sha256"), head);
   for (const datum of data) {
     for (const chunk of datum.modelInput.chunks) addChunk(hash, chunk);
     for (const [name, tensor] of Object.entries(datum.lossFnInputs).sort(([a], [b]) => (a < b ? -1 : 1))) {

@@ -60,9 +60,14 @@ export async function compressZstd(bytes: Uint8Array): Promise<Uint8Array> {
  * The content of one zstd frame.
  *
  * @param maxBytes - more than this is refused before it is unpacked.
+ * @param onRoom - told how many bytes the content may take, before each try to unpack it; may throw to stop.
  * @throws {@link InvalidInputError} when it is not zstd, is damaged, or is too large.
  */
-export async function decompressZstd(bytes: Uint8Array, maxBytes: number): Promise<Uint8Array> {
+export async function decompressZstd(
+  bytes: Uint8Array,
+  maxBytes: number,
+  onRoom?: (bytes: number) => void,
+): Promise<Uint8Array> {
   const told = contentSize(bytes);
   const tooLarge = () => new InvalidInputError("body", `unpacks to more than the ${maxBytes} bytes allowed`);
   if (told !== undefined && told > maxBytes) throw tooLarge();
@@ -70,6 +75,7 @@ export async function decompressZstd(bytes: Uint8Array, maxBytes: number): Promi
   // A frame that hides its size gets room in steps, so that a small body never costs the full limit.
   let capacity = told ?? Math.min(maxBytes, Math.max(1 << 20, bytes.byteLength * 4));
   for (;;) {
+    onRoom?.(capacity);
     try {
       return decompress(bytes, capacity);
     } catch (cause) {

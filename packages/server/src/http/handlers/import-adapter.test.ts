@@ -184,7 +184,7 @@ test("what cannot be used is refused with its reason, and never with a path of t
     form.set(file, blob, file);
     return form;
   };
-  expect(await refused("{}")).toEqual([400, "bad_form"]);
+  expect(await refused("{}")).toEqual([415, "unknown_content_type"]);
   expect(await refused(new FormData())).toEqual([422, "invalid_request"]);
   expect(await refused(await formOf(path, { name: "../up" }))).toEqual([400, "bad_request"]);
   expect(await refused(await formOf(path, { base_model: "other" }))).toEqual([400, "unknown_base_model"]);
