@@ -4,7 +4,7 @@
  * file; the archive is for servers that know no export, and for sampler weights, which cannot be exported. Node only, loaded when
  * first needed.
  */
-import { APIStatusError } from "../errors.ts";
+import { APIStatusError, InvalidInputError, TinkerError } from "../errors.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
 import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
 import { downloadError, downloadFile, type Fetching, unpackTar } from "./download.node.ts";
@@ -12,7 +12,7 @@ import type { RestClient } from "./rest-client.ts";
 import type { TrainingClient } from "./training-client.ts";
 
 const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
-const { mkdir, mkdtemp, rename, rm } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
+const { mkdir, mkdtemp, readdir, rename, rm } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
 const { dirname, join, resolve, sep } = nodeBuiltin<typeof import("node:path")>("node:path");
 
 /** How a checkpoint is fetched. */
@@ -28,8 +28,10 @@ const exportSeconds = 3600;
 /**
  * Fetches a checkpoint into `target`, which a download that breaks off leaves as it was.
  *
+ * @param target - made; an empty folder or another checkpoint is replaced.
  * @param parent - a folder on the same disk, for what is on its way.
  * @returns how many bytes came.
+ * @throws {@link InvalidInputError} when `target` holds anything else, before anything is fetched.
  */
 export async function fetchCheckpoint(
   path: string,
@@ -40,6 +42,7 @@ export async function fetchCheckpoint(
   const { checkpointType } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
   const { signal, rest } = context;
   const call = signal === undefined ? {} : { signal };
+  await checkReplaceable(target);
   if (checkpointType === "external") return fetchExternal(path, target, parent, context);
   if (checkpointType === "training") {
     const bytes = await fetchExported(path, target, parent, context);
@@ -69,7 +72,7 @@ export async function fetchCheckpointInto(path: string, folder: string, how: Che
 export function fetchInto(url: string, target: string, parent: string, context: Fetching): Promise<number> {
   return replacing(target, parent, async (scratch, files) => {
     const bytes = await downloadFile(url, join(scratch, "archive.tar"), "archive", context);
-    await unpackTar(join(scratch, "archive.tar"), files);
+    await unpackTar(join(scratch, "archive.tar"), files, context);
     return bytes;
   });
 }
@@ -134,6 +137,26 @@ async function trainingHalf(path: string, { signal, rest }: CheckpointFetching):
   return checkpoints.some(({ tinkerPath }) => tinkerPath === twin) ? twin : undefined;
 }
 
+/** What tells a folder of a checkpoint: the configuration of its adapter, or the marker that ends its archive. */
+const marks = ["adapter_config.json", "checkpoint_complete"];
+
+/** Refuses a target whose content no checkpoint brought: it would be deleted. */
+async function checkReplaceable(target: string): Promise<void> {
+  const names = await readdir(target).catch((cause: NodeJS.ErrnoException): string[] => {
+    if (cause.code === "ENOENT") return [];
+    const hint = "Choose another folder, or one that is not there yet.";
+    throw new InvalidInputError("folder", `${target} cannot be replaced: ${cause.message}`, { hint, cause });
+  });
+  if (names.length === 0 || marks.some((name) => names.includes(name))) return;
+  throw new InvalidInputError(
+    "folder",
+    `${target} has files in it and is not a checkpoint (no ${marks.join(", no ")})`,
+    {
+      hint: `Choose a folder that is not there yet, for example ${join(target, "checkpoint")}, or empty this one first.`,
+    },
+  );
+}
+
 /** Fills a folder beside the target and moves it there: what was there goes only when the new one is in its place. */
 async function replacing(
   target: string,
@@ -142,15 +165,25 @@ async function replacing(
 ): Promise<number> {
   const scratch = await mkdtemp(join(parent, ".tinklet-"));
   const [files, before] = [join(scratch, "files"), join(scratch, "before")];
+  let onlyCopy = false;
   try {
     const bytes = await fill(scratch, files);
+    await checkReplaceable(target); // files may have come while it was on its way
     if (existsSync(target)) await rename(target, before);
-    await rename(files, target).catch(async (cause) => {
-      if (existsSync(before)) await rename(before, target);
+    await rename(files, target).catch(async (cause: Error) => {
+      if (!existsSync(before)) throw cause;
+      await rename(before, target).catch(() => {
+        onlyCopy = true;
+        throw new TinkerError(`${target} could not be replaced: ${cause.message}`, {
+          code: "write_failed",
+          hint: `What was there is in ${before}, the new files in ${files}: move one of them to ${target}.`,
+          cause,
+        });
+      });
       throw cause;
     });
     return bytes;
   } finally {
-    await rm(scratch, { recursive: true, force: true });
+    if (!onlyCopy) await rm(scratch, { recursive: true, force: true });
   }
 }

@@ -1,9 +1,10 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { tarStream } from "../../../server/src/http/tar.ts";
 import { systemClock } from "../clock.ts";
+import { InvalidInputError } from "../errors.ts";
 import { failure, harness } from "../testing/harness.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import type { DownloadProgress } from "./download.node.ts";
@@ -12,7 +13,10 @@ let folder: string;
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), "tinklet-folders-"));
 });
-afterEach(() => rm(folder, { recursive: true, force: true }));
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await rm(folder, { recursive: true, force: true });
+});
 
 /** A client whose server answers some paths by `own`, the way a server inside the process does: without a socket. */
 function setup(own: (path: string, init: RequestInit) => Response | Promise<Response> | undefined) {
@@ -69,6 +73,7 @@ describe("downloadCheckpoint", () => {
       });
       const target = join(folder, "adapter");
       await mkdir(target, { recursive: true });
+      await writeFile(join(target, "adapter_config.json"), "{}");
       await writeFile(join(target, "good"), "yes");
       const error: unknown = await rest.downloadCheckpoint(path, target, { signal: controller.signal }).then(
         () => undefined,
@@ -77,8 +82,99 @@ describe("downloadCheckpoint", () => {
       expect(controller.signal.aborted ? error : (error as { code: string }).code).toBe(
         controller.signal.aborted ? "enough" : "download_failed",
       );
-      expect(await readdir(target)).toEqual(["good"]);
+      expect(await readdir(target)).toEqual(["adapter_config.json", "good"]);
     }
+  });
+});
+
+describe("downloadCheckpoint into a folder that is there", () => {
+  /** A server with an archive. @param arriving - called when the archive is fetched */
+  async function serving(arriving: () => Promise<unknown> = async () => {}) {
+    const bytes = await archive();
+    const asked: string[] = [];
+    const { rest } = setup(async (at) => {
+      asked.push(at);
+      if (at.endsWith("/archive"))
+        return new Response(null, { status: 302, headers: { location: "http://tinklet.local/a" } });
+      if (at !== "/a") return undefined as unknown as Response;
+      await arriving();
+      return new Response(bytes as BodyInit);
+    });
+    return { rest, asked };
+  }
+  const put = async (name: string, text = "mine") => {
+    await mkdir(join(folder, "to"), { recursive: true });
+    await writeFile(join(folder, "to", name), text);
+  };
+
+  it("refuses one with files that no checkpoint brought, before it asks for anything", async () => {
+    await put("thesis.md");
+    const { rest, asked } = await serving();
+    const target = join(folder, "to");
+    const error = await failure(rest.downloadCheckpoint(path, target));
+    expect(error).toBeInstanceOf(InvalidInputError);
+    expect(error).toMatchObject({ field: "folder" });
+    expect(error.message).toContain(`${target} has files in it and is not a checkpoint`);
+    expect(error.hint).toContain(join(target, "checkpoint"));
+    expect(asked.filter((at) => at.includes("archive"))).toEqual([]);
+    expect(await readFile(join(target, "thesis.md"), "utf8")).toBe("mine");
+    expect(await readdir(folder)).toEqual(["to"]);
+  });
+
+  it("refuses a file in its place, and files that came during the download", async () => {
+    await writeFile(join(folder, "file"), "mine");
+    const { rest } = await serving(() => put("late.md"));
+    expect(await failure(rest.downloadCheckpoint(path, join(folder, "file")))).toBeInstanceOf(InvalidInputError);
+    expect(await readFile(join(folder, "file"), "utf8")).toBe("mine");
+    expect(await failure(rest.downloadCheckpoint(path, join(folder, "to")))).toBeInstanceOf(InvalidInputError);
+    expect(await readdir(join(folder, "to"))).toEqual(["late.md"]);
+    expect((await readdir(folder)).toSorted()).toEqual(["file", "to"]);
+  });
+
+  it.each([[[]], [["adapter_config.json", "old"]], [["checkpoint_complete", "old"]]])(
+    "replaces an empty one or a checkpoint: %j",
+    async (names: string[]) => {
+      await mkdir(join(folder, "to"));
+      for (const name of names) await put(name);
+      const { rest } = await serving();
+      await rest.downloadCheckpoint(path, join(folder, "to"));
+      expect(await readdir(join(folder, "to"))).toEqual(["adapter_config.json"]);
+      expect(await readFile(join(folder, "to", "adapter_config.json"), "utf8")).toBe("hello");
+      expect(await readdir(folder)).toEqual(["to"]);
+    },
+  );
+
+  /** Fetches while the renames with these numbers, from 1, fail. */
+  async function withFailing(failing: readonly number[]) {
+    await put("adapter_config.json");
+    const disk = process.getBuiltinModule("node:fs/promises");
+    const rename = disk.rename;
+    let count = 0;
+    vi.spyOn(disk, "rename").mockImplementation(async (from, to) => {
+      count++;
+      if (failing.includes(count)) throw new Error(`rename ${count} failed`);
+      return rename(from, to);
+    });
+    vi.resetModules();
+    const { fetchInto } = await import("./checkpoint-files.node.ts");
+    const bytes = await archive();
+    const fetching = { fetch: async () => new Response(bytes as BodyInit), signal: undefined, onProgress: () => {} };
+    return failure(fetchInto("http://tinklet.local/a", join(folder, "to"), folder, fetching));
+  }
+
+  it.each([1, 2])("puts the old one back when rename %i fails", async (failing) => {
+    expect((await withFailing([failing])).message).toBe(`rename ${failing} failed`);
+    expect(await readFile(join(folder, "to", "adapter_config.json"), "utf8")).toBe("mine");
+    expect(await readdir(folder)).toEqual(["to"]);
+  });
+
+  it("keeps the only copy of the old one, and says where, when it cannot be put back", async () => {
+    const error = await withFailing([2, 3]);
+    expect(error).toMatchObject({ code: "write_failed" });
+    const [scratch = ""] = await readdir(folder);
+    expect(error.hint).toContain(join(folder, scratch, "before"));
+    expect(await readFile(join(folder, scratch, "before", "adapter_config.json"), "utf8")).toBe("mine");
+    expect(await readFile(join(folder, scratch, "files", "adapter_config.json"), "utf8")).toBe("hello");
   });
 });
 

@@ -4,7 +4,7 @@ import { given } from "../given.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
 
 const { createReadStream, createWriteStream } = nodeBuiltin<typeof import("node:fs")>("node:fs");
-const { mkdir, open, rm } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
+const { mkdir, open, rm, statfs } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
 const { dirname, resolve, sep } = nodeBuiltin<typeof import("node:path")>("node:path");
 const { Readable } = nodeBuiltin<typeof import("node:stream")>("node:stream");
 const { pipeline } = nodeBuiltin<typeof import("node:stream/promises")>("node:stream/promises");
@@ -94,28 +94,49 @@ interface Entry {
   readonly size: number;
 }
 
+/** Most headers of an archive: a checkpoint has a handful of files, a large one some hundreds of parts. */
+const maxEntries = 4000;
+
+/** Most bytes of a header's long name or attributes, which are read into memory. */
+const maxNameBytes = 1 << 20;
+
+/** What counts as free on a disk that does not say. */
+const unknownFreeBytes = 64 * 2 ** 30;
+
 /**
- * Unpacks a tar archive, compressed or not. Links, names that lead out of the folder, and an archive that ends before its
- * end are refused before anything is written.
+ * Unpacks a tar archive, compressed or not. Links, names that lead out of the folder, an archive that ends before its end,
+ * one with more than 4000 entries and one that the disk has no room for are refused before any of its files is written.
  *
- * @throws {@link TinkerError} for an archive that cannot be trusted or is not one.
+ * @throws {@link TinkerError} for an archive that cannot be trusted or is not one; with code `disk_full` for one that is too
+ *   large. The signal's reason when it ends.
  */
-export async function unpackTar(packed: string, folder: string): Promise<void> {
-  const archive = await decompressed(packed);
+export async function unpackTar(
+  packed: string,
+  folder: string,
+  { signal }: { readonly signal?: AbortSignal | undefined } = {},
+): Promise<void> {
+  const archive = await decompressed(packed, signal);
   const file = await open(archive, "r");
   const entries: (Entry & { readonly at: number })[] = [];
   try {
     const { size: length } = await file.stat();
     const header = Buffer.alloc(512);
     let longName: string | undefined;
-    for (let at = 0; ; ) {
+    for (let at = 0, count = 0; ; count++) {
+      signal?.throwIfAborted();
       const { bytesRead } = await file.read(header, 0, 512, at);
       if (bytesRead < 512) throw damaged(); // the end is a block of zeros, not the end of the file
       if (header.every((byte) => byte === 0)) break;
+      if (count >= maxEntries) {
+        throw downloadError(`The archive has more than ${maxEntries} entries and was not unpacked.`, {
+          hint: "A checkpoint has a handful. It may be damaged or malicious.",
+        });
+      }
       const { name, type, size } = readHeader(header);
       at += 512;
       if (at + size > length) throw damaged();
       if (type === "L" || type === "x") {
+        if (size > maxNameBytes) throw damaged();
         const body = Buffer.alloc(size);
         await file.read(body, 0, size, at);
         longName = type === "L" ? text(body) : (/\d+ path=([^\n]*)\n/.exec(body.toString("utf8"))?.[1] ?? longName);
@@ -130,27 +151,59 @@ export async function unpackTar(packed: string, folder: string): Promise<void> {
   }
   if (entries.length === 0) throw downloadError("The archive is empty or not a tar file.");
   for (const { name, type, size, at } of entries) {
+    signal?.throwIfAborted();
     const path = resolve(folder, name);
     await mkdir(type === "folder" ? path : dirname(path), { recursive: true });
     if (type === "folder") continue;
     const source = size === 0 ? Readable.from([]) : createReadStream(archive, { start: at, end: at + size - 1 });
-    await pipeline(source, createWriteStream(path)).catch((cause) => {
+    await pipeline(source, createWriteStream(path), { ...given({ signal }) }).catch((cause) => {
+      signal?.throwIfAborted();
       throw writeFailure(path, cause);
     });
   }
 }
 
-/** The archive itself: a gzip file is unpacked beside it. */
-async function decompressed(path: string): Promise<string> {
+/**
+ * The archive itself: a gzip file is unpacked beside it, into half of the free space at most, since its files need as much
+ * again while it is there.
+ */
+async function decompressed(path: string, signal: AbortSignal | undefined): Promise<string> {
   const file = await open(path, "r");
   const { buffer } = await file.read(Buffer.alloc(2), 0, 2, 0).finally(() => file.close());
   if (buffer.readUInt16BE() !== 0x1f8b) return path;
-  await pipeline(createReadStream(path), createGunzip(), createWriteStream(`${path}.unpacked`)).catch((cause) => {
-    if ((cause as NodeJS.ErrnoException).syscall === "write") throw writeFailure(`${path}.unpacked`, cause);
-    throw damaged(cause);
-  });
-  return `${path}.unpacked`;
+  const unpacked = `${path}.unpacked`;
+  const most = Math.floor((await freeBytes(dirname(path))) / 2);
+  const bounded = async function* (source: AsyncIterable<Uint8Array>) {
+    let bytes = 0;
+    for await (const chunk of source) {
+      bytes += chunk.length;
+      if (bytes > most) throw tooLarge(most);
+      yield chunk;
+    }
+  };
+  const options = { ...given({ signal }) };
+  await pipeline(createReadStream(path), createGunzip(), bounded, createWriteStream(unpacked), options).catch(
+    (cause) => {
+      signal?.throwIfAborted();
+      if (cause instanceof TinkerError) throw cause;
+      if ((cause as NodeJS.ErrnoException).syscall === "write") throw writeFailure(unpacked, cause);
+      throw damaged(cause);
+    },
+  );
+  return unpacked;
 }
+
+/** What the disk of a folder has left for this user. Some mounted disks report no size at all. */
+async function freeBytes(folder: string): Promise<number> {
+  const { bavail, blocks, bsize } = await statfs(folder);
+  return blocks === 0 ? unknownFreeBytes : bavail * bsize;
+}
+
+const tooLarge = (most: number) =>
+  new TinkerError(`The archive unpacks to more than ${most} bytes, half of what is free on the disk.`, {
+    code: "disk_full",
+    hint: "It and its files need room at the same time: free some space, or choose a folder on a larger disk.",
+  });
 
 const damaged = (cause?: unknown) =>
   downloadError("The archive is damaged.", { cause, hint: "The download may be incomplete; try again." });
@@ -160,11 +213,14 @@ const text = (bytes: Uint8Array) => Buffer.from(bytes).toString("utf8").replace(
 function readHeader(header: Buffer): { name: string; type: string; size: number } {
   const prefix = header.subarray(257, 262).toString() === "ustar" ? text(header.subarray(345, 500)) : "";
   const name = text(header.subarray(0, 100));
-  const size = Number.parseInt(text(header.subarray(124, 136)).trim() || "0", 8);
+  const digits = text(header.subarray(124, 136)).trim() || "0";
+  // digits alone: a sign would send the reader back to a header that it has read
+  if (!/^[0-7]+$/.test(digits)) throw damaged();
   const stated = Number.parseInt(text(header.subarray(148, 156)).trim(), 8);
   const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 32 : byte), 0);
-  if (stated !== sum || Number.isNaN(size)) throw damaged();
-  return { name: prefix === "" ? name : `${prefix}/${name}`, type: text(header.subarray(156, 157)) || "0", size };
+  if (stated !== sum) throw damaged();
+  const type = text(header.subarray(156, 157)) || "0";
+  return { name: prefix === "" ? name : `${prefix}/${name}`, type, size: Number.parseInt(digits, 8) };
 }
 
 function safeEntry(name: string, type: string, size: number, folder: string): Entry {

@@ -205,11 +205,12 @@ export class RestClient {
    * Fetches a checkpoint's files into a folder, which a download that breaks off leaves as it was. Works with every server:
    * hosted, remote and {@link ServiceClient.local}. Node only. An extension: the Python SDK has it in its command line alone.
    *
-   * @param folder - made, or replaced as a whole
+   * @param folder - made; an empty folder or another checkpoint is replaced as a whole, a folder with anything else is refused
    * @param options.onProgress - told of every piece that arrives
    * @returns how many bytes came
    *
-   * @throws {@link TinkerError} with code `download_failed`, `write_failed` or `disk_full`.
+   * @throws {@link InvalidInputError} when the folder has files in it and is not a checkpoint: neither `adapter_config.json` nor
+   *   `checkpoint_complete`. {@link TinkerError} with code `download_failed`, `write_failed` or `disk_full`.
    */
   async downloadCheckpoint(
     tinkerPath: string,
