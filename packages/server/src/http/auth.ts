@@ -31,7 +31,7 @@ export const hashApiKey = (key: string): string => createHash("sha256").update(k
 /**
  * Reads a key file: one `name sha256:<hex>` a line, `#` begins a comment.
  *
- * @throws Error naming the line, without repeating what stands on it.
+ * @throws Error naming the line, without repeating what stands on it; also when there is no key at all.
  */
 export function parseApiKeys(text: string): ApiKey[] {
   const keys: ApiKey[] = [];
@@ -46,6 +46,12 @@ export function parseApiKeys(text: string): ApiKey[] {
     }
     if (keys.some(({ name }) => name === match[1])) throw new Error(`line ${i + 1} of the key file repeats a name`);
     keys.push({ name: match[1]!, sha256: match[2]! });
+  }
+  // An empty list would mean a server that takes any key.
+  if (keys.length === 0) {
+    throw new Error(
+      'the key file holds no key. Write one "name sha256:<64 hex digits>" a line, or leave --api-keys out.',
+    );
   }
   return keys;
 }

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { TestServer } from "../testing/test-server.ts";
-import { hashApiKey } from "./auth.ts";
+import { hashApiKey, parseApiKeys } from "./auth.ts";
 
 /** What the first tenant owns; none of it may show in an answer to the second. */
 interface Owned {
@@ -121,4 +121,10 @@ test("the engine is told whose prompt it is, so that none is found by another te
   expect(scopes).toEqual([scopes[0], scopes[1], scopes[0]]);
   expect(scopes).not.toContain(undefined);
   await own.close();
+});
+
+test("a key file without a key is refused: it would open the server to any key", () => {
+  for (const text of ["", "\n\n", "# nobody yet\n"]) expect(() => parseApiKeys(text)).toThrow(/holds no key/);
+  const sha256 = hashApiKey("tml-alice");
+  expect(parseApiKeys(`alice sha256:${sha256}`)).toEqual([{ name: "alice", sha256 }]);
 });

@@ -38,8 +38,8 @@ const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what:
   [
     /^(SQLITE_BUSY|SQLITE_LOCKED)/,
     "locked",
-    "Another server is using the data folder.",
-    "Stop it, or start this one with another --data-dir.",
+    "Another server is using the data folder (a program or command that trains locally is one, too).",
+    "Wait for it or stop it; to work beside it, start `tinklet serve` once and set TINKER_BASE_URL; or take another data folder (--data-dir, dataDir).",
   ],
   [
     /^(SQLITE_CORRUPT|SQLITE_NOTADB)/,

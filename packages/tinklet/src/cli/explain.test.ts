@@ -35,3 +35,8 @@ it.each([
 ])("nearest to %s is %s", (typed, word) => {
   expect(nearest(typed, ["epochs", "learning-rate", "max-cost", "out"])).toBe(word);
 });
+
+it("says a hint once: some messages hold theirs already", () => {
+  const error = Object.assign(new Error("In use. Stop it."), { code: "locked", hint: "Stop it." });
+  expect(explain(error)).toEqual({ message: "In use. Stop it.", details: [] });
+});

@@ -32,7 +32,7 @@ export class CliError extends TinkerError {
 export function explain(error: unknown): Explained {
   if (!(error instanceof Error)) return { message: `Unexpected error occurred: ${String(error)}` };
   const hint = (error as Partial<TinkerError>).hint;
-  const hints = hint === undefined ? [] : [`Hint: ${inCommands(hint)}`];
+  const hints = hint === undefined || error.message.includes(hint) ? [] : [`Hint: ${inCommands(hint)}`];
   const headline = headlineOf(error);
   if (headline !== undefined) return { message: headline, details: [`Details: ${error.message}`, ...hints] };
   // Errors of other copies of the SDK (another bundle) have the same fields but not the same class.
