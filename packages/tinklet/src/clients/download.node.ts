@@ -177,7 +177,7 @@ async function decompressed(path: string, signal: AbortSignal | undefined): Prom
     let bytes = 0;
     for await (const chunk of source) {
       bytes += chunk.length;
-      if (bytes > most) throw tooLarge(most);
+      if (bytes > most) throw noRoom(unpacked, most);
       yield chunk;
     }
   };
@@ -199,10 +199,10 @@ async function freeBytes(folder: string): Promise<number> {
   return blocks === 0 ? unknownFreeBytes : bavail * bsize;
 }
 
-const tooLarge = (most: number) =>
-  new TinkerError(`The archive unpacks to more than ${most} bytes, half of what is free on the disk.`, {
+const noRoom = (path: string, most: number) =>
+  new TinkerError(`The disk is full: ${path} could not be written.`, {
     code: "disk_full",
-    hint: "It and its files need room at the same time: free some space, or choose a folder on a larger disk.",
+    hint: `Free some space, or choose a folder on a larger disk: the archive unpacks to more than ${most} bytes, half of what is free, and its files need as much again.`,
   });
 
 const damaged = (cause?: unknown) =>
