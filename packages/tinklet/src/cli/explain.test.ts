@@ -38,5 +38,5 @@ it.each([
 
 it("says a hint once: some messages hold theirs already", () => {
   const error = Object.assign(new Error("In use. Stop it."), { code: "locked", hint: "Stop it." });
-  expect(explain(error)).toEqual({ message: "In use. Stop it.", details: [] });
+  expect(explain(error)).toEqual({ message: "In use.", details: ["Hint: Stop it."] });
 });

@@ -32,12 +32,15 @@ export class CliError extends TinkerError {
 export function explain(error: unknown): Explained {
   if (!(error instanceof Error)) return { message: `Unexpected error occurred: ${String(error)}` };
   const hint = (error as Partial<TinkerError>).hint;
-  const hints = hint === undefined || error.message.includes(hint) ? [] : [`Hint: ${inCommands(hint)}`];
+  const hints = hint === undefined ? [] : [`Hint: ${inCommands(hint)}`];
+  // Some messages end with their hint, which is then said once, on its own line.
+  const said =
+    hint !== undefined && error.message.endsWith(hint) ? error.message.slice(0, -hint.length).trimEnd() : error.message;
   const headline = headlineOf(error);
-  if (headline !== undefined) return { message: headline, details: [`Details: ${error.message}`, ...hints] };
+  if (headline !== undefined) return { message: headline, details: [`Details: ${said}`, ...hints] };
   // Errors of other copies of the SDK (another bundle) have the same fields but not the same class.
   if (error instanceof TinkerError || "code" in error) {
-    return { message: error.message, details: [...hints, ...missingPackage(error)] };
+    return { message: said, details: [...hints, ...missingPackage(error)] };
   }
   return {
     message: `Unexpected error occurred: ${error.message}`,
