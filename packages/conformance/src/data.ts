@@ -3,7 +3,7 @@
  * matter. Everything is derived from seeds, so two runs of the kit send the same bytes.
  */
 import { Datum, type ForwardBackwardOutput, ModelInput, type TrainingClient } from "tinklet";
-import { encodeForwardBackwardRequest } from "tinklet/wire";
+import { encodeForwardBackwardRequest, given } from "tinklet/wire";
 import { fail } from "./checks.ts";
 
 /** `length` token ids that follow from `seed`. */
@@ -74,6 +74,6 @@ export function passBytes(
     modelId,
     seqId,
     forwardOnly,
-    forwardBackwardInput: { data, lossFn, ...(lossFnConfig === undefined ? {} : { lossFnConfig }) },
+    forwardBackwardInput: { data, lossFn, ...given({ lossFnConfig }) },
   });
 }

@@ -4,7 +4,7 @@
  */
 
 import type { FetchLike } from "tinklet";
-import { apiPrefix, parseJson, protobufContentType, stringifyJson } from "tinklet/wire";
+import { apiPrefix, given, parseJson, protobufContentType, stringifyJson } from "tinklet/wire";
 import { Failed, fail, holds, show, text } from "./checks.ts";
 
 /** An answer, read to the end. */
@@ -108,7 +108,7 @@ export class Http {
 
   /** Polls until the request is finished, one way or another. */
   async outcome(requestId: string, options: { readonly requestType?: string } = {}): Promise<Outcome> {
-    const headers = options.requestType === undefined ? {} : { "x-tinker-request-type": options.requestType };
+    const headers = given({ "x-tinker-request-type": options.requestType });
     let metadataOnly = true;
     for (;;) {
       const answer = await this.poll(requestId, { headers, metadataOnly });
@@ -129,7 +129,7 @@ export class Http {
 
   /** The answer that holds the result; anything else is a failure of the case. */
   async result(requestId: string, requestType?: string): Promise<Answer> {
-    const outcome = await this.outcome(requestId, requestType === undefined ? {} : { requestType });
+    const outcome = await this.outcome(requestId, given({ requestType }));
     if (outcome.kind !== "done") fail(`the result of request ${requestId}`, "a result", described(outcome.answer));
     return outcome.answer;
   }

@@ -3,6 +3,7 @@
  * out. The loops in one call each, over it.
  */
 import { createHash } from "node:crypto";
+import { given } from "tinklet/wire";
 import type { Service, Trainer } from "./clients.ts";
 import { BatchedDataset } from "./dataset.ts";
 import {
@@ -74,14 +75,14 @@ export async function openRun(
 async function claimed(options: RunOptions, settings: Readonly<Record<string, unknown>>, claim: ClaimOptions) {
   const { folder, baseModel, rank = 32, seed = 0, from } = options;
   const run = await RunFolder.open(folder);
-  const start = from === undefined ? {} : { load_checkpoint_path: from };
+  const start = given({ load_checkpoint_path: from });
   const resumed = await run.claim({ model_name: baseModel, lora_rank: rank, seed, ...start, ...settings }, claim);
   return { run, resumeFrom: resumed ? await run.lastCheckpoint() : undefined };
 }
 
 async function trainerFor(options: RunOptions, resumeFrom: CheckpointRecord | undefined): Promise<Trainer> {
   const { service, baseModel, rank = 32, seed = 0, from, signal } = options;
-  const call = signal === undefined ? {} : { signal };
+  const call = given({ signal });
   if (resumeFrom?.state_path !== undefined)
     return service.createTrainingClientFromStateWithOptimizer(resumeFrom.state_path, call);
   if (from !== undefined) return service.createTrainingClientFromState(from, call);
@@ -162,8 +163,7 @@ function supervisedSettings(options: SupervisedRunOptions): Record<string, unkno
     max_steps: options.maxSteps ?? null,
     eval_every: options.evalEvery ?? 10,
     save_every: options.saveEvery ?? 20,
-    ...(ttlSeconds === undefined ? {} : { ttl_seconds: ttlSeconds }),
-    ...(adam === undefined ? {} : { adam }),
+    ...given({ ttl_seconds: ttlSeconds, adam }),
     ...options.settings,
     data_digest: data.digest,
   };
@@ -218,8 +218,7 @@ function policySettings<P extends Problem>(options: PolicyGradientRunOptions<P>)
     group_size: options.groupSize ?? 8,
     groups_per_batch: options.groupsPerStep ?? 8,
     save_every: options.saveEvery ?? 0,
-    ...(samplingParams === undefined ? {} : { sampling_params: samplingParams }),
-    ...(adam === undefined ? {} : { adam }),
+    ...given({ sampling_params: samplingParams, adam }),
     ...options.settings,
     data_digest: problems.digest("hex").slice(0, 16),
   };

@@ -3,6 +3,7 @@
  * each group, and train with importance sampling on what was sampled. On-policy: every step samples afresh.
  */
 import { type AdamParamsInput, Datum, InvalidInputError, ModelInput, type SamplingParamsInput } from "tinklet";
+import { given } from "tinklet/wire";
 import type { Sampler, Trainer } from "./clients.ts";
 import { derivedSeed, permutation } from "./random.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
@@ -146,7 +147,7 @@ async function* steps<P extends Problem>(
     nextStep: step,
     totalSteps,
     ...(complete ? {} : { stopped: "interrupted" }),
-    ...(checkpoint === undefined ? {} : { checkpoint }),
+    ...given({ checkpoint }),
   };
 }
 
@@ -182,7 +183,7 @@ async function sampleGroups<P extends Problem>(
         numSamples: groupSize,
         // Sample i of a request draws from seed + i, so that requests must lie at least a group apart.
         samplingParams: { ...options.samplingParams, seed: derivedSeed(seed, step, index) },
-        ...(signal === undefined ? {} : { signal }),
+        ...given({ signal }),
       });
       const answers = sequences.map(({ tokens, logprobs, stopReason }) => {
         if (logprobs === undefined)

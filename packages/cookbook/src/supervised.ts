@@ -3,6 +3,7 @@
  * client take effect in order, so a save or an evaluation submitted right after a step sees exactly that step's weights.
  */
 import type { AdamParamsInput } from "tinklet";
+import { given } from "tinklet/wire";
 import type { Trainer } from "./clients.ts";
 import type { BatchedDataset } from "./dataset.ts";
 import { evaluateNll, inputTokens, lossTokens, meanNll } from "./nll.ts";
@@ -188,8 +189,7 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
   }
   return {
     ...result,
-    ...(checkpoint === undefined ? {} : { checkpoint }),
-    ...(testNll === undefined ? {} : { testNll }),
+    ...given({ checkpoint, testNll }),
   };
 }
 
@@ -249,7 +249,7 @@ function submitStep(options: SupervisedOptions, step: number, totalSteps: number
       num_tokens: tokens,
       num_loss_tokens: lossTokens(data),
       train_mean_nll: meanNll(output, data),
-      ...(testNll === undefined ? {} : { "test/nll": testNll }),
+      ...given({ "test/nll": testNll }),
     };
   };
   return { step, tokens, row, saved };
@@ -287,7 +287,7 @@ async function save(
     epoch: Math.floor(nextStep / dataset.batchesPerEpoch),
     ...(kind === "final" ? { final: true } : {}),
     state_path: state.path,
-    ...(sampler === undefined ? {} : { sampler_path: sampler.path }),
+    ...given({ sampler_path: sampler?.path }),
     elapsed_tokens: elapsedTokens,
   };
 }

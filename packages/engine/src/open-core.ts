@@ -77,12 +77,8 @@ export const openCore = async (
   callbacks: OpenCallbacks,
 ): Promise<EngineCore> => {
   const { notice, progress, signal, gate } = callbacks;
-  const opened = await openModel(source, {
-    ...(options.cacheDir === undefined ? {} : { cacheDir: options.cacheDir }),
-    ...(options.offline === undefined ? {} : { offline: options.offline }),
-    ...(signal === undefined ? {} : { signal }),
-    onProgress: progress,
-  });
+  const { cacheDir, offline } = options;
+  const opened = await openModel(source, { cacheDir, offline, signal, onProgress: progress });
   try {
     signal?.throwIfAborted();
     const config = readConfig(opened.config);

@@ -1,6 +1,7 @@
 /** A server inside this process, for `ServiceClient.local()` and for tests: no socket unless one is asked for. */
 import type { EngineOptions } from "@tinklet/engine";
 import type { Clock } from "tinklet";
+import { given } from "tinklet/wire";
 import type { LogFormat } from "./log.ts";
 import { resolveModels } from "./models.ts";
 import { serve } from "./serve.ts";
@@ -40,11 +41,8 @@ export interface LocalServer {
 export async function createLocalServer(options: LocalServerOptions = {}): Promise<LocalServer> {
   const { model, dataDir, clock, port, log = "off" } = options;
   const named = [...(typeof model === "string" ? [model] : []), ...(options.models ?? [])];
-  const models =
-    typeof model === "object"
-      ? [model]
-      : await resolveModels(named, options.engine === undefined ? {} : { engine: options.engine });
-  const common = { models, log, dataDir, ...(clock === undefined ? {} : { clock }) };
+  const models = typeof model === "object" ? [model] : await resolveModels(named, given({ engine: options.engine }));
+  const common = { models, log, dataDir, ...given({ clock }) };
   if (port !== undefined) {
     const running = await serve({ ...common, port });
     return {

@@ -7,6 +7,7 @@ import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { defaultMemoryBudget, type EngineOptions, openEngine } from "@tinklet/engine";
 import { bundledModel, bundledModelFolder, loadTokenizerFiles } from "@tinklet/models";
+import { given } from "tinklet/wire";
 import type { ModelSource } from "./server.ts";
 
 export interface ResolveOptions {
@@ -15,11 +16,11 @@ export interface ResolveOptions {
 }
 
 /**
- * @param given - as on the command line; empty means the bundled model.
+ * @param names - as on the command line; empty means the bundled model.
  * @throws WeightsError when the bundled model is meant and not installed; Error when a name is given twice.
  */
-export async function resolveModels(given: readonly string[], options: ResolveOptions = {}): Promise<ModelSource[]> {
-  const wanted = given.length === 0 ? [bundledModel] : given;
+export async function resolveModels(names: readonly string[], options: ResolveOptions = {}): Promise<ModelSource[]> {
+  const wanted = names.length === 0 ? [bundledModel] : names;
   const engine = sharedOut(options.engine, wanted.length);
   const sources: ModelSource[] = [];
   for (const text of wanted) {
@@ -32,7 +33,7 @@ export async function resolveModels(given: readonly string[], options: ResolveOp
       tokenizerFiles: remembered(() =>
         loadTokenizerFiles(source, { cacheDir: engine.cacheDir, offline: engine.offline }),
       ),
-      ...(tokenizerId === undefined ? {} : { tokenizerId }),
+      ...given({ tokenizerId }),
     });
   }
   return sources;

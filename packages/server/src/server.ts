@@ -6,6 +6,7 @@ import { dirname } from "node:path";
 import { arithmeticVersion, type Engine } from "@tinklet/engine";
 import type { TokenizerFiles } from "@tinklet/models";
 import { type Clock, systemClock } from "tinklet";
+import { given } from "tinklet/wire";
 import type { ServedModel } from "./http/api.ts";
 import { createApp } from "./http/app.ts";
 import { type ApiKey, Auth } from "./http/auth.ts";
@@ -90,7 +91,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   const store = await openStore({
     dataDir: options.dataDir,
     onCommit: (ms, writers) => metrics.commit(ms / 1000, writers),
-    ...(onPoint === undefined ? {} : { onPoint }),
+    ...given({ onPoint }),
   });
 
   if (store.setAside.length > 0) {

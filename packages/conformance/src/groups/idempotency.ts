@@ -1,5 +1,5 @@
 /** Idempotency: a request whose answer was lost is sent again, and must not run again. */
-import { decodeForwardBackwardOutput, decodeSampleResponse } from "tinklet/wire";
+import { decodeForwardBackwardOutput, decodeSampleResponse, given } from "tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
 import type { Context } from "../context.ts";
@@ -44,7 +44,7 @@ const sampleBody = (samplingSessionId: string, seqId: number, seed?: number, pro
   seq_id: seqId,
   num_samples: 1,
   prompt: { chunks: [{ type: "encoded_text", tokens: prompt }] },
-  sampling_params: { max_tokens: 12, ...(seed === undefined ? {} : { seed }) },
+  sampling_params: { max_tokens: 12, ...given({ seed }) },
   prompt_logprobs: false,
   topk_prompt_logprobs: 0,
   type: "sample",

@@ -8,6 +8,7 @@ import {
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,
   encodeForwardBackwardRequest,
+  given,
   protobufContentType,
 } from "tinklet/wire";
 import type { Wrapper } from "./kit-server.ts";
@@ -154,7 +155,7 @@ export const meanReduction: Wrapper = editingPasses((pass) => {
     const total = values.reduce((sum, value) => sum + value, 0) * data.length;
     const mean = TensorData.from(
       values.map((value) => (total === 0 ? value : value / total)),
-      weights.shape === undefined ? {} : { shape: weights.shape },
+      given({ shape: weights.shape }),
     );
     return new Datum({ modelInput: datum.modelInput, lossFnInputs: { ...datum.lossFnInputs, weights: mean } });
   });

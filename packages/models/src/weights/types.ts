@@ -78,10 +78,10 @@ export interface DownloadProgress {
 /** Options of {@link openModel}; all but `signal` matter only for a Hub id. */
 export interface OpenModelOptions {
   /** Cache folder, laid out as Hugging Face's. @defaultValue `HF_HUB_CACHE`, or `HF_HOME/hub`, or `~/.cache/huggingface/hub` */
-  readonly cacheDir?: string;
+  readonly cacheDir?: string | undefined;
   /** Use the cache only. @defaultValue true when `HF_HUB_OFFLINE` is set */
-  readonly offline?: boolean;
+  readonly offline?: boolean | undefined;
   readonly onProgress?: (progress: DownloadProgress) => void;
   /** Stops a download; the promise rejects with `signal.reason`, and the part received is kept for the next time. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }

@@ -1,5 +1,6 @@
 /** What a client can size has a bound where it is read: numbers, dates, texts, bodies. */
 import { gzipSync } from "node:zlib";
+import { given } from "tinklet/wire";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { CheckpointRow } from "../store/models.ts";
 import { gateway, TestServer, type TestServerOptions } from "../testing/test-server.ts";
@@ -161,7 +162,7 @@ describe("bodies", () => {
         },
         { highWaterMark: 0 },
       );
-      const headers = { "x-api-key": server.key, ...(type === undefined ? {} : { "content-type": type }) };
+      const headers = { "x-api-key": server.key, ...given({ "content-type": type }) };
       const init = { method: "POST", headers, body, duplex: "half" } as RequestInit;
       const answer = await server.server.fetch(new Request("http://localhost/api/v1/tinklet/import_adapter", init));
       expect([answer.status, reads], type).toEqual([415, 0]);

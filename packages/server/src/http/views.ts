@@ -1,5 +1,5 @@
 /** Rows as the API shows them. */
-import { type Checkpoint, parseJson, stringifyJson, type TrainingRun } from "tinklet/wire";
+import { type Checkpoint, given, parseJson, stringifyJson, type TrainingRun } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
 import { type CheckpointRow, type Lora, liveCheckpoints, type ModelRow, tinkerPath } from "../store/models.ts";
 
@@ -44,9 +44,9 @@ export function runView(sql: Sql, row: ModelRow, now: number, visible: (row: Che
     corrupted: row.state === "failed",
     loraRank: (JSON.parse(row.lora) as Lora).rank,
     lastRequestTime: new Date(row.last_request_at),
-    ...(last === undefined ? {} : { lastCheckpoint: checkpointView(last) }),
-    ...(lastSampler === undefined ? {} : { lastSamplerCheckpoint: checkpointView(lastSampler) }),
-    ...(notes === undefined ? {} : { userMetadata: notes }),
+    ...given({ lastCheckpoint: last && checkpointView(last) }),
+    ...given({ lastSamplerCheckpoint: lastSampler && checkpointView(lastSampler) }),
+    ...given({ userMetadata: notes }),
   };
 }
 

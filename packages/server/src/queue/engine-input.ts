@@ -19,6 +19,7 @@ import {
   ForwardBackwardOutput,
   ForwardBackwardRequest,
   ForwardRequest,
+  given,
   type LossFnConfig,
   lossFnTypes,
   type ModelInput,
@@ -88,7 +89,7 @@ export function lossRequest(pass: ForwardBackwardRequest): LossRequest {
       }),
     ),
     lossFn: lossFn as LossFnName,
-    ...(lossFnConfig === undefined ? {} : { lossFnConfig: numbersOf(lossFnConfig) }),
+    ...given({ lossFnConfig: lossFnConfig && numbersOf(lossFnConfig) }),
   };
 }
 
@@ -102,9 +103,11 @@ function numbersOf(config: LossFnConfig): Record<string, number> {
 
 const tensor = (value: TensorData): TensorInput => ({
   data: value.values,
-  ...(value.shape === undefined ? {} : { shape: value.shape }),
-  ...(value.sparseCrowIndices === undefined ? {} : { sparseCrowIndices: value.sparseCrowIndices }),
-  ...(value.sparseColIndices === undefined ? {} : { sparseColIndices: value.sparseColIndices }),
+  ...given({
+    shape: value.shape,
+    sparseCrowIndices: value.sparseCrowIndices,
+    sparseColIndices: value.sparseColIndices,
+  }),
 });
 
 /** The bytes of a pass's result. The client weighs means by the number of outputs, so there is one per datum. */
@@ -124,15 +127,14 @@ export function sampleRequest(request: SampleRequest, adapter: string | undefine
   const { maxTokens, stop, temperature, topK, topP } = request.samplingParams;
   return {
     prompt: textTokens(request.prompt, "prompt"),
-    ...(adapter === undefined ? {} : { adapter }),
+    ...given({ adapter }),
     numSamples: request.numSamples,
     params: {
       seed,
       temperature,
       topK,
       topP,
-      ...(maxTokens === undefined ? {} : { maxTokens }),
-      ...(stop === undefined ? {} : { stop }),
+      ...given({ maxTokens, stop }),
     },
     promptLogprobs: request.promptLogprobs ?? false,
     topkPromptLogprobs: request.topkPromptLogprobs,

@@ -1,5 +1,5 @@
 /** What a finished request leaves behind: its result, and what is stored together with it. */
-import { stringifyJson } from "tinklet/wire";
+import { given, stringifyJson } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
 import type { PayloadType } from "../store/requests.ts";
 import type { UsageKind } from "../store/usage.ts";
@@ -26,6 +26,5 @@ export const jsonBytes = (body: unknown): Uint8Array => new TextEncoder().encode
 export const jsonOutcome = (body: unknown, effects?: Outcome["effects"], filesId?: string): Outcome => ({
   body: jsonBytes(body),
   type: "json",
-  ...(effects === undefined ? {} : { effects }),
-  ...(filesId === undefined ? {} : { filesId }),
+  ...given({ effects, filesId }),
 });

@@ -3,6 +3,7 @@ import { setMaxListeners } from "node:events";
 import { localDataDir } from "../clients/data-dir.node.ts";
 import type { ServiceClient } from "../clients/service-client.ts";
 import type { TinkletEvent } from "../events.ts";
+import { given } from "../given.ts";
 import type { Output } from "./output.ts";
 import type { Input } from "./parse.ts";
 
@@ -92,7 +93,7 @@ export class Context {
     this.output.progress("Starting the local server …");
     const { startLocalServer } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
     const starting = startLocalServer({
-      ...(this.dataDir === undefined ? {} : { dataDir: this.dataDir }),
+      ...given({ dataDir: this.dataDir }),
       engine: { onNotice: this.showsEngineNotices ? engineNotices(this.output) : () => {} },
       ...(models.length === 0 ? {} : { models }),
     });

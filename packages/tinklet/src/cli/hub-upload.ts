@@ -7,6 +7,7 @@ import { createReadStream } from "node:fs";
 import { open, readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
+import { given } from "../given.ts";
 import { optionalPackage } from "./context.ts";
 import { CliError } from "./explain.ts";
 
@@ -202,7 +203,7 @@ async function call(
       ...options.headers,
       ...(body === undefined ? {} : { "content-type": type, accept: options.type ?? "*/*" }),
     },
-    ...(body === undefined ? {} : { body }),
+    ...given({ body }),
     signal: options.signal,
   });
   const text = await response.text();

@@ -1,5 +1,6 @@
 /** Which model a command means, and the tokenizer that belongs to it. */
 import { existsSync } from "node:fs";
+import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { OptionSpec } from "./command.ts";
 import { bundledModel, type Context, optionalPackage } from "./context.ts";
@@ -69,7 +70,7 @@ export async function bundledModelFolder(): Promise<string> {
     const said = hint === undefined ? message : message.replace(` (${hint})`, "");
     throw new CliError(`${said.slice(0, 1).toUpperCase()}${said.slice(1)}.`, {
       cause: error,
-      ...(hint === undefined ? {} : { hint }),
+      ...given({ hint }),
     });
   }
 }

@@ -1,5 +1,6 @@
 /** From typed arguments to checked values, over `node:util`'s parser. Every failure is a {@link UsageError}. */
 import { parseArgs } from "node:util";
+import { given } from "../given.ts";
 import { closest } from "../wire/message.ts";
 import type { Command, OptionSpec } from "./command.ts";
 import type { Listed } from "./commands.ts";
@@ -89,7 +90,7 @@ export function parseInput(command: Command, args: readonly string[]): Input {
       options: Object.fromEntries(
         Object.entries(options).map(([name, { type, short, multiple }]) => [
           name,
-          { type, ...(short === undefined ? {} : { short }), ...(multiple === undefined ? {} : { multiple }) },
+          { type, ...given({ short, multiple }) },
         ]),
       ),
     });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { SamplingClient } from "../clients/sampling-client.ts";
 import type { ServiceClient } from "../clients/service-client.ts";
 import type { TrainingClient } from "../clients/training-client.ts";
+import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import { bundledModel, type Context } from "./context.ts";
 import { fetchCheckpoint } from "./fetch-checkpoint.ts";
@@ -52,7 +53,7 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   const { epochs, learningRate } = settings;
   const loop = trainSupervised({
     ...{ trainer, dataset, run, learningRate, epochs, signal, saveEvery: 0, evalEvery: 0 },
-    ...(options.steps === undefined ? {} : { maxSteps: options.steps }),
+    ...given({ maxSteps: options.steps }),
   });
   output.note(
     `\n${output.style("Training", "bold")} on ${data.train.length} short conversations, LoRA rank ${settings.rank}`,

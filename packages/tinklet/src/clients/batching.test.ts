@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { InvalidInputError } from "../errors.ts";
+import { given } from "../given.ts";
 import { Datum } from "../wire/datum.ts";
 import { decodeBase64 } from "../wire/fields.ts";
 import { ModelInput, type ModelInputChunk } from "../wire/model-input.ts";
@@ -18,7 +19,7 @@ const recorded = (version: string): Recorded =>
 function input(recipe: Recorded): ModelInput {
   return new ModelInput(
     recipe.chunks.map((chunk: Recorded): ModelInputChunk => {
-      const expected = chunk.expected_tokens === undefined ? {} : { expectedTokens: chunk.expected_tokens };
+      const expected = given({ expectedTokens: chunk.expected_tokens });
       switch (chunk.$type) {
         case "EncodedTextChunk":
           return { type: "encoded_text", tokens: chunk.tokens };

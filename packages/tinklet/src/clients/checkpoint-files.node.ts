@@ -5,6 +5,7 @@
  * first needed.
  */
 import { APIStatusError, InvalidInputError, TinkerError } from "../errors.ts";
+import { given } from "../given.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
 import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
 import { downloadError, downloadFile, type Fetching, unpackTar } from "./download.node.ts";
@@ -41,7 +42,7 @@ export async function fetchCheckpoint(
 ): Promise<number> {
   const { checkpointType } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
   const { signal, rest } = context;
-  const call = signal === undefined ? {} : { signal };
+  const call = given({ signal });
   await checkReplaceable(target);
   if (checkpointType === "external") return fetchExternal(path, target, parent, context);
   if (checkpointType === "training") {
@@ -89,7 +90,7 @@ async function fetchExported(
   context: CheckpointFetching,
 ): Promise<number | undefined> {
   const { signal, rest, openTraining } = context;
-  const call = signal === undefined ? {} : { signal };
+  const call = given({ signal });
   const trainer = await openTraining(path);
   let exported: string;
   try {
@@ -109,7 +110,7 @@ async function fetchExported(
 /** Fetches an external checkpoint, file by file. */
 function fetchExternal(path: string, target: string, parent: string, context: CheckpointFetching): Promise<number> {
   const { signal, rest } = context;
-  const call = signal === undefined ? {} : { signal };
+  const call = given({ signal });
   return replacing(target, parent, async (_, files) => {
     let bytes = 0;
     const names = Object.keys((await rest.getExternalWeightsUrls(path, call)).urls);
@@ -133,7 +134,7 @@ function fetchExternal(path: string, target: string, parent: string, context: Ch
 async function trainingHalf(path: string, { signal, rest }: CheckpointFetching): Promise<string | undefined> {
   const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
   const twin = `tinker://${trainingRunId}/${checkpointId.replace(/^sampler_/, "")}`;
-  const { checkpoints } = await rest.listCheckpoints(trainingRunId, signal === undefined ? {} : { signal });
+  const { checkpoints } = await rest.listCheckpoints(trainingRunId, given({ signal }));
   return checkpoints.some(({ tinkerPath }) => tinkerPath === twin) ? twin : undefined;
 }
 

@@ -135,7 +135,7 @@ async function sendBytes(
   const reserved = session.trainBytes.acquire(bytes);
   const release = typeof reserved === "function" ? reserved : await reserved;
   try {
-    const options = maxRetries === undefined ? {} : { maxRetries };
+    const options = given({ maxRetries });
     return await submitRequest(session, session.transport.prepareBytes("forwardBackward", body), options);
   } finally {
     release();

@@ -270,7 +270,7 @@ export class RestClient {
       sourcePath,
       ...given({ destinationProjectId, ttlSeconds }),
     };
-    const token = weightsAccessToken === undefined ? {} : { "x-tinker-weights-access-token": weightsAccessToken };
+    const token = given({ "x-tinker-weights-access-token": weightsAccessToken });
     const known = { ...callNames, destinationProjectId: true, ttlSeconds: true, weightsAccessToken: true } as const;
     return this.#call("copyWeights", request, { ...options, headers: { ...headers, ...token } }, known);
   }
@@ -424,7 +424,7 @@ export class RestClient {
     options: CallOptions & { readonly projectId?: string } = {},
   ): Promise<CurrentCheckpointStorageUsageResponse> {
     const { projectId } = options;
-    const request = projectId === undefined ? {} : { projectId };
+    const request = given({ projectId });
     return this.#call("getCurrentCheckpointStorageUsage", request, options, { ...callNames, projectId: true });
   }
 
@@ -472,7 +472,7 @@ export function callOptions({ signal, timeoutMs, maxRetries, headers, token }: C
   return { signal, timeoutMs, maxRetries, headers, token };
 }
 
-const scope = ({ accessScope }: ScopeOptions) => (accessScope === undefined ? {} : { accessScope });
+const scope = ({ accessScope }: ScopeOptions) => given({ accessScope });
 
 function page({ limit, offset }: PageOptions, defaultLimit: number): PageRequest {
   const whole = (field: string, value: number, least: number) => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { APIStatusError, InvalidInputError, RequestFailedError } from "../errors.ts";
+import { given } from "../given.ts";
 import { anyOf, type Fault, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
@@ -18,7 +19,7 @@ async function setup(
   const sampler = await kit.run(
     kit.service.createSamplingClient({
       baseModel: "stub/model",
-      ...(retryConfig === undefined ? {} : { retryConfig }),
+      ...given({ retryConfig }),
     }),
   );
   const seqIds = () => kit.stub.callsOf("asample").map(({ body }) => (body as SampleRequest).seqId);

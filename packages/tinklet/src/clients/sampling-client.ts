@@ -5,6 +5,7 @@
 import { Shared } from "../abort.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import type { APIFuture } from "../futures/api-future.ts";
+import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import { Semaphore } from "../transport/byte-budget.ts";
 import type { CallOptions } from "../transport/transport.ts";
@@ -140,8 +141,7 @@ export class SamplingClient {
       const request = {
         sessionId,
         samplingSessionSeqId: session.nextSamplingSessionSeqId(),
-        ...(baseModel === undefined ? {} : { baseModel }),
-        ...(modelPath === undefined ? {} : { modelPath }),
+        ...given({ baseModel, modelPath }),
       };
       return session.call("createSamplingSession", request, { signal, facts: { path: modelPath, baseModel } });
     });

@@ -430,7 +430,6 @@ function accessHeaders(): Record<string, string> {
   const id = environment("CLOUDFLARE_ACCESS_CLIENT_ID");
   const secret = environment("CLOUDFLARE_ACCESS_CLIENT_SECRET");
   return {
-    ...(id === undefined ? {} : { "cf-access-client-id": id }),
-    ...(secret === undefined ? {} : { "cf-access-client-secret": secret }),
+    ...given({ "cf-access-client-id": id, "cf-access-client-secret": secret }),
   };
 }

@@ -284,7 +284,7 @@ export class APIFuture<T> implements PromiseLike<T> {
       waitedMs,
       ...given({ queueState }),
       ...given({ queueReason: reason }),
-      ...(lastError === undefined ? {} : { lastError: lastError.message }),
+      ...given({ lastError: lastError?.message }),
       advice,
       text: text.filter((part) => part !== undefined).join("; "),
     };

@@ -2,6 +2,7 @@ import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../clock.ts";
 import { APIConnectionError, APITimeoutError, ResponseValidationError } from "../errors.ts";
+import { given } from "../given.ts";
 import { failure } from "../testing/harness.ts";
 import {
   causeCode,
@@ -26,7 +27,7 @@ const request: HttpRequest = {
 
 function setup(fetch: FetchLike, maxResponseBytes?: number) {
   const clock = new FakeClock();
-  const exchange = new FetchExchange({ fetch, clock, ...(maxResponseBytes === undefined ? {} : { maxResponseBytes }) });
+  const exchange = new FetchExchange({ fetch, clock, ...given({ maxResponseBytes }) });
   return { clock, exchange };
 }
 

@@ -12,6 +12,7 @@ import {
   isRetryable,
   ResponseValidationError,
 } from "../errors.ts";
+import { given } from "../given.ts";
 import {
   apiPrefix,
   contract,
@@ -164,7 +165,7 @@ export class HttpTransport implements Transport {
     const credential = options.token ?? this.credentials.token();
     const token = typeof credential === "string" ? credential : await untilAborted(credential, options.signal);
     this.reporter.redactor.add(token);
-    const headers: Record<string, string> = contentType === undefined ? {} : { "content-type": contentType };
+    const headers: Record<string, string> = given({ "content-type": contentType });
     if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${crypto.randomUUID()}`;
     const url = `${this.baseUrl}${apiPrefix}${path}`;
     const sent = this.#httpRequest({ method, url, body, headers, pool }, options, token, timeoutMs);

@@ -3,6 +3,7 @@
  * when the caller brings one.
  */
 import type { Clock } from "../clock.ts";
+import { given } from "../given.ts";
 import type { Pool } from "../wire/contract.ts";
 import { isNode } from "./environment.ts";
 import { type Exchange, FetchExchange, type FetchLike, type HttpRequest, type HttpResponse } from "./exchange.ts";
@@ -31,7 +32,7 @@ export interface ExchangeOptions {
 /** The exchange for this runtime. Loads undici with the first request and not before. */
 export function createExchange(options: ExchangeOptions): Exchange {
   const { clock, maxResponseBytes } = options;
-  const limits = maxResponseBytes === undefined ? {} : { maxResponseBytes };
+  const limits = given({ maxResponseBytes });
   if (options.fetch !== undefined) return new FetchExchange({ fetch: options.fetch, clock, ...limits });
   if (!isNode()) {
     return new FetchExchange({ fetch: (url, init) => globalThis.fetch(url, init), clock, ...limits });

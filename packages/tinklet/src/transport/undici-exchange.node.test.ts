@@ -5,6 +5,7 @@ import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { FakeClock, systemClock } from "../clock.ts";
 import { APIConnectionError, APITimeoutError, ResponseValidationError } from "../errors.ts";
+import { given } from "../given.ts";
 import { failure } from "../testing/harness.ts";
 import type { HttpRequest } from "./exchange.ts";
 import { createExchange, defaultMaxSockets } from "./pools.ts";
@@ -32,7 +33,7 @@ async function serve(listener: RequestListener) {
 function exchange(options: { maxResponseBytes?: number; train?: number } = {}) {
   const made = new UndiciExchange({
     clock: systemClock({ ref: true }),
-    maxSockets: { ...defaultMaxSockets, ...(options.train === undefined ? {} : { train: options.train }) },
+    maxSockets: { ...defaultMaxSockets, ...given({ train: options.train }) },
     maxResponseBytes: options.maxResponseBytes,
   });
   open.unshift(() => made.close());

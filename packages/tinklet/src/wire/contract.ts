@@ -3,6 +3,7 @@
  * transport and the server's router are both made from this table, so they cannot drift apart.
  */
 import { InvalidInputError } from "../errors.ts";
+import { given } from "../given.ts";
 import { CreateCustomLossRequest, CreateCustomLossResponse } from "./custom-loss.ts";
 import { date, describe, type Field, int, isPlainObject, oneOf, optional, string, withDefault } from "./fields.ts";
 import { CancelFutureRequest, FutureRetrieveRequest, UntypedAPIFuture } from "./futures.ts";
@@ -136,7 +137,7 @@ function route<const P extends string, Q, B, A>(
   return { method, path, ...parts, ...defaults, ...policy };
 }
 const get = <const P extends string, A, Q = undefined>(path: P, response: A, policy?: Policy, query?: Q) =>
-  route<P, Q, undefined, A>("GET", path, { response, ...(query === undefined ? {} : { query }) }, policy);
+  route<P, Q, undefined, A>("GET", path, { response, ...given({ query }) }, policy);
 const post = <const P extends string, B, A>(path: P, body: B, response: A, policy?: Policy) =>
   route<P, undefined, B, A>("POST", path, { body, response }, policy);
 

@@ -4,6 +4,7 @@
  * never by walking values, so that the keys of free-form maps are left alone.
  */
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { given } from "../given.ts";
 import {
   at,
   type DefaultField,
@@ -220,7 +221,7 @@ function succeeds(body: () => unknown): boolean {
   }
 }
 
-const hintOf = (error: FieldProblem) => (error.hint === undefined ? {} : { hint: error.hint });
+const hintOf = (error: FieldProblem) => given({ hint: error.hint });
 
 function missing(key: string): FieldProblem {
   const error = new FieldProblem("is required");

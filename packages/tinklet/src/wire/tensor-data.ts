@@ -3,6 +3,7 @@
  * typed arrays over little-endian memory, so that encoding is a copy of bytes; int64 beyond 2^53 stays exact.
  */
 import { InvalidInputError } from "../errors.ts";
+import { given } from "../given.ts";
 import { describe } from "./fields.ts";
 
 /** The two element types that the service takes. */
@@ -119,7 +120,7 @@ export class TensorData {
   ): TensorData {
     const values = TensorData.from(parts.values, {
       field: `${field}.values`,
-      ...(parts.dtype === undefined ? {} : { dtype: parts.dtype }),
+      ...given({ dtype: parts.dtype }),
     });
     const index = (value: TensorLike, name: string) =>
       TensorData.from(value, { dtype: "int64", field: `${field}.${name}` }).values as BigInt64Array;
@@ -368,7 +369,7 @@ function fromForeign(
   const wanted = dtype ?? (name === undefined ? undefined : floatNames.has(name) ? "float32" : "int64");
   return TensorData.from(data as unknown as Float32Array, {
     field,
-    ...(wanted === undefined ? {} : { dtype: wanted }),
+    ...given({ dtype: wanted }),
     ...(dims ? { shape: dims } : {}),
   });
 }

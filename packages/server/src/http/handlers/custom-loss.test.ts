@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Datum, encodeForwardBackwardRequest, ModelInput, TensorData } from "tinklet/wire";
+import { Datum, encodeForwardBackwardRequest, given, ModelInput, TensorData } from "tinklet/wire";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { gateway, TestServer } from "../../testing/test-server.ts";
 
@@ -44,7 +44,7 @@ function pass(model: string, seq: number, lossFn: string, lossFnConfig?: Record<
     forwardBackwardInput: {
       lossFn,
       data: Array.from({ length: copies }, () => datum),
-      ...(lossFnConfig === undefined ? {} : { lossFnConfig }),
+      ...given({ lossFnConfig }),
     },
   });
 }

@@ -3,6 +3,7 @@ import {
   decodeForwardBackwardOutput,
   decodeSampleResponse,
   ForwardBackwardOutput,
+  given,
   protobufContentType,
 } from "tinklet/wire";
 import type { Timing } from "../../queue/futures.ts";
@@ -71,10 +72,9 @@ function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
     sequences: response.sequences.map(({ stopReason, tokens, logprobs }) => ({
       stop_reason: stopReason,
       tokens,
-      ...(logprobs === undefined ? {} : { logprobs }),
+      ...given({ logprobs }),
     })),
-    ...(response.promptLogprobs === undefined ? {} : { prompt_logprobs: response.promptLogprobs }),
-    ...(response.topkPromptLogprobs === undefined ? {} : { topk_prompt_logprobs: response.topkPromptLogprobs }),
+    ...given({ prompt_logprobs: response.promptLogprobs, topk_prompt_logprobs: response.topkPromptLogprobs }),
   };
 }
 

@@ -1,5 +1,6 @@
 /** Handlers of sampling. */
 import type { SampleRequest } from "tinklet/wire";
+import { given } from "tinklet/wire";
 import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
 import { countTokens } from "../../queue/engine-input.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
@@ -89,7 +90,7 @@ export function samplingHandlers(
         seed: engineSeed(body.samplingParams.seed),
         sequences: Math.max(1, body.numSamples),
         ...(sampler === undefined ? { baseModel: from.baseModel } : {}),
-        ...(from.filesId === undefined ? {} : { filesId: from.filesId }),
+        ...given({ filesId: from.filesId }),
         ...(call.request.headers.get("x-tinklet-stream") === "tokens" ? { stream: true } : {}),
       };
       const failure = checkSample(api, body, call.wire);
@@ -98,16 +99,16 @@ export function samplingHandlers(
           tenant: call.caller.tenant,
           sessionId: sampler?.session_id ?? "",
           kind: "sample",
-          ...(sampler === undefined ? {} : { samplerId: sampler.id }),
-          ...(body.seqId === undefined ? {} : { seq: body.seqId }),
+          ...given({ samplerId: sampler?.id }),
+          ...given({ seq: body.seqId }),
           fingerprint: fingerprintJson("sample", call.wire),
           payload: call.bytes,
           payloadType: "json",
           draws: { ...draws },
-          ...(from.filesId === undefined ? {} : { filesId: from.filesId }),
+          ...given({ filesId: from.filesId }),
           tokens: countTokens(body.prompt),
           now: api.clock.now(),
-          ...(failure === undefined ? {} : { failure }),
+          ...given({ failure }),
         },
         from.baseModel,
       );

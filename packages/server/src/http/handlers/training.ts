@@ -1,6 +1,12 @@
 /** Handlers that make, describe and train models. Each ends in a request on the queue, except `get_info`. */
 import { randomInt } from "node:crypto";
-import { type ForwardBackwardRequest, type Operation, peekForwardBackwardRequest, stringifyJson } from "tinklet/wire";
+import {
+  type ForwardBackwardRequest,
+  given,
+  type Operation,
+  peekForwardBackwardRequest,
+  stringifyJson,
+} from "tinklet/wire";
 import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { customLossId, findLoss } from "../../queue/custom-pass.ts";
 import { countTokens, decodePass } from "../../queue/engine-input.ts";
@@ -62,7 +68,7 @@ async function submitJson(
       payload: extra.payload ?? call.bytes,
       payloadType: "json",
       tokens: 0,
-      ...(extra.draws === undefined ? {} : { draws: { ...extra.draws } }),
+      ...given({ draws: extra.draws && { ...extra.draws } }),
     },
     model,
   );
@@ -188,7 +194,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
         payloadType,
         tokens: pass === undefined ? 0 : passTokens(pass),
         ...(customLoss === undefined ? {} : { draws: { customLoss } }),
-        ...(failure === undefined ? {} : { failure }),
+        ...given({ failure }),
       },
       model,
       pass,
@@ -208,8 +214,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
         modelId: model.id,
         modelData: {
           modelName: model.base_model,
-          ...(served === undefined ? {} : { arch: served.info.architecture }),
-          ...(served?.tokenizerId === undefined ? {} : { tokenizerId: served.tokenizerId }),
+          ...given({ arch: served?.info.architecture, tokenizerId: served?.tokenizerId }),
         },
         isLora: true,
         loraRank: lora.rank,

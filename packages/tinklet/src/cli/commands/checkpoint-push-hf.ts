@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { given } from "../../given.ts";
 import { ParsedCheckpointTinkerPath } from "../../wire/tinker-path.ts";
 import type { WeightsInfoResponse } from "../../wire/weights.ts";
 import type { Command } from "../command.ts";
@@ -72,7 +73,7 @@ export const checkpointPushHf: Command = {
         json: {
           checkpoint_path: path,
           repo_id: target.repo,
-          ...(target.revision === undefined ? {} : { revision: target.revision }),
+          ...given({ revision: target.revision }),
           public: isPublic,
         },
       });

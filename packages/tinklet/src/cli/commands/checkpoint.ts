@@ -1,5 +1,6 @@
 /** `checkpoint list`, `info`, `publish`, `unpublish` and `set-ttl`, with the official tool's options, columns and JSON. */
 import type { RestClient } from "../../clients/rest-client.ts";
+import { given } from "../../given.ts";
 import type { Checkpoint } from "../../wire/rest.ts";
 import { ParsedCheckpointTinkerPath } from "../../wire/tinker-path.ts";
 import type { Command } from "../command.ts";
@@ -50,7 +51,7 @@ export const checkpointList: Command = {
         expiry(one.expiresAt),
         one.tinkerPath,
       ]),
-      json: { ...(runId === undefined ? {} : { run_id: runId }), checkpoints: checkpoints.map(checkpointJson) },
+      json: { ...given({ run_id: runId }), checkpoints: checkpoints.map(checkpointJson) },
     });
   },
 };

@@ -3,6 +3,7 @@
 import { mkdir, statfs } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { freemem, totalmem } from "node:os";
+import { given } from "../../given.ts";
 import type { Command } from "../command.ts";
 import { bundledModel, type Context, optionalPackage } from "../context.ts";
 import { explain } from "../explain.ts";
@@ -45,7 +46,7 @@ export const doctor: Command = {
         context.signal.throwIfAborted();
         const { message, details = [] } = explain(error);
         const hint = details.find((line) => line.startsWith("Hint: "))?.slice(6);
-        return { status: "error", detail: message, ...(hint === undefined ? {} : { hint }) };
+        return { status: "error", detail: message, ...given({ hint }) };
       });
       findings.push({ name, ...finding });
       if (output.isJson) continue;

@@ -1,5 +1,6 @@
 /** `serve`: the Tinker API on this machine, until Ctrl-C. */
 import { readFile } from "node:fs/promises";
+import { given } from "../../given.ts";
 import type { Command } from "../command.ts";
 import { asSaid, engineNotices, optionalPackage } from "../context.ts";
 import { CliError } from "../explain.ts";
@@ -57,11 +58,7 @@ export const serve: Command = {
     const running = await server
       .serve({
         models,
-        ...(dataDir === undefined ? {} : { dataDir }),
-        ...(host === undefined ? {} : { host }),
-        ...(port === undefined ? {} : { port }),
-        ...(apiKeys === undefined ? {} : { apiKeys }),
-        ...(log === undefined ? {} : { log }),
+        ...given({ dataDir, host, port, apiKeys, log }),
         allowedHosts: input.texts("allow-host"),
         ...(maxDisk === undefined ? {} : { maxDiskBytes: bytes(maxDisk, "max-disk") }),
       })

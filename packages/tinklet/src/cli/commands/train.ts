@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
 import type { PreparedData, RunFolder, Schedule, SupervisedResult, TrainOn } from "@tinklet/cookbook";
+import { given } from "../../given.ts";
 import { importAdapter, isAdapterFolder } from "../adapter-folder.ts";
 import type { Command } from "../command.ts";
 import { type Context, optionalPackage } from "../context.ts";
@@ -105,7 +106,7 @@ export const train: Command = {
         service: await context.service(model.serve),
         folder,
         baseModel: model.name,
-        ...(start === undefined ? {} : { from: start }),
+        ...given({ from: start }),
         data,
         learningRate,
         settings: { max_length: maxLength ?? null, train_on: settings.trainOn, test_share: settings.testShare },
@@ -131,7 +132,7 @@ function settingsOf(input: Input) {
     warmupSteps: input.integer("warmup-steps", 0) ?? 0,
     epochs: input.integer("epochs", 1) ?? 1,
     batchSize: input.integer("batch-size", 1) ?? 8,
-    ...(maxSteps === undefined ? {} : { maxSteps }),
+    ...given({ maxSteps }),
     trainOn: (input.text("train-on") ?? "all_answers") as TrainOn,
     testShare: input.number("test-share", 0) ?? 0.1,
     evalEvery: input.integer("eval-every", 0) ?? 10,
@@ -154,19 +155,19 @@ async function beginningOf(
   const settings = settingsOf(input);
   const from = input.text("from");
   if (from === undefined) return { model: await chosenModel(input, context), settings };
-  const given = input.text("model") === undefined ? undefined : await chosenModel(input, context);
-  const rest = (await context.service(given?.serve ?? [])).createRestClient();
+  const named = input.text("model") === undefined ? undefined : await chosenModel(input, context);
+  const rest = (await context.service(named?.serve ?? [])).createRestClient();
   const start = isAdapterFolder(from)
-    ? await importAdapter(from, given?.name, context)
+    ? await importAdapter(from, named?.name, context)
     : await resolveCheckpoint(from, "training", async () => rest);
   const { baseModel, loraRank: rank = settings.rank } = await rest.getWeightsInfoByTinkerPath(start, {
     signal: context.signal,
   });
-  if (given !== undefined && given.name !== baseModel)
-    throw new UsageError(`--model is ${given.name}, but the checkpoint of --from belongs to ${baseModel}`);
+  if (named !== undefined && named.name !== baseModel)
+    throw new UsageError(`--model is ${named.name}, but the checkpoint of --from belongs to ${baseModel}`);
   if (input.text("rank") !== undefined && settings.rank !== rank)
     throw new UsageError(`--rank is ${settings.rank}, but the checkpoint of --from has rank ${rank}`);
-  return { model: given ?? { name: baseModel, serve: [] }, settings: { ...settings, rank }, start };
+  return { model: named ?? { name: baseModel, serve: [] }, settings: { ...settings, rank }, start };
 }
 
 /** The context of the model, as the server tells it. */
@@ -248,7 +249,7 @@ async function follow(
     const test = metrics["test/nll"];
     const figures = {
       loss: (metrics["train_mean_nll"] ?? Number.NaN).toFixed(4),
-      ...(test === undefined ? {} : { test: test.toFixed(4) }),
+      ...given({ test: test?.toFixed(4) }),
     };
     line ??= new StepLine(totalSteps);
     output.progress(line.text(step, metrics["num_tokens"] ?? 0, figures), { always: step === totalSteps - 1 });

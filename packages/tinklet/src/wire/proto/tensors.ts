@@ -4,6 +4,7 @@
  * little-endian, as is every machine JavaScript runs on today.
  */
 import { InvalidInputError, ResponseValidationError } from "../../errors.ts";
+import { given } from "../../given.ts";
 import { Datum, type LossFnOutput } from "../datum.ts";
 import { describe, hasHalfCharacter } from "../fields.ts";
 import { int32Tokens, ModelInput, type ModelInputChunk } from "../model-input.ts";
@@ -211,7 +212,7 @@ function chunkFromProto(chunk: gen.Chunk, field: string): ModelInputChunk {
   if (chunk.image !== undefined) {
     const { data, format, expectedTokens } = chunk.image;
     if (format !== "png" && format !== "jpeg") throw new WireFormatError(`${field}.format: ${describe(format)}`);
-    return { type: "image", data, format, ...(expectedTokens === undefined ? {} : { expectedTokens }) };
+    return { type: "image", data, format, ...given({ expectedTokens }) };
   }
   if (chunk.dmel !== undefined) return { type: "dmel", dmel: chunk.dmel.dmel };
   throw new WireFormatError(`${field}: a chunk of a kind that this version does not know`);
