@@ -12,8 +12,8 @@ import { drawSeed } from "./random.ts";
 import type { AdapterId, AdapterInfo, AdapterState, LoraOptions, SnapshotId } from "./types.ts";
 
 /** Bytes per parameter: of a live adapter its values, gradient and two moments, whether they exist yet or not. */
-const LIVE_BYTES = 16;
-const SNAPSHOT_BYTES = 4;
+const liveBytes = 16;
+const snapshotBytes = 4;
 
 export class AdapterStore {
   readonly #config: ModelConfig;
@@ -71,18 +71,18 @@ export class AdapterStore {
   create(options: LoraOptions): AdapterInfo {
     const lora = checkLora(options, drawSeed);
     if (!Number.isSafeInteger(lora.seed)) throw new InputError("lora.seed", `${lora.seed} is not an integer`);
-    this.#checkRoom(`an adapter of rank ${lora.rank}`, LIVE_BYTES * this.#size(lora));
+    this.#checkRoom(`an adapter of rank ${lora.rank}`, liveBytes * this.#size(lora));
     return this.#add(createAdapter(this.#config, lora));
   }
 
   import(state: AdapterState): AdapterInfo {
-    return this.#add(this.#read(state, LIVE_BYTES));
+    return this.#add(this.#read(state, liveBytes));
   }
 
   /** Replaces an adapter, which is left as it was if the state does not fit. */
   load(adapterId: AdapterId, state: AdapterState): AdapterInfo {
     const { layout } = this.adapter(adapterId);
-    this.#adapters.set(adapterId, this.#read(state, LIVE_BYTES, LIVE_BYTES * layout.size));
+    this.#adapters.set(adapterId, this.#read(state, liveBytes, liveBytes * layout.size));
     return this.describe(adapterId);
   }
 
@@ -95,12 +95,12 @@ export class AdapterStore {
     const adapter = this.adapter(adapterId);
     const isKept = adapter.frozen !== undefined && [...this.#snapshots.values()].includes(adapter.frozen);
     // Nothing is copied now, but when the adapter next changes.
-    if (!isKept) this.#checkRoom("a snapshot", SNAPSHOT_BYTES * adapter.layout.size);
+    if (!isKept) this.#checkRoom("a snapshot", snapshotBytes * adapter.layout.size);
     return this.#keep(freeze(adapter));
   }
 
   importSnapshot(state: AdapterState): SnapshotId {
-    return this.#keep(freeze(this.#read(state, SNAPSHOT_BYTES)));
+    return this.#keep(freeze(this.#read(state, snapshotBytes)));
   }
 
   deleteSnapshot(snapshotId: SnapshotId): void {
@@ -141,8 +141,8 @@ export class AdapterStore {
   /** Snapshots of the same weights are one. Not counted are weights that a sample still uses after its adapter has moved on. */
   #promisedBytes(): number {
     let bytes = 0;
-    for (const { layout } of this.#adapters.values()) bytes += LIVE_BYTES * layout.size;
-    for (const { layout } of new Set(this.#snapshots.values())) bytes += SNAPSHOT_BYTES * layout.size;
+    for (const { layout } of this.#adapters.values()) bytes += liveBytes * layout.size;
+    for (const { layout } of new Set(this.#snapshots.values())) bytes += snapshotBytes * layout.size;
     return bytes;
   }
 

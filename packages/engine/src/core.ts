@@ -33,7 +33,7 @@ import type {
 } from "./types.ts";
 
 /** How long sampling may go on between two training calls that both wait. */
-const SAMPLING_SLICE_MS = 50;
+const samplingSliceMs = 50;
 
 export interface CoreOptions extends MemoryPlan {
   readonly model: LoadedModel;
@@ -123,7 +123,7 @@ export class EngineCore {
         await this.#sampler.step();
         await letMessagesIn();
         await this.#runLight();
-        if (this.#queue.length > 0 && performance.now() - start > SAMPLING_SLICE_MS) break;
+        if (this.#queue.length > 0 && performance.now() - start > samplingSliceMs) break;
       }
     }
   }

@@ -23,7 +23,7 @@ const request: LossRequest = {
 const lora = { rank: 4, seed: 1 };
 const greedy = { prompt: [1, 2], params: { maxTokens: 8, temperature: 0 } };
 
-const trainSteps = async (engine: Engine, adapterId: string, steps: number): Promise<number> => {
+async function trainSteps(engine: Engine, adapterId: string, steps: number): Promise<number> {
   let loss = 0;
   for (let i = 0; i < steps; i++) {
     const pass = engine.forwardBackward(adapterId, request);
@@ -32,7 +32,7 @@ const trainSteps = async (engine: Engine, adapterId: string, steps: number): Pro
     await step;
   }
   return loss;
-};
+}
 
 describe.each([
   ["in thread", true],

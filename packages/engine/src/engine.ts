@@ -51,14 +51,14 @@ interface Pending {
 }
 
 /** Calls whose arguments may be hundreds of megabytes. */
-const LARGE = new Set(["importState", "loadState", "importSnapshot"]);
+const largeCalls = new Set(["importState", "loadState", "importSnapshot"]);
 
 /** A core in a worker. */
-const workerLink = async (
+async function workerLink(
   source: string,
   options: PlainOptions,
   { onNotice, onProgress, signal }: EngineOptions,
-): Promise<Link> => {
+): Promise<Link> {
   const gate = createGate();
   const worker = await startWorker({ source, options, gate } satisfies WorkerStart);
   worker.once("exit", watchGate(gate));
@@ -124,7 +124,7 @@ const workerLink = async (
     const id = nextId++;
     const result = new Promise<T>((resolve, reject) => {
       if (ended) return reject(ended);
-      const apart = LARGE.has(method) ? takeApart(args) : undefined;
+      const apart = largeCalls.has(method) ? takeApart(args) : undefined;
       try {
         // before anything waits for its answer: what cannot be sent has none
         send({ type: "call", id, method, ...(apart ? { args: apart.args, places: apart.places } : { args }) });
@@ -167,7 +167,7 @@ const workerLink = async (
       return closing;
     },
   };
-};
+}
 
 const notSent = (method: string, cause: unknown): InputError =>
   new InputError(method, `an argument cannot be sent to the engine's thread: ${(cause as Error).message}`, {
@@ -220,7 +220,7 @@ const sampleWith = (link: Link, request: SampleRequest, { signal, onToken }: Sam
  * const { sequences } = await engine.sample({ prompt, adapter: adapterId, params: { maxTokens: 64 } });
  * ```
  */
-export const openEngine = async (source: string, options: EngineOptions = {}): Promise<Engine> => {
+export async function openEngine(source: string, options: EngineOptions = {}): Promise<Engine> {
   checkOptions(options);
   options.signal?.throwIfAborted();
   const { onProgress, onNotice, signal, inThread, ...plain } = options;
@@ -259,4 +259,4 @@ export const openEngine = async (source: string, options: EngineOptions = {}): P
     close,
     [Symbol.asyncDispose]: close,
   };
-};
+}

@@ -6,9 +6,9 @@
 import type { Program, Runtime } from "./runtime/runtime.ts";
 
 /** Places in the shared memory: native calls under way, and whether the process is ending. */
-const [CALLS, ENDING] = [0, 1];
+const place = { calls: 0, ending: 1 } as const;
 /** The longest that an ending process waits. One call is one run: seconds at most, but for models that are slow altogether. */
-const PATIENCE_MS = 60_000;
+const patienceMs = 60_000;
 
 export type GateMemory = Int32Array<SharedArrayBuffer>;
 
@@ -16,43 +16,43 @@ export const createGate = (): GateMemory => new Int32Array(new SharedArrayBuffer
 
 const open = new Set<GateMemory>();
 
-const waitForAll = (): void => {
-  const until = performance.now() + PATIENCE_MS;
-  for (const gate of open) Atomics.store(gate, ENDING!, 1);
+function waitForAll(): void {
+  const until = performance.now() + patienceMs;
+  for (const gate of open) Atomics.store(gate, place.ending, 1);
   for (const gate of open) {
-    for (let calls = Atomics.load(gate, CALLS!); calls > 0; calls = Atomics.load(gate, CALLS!)) {
+    for (let calls = Atomics.load(gate, place.calls); calls > 0; calls = Atomics.load(gate, place.calls)) {
       const left = until - performance.now();
       if (left <= 0) return;
-      Atomics.wait(gate, CALLS!, calls, left);
+      Atomics.wait(gate, place.calls, calls, left);
     }
   }
-};
+}
 
 /** On the caller's thread: the end of the process waits for this thread from now on. Returns a function that takes that back. */
-export const watchGate = (gate: GateMemory): (() => void) => {
+export function watchGate(gate: GateMemory): () => void {
   if (open.size === 0) process.on("exit", waitForAll);
   open.add(gate);
   return () => {
     open.delete(gate);
     if (open.size === 0) process.off("exit", waitForAll);
   };
-};
+}
 
 /** On the engine's thread: work that is native code. While the process ends it does not begin. */
-export const throughGate = async <T>(gate: GateMemory, work: () => Promise<T>): Promise<T> => {
-  Atomics.add(gate, CALLS!, 1); // before the look: either this thread sees the end, or the other one sees the call
+export async function throughGate<T>(gate: GateMemory, work: () => Promise<T>): Promise<T> {
+  Atomics.add(gate, place.calls, 1); // before the look: either this thread sees the end, or the other one sees the call
   try {
-    if (Atomics.load(gate, ENDING!) === 1) {
-      Atomics.sub(gate, CALLS!, 1);
-      Atomics.notify(gate, CALLS!);
-      Atomics.wait(gate, ENDING!, 1); // for good: the thread is being stopped
+    if (Atomics.load(gate, place.ending) === 1) {
+      Atomics.sub(gate, place.calls, 1);
+      Atomics.notify(gate, place.calls);
+      Atomics.wait(gate, place.ending, 1); // for good: the thread is being stopped
     }
     return await work();
   } finally {
-    Atomics.sub(gate, CALLS!, 1);
-    Atomics.notify(gate, CALLS!);
+    Atomics.sub(gate, place.calls, 1);
+    Atomics.notify(gate, place.calls);
   }
-};
+}
 
 /** A runtime whose every call goes through the gate. */
 export const gatedRuntime = (runtime: Runtime, gate: GateMemory): Runtime => ({

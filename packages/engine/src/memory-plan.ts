@@ -5,35 +5,35 @@
 import { totalmem } from "node:os";
 import type { ModelConfig } from "@tinklet/models/config";
 import { MemoryError } from "./errors.ts";
-import { NATIVE_HINT, WASM_BYTES } from "./runtime/ort.ts";
+import { nativeHint, wasmBytes } from "./runtime/ort.ts";
 import { KvCache } from "./sample/cache.ts";
 import type { RuntimeName } from "./types.ts";
 
 /** Share of the machine's memory that an engine takes by default. */
-const DEFAULT_SHARE = 0.8;
+const defaultShare = 0.8;
 
 /** The budget of an engine that is not given one. A container's limit counts where it is below the machine's memory. */
-export const defaultMemoryBudget = (machine = totalmem(), container = process.constrainedMemory()): number => {
+export function defaultMemoryBudget(machine = totalmem(), container = process.constrainedMemory()): number {
   const limit = container !== undefined && container > 0 ? Math.min(machine, container) : machine;
-  return Math.floor(limit * DEFAULT_SHARE);
-};
+  return Math.floor(limit * defaultShare);
+}
 
 /**
  * Weights up to this size are also kept in the layout that decoding multiplies fastest with: packing costs a few seconds per gigabyte
  * when the first token is decoded, and memory.
  */
-const PACK_LIMIT_BYTES = 6e8;
+const packLimitBytes = 6e8;
 /**
  * What programs hold besides the shared weights, in multiples of them, measured with 400 MB: a packed copy takes one and a half (and
  * three and a quarter while it is made), and there are two, for the base model and for adapters. On WebAssembly every program has a
  * copy: one to train with, one for prompts, a packed one to decode with, and what compiling the last of them takes for a moment.
  */
-const PACKED = 3;
-const WASM_PROGRAMS = 5;
+const packedCopies = 3;
+const wasmPrograms = 5;
 /** Packing needs this multiple of the weights to be free: what it takes for a moment must fit the activations, which rest meanwhile. */
-const PACK_FREE = 6.5;
+const packFree = 6.5;
 /** How what is left is divided. Activations are those of one run, caches those of all sequences that decode. */
-const SHARES = { activations: 0.5, caches: 0.25, adapters: 0.25 };
+const shares = { activations: 0.5, caches: 0.25, adapters: 0.25 };
 
 export interface MemoryPlan {
   readonly packWeights: boolean;
@@ -46,24 +46,24 @@ export interface MemoryPlan {
  * Divides the budget.
  * @throws MemoryError when weights and programs leave less than a tenth of their size to do anything with.
  */
-export const planMemory = (
+export function planMemory(
   source: string,
   { weightsBytes, budget, runtime }: { weightsBytes: number; budget: number; runtime: RuntimeName },
-): MemoryPlan => {
+): MemoryPlan {
   const isWasm = runtime === "wasm";
   const fits = (bytes: number, limit: number): boolean => bytes * 1.1 <= limit;
   const weights = `${source} needs ${Math.ceil(weightsBytes / 1e6)} MB for its weights in float32`;
-  if (isWasm && !fits(WASM_PROGRAMS * weightsBytes, WASM_BYTES)) {
-    const largest = Math.floor(WASM_BYTES / WASM_PROGRAMS / 1.1 / 1e6);
+  if (isWasm && !fits(wasmPrograms * weightsBytes, wasmBytes)) {
+    const largest = Math.floor(wasmBytes / wasmPrograms / 1.1 / 1e6);
     throw new MemoryError(`${weights}, and WebAssembly's 4 GiB have room for at most ${largest} MB`, {
       neededBytes: weightsBytes,
       budgetBytes: largest * 1e6,
-      hint: NATIVE_HINT,
+      hint: nativeHint,
     });
   }
-  const fixed = isWasm ? (1 + WASM_PROGRAMS) * weightsBytes : weightsBytes;
+  const fixed = isWasm ? (1 + wasmPrograms) * weightsBytes : weightsBytes;
   if (!fits(fixed, budget)) {
-    const programs = isWasm ? `, and WebAssembly ${WASM_PROGRAMS} times as much for its programs` : "";
+    const programs = isWasm ? `, and WebAssembly ${wasmPrograms} times as much for its programs` : "";
     throw new MemoryError(`${weights}${programs}`, {
       neededBytes: fixed,
       budgetBytes: budget,
@@ -71,25 +71,25 @@ export const planMemory = (
     });
   }
   const free = budget - fixed;
-  const small = runtime !== "interpreter" && weightsBytes <= PACK_LIMIT_BYTES;
-  const packWeights = small && (isWasm || free >= PACK_FREE * weightsBytes);
+  const small = runtime !== "interpreter" && weightsBytes <= packLimitBytes;
+  const packWeights = small && (isWasm || free >= packFree * weightsBytes);
   const rest = isWasm
-    ? Math.min(free, WASM_BYTES - WASM_PROGRAMS * weightsBytes)
-    : free - (packWeights ? PACKED * weightsBytes : 0);
+    ? Math.min(free, wasmBytes - wasmPrograms * weightsBytes)
+    : free - (packWeights ? packedCopies * weightsBytes : 0);
   return {
     packWeights,
-    activationBytes: Math.floor(rest * SHARES.activations),
-    cacheBytes: Math.floor(rest * SHARES.caches),
-    adapterBytes: Math.floor(rest * SHARES.adapters),
+    activationBytes: Math.floor(rest * shares.activations),
+    cacheBytes: Math.floor(rest * shares.caches),
+    adapterBytes: Math.floor(rest * shares.adapters),
   };
-};
+}
 
 /** Tokens that one request finds a cache for: two rows, because a single one is padded. */
-export const longestCached = (config: ModelConfig, cacheBytes: number): number => {
+export function longestCached(config: ModelConfig, cacheBytes: number): number {
   const fits = (length: number): boolean => KvCache.bytesFor(config, 2, length) <= cacheBytes;
   let length = config.contextLength;
   if (fits(length)) return length;
   length = Math.floor((length * cacheBytes) / KvCache.bytesFor(config, 2, length));
   while (length > 0 && !fits(length)) length--; // caches come in steps, so that the quotient may be a few tokens too many
   return length;
-};
+}

@@ -44,23 +44,23 @@ export interface PlainError {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-export const toPlainError = (error: unknown): PlainError => {
+export function toPlainError(error: unknown): PlainError {
   if (!(error instanceof Error)) return { name: "Error", message: String(error), fields: {} };
   const fields: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(error)) {
     if (["string", "number", "boolean"].includes(typeof value)) fields[key] = value;
   }
   return { name: error.name, message: error.message, fields };
-};
+}
 
 /** By literal names: bundlers may rename classes. */
 const classes: Readonly<Record<string, { readonly prototype: Error }>> = { ...errors };
 
 /** The same class again, by name; a stranger becomes an EngineError with code `internal`. */
-export const fromPlainError = ({ name, message, fields }: PlainError): Error => {
+export function fromPlainError({ name, message, fields }: PlainError): Error {
   const known = Object.hasOwn(classes, name) ? name : "EngineError";
   const error = Object.create(classes[known]!.prototype) as Error;
   Object.assign(error, { name: known, message, code: "internal", ...fields });
   Error.captureStackTrace(error, fromPlainError);
   return error;
-};
+}

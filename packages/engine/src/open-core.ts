@@ -8,7 +8,7 @@ import { type GateMemory, gatedRuntime, throughGate } from "./exit-gate.ts";
 import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
 import { loadModel } from "./model/load.ts";
 import { createInterpreter } from "./runtime/interpreter.ts";
-import { loadNativeRuntime, loadWasmRuntime, NATIVE_HINT } from "./runtime/ort.ts";
+import { loadNativeRuntime, loadWasmRuntime, nativeHint } from "./runtime/ort.ts";
 import type { Runtime } from "./runtime/runtime.ts";
 import { KvCache } from "./sample/cache.ts";
 import type { EngineOptions } from "./types.ts";
@@ -26,12 +26,12 @@ export interface OpenCallbacks {
 }
 
 /** Picks a runtime; falling back to the slow one is worth a notice. */
-export const chooseRuntime = async (
+export async function chooseRuntime(
   wanted: EngineOptions["runtime"],
   threads: number,
   notice: (message: string) => void,
   loadNative: typeof loadNativeRuntime = loadNativeRuntime,
-): Promise<Runtime> => {
+): Promise<Runtime> {
   if (wanted === "interpreter") return createInterpreter();
   if (wanted === "wasm") return loadWasmRuntime(threads);
   const { runtime, reason } = await loadNative(threads);
@@ -44,13 +44,13 @@ export const chooseRuntime = async (
     });
   }
   notice(
-    `onnxruntime-node cannot be loaded (${reason}): running on WebAssembly, about four times slower; ${NATIVE_HINT}`,
+    `onnxruntime-node cannot be loaded (${reason}): running on WebAssembly, about four times slower; ${nativeHint}`,
   );
   return loadWasmRuntime(threads);
-};
+}
 
 /** The context of an engine that is not given one. */
-const defaultContext = (config: ModelConfig, cacheBytes: number, notice: (message: string) => void): number => {
+function defaultContext(config: ModelConfig, cacheBytes: number, notice: (message: string) => void): number {
   const length = longestCached(config, cacheBytes);
   if (length === 0) {
     throw new MemoryError("the memory budget leaves no room for the cache of a single request", {
@@ -66,16 +66,12 @@ const defaultContext = (config: ModelConfig, cacheBytes: number, notice: (messag
     );
   }
   return length;
-};
+}
 
 /**
  * @throws ConfigError, WeightsError, MemoryError: before anything large is read where that can be known.
  */
-export const openCore = async (
-  source: string,
-  options: PlainOptions,
-  callbacks: OpenCallbacks,
-): Promise<EngineCore> => {
+export async function openCore(source: string, options: PlainOptions, callbacks: OpenCallbacks): Promise<EngineCore> {
   const { notice, progress, signal, gate } = callbacks;
   const { cacheDir, offline } = options;
   const opened = await openModel(source, { cacheDir, offline, signal, onProgress: progress });
@@ -123,4 +119,4 @@ export const openCore = async (
   } finally {
     opened.close();
   }
-};
+}

@@ -2,10 +2,10 @@
 import { InputError } from "./errors.ts";
 import type { EngineOptions, SampleRequest, SamplingParams } from "./types.ts";
 
-const RUNTIMES: readonly unknown[] = ["auto", "native", "wasm", "interpreter"] satisfies EngineOptions["runtime"][];
+const runtimes: readonly unknown[] = ["auto", "native", "wasm", "interpreter"] satisfies EngineOptions["runtime"][];
 
 /** @throws InputError naming the option. */
-export const checkOptions = (options: EngineOptions): void => {
+export function checkOptions(options: EngineOptions): void {
   for (const name of ["threads", "contextLength", "maxBatch"] as const) {
     const value: unknown = options[name];
     if (value !== undefined && !(Number.isInteger(value) && (value as number) > 0)) {
@@ -16,12 +16,12 @@ export const checkOptions = (options: EngineOptions): void => {
   if (memoryBudgetBytes !== undefined && !(Number.isFinite(memoryBudgetBytes) && (memoryBudgetBytes as number) > 0)) {
     throw new InputError("memoryBudgetBytes", `${String(memoryBudgetBytes)} is not a number of bytes`);
   }
-  if (runtime !== undefined && !RUNTIMES.includes(runtime)) {
-    throw new InputError("runtime", `${String(runtime)} is not one of ${RUNTIMES.join(", ")}`);
+  if (runtime !== undefined && !runtimes.includes(runtime)) {
+    throw new InputError("runtime", `${String(runtime)} is not one of ${runtimes.join(", ")}`);
   }
-};
+}
 
-const REQUEST_FIELDS: Readonly<Record<keyof SampleRequest, true>> = {
+const requestFields: Readonly<Record<keyof SampleRequest, true>> = {
   prompt: true,
   adapter: true,
   numSamples: true,
@@ -30,7 +30,7 @@ const REQUEST_FIELDS: Readonly<Record<keyof SampleRequest, true>> = {
   topkPromptLogprobs: true,
   scope: true,
 };
-const PARAM_FIELDS: Readonly<Record<keyof SamplingParams, true>> = {
+const paramFields: Readonly<Record<keyof SamplingParams, true>> = {
   maxTokens: true,
   seed: true,
   stop: true,
@@ -39,7 +39,7 @@ const PARAM_FIELDS: Readonly<Record<keyof SamplingParams, true>> = {
   topP: true,
 };
 /** Names under which other parts of the API, or other SDKs, know a field. */
-const ALIASES: Readonly<Record<string, string>> = {
+const aliases: Readonly<Record<string, string>> = {
   adapterId: "adapter",
   snapshotId: "adapter",
   snapshot: "adapter",
@@ -47,20 +47,20 @@ const ALIASES: Readonly<Record<string, string>> = {
   n: "numSamples",
 };
 
-const hintFor = (key: string): string => {
+function hintFor(key: string): string {
   if (key === "onToken" || key === "signal") return "give it in the second argument of sample";
   const camelCase = key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
-  const name = ALIASES[camelCase] ?? camelCase;
-  if (Object.hasOwn(REQUEST_FIELDS, name)) return `did you mean ${name}?`;
-  if (Object.hasOwn(PARAM_FIELDS, name)) return `did you mean params.${name}?`;
-  return `known are ${Object.keys(REQUEST_FIELDS).join(", ")}; in params ${Object.keys(PARAM_FIELDS).join(", ")}`;
-};
+  const name = aliases[camelCase] ?? camelCase;
+  if (Object.hasOwn(requestFields, name)) return `did you mean ${name}?`;
+  if (Object.hasOwn(paramFields, name)) return `did you mean params.${name}?`;
+  return `known are ${Object.keys(requestFields).join(", ")}; in params ${Object.keys(paramFields).join(", ")}`;
+}
 
 /**
  * Refuses fields that do not exist: ignored, a misspelt `adapter` would sample the base model.
  * @throws InputError naming the field.
  */
-export const checkSampleRequest = (request: SampleRequest): void => {
+export function checkSampleRequest(request: SampleRequest): void {
   if (typeof request !== "object" || request === null)
     throw new InputError("request", "is not an object with a prompt");
   const refuseOthers = (object: object, known: object, prefix: string): void => {
@@ -69,6 +69,6 @@ export const checkSampleRequest = (request: SampleRequest): void => {
       throw new InputError(`${prefix}${key}`, "there is no such field", { code: "unknown_field", hint: hintFor(key) });
     }
   };
-  refuseOthers(request, REQUEST_FIELDS, "");
-  refuseOthers(request.params ?? {}, PARAM_FIELDS, "params.");
-};
+  refuseOthers(request, requestFields, "");
+  refuseOthers(request.params ?? {}, paramFields, "params.");
+}

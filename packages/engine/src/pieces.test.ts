@@ -12,12 +12,12 @@ import { writeTinyModel } from "./testing/tiny-model.ts";
 const megabytes = (count: number): Float32Array => Float32Array.from({ length: count * 2 ** 18 }, (_, i) => i);
 
 /** Arrays as digests: comparing millions of values one by one takes the longest part of a minute. */
-const digested = (value: unknown): unknown => {
+function digested(value: unknown): unknown {
   if (value instanceof Float32Array) return createHash("sha256").update(value).digest("hex");
   if (Array.isArray(value)) return value.map(digested);
   if (value === null || typeof value !== "object") return value;
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, digested(inner)]));
-};
+}
 
 it("sends small arguments as they are", () => {
   expect(takeApart(["adapter-1", { weights: { a: { data: megabytes(2), shape: [1] } } }])).toBeUndefined();

@@ -5,7 +5,7 @@
  */
 
 /** Bytes copied in one turn: a few milliseconds. */
-const PIECE_BYTES = 2 * 2 ** 20;
+const pieceBytes = 2 * 2 ** 20;
 
 /** Where in a call's arguments an array was, and how long. */
 export interface ArrayPlace {
@@ -28,7 +28,7 @@ interface Apart {
 }
 
 /** The arguments and their arrays separately; undefined where they are small enough to go as they are. */
-export const takeApart = (args: readonly unknown[]): Apart | undefined => {
+export function takeApart(args: readonly unknown[]): Apart | undefined {
   const places: ArrayPlace[] = [];
   const arrays: Float32Array[] = [];
   const without = (value: unknown, path: readonly (string | number)[]): unknown => {
@@ -43,16 +43,16 @@ export const takeApart = (args: readonly unknown[]): Apart | undefined => {
   };
   const rest = args.map((arg, i) => without(arg, [i]));
   const bytes = arrays.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  return bytes > PIECE_BYTES ? { args: rest, places, arrays } : undefined;
-};
+  return bytes > pieceBytes ? { args: rest, places, arrays } : undefined;
+}
 
 /** Sends every array, a piece a turn, for as long as they are wanted. */
-export const sendPieces = async (
+export async function sendPieces(
   arrays: readonly Float32Array[],
   send: (piece: Piece) => void,
   isWanted: () => boolean,
-): Promise<void> => {
-  const step = PIECE_BYTES / Float32Array.BYTES_PER_ELEMENT;
+): Promise<void> {
+  const step = pieceBytes / Float32Array.BYTES_PER_ELEMENT;
   for (const [array, values] of arrays.entries()) {
     for (let from = 0; from < values.length; from += step) {
       await new Promise((resume) => setImmediate(resume));
@@ -60,7 +60,7 @@ export const sendPieces = async (
       send({ array, from, data: new Float32Array(values.subarray(from, from + step)) });
     }
   }
-};
+}
 
 /** The other side: arguments whose arrays are on their way. */
 export interface Assembly {
@@ -72,7 +72,7 @@ export interface Assembly {
   fail(reason: unknown): void;
 }
 
-export const putTogether = (args: readonly unknown[], places: readonly ArrayPlace[]): Assembly => {
+export function putTogether(args: readonly unknown[], places: readonly ArrayPlace[]): Assembly {
   const arrays = places.map(({ path, length }) => {
     const array = new Float32Array(length);
     let holder = args as unknown as Record<string | number, unknown>;
@@ -96,4 +96,4 @@ export const putTogether = (args: readonly unknown[], places: readonly ArrayPlac
       if (missing === 0) done();
     },
   };
-};
+}

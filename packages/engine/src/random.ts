@@ -1,24 +1,24 @@
 /** Seeded random numbers that are the same on every machine and do not depend on the order of use elsewhere: one stream per (seed, name). */
 
 /** 32-bit mixing of a string (FNV-1a). */
-const hash = (text: string): number => {
+function hash(text: string): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
   return value >>> 0;
-};
+}
 
 const rotate = (x: number, by: number): number => (x << by) | (x >>> (32 - by));
 
 /** One step of splitmix32, to spread a seed over the generator's state. */
-const spread = (state: number): number => {
+function spread(state: number): number {
   let z = (state + 0x9e3779b9) | 0;
   z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
   z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
   return (z ^ (z >>> 15)) >>> 0;
-};
+}
 
 /** xoshiro128**: uniform numbers in [0, 1) with 53 random bits. Seeds are any integers (safe integers keep all their bits). */
-export const createRandom = (seed: number, stream = ""): (() => number) => {
+export function createRandom(seed: number, stream = ""): () => number {
   const low = seed >>> 0;
   const high = Math.floor(seed / 4294967296) >>> 0;
   let a = spread(low);
@@ -38,7 +38,7 @@ export const createRandom = (seed: number, stream = ""): (() => number) => {
   };
   for (let i = 0; i < 8; i++) next();
   return () => (next() * 2097152 + (next() >>> 11)) / 9007199254740992;
-};
+}
 
 /** A seed for when the caller has none. */
 export const drawSeed = (): number => Math.floor(Math.random() * 0x7fffffff);

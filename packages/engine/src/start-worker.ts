@@ -6,7 +6,7 @@ import { mkdir, rename, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 
-const bundleSource = async (): Promise<URL> => {
+async function bundleSource(): Promise<URL> {
   const { build } = await import("esbuild");
   const { outputFiles } = await build({
     entryPoints: [fileURLToPath(new URL("./worker.ts", import.meta.url))],
@@ -27,11 +27,11 @@ const bundleSource = async (): Promise<URL> => {
   await writeFile(temporary, outputFiles[0]!.contents);
   await rename(temporary, file);
   return file;
-};
+}
 
 let bundled: Promise<URL> | undefined;
 
-export const startWorker = async (workerData: unknown): Promise<Worker> => {
+export async function startWorker(workerData: unknown): Promise<Worker> {
   let file = new URL("./worker.js", import.meta.url);
   if (import.meta.url.endsWith(".ts")) {
     bundled ??= bundleSource();
@@ -39,4 +39,4 @@ export const startWorker = async (workerData: unknown): Promise<Worker> => {
   }
   // Flags of the parent (`--input-type`, a test runner's loaders) are not ours: the worker is a plain module.
   return new Worker(file, { workerData, execArgv: [] });
-};
+}

@@ -11,20 +11,20 @@ const port = parentPort!;
 const send = (message: FromWorker): void => port.postMessage(message);
 
 /** Large results are moved, not copied: every typed array in a result belongs to it alone. */
-const buffersOf = (value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuffer> => {
+function buffersOf(value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuffer> {
   if (ArrayBuffer.isView(value)) {
     if (value.buffer instanceof ArrayBuffer && value.byteLength === value.buffer.byteLength) found.add(value.buffer);
   } else if (value && typeof value === "object") for (const inner of Object.values(value)) buffersOf(inner, found);
   return found;
-};
+}
 
-const wholeOnes = (whole: Promise<void>, arg: unknown): Promise<unknown> => {
+function wholeOnes(whole: Promise<void>, arg: unknown): Promise<unknown> {
   const coming = whole.then(() => arg);
   coming.catch(() => {}); // the call hears of it in its turn
   return coming;
-};
+}
 
-const serve = (core: EngineCore): void => {
+function serve(core: EngineCore): void {
   const samples = new Map<number, SampleHandle>();
   const assemblies = new Map<number, Assembly>();
   const call = (id: number, method: string, args: readonly unknown[]): Promise<unknown> => {
@@ -58,13 +58,13 @@ const serve = (core: EngineCore): void => {
       .then((value) => port.postMessage({ type: "result", id, value } satisfies FromWorker, [...buffersOf(value)]))
       .catch((error: unknown) => send({ type: "error", id, error: toPlainError(error) }));
   });
-};
+}
 
 const { source, options, gate } = workerData as WorkerStart;
 const opening = new AbortController();
-const abort = ({ type }: ToWorker): void => {
+function abort({ type }: ToWorker): void {
   if (type === "abort") opening.abort();
-};
+}
 port.on("message", abort);
 try {
   const core = await openCore(source, options, {

@@ -11,7 +11,7 @@ import type { LoraOptions } from "../types.ts";
 import { type AdapterLayout, adapterLayout, targetsOf } from "./layout.ts";
 
 /** The alpha of the official service. */
-export const DEFAULT_ALPHA = 32;
+export const defaultAlpha = 32;
 
 /** Weights that nobody may change: a snapshot, or the view of a live adapter that a run uses. */
 export interface AdapterWeights {
@@ -34,36 +34,36 @@ export interface Adapter extends AdapterWeights {
 }
 
 /** The weights as they are now, for as long as anyone wants them. Costs nothing until the adapter next changes. */
-export const freeze = (adapter: Adapter): AdapterWeights => {
+export function freeze(adapter: Adapter): AdapterWeights {
   adapter.frozen ??= { layout: adapter.layout, lora: adapter.lora, values: adapter.values };
   return adapter.frozen;
-};
+}
 
 /** Values that may be written to. */
-export const ownValues = (adapter: Adapter): Float32Array => {
+export function ownValues(adapter: Adapter): Float32Array {
   if (adapter.frozen) {
     adapter.values = adapter.values.slice();
     delete adapter.frozen;
   }
   return adapter.values;
-};
+}
 
 /** Fills in defaults and refuses what makes no sense. */
-export const checkLora = (options: LoraOptions, drawSeed: () => number): Required<LoraOptions> => {
-  const { rank, alpha = DEFAULT_ALPHA, trainAttn = true, trainMlp = true, trainUnembed = true } = options;
+export function checkLora(options: LoraOptions, drawSeed: () => number): Required<LoraOptions> {
+  const { rank, alpha = defaultAlpha, trainAttn = true, trainMlp = true, trainUnembed = true } = options;
   if (!Number.isInteger(rank) || rank < 1) throw new InputError("lora.rank", `${rank} is not a positive integer`);
   if (!Number.isFinite(alpha)) throw new InputError("lora.alpha", `${alpha} is not a number`);
   if (!trainAttn && !trainMlp && !trainUnembed) {
     throw new InputError("lora", "nothing to train: one of trainAttn, trainMlp and trainUnembed must be true");
   }
   return { rank, alpha, trainAttn, trainMlp, trainUnembed, seed: options.seed ?? drawSeed() };
-};
+}
 
 /**
  * A fresh adapter: A uniform within ±1/√in (what PEFT's Kaiming initialisation with a = √5 amounts to), B zero, so that the
  * adapted model starts equal to its base. Each matrix has its own stream, so that adapting fewer modules changes no other.
  */
-export const createAdapter = (config: ModelConfig, lora: Required<LoraOptions>): Adapter => {
+export function createAdapter(config: ModelConfig, lora: Required<LoraOptions>): Adapter {
   const layout = adapterLayout(config, targetsOf(lora), lora.rank);
   const values = new Float32Array(layout.size);
   for (const module of layout.modules) {
@@ -73,21 +73,21 @@ export const createAdapter = (config: ModelConfig, lora: Required<LoraOptions>):
     for (let i = module.offsetA; i < end; i++) values[i] = (2 * random() - 1) * bound;
   }
   return { layout, lora, values, step: 0 };
-};
+}
 
 /** Whether there is no NaN and no infinity among the values. */
-export const areFinite = (values: Float32Array): boolean => {
+export function areFinite(values: Float32Array): boolean {
   let sum = 0;
   for (let i = 0; i < values.length; i++) sum += values[i]! - values[i]!; // 0, or NaN for either
   return sum === 0;
-};
+}
 
 /** Graph inputs of an adapter: views into its flat array, nothing copied. */
-export const adapterInputs = ({ layout, lora, values }: AdapterWeights): Record<string, Value> => {
+export function adapterInputs({ layout, lora, values }: AdapterWeights): Record<string, Value> {
   const inputs: Record<string, Value> = { "lora.scale": f32(Float32Array.of(lora.alpha / lora.rank), []) };
   for (const { name, inSize, outSize, offsetA, offsetB } of layout.modules) {
     inputs[`${name}.lora_A`] = f32(values.subarray(offsetA, offsetB), [layout.rank, inSize]);
     inputs[`${name}.lora_B`] = f32(values.subarray(offsetB, offsetB + outSize * layout.rank), [outSize, layout.rank]);
   }
   return inputs;
-};
+}

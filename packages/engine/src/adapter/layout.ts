@@ -33,10 +33,10 @@ export interface AdapterLayout {
 }
 
 /** Names and sizes of the adapted linears, in the order of the flat array. */
-export const targetLinears = (
+export function targetLinears(
   config: ModelConfig,
   targets: LoraTargets,
-): { name: string; inSize: number; outSize: number }[] => {
+): { name: string; inSize: number; outSize: number }[] {
   const linears: { name: string; inSize: number; outSize: number }[] = [];
   for (let layer = 0; layer < config.layers; layer++) {
     for (const [wanted, block, names] of [
@@ -50,7 +50,7 @@ export const targetLinears = (
   }
   if (targets.unembed) linears.push({ name: "lm_head", inSize: config.hiddenSize, outSize: config.vocabSize });
   return linears;
-};
+}
 
 export const targetsOf = (options: LoraOptions): LoraTargets => ({
   attn: options.trainAttn ?? true,
@@ -58,7 +58,7 @@ export const targetsOf = (options: LoraOptions): LoraTargets => ({
   unembed: options.trainUnembed ?? true,
 });
 
-export const adapterLayout = (config: ModelConfig, targets: LoraTargets, rank: number): AdapterLayout => {
+export function adapterLayout(config: ModelConfig, targets: LoraTargets, rank: number): AdapterLayout {
   let size = 0;
   const modules = targetLinears(config, targets).map((linear): LoraModule => {
     const offsetA = size;
@@ -67,4 +67,4 @@ export const adapterLayout = (config: ModelConfig, targets: LoraTargets, rank: n
     return { ...linear, offsetA, offsetB };
   });
   return { rank, targets, modules, size };
-};
+}

@@ -17,7 +17,7 @@ const lora = { rank: 2, alpha: 32, seed: 1, trainAttn: true, trainMlp: true, tra
 const adapter = createAdapter(model.config, lora);
 
 /** Merges into a folder, `beforeRun` being called before each tensor is merged; says how often the program was disposed of. */
-const merge = async (name: string, beforeRun: (folder: string) => void) => {
+async function merge(name: string, beforeRun: (folder: string) => void) {
   const folder = join(root, name);
   const plain = createInterpreter();
   let disposed = 0;
@@ -42,7 +42,7 @@ const merge = async (name: string, beforeRun: (folder: string) => void) => {
     (thrown: unknown) => thrown,
   );
   return { folder, disposed, error };
-};
+}
 
 it("merges a tensor when those before it are on the disk, so that one is held at a time", async () => {
   const sizes: number[] = [];

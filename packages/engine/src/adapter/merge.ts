@@ -8,14 +8,14 @@ import type { LoadedModel } from "../model/load.ts";
 import { f32, type Program, type Runtime } from "../runtime/runtime.ts";
 import type { AdapterWeights } from "./adapter.ts";
 
-const mergeProgram = (runtime: Runtime): Promise<Program> => {
+function mergeProgram(runtime: Runtime): Promise<Program> {
   const graph = new Graph();
   const w = graph.input("w", ["out", "in"]);
   const a = graph.input("a", ["rank", "in"]);
   const b = graph.input("b", ["out", "rank"]);
   graph.output("merged", add(graph, w, mul(graph, matmul(graph, b, a), graph.input("scale", []))));
   return runtime.compile(graph, new Map());
-};
+}
 
 export interface MergeOptions {
   readonly model: LoadedModel;
@@ -32,7 +32,7 @@ export interface MergeOptions {
  * Merges and writes, a tensor at a time: what is merged is held until it is on the disk and no longer. Adapting the unembedding of a
  * tied model unties it: the embedding itself was not trained.
  */
-export const writeMerged = async ({ model, runtime, adapter, config, path, folder }: MergeOptions): Promise<void> => {
+export async function writeMerged({ model, runtime, adapter, config, path, folder }: MergeOptions): Promise<void> {
   const modules = new Map(adapter.layout.modules.map((module) => [`${module.name}.weight`, module]));
   const { rank } = adapter.layout;
   const scale = f32(Float32Array.of(adapter.lora.alpha / adapter.lora.rank), []);
@@ -71,4 +71,4 @@ export const writeMerged = async ({ model, runtime, adapter, config, path, folde
   };
   await writeTextAtomically(join(folder, "config.json"), `${JSON.stringify(written, null, 2)}\n`);
   if (path !== undefined) await writeTokenizer(path, folder, { wholeModel: true });
-};
+}

@@ -21,11 +21,11 @@ adapter.values.forEach((_, i) => {
 const whole = exportState(adapter);
 
 /** What `readPeft` makes of a folder with these tensors. */
-const readBack = async (weights: AdapterState["weights"]): Promise<AdapterState> => {
+async function readBack(weights: AdapterState["weights"]): Promise<AdapterState> {
   const folder = mkdtempSync(join(root, "adapter-"));
   await writePeft(folder, { ...whole, weights }, "base");
   return readPeft(folder);
-};
+}
 const only = (pattern: RegExp): Record<string, TensorOutput> =>
   Object.fromEntries(Object.entries(whole.weights).filter(([name]) => pattern.test(name)));
 

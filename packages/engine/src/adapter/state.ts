@@ -30,7 +30,7 @@ const cut = (parts: readonly Part[], values: Float32Array): Record<string, Float
   Object.fromEntries(parts.map(({ name, from, to }) => [name, values.slice(from, to)]));
 
 /** A copy of an adapter's state. Moments are included on request, and when there are any. */
-export const exportState = (weights: AdapterWeights | Adapter, options: { optimizer?: boolean } = {}): AdapterState => {
+export function exportState(weights: AdapterWeights | Adapter, options: { optimizer?: boolean } = {}): AdapterState {
   const parts = partsOf(weights.layout);
   const tensors: Record<string, TensorOutput> = {};
   for (const { name, from, to, shape } of parts) tensors[name] = { data: weights.values.slice(from, to), shape };
@@ -41,13 +41,13 @@ export const exportState = (weights: AdapterWeights | Adapter, options: { optimi
     weights: tensors,
     ...(options.optimizer && live.m && live.v ? { optimizer: { m: cut(parts, live.m), v: cut(parts, live.v) } } : {}),
   };
-};
+}
 
-const paste = (
+function paste(
   parts: readonly Part[],
   size: number,
   read: (part: Part) => ArrayLike<number> | undefined,
-): Float32Array => {
+): Float32Array {
   const values = new Float32Array(size);
   for (const part of parts) {
     const data = read(part);
@@ -69,23 +69,23 @@ const paste = (
     values.set(data, part.from);
   }
   return values;
-};
+}
 
-const checkShape = (name: string, { shape }: Pick<TensorOutput, "shape">, wanted: readonly number[]): void => {
+function checkShape(name: string, { shape }: Pick<TensorOutput, "shape">, wanted: readonly number[]): void {
   if (sameShape(shape, wanted)) return;
   throw new WeightsError(`tensor ${name} has shape [${shape.join(", ")}] instead of [${wanted.join(", ")}]`, {
     code: "shape_mismatch",
     tensor: name,
     hint: "the adapter was made for another base model, or with another rank",
   });
-};
+}
 
 /** The weights of a PEFT folder with those of the modules that it leaves out: a fresh A and a zero B, which add nothing. */
-const withAbsentModules = (
+function withAbsentModules(
   weights: AdapterState["weights"],
   parts: readonly Part[],
   createFresh: () => AdapterWeights,
-): AdapterState["weights"] => {
+): AdapterState["weights"] {
   // Of a module that is there in half, the other half stays missing: that is no choice of what to adapt, but damage.
   const moduleOf = (name: string): string => name.replace(/\.lora_[AB]\.weight$/, "");
   const given = new Set(Object.keys(weights).map(moduleOf));
@@ -94,13 +94,13 @@ const withAbsentModules = (
   const { values } = createFresh();
   const fresh = absent.map(({ name, from, to, shape }) => [name, { data: values.subarray(from, to), shape }] as const);
   return { ...weights, ...Object.fromEntries(fresh) };
-};
+}
 
 /**
  * A live adapter from a state. One that `readPeft` gave is completed first.
  * @throws WeightsError naming a tensor that is missing, too many, of the wrong size or not finite.
  */
-export const importState = (config: ModelConfig, state: AdapterState): Adapter => {
+export function importState(config: ModelConfig, state: AdapterState): Adapter {
   const lora = checkLora(state.lora, () => 0);
   const layout = adapterLayout(config, targetsOf(lora), lora.rank);
   const parts = partsOf(layout);
@@ -129,4 +129,4 @@ export const importState = (config: ModelConfig, state: AdapterState): Adapter =
     m: paste(parts, layout.size, ({ name }) => optimizer.m[name]),
     v: paste(parts, layout.size, ({ name }) => optimizer.v[name]),
   };
-};
+}

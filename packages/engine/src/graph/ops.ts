@@ -6,7 +6,7 @@
 import { broadcast, type Dim, product, type Shape, sameShape, showShape } from "./dims.ts";
 import { type Graph, ShapeError, type Tensor } from "./graph.ts";
 
-const MS = { domain: "com.microsoft" } as const;
+const microsoft = { domain: "com.microsoft" } as const;
 const at = (shape: Shape, axis: number): Dim => shape.at(axis)!;
 
 const elementwise = (name: string, a: Tensor, b: Tensor): Shape => {
@@ -128,7 +128,7 @@ export const matmul = (graph: Graph, a: Tensor, b: Tensor, options: MatmulOption
   }
   const plain = !transA && !transB && alpha === 1;
   return graph.node(plain ? "MatMul" : "FusedMatMul", [a, b], [...leading, rows, columns], {
-    ...(plain ? {} : MS),
+    ...(plain ? {} : microsoft),
     attributes: plain ? {} : { transA: transA ? 1 : 0, transB: transB ? 1 : 0, alpha: { float: alpha } },
     backward: (g) => [
       !a.requiresGrad
@@ -392,7 +392,7 @@ export const rope = (graph: Graph, x: Tensor, positions: Tensor, tables: RopeTab
   }
   const sin = inverse ? graph.node("Neg", [tables.sin], tables.sin.shape) : tables.sin;
   return graph.node("RotaryEmbedding", [x, positions, tables.cos, sin], shape, {
-    ...MS,
+    ...microsoft,
     attributes: { interleaved: 0 },
     backward: (g) => [rope(graph, g, positions, tables, !inverse), null, null, null],
   });
@@ -401,7 +401,7 @@ export const rope = (graph: Graph, x: Tensor, positions: Tensor, tables: RopeTab
 /** silu(gate) · up, the activation of all supported architectures. Both are `[tokens, mlp]`. */
 export const swiglu = (graph: Graph, gate: Tensor, up: Tensor): Tensor => {
   if (!sameShape(gate.shape, up.shape)) throw new ShapeError("swiglu", "shapes differ", [gate.shape, up.shape]);
-  const silu = graph.node("QuickGelu", [gate], gate.shape, { ...MS, attributes: { alpha: { float: 1 } } });
+  const silu = graph.node("QuickGelu", [gate], gate.shape, { ...microsoft, attributes: { alpha: { float: 1 } } });
   const y = graph.node("Mul", [silu, up], gate.shape);
   // With s = σ(gate): d up = g · gate · s, and d gate = g · (up · silu′) = g · (y + s · (up − y)), which reads y and up instead of
   // three further products. silu is recomputed as gate · s, since keeping it would cost a [tokens, mlp] buffer per layer.

@@ -17,7 +17,7 @@ export interface LoadedModel {
 /**
  * @throws WeightsError naming the tensor that is missing or has the wrong shape.
  */
-export const loadModel = (config: ModelConfig, source: WeightSource): LoadedModel => {
+export function loadModel(config: ModelConfig, source: WeightSource): LoadedModel {
   const weights = new Map<string, { data: Float32Array; dims: readonly number[] }>();
   let bytes = 0;
   for (const [name, dims] of weightShapes(config)) {
@@ -42,4 +42,4 @@ export const loadModel = (config: ModelConfig, source: WeightSource): LoadedMode
     weights.set(name, { data, dims });
   }
   return { config, weights, bytes };
-};
+}

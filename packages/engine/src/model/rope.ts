@@ -2,7 +2,7 @@
 import type { ModelConfig } from "@tinklet/models/config";
 
 /** Angular frequencies, one per pair of dimensions: θ^(−2i/d), stretched as the configuration says. */
-export const ropeFrequencies = ({ headDim, ropeTheta, ropeScaling }: ModelConfig): Float64Array => {
+export function ropeFrequencies({ headDim, ropeTheta, ropeScaling }: ModelConfig): Float64Array {
   const frequencies = Float64Array.from({ length: headDim / 2 }, (_, i) => ropeTheta ** ((-2 * i) / headDim));
   if (ropeScaling.type === "linear") return frequencies.map((frequency) => frequency / ropeScaling.factor);
   if (ropeScaling.type === "llama3") {
@@ -16,7 +16,7 @@ export const ropeFrequencies = ({ headDim, ropeTheta, ropeScaling }: ModelConfig
     });
   }
   return frequencies;
-};
+}
 
 /** Tables `[positions, headDim / 2]` that grow on demand, since contexts may be far longer than anything that is ever run. */
 export class RopeCache {

@@ -25,7 +25,7 @@ export interface LoraInputs {
 }
 
 /** Declares the adapter's matrices as inputs; their rank is only known at run time, so that all ranks share one program. */
-export const loraInputs = (graph: Graph, config: ModelConfig, targets: LoraTargets, trainable: boolean): LoraInputs => {
+export function loraInputs(graph: Graph, config: ModelConfig, targets: LoraTargets, trainable: boolean): LoraInputs {
   const scale = graph.input("lora.scale", []);
   const modules = new Map(
     targetLinears(config, targets).map(({ name, inSize, outSize }) => [
@@ -37,7 +37,7 @@ export const loraInputs = (graph: Graph, config: ModelConfig, targets: LoraTarge
     ]),
   );
   return { scale, modules };
-};
+}
 
 /** Linears of one input, by their full names: their frozen parts, x·Wᵀ (+ bias). x is `[tokens, in]`. */
 export type FrozenLinears = (
@@ -48,39 +48,39 @@ export type FrozenLinears = (
 ) => Tensor[];
 
 /** x·Wᵀ (+ bias) with the weights of that name. */
-export const frozenLinear = (graph: Graph, x: Tensor, name: string, outSize: number, bias: boolean): Tensor => {
+export function frozenLinear(graph: Graph, x: Tensor, name: string, outSize: number, bias: boolean): Tensor {
   const y = matmul(graph, x, graph.weight(`${name}.weight`, [outSize, x.shape[1]!]), { transB: true });
   return bias ? add(graph, y, graph.weight(`${name}.bias`, [outSize])) : y;
-};
+}
 
 /** Each linear a product of its own. */
 const separateLinears: FrozenLinears = (graph, x, linears, bias) =>
   linears.map(({ name, outSize }) => frozenLinear(graph, x, name, outSize, bias));
 
 /** x·Aᵀ, `[rows, rank]`. A is `[rank, in]`, or the same values in blocks `[blocks, width, in]` that are multiplied one by one. */
-const innerOf = (graph: Graph, x: Tensor, a: Tensor): Tensor => {
+function innerOf(graph: Graph, x: Tensor, a: Tensor): Tensor {
   const z = matmul(graph, x, a, { transB: true });
   if (a.shape.length === 2) return z;
   const rank = product(a.shape.slice(0, 2));
   return reshape(graph, transpose(graph, z, [1, 0, 2]), [x.shape[0]!, rank]);
-};
+}
 
 /** y + scale·(x·Aᵀ)·Bᵀ, y being a linear's frozen part; z is the scaled inner value `[rows, rank]`. */
-export const addLora = (
+export function addLora(
   graph: Graph,
   x: Tensor,
   y: Tensor,
   { a, b, scale }: { readonly a: Tensor; readonly b: Tensor; readonly scale: Tensor },
-): { y: Tensor; z: Tensor } => {
+): { y: Tensor; z: Tensor } {
   const z = mul(graph, innerOf(graph, x, a), scale);
   return { y: add(graph, y, matmul(graph, z, b, { transB: true })), z };
-};
+}
 
 /** A linear's frozen part y with its adapter's, where the module is adapted. */
-const adapt = (graph: Graph, x: Tensor, y: Tensor, name: string, lora: LoraInputs | undefined): Tensor => {
+function adapt(graph: Graph, x: Tensor, y: Tensor, name: string, lora: LoraInputs | undefined): Tensor {
   const adapted = lora?.modules.get(name);
   return lora && adapted ? addLora(graph, x, y, { ...adapted, scale: lora.scale }).y : y;
-};
+}
 
 /**
  * How the q, k and v of one layer become its attention output; training, prefill and decoding differ only here. They are
@@ -93,14 +93,14 @@ export const headRows = (graph: Graph, flat: Tensor, headDim: number): Tensor =>
   reshape(graph, flat, [product([...flat.shape.slice(0, -1), (flat.shape.at(-1) as number) / headDim]), headDim]);
 
 /** Layers from embedded tokens to the final norm: `[tokens, hidden]` to `[tokens, hidden]`. */
-export const buildLayers = (
+export function buildLayers(
   graph: Graph,
   config: ModelConfig,
   embedded: Tensor,
   lora: LoraInputs | undefined,
   attend: Attend,
   frozen: FrozenLinears = separateLinears,
-): Tensor => {
+): Tensor {
   const { hiddenSize, headDim, normEpsilon } = config;
   const norm = (value: Tensor, name: string, size: number): Tensor =>
     rmsNorm(graph, value, graph.weight(`${name}.weight`, [size]), normEpsilon);
@@ -127,7 +127,7 @@ export const buildLayers = (
     x = add(graph, x, down);
   }
   return norm(x, "model.norm", hiddenSize);
-};
+}
 
 /** The embedding table, which is also the unembedding of tied models. */
 export const embeddingTable = (graph: Graph, config: ModelConfig): Tensor =>
@@ -144,7 +144,7 @@ export interface PackedInputs {
 }
 
 /** Declares the inputs of a packed batch. */
-export const packedInputs = (graph: Graph, config: ModelConfig, groups: number): PackedInputs => {
+export function packedInputs(graph: Graph, config: ModelConfig, groups: number): PackedInputs {
   const half = config.headDim / 2;
   return {
     tokens: graph.input("tokens", ["tokens"], { dtype: "int32" }),
@@ -163,14 +163,14 @@ export const packedInputs = (graph: Graph, config: ModelConfig, groups: number):
       };
     }),
   };
-};
+}
 
 /** Declares the inputs of a prefix tree; `groups` rectangles cover all its clusters. */
-export const treeInputs = (
+export function treeInputs(
   graph: Graph,
   { heads, kvHeads, headDim }: ModelConfig,
   groups: number,
-): TreeAttentionInputs => {
+): TreeAttentionInputs {
   const half = headDim / 2;
   const integers = (name: string, shape: readonly Dim[]): Tensor => graph.input(name, shape, { dtype: "int32" });
   return {
@@ -191,7 +191,7 @@ export const treeInputs = (
       };
     }),
   };
-};
+}
 
 /** What a trunk is built from besides the embedding: a packed batch or a prefix tree. */
 export interface TrunkParts {
@@ -201,15 +201,15 @@ export interface TrunkParts {
 }
 
 /** Packed tokens to final hidden states `[tokens, hidden]`. */
-export const buildTrunk = (
+export function buildTrunk(
   graph: Graph,
   config: ModelConfig,
   { embedding, inputs, lora, recomputeAttention }: TrunkParts & { readonly embedding: Tensor },
-): Tensor => {
+): Tensor {
   const shape = { ...config, recomputeAttention };
   return buildLayers(graph, config, gather(graph, embedding, inputs.tokens), lora, ({ q, k, v }) => {
     const rows = (flat: Tensor): Tensor => headRows(graph, flat, config.headDim);
     const all = { q: rows(q), k: rows(k), v: rows(v) };
     return "sums" in inputs ? treeAttention(graph, all, { inputs, shape }) : packedAttention(graph, all, inputs, shape);
   });
-};
+}

@@ -6,42 +6,42 @@
 import type { Attribute, ConstantData, Dtype, Graph, GraphNode, Tensor } from "../graph/graph.ts";
 import { ProtobufWriter } from "./protobuf.ts";
 
-const IR_VERSION = 10;
-const OPSET = 21;
-const DTYPE: Record<Dtype, number> = { float32: 1, int32: 6, int64: 7, bool: 9 };
-const ATTRIBUTE = { float: 1, int: 2, string: 3, ints: 7 } as const;
+const irVersion = 10;
+const opsetVersion = 21;
+const dtypeCodes: Record<Dtype, number> = { float32: 1, int32: 6, int64: 7, bool: 9 };
+const attributeCodes = { float: 1, int: 2, string: 3, ints: 7 } as const;
 
-const writeAttribute = (writer: ProtobufWriter, name: string, value: Attribute): void => {
+function writeAttribute(writer: ProtobufWriter, name: string, value: Attribute): void {
   writer.string(1, name);
-  if (typeof value === "number") writer.varint(3, value).varint(20, ATTRIBUTE.int);
-  else if (typeof value === "string") writer.string(4, value).varint(20, ATTRIBUTE.string);
-  else if ("float" in value) writer.float(2, value.float).varint(20, ATTRIBUTE.float);
+  if (typeof value === "number") writer.varint(3, value).varint(20, attributeCodes.int);
+  else if (typeof value === "string") writer.string(4, value).varint(20, attributeCodes.string);
+  else if ("float" in value) writer.float(2, value.float).varint(20, attributeCodes.float);
   else {
     for (const item of value) writer.varint(8, item);
-    writer.varint(20, ATTRIBUTE.ints);
+    writer.varint(20, attributeCodes.ints);
   }
-};
+}
 
-const writeNode = (writer: ProtobufWriter, node: GraphNode, nameOf: (tensor: Tensor) => string): void => {
+function writeNode(writer: ProtobufWriter, node: GraphNode, nameOf: (tensor: Tensor) => string): void {
   for (const input of node.inputs) writer.string(1, nameOf(input));
   for (const output of node.outputs) writer.string(2, nameOf(output));
   writer.string(4, node.type);
   for (const [name, value] of Object.entries(node.attributes))
     writer.message(5, (inner) => writeAttribute(inner, name, value));
   if (node.domain) writer.string(7, node.domain);
-};
+}
 
-const writeTensor = (writer: ProtobufWriter, tensor: Tensor, data: ConstantData): void => {
+function writeTensor(writer: ProtobufWriter, tensor: Tensor, data: ConstantData): void {
   for (const dim of tensor.shape) writer.varint(1, dim as number);
-  writer.varint(2, DTYPE[tensor.dtype]);
+  writer.varint(2, dtypeCodes[tensor.dtype]);
   writer.string(8, tensor.name);
   writer.bytes(9, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
-};
+}
 
-const writeValueInfo = (writer: ProtobufWriter, tensor: Tensor, name: string): void => {
+function writeValueInfo(writer: ProtobufWriter, tensor: Tensor, name: string): void {
   writer.string(1, name).message(2, (type) =>
     type.message(1, (tensorType) =>
-      tensorType.varint(1, DTYPE[tensor.dtype]).message(2, (shape) => {
+      tensorType.varint(1, dtypeCodes[tensor.dtype]).message(2, (shape) => {
         for (const dim of tensor.shape) {
           shape.message(1, (writerOfDim) =>
             typeof dim === "number" ? writerOfDim.varint(1, dim) : writerOfDim.string(2, dim),
@@ -50,14 +50,14 @@ const writeValueInfo = (writer: ProtobufWriter, tensor: Tensor, name: string): v
       }),
     ),
   );
-};
+}
 
 /**
  * Serialises a graph.
  *
  * @param initializers weights to put into the model itself; the others become inputs.
  */
-export const encodeModel = (graph: Graph, initializers: ReadonlyMap<string, Float32Array> = new Map()): Uint8Array => {
+export function encodeModel(graph: Graph, initializers: ReadonlyMap<string, Float32Array> = new Map()): Uint8Array {
   const made = new Set(graph.nodes.flatMap((node) => node.outputs.map((output) => output.id)));
   const renamed = new Map<number, string>();
   const aliases: { from: Tensor; name: string }[] = [];
@@ -71,7 +71,7 @@ export const encodeModel = (graph: Graph, initializers: ReadonlyMap<string, Floa
   for (const { from } of aliases) used.add(from.id);
 
   const writer = new ProtobufWriter();
-  writer.varint(1, IR_VERSION).string(2, "tinklet");
+  writer.varint(1, irVersion).string(2, "tinklet");
   writer.message(7, (body) => {
     for (const { from, name } of aliases) {
       body.message(1, (node) => node.string(1, nameOf(from)).string(2, name).string(4, "Identity"));
@@ -96,7 +96,7 @@ export const encodeModel = (graph: Graph, initializers: ReadonlyMap<string, Floa
       }
     }
   });
-  writer.message(8, (opset) => opset.varint(2, OPSET));
+  writer.message(8, (opset) => opset.varint(2, opsetVersion));
   writer.message(8, (opset) => opset.string(1, "com.microsoft").varint(2, 1));
   return writer.finish();
-};
+}

@@ -1,7 +1,7 @@
 /** The little of the protobuf wire format that writing an ONNX model takes: varints and length-delimited fields. */
 
 /** Messages up to this length are put together at once: a few small copies cost less than many pieces. */
-const SMALL_BYTES = 1024;
+const smallBytes = 1024;
 
 /** Collects pieces of the result. The bytes of large fields are copied once, by the last `finish`, however deep they lie. */
 export class ProtobufWriter {
@@ -47,7 +47,7 @@ export class ProtobufWriter {
   message(field: number, write: (writer: ProtobufWriter) => void): this {
     const inner = new ProtobufWriter();
     write(inner);
-    if (inner.#length <= SMALL_BYTES) return this.bytes(field, inner.finish());
+    if (inner.#length <= smallBytes) return this.bytes(field, inner.finish());
     this.#rawVarint((field << 3) | 2).#rawVarint(inner.#length);
     for (const part of inner.#parts) this.#push(part);
     return this;

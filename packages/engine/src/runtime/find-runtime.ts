@@ -1,5 +1,5 @@
 /** Which runtime an engine would choose here, for those who want to say so before one is opened. */
-import { loadNativeRuntime, NATIVE_HINT } from "./ort.ts";
+import { loadNativeRuntime, nativeHint } from "./ort.ts";
 
 /** The runtime that `runtime: "auto"` means on this machine. */
 export interface FoundRuntime {
@@ -11,7 +11,7 @@ export interface FoundRuntime {
 }
 
 /** Tries to load the native runtime, as an engine does; without it an engine runs on WebAssembly. */
-export const findRuntime = async (): Promise<FoundRuntime> => {
+export async function findRuntime(): Promise<FoundRuntime> {
   const { runtime, reason = "unknown" } = await loadNativeRuntime(1);
-  return runtime ? { name: "native" } : { name: "wasm", reason, hint: NATIVE_HINT };
-};
+  return runtime ? { name: "native" } : { name: "wasm", reason, hint: nativeHint };
+}

@@ -17,11 +17,11 @@ export interface InterpreterOptions {
   readonly afterNode?: AfterNode;
 }
 
-const asValue = (value: Value, arrays: Arrays): Value => {
+function asValue(value: Value, arrays: Arrays): Value {
   if (value.data instanceof Int32Array) return value;
   if (value.data instanceof BigInt64Array) return { data: Int32Array.from(value.data, Number), dims: value.dims };
   return value.data instanceof arrays ? value : { data: arrays.from(value.data), dims: value.dims };
-};
+}
 
 class InterpreterProgram implements Program {
   readonly #graph: Graph;

@@ -17,14 +17,14 @@ const doubles = ({ data }: Value): Float64Array =>
   data instanceof Float64Array ? data : new Float64Array(data as Float32Array);
 const ints = (value: Value): Int32Array => value.data as Int32Array;
 
-const number = (attributes: Readonly<Record<string, Attribute>>, name: string, fallback: number): number => {
+function number(attributes: Readonly<Record<string, Attribute>>, name: string, fallback: number): number {
   const value = attributes[name];
   if (value === undefined) return fallback;
   return typeof value === "number" ? value : (value as { float: number }).float;
-};
+}
 
 /** Row-major strides; 0 along axes of size 1, so that reading broadcasts. */
-const strides = (dims: readonly number[], rank: number): number[] => {
+function strides(dims: readonly number[], rank: number): number[] {
   const result = new Array<number>(rank).fill(0);
   let step = 1;
   for (let axis = dims.length - 1; axis >= 0; axis--) {
@@ -32,9 +32,9 @@ const strides = (dims: readonly number[], rank: number): number[] => {
     step *= dims[axis]!;
   }
   return result;
-};
+}
 
-const broadcastDims = (values: readonly Value[]): number[] => {
+function broadcastDims(values: readonly Value[]): number[] {
   const rank = Math.max(...values.map((value) => value.dims.length));
   return Array.from({ length: rank }, (_, axis) => {
     let size = 1;
@@ -46,17 +46,17 @@ const broadcastDims = (values: readonly Value[]): number[] => {
     }
     return size;
   });
-};
+}
 
 /**
  * Calls `visit` for every run of the last axis of a broadcast shape: where the run begins in the result and in each input, how far apart
  * its elements are in each input, and how many there are.
  */
-const walk = (
+function walk(
   dims: readonly number[],
   inputs: readonly Value[],
   visit: (run: { out: number; offsets: readonly number[]; steps: readonly number[]; width: number }) => void,
-): void => {
+): void {
   const width = dims.at(-1) ?? 1;
   const outer = dims.slice(0, -1);
   const runs = count(outer);
@@ -75,7 +75,7 @@ const walk = (
       if (!wraps) break;
     }
   }
-};
+}
 
 const binary =
   (compute: (a: number, b: number) => number, bools = false): Kernel =>
@@ -138,11 +138,11 @@ const matmul: Kernel = ([a, b], attributes, arrays) => {
 };
 
 /** Applies `compute` to each run of the last axis; it writes its results to `out`. */
-const rows = (
+function rows(
   value: Value,
   arrays: Arrays,
   compute: (row: Floats, out: Floats) => void,
-): { data: Floats; dims: readonly number[] } => {
+): { data: Floats; dims: readonly number[] } {
   const width = value.dims.at(-1)!;
   const data = new arrays(value.data.length);
   const source = floats(value);
@@ -150,7 +150,7 @@ const rows = (
     compute(source.subarray(start, start + width), data.subarray(start, start + width));
   }
   return { data, dims: value.dims };
-};
+}
 
 const reduce =
   (initial: number, combine: (total: number, value: number) => number): Kernel =>

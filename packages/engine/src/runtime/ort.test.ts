@@ -5,11 +5,11 @@ import { matmul } from "../graph/ops.ts";
 import { loadWasmRuntime } from "./ort.ts";
 import { f32 } from "./runtime.ts";
 
-const product = (name: string): Graph => {
+function product(name: string): Graph {
   const graph = new Graph();
   graph.output("y", matmul(graph, graph.input("x", ["rows", 2]), graph.weight(name, [2, 2])));
   return graph;
-};
+}
 
 it("runs more programs than fit", async () => {
   const runtime = await loadWasmRuntime(1, 1); // no two fit into one byte

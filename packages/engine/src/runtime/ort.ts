@@ -9,11 +9,11 @@ import type { CompileOptions, Program, Runtime, Value, WeightMap } from "./runti
 import { SessionPool, type SessionSource } from "./session-pool.ts";
 
 /** All that WebAssembly can address. */
-export const WASM_BYTES = 2 ** 32;
+export const wasmBytes = 2 ** 32;
 /** What to do where WebAssembly is too slow or too small. */
-export const NATIVE_HINT = "to get the native runtime: ONNXRUNTIME_NODE_INSTALL=skip npm install onnxruntime-node";
+export const nativeHint = "to get the native runtime: ONNXRUNTIME_NODE_INSTALL=skip npm install onnxruntime-node";
 /** Of that, what programs may take while one is compiled: the rest stays for what runs have left in the allocators. */
-const WASM_PROGRAM_BYTES = 3.6e9;
+const wasmProgramBytes = 3.6e9;
 
 /** The part of onnxruntime's JavaScript API in use here. */
 interface Ort {
@@ -34,7 +34,7 @@ interface OrtSession {
   release(): Promise<void>;
 }
 
-const toOrt = (ort: Ort, dtype: Dtype, value: Value): OrtTensor => {
+function toOrt(ort: Ort, dtype: Dtype, value: Value): OrtTensor {
   const { data, dims } = value;
   if (dtype === "float32") {
     if (data instanceof Float32Array) return new ort.Tensor("float32", data, dims);
@@ -45,14 +45,14 @@ const toOrt = (ort: Ort, dtype: Dtype, value: Value): OrtTensor => {
     if (data instanceof Int32Array) return new ort.Tensor("int64", BigInt64Array.from(data, BigInt), dims);
   }
   throw new EngineError("bad_value", `a ${data.constructor.name} cannot be given where ${dtype} is wanted`);
-};
+}
 
-const fromOrt = (tensor: OrtTensor): Value => {
+function fromOrt(tensor: OrtTensor): Value {
   const { data, dims } = tensor;
   if (data instanceof Float32Array || data instanceof Int32Array) return { data, dims };
   if (data instanceof BigInt64Array) return { data: Int32Array.from(data, Number), dims };
   return { data: Int32Array.from(data), dims };
-};
+}
 
 interface OrtProgramParts {
   readonly ort: Ort;
@@ -92,17 +92,17 @@ class OrtProgram implements Program {
 }
 
 /** WebAssembly's memory may be full however much the machine has. */
-const explainWasm = (error: unknown): never => {
+function explainWasm(error: unknown): never {
   const message = error instanceof Error ? error.message : String(error);
   if (!/bad_alloc|failed to allocate/i.test(message)) throw error;
   throw new MemoryError(`the 4 GiB of WebAssembly are full: ${message}`, {
-    budgetBytes: WASM_BYTES,
-    hint: NATIVE_HINT,
+    budgetBytes: wasmBytes,
+    hint: nativeHint,
   });
-};
-const asItIs = (error: unknown): never => {
+}
+function asItIs(error: unknown): never {
   throw error;
-};
+}
 
 /** One session for good. A function of its own, so that it does not hold on to what the session was made from. */
 const always = (session: OrtSession): SessionSource<OrtSession> => ({
@@ -158,19 +158,19 @@ const createRuntime = (
 });
 
 /** The native runtime, or undefined where its package is not installed or cannot be loaded. */
-export const loadNativeRuntime = async (threads: number): Promise<{ runtime?: Runtime; reason?: string }> => {
+export async function loadNativeRuntime(threads: number): Promise<{ runtime?: Runtime; reason?: string }> {
   try {
     const module = (await import("onnxruntime-node")) as unknown as { default?: Ort } & Ort;
     return { runtime: createRuntime("native", module.default ?? module, threads) };
   } catch (error) {
     return { reason: error instanceof Error ? error.message.split("\n")[0]! : String(error) };
   }
-};
+}
 
 /** The WebAssembly runtime: always there, several times slower, 4 GiB of memory at most. */
-export const loadWasmRuntime = async (threads: number, programBytes = WASM_PROGRAM_BYTES): Promise<Runtime> => {
+export async function loadWasmRuntime(threads: number, programBytes = wasmProgramBytes): Promise<Runtime> {
   const module = (await import("onnxruntime-web")) as unknown as { default?: Ort } & Ort;
   const ort = module.default ?? module;
   ort.env.wasm = Object.assign(ort.env.wasm ?? {}, { numThreads: threads });
   return createRuntime("wasm", ort, threads, new SessionPool(programBytes));
-};
+}

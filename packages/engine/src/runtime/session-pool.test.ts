@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { SessionPool, type SessionSource } from "./session-pool.ts";
 
 /** A pool for sessions that only report what happens to them. */
-const journalled = (capacityBytes: number) => {
+function journalled(capacityBytes: number) {
   const journal: string[] = [];
   const pool = new SessionPool<{ name: string; release: () => Promise<void> }>(capacityBytes);
   const add = (name: string, bytes: number, openingBytes = bytes): SessionSource<{ name: string }> =>
@@ -16,7 +16,7 @@ const journalled = (capacityBytes: number) => {
       },
     });
   return { journal, add };
-};
+}
 
 it("releases the longest unused one before it opens another, and opens it again when it is wanted", async () => {
   const { journal, add } = journalled(20);

@@ -10,9 +10,9 @@ import { type Floats, kernels } from "../runtime/kernels.ts";
 import type { Runtime, Value } from "../runtime/runtime.ts";
 
 /** The unit roundoff of float32: half the distance from 1 to the next number. */
-export const UNIT = 2 ** -24;
+export const unitRoundoff = 2 ** -24;
 /** Roundoffs within which exp, log and the logistic function come out of the libraries in use. */
-const FUNCTION_ERROR = 4;
+const functionError = 4;
 
 type Noise = () => number;
 type Bound = (inputs: readonly Value[], outputs: readonly Value[], noise: Noise) => void;
@@ -20,7 +20,7 @@ type Bound = (inputs: readonly Value[], outputs: readonly Value[], noise: Noise)
 const floats = (value: Value | undefined): Floats => value!.data as Floats;
 
 /** Uniform in [-1, 1): the error of one rounding, in units of the largest. */
-const createNoise = (seed: number): Noise => {
+function createNoise(seed: number): Noise {
   let state = Math.imul(seed, 0x9e3779b1) | 1;
   return () => {
     state ^= state << 13;
@@ -28,18 +28,18 @@ const createNoise = (seed: number): Noise => {
     state ^= state << 5;
     return state / 2147483648;
   };
-};
+}
 
 /** Errors of so many roundoffs of each value itself. */
 const relative =
   (roundoffs: number): Bound =>
   (_, [y], noise) => {
     const out = floats(y);
-    for (let i = 0; i < out.length; i++) out[i]! *= 1 + roundoffs * UNIT * noise();
+    for (let i = 0; i < out.length; i++) out[i]! *= 1 + roundoffs * unitRoundoff * noise();
   };
 
 /** Euclidean length of each run of the summed axis of a matrix (of a stack of them). */
-const lengths = ({ data, dims }: Value, summedIsLast: boolean): Float64Array => {
+function lengths({ data, dims }: Value, summedIsLast: boolean): Float64Array {
   const [rows, columns] = dims.slice(-2) as [number, number];
   const kept = summedIsLast ? rows : columns;
   const matrices = data.length / (rows * columns);
@@ -50,7 +50,7 @@ const lengths = ({ data, dims }: Value, summedIsLast: boolean): Float64Array => 
     sums[run]! += (data[i] as number) ** 2;
   }
   return sums.map(Math.sqrt);
-};
+}
 
 /**
  * A sum of n products: by Cauchy and Schwarz no partial sum, in whatever order, exceeds ‖a‖‖b‖, so that each of the n additions errs by
@@ -64,7 +64,7 @@ const product =
     const [left, right] = [lengths(a!, !transA), lengths(b!, transB)];
     const [rows, columns] = y!.dims.slice(-2) as [number, number];
     const out = floats(y);
-    const scale = Math.abs(alpha) * Math.sqrt(inner) * UNIT;
+    const scale = Math.abs(alpha) * Math.sqrt(inner) * unitRoundoff;
     for (let i = 0; i < out.length; i++) {
       const row = Math.floor(i / columns);
       const matrix = Math.floor(row / rows);
@@ -80,7 +80,7 @@ const sum: Bound = ([a, axes], [y], noise) => {
   const summands = a!.data.length / out.length;
   const absolute = { ...a!, data: floats(a).map(Math.abs) };
   const totals = floats(kernels["ReduceSum"]!([absolute, axes!], {}, Float64Array)[0]);
-  for (let i = 0; i < out.length; i++) out[i]! += Math.sqrt(summands) * totals[i]! * UNIT * noise();
+  for (let i = 0; i < out.length; i++) out[i]! += Math.sqrt(summands) * totals[i]! * unitRoundoff * noise();
 };
 
 /** exp(x − max) / Σ: the rounding of the difference becomes a relative error of its size; then exp, the sum, the quotient. */
@@ -93,7 +93,7 @@ const softmax: Bound = ([x], [y], noise) => {
     const common = Math.sqrt(width) * noise();
     for (let i = start; i < start + width; i++) {
       if (out[i] === 0) continue; // exp has underflowed, in float32 long before
-      out[i]! *= 1 + UNIT * (common + (FUNCTION_ERROR + 1 + largest - input[i]!) * noise());
+      out[i]! *= 1 + unitRoundoff * (common + (functionError + 1 + largest - input[i]!) * noise());
     }
   }
 };
@@ -103,8 +103,8 @@ const rmsNorm: Bound = (_, [y, inverse], noise) => {
   const out = floats(y);
   const width = y!.dims.at(-1)!;
   for (let row = 0; row * width < out.length; row++) {
-    const common = UNIT * (Math.sqrt(width) / 2 + 2) * noise();
-    for (let i = row * width; i < (row + 1) * width; i++) out[i]! *= 1 + common + 2 * UNIT * noise();
+    const common = unitRoundoff * (Math.sqrt(width) / 2 + 2) * noise();
+    for (let i = row * width; i < (row + 1) * width; i++) out[i]! *= 1 + common + 2 * unitRoundoff * noise();
     if (inverse) floats(inverse)[row]! *= 1 + common;
   }
 };
@@ -116,8 +116,8 @@ const rotary: Bound = (_, [y], noise) => {
   for (let start = 0; start < out.length; start += 2 * half) {
     for (let i = start; i < start + half; i++) {
       const length = Math.hypot(out[i]!, out[i + half]!);
-      out[i]! += 2 * UNIT * length * noise();
-      out[i + half]! += 2 * UNIT * length * noise();
+      out[i]! += 2 * unitRoundoff * length * noise();
+      out[i + half]! += 2 * unitRoundoff * length * noise();
     }
   }
 };
@@ -127,7 +127,7 @@ const logistic =
   (factor: (x: number) => number): Bound =>
   ([x], [y], noise) => {
     const [input, out] = [floats(x), floats(y)];
-    for (let i = 0; i < out.length; i++) out[i]! += FUNCTION_ERROR * UNIT * factor(input[i]!) * noise();
+    for (let i = 0; i < out.length; i++) out[i]! += functionError * unitRoundoff * factor(input[i]!) * noise();
   };
 
 /** What only moves values about, or picks among them, is exact and has no entry. */
@@ -137,10 +137,11 @@ const bounds: Readonly<Record<string, Bound>> = {
   Mul: relative(1),
   Div: relative(1),
   ScatterND: relative(1),
-  Exp: relative(FUNCTION_ERROR),
+  Exp: relative(functionError),
   Log: (_, [y], noise) => {
     const out = floats(y);
-    for (let i = 0; i < out.length; i++) out[i]! += FUNCTION_ERROR * UNIT * Math.max(1, Math.abs(out[i]!)) * noise();
+    for (let i = 0; i < out.length; i++)
+      out[i]! += functionError * unitRoundoff * Math.max(1, Math.abs(out[i]!)) * noise();
   },
   Sigmoid: logistic(() => 1),
   QuickGelu: logistic(Math.abs),
@@ -151,7 +152,7 @@ const bounds: Readonly<Record<string, Bound>> = {
 };
 
 /** The float64 interpreter with an error of float32's size after every operation, drawn from the seed. */
-export const createRoundingRuntime = (seed: number): Runtime => {
+export function createRoundingRuntime(seed: number): Runtime {
   const noise = createNoise(seed);
   return createInterpreter({
     float64: true,
@@ -161,13 +162,13 @@ export const createRoundingRuntime = (seed: number): Runtime => {
       product(attributes["transA"] === 1, attributes["transB"] === 1, alpha)(inputs, outputs, noise);
     },
   });
-};
+}
 
 /** Values in any number of named groups: of one kind, so that their errors are of one kind too. */
 export type Groups = Readonly<Record<string, ArrayLike<number>>>;
 
 /** Standard deviations within which a result must lie; they are those of errors that are each as large as float32 allows. */
-const DEVIATIONS = 3;
+const deviations = 3;
 
 /**
  * |x − x₆₄| ≤ 3 max(σᵢ, σ̄) + 2u|x₆₄|, where x₆₄ is the value in float64, σᵢ the standard deviation of the value itself over the given
@@ -188,7 +189,7 @@ export class Tolerance {
       });
       const common = variances.reduce((total, variance) => total + variance, 0) / variances.length;
       const allowed = variances.map(
-        (variance, i) => DEVIATIONS * Math.sqrt(Math.max(variance, common)) + 2 * UNIT * Math.abs(values[i]!),
+        (variance, i) => deviations * Math.sqrt(Math.max(variance, common)) + 2 * unitRoundoff * Math.abs(values[i]!),
       );
       this.#allowed.set(name, allowed);
     }
@@ -220,18 +221,18 @@ export class Tolerance {
 export type Compute = (runtime: Runtime, adapter: Adapter) => Promise<Groups>;
 
 /** What is allowed of a computation: from its exact value, and so many runs of it with errors of float32's size. */
-export const toleranceOf = async (compute: Compute, adapter: () => Adapter, runs: number): Promise<Tolerance> => {
+export async function toleranceOf(compute: Compute, adapter: () => Adapter, runs: number): Promise<Tolerance> {
   const spread: Groups[] = [];
   for (let run = 1; run <= runs; run++) spread.push(await compute(createRoundingRuntime(run), inFloat64(adapter())));
   return new Tolerance(await compute(createInterpreter({ float64: true }), inFloat64(adapter())), spread);
-};
+}
 
 /** The same with everything that training keeps in float64, for runtimes that compute in it. */
-export const inFloat64 = (adapter: Adapter): Adapter => {
+export function inFloat64(adapter: Adapter): Adapter {
   const arrays = {
     values: Float64Array.from(adapter.values),
     m: new Float64Array(adapter.values.length),
     v: new Float64Array(adapter.values.length),
   };
   return { ...adapter, ...(arrays as unknown as Pick<Adapter, "values" | "m" | "v">) };
-};
+}

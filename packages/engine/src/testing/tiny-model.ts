@@ -7,7 +7,7 @@ import type { LoadedModel } from "../model/load.ts";
 import { createRandom } from "../random.ts";
 import type { WeightMap } from "../runtime/runtime.ts";
 
-const TINY = {
+const tiny = {
   model_type: "llama",
   vocab_size: 37,
   hidden_size: 16,
@@ -24,15 +24,11 @@ const TINY = {
 
 /** The configuration of a small model; override what a test is about. */
 export const tinyConfig = (overrides: Record<string, unknown> = {}): ModelConfig =>
-  readConfig({ ...TINY, ...overrides });
+  readConfig({ ...tiny, ...overrides });
 
 /** A small model as a folder on disk. */
-export const writeTinyModel = async (
-  folder: string,
-  overrides: Record<string, unknown> = {},
-  seed = 1,
-): Promise<void> => {
-  const config = { ...TINY, ...overrides };
+export async function writeTinyModel(folder: string, overrides: Record<string, unknown> = {}, seed = 1): Promise<void> {
+  const config = { ...tiny, ...overrides };
   await writeFile(join(folder, "config.json"), JSON.stringify(config));
   const tensors = [...randomWeights(readConfig(config), seed)].map(([name, { data, dims }]) => ({
     name,
@@ -41,10 +37,10 @@ export const writeTinyModel = async (
     data,
   }));
   await writeSafetensors(join(folder, "model.safetensors"), tensors);
-};
+}
 
 /** Random weights of about unit gain; norms near 1. */
-export const randomWeights = (config: ModelConfig, seed: number): WeightMap => {
+export function randomWeights(config: ModelConfig, seed: number): WeightMap {
   const weights = new Map<string, { data: Float32Array; dims: readonly number[] }>();
   for (const [name, dims] of weightShapes(config)) {
     const random = createRandom(seed, name);
@@ -56,12 +52,12 @@ export const randomWeights = (config: ModelConfig, seed: number): WeightMap => {
     weights.set(name, { data, dims });
   }
   return weights;
-};
+}
 
-export const tinyModel = (overrides: Record<string, unknown> = {}, seed = 1): LoadedModel => {
+export function tinyModel(overrides: Record<string, unknown> = {}, seed = 1): LoadedModel {
   const config = tinyConfig(overrides);
   const weights = randomWeights(config, seed);
   let bytes = 0;
   for (const { data } of weights.values()) bytes += data.byteLength;
   return { config, weights, bytes };
-};
+}
