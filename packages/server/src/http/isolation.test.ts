@@ -103,6 +103,10 @@ const rows: { readonly [K in Operation]: ReturnType<typeof row> } = {
     body: { prompt: { chunks: [{ tokens: [1] }] }, sampling_params: {}, sampling_session_id: sampler, seq_id: 0 },
   })),
   retrieveFuture: row("own", ({ request }) => ({ path: "retrieve_future", body: { request_id: request } })),
+  retrieveFutures: row("own", ({ sampler }) => ({
+    path: "retrieve_futures",
+    body: { target: { type: "sampling_session", sampling_session_id: sampler }, timeout: 0 },
+  })),
   telemetry: row("anybody", ({ session }) => ({
     path: "telemetry",
     body: { events: [], platform: "x", sdk_version: "x", session_id: session, process_uuid: "x" },

@@ -6,7 +6,7 @@ import type { Sql } from "../store/database.ts";
 import { type Failure, failureBytes, finishRequest } from "../store/requests.ts";
 import { addUsage } from "../store/usage.ts";
 import { timingOf } from "./futures.ts";
-import { failureOf, type Job, owned, persist, type QueueContext } from "./job.ts";
+import { failureOf, type Job, owned, persist, type QueueContext, targetOf } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
 
 /** What running a request gave, or why it gave nothing. */
@@ -59,6 +59,8 @@ export async function finish(context: QueueContext, job: Job, ending: Ending): P
   if (outcome?.filesId !== undefined) void owned(context, outcome.filesId);
   context.payloads.delete(job.id);
   context.onFinished(job, state);
+  const target = targetOf(job);
+  if (target !== undefined) context.completions.end(target, { id: job.id, state, bytes: body.byteLength });
   const timing = timingOf(job.acceptedAt, startedAt, finishedAt);
   context.futures.settle(job.id, { tenant: job.tenant, body, type, timing });
 }

@@ -10,6 +10,7 @@ import type { Failure, PayloadType, RequestHead, RequestKind } from "../store/re
 import { getRequest } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
+import type { Completions, CompletionTarget } from "./completions.ts";
 import { decodePass } from "./engine-input.ts";
 import type { Futures } from "./futures.ts";
 import type { TokenFeeds } from "./token-feed.ts";
@@ -30,6 +31,8 @@ export interface Draws {
   readonly customLoss?: string;
   /** Whether its tokens are shown while they are drawn. */
   readonly stream?: boolean;
+  /** Which client of its sampling session asked, where that is not the first: see `completions.ts`. */
+  readonly client?: number;
 }
 
 export interface Job {
@@ -71,6 +74,13 @@ export function jobOf(row: RequestHead): Job {
     engineDeaths: 0,
   };
 }
+
+/** The line of completions that a sample belongs to; none where it has no sampling session. */
+export const targetOf = ({
+  samplerId,
+  draws,
+}: Pick<Job, "samplerId"> & { readonly draws?: Draws }): CompletionTarget | undefined =>
+  samplerId === undefined ? undefined : { samplerId, client: draws?.client ?? 0 };
 
 const payloadCacheBytes = 64 * 1024 * 1024;
 const sizeOf = (payload: Uint8Array, pass: unknown): number => payload.byteLength * (pass === undefined ? 1 : 2);
@@ -115,6 +125,7 @@ export interface QueueContext {
   readonly limits: Limits;
   readonly futures: Futures;
   readonly feeds: TokenFeeds;
+  readonly completions: Completions;
   readonly payloads: PayloadCache;
   readonly closing: AbortSignal;
   readonly onPoint?: ((point: string) => void) | undefined;

@@ -14,6 +14,7 @@ import {
   expireResults,
   failureBytes,
   findRequest,
+  finishedSamples,
   finishRequest,
   getRequest,
   type NewRequest,
@@ -25,9 +26,10 @@ import {
 } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
+import { type CompletionPage, type CompletionQuery, Completions } from "./completions.ts";
 import { DiskGuard } from "./disk-guard.ts";
 import { Futures, type Timing, timingOf } from "./futures.ts";
-import { failureOf, type Job, jobOf, PayloadCache, type QueueContext, UserError } from "./job.ts";
+import { failureOf, type Job, jobOf, PayloadCache, type QueueContext, targetOf, UserError } from "./job.ts";
 import type { Lane } from "./lane.ts";
 import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
@@ -80,6 +82,10 @@ export class Queue {
       limits,
       futures: new Futures(clock),
       feeds: new TokenFeeds(clock),
+      completions: new Completions({
+        clock,
+        known: (target) => finishedSamples(store.db.sql, target).filter(({ id }) => !this.#fetched.has(id)),
+      }),
       payloads: new PayloadCache(),
       closing: this.#closing.signal,
       onPoint,
@@ -185,16 +191,14 @@ export class Queue {
       return { id: addRequest(sql, request), isNew: true };
     });
     if (accepted.isNew && request.failure !== undefined) {
-      this.context.futures.settle(accepted.id, {
-        tenant: request.tenant,
-        body: failureBytes(request.failure),
-        type: "json",
-      });
+      const body = failureBytes(request.failure);
+      this.context.futures.settle(accepted.id, { tenant: request.tenant, body, type: "json" });
+      this.#noteCompletion(accepted.id, request);
     } else if (accepted.isNew) {
       const job = this.#track(accepted.id, request);
       if (job.draws.stream) this.context.feeds.open(job.id);
       this.lanes.get(baseModel)?.addSample(job);
-    }
+    } else if (!this.#jobs.has(accepted.id)) this.#noteCompletion(accepted.id, request);
     return { requestId: this.#ids.make(accepted.id, request.tenant), id: accepted.id };
   }
 
@@ -243,6 +247,26 @@ export class Queue {
     return { kind: "pending", ...this.#explain(id) };
   }
 
+  /** Which samples of a sampling session are over. @throws {@link Refusal} 503 when the server is shutting down and has nothing to tell. */
+  async completions(query: CompletionQuery, tenant: string, retrieved: readonly string[]): Promise<CompletionPage> {
+    for (const requestId of retrieved) {
+      const id = this.#ids.read(requestId, tenant);
+      if (id !== undefined) this.#fetched.add(id);
+    }
+    const page = await this.context.completions.next(query);
+    if (page.completions.length === 0 && this.#closing.signal.aborted) {
+      throw new Refusal(503, "shutting_down", "The server is shutting down; the requests are kept.", {
+        retryAfterSeconds: 1,
+      });
+    }
+    return page;
+  }
+
+  /** The id of a request as its tenant knows it. */
+  requestIdOf(id: number, tenant: string): string {
+    return this.#ids.make(id, tenant);
+  }
+
   /** The tokens of a sample from the `after`-th on, waiting for one for at most `pollMs`; none when they are not kept. */
   async tokens(requestId: string, tenant: string, after: number, signal?: AbortSignal) {
     const id = this.#ids.read(requestId, tenant);
@@ -258,6 +282,8 @@ export class Queue {
       const job = jobOf(row);
       this.#jobs.set(job.id, job);
       this.#count(job, 1);
+      const target = targetOf(job);
+      if (target !== undefined) this.context.completions.begin(target);
       if (job.draws.stream) this.context.feeds.open(job.id);
       if (job.modelId !== undefined) {
         const model = getModel(sql, job.modelId);
@@ -325,6 +351,7 @@ export class Queue {
     this.#closing.abort(new Error("The server is shutting down."));
     this.context.futures.close();
     this.context.feeds.close();
+    this.context.completions.close();
     const patience = this.context.clock.sleep(graceMs);
     const settled = Promise.all([...this.lanes.values()].map((lane) => lane.settled())).catch((error: unknown) => {
       this.context.log.warn("close.unsettled", { error: String(error) }); // nothing is lost: the next start replays it
@@ -382,7 +409,17 @@ export class Queue {
     };
     this.#jobs.set(id, job);
     this.#count(job, 1);
+    const target = targetOf(job);
+    if (target !== undefined) this.context.completions.begin(target);
     return job;
+  }
+
+  /** Tells of a sample that was over when it was accepted, or is sent again after it was over. */
+  #noteCompletion(id: number, { samplerId, draws }: NewRequest): void {
+    const target = targetOf({ samplerId, draws: draws ?? {} });
+    const row = target && getRequest(this.context.store.db.sql, id);
+    if (target === undefined || row === undefined || row.state === "pending" || row.result === undefined) return;
+    this.context.completions.note(target, { id, state: row.state, bytes: row.result.byteLength });
   }
 
   #count(job: Job, by: 1 | -1): void {

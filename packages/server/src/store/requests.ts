@@ -123,6 +123,20 @@ export interface KnownRequest {
 export const findRequest = (sql: Sql, of: "model_id" | "sampler_id", id: string, seq: number | bigint) =>
   sql.get<KnownRequest>(`SELECT id, fingerprint FROM requests WHERE ${of} = ? AND seq = ?`, id, seq);
 
+/** The samples of one client of a sampling session that are over and whose results nobody has fetched. */
+export const finishedSamples = (
+  sql: Sql,
+  { samplerId, client }: { readonly samplerId: string; readonly client: number },
+): { id: number; state: "done" | "failed"; bytes: number }[] =>
+  sql.all(
+    `SELECT id, state, LENGTH(result) AS bytes FROM requests
+     WHERE sampler_id = ? AND seq >= ? AND seq < ? AND state <> 'pending' AND result IS NOT NULL AND retrieved_at IS NULL
+     ORDER BY finished_at, id`,
+    samplerId,
+    BigInt(client) * 1_000_000_000n,
+    (BigInt(client) + 1n) * 1_000_000_000n,
+  );
+
 /** A request without the bytes that it carries. */
 export type RequestHead = Omit<RequestRow, "payload" | "result"> & { readonly payload_bytes: number };
 

@@ -38,6 +38,7 @@ describe("the contract table", () => {
         "POST /load_weights",
         "POST /asample",
         "POST /retrieve_future",
+        "POST /retrieve_futures",
         "POST /telemetry",
         "GET /training_runs",
         "GET /training_runs/{}",

@@ -6,7 +6,13 @@ import { InvalidInputError } from "../errors.ts";
 import { given } from "../given.ts";
 import { CreateCustomLossRequest, CreateCustomLossResponse } from "./custom-loss.ts";
 import { date, describe, type Field, int, isPlainObject, oneOf, optional, string, withDefault } from "./fields.ts";
-import { CancelFutureRequest, FutureRetrieveRequest, UntypedAPIFuture } from "./futures.ts";
+import {
+  CancelFutureRequest,
+  FutureRetrieveRequest,
+  FuturesRetrieveRequest,
+  FuturesRetrieveResponse,
+  UntypedAPIFuture,
+} from "./futures.ts";
 import { type InputTypeOf, type Message, message, type TypeOf } from "./message.ts";
 import { decodeForwardBackwardOutput, decodeSampleResponse, encodeForwardBackwardRequest } from "./proto/tensors.ts";
 import {
@@ -311,6 +317,12 @@ export const contract = {
     { pool: "retrieve", retry: "background", timeoutMs: 30_000, since: "0.26" },
   ),
   copyWeights: post("/copy_weights", CopyWeightsRequest, CopyWeightsResponse, { pool: "rest", since: "0.27" }),
+  retrieveFutures: post("/retrieve_futures", FuturesRetrieveRequest, FuturesRetrieveResponse, {
+    pool: "retrieve",
+    retry: "none",
+    timeoutMs: 45_000,
+    since: "0.27",
+  }),
   saveWeightsExternal: post("/save_weights_external", SaveWeightsExternalRequest, UntypedAPIFuture, {
     future: "SaveWeightsExternal",
     since: "0.28",

@@ -18,6 +18,8 @@ import {
 } from "./fields.ts";
 import { type InputOf, message } from "./message.ts";
 import { ModelInput } from "./model-input.ts";
+import type { TensorData } from "./tensor-data.ts";
+import { tensorField } from "./training.ts";
 
 /** Why a sequence ended. A word that this version does not know is kept as it came. */
 export type StopReason = "length" | "stop" | (string & {});
@@ -88,8 +90,17 @@ export interface SampleRequest {
   readonly topkPromptLogprobs: number;
   /** Newer than 0.25: how many of the likeliest tokens to return at each sampled position. */
   readonly topkSampleLogprobs?: number;
+  /**
+   * Newer than 0.25: token ids whose log-probs to return, int64 `[prompt length − 1, K]`, dense or sparse: row i is scored at prompt
+   * position i + 1. A cell of −1 asks for nothing.
+   */
+  readonly targetPromptLogprobs?: TensorData;
+  /** Newer than 0.25: how many tokens to draw at each prompt position after the first, at the request's temperature. */
+  readonly promptAltTokensK?: number;
   /** Newer than 0.25: prompt log-probs for the last n positions only. */
   readonly promptLogprobsLastN?: number;
+  /** Newer than 0.25: keep what the loss `stable_reinforce` needs of the samples. */
+  readonly recordStabilityInfo?: boolean;
   readonly type: "sample";
 }
 export const SampleRequest = message<SampleRequest, "numSamples" | "topkPromptLogprobs" | "type">("SampleRequest", {
@@ -103,7 +114,10 @@ export const SampleRequest = message<SampleRequest, "numSamples" | "topkPromptLo
   promptLogprobs: optional(bool()),
   topkPromptLogprobs: withDefault(int(), 0),
   topkSampleLogprobs: optional(int()),
+  targetPromptLogprobs: optional(tensorField),
+  promptAltTokensK: optional(int()),
   promptLogprobsLastN: optional(int()),
+  recordStabilityInfo: optional(bool()),
   type: literal("sample"),
 });
 
@@ -191,6 +205,14 @@ export function topkLists(topk: TopkLogprobs): (readonly TokenLogprob[] | null)[
   });
 }
 
+/** Tokens drawn at every prompt position after the first, with their log-probs: row i belongs to prompt position i + 1. */
+export interface PromptAltTokens {
+  /** int64 `[prompt length − 1, k]` */
+  readonly tokens: TensorData;
+  /** float32 `[prompt length − 1, k]`, of the untempered distribution. */
+  readonly logprobs: TensorData;
+}
+
 /** The answer to a {@link SampleRequest}. */
 export class SampleResponse {
   /** One for each sample that was asked for. */
@@ -199,6 +221,10 @@ export class SampleResponse {
   readonly promptLogprobArray: Float32Array | undefined;
   /** The likeliest tokens of each prompt position as they came. */
   readonly topkPromptLogprobTable: TopkLogprobs | undefined;
+  /** Log-probs of the tokens that `targetPromptLogprobs` named, in its shape and layout; 0 where it had −1. */
+  readonly targetPromptLogprobs: TensorData | undefined;
+  /** What `promptAltTokensK` asked for. */
+  readonly promptAltTokens: PromptAltTokens | undefined;
   /** Prompt tokens that the server did not have to compute again. */
   readonly promptCacheHitTokens: number;
   #promptLogprobs: (number | null)[] | undefined;
@@ -208,11 +234,15 @@ export class SampleResponse {
     readonly sequences: readonly SampledSequence[];
     readonly promptLogprobs?: Float32Array | undefined;
     readonly topkPromptLogprobs?: TopkLogprobs | undefined;
+    readonly targetPromptLogprobs?: TensorData | undefined;
+    readonly promptAltTokens?: PromptAltTokens | undefined;
     readonly promptCacheHitTokens?: number;
   }) {
     this.sequences = parts.sequences;
     this.promptLogprobArray = parts.promptLogprobs;
     this.topkPromptLogprobTable = parts.topkPromptLogprobs;
+    this.targetPromptLogprobs = parts.targetPromptLogprobs;
+    this.promptAltTokens = parts.promptAltTokens;
     this.promptCacheHitTokens = parts.promptCacheHitTokens ?? 0;
   }
 

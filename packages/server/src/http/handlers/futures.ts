@@ -8,11 +8,13 @@ import {
 } from "tinklet/wire";
 import type { Timing } from "../../queue/futures.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import { unknownRequest } from "../access.ts";
+import { ownSampler, unknownRequest } from "../access.ts";
 import { bytesAnswer, jsonAnswer, problem } from "../answers.ts";
 import type { Api, Handlers } from "../api.ts";
 
-export function futuresHandlers(api: Api): Pick<Handlers, "retrieveFuture" | "cancelFuture" | "sampleTokens"> {
+export function futuresHandlers(
+  api: Api,
+): Pick<Handlers, "retrieveFuture" | "retrieveFutures" | "cancelFuture" | "sampleTokens"> {
   return {
     retrieveFuture: async ({ body }, call) => {
       const found = await api.queue.retrieve(body.requestId, call.caller.tenant, call.request.signal);
@@ -40,6 +42,28 @@ export function futuresHandlers(api: Api): Pick<Handlers, "retrieveFuture" | "ca
         default:
           return found satisfies never;
       }
+    },
+
+    retrieveFutures: async ({ body }, call) => {
+      const { samplingSessionId, clonedSamplerId } = body.target;
+      const { id: samplerId } = ownSampler(api, call, samplingSessionId);
+      if (clonedSamplerId < 0) throw new Refusal(422, "invalid_request", "target.cloned_sampler_id: must be a count");
+      const { tenant } = call.caller;
+      const query = {
+        target: { samplerId, client: clonedSamplerId },
+        after: body.prevCursor,
+        timeoutMs: Math.min(Math.max(0, (body.timeout ?? Number.POSITIVE_INFINITY) * 1000), api.limits.pollMs),
+        signal: call.request.signal,
+      };
+      const { completions, cursor } = await api.queue.completions(query, tenant, body.retrievedRequestIds);
+      return {
+        completions: completions.map(({ id, state, bytes }) => {
+          const requestId = api.queue.requestIdOf(id, tenant);
+          if (state === "failed") return { state: "failed", requestId };
+          return { state: "finished", requestId, responsePayloadUncompressedSize: bytes };
+        }),
+        cursor,
+      };
     },
 
     cancelFuture: ({ body }, call) => {

@@ -2,6 +2,7 @@
 import type { SampleRequest } from "tinklet/wire";
 import { given } from "tinklet/wire";
 import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
+import { clientOf } from "../../queue/completions.ts";
 import { countTokens } from "../../queue/engine-input.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
 import type { Draws } from "../../queue/job.ts";
@@ -91,6 +92,7 @@ export function samplingHandlers(
         sequences: Math.max(1, body.numSamples),
         ...(sampler === undefined ? { baseModel: from.baseModel } : {}),
         ...given({ filesId: from.filesId }),
+        ...given({ client: clientOf(body.seqId) || undefined }),
         ...(call.request.headers.get("x-tinklet-stream") === "tokens" ? { stream: true } : {}),
       };
       const failure = checkSample(api, body, call.wire);

@@ -8,7 +8,13 @@ import { given } from "../../given.ts";
 import { Datum, type LossFnOutput } from "../datum.ts";
 import { describe, hasHalfCharacter } from "../fields.ts";
 import { int32Tokens, ModelInput, type ModelInputChunk } from "../model-input.ts";
-import { SampledSequence, SampleResponse, type StopReason, type TopkLogprobs } from "../sampling.ts";
+import {
+  type PromptAltTokens,
+  SampledSequence,
+  SampleResponse,
+  type StopReason,
+  type TopkLogprobs,
+} from "../sampling.ts";
 import { TensorData } from "../tensor-data.ts";
 import { ForwardBackwardOutput, type ForwardBackwardRequest } from "../training.ts";
 import { encodeMessage, type Int64, Reader, WireFormatError } from "./binary.ts";
@@ -406,6 +412,9 @@ export function decodeSampleResponse(bytes: Uint8Array): SampleResponse {
       ),
       promptLogprobs: optionalFloats(raw.promptLogprobs, "prompt_logprobs"),
       topkPromptLogprobs: topkFromProto(raw.topkPromptLogprobs, "topk_prompt_logprobs"),
+      targetPromptLogprobs:
+        raw.targetPromptLogprobs && tensorFromProto(raw.targetPromptLogprobs, "target_prompt_logprobs"),
+      promptAltTokens: altTokensFromProto(raw.promptAltTokens, "prompt_alt_tokens"),
       promptCacheHitTokens: raw.promptCacheHitTokens,
     });
   }, badAnswer("SampleResponse"));
@@ -428,6 +437,16 @@ function topkFromProto(topk: gen.TopkLogprobs | undefined, field: string): TopkL
   return { tokenIds, logprobs, k: topk.k, length: topk.length };
 }
 
+function altTokensFromProto(alt: gen.PromptAltTokens | undefined, field: string): PromptAltTokens | undefined {
+  if (alt === undefined) return undefined;
+  const { tokens, logprobs } = alt;
+  if (tokens === undefined || logprobs === undefined) throw new WireFormatError(`${field}: lacks one of its tensors`);
+  return {
+    tokens: tensorFromProto(tokens, `${field}.tokens`),
+    logprobs: tensorFromProto(logprobs, `${field}.logprobs`),
+  };
+}
+
 /** The result of sampling as bytes (the server's side). */
 export function encodeSampleResponse(response: SampleResponse): Uint8Array {
   const topk = (table: TopkLogprobs | undefined): gen.TopkLogprobs | undefined =>
@@ -448,6 +467,11 @@ export function encodeSampleResponse(response: SampleResponse): Uint8Array {
       promptLogprobs: response.promptLogprobArray && bytesOf(response.promptLogprobArray),
       topkPromptLogprobs: topk(response.topkPromptLogprobTable),
       promptCacheHitTokens: response.promptCacheHitTokens,
+      targetPromptLogprobs: response.targetPromptLogprobs && tensorToProto(response.targetPromptLogprobs),
+      promptAltTokens: response.promptAltTokens && {
+        tokens: tensorToProto(response.promptAltTokens.tokens),
+        logprobs: tensorToProto(response.promptAltTokens.logprobs),
+      },
     },
     gen.sizeSampleResponse,
     gen.writeSampleResponse,

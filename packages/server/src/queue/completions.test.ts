@@ -1,0 +1,99 @@
+import { describe, expect, it } from "vitest";
+import { FakeClock } from "../../../tinklet/src/clock.ts";
+import { type Completion, Completions, clientOf } from "./completions.ts";
+
+const target = { samplerId: "s:sample:0", client: 0 };
+const done = (id: number): Completion => ({ id, state: "done", bytes: 10 });
+
+const setUp = (known: Completion[] = []) => {
+  const clock = new FakeClock();
+  return { clock, known, completions: new Completions({ clock, known: () => known }) };
+};
+const ids = ({ completions }: { completions: readonly Completion[] }): number[] => completions.map(({ id }) => id);
+
+describe("Completions", () => {
+  it("tells what was over before the first poll, then each once", async () => {
+    const { completions } = setUp([done(1), done(2)]);
+    const first = await completions.next({ target, after: 0, timeoutMs: 1000 });
+    expect(ids(first)).toEqual([1, 2]);
+    const next = completions.next({ target, after: first.cursor, timeoutMs: 1000 });
+    completions.note(target, done(3));
+    expect(ids(await next)).toEqual([3]);
+  });
+
+  it("repeats what the cursor does not say was seen: an answer may be lost", async () => {
+    const { completions } = setUp([done(1)]);
+    const { cursor } = await completions.next({ target, after: 0, timeoutMs: 1000 });
+    completions.note(target, done(2));
+    expect(ids(await completions.next({ target, after: cursor, timeoutMs: 1000 }))).toEqual([2]);
+    const again = await completions.next({ target, after: cursor, timeoutMs: 1000 });
+    expect(ids(again)).toEqual([2]);
+  });
+
+  it("begins again for a cursor of an earlier process", async () => {
+    const { completions, known, clock } = setUp([done(1)]);
+    const { cursor } = await completions.next({ target, after: 0, timeoutMs: 1000 });
+    clock.jump(5000);
+    const later = new Completions({ clock, known: () => known });
+    expect(ids(await later.next({ target, after: cursor, timeoutMs: 1000 }))).toEqual([1]);
+  });
+
+  it("answers with nothing when the time is up, its caller has gone, or the server closes", async () => {
+    const { completions, clock } = setUp();
+    const late = completions.next({ target, after: 0, timeoutMs: 1000 });
+    await clock.advance(1000);
+    const { cursor } = await late;
+    expect(ids(await late)).toEqual([]);
+    const gone = new AbortController();
+    const left = completions.next({ target, after: cursor, timeoutMs: 1000, signal: gone.signal });
+    gone.abort();
+    expect(ids(await left)).toEqual([]);
+    const last = completions.next({ target, after: cursor, timeoutMs: 1000 });
+    completions.close();
+    expect(ids(await last)).toEqual([]);
+  });
+
+  it("answers at once while few are unfinished, and gathers while many are", async () => {
+    const { completions, clock } = setUp();
+    for (let id = 0; id < 320; id++) completions.begin(target);
+    const gathering = completions.next({ target, after: 0, timeoutMs: 30_000 });
+    for (let id = 0; id < 10; id++) completions.end(target, done(id));
+    await clock.advance(99);
+    for (let id = 10; id < 15; id++) completions.end(target, done(id));
+    await clock.advance(1);
+    const first = await gathering;
+    expect(ids(first)).toHaveLength(15);
+    // a sixteenth of what is unfinished is enough without waiting
+    const enough = completions.next({ target, after: first.cursor, timeoutMs: 30_000 });
+    for (let id = 15; id < 35; id++) completions.end(target, done(id));
+    const second = await enough;
+    expect(ids(second)).toHaveLength(20);
+    for (let id = 35; id < 310; id++) completions.end(target, done(id));
+    const rest = await completions.next({ target, after: second.cursor, timeoutMs: 30_000 });
+    expect(ids(rest)).toHaveLength(275);
+    const one = completions.next({ target, after: rest.cursor, timeoutMs: 30_000 });
+    completions.end(target, done(310));
+    expect(ids(await one)).toEqual([310]);
+  });
+
+  it("keeps the clients of a session apart, by the numbers of their samples", async () => {
+    expect([clientOf(undefined), clientOf(999_999_999), clientOf(2_000_000_001n)]).toEqual([0, 0, 2]);
+    const { completions, clock } = setUp();
+    const other = completions.next({ target: { ...target, client: 2 }, after: 0, timeoutMs: 1000 });
+    const own = completions.next({ target, after: 0, timeoutMs: 1000 });
+    completions.note(target, done(7));
+    expect(ids(await own)).toEqual([7]);
+    await clock.advance(1000);
+    expect(ids(await other)).toEqual([]);
+  });
+
+  it("drops the log asked for longest ago when there are many, and begins it again", async () => {
+    const { completions, known } = setUp();
+    const at = (n: number) => ({ target: { samplerId: `s${n}`, client: 0 }, after: 0, timeoutMs: 0 });
+    const { cursor } = await completions.next(at(0));
+    for (let n = 1; n <= 1000; n++) await completions.next(at(n));
+    known.push(done(1));
+    completions.note(at(0).target, done(1)); // nobody notes it
+    expect(ids(await completions.next({ ...at(0), after: cursor }))).toEqual([1]);
+  });
+});
