@@ -42,6 +42,12 @@ const draw = () => {
   return draws / 2 ** 32;
 };
 
+/** Processes of this drill that still run: none outlives it. */
+const children = new Set();
+process.on("exit", () => {
+  for (const child of children) child.kill("SIGKILL");
+});
+
 /** A server process that can be asked how it is. */
 const start = async (folder, port) => {
   const child = spawn(
@@ -50,6 +56,8 @@ const start = async (folder, port) => {
     { stdio: ["ignore", "inherit", "inherit", "ipc"] },
   );
   const exited = once(child, "exit");
+  children.add(child);
+  exited.then(() => children.delete(child));
   const waiting = new Map();
   child.on("message", (message) => {
     if (message.type === "unhandled") unhandled.push(message.error);
@@ -74,11 +82,19 @@ const start = async (folder, port) => {
   };
 };
 
+/** Bytes of the files in a folder. The server works while we look: what is gone by then counts nothing. */
 const sizeOf = (folder) => {
+  let entries;
+  try {
+    entries = readdirSync(folder, { withFileTypes: true });
+  } catch (error) {
+    if (error.code === "ENOENT") return 0;
+    throw error;
+  }
   let bytes = 0;
-  for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" })) {
-    const found = statSync(join(folder, name));
-    if (found.isFile()) bytes += found.size;
+  for (const entry of entries) {
+    const path = join(folder, entry.name);
+    bytes += entry.isDirectory() ? sizeOf(path) : (statSync(path, { throwIfNoEntry: false })?.size ?? 0);
   }
   return bytes;
 };
@@ -105,7 +121,8 @@ const clients = spawn(
   [await bundle("test/server/soak-clients.ts"), server.url, String(seconds), String(seed), keys.join(",")],
   { stdio: ["ignore", "pipe", "inherit"] },
 );
-const gone = once(clients, "exit");
+children.add(clients);
+const gone = once(clients, "exit").then(() => children.delete(clients));
 const lines = createInterface({ input: clients.stdout })[Symbol.asyncIterator]();
 const line = async () => (await lines.next()).value;
 const started = Date.now();
