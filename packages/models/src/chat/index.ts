@@ -1,3 +1,23 @@
-/** `@tinklet/models/chat`: conversations as the text that a model was trained on. No `node:` imports. */
+/** `@tinklet/models/chat`: conversations as the text that a model was trained on, and its replies read back. No `node:` imports. */
 export { type ChatTemplate, type ChatTemplateSource, createChatTemplate } from "./chat-template.ts";
-export type { ChatMessage, ChatTemplateOptions } from "./types.ts";
+export {
+  type Chat,
+  type ChatOptions,
+  createChat,
+  type ReadChatOptions,
+  type RenderChatOptions,
+  type RenderedChat,
+  replyFormats,
+} from "./create-chat.ts";
+export type { ParserOptions, ReplyFormat, ReplyParser, TemplateProbe } from "./reply-format.ts";
+export { type BodyStep, type CallBody, createReplyParser, type ReplyGrammar } from "./reply-parser.ts";
+export { createReplyReader, type ReplyReader, type ReplyReaderOptions, replyOf } from "./reply-reader.ts";
+export { createTextSearch, type SearchStep, type TextSearch } from "./text-search.ts";
+export type {
+  ChatMessage,
+  ChatTemplateOptions,
+  ChatTool,
+  Reply,
+  ReplyEvent,
+  ToolCall,
+} from "./types.ts";

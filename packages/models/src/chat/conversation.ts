@@ -1,0 +1,60 @@
+/** Conversations in the form that chat templates expect, whatever API they came by. */
+import type { ReplyFormat } from "./reply-format.ts";
+import type { ChatMessage } from "./types.ts";
+
+interface CallOfMessage {
+  readonly id?: unknown;
+  readonly type?: unknown;
+  readonly function: { readonly name: unknown; readonly arguments: unknown };
+}
+
+/**
+ * Content is a text (templates put it into others), arguments of calls are objects (templates write them as JSON themselves), and ids
+ * are short where the family wants it.
+ */
+export function forTemplate(
+  messages: readonly ChatMessage[],
+  { shortCallIds = false }: Partial<ReplyFormat>,
+): ChatMessage[] {
+  const short = new Map<unknown, string>();
+  const idOf = (id: unknown): unknown => {
+    if (!shortCallIds || id === undefined) return id;
+    if (!short.has(id)) short.set(id, String(short.size).padStart(9, "0"));
+    return short.get(id);
+  };
+  return messages.map((message) => {
+    const { tool_calls: calls, tool_call_id: callId, content, ...rest } = message;
+    return {
+      ...rest,
+      role: message.role,
+      content: textOf(content),
+      ...(callId === undefined ? {} : { tool_call_id: idOf(callId) }),
+      ...(Array.isArray(calls) && calls.length > 0
+        ? { tool_calls: (calls as CallOfMessage[]).map((call) => readCall(call, idOf)) }
+        : {}),
+    };
+  });
+}
+
+function readCall(call: CallOfMessage, idOf: (id: unknown) => unknown): object {
+  const { name, arguments: given } = call.function;
+  const id = idOf(call.id);
+  return { ...(id === undefined ? {} : { id }), type: "function", function: { name, arguments: readArguments(given) } };
+}
+
+function readArguments(given: unknown): unknown {
+  if (typeof given !== "string") return given ?? {};
+  try {
+    const value: unknown = JSON.parse(given === "" ? "{}" : given);
+    return typeof value === "object" && value !== null ? value : given;
+  } catch {
+    return given;
+  }
+}
+
+/** Texts of a list of parts, one after the other. */
+function textOf(content: unknown): unknown {
+  if (content === null || content === undefined) return "";
+  if (!Array.isArray(content)) return content;
+  return content.map((part: unknown) => (part as { text?: unknown } | null)?.text ?? "").join("");
+}

@@ -1,0 +1,170 @@
+/**
+ * Conversations with one model: prompts by its own chat template, with tools, and replies read back. The family is told by what the
+ * template writes, so that it needs no list of model names.
+ */
+import type { Tokenizer } from "../tokenizer/types.ts";
+import { forTemplate } from "./conversation.ts";
+import { hermesFormat } from "./formats/hermes.ts";
+import { jsonFormat, withToolsAsText } from "./formats/json.ts";
+import { llama3Format } from "./formats/llama3.ts";
+import { mistralFormat } from "./formats/mistral.ts";
+import type { ReplyFormat, TemplateProbe } from "./reply-format.ts";
+import { createReplyReader, type ReplyReader, replyOf } from "./reply-reader.ts";
+import type { ChatMessage, ChatTool, Reply } from "./types.ts";
+
+/** The families that are known, in the order in which they are tried. The plain JSON form takes every other template. */
+export const replyFormats: readonly ReplyFormat[] = [hermesFormat, mistralFormat, llama3Format, jsonFormat];
+
+export interface ChatOptions {
+  /**
+   * Families to choose from; the first that recognises the template is taken.
+   * @defaultValue {@link replyFormats}
+   */
+  readonly formats?: readonly ReplyFormat[];
+}
+
+export interface RenderChatOptions {
+  /** Tools that the model may call. */
+  readonly tools?: readonly ChatTool[];
+  /** Further variables of the template, for example `enable_thinking`. */
+  readonly variables?: Readonly<Record<string, unknown>>;
+}
+
+/** A conversation as a prompt. */
+export interface RenderedChat {
+  readonly text: string;
+  /** Tools that the reply may call. */
+  readonly tools: readonly ChatTool[];
+  /** The prompt ends inside of the model's reasoning. */
+  readonly startsInReasoning: boolean;
+}
+
+export interface ReadChatOptions {
+  /** Texts that end the reply, besides the model's own tokens. */
+  readonly stop?: readonly string[];
+}
+
+/** Conversations with one model. */
+export interface Chat {
+  /** The family whose form replies have. */
+  readonly format: ReplyFormat;
+  /** Whether the template tells the model about tools by itself; else they are told in the system message. */
+  readonly templateReadsTools: boolean;
+  /** Ids that end a reply: the tokenizer's own and the one that the template ends a turn with. */
+  readonly endTokenIds: readonly number[];
+  /** The prompt that asks for the next reply. @throws TokenizerError when the template refuses the messages */
+  render(messages: readonly ChatMessage[], options?: RenderChatOptions): RenderedChat;
+  /** The prompt as token ids. */
+  encode(rendered: RenderedChat): number[];
+  /** Reads a reply token by token. */
+  read(rendered: RenderedChat, options?: ReadChatOptions): ReplyReader;
+  /** Reads a whole reply. */
+  parse(ids: Iterable<number>, rendered: RenderedChat, options?: ReadChatOptions): Reply;
+}
+
+/**
+ * Makes a model's conversations ready.
+ *
+ * @example
+ * ```ts
+ * const chat = createChat(tokenizer);
+ * const prompt = chat.render([{ role: "user", content: "How warm is it in Oslo?" }], { tools: [weather] });
+ * const reader = chat.read(prompt, { stop: ["\n\n"] });
+ * for (const id of ids) for (const event of reader.push(id)) console.log(event);
+ * ```
+ */
+export function createChat(tokenizer: Tokenizer, options: ChatOptions = {}): Chat {
+  const probe = probeTemplate(tokenizer);
+  const templateReadsTools = probe.withTool?.includes(probeTool.function.name) === true;
+  const formats = options.formats ?? replyFormats;
+  const format = (templateReadsTools ? formats.find((each) => each.isUsedBy(probe)) : undefined) ?? jsonFormat;
+  const endTokenIds = [...new Set([...tokenizer.eosTokenIds, ...turnEnds(tokenizer)])];
+
+  const read: Chat["read"] = ({ tools, startsInReasoning }, { stop = [] } = {}) =>
+    createReplyReader({
+      tokenizer,
+      parser: format.createParser({ tools, startsInReasoning }),
+      markers: format.markers,
+      endTokenIds,
+      stop,
+    });
+  return {
+    format,
+    templateReadsTools,
+    endTokenIds,
+    render(messages, { tools = [], variables = {} } = {}) {
+      const ready = forTemplate(messages, format);
+      const isPlain = !templateReadsTools && (tools.length > 0 || ready.some(hasTools));
+      const text = tokenizer.applyChatTemplate(isPlain ? withToolsAsText(ready, tools) : ready, {
+        tokenize: false,
+        addGenerationPrompt: true,
+        variables,
+        ...(tools.length > 0 && templateReadsTools ? { tools } : {}),
+      });
+      const opens = format.reasoningOpens;
+      return { text, tools, startsInReasoning: opens !== undefined && text.trimEnd().endsWith(opens) };
+    },
+    encode: ({ text }) => tokenizer.encode(text, { addSpecialTokens: false }),
+    read,
+    parse(ids, rendered, given) {
+      const reader = read(rendered, given);
+      return replyOf([...Array.from(ids, (id) => reader.push(id)), reader.end()].flat());
+    },
+  };
+}
+
+const hasTools = ({ role, tool_calls }: ChatMessage): boolean => role === "tool" || tool_calls !== undefined;
+
+const probeTool: ChatTool = {
+  type: "function",
+  function: {
+    name: "probe_tool",
+    description: "A probe.",
+    parameters: { type: "object", properties: { probe_argument: { type: "integer", description: "A number." } } },
+  },
+};
+
+/** What the template makes of conversations with and without a tool. */
+function probeTemplate(tokenizer: Tokenizer): TemplateProbe {
+  const attempt = (messages: readonly ChatMessage[], tools?: readonly ChatTool[]): string | undefined => {
+    try {
+      return tokenizer.applyChatTemplate(messages, {
+        tokenize: false,
+        addGenerationPrompt: true,
+        ...(tools === undefined ? {} : { tools }),
+      });
+    } catch {
+      return undefined;
+    }
+  };
+  const question = { role: "user", content: "probe" };
+  const call = { name: "probe_tool", arguments: { probe_argument: 1 } };
+  const called = [
+    question,
+    { role: "assistant", content: "", tool_calls: [{ id: "probe0000", type: "function", function: call }] },
+    { role: "tool", name: "probe_tool", tool_call_id: "probe0000", content: "2" },
+  ];
+  return {
+    plain: attempt([question]),
+    withTool: attempt([question], [probeTool]),
+    withCall: attempt(called, [probeTool]),
+    hasToken: (token) => tokenizer.tokenToId(token) !== undefined,
+  };
+}
+
+/** The special token that the template writes behind an answer: not every model names it among those that end a text. */
+function turnEnds(tokenizer: Tokenizer): number[] {
+  const answer = "an answer of the probe";
+  const messages = [
+    { role: "user", content: "probe" },
+    { role: "assistant", content: answer },
+  ];
+  try {
+    const text = tokenizer.applyChatTemplate(messages, { tokenize: false });
+    const after = text.slice(text.lastIndexOf(answer) + answer.length).trimStart();
+    const [first] = tokenizer.encode(after, { addSpecialTokens: false });
+    return first !== undefined && tokenizer.isSpecial(first) ? [first] : [];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * For templates that know nothing of tools: they are told to the model in the system message, and a reply that is
+ * `{"tool_calls": [{"name": …, "arguments": {…}}]}` calls them. A single `{"name": …, "arguments": …}` will do.
+ */
+import { type CallShape, callsIn, listIn } from "../json-value.ts";
+import type { ReplyFormat } from "../reply-format.ts";
+import { createReplyParser } from "../reply-parser.ts";
+import type { ChatMessage, ChatTool } from "../types.ts";
+import { jsonBody } from "./json-body.ts";
+
+export const jsonFormat: ReplyFormat = {
+  name: "json",
+  markers: ["<think>", "</think>"],
+  reasoningOpens: "<think>",
+  isUsedBy: () => true,
+  createParser: (options) =>
+    createReplyParser(
+      {
+        reasoning: { opens: "<think>", closes: "</think>" },
+        bareCalls: "{[",
+        createBody: ({ tools }) => {
+          const shape: CallShape = {
+            argumentKeys: ["arguments", "parameters"],
+            isTool: (name) => tools.some((tool) => tool.function.name === name),
+          };
+          return jsonBody(shape, (json) => callsIn(listIn(json, "tool_calls") ?? json, shape));
+        },
+      },
+      options,
+    ),
+};
+
+const instruction = (tools: readonly ChatTool[]): string =>
+  [
+    "You can call these tools:",
+    ...tools.map((tool) => JSON.stringify(tool.function)),
+    'To call tools, answer with nothing but JSON of this form: {"tool_calls": [{"name": "…", "arguments": {…}}]}',
+  ].join("\n");
+
+/**
+ * The conversation with its tools in plain words: the tools in the system message, calls as the JSON that the model is asked for, and
+ * what the tools returned as a message of the user.
+ */
+export function withToolsAsText(messages: readonly ChatMessage[], tools: readonly ChatTool[]): ChatMessage[] {
+  const [first, ...others] = messages;
+  const hasSystem = first?.role === "system";
+  const told = instruction(tools);
+  const system = { role: "system", content: hasSystem ? `${String(first.content ?? "")}\n\n${told}` : told };
+  const rest = hasSystem ? others : messages;
+  const plain = rest.map((message): ChatMessage => {
+    const { tool_calls: calls, tool_call_id: _id, ...bare } = message;
+    if (message.role === "tool") {
+      const name = typeof message["name"] === "string" ? message["name"] : undefined;
+      return { role: "user", content: JSON.stringify({ tool_result: { name, content: message.content } }) };
+    }
+    if (!Array.isArray(calls) || calls.length === 0) return bare as ChatMessage;
+    const made = calls.map((call: { function: { name: string; arguments: unknown } }) => call.function);
+    const json = JSON.stringify({ tool_calls: made.map(({ name, arguments: given }) => ({ name, arguments: given })) });
+    const text = typeof message.content === "string" && message.content !== "" ? `${message.content}\n` : "";
+    return { ...bare, role: message.role, content: text + json };
+  });
+  return tools.length === 0 ? plain : [system, ...plain];
+}

@@ -1,0 +1,207 @@
+/**
+ * One parser for every family: reasoning first, then text with calls of tools in it, told apart by a {@link ReplyGrammar}. Linear in the
+ * length of the reply, the same whatever pieces it comes in, and never at a loss: what does not parse is text.
+ */
+import type { ParserOptions, ReplyParser } from "./reply-format.ts";
+import { createTextSearch, type TextSearch } from "./text-search.ts";
+import type { ReplyEvent, ToolCall } from "./types.ts";
+
+/** What came of a piece of a call. */
+export type BodyStep =
+  | { readonly is: "unfinished" }
+  | { readonly is: "calls"; readonly calls: readonly ToolCall[]; readonly rest: string }
+  /** It is no call: all of it, from the mark on, is text. */
+  | { readonly is: "text"; readonly rest: string };
+
+/** Reads what stands behind the mark that opens a call. */
+export interface CallBody {
+  push(piece: string): BodyStep;
+  /** The reply ends here: the calls, if they are complete. */
+  end(): readonly ToolCall[] | undefined;
+  /** All that was taken in. */
+  readonly text: string;
+}
+
+/** The marks of a family. */
+export interface ReplyGrammar {
+  readonly reasoning?: { readonly opens: string; readonly closes: string };
+  /** Opens a call anywhere in the text. */
+  readonly callOpens?: string;
+  /** May close a call. */
+  readonly callCloses?: string;
+  /** A reply, or what is left of it behind a call, may begin with a call itself: it then begins with one of these characters. */
+  readonly bareCalls?: string;
+  /** Between two bare calls, beside white space: letters of a regular expression's class. */
+  readonly separators?: string;
+  /** @param marked - the call was opened by the mark. */
+  readonly createBody: (options: ParserOptions, marked: boolean) => CallBody;
+}
+
+export function createReplyParser(grammar: ReplyGrammar, options: ParserOptions): ReplyParser {
+  const { reasoning, callOpens, callCloses, bareCalls = "", separators = "" } = grammar;
+  const leading = new RegExp(`^[\\s${separators}]+`);
+  const hasTools = options.tools.length > 0;
+  let events: ReplyEvent[] = [];
+  const emit = (event: ReplyEvent) => void events.push(event);
+  const thought = createOutlet((text) => emit({ type: "reasoning", text }), true);
+  let answer = createOutlet((text) => emit({ type: "text", text }), false);
+  const marks = hasTools ? [callOpens, callCloses].filter((mark) => mark !== undefined) : [];
+  let mode: "beginning" | "reasoning" | "text" | "call" = options.startsInReasoning ? "reasoning" : "beginning";
+  let mayReason = reasoning !== undefined && !options.startsInReasoning;
+  let calls = 0;
+  /** Nothing but white space has come since the last call. */
+  let afterCall = false;
+  let held = { white: "", bare: "" }; // at a beginning
+  let search: TextSearch = createTextSearch(reasoning === undefined ? [] : [reasoning.closes]);
+  let body: { readonly mark: string; readonly reader: CallBody } | undefined;
+
+  const write = (text: string): void => {
+    if (text.trim() !== "") afterCall = false;
+    answer.write(text);
+  };
+  const toText = (): void => {
+    mode = "text";
+    search = createTextSearch(marks);
+  };
+  const toBeginning = (): void => {
+    mode = "beginning";
+    held = { white: "", bare: "" };
+  };
+  const toCall = (mark: string, marked: boolean): void => {
+    mode = "call";
+    body = { mark, reader: grammar.createBody(options, marked) };
+  };
+  const giveUp = (): void => {
+    write(body!.mark + body!.reader.text);
+    toText();
+  };
+  const accept = (found: readonly ToolCall[]): void => {
+    answer.cut();
+    for (const call of found) emit({ type: "tool_call", call });
+    calls += found.length;
+    afterCall = true;
+    if (bareCalls === "") toText();
+    else toBeginning();
+  };
+
+  const beginning = (piece: string): string => {
+    if (held.bare === "") {
+      const bare = piece.replace(calls > 0 ? leading : /^\s+/, "");
+      held = { white: held.white + piece.slice(0, piece.length - bare.length), bare };
+    } else held = { ...held, bare: held.bare + piece };
+    const { white, bare } = held;
+    const known = [mayReason ? reasoning?.opens : undefined, hasTools ? callOpens : undefined];
+    if (bare === "" || known.some((mark) => mark !== undefined && mark !== bare && mark.startsWith(bare))) return "";
+    if (mayReason && bare.startsWith(reasoning!.opens)) {
+      mode = "reasoning";
+      mayReason = false;
+      return bare.slice(reasoning!.opens.length);
+    }
+    if (hasTools && bareCalls.includes(bare[0]!)) {
+      toCall(white, false);
+      return bare;
+    }
+    toText();
+    return white + bare;
+  };
+
+  const step = (piece: string): string => {
+    switch (mode) {
+      case "beginning":
+        return beginning(piece);
+      case "reasoning": {
+        const { text, found, rest } = search.push(piece);
+        thought.write(text);
+        if (found === undefined) return "";
+        thought.cut();
+        answer = createOutlet((out) => emit({ type: "text", text: out }), true);
+        toBeginning();
+        return rest;
+      }
+      case "text": {
+        const { text, found, rest } = search.push(piece);
+        write(text);
+        if (found === callOpens && found !== undefined) toCall(found, true);
+        else if (found !== undefined && !afterCall) write(found);
+        return rest;
+      }
+      case "call": {
+        const done = body!.reader.push(piece);
+        if (done.is === "unfinished") return "";
+        if (done.is === "calls") accept(done.calls);
+        else giveUp();
+        return done.rest;
+      }
+      default:
+        return mode satisfies never;
+    }
+  };
+
+  const finish = (): void => {
+    if (mode === "call") {
+      const found = body!.reader.end();
+      if (found === undefined) giveUp();
+      else accept(found);
+    }
+    if (mode === "reasoning") {
+      thought.write(search.end());
+      thought.flush();
+    } else {
+      write(mode === "text" ? search.end() : held.white + held.bare);
+      answer.flush();
+    }
+  };
+
+  const taken = (): ReplyEvent[] => {
+    const out = events;
+    events = [];
+    return out;
+  };
+  return {
+    push(text) {
+      for (let rest = text; rest !== ""; ) rest = step(rest);
+      return taken();
+    },
+    end() {
+      finish();
+      return taken();
+    },
+  };
+}
+
+/** Text on its way out. */
+interface Outlet {
+  write(text: string): void;
+  /** Forgets white space at the end, and that at the front of what may follow. */
+  cut(): void;
+  /** Lets white space at the end out. */
+  flush(): void;
+}
+
+/** White space at the end waits: around calls, and at the end of reasoning, it is the template's and not the model's. */
+function createOutlet(emit: (text: string) => void, dropsLeading: boolean): Outlet {
+  let white = "";
+  let atFront = dropsLeading;
+  return {
+    write(text) {
+      const given = atFront ? text.trimStart() : text;
+      if (given === "") return;
+      atFront = false;
+      const kept = given.trimEnd();
+      if (kept === "") {
+        white += given;
+        return;
+      }
+      emit(white + kept);
+      white = given.slice(kept.length);
+    },
+    cut() {
+      white = "";
+      atFront = true;
+    },
+    flush() {
+      if (white !== "") emit(white);
+      white = "";
+    },
+  };
+}

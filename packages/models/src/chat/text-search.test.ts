@@ -1,0 +1,53 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { createTextSearch } from "./text-search.ts";
+
+/** As it would be written without streaming: the text that is complete first, of those the longest. */
+function naive(text: string, wanted: readonly string[]): { before: string; found?: string } {
+  for (let end = 1; end <= text.length; end++) {
+    const found = wanted
+      .filter((each) => each !== "" && text.slice(0, end).endsWith(each))
+      .sort((a, b) => b.length - a.length)[0];
+    if (found !== undefined) return { before: text.slice(0, end - found.length), found };
+  }
+  return { before: text };
+}
+
+const letters = fc.constantFrom("a", "b", "c");
+const word = fc.array(letters, { maxLength: 6 }).map((each) => each.join(""));
+const longer = fc.array(letters, { maxLength: 40 }).map((each) => each.join(""));
+
+test("finds what a plain search finds, in whatever pieces the text comes", () => {
+  const property = fc.property(fc.array(word, { maxLength: 4 }), fc.array(longer), (wanted, pieces) => {
+    const search = createTextSearch(wanted);
+    let before = "";
+    let found: string | undefined;
+    for (const piece of pieces) {
+      const step = search.push(piece);
+      before += step.text;
+      found = step.found;
+      if (found !== undefined) break;
+    }
+    if (found === undefined) before += search.end();
+    const expected = naive(pieces.join(""), wanted);
+    expect({ before, found }).toEqual({ before: expected.before, found: expected.found });
+  });
+  fc.assert(property, { numRuns: 2000 });
+});
+
+test("nothing of a wanted text is let out before it is known not to be one", () => {
+  const search = createTextSearch(["<stop>"]);
+  expect(search.push("a <st")).toEqual({ text: "a ", rest: "" });
+  expect(search.push("op")).toEqual({ text: "", rest: "" });
+  expect(search.push("> b")).toEqual({ text: "", found: "<stop>", rest: " b" });
+  expect(search.push("<st")).toEqual({ text: "", rest: "" });
+  expect(search.end()).toBe("<st");
+});
+
+test("many long texts that are all beginnings of each other cost a step for each character", () => {
+  const wanted = Array.from({ length: 64 }, (_, i) => `${"a".repeat(1000 - i)}b`);
+  const search = createTextSearch(wanted);
+  let out = 0;
+  for (let i = 0; i < 20_000; i++) out += search.push("a").text.length;
+  expect(out).toBe(19_000);
+});
