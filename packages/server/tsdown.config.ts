@@ -1,7 +1,7 @@
 import { defineConfig } from "tsdown";
 
 export default defineConfig({
-  entry: { index: "src/index.ts" },
+  entry: { index: "src/index.ts", "side-worker": "src/thread/side-worker.ts" },
   format: "esm",
   platform: "node",
   fixedExtension: false, // .js, as package.json says

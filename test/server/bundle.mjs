@@ -18,14 +18,19 @@ export async function bundle(entry) {
   writeFileSync(join(folder, "package.json"), '{ "type": "module" }\n');
   await build({
     absWorkingDir: root,
-    // the engine looks for its worker beside the file that it was loaded from
-    entryPoints: { main: entry, worker: "packages/engine/src/worker.ts" },
+    // the engine and the server look for their threads beside the file that they were loaded from
+    entryPoints: {
+      main: entry,
+      worker: "packages/engine/src/worker.ts",
+      "side-worker": "packages/server/src/thread/side-worker.ts",
+    },
     outdir: folder,
     bundle: true,
     platform: "node",
     target: "node20",
     format: "esm",
     logLevel: "error",
+    ignoreAnnotations: true, // a module that is also imported lazily would be left out for having no side effects
     external: ["libsql", "onnxruntime-node", "onnxruntime-web", "@bokuweb/zstd-wasm", "@huggingface/*", "esbuild"],
     alias: {
       tinklet: join(root, "packages/tinklet/src/index.ts"),

@@ -12,7 +12,7 @@ import { openCore, type PlainOptions } from "./open-core.ts";
 import { checkOptions, checkSampleRequest } from "./options.ts";
 import { type Piece, sendPieces, takeApart } from "./pieces.ts";
 import type { SampleHandle } from "./sample/sampler.ts";
-import { startWorker } from "./start-worker.ts";
+import { startThread } from "./start-thread.ts";
 import type {
   Engine,
   EngineOptions,
@@ -60,7 +60,9 @@ async function workerLink(
   { onNotice, onProgress, signal }: EngineOptions,
 ): Promise<Link> {
   const gate = createGate();
-  const worker = await startWorker({ source, options, gate } satisfies WorkerStart);
+  const worker = await startThread(import.meta.url, "worker", {
+    workerData: { source, options, gate } satisfies WorkerStart,
+  });
   worker.once("exit", watchGate(gate));
   const pending = new Map<number, Pending>();
   let nextId = 1;

@@ -4,4 +4,5 @@ export { openEngine } from "./engine.ts";
 export * from "./errors.ts";
 export { defaultMemoryBudget } from "./memory-plan.ts";
 export { type FoundRuntime, findRuntime } from "./runtime/find-runtime.ts";
+export { startThread } from "./start-thread.ts";
 export type * from "./types.ts";

@@ -1,5 +1,11 @@
 /** Every bound the server keeps, in one place. All of them can be set; the defaults fit one machine with a few users. */
 
+/** How many things may be stored, and how large they may be together. */
+export interface StoredLimit {
+  readonly count: number;
+  readonly bytes: number;
+}
+
 export interface Limits {
   /** Bytes of one request body as sent, where it carries training data or a prompt. @defaultValue 64 MiB */
   readonly bodyBytes: number;
@@ -35,6 +41,10 @@ export interface Limits {
   readonly pendingBytes: number;
   /** Bytes of unfinished requests of one tenant. @defaultValue 1 GiB */
   readonly pendingBytesPerTenant: number;
+  /** Custom losses that one session stores. @defaultValue 1000, of 16 MiB together */
+  readonly lossesPerSession: StoredLimit;
+  /** Custom losses that one tenant stores. @defaultValue 10 000, of 128 MiB together */
+  readonly lossesPerTenant: StoredLimit;
   /** How long a poll is held open. @defaultValue 30 000 */
   readonly pollMs: number;
   /** How long a missing `seq_id` is waited for. @defaultValue 330 000 */
@@ -73,6 +83,8 @@ export const defaultLimits: Limits = {
   pending: 100_000,
   pendingBytes: 4 * 1024 * 1024 * 1024,
   pendingBytesPerTenant: 1024 * 1024 * 1024,
+  lossesPerSession: { count: 1000, bytes: 16 * 1024 * 1024 },
+  lossesPerTenant: { count: 10_000, bytes: 128 * 1024 * 1024 },
   pollMs: 30_000,
   gapMs: 330_000,
   staleSessionMs: 900_000,

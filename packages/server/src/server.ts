@@ -20,6 +20,7 @@ import { Queue } from "./queue/queue.ts";
 import { keepArithmetic } from "./store/arithmetic.ts";
 import { openStore } from "./store/store.ts";
 import { sweep } from "./sweep.ts";
+import { createSideThread } from "./thread/side-thread.ts";
 
 /** A base model to serve. */
 export interface ModelSource {
@@ -106,11 +107,14 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     });
   }
 
+  // Two, so that no loss keeps a body waiting.
+  const [losses, unpacking] = [createSideThread({ clock }), createSideThread({ clock })];
   const queue = new Queue({
     store,
     clock,
     log,
     limits,
+    losses,
     maxDiskBytes: options.maxDiskBytes,
     onPoint,
     onFinished: ({ kind }, outcome) => metrics.finished(kind, outcome),
@@ -155,6 +159,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
       },
     },
     metrics,
+    thread: unpacking,
     allowedHosts: options.allowedHosts ?? [],
     openProbes: options.openProbes ?? true,
     health: () => (closing === undefined ? { ready: true } : { ready: false, reason: "The server is shutting down." }),
@@ -183,6 +188,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     stopSweeping();
     await queue.close();
     await Promise.all([...queue.lanes.values()].map((lane) => lane.engine.close()));
+    await Promise.all([losses.close(), unpacking.close()]);
     await store.close();
     log.info("closed");
   };

@@ -14,6 +14,7 @@ import {
 } from "tinklet/wire";
 import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
+import type { SideThread } from "../thread/side-thread.ts";
 import { ownModel } from "./access.ts";
 import { bytesAnswer, errorAnswer, jsonAnswer, problem } from "./answers.ts";
 import type { Api, Call, Handlers, PassOperation } from "./api.ts";
@@ -35,6 +36,8 @@ import type { Metrics } from "./metrics.ts";
 export interface AppOptions {
   readonly api: Api;
   readonly metrics: Metrics;
+  /** Where bodies are unpacked. */
+  readonly thread: SideThread;
   /** Host names besides `localhost` and addresses. */
   readonly allowedHosts: readonly string[];
   /** Whether `healthz` and `/metrics` answer without a key. */
@@ -48,7 +51,7 @@ export interface AppOptions {
 const contentTypeOf = (request: Request): string => (request.headers.get("content-type") ?? "").toLowerCase();
 
 export function createApp(options: AppOptions): (request: Request) => Promise<Response> {
-  const { api, metrics } = options;
+  const { api, metrics, thread } = options;
   const handlers: Handlers = {
     ...serviceHandlers(api),
     ...trainingHandlers(api),
@@ -157,7 +160,10 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
         `Content-Type: is ${sent}; send the files as multipart/form-data.`,
       );
     }
-    const bytes = request.method === "GET" ? new Uint8Array(0) : await readBody(request, boundsOf(carries), hold);
+    const bytes =
+      request.method === "GET"
+        ? new Uint8Array(0)
+        : await readBody(request, { bounds: boundsOf(carries), hold, thread });
     const isJson = !contentType.includes(protobufContentType) && !isForm;
     const wire = isJson ? readJson(bytes, api.limits) : undefined;
     return run(match.operation, match.params, { caller, request, url, wire, bytes });

@@ -7,6 +7,7 @@ import { InvalidInputError, ResponseValidationError } from "tinklet";
 import { decompressZstd, parseJson } from "tinklet/wire";
 import type { Limits } from "../limits.ts";
 import { Refusal } from "../queue/refusal.ts";
+import { type SideThread, ThreadClosed, ThreadDied } from "../thread/side-thread.ts";
 
 /** Bytes of bodies in memory, for all requests together. */
 export class BodyBudget {
@@ -63,15 +64,35 @@ export interface BodyBounds {
   readonly decompressedBytes: number;
 }
 
+/** What reading a body takes. */
+export interface BodyReader {
+  readonly bounds: BodyBounds;
+  readonly hold: BodyHold;
+  /** Where zstd is unpacked. */
+  readonly thread: SideThread;
+}
+
 /** The body's bytes, unpacked. @throws {@link Refusal} */
-export async function readBody(request: Request, bounds: BodyBounds, hold: BodyHold): Promise<Uint8Array> {
+export async function readBody(request: Request, { bounds, hold, thread }: BodyReader): Promise<Uint8Array> {
   const told = Number(request.headers.get("content-length") ?? Number.NaN);
   if (told > bounds.bodyBytes) throw tooLarge(bounds.bodyBytes);
   const sent = await readSent(request, told, bounds, hold);
   const encoding = (request.headers.get("content-encoding") ?? "identity").trim().toLowerCase();
   if (encoding === "identity" || encoding === "" || sent.byteLength === 0) return sent;
   try {
-    if (encoding === "zstd") return await unpackZstd(sent, bounds.decompressedBytes, hold);
+    if (encoding === "zstd") {
+      // The room is taken before it is filled, since several bodies may be unpacked before the first of them is looked at.
+      let taken = 0;
+      const onRoom = (room: number) => {
+        hold.take(room - taken);
+        taken = room;
+      };
+      return await decompressZstd(sent, {
+        maxBytes: bounds.decompressedBytes,
+        onRoom,
+        unpack: (bytes, capacity) => thread.run("unpackZstd", { bytes: own(bytes), capacity }),
+      });
+    }
     if (encoding === "gzip") {
       const unpacked = createGunzip({ chunkSize: 64 * 1024 });
       unpacked.end(sent);
@@ -79,6 +100,8 @@ export async function readBody(request: Request, bounds: BodyBounds, hold: BodyH
     }
   } catch (error) {
     if (error instanceof Refusal) throw error;
+    if (error instanceof ThreadDied) throw tooLarge(bounds.decompressedBytes);
+    if (error instanceof ThreadClosed) throw new Refusal(503, "shutting_down", error.message, { retryAfterSeconds: 1 });
     throw new Refusal(
       422,
       "bad_encoding",
@@ -92,17 +115,8 @@ export async function readBody(request: Request, bounds: BodyBounds, hold: BodyH
   );
 }
 
-/** The room is taken before it is filled, since several bodies may be unpacked before the first of them is looked at. */
-async function unpackZstd(sent: Uint8Array, limit: number, hold: BodyHold): Promise<Uint8Array> {
-  let taken = 0;
-  const takeRoom = (room: number) => {
-    hold.take(room - taken);
-    taken = room;
-  };
-  const bytes = await decompressZstd(sent, limit, takeRoom);
-  takeRoom(bytes.byteLength);
-  return bytes;
-}
+/** Bytes over memory of their own: a view would take along, to another thread, all that it is a view of. */
+const own = (bytes: Uint8Array): Uint8Array => (bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice());
 
 /** A stream's bytes, each part counted as it comes: what comes too much is never in memory. */
 async function collect(stream: AsyncIterable<Uint8Array>, limit: number, hold: BodyHold): Promise<Uint8Array> {

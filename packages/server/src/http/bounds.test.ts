@@ -1,9 +1,9 @@
 /** What a client can size has a bound where it is read: numbers, dates, texts, bodies. */
 import { gzipSync } from "node:zlib";
-import { given } from "tinklet/wire";
+import { compressZstd, given } from "tinklet/wire";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { CheckpointRow } from "../store/models.ts";
-import { gateway, TestServer, type TestServerOptions } from "../testing/test-server.ts";
+import { gateway, TestServer, type TestServerOptions, turnsDuring } from "../testing/test-server.ts";
 import { storageUse } from "./storage-use.ts";
 
 const open = async (options?: TestServerOptions) => {
@@ -147,6 +147,24 @@ describe("bodies", () => {
     expect([answer.status, answer.json.code]).toEqual([413, "body_too_large"]);
     const model = await server.model();
     expect((await server.passResult(server.pass(model, 1))).lossFnOutputs).toHaveLength(1); // all was given back
+  });
+
+  test("zstd is unpacked beside the event loop, within the same bounds", async () => {
+    const server = await open({ limits: { decompressedBytes: 30_000_000 } });
+    const send = (body: Uint8Array) =>
+      server.post("forward_backward", body, { "content-encoding": "zstd", "content-type": "application/x-protobuf" });
+    const [fits, bomb] = [
+      await compressZstd(new Uint8Array(30_000_000)),
+      await compressZstd(new Uint8Array(30_000_001)),
+    ];
+    expect((await send(fits)).status).toBe(422); // no message of that form
+    const turns = await turnsDuring(() => send(fits));
+    expect(turns).toBeGreaterThan(20); // on this thread it would be a few
+    expect((await send(bomb)).json).toMatchObject({
+      code: "bad_encoding",
+      detail: expect.stringContaining("30000000"),
+    });
+    expect((await send(fits.slice(0, -9))).json).toMatchObject({ code: "bad_encoding" });
   });
 
   test("an adapter comes as a form; a body of any other type is refused before it is read", async () => {

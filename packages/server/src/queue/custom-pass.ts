@@ -1,22 +1,16 @@
 /**
  * A pass with a loss that a client stored. The engine knows no such loss, so it runs twice: it scores the targets, the loss is
- * run here on their log-probs, and its slopes go back as the constant weights of a cross entropy, whose gradient they then are.
+ * run on their log-probs by a thread of its own, and its slopes go back as the constant weights of a cross entropy, whose gradient they
+ * then are.
  */
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { type AdapterId, type Engine, InputError, type LossRequest, type LossResult } from "@tinklet/engine";
-import {
-  CustomLossGraph,
-  CustomLossInput,
-  type ForwardBackwardRequest,
-  parseJson,
-  type TensorData,
-} from "tinklet/wire";
+import type { Datum, ForwardBackwardRequest, TensorData } from "tinklet/wire";
 import { bounds } from "../custom-loss/bounds.ts";
-import { CustomLossError } from "../custom-loss/custom-loss-error.ts";
-import { type ReadLoss, readLoss } from "../custom-loss/read-loss.ts";
-import { type LossInput, type LossOfDatum, runLoss } from "../custom-loss/run-loss.ts";
+import type { LossInput, LossOfDatum } from "../custom-loss/run-loss.ts";
 import { getCustomLoss } from "../store/custom-losses.ts";
 import type { Sql } from "../store/database.ts";
+import { type SideThread, TaskError, ThreadDied } from "../thread/side-thread.ts";
+import type { SentDatum, SentTensor } from "../thread/tasks.ts";
 import { textTokens } from "./engine-input.ts";
 import { UserError } from "./job.ts";
 
@@ -29,70 +23,111 @@ export function customLossId(pass: ForwardBackwardRequest): string | undefined {
   throw new UserError('loss_fn_config.loss_id: the loss "custom" needs the id that create_custom_loss answered.');
 }
 
-/** Inputs and graph as they are stored. */
-export function storedLoss(body: string): ReadLoss {
-  const { inputs, graph } = parseJson(body) as { inputs: unknown[]; graph: unknown };
-  return readLoss(inputs.map(CustomLossInput.decode), CustomLossGraph.decode(graph));
-}
-
-/** The loss of a session by its id. @throws {@link UserError} when the session has none of that id. */
-export function findLoss(sql: Sql, id: string, sessionId: string): ReadLoss {
+/** The text of a session's loss by its id. @throws {@link UserError} when the session has none of that id. */
+export function findLoss(sql: Sql, id: string, sessionId: string): string {
   const row = getCustomLoss(sql, id);
   if (row?.session_id !== sessionId) {
     throw new UserError(`loss_fn_config.loss_id: this session has no loss ${JSON.stringify(id.slice(0, 200))}.`);
   }
-  return storedLoss(row.body);
+  return row.body;
 }
 
-/** Runs a pass with a stored loss; `backward` says whether gradients are kept. */
-export async function customPass(
-  engine: Pick<Engine, "forward" | "forwardBackward">,
-  adapter: AdapterId,
-  pass: ForwardBackwardRequest,
-  loss: ReadLoss,
-  backward: boolean,
-): Promise<LossResult> {
+export interface CustomPass {
+  readonly engine: Pick<Engine, "forward" | "forwardBackward">;
+  readonly thread: SideThread;
+  readonly adapter: AdapterId;
+  readonly pass: ForwardBackwardRequest;
+  /** The text of the loss. */
+  readonly loss: string;
+  /** Whether gradients are kept. */
+  readonly backward: boolean;
+}
+
+/** Runs a pass with a stored loss. */
+export async function customPass({ engine, thread, adapter, pass, loss, backward }: CustomPass): Promise<LossResult> {
   const { data } = pass.forwardBackwardInput;
   const targets = data.map((datum, i) => {
+    const field = `data[${i}].loss_fn_inputs.target_tokens`;
     const tensor = datum.lossFnInputs["target_tokens"];
-    if (tensor === undefined) throw new InputError(`data[${i}].loss_fn_inputs.target_tokens`, "is required");
-    return denseOf(tensor, `data[${i}].loss_fn_inputs.target_tokens`);
+    if (tensor === undefined) throw new InputError(field, "is required");
+    checkSize(tensor, field);
+    const { values, shape = [values.length] } = tensor.toDense();
+    return { data: Float64Array.from(values as ArrayLike<number>, Number), shape };
   });
-  const request = (weights: readonly (ArrayLike<number> | undefined)[]): LossRequest => ({
+  const request = (weightsOf: (i: number, length: number) => Float32Array): LossRequest => ({
     lossFn: "cross_entropy",
     data: data.map((datum, i) => {
-      const { data: tokens, shape } = targets[i] as LossInput;
+      const target = targets[i]!;
+      const { shape } = target;
       return {
         tokens: textTokens(datum.modelInput, `data[${i}].model_input`),
-        lossFnInputs: {
-          target_tokens: { data: Float64Array.from(tokens), shape },
-          weights: { data: Float32Array.from(weights[i] ?? new Float32Array(tokens.length)), shape },
-        },
+        lossFnInputs: { target_tokens: target, weights: { data: weightsOf(i, target.data.length), shape } },
       };
     }),
   });
-  const scored = await engine.forward(adapter, request([]));
-  const budget = { elements: bounds.passElements };
-  const losses: LossOfDatum[] = [];
-  for (const [i, datum] of data.entries()) {
-    const { data: logprobs, shape } = scored.lossFnOutputs[i]!.logprobs;
-    const inputs: Record<string, LossInput> = {};
-    for (const { name, rank } of loss.inputs) {
-      const given = Object.hasOwn(datum.lossFnInputs, name) ? datum.lossFnInputs[name] : undefined;
-      if (given !== undefined) inputs[name] = denseOf(given, `data[${i}].loss_fn_inputs.${name}`, rank === 0);
-    }
-    try {
-      losses.push(runLoss(loss, { ...inputs, logprobs: { data: logprobs, shape, dtype: "float32" } }, budget));
-    } catch (error) {
-      if (!(error instanceof CustomLossError)) throw error;
-      throw new UserError(`The custom loss failed on data[${i}]: ${error.message}`);
-    }
-    await nextTurn(); // a datum at a time: others are served in between
-  }
+  const scored = await engine.forward(
+    adapter,
+    request((_, length) => new Float32Array(length)),
+  );
+  const losses = await lossesOf(thread, loss, data, scored);
   const metrics = reduced(losses);
   if (!backward) return { lossFnOutputs: scored.lossFnOutputs, metrics };
-  const result = await engine.forwardBackward(adapter, request(losses.map(({ slopes }) => slopes.map((x) => -x))));
+  const result = await engine.forwardBackward(
+    adapter,
+    request((i) => Float32Array.from(losses[i]!.slopes, (slope) => -slope)),
+  );
   return { lossFnOutputs: result.lossFnOutputs, metrics };
+}
+
+/** Bytes of tensors that go to the thread at once: some milliseconds of copying. One datum may be larger. */
+const messageBytes = 4 * 1024 * 1024;
+
+/** The loss of every datum, made by the thread: as many data at once as fit into a message. */
+async function lossesOf(
+  thread: SideThread,
+  body: string,
+  data: readonly Datum[],
+  scored: LossResult,
+): Promise<LossOfDatum[]> {
+  const losses: LossOfDatum[] = [];
+  let elements: number = bounds.passElements;
+  try {
+    const names = (await thread.run("readLoss", body)).filter((name) => name !== "logprobs");
+    while (losses.length < data.length) {
+      const batch: SentDatum[] = [];
+      for (let bytes = 0, index = losses.length; index < data.length && bytes < messageBytes; index++) {
+        const inputs = sentInputs(data[index]!, names, index);
+        const logprobs: LossInput = { ...scored.lossFnOutputs[index]!.logprobs, dtype: "float32" };
+        bytes += Object.values(inputs).reduce((sum, { values }) => sum + values.byteLength, 0);
+        batch.push({ index, inputs, logprobs });
+      }
+      const made = await thread.run("runLosses", { body, data: batch, elements });
+      losses.push(...made.losses);
+      ({ elements } = made);
+    }
+  } catch (error) {
+    if (error instanceof TaskError && error.task === "CustomLossError") {
+      throw new UserError(`The custom loss failed on ${error.message}`);
+    }
+    if (error instanceof ThreadDied) {
+      throw new UserError("The custom loss ended the thread that it ran in, twice: it needs too much memory.");
+    }
+    throw error;
+  }
+  return losses;
+}
+
+/** A datum's tensors that the loss reads, each over memory of its own: a view would take along all that it is a view of. */
+function sentInputs(datum: Datum, names: readonly string[], index: number): Record<string, SentTensor> {
+  const inputs: Record<string, SentTensor> = {};
+  for (const name of names) {
+    const given = Object.hasOwn(datum.lossFnInputs, name) ? datum.lossFnInputs[name] : undefined;
+    if (given === undefined) continue;
+    checkSize(given, `data[${index}].loss_fn_inputs.${name}`);
+    const { dtype, values, shape, sparseCrowIndices, sparseColIndices } = given.copy();
+    inputs[name] = { dtype, values, shape, sparseCrowIndices, sparseColIndices };
+  }
+  return inputs;
 }
 
 /** The losses summed, and each metric over the data as its name says. */
@@ -106,15 +141,8 @@ function reduced(losses: readonly LossOfDatum[]): Record<string, number> {
   return metrics;
 }
 
-/**
- * The tensor without sparseness, refused before it is made when that would be larger than a loss may work with.
- *
- * @param scalar - whether one is expected: the wire writes its shape as it writes none.
- */
-function denseOf(tensor: TensorData, field: string, scalar = false): LossInput {
-  const size = tensor.shape?.reduce((product, length) => product * length, 1) ?? 0;
+/** Refuses a tensor that would be larger than a loss may work with, before it is made dense. */
+function checkSize(tensor: TensorData, field: string): void {
+  const size = Math.max(tensor.values.length, tensor.shape?.reduce((product, length) => product * length, 1) ?? 0);
   if (size > bounds.elements) throw new InputError(field, `has ${size} elements, more than ${bounds.elements}`);
-  const { values, shape = [values.length], dtype } = tensor.toDense();
-  const own = scalar && values.length === 1 && shape.length <= 1 ? [] : shape;
-  return { data: Float64Array.from(values as ArrayLike<number>, Number), shape: own, dtype };
 }

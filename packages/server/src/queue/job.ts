@@ -10,6 +10,7 @@ import type { Failure, PayloadType, RequestHead, RequestKind } from "../store/re
 import { getRequest } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
+import type { SideThread } from "../thread/side-thread.ts";
 import type { Completions, CompletionTarget } from "./completions.ts";
 import { decodePass } from "./engine-input.ts";
 import type { Futures } from "./futures.ts";
@@ -127,6 +128,8 @@ export interface QueueContext {
   readonly feeds: TokenFeeds;
   readonly completions: Completions;
   readonly payloads: PayloadCache;
+  /** Where stored losses run. */
+  readonly losses: SideThread;
   readonly closing: AbortSignal;
   readonly onPoint?: ((point: string) => void) | undefined;
   /** Told about each request that is over. */

@@ -307,7 +307,8 @@ export class ModelRunner {
     const { context, engine } = this.#around;
     const id = customLossId(pass);
     if (id !== undefined) {
-      return customPass(engine, adapter, pass, findLoss(context.store.db.sql, id, this.sessionId), backward);
+      const loss = findLoss(context.store.db.sql, id, this.sessionId);
+      return customPass({ engine, thread: context.losses, adapter, pass, loss, backward });
     }
     const request = lossRequest(pass);
     return backward ? engine.forwardBackward(adapter, request) : engine.forward(adapter, request);

@@ -26,6 +26,7 @@ import {
 } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
+import type { SideThread } from "../thread/side-thread.ts";
 import { type CompletionPage, type CompletionQuery, Completions } from "./completions.ts";
 import { DiskGuard } from "./disk-guard.ts";
 import { Futures, type Timing, timingOf } from "./futures.ts";
@@ -41,6 +42,8 @@ export interface QueueOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly limits: Limits;
+  /** Where stored losses run. */
+  readonly losses: SideThread;
   /** Bytes that the data folder may take up. @defaultValue no bound */
   readonly maxDiskBytes?: number | undefined;
   readonly onPoint?: ((point: string) => void) | undefined;
@@ -72,7 +75,7 @@ export class Queue {
   readonly #fetched = new Set<number>();
   readonly #disk: DiskGuard;
 
-  constructor({ store, clock, log, limits, maxDiskBytes, onPoint, onFinished }: QueueOptions) {
+  constructor({ store, clock, log, limits, losses, maxDiskBytes, onPoint, onFinished }: QueueOptions) {
     this.#disk = new DiskGuard(store, clock, maxDiskBytes);
     this.#ids = new RequestIds(store.secret);
     this.context = {
@@ -87,6 +90,7 @@ export class Queue {
         known: (target) => finishedSamples(store.db.sql, target).filter(({ id }) => !this.#fetched.has(id)),
       }),
       payloads: new PayloadCache(),
+      losses,
       closing: this.#closing.signal,
       onPoint,
       onFinished: (job, outcome) => {

@@ -14,13 +14,17 @@ export interface CustomLossRow {
   readonly fingerprint: string;
 }
 
+/** What a loss counts for. */
+export const lossBytes = (body: string): number => Buffer.byteLength(body);
+
 export function addCustomLoss(sql: Sql, row: CustomLossRow & { readonly now: number }): void {
   sql.run(
-    "INSERT INTO custom_losses (id, session_id, tenant, body, fingerprint, created_at) VALUES (?, ?, ?, ?, ?, ?)",
+    "INSERT INTO custom_losses (id, session_id, tenant, body, bytes, fingerprint, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
     row.id,
     row.session_id,
     row.tenant,
     row.body,
+    lossBytes(row.body),
     row.fingerprint,
     row.now,
   );
@@ -29,5 +33,14 @@ export function addCustomLoss(sql: Sql, row: CustomLossRow & { readonly now: num
 export const getCustomLoss = (sql: Sql, id: string): CustomLossRow | undefined =>
   sql.get<CustomLossRow>("SELECT * FROM custom_losses WHERE id = ?", id);
 
-export const countCustomLosses = (sql: Sql, sessionId: string): number =>
-  sql.get<{ n: number }>("SELECT COUNT(*) AS n FROM custom_losses WHERE session_id = ?", sessionId)!.n;
+/** What a session's or a tenant's losses come to. */
+export interface LossesStored {
+  readonly count: number;
+  readonly bytes: number;
+}
+
+export const lossesStored = (sql: Sql, of: "session_id" | "tenant", owner: string): LossesStored =>
+  sql.get<LossesStored>(
+    `SELECT COUNT(*) AS count, COALESCE(SUM(bytes), 0) AS bytes FROM custom_losses WHERE ${of} = ?`,
+    owner,
+  )!;

@@ -172,6 +172,17 @@ export const migrations: readonly string[] = [
   ) WITHOUT ROWID;
   CREATE INDEX custom_losses_session ON custom_losses (session_id);
   `,
+  `
+  -- What stored losses take up, so that they can be counted without being read.
+  ALTER TABLE custom_losses ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+  UPDATE custom_losses SET bytes = LENGTH(CAST(body AS BLOB));
+  DROP INDEX custom_losses_session;
+  CREATE INDEX custom_losses_session ON custom_losses (session_id, bytes);
+  CREATE INDEX custom_losses_tenant ON custom_losses (tenant, bytes);
+
+  -- How often a request that was found pending was begun again: a request under which the process dies is not begun for ever.
+  ALTER TABLE requests ADD COLUMN starts INTEGER NOT NULL DEFAULT 0;
+  `,
 ];
 
 /** The format that this version writes. */

@@ -37,6 +37,20 @@ export const gateway = (): { promise: Promise<void>; resolve: () => void } => {
   return { promise, resolve };
 };
 
+/** How many turns the event loop made while `work` was under way: few, when it was done on this thread. */
+export async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
+  let turns = 0;
+  let over = false;
+  const watch = () => {
+    turns++;
+    if (!over) setImmediate(watch);
+  };
+  setImmediate(watch);
+  await work();
+  over = true;
+  return turns;
+}
+
 export class TestServer {
   readonly clock: FakeClock;
   readonly server: TinkletServer;

@@ -380,7 +380,7 @@ export class StubServer {
 async function decodeBody(operation: Operation, { headers, body }: StubRequest): Promise<unknown> {
   const schema = contract[operation].body as Message<unknown> | { readonly contentType: string } | undefined;
   if (schema === undefined) return undefined;
-  const plain = headers["content-encoding"] === "zstd" ? await decompressZstd(body, 1 << 30) : body;
+  const plain = headers["content-encoding"] === "zstd" ? await decompressZstd(body, { maxBytes: 1 << 30 }) : body;
   if ("contentType" in schema) return decodeForwardBackwardRequest(plain);
   return schema.decode(parseJson(text.decode(plain)));
 }

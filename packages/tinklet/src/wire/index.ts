@@ -10,4 +10,4 @@ export {
   encodeSampleResponse,
   peekForwardBackwardRequest,
 } from "./proto/tensors.ts";
-export { decompressZstd } from "./zstd.ts";
+export { type DecompressOptions, decompressZstd, unpackZstdFrame } from "./zstd.ts";

@@ -56,33 +56,45 @@ export async function compressZstd(bytes: Uint8Array): Promise<Uint8Array> {
   return (await zstd()).compress(bytes);
 }
 
+/** How {@link decompressZstd} works. */
+export interface DecompressOptions {
+  /** More than this is refused before it is unpacked. */
+  readonly maxBytes: number;
+  /** Told how many bytes the content may take, before each try to unpack it; may throw to stop. */
+  readonly onRoom?: (bytes: number) => void;
+  /** @defaultValue {@link unpackZstdFrame}, on the caller's thread */
+  readonly unpack?: (bytes: Uint8Array, capacity: number) => Promise<Uint8Array | undefined>;
+}
+
+/** Unpacks a frame into at most `capacity` bytes; none when it is longer or damaged. Holds its thread up until it is done. */
+export async function unpackZstdFrame(bytes: Uint8Array, capacity: number): Promise<Uint8Array | undefined> {
+  const { decompress } = await zstd();
+  try {
+    return decompress(bytes, capacity);
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * The content of one zstd frame.
  *
- * @param maxBytes - more than this is refused before it is unpacked.
- * @param onRoom - told how many bytes the content may take, before each try to unpack it; may throw to stop.
  * @throws {@link InvalidInputError} when it is not zstd, is damaged, or is too large.
  */
-export async function decompressZstd(
-  bytes: Uint8Array,
-  maxBytes: number,
-  onRoom?: (bytes: number) => void,
-): Promise<Uint8Array> {
+export async function decompressZstd(bytes: Uint8Array, options: DecompressOptions): Promise<Uint8Array> {
+  const { maxBytes, onRoom, unpack = unpackZstdFrame } = options;
   const told = contentSize(bytes);
   const tooLarge = () => new InvalidInputError("body", `unpacks to more than the ${maxBytes} bytes allowed`);
   if (told !== undefined && told > maxBytes) throw tooLarge();
-  const { decompress } = await zstd();
   // A frame that hides its size gets room in steps, so that a small body never costs the full limit.
   let capacity = told ?? Math.min(maxBytes, Math.max(1 << 20, bytes.byteLength * 4));
   for (;;) {
     onRoom?.(capacity);
-    try {
-      return decompress(bytes, capacity);
-    } catch (cause) {
-      if (told !== undefined) throw new InvalidInputError("body", "is not intact zstd", { cause });
-      if (capacity >= maxBytes) throw tooLarge();
-      capacity = Math.min(maxBytes, capacity * 4);
-    }
+    const content = await unpack(bytes, capacity);
+    if (content !== undefined) return content;
+    if (told !== undefined) throw new InvalidInputError("body", "is not intact zstd");
+    if (capacity >= maxBytes) throw tooLarge();
+    capacity = Math.min(maxBytes, capacity * 4);
   }
 }
 

@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Datum, encodeForwardBackwardRequest, given, ModelInput, TensorData } from "tinklet/wire";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { gateway, TestServer } from "../../testing/test-server.ts";
+import type { Limits } from "../../limits.ts";
+import { gateway, TestServer, turnsDuring } from "../../testing/test-server.ts";
 
 const recorded = JSON.parse(
   readFileSync(new URL("../../../../../test/fixtures/custom-losses.json", import.meta.url), "utf8"),
@@ -93,6 +94,38 @@ describe("create_custom_loss", () => {
   });
 });
 
+describe("what is stored", () => {
+  const bounded = async (limits: Partial<Limits>) => {
+    await server.close();
+    server = await TestServer.open({ limits });
+  };
+
+  it("is bounded in number, for a session and for all sessions of a tenant", async () => {
+    const limit = (count: number) => ({ count, bytes: 1e9 });
+    await bounded({ lossesPerSession: limit(2), lossesPerTenant: limit(3) });
+    const [one, two] = [await server.session(), await server.session()];
+    for (const seq of [0, 1]) expect((await create(one, "ppo", seq)).status).toBe(200);
+    expect((await create(one, "ppo", 2)).json).toMatchObject({
+      code: "too_many_losses",
+      detail: expect.stringMatching(/A session stores/),
+    });
+    expect((await create(one, "ppo", 1)).status).toBe(200); // sent again: it is there already
+    expect((await create(two, "ppo", 0)).status).toBe(200);
+    expect((await create(two, "ppo", 1)).json).toMatchObject({
+      code: "too_many_losses",
+      detail: expect.stringMatching(/An account stores/),
+    });
+  });
+
+  it("is bounded in bytes", async () => {
+    const { inputs, graph } = traced("ppo");
+    const bytes = 1.5 * JSON.stringify({ inputs, graph }).length;
+    await bounded({ lossesPerTenant: { count: 1e6, bytes } });
+    expect((await create(await server.session(), "ppo")).status).toBe(200);
+    expect((await create(await server.session(), "ppo")).json.code).toBe("too_many_losses");
+  });
+});
+
 describe("the loss custom", () => {
   it("trains exactly as the built-in loss of the same formula does", async () => {
     const session = await server.session();
@@ -175,6 +208,52 @@ describe("the loss custom", () => {
     expect(failed).toMatchObject({ error: expect.stringMatching(/weights.* more than 4194304/), category: "user" });
     const { metrics } = await server.passResult(sent(2, { other: huge }));
     expect(metrics["loss:sum"]).toBeTypeOf("number");
+  });
+
+  it("does not hold the event loop up, however large a datum is", async () => {
+    const session = await server.session();
+    const node = (op: string, name: string, target: string, args: unknown[], kwargs = {}) => ({
+      op,
+      name,
+      target,
+      args,
+      kwargs,
+    });
+    const ref = (name: string) => ({ ref: name });
+    // a square of the inputs' length many times over: some ten million elements from a few kilobytes
+    const graph = {
+      format: 1,
+      nodes: [
+        node("placeholder", "logprobs", "logprobs", []),
+        node("placeholder", "weights", "weights", []),
+        node("call_method", "column", "unsqueeze", [ref("weights"), 1]),
+        node("call_function", "square", "operator.mul", [ref("weights"), ref("column")]),
+        ...[1, 2, 3].map((i) => node("call_method", `exp${i}`, "exp", [ref("square")])),
+        node("call_method", "loss", "sum", [ref("logprobs")]),
+        node("output", "output", "output", [{ tuple: [ref("loss"), { dict: {} }] }]),
+      ],
+    };
+    const inputs = ["logprobs", "weights"].map((name) => ({ name, rank: 1 }));
+    const body = { session_id: session, custom_loss_seq_id: 0, name: "square", inputs, graph };
+    const { loss_id } = await server.result(server.post("create_custom_loss", body));
+    const model = await server.model(session);
+    const datum = new Datum({
+      modelInput: ModelInput.fromInts(tokens),
+      lossFnInputs: {
+        target_tokens: tokens.map((token) => token + 1),
+        weights: floats(Array.from({ length: 1800 }, (_, i) => i / 1800)),
+      },
+    });
+    const forwardBackwardInput = { lossFn: "custom", data: [datum], lossFnConfig: { loss_id } };
+    const accepted = await server.post(
+      "forward_backward",
+      encodeForwardBackwardRequest({ modelId: model, seqId: 1, forwardBackwardInput }),
+    );
+    const turns = await turnsDuring(async () => {
+      expect((await server.passResult(accepted)).metrics["loss:sum"]).toBeTypeOf("number");
+    });
+    // On this thread it would be one turn; beside it there are thousands.
+    expect(turns).toBeGreaterThan(100);
   });
 
   it("runs again from the log after a restart: the model is the same to the bit", async () => {

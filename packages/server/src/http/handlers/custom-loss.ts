@@ -1,15 +1,13 @@
 /** `create_custom_loss`: a loss is read and checked, stored, and answered by a future that is over at once. */
 import { CreateCustomLossResponse, stringifyJson } from "tinklet/wire";
-import { CustomLossError } from "../../custom-loss/custom-loss-error.ts";
-import { readLoss } from "../../custom-loss/read-loss.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import { addCustomLoss, countCustomLosses, getCustomLoss } from "../../store/custom-losses.ts";
+import { addCustomLoss, getCustomLoss, lossBytes, lossesStored } from "../../store/custom-losses.ts";
+import type { Sql } from "../../store/database.ts";
+import type { SessionRow } from "../../store/sessions.ts";
+import { TaskError } from "../../thread/side-thread.ts";
 import { openSession } from "../access.ts";
 import type { Api, Handlers } from "../api.ts";
-
-/** Losses that one session may store. */
-const maxLosses = 1000;
 
 export function customLossHandlers(api: Api): Pick<Handlers, "createCustomLoss"> {
   return {
@@ -19,14 +17,13 @@ export function customLossHandlers(api: Api): Pick<Handlers, "createCustomLoss">
       if (seq < 0 || seq > 2 ** 31 - 1) {
         throw new Refusal(422, "invalid_request", `custom_loss_seq_id: ${seq} is not between 0 and 2^31.`);
       }
-      try {
-        readLoss(body.inputs, body.graph);
-      } catch (error) {
-        if (!(error instanceof CustomLossError)) throw error;
-        throw new Refusal(400, "bad_custom_loss", `The custom loss cannot run here: ${error.message}.`);
-      }
-      const id = `${session.id}:loss:${seq}`;
       const { inputs, graph } = call.wire as { inputs: unknown; graph: unknown };
+      const stored = stringifyJson({ inputs, graph });
+      await api.queue.context.losses.run("readLoss", stored).catch((error: unknown) => {
+        if (!(error instanceof TaskError) || error.task !== "CustomLossError") throw error;
+        throw new Refusal(400, "bad_custom_loss", `The custom loss cannot run here: ${error.message}.`);
+      });
+      const id = `${session.id}:loss:${seq}`;
       const fingerprint = fingerprintJson("create_custom_loss", call.wire);
       const now = api.clock.now();
       const result = CreateCustomLossResponse.encode({ lossId: id });
@@ -52,14 +49,26 @@ export function customLossHandlers(api: Api): Pick<Handlers, "createCustomLoss">
             );
           }
           if (known !== undefined) return; // sent again
-          if (countCustomLosses(sql, session.id) >= maxLosses) {
-            throw new Refusal(400, "too_many_losses", `A session stores at most ${maxLosses} losses.`);
-          }
+          checkRoom(api, sql, session, lossBytes(stored));
           const row = { id, session_id: session.id, tenant: session.tenant, fingerprint };
-          addCustomLoss(sql, { ...row, body: stringifyJson({ inputs, graph }), now });
+          addCustomLoss(sql, { ...row, body: stored, now });
         },
       );
       return { requestId };
     },
   };
+}
+
+/** @throws {@link Refusal} when the session, or all sessions of its tenant together, would store more than is kept. */
+function checkRoom({ limits }: Api, sql: Sql, { id, tenant }: SessionRow, bytes: number): void {
+  const kept = [
+    [lossesStored(sql, "session_id", id), limits.lossesPerSession, "A session"],
+    [lossesStored(sql, "tenant", tenant), limits.lossesPerTenant, "An account"],
+  ] as const;
+  for (const [stored, limit, whose] of kept) {
+    if (stored.count < limit.count && stored.bytes + bytes <= limit.bytes) continue;
+    const most = `${limit.count} losses and ${limit.bytes} bytes of them`;
+    const message = `${whose} stores at most ${most}. They go with their session: delete some of those (tinklet data prune).`;
+    throw new Refusal(400, "too_many_losses", message);
+  }
 }

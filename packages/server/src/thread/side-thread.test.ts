@@ -1,0 +1,79 @@
+/** The thread beside the event loop: started when needed, ended when idle, started again when it dies. */
+import type { Worker } from "node:worker_threads";
+import { FakeClock } from "tinklet/testing";
+import { compressZstd } from "tinklet/wire";
+import { expect, onTestFinished, test } from "vitest";
+import { createSideThread, startSideThread, TaskError, ThreadClosed, ThreadDied } from "./side-thread.ts";
+
+/** A thread, and every worker that was started for it. */
+function open() {
+  const clock = new FakeClock();
+  const workers: Worker[] = [];
+  /** Called with each worker that was started. */
+  const hooks: { started?: (worker: Worker) => void } = {};
+  const start = async () => {
+    const worker = await startSideThread();
+    workers.push(worker);
+    hooks.started?.(worker);
+    return worker;
+  };
+  const thread = createSideThread({ clock, start });
+  onTestFinished(() => thread.close());
+  return { clock, thread, workers, hooks };
+}
+
+const bytes = Uint8Array.from({ length: 50_000 }, (_, i) => i % 251);
+const packed = await compressZstd(bytes);
+const unpack = { bytes: packed, capacity: bytes.length };
+
+test("runs tasks in their order, and says what is wrong with one", async () => {
+  const { thread, workers } = open();
+  const [first, bad, second] = await Promise.allSettled([
+    thread.run("unpackZstd", unpack),
+    thread.run("readLoss", JSON.stringify({ inputs: [], graph: { nodes: [] } })),
+    thread.run("unpackZstd", { ...unpack, bytes: packed.slice(0, -9) }),
+  ]);
+  expect(first).toMatchObject({ value: bytes });
+  expect(bad).toMatchObject({ reason: new TaskError("CustomLossError", "a loss has 1 to 16 inputs, not 0") });
+  expect(second).toMatchObject({ value: undefined });
+  expect(workers).toHaveLength(1);
+});
+
+test("a task whose thread dies runs again on another; one that is fatal to each is refused, and the rest goes on", async () => {
+  const { thread, workers, hooks } = open();
+  hooks.started = (worker) => {
+    if (workers.length === 1) void worker.terminate();
+  };
+  expect(await thread.run("unpackZstd", unpack)).toEqual(bytes);
+  expect(workers).toHaveLength(2);
+
+  const fatal = open();
+  fatal.hooks.started = (worker) => {
+    if (fatal.workers.length <= 2) void worker.terminate();
+  };
+  const [refused, after] = await Promise.allSettled([
+    fatal.thread.run("unpackZstd", unpack),
+    fatal.thread.run("unpackZstd", unpack),
+  ]);
+  expect(refused).toMatchObject({ reason: expect.any(ThreadDied) });
+  expect(after).toMatchObject({ value: bytes });
+});
+
+test("ends when it has been idle, and comes back", async () => {
+  const { clock, thread, workers } = open();
+  await thread.run("unpackZstd", unpack);
+  const gone = new Promise((resolve) => workers[0]!.once("exit", resolve));
+  await clock.advance(60_000);
+  await gone;
+  expect(await thread.run("unpackZstd", unpack)).toEqual(bytes);
+  expect(workers).toHaveLength(2);
+});
+
+test("closing refuses what is under way, and what comes after", async () => {
+  const { thread } = open();
+  const under = thread.run("unpackZstd", unpack);
+  const refused = expect(under).rejects.toThrow(ThreadClosed);
+  await thread.close();
+  await refused;
+  await expect(thread.run("unpackZstd", unpack)).rejects.toThrow(ThreadClosed);
+});

@@ -1,0 +1,159 @@
+/**
+ * A thread beside the event loop for work that a client sizes. Started when it is first needed, ended when it has been idle, and started
+ * again should it die: the task under which it died is tried once more, and refused when it happens again. Tasks run one after the other;
+ * whoever has many gives them one by one, so that others come in between.
+ */
+import type { Worker } from "node:worker_threads";
+import { startThread } from "@tinklet/engine";
+import type { Clock } from "tinklet";
+import type { TaskName, Tasks } from "./tasks.ts";
+
+export interface ToThread {
+  readonly id: number;
+  readonly task: TaskName;
+  readonly input: unknown;
+}
+
+export type FromThread = { readonly id: number } & (
+  | { readonly value: unknown }
+  | { readonly error: { readonly name: string; readonly message: string } }
+);
+
+/** What a task said was wrong; `task` is the error's name there. */
+export class TaskError extends Error {
+  override readonly name = "TaskError";
+  readonly task: string;
+  constructor(task: string, message: string) {
+    super(message);
+    this.task = task;
+  }
+}
+
+/** The thread died under a task, twice. */
+export class ThreadDied extends Error {
+  override readonly name = "ThreadDied";
+}
+
+/** The server is shutting down. */
+export class ThreadClosed extends Error {
+  override readonly name = "ThreadClosed";
+  constructor() {
+    super("The server is shutting down.");
+  }
+}
+
+export interface SideThread {
+  /**
+   * @throws {@link TaskError} what the task threw; {@link ThreadDied} when the thread did not survive it; {@link ThreadClosed}
+   */
+  run<K extends TaskName>(task: K, input: Parameters<Tasks[K]>[0]): Promise<Awaited<ReturnType<Tasks[K]>>>;
+  /** Ends the thread; tasks that it has are refused. Idempotent. */
+  close(): Promise<void>;
+}
+
+export interface SideThreadOptions {
+  readonly clock: Clock;
+  /** @defaultValue the thread of this package */
+  readonly start?: () => Promise<Worker>;
+}
+
+interface Pending {
+  readonly message: ToThread;
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: unknown) => void;
+  deaths: number;
+}
+
+/** Silence after which the thread is ended: what it holds (compiled code, memory of the last task) is given back. */
+const idleMs = 60_000;
+const mostDeaths = 1;
+
+/** Tasks make typed arrays, which do not count here: what does is their bookkeeping. */
+export const startSideThread = (): Promise<Worker> =>
+  startThread(import.meta.url, "side-worker", { resourceLimits: { maxOldGenerationSizeMb: 512 } });
+
+export function createSideThread({ clock, start = startSideThread }: SideThreadOptions): SideThread {
+  const pending = new Map<number, Pending>();
+  let worker: Promise<Worker> | undefined;
+  let nextId = 1;
+  let closed = false;
+  let stopIdling: (() => void) | undefined;
+
+  /** Sends what is pending to a thread that was just started, in its order. */
+  const open = async (): Promise<Worker> => {
+    const started = await start();
+    started.on("message", (message: FromThread) => {
+      const waiting = pending.get(message.id);
+      if (waiting === undefined) return;
+      pending.delete(message.id);
+      if ("error" in message) waiting.reject(new TaskError(message.error.name, message.error.message));
+      else waiting.resolve(message.value as never);
+      if (pending.size === 0) rest(started);
+    });
+    started.on("error", (error) => died(error.message));
+    started.on("exit", () => died("it ended"));
+    let over = false;
+    const died = (reason: string) => {
+      if (over) return;
+      over = true;
+      worker = undefined;
+      // The first in line was the one it was working on.
+      const [first] = pending.values();
+      if (first !== undefined && ++first.deaths > mostDeaths) {
+        pending.delete(first.message.id);
+        first.reject(new ThreadDied(`The thread that ran this died: ${reason}.`));
+      }
+      if (pending.size > 0 && !closed) worker = opened();
+    };
+    for (const { message } of pending.values()) started.postMessage(message);
+    return started;
+  };
+  const opened = (): Promise<Worker> => {
+    const opening = open();
+    opening.catch((error: unknown) => {
+      worker = undefined;
+      refuse(error);
+    });
+    return opening;
+  };
+  const refuse = (error: unknown) => {
+    for (const { reject } of pending.values()) reject(error);
+    pending.clear();
+  };
+
+  /** An idle thread keeps no program alive, and goes when nothing comes. */
+  const rest = (idle: Worker) => {
+    idle.unref();
+    stopIdling = clock.timer(idleMs, () => {
+      worker = undefined;
+      void idle.terminate();
+    });
+  };
+
+  return {
+    run: (task, input) =>
+      new Promise((resolve, reject) => {
+        if (closed) return reject(new ThreadClosed());
+        stopIdling?.();
+        stopIdling = undefined;
+        const message: ToThread = { id: nextId++, task, input };
+        pending.set(message.id, { message, resolve, reject, deaths: 0 });
+        if (worker === undefined) {
+          worker = opened();
+          return;
+        }
+        void worker.then((ready) => {
+          ready.ref();
+          ready.postMessage(message);
+        });
+      }),
+    close: async () => {
+      closed = true;
+      stopIdling?.();
+      const last = worker;
+      worker = undefined;
+      refuse(new ThreadClosed());
+      await (await last?.catch(() => undefined))?.terminate();
+    },
+  };
+}
