@@ -112,9 +112,13 @@ export class Executable {
       ...bundling(options.server ?? false),
       entryPoints: {
         "cli/main": source("tinklet/src/cli/main.ts"),
-        // The engine looks for its worker beside the file that it was loaded from.
+        // The engine and the server look for their threads beside the file that they were loaded from.
         ...(options.server
-          ? { "cli/worker": source("engine/src/worker.ts"), "cli/server": source("server/src/index.ts") }
+          ? {
+              "cli/worker": source("engine/src/worker.ts"),
+              "cli/side-worker": source("server/src/thread/side-worker.ts"),
+              "cli/server": source("server/src/index.ts"),
+            }
           : {}),
       },
       outdir: join(folder, "dist"),
