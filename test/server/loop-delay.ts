@@ -18,11 +18,19 @@ export interface Turns {
   readonly turnWithWaitMs: number;
 }
 
+/** Turns as they are watched. */
+export interface TurnWatch {
+  /** The longest since the last look. */
+  look(): Turns;
+  /** Forgets the turn that is under way, up to here. */
+  restart(): void;
+}
+
 /**
  * Watches the turns of this thread's event loop (Linux only). What the thread waited for a core, as the scheduler counts it, is taken
  * off each: on a busy machine that is most of a long turn, and not the program's.
  */
-export function watchTurns(): () => Turns {
+export function watchTurns(): TurnWatch {
   const everyMs = 5;
   const file = `/proc/self/task/${process.pid}/schedstat`;
   const waitedMs = () => Number(readFileSync(file, "utf8").split(" ")[1]) / 1e6;
@@ -37,9 +45,14 @@ export function watchTurns(): () => Turns {
     };
     [at, waited] = [now, nextWaited];
   }, everyMs).unref();
-  return () => {
-    const seen = longest;
-    longest = { turnMs: 0, turnWithWaitMs: 0 };
-    return seen;
+  return {
+    look: () => {
+      const seen = longest;
+      longest = { turnMs: 0, turnWithWaitMs: 0 };
+      return seen;
+    },
+    restart: () => {
+      [at, waited] = [performance.now(), waitedMs()];
+    },
   };
 }

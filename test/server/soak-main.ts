@@ -47,9 +47,10 @@ const descriptors = (): string[] =>
 
 const { gc } = globalThis as { gc?: () => void };
 const state = () => {
-  const seen = turns(); // before the collections, which are no work of the server
+  const seen = turns.look();
   gc!();
   gc!();
+  turns.restart(); // the collections are no work of the server
   return {
     descriptors: descriptors(),
     heapBytes: process.memoryUsage().heapUsed,
@@ -59,11 +60,10 @@ const state = () => {
 process.on("message", (message) => {
   if (message !== "state") return;
   tell({ type: "state", ...state() });
-  setTimeout(turns, 50); // forgets the turn that this was
 });
 const stop = () =>
   void running.close().then(() => {
-    tell({ type: "stopped", ...turns() });
+    tell({ type: "stopped", ...turns.look() });
     process.exit(0);
   });
 process.on("SIGTERM", stop);
