@@ -7,17 +7,23 @@ const absent = () => Promise.resolve({ reason: "Cannot find package 'onnxruntime
 
 it("falls back to WebAssembly and says what to do", async () => {
   const notices: string[] = [];
-  const runtime = await chooseRuntime("auto", 1, (message) => notices.push(message), absent);
+  const runtime = await chooseRuntime("auto", {
+    threads: 1,
+    notice: (message) => notices.push(message),
+    loadNative: absent,
+  });
   expect(runtime.name).toBe("wasm");
   expect(notices).toHaveLength(1);
   expect(notices[0]).toMatch(/Cannot find package.*WebAssembly.*npm install onnxruntime-node/);
 });
 
 it("does not fall back when the native runtime was asked for", async () => {
-  await expect(chooseRuntime("native", 1, () => {}, absent)).rejects.toThrow(ConfigError);
+  await expect(chooseRuntime("native", { threads: 1, notice: () => {}, loadNative: absent })).rejects.toThrow(
+    ConfigError,
+  );
 });
 
 it("uses what was asked for", async () => {
-  expect((await chooseRuntime("interpreter", 1, () => {})).name).toBe("interpreter");
-  expect((await chooseRuntime("wasm", 1, () => {})).name).toBe("wasm");
+  expect((await chooseRuntime("interpreter", { threads: 1, notice: () => {} })).name).toBe("interpreter");
+  expect((await chooseRuntime("wasm", { threads: 1, notice: () => {} })).name).toBe("wasm");
 });

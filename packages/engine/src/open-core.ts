@@ -25,12 +25,16 @@ export interface OpenCallbacks {
   readonly gate?: GateMemory;
 }
 
+export interface RuntimeChoice {
+  readonly threads: number;
+  readonly notice: (message: string) => void;
+  readonly loadNative?: typeof loadNativeRuntime;
+}
+
 /** Picks a runtime; falling back to the slow one is worth a notice. */
 export async function chooseRuntime(
   wanted: EngineOptions["runtime"],
-  threads: number,
-  notice: (message: string) => void,
-  loadNative: typeof loadNativeRuntime = loadNativeRuntime,
+  { threads, notice, loadNative = loadNativeRuntime }: RuntimeChoice,
 ): Promise<Runtime> {
   if (wanted === "interpreter") return createInterpreter();
   if (wanted === "wasm") return loadWasmRuntime(threads);
@@ -79,7 +83,7 @@ export async function openCore(source: string, options: PlainOptions, callbacks:
     signal?.throwIfAborted();
     const config = readConfig(opened.config);
     const parameters = countParameters(config);
-    const choose = () => chooseRuntime(options.runtime, options.threads ?? availableParallelism(), notice);
+    const choose = () => chooseRuntime(options.runtime, { threads: options.threads ?? availableParallelism(), notice });
     const runtime = gate ? gatedRuntime(await throughGate(gate, choose), gate) : await choose();
     const budget = options.memoryBudgetBytes ?? defaultMemoryBudget();
     const memory = planMemory(source, { weightsBytes: parameters * 4, budget, runtime: runtime.name });

@@ -62,7 +62,7 @@ export const logitsOf = (
 ): { logits: Tensor; z?: Tensor } => {
   const base = matmul(graph, x, unembedding, { transB: true });
   if (!lora) return { logits: base };
-  const { y, z } = addLora(graph, x, base, lora);
+  const { y, z } = addLora(graph, x, { y: base, ...lora });
   return { logits: y, z };
 };
 

@@ -25,7 +25,11 @@ export interface LoraInputs {
 }
 
 /** Declares the adapter's matrices as inputs; their rank is only known at run time, so that all ranks share one program. */
-export function loraInputs(graph: Graph, config: ModelConfig, targets: LoraTargets, trainable: boolean): LoraInputs {
+export function loraInputs(
+  graph: Graph,
+  config: ModelConfig,
+  { targets, trainable }: { readonly targets: LoraTargets; readonly trainable: boolean },
+): LoraInputs {
   const scale = graph.input("lora.scale", []);
   const modules = new Map(
     targetLinears(config, targets).map(({ name, inSize, outSize }) => [
@@ -43,19 +47,27 @@ export function loraInputs(graph: Graph, config: ModelConfig, targets: LoraTarge
 export type FrozenLinears = (
   graph: Graph,
   x: Tensor,
-  linears: readonly { readonly name: string; readonly outSize: number }[],
-  bias: boolean,
+  of: { readonly linears: readonly LinearName[]; readonly bias: boolean },
 ) => Tensor[];
 
+interface LinearName {
+  readonly name: string;
+  readonly outSize: number;
+}
+
 /** x·Wᵀ (+ bias) with the weights of that name. */
-export function frozenLinear(graph: Graph, x: Tensor, name: string, outSize: number, bias: boolean): Tensor {
+export function frozenLinear(
+  graph: Graph,
+  x: Tensor,
+  { name, outSize, bias }: LinearName & { readonly bias: boolean },
+): Tensor {
   const y = matmul(graph, x, graph.weight(`${name}.weight`, [outSize, x.shape[1]!]), { transB: true });
   return bias ? add(graph, y, graph.weight(`${name}.bias`, [outSize])) : y;
 }
 
 /** Each linear a product of its own. */
-const separateLinears: FrozenLinears = (graph, x, linears, bias) =>
-  linears.map(({ name, outSize }) => frozenLinear(graph, x, name, outSize, bias));
+const separateLinears: FrozenLinears = (graph, x, { linears, bias }) =>
+  linears.map((linear) => frozenLinear(graph, x, { ...linear, bias }));
 
 /** x·Aᵀ, `[rows, rank]`. A is `[rank, in]`, or the same values in blocks `[blocks, width, in]` that are multiplied one by one. */
 function innerOf(graph: Graph, x: Tensor, a: Tensor): Tensor {
@@ -69,17 +81,10 @@ function innerOf(graph: Graph, x: Tensor, a: Tensor): Tensor {
 export function addLora(
   graph: Graph,
   x: Tensor,
-  y: Tensor,
-  { a, b, scale }: { readonly a: Tensor; readonly b: Tensor; readonly scale: Tensor },
+  { y, a, b, scale }: { readonly y: Tensor; readonly a: Tensor; readonly b: Tensor; readonly scale: Tensor },
 ): { y: Tensor; z: Tensor } {
   const z = mul(graph, innerOf(graph, x, a), scale);
   return { y: add(graph, y, matmul(graph, z, b, { transB: true })), z };
-}
-
-/** A linear's frozen part y with its adapter's, where the module is adapted. */
-function adapt(graph: Graph, x: Tensor, y: Tensor, name: string, lora: LoraInputs | undefined): Tensor {
-  const adapted = lora?.modules.get(name);
-  return lora && adapted ? addLora(graph, x, y, { ...adapted, scale: lora.scale }).y : y;
 }
 
 /**
@@ -92,38 +97,49 @@ export type Attend = (flat: { q: Tensor; k: Tensor; v: Tensor; layer: number }) 
 export const headRows = (graph: Graph, flat: Tensor, headDim: number): Tensor =>
   reshape(graph, flat, [product([...flat.shape.slice(0, -1), (flat.shape.at(-1) as number) / headDim]), headDim]);
 
+/** What layers are built from. */
+export interface LayerParts {
+  readonly embedded: Tensor;
+  readonly lora: LoraInputs | undefined;
+  readonly attend: Attend;
+  /** @defaultValue each linear a product of its own */
+  readonly frozen?: FrozenLinears | undefined;
+}
+
 /** Layers from embedded tokens to the final norm: `[tokens, hidden]` to `[tokens, hidden]`. */
 export function buildLayers(
   graph: Graph,
   config: ModelConfig,
-  embedded: Tensor,
-  lora: LoraInputs | undefined,
-  attend: Attend,
-  frozen: FrozenLinears = separateLinears,
+  { embedded, lora, attend, frozen = separateLinears }: LayerParts,
 ): Tensor {
   const { hiddenSize, headDim, normEpsilon } = config;
   const norm = (value: Tensor, name: string, size: number): Tensor =>
     rmsNorm(graph, value, graph.weight(`${name}.weight`, [size]), normEpsilon);
-  const linears = (input: Tensor, prefix: string, names: readonly string[], bias: boolean): Tensor[] => {
+  const linears = (input: Tensor, prefix: string, { names, bias }: { names: string[]; bias: boolean }): Tensor[] => {
     const named = names.map((name) => ({ name: `${prefix}.${name}`, outSize: linearSizes(config, name).outSize }));
-    return frozen(graph, input, named, bias).map((y, index) => adapt(graph, input, y, named[index]!.name, lora));
+    return frozen(graph, input, { linears: named, bias }).map((y, index) => {
+      const adapted = lora?.modules.get(named[index]!.name);
+      return lora && adapted ? addLora(graph, input, { y, ...adapted, scale: lora.scale }).y : y;
+    });
   };
   let x = embedded;
   for (let layer = 0; layer < config.layers; layer++) {
     const prefix = `model.layers.${layer}`;
     const attention = `${prefix}.self_attn`;
     const h = norm(x, `${prefix}.input_layernorm`, hiddenSize);
-    const [q, k, v] = linears(h, attention, ["q_proj", "k_proj", "v_proj"], config.qkvBias) as [Tensor, Tensor, Tensor];
+    const projections = { names: ["q_proj", "k_proj", "v_proj"], bias: config.qkvBias };
+    const [q, k, v] = linears(h, attention, projections) as [Tensor, Tensor, Tensor];
     const normed = (flat: Tensor, name: string): Tensor =>
       config.qkNorm ? norm(headRows(graph, flat, headDim), `${attention}.${name}`, headDim) : flat;
     const attended = attend({ q: normed(q, "q_norm"), k: normed(k, "k_norm"), v, layer }); // [tokens, heads · headDim]
-    const [output] = linears(attended, attention, ["o_proj"], config.outputBias) as [Tensor];
+    const [output] = linears(attended, attention, { names: ["o_proj"], bias: config.outputBias }) as [Tensor];
     x = add(graph, x, output);
 
     const mlp = `${prefix}.mlp`;
     const h2 = norm(x, `${prefix}.post_attention_layernorm`, hiddenSize);
-    const [gate, up] = linears(h2, mlp, ["gate_proj", "up_proj"], config.mlpBias) as [Tensor, Tensor];
-    const [down] = linears(swiglu(graph, gate, up), mlp, ["down_proj"], config.mlpBias) as [Tensor];
+    const bias = config.mlpBias;
+    const [gate, up] = linears(h2, mlp, { names: ["gate_proj", "up_proj"], bias }) as [Tensor, Tensor];
+    const [down] = linears(swiglu(graph, gate, up), mlp, { names: ["down_proj"], bias }) as [Tensor];
     x = add(graph, x, down);
   }
   return norm(x, "model.norm", hiddenSize);
@@ -207,9 +223,10 @@ export function buildTrunk(
   { embedding, inputs, lora, recomputeAttention }: TrunkParts & { readonly embedding: Tensor },
 ): Tensor {
   const shape = { ...config, recomputeAttention };
-  return buildLayers(graph, config, gather(graph, embedding, inputs.tokens), lora, ({ q, k, v }) => {
+  const attend: Attend = ({ q, k, v }) => {
     const rows = (flat: Tensor): Tensor => headRows(graph, flat, config.headDim);
     const all = { q: rows(q), k: rows(k), v: rows(v) };
     return "sums" in inputs ? treeAttention(graph, all, { inputs, shape }) : packedAttention(graph, all, inputs, shape);
-  });
+  };
+  return buildLayers(graph, config, { embedded: gather(graph, embedding, inputs.tokens), lora, attend });
 }

@@ -114,8 +114,7 @@ const always = (session: OrtSession): SessionSource<OrtSession> => ({
 const createRuntime = (
   name: "native" | "wasm",
   ort: Ort,
-  threads: number,
-  pool?: SessionPool<OrtSession>,
+  { threads, pool }: { readonly threads: number; readonly pool?: SessionPool<OrtSession> },
 ): Runtime => ({
   name,
   async compile(graph: Graph, weights: WeightMap, options: CompileOptions = {}): Promise<Program> {
@@ -161,7 +160,7 @@ const createRuntime = (
 export async function loadNativeRuntime(threads: number): Promise<{ runtime?: Runtime; reason?: string }> {
   try {
     const module = (await import("onnxruntime-node")) as unknown as { default?: Ort } & Ort;
-    return { runtime: createRuntime("native", module.default ?? module, threads) };
+    return { runtime: createRuntime("native", module.default ?? module, { threads }) };
   } catch (error) {
     return { reason: error instanceof Error ? error.message.split("\n")[0]! : String(error) };
   }
@@ -172,5 +171,5 @@ export async function loadWasmRuntime(threads: number, programBytes = wasmProgra
   const module = (await import("onnxruntime-web")) as unknown as { default?: Ort } & Ort;
   const ort = module.default ?? module;
   ort.env.wasm = Object.assign(ort.env.wasm ?? {}, { numThreads: threads });
-  return createRuntime("wasm", ort, threads, new SessionPool(programBytes));
+  return createRuntime("wasm", ort, { threads, pool: new SessionPool(programBytes) });
 }

@@ -2,6 +2,7 @@
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { RopeCache } from "../model/rope.ts";
+import { createProgramCache } from "../runtime/program-cache.ts";
 import { f32, i32, type Program, type Runtime, type Value } from "../runtime/runtime.ts";
 import { type AdapterStack, selectionOf, stackAdapters } from "./adapters.ts";
 import { fuseWeights } from "./fused.ts";
@@ -45,7 +46,7 @@ export class Extender {
   readonly #model: LoadedModel;
   readonly #runtime: Runtime;
   readonly #rope: RopeCache;
-  readonly #programs = new Map<string, Promise<Program>>();
+  readonly #programs = createProgramCache();
   readonly #packWeights: boolean;
   #stack: { adapters: readonly AdapterWeights[]; stack: AdapterStack } | undefined;
 
@@ -58,23 +59,14 @@ export class Extender {
 
   #program(stack: AdapterStack | undefined, decode: boolean, prompt: boolean): Promise<Program> {
     const adapters = stack ? { targets: stack.targets, blocked: stack.blocked } : {};
-    const id = JSON.stringify([adapters, decode, prompt]);
-    let program = this.#programs.get(id);
-    if (!program) {
+    return this.#programs.get([adapters, decode, prompt], () => {
       // Prompts have the rows to do without.
       const own = this.#packWeights && decode;
       const graph = extendGraph(this.#model.config, { ...adapters, decode, fused: own, prompt });
-      const weights = own
-        ? fuseWeights(
-            this.#model.weights,
-            graph.weights.map(({ name }) => name),
-          )
-        : this.#model.weights;
-      program = this.#runtime.compile(graph, weights, { packWeights: own });
-      program.catch(() => this.#programs.delete(id));
-      this.#programs.set(id, program);
-    }
-    return program;
+      const names = graph.weights.map(({ name }) => name);
+      const weights = own ? fuseWeights(this.#model.weights, names) : this.#model.weights;
+      return this.#runtime.compile(graph, weights, { packWeights: own });
+    });
   }
 
   /** The stack of a set of adapters; rebuilt only when the set changes. */
@@ -190,10 +182,8 @@ export class Extender {
     };
   }
 
-  async dispose(): Promise<void> {
-    const programs = await Promise.all(this.#programs.values());
-    this.#programs.clear();
-    await Promise.all(programs.map((program) => program.dispose()));
+  dispose(): Promise<void> {
+    return this.#programs.dispose();
   }
 }
 

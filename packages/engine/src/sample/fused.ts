@@ -10,10 +10,11 @@ import type { WeightMap } from "../runtime/runtime.ts";
 const SEPARATOR = "+";
 
 /** The linears joined; weights are named after all of them (`a+b.weight`), see `fuseWeights`. */
-export const fusedLinears: FrozenLinears = (graph, x, linears, bias) => {
+export const fusedLinears: FrozenLinears = (graph, x, { linears, bias }) => {
   const sizes = linears.map(({ outSize }) => outSize);
   const total = sizes.reduce((sum, size) => sum + size, 0);
-  const y = frozenLinear(graph, x, linears.map(({ name }) => name).join(SEPARATOR), total, bias);
+  const name = linears.map((linear) => linear.name).join(SEPARATOR);
+  const y = frozenLinear(graph, x, { name, outSize: total, bias });
   return sizes.length === 1 ? [y] : split(graph, y, 1, sizes);
 };
 

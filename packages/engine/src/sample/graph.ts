@@ -187,7 +187,7 @@ export const extendGraph = (config: ModelConfig, key: ExtendKey): Graph => {
   const tokens = graph.input("tokens", ["tokens"], { dtype: "int32" });
   const attend = (key.decode ? decodeAttention : prefillAttention)(graph, config);
   const frozen = key.fused ? fusedLinears : undefined;
-  const hidden = buildLayers(graph, config, gather(graph, embedding, tokens), lora, attend, frozen);
+  const hidden = buildLayers(graph, config, { embedded: gather(graph, embedding, tokens), lora, attend, frozen });
   const head = headInputs(graph, config, embedding, lora);
   const rows = graph.input("rows", ["rows"], { dtype: "int32" });
   const coldness = graph.input("coldness", ["rows", 1]); // 1 / temperature

@@ -13,6 +13,7 @@ import { concat, reshape } from "../graph/ops.ts";
 import { buildScoringHead, buildTrainingHead, headInputs } from "../model/head.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { buildTrunk, embeddingTable, loraInputs, packedInputs, treeInputs } from "../model/transformer.ts";
+import { createProgramCache } from "../runtime/program-cache.ts";
 import type { Program, Runtime } from "../runtime/runtime.ts";
 
 export interface ProgramKey {
@@ -32,7 +33,7 @@ export const trainingGraph = (config: ModelConfig, key: ProgramKey): Graph => {
   const embedding = embeddingTable(graph, config);
   const inputs = (key.tree ? treeInputs : packedInputs)(graph, config, key.groups);
   const train = key.kind === "train";
-  const lora = key.targets ? loraInputs(graph, config, key.targets, train) : undefined;
+  const lora = key.targets ? loraInputs(graph, config, { targets: key.targets, trainable: train }) : undefined;
   const hidden = buildTrunk(graph, config, { ...key, embedding, inputs, lora });
   const head = headInputs(graph, config, embedding, lora);
   if (!train || !lora || !key.targets) {
@@ -54,11 +55,11 @@ export const trainingGraph = (config: ModelConfig, key: ProgramKey): Graph => {
   return graph;
 };
 
-/** Compiles on first use. */
+/** The programs of a model's training, compiled on first use. */
 export class TrainingPrograms {
   readonly #model: LoadedModel;
   readonly #runtime: Runtime;
-  readonly #programs = new Map<string, Promise<Program>>();
+  readonly #programs = createProgramCache();
 
   constructor(model: LoadedModel, runtime: Runtime) {
     this.#model = model;
@@ -66,19 +67,13 @@ export class TrainingPrograms {
   }
 
   get(key: ProgramKey): Promise<Program> {
-    const id = JSON.stringify([key.kind, key.targets, key.tree, key.groups, key.slots, key.recomputeAttention]);
-    let program = this.#programs.get(id);
-    if (!program) {
-      program = this.#runtime.compile(trainingGraph(this.#model.config, key), this.#model.weights);
-      program.catch(() => this.#programs.delete(id));
-      this.#programs.set(id, program);
-    }
-    return program;
+    const id = [key.kind, key.targets, key.tree, key.groups, key.slots, key.recomputeAttention];
+    return this.#programs.get(id, () =>
+      this.#runtime.compile(trainingGraph(this.#model.config, key), this.#model.weights),
+    );
   }
 
-  async dispose(): Promise<void> {
-    const programs = await Promise.all(this.#programs.values());
-    this.#programs.clear();
-    await Promise.all(programs.map((program) => program.dispose()));
+  dispose(): Promise<void> {
+    return this.#programs.dispose();
   }
 }
