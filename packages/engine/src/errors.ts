@@ -17,7 +17,7 @@ export {
 /** What the engine itself refuses or fails at. */
 export class EngineError extends ModelError {}
 
-/** The caller's data is at fault; `field` is the path of the value, for example `data[3].weights`. */
+/** The caller's data is at fault; `field` is the path of the value, for example `data[3].lossFnInputs.weights`. */
 export class InputError extends EngineError {
   readonly field: string;
 

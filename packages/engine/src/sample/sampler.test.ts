@@ -330,7 +330,7 @@ describe("a failure is its own request's", () => {
       const [fine, failed] = order[0] === stop ? results.toReversed() : results;
       const value = { ...(await alone(request([1, 2]))), promptCacheHitTokens: expect.any(Number) };
       expect(fine).toEqual({ status: "fulfilled", value });
-      expect(failed).toMatchObject({ status: "rejected", reason: { field: "sampling_params.stop" } });
+      expect(failed).toMatchObject({ status: "rejected", reason: { field: "params.stop" } });
     }
   });
 
@@ -467,10 +467,10 @@ describe("ends", () => {
     for (const [request, message] of [
       [{ prompt: [] }, /prompt: is empty/],
       [{ prompt: [99] }, /prompt\[0\]: token 99/],
-      [{ params: { temperature: -1 } }, /temperature/],
-      [{ params: { topP: 0 } }, /top_p/],
-      [{ params: { topK: 1.5 } }, /top_k/],
-      [{ numSamples: 0 }, /num_samples/],
+      [{ params: { temperature: -1 } }, /params\.temperature/],
+      [{ params: { topP: 0 } }, /params\.topP/],
+      [{ params: { topK: 1.5 } }, /params\.topK/],
+      [{ numSamples: 0 }, /numSamples/],
       [{ params: { stop: ["a", 1] as unknown as string[] } }, /cannot be mixed/],
     ] as const) {
       await expect(run(request as Partial<SampleRequest>)).rejects.toThrow(message);

@@ -190,39 +190,29 @@ export class Sampler {
     if (typeof scope !== "string") throw new InputError("scope", `${String(scope)} is not a text`);
     const natural = (x: number): boolean => Number.isInteger(x) && x >= 0;
     const room = contextLength - prompt.length;
-    const maxTokens = number("sampling_params.max_tokens", params.maxTokens ?? room, natural, "a number of tokens");
+    const maxTokens = number("params.maxTokens", params.maxTokens ?? room, natural, "a number of tokens");
     const numSamples = number(
-      "num_samples",
+      "numSamples",
       request.numSamples ?? 1,
       (x) => Number.isInteger(x) && x > 0,
       "a positive integer",
     );
-    const temperature = number(
-      "sampling_params.temperature",
-      params.temperature ?? 1,
-      (x) => x >= 0 && x < Infinity,
-      "≥ 0",
-    );
-    const topK = number(
-      "sampling_params.top_k",
-      params.topK ?? -1,
-      (x) => Number.isInteger(x) && x >= -1,
-      "-1 or more",
-    );
-    const topP = number("sampling_params.top_p", params.topP ?? 1, (x) => x > 0 && x <= 1, "within (0, 1]");
+    const temperature = number("params.temperature", params.temperature ?? 1, (x) => x >= 0 && x < Infinity, "≥ 0");
+    const topK = number("params.topK", params.topK ?? -1, (x) => Number.isInteger(x) && x >= -1, "-1 or more");
+    const topP = number("params.topP", params.topP ?? 1, (x) => x > 0 && x <= 1, "within (0, 1]");
     const topk = number(
-      "topk_prompt_logprobs",
+      "topkPromptLogprobs",
       request.topkPromptLogprobs ?? 0,
       (x) => natural(x) && x <= vocabSize,
       "a count",
     );
-    const seed = number("sampling_params.seed", params.seed ?? drawSeed(), Number.isSafeInteger, "an integer");
+    const seed = number("params.seed", params.seed ?? drawSeed(), Number.isSafeInteger, "an integer");
     const bytes = KvCache.bytesFor(this.#model.config, 2, prompt.length + Math.min(maxTokens, room));
     if (bytes > this.#options.cacheBytes) {
       throw new MemoryError(`a cache for ${prompt.length + Math.min(maxTokens, room)} tokens does not fit`, {
         neededBytes: bytes,
         budgetBytes: this.#options.cacheBytes,
-        hint: "lower max_tokens or raise the memory budget",
+        hint: "lower maxTokens or raise the memory budget",
       });
     }
     return {
@@ -273,7 +263,7 @@ export class Sampler {
   async #needTokenizer(): Promise<void> {
     this.#tokenizer ??= await this.#options.tokenizer?.();
     if (!this.#tokenizer) {
-      throw new InputError("sampling_params.stop", "stop texts need a tokenizer, and this model has none");
+      throw new InputError("params.stop", "stop texts need a tokenizer, and this model has none");
     }
   }
 

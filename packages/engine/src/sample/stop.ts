@@ -18,10 +18,10 @@ export const stopRules = (stop: SamplingParams["stop"], eosTokenIds: readonly nu
   list.forEach((item, index) => {
     if (typeof item === "number") tokens.add(item);
     else if (item.length > 0) texts.push(item);
-    else throw new InputError(`sampling_params.stop[${index}]`, "an empty text would stop everything");
+    else throw new InputError(`params.stop[${index}]`, "an empty text would stop everything");
   });
   if (texts.length > 0 && list.some((item) => typeof item === "number")) {
-    throw new InputError("sampling_params.stop", "texts and token ids cannot be mixed");
+    throw new InputError("params.stop", "texts and token ids cannot be mixed");
   }
   return { tokens, texts };
 };

@@ -25,51 +25,51 @@ const csr = (columns: number): TensorInput => ({
 const policy = { logprobs: floats(-1, -2), advantages: floats(1, 0) };
 
 it.each<[string, LossRequest]>([
-  ["loss_fn", request({}, { lossFn: "gspo" as "ppo" })],
+  ["lossFn", request({}, { lossFn: "gspo" as "ppo" })],
   ["data", { lossFn: "cross_entropy", data: [] }],
-  ["data[0].model_input", request({}, {}, [])],
-  ["data[0].model_input", request({}, {}, [1, 2, 3, 4, 5])],
-  ["data[0].model_input[1]", request({}, {}, [1, 10])],
-  ["data[0].loss_fn_inputs.target_tokens[0]", request({ target_tokens: floats(-1, 2) })],
-  ["data[0].loss_fn_inputs.target_tokens", request({ target_tokens: floats(1, 2, 3) })],
-  ["data[0].loss_fn_inputs.weights", request({ weights: floats(1) })],
-  ["data[0].loss_fn_inputs.weights[1]", request({ weights: floats(1, Number.NaN) })],
-  ["data[0].loss_fn_inputs.mask", request({ mask: floats(1, 1) })],
-  ["data[0].loss_fn_inputs.logprobs", request({ logprobs: floats(0, 0) })],
-  ["data[0].loss_fn_inputs.advantages", request({ logprobs: floats(0, 0) }, { lossFn: "ppo" })],
-  ["data[0].loss_fn_inputs.logprobs[0]", request({ ...policy, logprobs: floats(Number.NaN, 0) }, { lossFn: "ppo" })],
+  ["data[0].tokens", request({}, {}, [])],
+  ["data[0].tokens", request({}, {}, [1, 2, 3, 4, 5])],
+  ["data[0].tokens[1]", request({}, {}, [1, 10])],
+  ["data[0].lossFnInputs.target_tokens[0]", request({ target_tokens: floats(-1, 2) })],
+  ["data[0].lossFnInputs.target_tokens", request({ target_tokens: floats(1, 2, 3) })],
+  ["data[0].lossFnInputs.weights", request({ weights: floats(1) })],
+  ["data[0].lossFnInputs.weights[1]", request({ weights: floats(1, Number.NaN) })],
+  ["data[0].lossFnInputs.mask", request({ mask: floats(1, 1) })],
+  ["data[0].lossFnInputs.logprobs", request({ logprobs: floats(0, 0) })],
+  ["data[0].lossFnInputs.advantages", request({ logprobs: floats(0, 0) }, { lossFn: "ppo" })],
+  ["data[0].lossFnInputs.logprobs[0]", request({ ...policy, logprobs: floats(Number.NaN, 0) }, { lossFn: "ppo" })],
   [
-    "data[0].loss_fn_inputs.clip_low_threshold",
+    "data[0].lossFnInputs.clip_low_threshold",
     request({ ...policy, clip_low_threshold: floats(1, 1) }, { lossFn: "dro" }),
   ],
-  ["loss_fn_config.beta", request({}, { lossFnConfig: { beta: 1 } })],
-  ["loss_fn_config.beta", request(policy, { lossFn: "dro", lossFnConfig: { beta: Number.NaN } })],
-  ["loss_fn_config", request(policy, { lossFn: "ppo", lossFnConfig: { clip_low_threshold: 2 } })],
-  ["data[0].loss_fn_inputs.weights", request({ weights: { data: [1], shape: [2, 1], sparseCrowIndices: [0, 1] } })],
+  ["lossFnConfig.beta", request({}, { lossFnConfig: { beta: 1 } })],
+  ["lossFnConfig.beta", request(policy, { lossFn: "dro", lossFnConfig: { beta: Number.NaN } })],
+  ["lossFnConfig", request(policy, { lossFn: "ppo", lossFnConfig: { clip_low_threshold: 2 } })],
+  ["data[0].lossFnInputs.weights", request({ weights: { data: [1], shape: [2, 1], sparseCrowIndices: [0, 1] } })],
   [
-    "data[0].loss_fn_inputs.target_tokens",
+    "data[0].lossFnInputs.target_tokens",
     request({ target_tokens: { data: [1], shape: [2, 2], sparseCrowIndices: [0, 1, 0], sparseColIndices: [0] } }),
   ],
   // dro holds the model to the sampler's log-prob whatever the advantage.
-  ["data[0].loss_fn_inputs.logprobs[1]", request({ ...policy, logprobs: floats(-1, Number.NaN) }, { lossFn: "dro" })],
+  ["data[0].lossFnInputs.logprobs[1]", request({ ...policy, logprobs: floats(-1, Number.NaN) }, { lossFn: "dro" })],
   [
-    "data[0].loss_fn_inputs.clip_high_threshold[1]",
+    "data[0].lossFnInputs.clip_high_threshold[1]",
     request({ ...policy, clip_high_threshold: floats(1, Number.NaN) }, { lossFn: "cispo" }),
   ],
   [
-    "data[0].loss_fn_inputs.clip_low_threshold[0]",
+    "data[0].lossFnInputs.clip_low_threshold[0]",
     request({ ...policy, clip_low_threshold: floats(1.3, 0) }, { lossFn: "ppo" }),
   ],
   [
-    "data[0].loss_fn_inputs.clip_high_threshold[0]",
+    "data[0].lossFnInputs.clip_high_threshold[0]",
     request({ ...policy, clip_high_threshold: floats(0.7, 2) }, { lossFn: "ppo" }),
   ],
   // More columns than the vocabulary: refused before anything is allocated for them.
   ...[1e15, 1e8, 11, 1.5].map((columns): [string, LossRequest] => [
-    "data[0].loss_fn_inputs.target_tokens",
+    "data[0].lossFnInputs.target_tokens",
     request({ target_tokens: csr(columns) }),
   ]),
-  ["data[0].loss_fn_inputs.weights", request({ weights: csr(1e15) })],
+  ["data[0].lossFnInputs.weights", request({ weights: csr(1e15) })],
 ])("%s", (field, given) => {
   const error = (() => {
     try {

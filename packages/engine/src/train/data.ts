@@ -98,15 +98,15 @@ export const lossConfig = (
     if (!(key in known)) {
       const keys = Object.keys(known);
       throw new InputError(
-        `loss_fn_config.${key}`,
+        `lossFnConfig.${key}`,
         `${lossFn} takes ${keys.length ? keys.join(", ") : "no configuration"}`,
       );
     }
-    if (typeof value !== "number" || Number.isNaN(value)) throw new InputError(`loss_fn_config.${key}`, "not a number");
+    if (typeof value !== "number" || Number.isNaN(value)) throw new InputError(`lossFnConfig.${key}`, "not a number");
   }
   const config = { ...known, ...given };
   if ((config["clip_low_threshold"] ?? 0) > (config["clip_high_threshold"] ?? 0)) {
-    throw new InputError("loss_fn_config", "clip_low_threshold is above clip_high_threshold");
+    throw new InputError("lossFnConfig", "clip_low_threshold is above clip_high_threshold");
   }
   return config;
 };
@@ -123,18 +123,15 @@ const checkDatum = (
   for (const key of Object.keys(datum.lossFnInputs)) {
     if (key !== "target_tokens" && key !== "weights" && !(key in inputs)) {
       const keys = ["target_tokens", "weights", ...Object.keys(inputs)].join(", ");
-      throw new InputError(`${path}.loss_fn_inputs.${key}`, `${lossFn} takes ${keys}`);
+      throw new InputError(`${path}.lossFnInputs.${key}`, `${lossFn} takes ${keys}`);
     }
   }
-  const tokens = checkTokens(datum.tokens, limits.vocabSize, `${path}.model_input`);
-  if (tokens.length === 0) throw new InputError(`${path}.model_input`, "is empty");
+  const tokens = checkTokens(datum.tokens, limits.vocabSize, `${path}.tokens`);
+  if (tokens.length === 0) throw new InputError(`${path}.tokens`, "is empty");
   if (tokens.length > limits.contextLength) {
-    throw new InputError(
-      `${path}.model_input`,
-      `${tokens.length} tokens exceed the context of ${limits.contextLength}`,
-    );
+    throw new InputError(`${path}.tokens`, `${tokens.length} tokens exceed the context of ${limits.contextLength}`);
   }
-  const field = (name: string): string => `${path}.loss_fn_inputs.${name}`;
+  const field = (name: string): string => `${path}.lossFnInputs.${name}`;
   const given = datum.lossFnInputs["target_tokens"];
   if (!given) throw new InputError(field("target_tokens"), "is required");
   const maxColumns = limits.vocabSize;
@@ -222,7 +219,7 @@ export const checkRequest = (
   limits: { vocabSize: number; contextLength: number },
 ): { data: CheckedDatum[]; lossFn: LossFnName } => {
   if (!Object.hasOwn(losses, request.lossFn)) {
-    throw new InputError("loss_fn", `${JSON.stringify(request.lossFn)} is none of ${Object.keys(losses).join(", ")}`);
+    throw new InputError("lossFn", `${JSON.stringify(request.lossFn)} is none of ${Object.keys(losses).join(", ")}`);
   }
   if (request.data.length === 0) throw new InputError("data", "is empty");
   const config = lossConfig(request.lossFn, request.lossFnConfig);

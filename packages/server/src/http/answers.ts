@@ -7,6 +7,7 @@ import { InvalidInputError, ResponseValidationError } from "tinklet";
 import { stringifyJson } from "tinklet/wire";
 import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
+import { wireMessage } from "../queue/wire-field.ts";
 import { StoreError } from "../store/store-error.ts";
 
 export function jsonAnswer(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
@@ -35,7 +36,8 @@ export function errorAnswer(error: unknown): Response | undefined {
     const hint = error.hint === undefined ? "" : ` ${error.hint}`;
     return problem(422, "invalid_request", `${error.message}${hint}`);
   }
-  if (error instanceof UserError || error instanceof InputError) return problem(400, "bad_request", error.message);
+  if (error instanceof UserError) return problem(400, "bad_request", error.message);
+  if (error instanceof InputError) return problem(400, "bad_request", wireMessage(error));
   if (error instanceof StoreError) return problem(503, `storage_${error.code}`, error.message, 2);
   return undefined;
 }

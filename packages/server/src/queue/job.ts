@@ -15,6 +15,7 @@ import type { Completions, CompletionTarget } from "./completions.ts";
 import { decodePass } from "./engine-input.ts";
 import type { Futures } from "./futures.ts";
 import type { TokenFeeds } from "./token-feed.ts";
+import { wireMessage } from "./wire-field.ts";
 
 /** What the server drew or resolved when it accepted a request, so that running it again gives the same. */
 export interface Draws {
@@ -185,9 +186,9 @@ export class UserError extends Error {
 
 /** What a client is told about an error, and whose fault it is. Internals stay in the log. */
 export function failureOf(error: unknown): Failure {
+  if (error instanceof InputError) return { error: wireMessage(error), category: "user" };
   const user =
     error instanceof UserError ||
-    error instanceof InputError ||
     error instanceof ConfigError ||
     error instanceof MemoryError ||
     error instanceof InvalidInputError ||
