@@ -25,7 +25,7 @@ export { PagedList } from "./clients/paged-list.ts";
 export { CustomLoss, type InputRanks, type PerDatumLossFn } from "./clients/per-datum-loss.ts";
 export { type PageOptions, RestClient, type ScopeOptions } from "./clients/rest-client.ts";
 export type { RetryConfig } from "./clients/retry-config.ts";
-export { SampleStream, type StreamedToken } from "./clients/sample-stream.ts";
+export { SampleStream, type StreamedToken, type TextDecoderLike } from "./clients/sample-stream.ts";
 export {
   type SampleOptions,
   SamplingClient,
@@ -34,7 +34,6 @@ export {
 } from "./clients/sampling-client.ts";
 export { type FromStateOptions, type LoraOptions, type LowLevelApi, ServiceClient } from "./clients/service-client.ts";
 export type { StepResult } from "./clients/step-result.ts";
-export type { TextDecoderLike } from "./clients/streamed-text.ts";
 export { Telemetry } from "./clients/telemetry.ts";
 export {
   type BatchFor,

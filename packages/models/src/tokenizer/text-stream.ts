@@ -5,6 +5,11 @@
 
 import type { Tokenizer } from "./types.ts";
 
+/** What a stream needs of a tokenizer: any that decodes lists will do; one that knows the bytes of its tokens is decoded by them. */
+export interface StreamedTokenizer extends Partial<Pick<Tokenizer, "isSpecial" | "tokenBytes">> {
+  decode(ids: number[]): string;
+}
+
 const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** An incremental decoder; one per sampled sequence. */
@@ -36,15 +41,21 @@ export interface TextStreamOptions {
  * process.stdout.write(stream.end());
  * ```
  */
-export function createTextStream(tokenizer: Tokenizer, options: TextStreamOptions = {}): TextStream {
-  const isLeftOut = (id: number) => options.skipSpecialTokens === true && tokenizer.isSpecial(id);
-  if (tokenizer.tokenBytes(0) === undefined) return wholeDecodes(tokenizer, isLeftOut, options.midText === true);
+export function createTextStream(tokenizer: StreamedTokenizer, options: TextStreamOptions = {}): TextStream {
+  const { skipSpecialTokens = false, midText = false } = options;
+  const stream =
+    tokenizer.tokenBytes?.(0) === undefined ? decodedAgain(tokenizer, midText) : byBytes(tokenizer, midText);
+  const isLeftOut = (id: number) => skipSpecialTokens && tokenizer.isSpecial?.(id) === true;
+  return { ...stream, push: (id) => (isLeftOut(id) ? "" : stream.push(id)) };
+}
+
+/** Each token adds its own bytes. */
+function byBytes(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-  let atStart = options.midText !== true;
+  let atStart = !midText;
   return {
     push(id) {
-      if (isLeftOut(id)) return "";
-      let bytes = tokenizer.tokenBytes(id) as Uint8Array;
+      let bytes = tokenizer.tokenBytes?.(id) as Uint8Array;
       if (atStart && bytes.length > 0) {
         atStart = false;
         // Some tokenizers put a space before a text and take it away again: decoding the first token alone shows it.
@@ -57,28 +68,33 @@ export function createTextStream(tokenizer: Tokenizer, options: TextStreamOption
   };
 }
 
-/** For decoders that are not a matter of single tokens: decode everything each time and emit what is new. */
-function wholeDecodes(tokenizer: Tokenizer, isLeftOut: (id: number) => boolean, midText: boolean): TextStream {
-  const ids: number[] = [];
-  let emitted = "";
-  const advance = (text: string): string => {
-    if (!text.startsWith(emitted)) return ""; // the decoder changed its mind about the past; wait until it settles
-    const fresh = text.slice(emitted.length);
-    emitted = text;
-    return fresh;
-  };
+/**
+ * For decoders that are not a matter of single tokens: what a token means may depend on the one before it, so that each is decoded
+ * together with the last few. Linear in the number of tokens.
+ */
+function decodedAgain(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
+  /** Tokens that are still decoded: first `shown` as context, then those that have not been given out. */
+  let ids: number[] = [];
+  let shown = 0;
+  const fresh = (): string => tokenizer.decode(ids).slice(tokenizer.decode(ids.slice(0, shown)).length);
   return {
     push(id) {
-      if (isLeftOut(id)) return "";
       if (midText && ids.length === 0) {
         // Something must stand before the first token for it to be decoded as one that follows: itself will do.
         ids.push(id);
-        emitted = tokenizer.decode(ids);
+        shown = 1;
       }
       ids.push(id);
-      const text = tokenizer.decode(ids);
-      return text.endsWith("\ufffd") ? "" : advance(text);
+      const text = fresh();
+      if (text === "" || text.endsWith("\ufffd")) return "";
+      ids = ids.slice(shown);
+      shown = ids.length;
+      return text;
     },
-    end: () => advance(tokenizer.decode(ids)),
+    end() {
+      const text = fresh();
+      shown = ids.length;
+      return text;
+    },
   };
 }

@@ -12,7 +12,7 @@ import { openGguf } from "../weights/gguf-model.ts";
 import { tokenizerFromFiles } from "./from-files.ts";
 import { tokenizerFilesFromGguf, tokenizerFromGguf } from "./from-gguf.ts";
 import { readTokenizerFiles } from "./read-tokenizer-files.ts";
-import { createTextStream } from "./text-stream.ts";
+import { createTextStream, type StreamedTokenizer } from "./text-stream.ts";
 import type { Tokenizer } from "./types.ts";
 
 type Decodes = [ids: number[], all: string, withoutSpecial: string][];
@@ -114,7 +114,7 @@ describe("round trips", () => {
 });
 
 describe("streaming", () => {
-  const stream = (tokenizer: Tokenizer, ids: readonly number[], options = {}) => {
+  const stream = (tokenizer: StreamedTokenizer, ids: readonly number[], options = {}) => {
     const text = createTextStream(tokenizer, options);
     return [...ids.map((id) => text.push(id)), text.end()];
   };
@@ -165,10 +165,23 @@ describe("streaming", () => {
     const words = ["one", "two"];
     const spaced = {
       decode: (ids: readonly number[]) => ids.map((id) => words[id]).join(" "),
-      tokenBytes: () => undefined,
-    } as unknown as Tokenizer;
+    };
     expect(stream(spaced, [0, 1])).toEqual(["one", " two", ""]);
     expect(stream(spaced, [0, 1], { midText: true })).toEqual([" one", " two", ""]);
+  });
+
+  test("where only lists can be decoded, whole characters and a bounded number of tokens at a time", () => {
+    // 4 is the first half of an é, 5 its second; a space is said only between words.
+    const bytes: Record<number, number[]> = { 4: [0xc3], 5: [0xa9], 6: [0x20, 0x61] };
+    let most = 0;
+    const decode = (ids: readonly number[]) => {
+      most = Math.max(most, ids.length);
+      return new TextDecoder().decode(Uint8Array.from(ids.flatMap((id) => bytes[id] ?? []))).replace(/^ /, "");
+    };
+    expect(stream({ decode }, [4, 5, 6])).toEqual(["", "é", " a", ""]);
+    expect(stream({ decode }, [6, 4])).toEqual(["a", "", "\uFFFD"]);
+    expect(stream({ decode }, Array<number>(100).fill(6)).join("")).toBe(`a${" a".repeat(99)}`);
+    expect(most).toBeLessThanOrEqual(4);
   });
 });
 

@@ -2,17 +2,23 @@
  * Tokens of a sample while they are drawn, where the server shows them (Tinklet's own does); elsewhere all of them when the result
  * is there. The showing never changes the sample: whatever goes wrong with it, the tokens of the result follow.
  */
+import type { TextStream } from "@tinklet/models/tokenizer";
 import type { APIFuture } from "../futures/api-future.ts";
 import { given } from "../given.ts";
+import { textStreamsOf } from "../tokenizer/load.ts";
 import type { SampleResponse } from "../wire/sampling.ts";
 import type { Session } from "./session.ts";
-import { StreamedText, type TextDecoderLike } from "./streamed-text.ts";
 import type { FedToken } from "./token-feed.ts";
 
 /** The server's extension that shows tokens, by its name in `tinklet_extensions`. */
 export const tokenFeed = "sample_tokens";
 /** Sent with a sample whose tokens one wants to see. */
 export const tokenFeedHeaders = { "x-tinklet-stream": "tokens" };
+
+/** The part of a tokenizer that is needed to show text while it is sampled. */
+export interface TextDecoderLike {
+  decode(tokens: number[]): string;
+}
 
 /** A token of a stream. */
 export interface StreamedToken {
@@ -33,7 +39,9 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
   /** The whole response, with everything that the tokens alone do not tell (stop reasons, prompt log-probs). */
   readonly response: APIFuture<SampleResponse>;
   readonly #session: Session;
-  readonly #texts: StreamedText[] = [];
+  readonly #texts: TextStream[] = [];
+  /** Makes the text of one sample, where a tokenizer was given. */
+  #newText: (() => TextStream) | undefined;
   readonly #tokenizer: TextDecoderLike | undefined;
   /** Tokens given out, by sample. */
   readonly #given: number[] = [];
@@ -56,6 +64,7 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
 
   async *[Symbol.asyncIterator](): AsyncGenerator<StreamedToken, SampleResponse> {
     try {
+      if (this.#tokenizer !== undefined) this.#newText = await textStreamsOf(this.#tokenizer);
       for await (const [index, token, logprob] of this.#fed()) yield this.#next(index, token, logprob);
       const response = await this.response;
       for (const [index, { tokenArray, logprobs }] of response.sequences.entries()) {
@@ -73,8 +82,8 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
 
   #next(index: number, token: number, logprob: number | null | undefined): StreamedToken {
     this.#given[index] = (this.#given[index] ?? 0) + 1;
-    if (this.#tokenizer !== undefined) this.#texts[index] ??= new StreamedText(this.#tokenizer);
-    return { index, token, ...given({ logprob: logprob ?? undefined, text: this.#texts[index]?.add(token) }) };
+    if (this.#newText !== undefined) this.#texts[index] ??= this.#newText();
+    return { index, token, ...given({ logprob: logprob ?? undefined, text: this.#texts[index]?.push(token) }) };
   }
 
   /** What the server shows until the result is there. */

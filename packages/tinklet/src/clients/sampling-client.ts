@@ -19,9 +19,8 @@ import { modelTokenizer } from "./model-tokenizer.ts";
 import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
 import { fullRetryConfig, type RetryConfig } from "./retry-config.ts";
 import { runSample, type SamplerState } from "./sample-dispatch.ts";
-import { SampleStream, tokenFeed, tokenFeedHeaders } from "./sample-stream.ts";
+import { SampleStream, type TextDecoderLike, tokenFeed, tokenFeedHeaders } from "./sample-stream.ts";
 import { Session, type SessionHandle } from "./session.ts";
-import type { TextDecoderLike } from "./streamed-text.ts";
 
 /** Options of {@link SamplingClient.sample}. */
 export interface SampleOptions extends OperationOptions {
@@ -36,7 +35,7 @@ export interface SampleOptions extends OperationOptions {
 
 /** How to sample and to show it. */
 export interface StreamOptions extends SampleOptions {
-  /** Turns tokens into text, for example what `getTokenizer()` returns. */
+  /** Turns tokens into text, for example what `getTokenizer()` returns. Needs the optional package `@tinklet/models`. */
   readonly tokenizer?: TextDecoderLike | undefined;
 }
 

@@ -3,7 +3,7 @@
  * first tokenizer is asked for; here is only which one is meant, how many are kept, and the SDK's errors. In a browser there is only
  * the Hub, and what a Tinklet server hands out.
  */
-import type { Tokenizer, TokenizerFiles } from "@tinklet/models/tokenizer";
+import type { StreamedTokenizer, TextStream, Tokenizer, TokenizerFiles } from "@tinklet/models/tokenizer";
 import { fromModelError, TokenizerError } from "./errors.ts";
 import { resolveTokenizer } from "./resolve.ts";
 
@@ -91,6 +91,15 @@ export async function tokenizerOfFiles(
 ): Promise<Tokenizer> {
   const { tokenizerFromFiles } = await loadPackage(installed.tokenizer);
   return mapped(async () => withSdkErrors(tokenizerFromFiles(files, origin)));
+}
+
+/** What makes the text of tokens that come one by one, a stream for each sample. */
+export async function textStreamsOf(
+  tokenizer: StreamedTokenizer,
+  installed: ModelsPackage = installedModels,
+): Promise<() => TextStream> {
+  const { createTextStream } = await loadPackage(installed.tokenizer);
+  return () => createTextStream(tokenizer);
 }
 
 async function mapped<T>(work: () => Promise<T>): Promise<T> {
