@@ -58,7 +58,7 @@ const isMessage = (value: unknown): value is AnyMessage =>
 
 /** Every message of ours by the name the official SDK has for it. */
 export const messages = new Map<string, AnyMessage>(
-  ([...Object.values(wire), wire.ModelInput.message, wire.ForwardBackwardOutput.message] as unknown[])
+  ([...Object.values(wire), wire.ModelInput.message, wire.forwardBackwardOutputJson] as unknown[])
     .filter(isMessage)
     .map((message) => [message.name, message]),
 );

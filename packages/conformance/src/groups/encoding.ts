@@ -1,9 +1,10 @@
 /** JSON, protobuf and zstd: what goes over the wire means the same in every form it may take. */
-import { Datum, ForwardBackwardOutput, ModelInput, TensorData } from "tinklet";
+import { Datum, ModelInput, TensorData } from "tinklet";
 import {
   compressZstd,
   decodeForwardBackwardOutput,
   decodeSampleResponse,
+  forwardBackwardOutputJson,
   protobufContentType,
   stringifyJson,
 } from "tinklet/wire";
@@ -168,7 +169,7 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
       const answer = await context.http.result(requestId, "ForwardBackward");
       const output = isProto(answer.headers)
         ? decodeForwardBackwardOutput(answer.bytes)
-        : ForwardBackwardOutput.message.decode(answer.json);
+        : forwardBackwardOutputJson.decode(answer.json);
       allClose(logprobsOf(output), plain, 1e-4, "log-probs of the JSON request");
     },
   ],

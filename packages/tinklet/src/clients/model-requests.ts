@@ -7,6 +7,7 @@ import type { FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { FutureResult, FutureResultName, Operation, RequestOf } from "../wire/contract.ts";
+import { isKnown, loadRoute } from "../wire/known-routes.ts";
 import { AdamParams, type AdamParamsInput, type ForwardBackwardOutput } from "../wire/training.ts";
 import { fillGap, type Pass, passResult, passSubmission, preparePass } from "./pass.ts";
 import type { Session } from "./session.ts";
@@ -74,6 +75,7 @@ export class ModelRequests {
     request: RequestOf<O>,
     options: SubmitOptions = {},
   ): Promise<Accepted> {
+    if (!isKnown(operation)) await loadRoute(operation);
     return submitRequest(this.session, this.session.transport.prepare(operation, request), options);
   }
 

@@ -8,6 +8,7 @@ import { given } from "../given.ts";
 import type { HttpResponse } from "../transport/exchange.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import type { QueryTime, RequestOf, ResponseOf } from "../wire/contract.ts";
+import { loadRoute } from "../wire/known-routes.ts";
 import type { InputTypeOf } from "../wire/message.ts";
 import type {
   AccessScope,
@@ -166,6 +167,7 @@ export class RestClient {
   ): Promise<CheckpointArchiveUrlResponse> {
     await this.#session.connect(options);
     const { transport, clock, reporter } = this.#session;
+    await loadRoute("getCheckpointArchiveUrl");
     const request = transport.prepare("getCheckpointArchiveUrl", { trainingRunId, checkpointId });
     const read = (response: HttpResponse): CheckpointArchiveUrlResponse => {
       const url = response.header("location");

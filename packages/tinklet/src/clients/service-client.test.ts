@@ -125,10 +125,13 @@ describe("createTrainingClientFromState", () => {
 });
 
 describe("the low-level API", () => {
-  it("has every operation of the contract", () => {
-    const { service } = harness();
-    expect(Object.keys(service.api)).toEqual(Object.keys(contract));
+  it("has every operation of the contract, and says so of others", async () => {
+    const { service, run } = harness();
+    for (const operation of Object.keys(contract)) expect(service.api).toHaveProperty(operation);
     expect(service.api).toBe(service.api);
+    expect(await Promise.resolve(service.api)).toBe(service.api); // no promise: it has no `then`
+    const unheardOf = (service.api as unknown as { dance(): Promise<never> }).dance();
+    expect(await run(failure(unheardOf))).toMatchObject({ field: "operation", code: "invalid_input" });
   });
 
   it("M-208: samples in all three ways", async () => {

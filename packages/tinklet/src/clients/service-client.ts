@@ -10,14 +10,7 @@ import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { CallOptions } from "../transport/transport.ts";
-import {
-  contract,
-  type FutureResult,
-  type FutureResultName,
-  type Operation,
-  type RequestOf,
-  type ResponseOf,
-} from "../wire/contract.ts";
+import type { FutureResult, FutureResultName, Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
 import type { CustomLossGraph } from "../wire/custom-loss.ts";
 import type { UntypedAPIFuture } from "../wire/futures.ts";
 import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
@@ -457,15 +450,16 @@ export class ServiceClient {
    * ```
    */
   get api(): LowLevelApi {
-    this.#api ??= Object.fromEntries(
-      (Object.keys(contract) as Operation[]).map((operation) => [
-        operation,
-        async (request: never, options: CallOptions = {}) => {
-          checkOptions(`api.${operation}`, options, callNames);
-          return this.#session.call(operation, request ?? {}, callOptions(options));
-        },
-      ]),
-    ) as unknown as LowLevelApi;
+    this.#api ??= new Proxy({} as LowLevelApi, {
+      // Their routes are loaded when one is called, so there is no list to make an object of; `then` would make it a promise.
+      get: (_, operation) =>
+        typeof operation !== "string" || operation === "then"
+          ? undefined
+          : async (request: never, options: CallOptions = {}) => {
+              checkOptions(`api.${operation}`, options, callNames);
+              return this.#session.call(operation as Operation, request ?? {}, callOptions(options));
+            },
+    });
     return this.#api;
   }
 

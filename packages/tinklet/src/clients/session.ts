@@ -26,7 +26,9 @@ import { HttpTransport } from "../transport/http-transport.ts";
 import { createExchange, defaultMaxSockets, type MaxSockets } from "../transport/pools.ts";
 import { Reporter, seconds } from "../transport/report.ts";
 import type { CallOptions, SendOptions } from "../transport/transport.ts";
-import { mirroredSdkVersion, type Operation, type RequestOf, type ResponseOf } from "../wire/contract.ts";
+import type { Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
+import { isKnown, loadRoute } from "../wire/known-routes.ts";
+import { mirroredSdkVersion } from "../wire/route.ts";
 import { type ClientConfigResponse, ClientDynamicConfigResponse, type WhoamiResponse } from "../wire/session.ts";
 import type { ClientSessionFinishReasonType } from "../wire/session-search.ts";
 import { type Instruments, loadInstruments, type Measured, noInstruments } from "./instruments.ts";
@@ -330,6 +332,7 @@ export class Session {
     options: SendOptions = {},
   ): Promise<ResponseOf<K>> {
     try {
+      if (!isKnown(operation)) await loadRoute(operation);
       // Encoded now: what the caller writes into its arrays from here on is not this call's.
       const prepared = this.transport.prepare(operation, request);
       return await this.within(operation, options, async (inner) => {

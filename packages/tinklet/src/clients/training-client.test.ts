@@ -12,7 +12,7 @@ import { stubLogprob } from "../testing/stub-model.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
 import { Datum } from "../wire/datum.ts";
 import { ModelInput } from "../wire/model-input.ts";
-import type { ForwardBackwardRequest } from "../wire/training.ts";
+import type { ForwardBackwardRequest } from "../wire/training-json.ts";
 
 async function setup(stub: StubOptions = {}, config: Record<string, unknown> = {}) {
   const kit = harness({ ...stub, config: { ...stub.config, ...config } });

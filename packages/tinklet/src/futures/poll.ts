@@ -19,7 +19,7 @@ import { type FailureFacts, hintFor } from "../transport/hints.ts";
 import type { Reporter } from "../transport/report.ts";
 import { pollBackoffMs } from "../transport/retry.ts";
 import type { PreparedRequest, Transport } from "../transport/transport.ts";
-import { type FutureResult, type FutureResultName, futureResults } from "../wire/contract.ts";
+import { type FutureResult, type FutureResultName, futureResults } from "../wire/core-routes.ts";
 import { classifyOutcome, type JsonOutcome, pendingOutcome, type QueueState } from "../wire/futures.ts";
 import { parseJson } from "../wire/json.ts";
 import { protobufContentType } from "../wire/proto/tensors.ts";

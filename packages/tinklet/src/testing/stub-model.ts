@@ -6,7 +6,8 @@ import type { Clock } from "../clock.ts";
 import type { Datum } from "../wire/datum.ts";
 import { SampledSequence, type SampleRequest, SampleResponse } from "../wire/sampling.ts";
 import { TensorData } from "../wire/tensor-data.ts";
-import { type ForwardBackwardInput, ForwardBackwardOutput } from "../wire/training.ts";
+import { ForwardBackwardOutput } from "../wire/training.ts";
+import type { ForwardBackwardInput } from "../wire/training-json.ts";
 
 /** The log-prob that the stub gives a token. */
 export const stubLogprob = (token: number): number => Math.fround(-0.125 * ((token % 8) + 1));

@@ -18,7 +18,7 @@ import {
   protobufContentType,
 } from "../wire/proto/tensors.ts";
 import type { SampleRequest } from "../wire/sampling.ts";
-import type { ForwardBackwardRequest } from "../wire/training.ts";
+import type { ForwardBackwardRequest } from "../wire/training-json.ts";
 import { decompressZstd } from "../wire/zstd.ts";
 import type { Fault, FaultScript, StubCall } from "./faults.ts";
 import { json, type StubAnswer } from "./stub-answer.ts";

@@ -1,5 +1,6 @@
 /** `tokenizer`: from a model's name to a working tokenizer. The heavy parts are an optional package, loaded on first use. */
 export type { ChatMessage, ChatTemplateOptions, Tokenizer } from "@tinklet/models/tokenizer";
 export { TokenizerError, type TokenizerProblem } from "./errors.ts";
-export { type LoadTokenizerOptions, loadTokenizer, tokenizerForModel } from "./load.ts";
+export { loadTokenizer, tokenizerForModel } from "./lazy.ts";
+export type { LoadTokenizerOptions } from "./load.ts";
 export { resolveTokenizer, type TokenizerId } from "./resolve.ts";

@@ -48,18 +48,7 @@ async function loadPackage<T>(load: () => Promise<T>): Promise<T> {
 const hasFiles = (): boolean =>
   (globalThis as { process?: { versions?: { node?: string } } }).process?.versions?.node !== undefined;
 
-/**
- * Loads the tokenizer of a model: the bundled model's name, a folder, a `.gguf` file, or a name on the Hub: from the cache if it is
- * there, else from the Hub into the cache. Obeys `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE`.
- *
- * @throws {@link TokenizerError} saying what is missing and what to do.
- *
- * @example
- * ```ts
- * const tokenizer = await loadTokenizer("Qwen/Qwen3-8B");
- * tokenizer.decode(tokenizer.encode("Hello")); // "Hello"
- * ```
- */
+/** As `lazy.ts` documents it. */
 export function loadTokenizer(nameOrPath: string, options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
   return loadTokenizerWith(installedModels, nameOrPath, options);
 }
@@ -133,11 +122,7 @@ function withSdkErrors(tokenizer: Tokenizer): Tokenizer {
 const mostKept = 32;
 const kept = new Map<string, Promise<Tokenizer>>();
 
-/**
- * The tokenizer of a model, by the official SDK's rules for names. The last 32 are kept; a failure is not.
- *
- * @param model.tokenizerId - what the server says (`getInfo().modelData.tokenizerId`).
- */
+/** As `lazy.ts` documents it. */
 export function tokenizerForModel(
   model: { readonly modelName: string; readonly tokenizerId?: string | undefined },
   options: LoadTokenizerOptions = {},

@@ -15,6 +15,7 @@ const pinned: Readonly<Record<string, string>> = {
   "moonshotai/Kimi-K2-Thinking": "612681931a8c906ddb349f8ad0f582cb552189cd",
   "moonshotai/Kimi-K2.5": "4d01dfe0332d63057c186e0b262165819efb6611",
   "moonshotai/Kimi-K2.6": "b5aabbfb20227ed42becbf5541dbffd213942c58",
+  "moonshotai/Kimi-K3": "f831ab66814297da540d832a5235f8e904f29d06",
 };
 
 /**

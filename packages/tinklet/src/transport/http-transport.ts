@@ -13,18 +13,12 @@ import {
   ResponseValidationError,
 } from "../errors.ts";
 import { given } from "../given.ts";
-import {
-  apiPrefix,
-  contract,
-  type EncodedRequest,
-  encodeRequest,
-  type Operation,
-  type Pool,
-  type RequestOf,
-  type ResponseOf,
-} from "../wire/contract.ts";
+import type { Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
+import { coreRoutes } from "../wire/core-routes.ts";
 import { parseJson, stringifyJson } from "../wire/json.ts";
+import { isKnown, loadRoute, routeOf } from "../wire/known-routes.ts";
 import type { Message } from "../wire/message.ts";
+import { apiPrefix, type EncodedRequest, encodeBy, type Pool } from "../wire/route.ts";
 import type { Credentials } from "./auth.ts";
 import { type BillingPause, billingRetryMs } from "./billing-pause.ts";
 import { clientHeaders } from "./environment.ts";
@@ -105,17 +99,17 @@ export class HttpTransport implements Transport {
   }
 
   prepare<K extends Operation>(operation: K, request: RequestOf<K>): PreparedRequest {
-    return this.#prepared(operation, encodeRequest(operation, request));
+    return this.#prepared(operation, encodeBy(routeOf(operation), operation, request));
   }
 
   prepareBytes(operation: "forwardBackward", body: Uint8Array): PreparedRequest {
-    const { method, path, body: binary } = contract[operation];
+    const { method, path, body: binary } = coreRoutes[operation];
     const { contentType } = binary as { readonly contentType: string };
     return this.#prepared(operation, { method, path: `${apiPrefix}${path}`, query: "", body, contentType });
   }
 
   #prepared(operation: Operation, { method, path, query, body, contentType }: EncodedRequest): PreparedRequest {
-    const { pool, timeoutMs, retry } = contract[operation];
+    const { pool, timeoutMs, retry } = routeOf(operation);
     const headers: Record<string, string> = {};
     if (contentType !== undefined) headers["content-type"] = contentType;
     if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${crypto.randomUUID()}`;
@@ -243,7 +237,7 @@ export class HttpTransport implements Transport {
 
   /** What runs in the background is not worth a pause: its next period is its retry, and nobody may have to wait for it. */
   #mayPause(operation: Operation): boolean {
-    return contract[operation].retry !== "background";
+    return routeOf(operation).retry !== "background";
   }
 
   /** Waits; ends early when aborted or when the transport is closed. */
@@ -309,14 +303,14 @@ export class HttpTransport implements Transport {
   }
 
   decode<K extends Operation>(operation: K, response: HttpResponse): ResponseOf<K> {
-    const schema = contract[operation].response as Message<ResponseOf<K>> | undefined;
+    const schema = routeOf(operation).response as Message<ResponseOf<K>> | undefined;
     if (schema === undefined) return undefined as ResponseOf<K>;
     try {
       return schema.decode(parseJson(utf8.decode(response.body), { nonFinite: true }));
     } catch (error) {
       if (!(error instanceof ResponseValidationError)) throw error;
       const type = response.header("content-type") ?? "no content type";
-      const { path } = contract[operation];
+      const { path } = routeOf(operation);
       throw new ResponseValidationError(error.field, `${error.problem} (answer to ${path}, ${type})`, {
         hint:
           error.hint ??
@@ -333,6 +327,7 @@ export class HttpTransport implements Transport {
     request: RequestOf<K>,
     options: SendOptions = {},
   ): Promise<ResponseOf<K>> {
+    if (!isKnown(operation)) await loadRoute(operation);
     return this.callPrepared(operation, this.prepare(operation, request), options);
   }
 
@@ -341,7 +336,7 @@ export class HttpTransport implements Transport {
     prepared: PreparedRequest,
     options: SendOptions = {},
   ): Promise<ResponseOf<K>> {
-    const retry = contract[operation].retry;
+    const { retry } = routeOf(operation);
     const response = await this.send(prepared, retry === "standard" ? options : { maxRetries: 0, ...options });
     return this.decode(operation, response);
   }

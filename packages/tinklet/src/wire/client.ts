@@ -33,5 +33,6 @@ export * from "./telemetry.ts";
 export * from "./tensor-data.ts";
 export * from "./tinker-path.ts";
 export * from "./training.ts";
+export * from "./training-json.ts";
 export * from "./weights.ts";
 export { compressZstd } from "./zstd.ts";

@@ -3,7 +3,8 @@ import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import { Datum } from "./datum.ts";
 import { ModelInput } from "./model-input.ts";
 import { TensorData } from "./tensor-data.ts";
-import { ForwardBackwardInput, ForwardBackwardOutput, ForwardBackwardRequest, OptimStepResponse } from "./training.ts";
+import { ForwardBackwardOutput, OptimStepResponse } from "./training.ts";
+import { ForwardBackwardInput, ForwardBackwardRequest, forwardBackwardOutputJson } from "./training-json.ts";
 
 const modelInput = ModelInput.fromInts([1, 2]);
 const sparse = TensorData.fromSparse({
@@ -121,19 +122,19 @@ describe("the JSON forms of older clients and servers", () => {
       lossFnOutputs: [{ logprobs: TensorData.from(Float32Array.of(1, 2)) }],
       metrics: { "loss:sum": 3 },
     });
-    const wire = ForwardBackwardOutput.message.encode(output);
+    const wire = forwardBackwardOutputJson.encode(output);
     expect(wire).toEqual({
       loss_fn_output_type: "T",
       loss_fn_outputs: [{ logprobs: { data: [1, 2], dtype: "float32", shape: [2] } }],
       metrics: { "loss:sum": 3 },
     });
-    expect(ForwardBackwardOutput.message.decode(wire)).toEqual(output);
+    expect(forwardBackwardOutputJson.decode(wire)).toEqual(output);
     expect(() =>
-      ForwardBackwardOutput.message.encode(
+      forwardBackwardOutputJson.encode(
         new ForwardBackwardOutput({ lossFnOutputType: "T", lossFnOutputs: [{ x: 5 as never }] }),
       ),
     ).toThrow(/lossFnOutputs\[0\]\.x: must be a TensorData, not 5/);
-    expect(ForwardBackwardOutput.message.decode({ loss_fn_output_type: "T", loss_fn_outputs: [] }).metrics).toEqual({});
+    expect(forwardBackwardOutputJson.decode({ loss_fn_output_type: "T", loss_fn_outputs: [] }).metrics).toEqual({});
   });
 });
 
@@ -143,7 +144,7 @@ describe("metrics", () => {
     const read = { a: Number.NaN, b: Number.NaN, d: -Infinity, e: 0.5 };
     expect(OptimStepResponse.decode(wire).metrics).toEqual(read);
     const output = { loss_fn_output_type: "ArrayRecord", loss_fn_outputs: [], ...wire };
-    expect(ForwardBackwardOutput.message.decode(output).metrics).toEqual(read);
+    expect(forwardBackwardOutputJson.decode(output).metrics).toEqual(read);
     expect(() => OptimStepResponse.decode({ metrics: { a: "x" } })).toThrow(ResponseValidationError);
   });
 });

@@ -2,7 +2,7 @@
 import {
   decodeForwardBackwardOutput,
   decodeSampleResponse,
-  ForwardBackwardOutput,
+  forwardBackwardOutputJson,
   given,
   protobufContentType,
 } from "tinklet/wire";
@@ -89,7 +89,7 @@ function timingHeader(timing: Timing | undefined): Record<string, string> {
 /** Binary results for clients from before the binary form. */
 function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
   const isSample = requestType === "Sample" || (requestType === null && looksLikeSample(bytes));
-  if (!isSample) return ForwardBackwardOutput.message.encode(decodeForwardBackwardOutput(bytes));
+  if (!isSample) return forwardBackwardOutputJson.encode(decodeForwardBackwardOutput(bytes));
   const response = decodeSampleResponse(bytes);
   return {
     type: "sample",

@@ -7,7 +7,8 @@ import { Datum } from "../datum.ts";
 import { ModelInput } from "../model-input.ts";
 import { SampledSequence, SampleResponse } from "../sampling.ts";
 import { TensorData } from "../tensor-data.ts";
-import { ForwardBackwardOutput, type ForwardBackwardRequest } from "../training.ts";
+import { ForwardBackwardOutput } from "../training.ts";
+import { type ForwardBackwardRequest, forwardBackwardOutputJson } from "../training-json.ts";
 import { encodeMessage, Reader, WireFormatError } from "./binary.ts";
 import * as generated from "./gen/tinker-public.ts";
 import {
@@ -270,14 +271,14 @@ describe("ForwardBackwardOutput", () => {
     ).toBe(1);
     expect(new ForwardBackwardOutput({ lossFnOutputType: "x", lossFnOutputs: [] }).loss).toBeUndefined();
     expect(
-      ForwardBackwardOutput.message.decode({
+      forwardBackwardOutputJson.decode({
         loss_fn_output_type: "t",
         loss_fn_outputs: [{ a: { data: [1], dtype: "float32" } }],
       }).lossFnOutputs[0]?.["a"]?.data,
     ).toEqual([1]);
-    expect(() =>
-      ForwardBackwardOutput.message.decode({ loss_fn_output_type: "t", loss_fn_outputs: [{ a: 5 }] }),
-    ).toThrow(/loss_fn_outputs\[0\]\.a/);
+    expect(() => forwardBackwardOutputJson.decode({ loss_fn_output_type: "t", loss_fn_outputs: [{ a: 5 }] })).toThrow(
+      /loss_fn_outputs\[0\]\.a/,
+    );
   });
 
   it("widens int32 and bfloat16, keeps trailing shapes and chunks of their own shapes", () => {

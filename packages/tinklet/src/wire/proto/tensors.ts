@@ -16,7 +16,8 @@ import {
   type TopkLogprobs,
 } from "../sampling.ts";
 import { TensorData } from "../tensor-data.ts";
-import { ForwardBackwardOutput, type ForwardBackwardRequest } from "../training.ts";
+import { ForwardBackwardOutput } from "../training.ts";
+import type { ForwardBackwardRequest } from "../training-json.ts";
 import { encodeMessage, type Int64, Reader, WireFormatError } from "./binary.ts";
 import * as gen from "./gen/tinker-public.ts";
 

@@ -1,0 +1,171 @@
+/**
+ * The routes beside training and sampling: runs, checkpoints, sessions, billing, what newer releases brought, and those of
+ * Tinklet's own servers. A client loads this file when it first calls one of them.
+ */
+import { CreateCustomLossRequest } from "./custom-loss.ts";
+import { date, type Field, int, oneOf, optional, string, withDefault } from "./fields.ts";
+import { FuturesRetrieveRequest, FuturesRetrieveResponse, UntypedAPIFuture } from "./futures.ts";
+import { message } from "./message.ts";
+import {
+  type AccessScope,
+  AssignSessionProjectRequest,
+  type AuditEventType,
+  AuditLogResponse,
+  auditEventType,
+  BillingUsageResponse,
+  CheckpointArchiveUrlResponse,
+  CheckpointsListResponse,
+  CurrentCheckpointStorageUsageResponse,
+  GetCurrentCheckpointStorageUsageRequest,
+  GetSamplerResponse,
+  GetSessionResponse,
+  ListSessionsResponse,
+  TraceExportResponse,
+  TrainingRun,
+  TrainingRunsResponse,
+} from "./rest.ts";
+import { get, post, route } from "./route.ts";
+import { JoinSamplingSessionRequest, JoinSamplingSessionResponse } from "./sampling.ts";
+import { GetServerCapabilitiesResponse, HealthResponse } from "./session.ts";
+import { FinishSessionRequest, SessionSearchRequest, SessionSearchResponse } from "./session-search.ts";
+import { TokenizerFilesQuery, TokenizerFilesResponse } from "./tokenizer.ts";
+import { UnloadModelRequest } from "./training.ts";
+import { ForwardRequest } from "./training-json.ts";
+import {
+  CopyWeightsRequest,
+  CopyWeightsResponse,
+  ExternalWeightsUrlsResponse,
+  SaveWeightsExternalRequest,
+  SetCheckpointTtlRequest,
+  WeightsInfoRequest,
+  WeightsInfoResponse,
+} from "./weights.ts";
+
+// ---- queries ----------------------------------------------------------------------------------------------------
+
+const accessScope = () => withDefault<AccessScope>(oneOf("owned", "accessible"), "owned");
+
+/** Query of `listTrainingRuns`. */
+export interface ListTrainingRunsQuery {
+  readonly limit: number;
+  readonly offset: number;
+  readonly accessScope: AccessScope;
+  readonly projectId?: string;
+}
+const ListTrainingRunsQuery = message<ListTrainingRunsQuery, "limit" | "offset" | "accessScope">(
+  "ListTrainingRunsQuery",
+  {
+    limit: withDefault(int(), 20),
+    offset: withDefault(int(), 0),
+    accessScope: accessScope(),
+    projectId: optional(string()),
+  },
+);
+const ScopeQuery = message<{ readonly accessScope: AccessScope }, "accessScope">("ScopeQuery", {
+  accessScope: accessScope(),
+});
+const ListSessionsQuery = message<
+  { readonly limit: number; readonly offset: number; readonly accessScope: AccessScope },
+  "limit" | "offset" | "accessScope"
+>("ListSessionsQuery", { limit: withDefault(int(), 20), offset: withDefault(int(), 0), accessScope: accessScope() });
+const ListCheckpointsQuery = message<{ readonly limit: number; readonly offset: number }, "limit" | "offset">(
+  "ListCheckpointsQuery",
+  { limit: withDefault(int(), 100), offset: withDefault(int(), 0) },
+);
+
+/** A moment in a query: a Date, or text that is passed on as it is (`2026-07-13`). */
+export type QueryTime = Date | string;
+const queryTime: Field<QueryTime> = {
+  ...(date() as unknown as Field<QueryTime>),
+  toWire: (value) => (typeof value === "string" && date().fromWire(value) ? value : date().toWire(value as Date)),
+};
+const BillingQuery = message<{ readonly startingOn: QueryTime; readonly endingBefore: QueryTime }>("BillingQuery", {
+  startingOn: queryTime,
+  endingBefore: queryTime,
+});
+const AuditQuery = message<{ readonly eventType: AuditEventType; readonly day?: string }, "eventType">("AuditQuery", {
+  eventType: withDefault(auditEventType, "all"),
+  day: optional(string()),
+});
+/** Which token of a sample to begin with. */
+const TokensQuery = message<{ readonly after: number }, "after">("TokensQuery", { after: withDefault(int(), 0) });
+
+const rest = { pool: "rest" } as const;
+const checkpointPath = "/training_runs/{trainingRunId}/checkpoints/{checkpointId}";
+
+/** Routes beside training and sampling. */
+export const restRoutes = {
+  getServerCapabilities: get("/get_server_capabilities", GetServerCapabilitiesResponse, rest),
+  healthz: get("/healthz", HealthResponse, rest),
+  unloadModel: post("/unload_model", UnloadModelRequest, UntypedAPIFuture, { future: "UnloadModel" }),
+  /** Passes without gradients, as JSON: what clients sent before the binary form. */
+  forward: post("/forward", ForwardRequest, UntypedAPIFuture, { future: "Forward", carries: "data" }),
+  listTrainingRuns: get("/training_runs", TrainingRunsResponse, rest, ListTrainingRunsQuery),
+  getTrainingRun: get("/training_runs/{trainingRunId}", TrainingRun, rest, ScopeQuery),
+  listCheckpoints: get("/training_runs/{trainingRunId}/checkpoints", CheckpointsListResponse, rest),
+  deleteCheckpoint: route("DELETE", checkpointPath, {}, rest),
+  getCheckpointArchiveUrl: get(`${checkpointPath}/archive`, CheckpointArchiveUrlResponse, { pool: "redirect" }),
+  publishCheckpoint: route("POST", `${checkpointPath}/publish`, {}, rest),
+  unpublishCheckpoint: route("DELETE", `${checkpointPath}/publish`, {}, rest),
+  setCheckpointTtl: route("PUT", `${checkpointPath}/ttl`, { body: SetCheckpointTtlRequest }, rest),
+  listUserCheckpoints: get("/checkpoints", CheckpointsListResponse, rest, ListCheckpointsQuery),
+  weightsInfo: post("/weights_info", WeightsInfoRequest, WeightsInfoResponse, rest),
+  listSessions: get("/sessions", ListSessionsResponse, rest, ListSessionsQuery),
+  getSession: get("/sessions/{sessionId}", GetSessionResponse, rest, ScopeQuery),
+  assignSessionProject: route("PUT", "/sessions/{sessionId}/project", { body: AssignSessionProjectRequest }, rest),
+  exportSessionTrace: get("/sessions/{sessionId}/trace_export", TraceExportResponse, rest),
+  getSampler: get("/samplers/{samplerId}", GetSamplerResponse, rest),
+  getBillingUsage: get("/billing/usage/events", BillingUsageResponse, rest, BillingQuery),
+  getAuditLog: get("/audit", AuditLogResponse, { pool: "redirect" }, AuditQuery),
+  copyWeights: post("/copy_weights", CopyWeightsRequest, CopyWeightsResponse, { pool: "rest", since: "0.27" }),
+  retrieveFutures: post("/retrieve_futures", FuturesRetrieveRequest, FuturesRetrieveResponse, {
+    pool: "retrieve",
+    retry: "none",
+    timeoutMs: 45_000,
+    since: "0.27",
+  }),
+  saveWeightsExternal: post("/save_weights_external", SaveWeightsExternalRequest, UntypedAPIFuture, {
+    future: "SaveWeightsExternal",
+    since: "0.28",
+  }),
+  getExternalWeightsUrls: get(
+    "/training_runs/{trainingRunId}/checkpoints/external_weights/{name}/external_weights_urls",
+    ExternalWeightsUrlsResponse,
+    { pool: "rest", since: "0.28" },
+  ),
+  finishSession: route(
+    "POST",
+    "/sessions/{sessionId}/finish",
+    { body: FinishSessionRequest },
+    { pool: "session", since: "0.28" },
+  ),
+  joinSamplingSession: post("/join_sampling_session", JoinSamplingSessionRequest, JoinSamplingSessionResponse, {
+    pool: "session",
+    since: "0.32",
+  }),
+  getCurrentCheckpointStorageUsage: get(
+    "/billing/usage/checkpoints/current",
+    CurrentCheckpointStorageUsageResponse,
+    { pool: "rest", since: "0.32" },
+    GetCurrentCheckpointStorageUsageRequest,
+  ),
+  searchSessions: post("/sessions/search", SessionSearchRequest, SessionSearchResponse, {
+    pool: "rest",
+    since: "0.36",
+  }),
+  apiKeyMe: get("/auth/apikey/me", undefined, { pool: "rest", since: "0.26" }),
+  createCustomLoss: post("/create_custom_loss", CreateCustomLossRequest, UntypedAPIFuture, {
+    future: "CreateCustomLoss",
+    since: "0.36",
+  }),
+  // Tinklet's own; clients ask for them only where `client/config` names them in `tinklet_extensions`, or where they know the server.
+  getTokenizerFiles: get(
+    "/tinklet/tokenizer",
+    TokenizerFilesResponse,
+    { pool: "rest", since: "tinklet" },
+    TokenizerFilesQuery,
+  ),
+  sampleTokens: get("/tinklet/samples/{requestId}/tokens", undefined, { pool: "rest", since: "tinklet" }, TokensQuery),
+  deleteRun: route("POST", "/tinklet/runs/{trainingRunId}/delete", {}, { pool: "rest", since: "tinklet" }),
+  importAdapter: route("POST", "/tinklet/import_adapter", {}, { pool: "rest", carries: "adapter", since: "tinklet" }),
+} as const;
