@@ -1,6 +1,6 @@
 // Every command through the real executable: in a pipe, as JSON, on a terminal, and refused. The table must have a row for each
 // command of the tool, so a command without a test does not get in.
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { hashApiKey } from "../../packages/server/src/index.ts";
@@ -21,6 +21,7 @@ interface Row {
   /** Members of its JSON, or of the last line of its stream. `null`: it has no JSON of its own. */
   readonly json: object | null;
   readonly stdin?: string;
+  readonly env?: (mode: Mode) => Readonly<Record<string, string>>;
   /** Runs until Ctrl-C once it has printed that. */
   readonly runsOn?: true;
   /** Talks to the server of the environment. */
@@ -105,6 +106,19 @@ const noSuchRun = (...words: string[]) =>
   ["a run that is not there", () => [...words, "nobody:train:0"], 1, /^Error: /] as const;
 const noSuchCheckpoint = (...words: string[]) =>
   ["a checkpoint that is not there", () => [...words, `${runId}:nope`], 1, /no (sampler )?checkpoint "nope"/] as const;
+
+const claims = { iss: "passport-test", sub: "tml:user:1", org_id: "9", email: "me@lab", exp: 9_999_999_999 };
+/** A token that says whose it is. */
+const passport = `eyJh.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.x`;
+/** A home folder with a stored key. */
+function storedHome(name: string, record: object = {}): string {
+  const home = join(tool.work, `home-${name}`);
+  mkdirSync(join(home, ".tinker"), { recursive: true });
+  const details = { org_details: { name: "Lab" }, user_details: { email: "me@lab" } };
+  const key = { type: "manual", key: "tml-stored", name: "mine", note: "", details, ...record };
+  writeFileSync(join(home, ".tinker", "credentials.json"), JSON.stringify({ version: 1, default: "7", keys: { 7: key } }));
+  return home;
+}
 
 const rows: Readonly<Record<string, Row>> = {
   quickstart: {
@@ -339,6 +353,51 @@ const rows: Readonly<Record<string, Row>> = {
       ["no time", () => ["billing", "usage", "yesterday", "today"], 2, /^Error: STARTING_ON must be a timestamp/],
     ],
   },
+  "billing checkpoint-storage": {
+    args: () => ["billing", "checkpoint-storage"],
+    prints: /^Current checkpoint storage\s+effective_rate_usd_per_gigabyte_month +project_id[\s\S]*size_bytes/,
+    json: { effective_rate_usd_per_gigabyte_month: null, data: [{ user_email: null, size_bytes: expect.any(Number) }] },
+    remote: true,
+    fails: [
+      ["a folder that is not there", () => ["billing", "checkpoint-storage", "--csv", "no/x.csv"], 1, /no\/x\.csv/],
+    ],
+  },
+  "model list": {
+    args: () => ["model", "list", "TEST"],
+    prints: /Model +Max Context +Trainable +Sampleable\s+test\/model +\d+/,
+    json: { models: [{ model_name: baseModel, max_context_length: expect.any(Number) }] },
+    remote: true,
+    fails: [["a name that no model has", () => ["model", "list", "zzz"], 1, /^Error: No model name contains 'zzz'/]],
+  },
+  "auth login": {
+    args: () => ["auth", "login"],
+    stdin: "tml-pasted\n",
+    env: (mode) => ({ HOME: join(tool.work, `login-${mode}`) }),
+    prints: /Create an API Key: https:\S+\/keys\?new_key=true&key_name=tinker-cli-\S*\s[\s\S]*Logged in as .*\(tinklet\)\. Stored API key '/,
+    json: null,
+    fails: [["no key", () => ["auth", "login"], 1, /^Error: The API key must not be empty/]],
+  },
+  "auth logout": {
+    args: () => ["auth", "logout"],
+    env: (mode) => ({ HOME: storedHome(mode) }),
+    prints: /^Removed credential 'mine'\. The API key is still active\.\s+API key organization: Lab\s+Delete api key here: https:\S+\/keys\/7/,
+    json: null,
+    fails: [["nothing stored", () => ["auth", "logout"], 1, /^Error: No default credential is stored\nHint: /]],
+  },
+  "auth status": {
+    args: () => ["auth", "status"],
+    prints: /^Credentials available: yes\s+Tinker accessible: yes\s+$/,
+    json: { credentials: true, accessible: true },
+    remote: true,
+    fails: [["a key that is none", () => ["auth", "status", "--api-key", "x"], 1, /No Tinker credentials are available/]],
+  },
+  "auth whoami": {
+    args: () => ["auth", "whoami", "--api-key", passport],
+    prints: /Email +me@lab\s+User +tml:user:1\s+Organization +tml:organization:9/,
+    json: { user_urn: "tml:user:1", org_urn: "tml:organization:9", email: "me@lab" },
+    remote: true,
+    fails: [["a plain key", () => ["auth", "whoami"], 1, /^Error: This credential does not say whose it is/]],
+  },
   data: {
     args: () => ["data", "--data-dir", folderOf("shown")],
     prints: /kept-shown: \d[\s\S]*checkpoints +\d[\s\S]*Run ID +Size[\s\S]*:train:0 /,
@@ -385,7 +444,7 @@ const all = Object.entries(rows);
 /** Runs a call to its end; one that would go on is interrupted as a person does it. */
 async function call(row: Row, mode: Mode): Promise<Ended> {
   const args = [...row.args(mode), ...(mode === "json" && row.json !== null ? ["--json"] : [])];
-  const options: StartOptions = { env, pty: mode === "terminal", stdin: row.runsOn ? null : (row.stdin ?? "") };
+  const options: StartOptions = { env: { ...env, ...row.env?.(mode) }, pty: mode === "terminal", stdin: row.runsOn ? null : (row.stdin ?? "") };
   if (!row.runsOn) return tool.run(args, options);
   const running = tool.start(args, options);
   await running.line((line) => (mode === "json" ? line.startsWith("{") : row.prints.test(line)));
@@ -542,6 +601,65 @@ describe("train --dry-run", () => {
     expect(JSON.parse(dry.stdout), dry.stderr).toMatchObject({ local_tokens_per_second: expect.any(Number) });
     expect(existsSync(join(tool.work, "untouched"))).toBe(false);
     expect(existsSync(join(tool.work, "runs", "data"))).toBe(false);
+  });
+});
+
+describe("auth", () => {
+  const credentials = (home: string) => join(home, ".tinker", "credentials.json");
+  const key = "tml-right";
+
+  it("stores a key that the server takes, for its owner's eyes alone, and uses it until it is forgotten", async () => {
+    const HOME = join(tool.work, "owner");
+    const at = { HOME, TINKER_BASE_URL: keyed.url };
+    const run = async (args: string[], stdin = "") => {
+      const ended = await tool.run(args, { env: at, stdin });
+      expect(ended.stdout + ended.stderr).not.toContain(key);
+      return ended;
+    };
+    expect(await run(["auth", "status"])).toMatchObject({ code: 1, stdout: "Credentials available: no\n" });
+    expect(await run(["auth", "login"], "tml-other\n")).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^Error: Could not validate the API key: .*HTTP 401 from \/api\/v1\/auth\/apikey\/me/),
+    });
+    expect(existsSync(credentials(HOME))).toBe(false);
+    expect(await run(["auth", "login"], `  ${key}\n`)).toMatchObject({ code: 0 });
+    expect(statSync(credentials(HOME)).mode & 0o777).toBe(0o600);
+    expect(statSync(join(HOME, ".tinker")).mode & 0o777).toBe(0o700);
+    expect(JSON.parse(readFileSync(credentials(HOME), "utf8"))).toMatchObject({
+      version: 1,
+      default: "0",
+      keys: { 0: { type: "manual", key, name: "me" } },
+    });
+    expect(await run(["auth", "status"])).toMatchObject({ code: 0, stdout: expect.stringContaining("accessible: yes") });
+    expect(await run(["run", "list"])).toMatchObject({ code: 0 });
+    expect(await run(["auth", "login"], `${key}\n`)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("Already logged in"),
+    });
+    expect(await run(["auth", "logout"])).toMatchObject({ code: 0 });
+    expect(readFileSync(credentials(HOME), "utf8")).not.toContain(key);
+    expect(await run(["run", "list"])).toMatchObject({ code: 1, stderr: expect.stringContaining("No API key") });
+  });
+
+  it("a file that is none is said to be so without being shown, and the environment goes before it", async () => {
+    const HOME = storedHome("broken");
+    writeFileSync(credentials(HOME), '{"keys": {"7": {"key": "tml-hidden" ');
+    const ended = await tool.run(["run", "list"], { env: { HOME, TINKER_BASE_URL: server.url } });
+    expect(ended).toMatchObject({ code: 1, stderr: expect.stringMatching(/credentials\.json is not JSON\.\nHint: /) });
+    expect(ended.stderr).not.toContain("hidden");
+    expect(await tool.run(["run", "list"], { env: { ...env, HOME } })).toMatchObject({ code: 0 });
+  });
+
+  it("a key that was made for this machine is deleted on the server; where that fails, where to do it is said", async () => {
+    const HOME = storedHome("generated", { type: "generated" });
+    const at = { HOME, TINKER_BASE_URL: "http://127.0.0.1:9" };
+    const ended = await tool.run(["auth", "logout"], { env: at });
+    expect(ended).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/Could not delete the API key on the server: [\s\S]*API key ID: 7\n[\s\S]*\/keys\/7/),
+    });
+    expect(ended.stderr).not.toContain("tml-stored");
+    expect(JSON.parse(readFileSync(credentials(HOME), "utf8"))).toEqual({ version: 1, keys: {} });
   });
 });
 

@@ -160,6 +160,18 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/billing.ts")).billingUsage,
   },
   {
+    words: ["billing", "checkpoint-storage"],
+    about: "show what checkpoints take up now, and what that costs",
+    section: manage,
+    load: async () => (await import("./commands/billing.ts")).billingCheckpointStorage,
+  },
+  {
+    words: ["model", "list"],
+    about: "list the models of the server",
+    section: manage,
+    load: async () => (await import("./commands/model.ts")).modelList,
+  },
+  {
     words: ["data"],
     about: "show what uses the data folder on this machine",
     section: manage,
@@ -170,6 +182,30 @@ export const commandTable: readonly Listed[] = [
     about: "delete old runs from the data folder for good",
     section: manage,
     load: async () => (await import("./commands/data.ts")).dataPrune,
+  },
+  {
+    words: ["auth", "login"],
+    about: "store an API key for this machine's user",
+    section: tool,
+    load: async () => (await import("./commands/auth.ts")).authLogin,
+  },
+  {
+    words: ["auth", "logout"],
+    about: "forget the stored API key",
+    section: tool,
+    load: async () => (await import("./commands/auth.ts")).authLogout,
+  },
+  {
+    words: ["auth", "status"],
+    about: "check that there is a credential and that the server takes it",
+    section: tool,
+    load: async () => (await import("./commands/auth.ts")).authStatus,
+  },
+  {
+    words: ["auth", "whoami"],
+    about: "show the user and organization of the credential",
+    section: tool,
+    load: async () => (await import("./commands/auth.ts")).authWhoami,
   },
   {
     words: ["completions"],

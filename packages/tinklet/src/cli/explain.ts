@@ -15,6 +15,7 @@ import { type Input, UsageError } from "./parse.ts";
 const headlines: Readonly<Record<number, string>> = {
   400: "Invalid request",
   401: "Authentication failed",
+  402: "Billing issue",
   403: "Permission denied",
   404: "Resource not found",
   422: "Invalid data provided",

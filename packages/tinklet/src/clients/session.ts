@@ -10,21 +10,14 @@ import { APIStatusError, APITimeoutError, TinkerError } from "../errors.ts";
 import { APIFuture, type FutureContext, type FutureState } from "../futures/api-future.ts";
 import type { PollContext } from "../futures/poll.ts";
 import { given } from "../given.ts";
-import {
-  type CredentialSource,
-  credentialSource,
-  ExchangedToken,
-  exchangeCredentials,
-  firstCredentials,
-  passportToken,
-  whoamiOf,
-} from "../transport/auth.ts";
+import { type CredentialSource, credentialSource, exchangeCredentials, firstCredentials } from "../transport/auth.ts";
 import { BillingPause } from "../transport/billing-pause.ts";
 import { ByteBudget } from "../transport/byte-budget.ts";
-import { environment, rawEnvironment } from "../transport/environment.ts";
+import { environment, rawEnvironment, resolveBaseUrl } from "../transport/environment.ts";
 import { HttpTransport } from "../transport/http-transport.ts";
 import { createExchange, defaultMaxSockets, type MaxSockets } from "../transport/pools.ts";
 import { Reporter, seconds } from "../transport/report.ts";
+import type { ExchangedToken } from "../transport/token.ts";
 import type { CallOptions, SendOptions } from "../transport/transport.ts";
 import type { Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
 import { isKnown, loadRoute } from "../wire/known-routes.ts";
@@ -37,7 +30,6 @@ import { type ClientOptions, checkClientOptions } from "./options.ts";
 import { SampleLimits } from "./sample-limits.ts";
 import { Telemetry, telemetryEnabled } from "./telemetry.ts";
 
-const hostedBaseUrl = "https://tinker.thinkingmachines.dev/services/tinker-prod";
 const heartbeatMs = 10_000;
 /** A heartbeat that has not come through for so long is worth a warning. */
 const heartbeatWarningMs = 120_000;
@@ -99,7 +91,7 @@ export class Session {
     this.reporter.redactor.add(access["cf-access-client-secret"]);
     const billing = new BillingPause(this.clock, this.reporter);
     this.transport = new HttpTransport({
-      baseUrl: from?.baseUrl ?? options.baseUrl ?? environment("TINKER_BASE_URL") ?? hostedBaseUrl,
+      baseUrl: resolveBaseUrl(from?.baseUrl ?? options.baseUrl),
       credentials: firstCredentials(this.#source),
       exchange: createExchange({
         fetch: options.fetch,
@@ -173,6 +165,7 @@ export class Session {
 
   async #exchangeToken(options: SharedOptions, initial?: string): Promise<void> {
     const source = exchangeCredentials(this.#source, this.config);
+    const { ExchangedToken } = await import("../transport/token.ts"); // plain keys need none of it
     let first = options; // later exchanges are nobody's call
     const token = new ExchangedToken({
       exchange: async () => {
@@ -387,6 +380,7 @@ export class Session {
   /** Whose credential this is. */
   async whoami(options: SharedOptions): Promise<WhoamiResponse> {
     await this.connect(options);
+    const { passportToken, whoamiOf } = await import("../transport/token.ts");
     return whoamiOf(this.#token?.current ?? passportToken(this.#source));
   }
 

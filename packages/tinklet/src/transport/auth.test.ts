@@ -1,17 +1,14 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { FakeClock } from "../clock.ts";
 import { failure } from "../testing/harness.ts";
 import { stubToken } from "../testing/stub-server.ts";
 import { ClientConfigResponse } from "../wire/session.ts";
-import {
-  credentialSource,
-  ExchangedToken,
-  exchangeCredentials,
-  firstCredentials,
-  passportToken,
-  tokenClaims,
-  whoamiOf,
-} from "./auth.ts";
+import { credentialSource, exchangeCredentials, firstCredentials } from "./auth.ts";
+import { credentialsFile } from "./stored-key.node.ts";
+import { ExchangedToken, passportToken, tokenClaims, whoamiOf } from "./token.ts";
 
 afterEach(() => vi.unstubAllEnvs());
 
@@ -34,7 +31,47 @@ describe("where the credential comes from", () => {
     expect(credentialSource({ apiKey: "tml-option" })).toEqual({ apiKey: "tml-option", command: "echo x" });
     vi.stubEnv("TINKER_API_KEY", "");
     vi.stubEnv("TINKER_CREDENTIAL_CMD", "");
+    vi.stubEnv("HOME", "/nowhere");
     expect(credentialSource({})).toEqual({ apiKey: undefined, command: undefined });
+  });
+
+  it("the key that auth login stored comes last, and is not looked for where there is a command", async () => {
+    const home = await mkdtemp(join(tmpdir(), "tinklet-home-"));
+    const file = join(home, ".tinker", "credentials.json");
+    vi.stubEnv("HOME", home);
+    for (const name of ["TINKER_API_KEY", "TINKER_CREDENTIAL_CMD"]) vi.stubEnv(name, "");
+    const stored = (content: unknown) =>
+      writeFile(file, typeof content === "string" ? content : JSON.stringify(content));
+    const record = { type: "manual", key: "tml-stored", name: "mine" };
+    try {
+      expect(credentialSource({}).apiKey).toBeUndefined();
+      await mkdir(join(home, ".tinker"));
+      await stored({ version: 1, default: "7", keys: { 7: record } });
+      expect(credentialsFile()).toBe(file);
+      expect(credentialSource({})).toEqual({ apiKey: "tml-stored", command: undefined });
+      expect(credentialSource({ apiKey: "tml-option" }).apiKey).toBe("tml-option");
+      vi.stubEnv("TINKER_API_KEY", "tml-env");
+      expect(credentialSource({}).apiKey).toBe("tml-env");
+      vi.stubEnv("TINKER_API_KEY", "");
+      await stored({ version: 1, keys: { 7: record } });
+      expect(credentialSource({}).apiKey).toBeUndefined(); // none of them is the one to use
+      await stored({ version: 1, default: "8", keys: { 7: record } });
+      expect(credentialSource({}).apiKey).toBeUndefined();
+      for (const bad of ['{"keys": {"7": "tml-secret', "[]", { version: 2 }, { keys: [] }, { keys: { 7: { key: 5 } } }]) {
+        await stored(bad);
+        const error = errorOf(() => credentialSource({}));
+        expect([error.code, error.message], JSON.stringify(bad)).toEqual([
+          "bad_credentials_file",
+          expect.stringContaining(file),
+        ]);
+        expect(`${error.message}${error.hint}${error.cause}`).not.toContain("secret");
+        vi.stubEnv("TINKER_CREDENTIAL_CMD", "echo x");
+        expect(credentialSource({})).toEqual({ apiKey: undefined, command: "echo x" });
+        vi.stubEnv("TINKER_CREDENTIAL_CMD", "");
+      }
+    } finally {
+      await rm(home, { recursive: true });
+    }
   });
 
   it("a missing key says what to set, and that local needs none", () => {
@@ -121,6 +158,10 @@ describe("claims", () => {
   it("whoami: subject and e-mail, empty e-mail left out", () => {
     expect(whoamiOf(stubToken(5))).toEqual({ userUrn: "urn:user:1", email: "a@b.example" });
     expect(whoamiOf(stubToken(5, { email: "" }))).toEqual({ userUrn: "urn:user:1" });
+    expect(whoamiOf(stubToken(5, { email: "", org_id: "9" }))).toEqual({
+      userUrn: "urn:user:1",
+      orgUrn: "tml:organization:9",
+    });
     expect(errorOf(() => whoamiOf(undefined)).code).toBe("whoami_unavailable");
     expect(errorOf(() => whoamiOf(stubToken(5, { sub: 7 }))).code).toBe("whoami_unavailable");
   });

@@ -1,8 +1,12 @@
-/** `billing usage`: what was used, by the hour. Shows whatever fields the server sends, as the official tool does. */
+/**
+ * `billing usage` and `billing checkpoint-storage`: what was used, by the hour, and what checkpoints take up now. Shows whatever
+ * fields the server sends, as the official tool does.
+ */
 import { wireOf } from "../../wire/client.ts";
 import type { BillingUsageResponse } from "../../wire/rest.ts";
 import type { Command } from "../command.ts";
 import { writeWhole } from "../files.ts";
+import { ordered } from "../official-json.ts";
 import type { Output } from "../output.ts";
 
 type Row = Readonly<Record<string, unknown>>;
@@ -25,24 +29,79 @@ export const billingUsage: Command = {
     const usage = await rest.getBillingUsage(startingOn, endingBefore, { signal });
     const rows = usageRows(usage);
     const flat = rows.map(flattened);
+    const shown = flat.map(withNullCosts);
     const [csv, sessionsCsv] = [input.text("csv"), input.text("sessions-csv")];
     if (sessionsCsv !== undefined) await writeCsv(sessionRows(usage), sessionsCsv, output);
     if (csv !== undefined) await writeCsv(flat, csv, output);
     if (csv !== undefined || sessionsCsv !== undefined) return;
-    const columns = columnsOf(flat);
+    const columns = columnsOf(shown);
+    const through = wireOf(usage)?.["cost_data_through"];
     output.result({
       title: rows.length === 0 ? "No billing usage in this window" : `${rows.length} hourly usage row(s)`,
       columns,
-      rows: flat.map((row) => columns.map((column) => cell(row[column]))),
+      rows: shown.map((row) => columns.map((column) => cell(row[column]))),
       json: {
         data: rows,
         sessions: Object.fromEntries(
           Object.entries(usage.sessions).map(([id, { userMetadata }]) => [id, { user_metadata: userMetadata ?? null }]),
         ),
+        cost_data_through: through ?? null,
       },
     });
   },
 };
+
+export const billingCheckpointStorage: Command = {
+  usage: "billing checkpoint-storage [--project-id ID] [--csv FILE]",
+  about:
+    "Shows how many checkpoints there are now, what they take up and what that would cost in a month (720 hours), by project and\n" +
+    "owner. The data may be one or two hours behind; costs are gross projections, not invoice amounts.",
+  options: {
+    "project-id": { type: "string", value: "ID", about: "only checkpoints of this project" },
+    csv: { type: "string", value: "FILE", about: "write the rows as CSV instead; - for stdout" },
+  },
+  async run(input, context) {
+    const { output, signal } = context;
+    const rest = (await context.service()).createRestClient();
+    const projectId = input.text("project-id");
+    const usage = await rest.getCurrentCheckpointStorageUsage({ signal, ...(projectId === undefined ? {} : { projectId }) });
+    const rate = usage.effectiveRateUsdPerGigabyteMonth ?? null;
+    const data = usage.data.map((item) => ordered(item, storageFields));
+    const rows = data.map((row) => ({ effective_rate_usd_per_gigabyte_month: rate, ...row }));
+    const csv = input.text("csv");
+    if (csv !== undefined) return void (await writeCsv(rows, csv, output));
+    const columns = columnsOf(rows);
+    output.result({
+      title: rows.length === 0 ? "No active checkpoint storage" : "Current checkpoint storage",
+      columns,
+      rows: rows.map((row: Row) => columns.map((column) => cell(row[column]))),
+      json: { effective_rate_usd_per_gigabyte_month: rate, data },
+    });
+  },
+};
+
+const storageFields = {
+  project_id: null,
+  org_user_urn: null,
+  user_email: null,
+  user_name: null,
+  checkpoint_count: null,
+  size_bytes: null,
+  size_gigabytes: null,
+  estimated_monthly_cost_usd: null,
+} as const;
+
+/** A cost that applies to the kind of usage and is not known shows as null; one that does not apply shows nothing. */
+function withNullCosts(row: Row): Row {
+  const rate = {
+    training: "effective_rate_usd_per_million_tokens",
+    sampling_prefill: "effective_rate_usd_per_million_tokens",
+    sampling_sample: "effective_rate_usd_per_million_tokens",
+    storage: "effective_rate_usd_per_gigabyte_month",
+  }[String(row["type"])];
+  if (rate === undefined) return row;
+  return { ...row, estimated_cost_usd: row["estimated_cost_usd"] ?? "null", [rate]: row[rate] ?? "null" };
+}
 
 const envelope = ["bucket_start", "bucket_end", "base_model", "user_id", "user_name", "session_id", "project_id"];
 

@@ -1,0 +1,138 @@
+/**
+ * Short-lived tokens that a credential is exchanged for: their claims, and keeping one fresh. Loaded where a server asks for
+ * tokens in place of keys.
+ */
+import type { Clock } from "../clock.ts";
+import { TinkerError } from "../errors.ts";
+import type { WhoamiResponse } from "../wire/session.ts";
+import { type Credentials, type CredentialSource, isToken } from "./auth.ts";
+
+/** A token's claims, without checking its signature: only the server can. */
+export function tokenClaims(token: string): Readonly<Record<string, unknown>> | undefined {
+  const payload = token.split(".")[1];
+  if (payload === undefined || payload === "") return undefined;
+  try {
+    const base64 = payload.replaceAll("-", "+").replaceAll("_", "/");
+    const text = new TextDecoder().decode(Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)));
+    const claims: unknown = JSON.parse(text);
+    return typeof claims === "object" && claims !== null ? (claims as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Who a token belongs to. @throws {@link TinkerError} when it does not say. */
+export function whoamiOf(token: string | undefined): WhoamiResponse {
+  const claims = token === undefined ? undefined : tokenClaims(token);
+  const urn = claims?.["sub"];
+  if (typeof urn !== "string") {
+    throw new TinkerError("This credential does not say whose it is.", {
+      code: "whoami_unavailable",
+      hint: "Only servers that exchange keys for tokens can tell; a plain API key carries no name.",
+    });
+  }
+  const { email, org_id: org } = claims ?? {};
+  return {
+    userUrn: urn,
+    ...(typeof email === "string" && email !== "" ? { email } : {}),
+    ...(typeof org === "string" ? { orgUrn: `tml:organization:${org}` } : {}),
+  };
+}
+
+/** A directly given token that tells whose it is. */
+export function passportToken({ apiKey }: CredentialSource): string | undefined {
+  const issuer = isToken(apiKey) ? tokenClaims(apiKey)?.["iss"] : undefined;
+  return typeof issuer === "string" && issuer.startsWith("passport-") ? apiKey : undefined;
+}
+
+/** The background refresh comes so long before the token ends; a request refreshes by itself in the last minute. */
+const refreshAheadMs = 300_000;
+const lastMinuteMs = 60_000;
+const retryRefreshMs = 60_000;
+/** Tokens that live shorter than the refresh is ahead must not be exchanged without pause. */
+const shortestRefreshMs = 5_000;
+
+/** A token that is exchanged again before it ends. */
+export class ExchangedToken implements Credentials {
+  readonly #exchange: () => Promise<string>;
+  readonly #clock: Clock;
+  readonly #warn: (message: string) => void;
+  #token: string | undefined;
+  #refreshing: Promise<string> | undefined;
+  #cancelTimer: () => void = () => {};
+  #closed = false;
+
+  /** @param options.clock - its timers must not keep the process alive. */
+  constructor(options: {
+    readonly exchange: () => Promise<string>;
+    readonly clock: Clock;
+    readonly warn: (message: string) => void;
+    /** A token that somebody else already has. */
+    readonly initial?: string | undefined;
+  }) {
+    this.#exchange = options.exchange;
+    this.#clock = options.clock;
+    this.#warn = options.warn;
+    this.#token = options.initial;
+  }
+
+  /** The token as it stands, for handing it on. */
+  get current(): string | undefined {
+    return this.#token;
+  }
+
+  /** The first exchange; its failure is the caller's to handle. */
+  async start(): Promise<void> {
+    if (this.#token === undefined) await this.#refresh();
+    this.#schedule(this.#nextRefreshMs());
+  }
+
+  token(): string | Promise<string> {
+    const token = this.#token;
+    if (token !== undefined && (this.#leftMs(token) ?? 0) > lastMinuteMs) return token;
+    return this.#refresh().catch((error: unknown) => {
+      if (token === undefined) throw error;
+      this.#warn(`The credential could not be renewed, the old one is used: ${(error as Error).message}`);
+      return token;
+    });
+  }
+
+  /** Concurrent callers share one exchange. */
+  #refresh(): Promise<string> {
+    this.#refreshing ??= this.#exchange()
+      .then((token) => {
+        this.#token = token;
+        return token;
+      })
+      .finally(() => {
+        this.#refreshing = undefined;
+      });
+    return this.#refreshing;
+  }
+
+  #leftMs(token: string): number | undefined {
+    const end = tokenClaims(token)?.["exp"];
+    return typeof end === "number" ? end * 1000 - this.#clock.now() : undefined;
+  }
+
+  #nextRefreshMs(): number {
+    const left = this.#token === undefined ? undefined : this.#leftMs(this.#token);
+    if (left === undefined) return retryRefreshMs;
+    return Math.max(left - refreshAheadMs, shortestRefreshMs);
+  }
+
+  #schedule(delayMs: number): void {
+    if (this.#closed) return;
+    this.#cancelTimer = this.#clock.timer(delayMs, () => {
+      this.#refresh().then(
+        () => this.#schedule(this.#nextRefreshMs()),
+        () => this.#schedule(retryRefreshMs),
+      );
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#cancelTimer();
+  }
+}
