@@ -107,16 +107,16 @@ const noSuchRun = (...words: string[]) =>
 const noSuchCheckpoint = (...words: string[]) =>
   ["a checkpoint that is not there", () => [...words, `${runId}:nope`], 1, /no (sampler )?checkpoint "nope"/] as const;
 
-const claims = { iss: "passport-test", sub: "tml:user:1", org_id: "9", email: "me@lab", exp: 9_999_999_999 };
-/** A token that says whose it is. */
-const passport = `eyJh.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.x`;
 /** A home folder with a stored key. */
 function storedHome(name: string, record: object = {}): string {
   const home = join(tool.work, `home-${name}`);
   mkdirSync(join(home, ".tinker"), { recursive: true });
   const details = { org_details: { name: "Lab" }, user_details: { email: "me@lab" } };
   const key = { type: "manual", key: "tml-stored", name: "mine", note: "", details, ...record };
-  writeFileSync(join(home, ".tinker", "credentials.json"), JSON.stringify({ version: 1, default: "7", keys: { 7: key } }));
+  writeFileSync(
+    join(home, ".tinker", "credentials.json"),
+    JSON.stringify({ version: 1, default: "7", keys: { 7: key } }),
+  );
   return home;
 }
 
@@ -373,14 +373,16 @@ const rows: Readonly<Record<string, Row>> = {
     args: () => ["auth", "login"],
     stdin: "tml-pasted\n",
     env: (mode) => ({ HOME: join(tool.work, `login-${mode}`) }),
-    prints: /Create an API Key: https:\S+\/keys\?new_key=true&key_name=tinker-cli-\S*\s[\s\S]*Logged in as .*\(tinklet\)\. Stored API key '/,
+    prints:
+      /Create an API Key: https:\S+\/keys\?new_key=true&key_name=tinker-cli-\S*\s[\s\S]*Logged in as .*\(tinklet\)\. Stored API key '/,
     json: null,
     fails: [["no key", () => ["auth", "login"], 1, /^Error: The API key must not be empty/]],
   },
   "auth logout": {
     args: () => ["auth", "logout"],
     env: (mode) => ({ HOME: storedHome(mode) }),
-    prints: /^Removed credential 'mine'\. The API key is still active\.\s+API key organization: Lab\s+Delete api key here: https:\S+\/keys\/7/,
+    prints:
+      /^Removed credential 'mine'\. The API key is still active\.\s+API key organization: Lab\s+Delete api key here: https:\S+\/keys\/7/,
     json: null,
     fails: [["nothing stored", () => ["auth", "logout"], 1, /^Error: No default credential is stored\nHint: /]],
   },
@@ -389,14 +391,16 @@ const rows: Readonly<Record<string, Row>> = {
     prints: /^Credentials available: yes\s+Tinker accessible: yes\s+$/,
     json: { credentials: true, accessible: true },
     remote: true,
-    fails: [["a key that is none", () => ["auth", "status", "--api-key", "x"], 1, /No Tinker credentials are available/]],
+    fails: [
+      ["a key that is none", () => ["auth", "status", "--api-key", "x"], 1, /No Tinker credentials are available/],
+    ],
   },
   "auth whoami": {
-    args: () => ["auth", "whoami", "--api-key", passport],
-    prints: /Email +me@lab\s+User +tml:user:1\s+Organization +tml:organization:9/,
-    json: { user_urn: "tml:user:1", org_urn: "tml:organization:9", email: "me@lab" },
+    args: () => ["auth", "whoami"],
+    prints: /Email +N\/A\s+User +tml:user:local\s+Organization +tml:organization:tinklet/,
+    json: { user_urn: "tml:user:local", org_urn: "tml:organization:tinklet", email: null },
     remote: true,
-    fails: [["a plain key", () => ["auth", "whoami"], 1, /^Error: This credential does not say whose it is/]],
+    fails: [["a key that is none", () => ["auth", "whoami", "--api-key", "x"], 1, /does not begin with tml-/]],
   },
   data: {
     args: () => ["data", "--data-dir", folderOf("shown")],
@@ -444,7 +448,11 @@ const all = Object.entries(rows);
 /** Runs a call to its end; one that would go on is interrupted as a person does it. */
 async function call(row: Row, mode: Mode): Promise<Ended> {
   const args = [...row.args(mode), ...(mode === "json" && row.json !== null ? ["--json"] : [])];
-  const options: StartOptions = { env: { ...env, ...row.env?.(mode) }, pty: mode === "terminal", stdin: row.runsOn ? null : (row.stdin ?? "") };
+  const options: StartOptions = {
+    env: { ...env, ...row.env?.(mode) },
+    pty: mode === "terminal",
+    stdin: row.runsOn ? null : (row.stdin ?? ""),
+  };
   if (!row.runsOn) return tool.run(args, options);
   const running = tool.start(args, options);
   await running.line((line) => (mode === "json" ? line.startsWith("{") : row.prints.test(line)));
@@ -619,7 +627,9 @@ describe("auth", () => {
     expect(await run(["auth", "status"])).toMatchObject({ code: 1, stdout: "Credentials available: no\n" });
     expect(await run(["auth", "login"], "tml-other\n")).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/^Error: Could not validate the API key: .*HTTP 401 from \/api\/v1\/auth\/apikey\/me/),
+      stderr: expect.stringMatching(
+        /^Error: Could not validate the API key: .*HTTP 401 from \/api\/v1\/auth\/apikey\/me/,
+      ),
     });
     expect(existsSync(credentials(HOME))).toBe(false);
     expect(await run(["auth", "login"], `  ${key}\n`)).toMatchObject({ code: 0 });
@@ -630,7 +640,10 @@ describe("auth", () => {
       default: "0",
       keys: { 0: { type: "manual", key, name: "me" } },
     });
-    expect(await run(["auth", "status"])).toMatchObject({ code: 0, stdout: expect.stringContaining("accessible: yes") });
+    expect(await run(["auth", "status"])).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining("accessible: yes"),
+    });
     expect(await run(["run", "list"])).toMatchObject({ code: 0 });
     expect(await run(["auth", "login"], `${key}\n`)).toMatchObject({
       code: 1,
@@ -656,7 +669,9 @@ describe("auth", () => {
     const ended = await tool.run(["auth", "logout"], { env: at });
     expect(ended).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/Could not delete the API key on the server: [\s\S]*API key ID: 7\n[\s\S]*\/keys\/7/),
+      stderr: expect.stringMatching(
+        /Could not delete the API key on the server: [\s\S]*API key ID: 7\n[\s\S]*\/keys\/7/,
+      ),
     });
     expect(ended.stderr).not.toContain("tml-stored");
     expect(JSON.parse(readFileSync(credentials(HOME), "utf8"))).toEqual({ version: 1, keys: {} });

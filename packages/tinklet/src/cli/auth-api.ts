@@ -68,6 +68,7 @@ async function request(
   }
   if (answer.ok) return answer;
   const body: unknown = await answer.json().catch(() => undefined);
-  const detail = isPlainObject(body) && typeof body["detail"] === "string" ? body["detail"] : "Tinker API request failed";
+  const detail =
+    isPlainObject(body) && typeof body["detail"] === "string" ? body["detail"] : "Tinker API request failed";
   throw new CliError(`${detail} (HTTP ${answer.status} from ${path})`);
 }

@@ -57,7 +57,13 @@ describe("where the credential comes from", () => {
       expect(credentialSource({}).apiKey).toBeUndefined(); // none of them is the one to use
       await stored({ version: 1, default: "8", keys: { 7: record } });
       expect(credentialSource({}).apiKey).toBeUndefined();
-      for (const bad of ['{"keys": {"7": "tml-secret', "[]", { version: 2 }, { keys: [] }, { keys: { 7: { key: 5 } } }]) {
+      for (const bad of [
+        '{"keys": {"7": "tml-secret',
+        "[]",
+        { version: 2 },
+        { keys: [] },
+        { keys: { 7: { key: 5 } } },
+      ]) {
         await stored(bad);
         const error = errorOf(() => credentialSource({}));
         expect([error.code, error.message], JSON.stringify(bad)).toEqual([

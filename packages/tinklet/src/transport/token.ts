@@ -5,7 +5,7 @@
 import type { Clock } from "../clock.ts";
 import { TinkerError } from "../errors.ts";
 import type { WhoamiResponse } from "../wire/session.ts";
-import { type Credentials, type CredentialSource, isToken } from "./auth.ts";
+import { type CredentialSource, type Credentials, isToken } from "./auth.ts";
 
 /** A token's claims, without checking its signature: only the server can. */
 export function tokenClaims(token: string): Readonly<Record<string, unknown>> | undefined {

@@ -33,9 +33,7 @@ export const authLogin: Command = {
     const { id, name: stored, note, details } = known;
     await storeKey(file, id, { type: "manual", key, name: stored, note, details });
     const { user_details: user, org_details: org } = details;
-    output.line(
-      `Logged in as ${user.email} (${org.name}). Stored API key '${stored}' as the default credential.`,
-    );
+    output.line(`Logged in as ${user.email} (${org.name}). Stored API key '${stored}' as the default credential.`);
   },
 };
 

@@ -64,7 +64,10 @@ export const billingCheckpointStorage: Command = {
     const { output, signal } = context;
     const rest = (await context.service()).createRestClient();
     const projectId = input.text("project-id");
-    const usage = await rest.getCurrentCheckpointStorageUsage({ signal, ...(projectId === undefined ? {} : { projectId }) });
+    const usage = await rest.getCurrentCheckpointStorageUsage({
+      signal,
+      ...(projectId === undefined ? {} : { projectId }),
+    });
     const rate = usage.effectiveRateUsdPerGigabyteMonth ?? null;
     const data = usage.data.map((item) => ordered(item, storageFields));
     const rows = data.map((row) => ({ effective_rate_usd_per_gigabyte_month: rate, ...row }));
