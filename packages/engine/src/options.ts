@@ -28,6 +28,10 @@ const requestFields: Readonly<Record<keyof SampleRequest, true>> = {
   params: true,
   promptLogprobs: true,
   topkPromptLogprobs: true,
+  promptLogprobsLastN: true,
+  topkSampleLogprobs: true,
+  targetPromptLogprobs: true,
+  promptAltTokensK: true,
   scope: true,
 };
 const paramFields: Readonly<Record<keyof SamplingParams, true>> = {

@@ -127,7 +127,7 @@ export interface SamplingParams {
   readonly maxTokens?: number;
   /** Sample i of n uses `seed + i`. Absent: drawn once and reported in the result. */
   readonly seed?: number;
-  /** Texts, or token ids, at which to stop; what stopped is kept in `tokens`. */
+  /** Texts, or token ids, at which to stop besides the model's own end; what stopped is kept in `tokens`. An empty list: at nothing, not even that. */
   readonly stop?: string | readonly string[] | readonly number[];
   /** Sampling temperature; 0 is greedy decoding. @defaultValue 1 */
   readonly temperature?: number;
@@ -149,6 +149,17 @@ export interface SampleRequest {
   /** The k most likely tokens at each prompt position; 0 is off. @defaultValue 0 */
   readonly topkPromptLogprobs?: number;
   /**
+   * Score only the last n tokens of the prompt, in `promptLogprobs` and `topkPromptLogprobs`; at the others the values are those of the
+   * first token. @defaultValue all
+   */
+  readonly promptLogprobsLastN?: number;
+  /** The k most likely tokens at each sampled position; 0 is off. @defaultValue 0 */
+  readonly topkSampleLogprobs?: number;
+  /** Log-probs of these tokens at these positions of the prompt. */
+  readonly targetPromptLogprobs?: PromptTargets;
+  /** Draws k tokens, with replacement and at the request's temperature, at each prompt position after the first; 0 is off. @defaultValue 0 */
+  readonly promptAltTokensK?: number;
+  /**
    * Prompts that begin alike are computed once within a scope and never across two: whoever must not learn what another has asked needs
    * one of their own (how long an answer takes tells what was known). Any text.
    * @defaultValue ""
@@ -156,21 +167,40 @@ export interface SampleRequest {
   readonly scope?: string;
 }
 
+/** Tokens to score within a prompt: cell i is `tokens[i]` at position `positions[i]`, from 1 to the prompt's length − 1. */
+export interface PromptTargets {
+  readonly positions: Int32Array;
+  readonly tokens: Int32Array;
+}
+
+/** Row-major `[positions, k]`. */
+export interface TokenTable {
+  readonly k: number;
+  readonly tokenIds: Int32Array;
+  readonly logprobs: Float32Array;
+}
+
 export interface SampledSequence {
   readonly stopReason: "stop" | "length";
   readonly tokens: Int32Array;
   /** Of the untempered, unfiltered distribution. */
   readonly logprobs: Float32Array;
+  /** The most likely tokens of each sampled position, in falling probability. */
+  readonly topkLogprobs?: TokenTable;
 }
 
 export interface SampleResult {
   readonly sequences: readonly SampledSequence[];
   /** The seed of the first sample, given or drawn. */
   readonly seed: number;
-  /** One value per prompt token; the first is NaN. */
+  /** One value per prompt token; NaN at the first and at those that are not scored. */
   readonly promptLogprobs?: Float32Array;
-  /** Row-major `[prompt length, k]`; the first row, and empty cells, are (0, -99999). */
-  readonly topkPromptLogprobs?: { readonly k: number; readonly tokenIds: Int32Array; readonly logprobs: Float32Array };
+  /** Row-major `[prompt length, k]`; the first row, rows that are not scored, and empty cells are (0, -99999). */
+  readonly topkPromptLogprobs?: TokenTable;
+  /** One value for each cell of `targetPromptLogprobs`, of the untempered distribution. */
+  readonly targetPromptLogprobs?: Float32Array;
+  /** `[prompt length − 1, k]`: row i holds what was drawn for position i + 1; log-probs are of the untempered distribution. */
+  readonly promptAltTokens?: TokenTable;
   /** Tokens at the beginning of the prompt that were known from earlier requests. The only value here that may differ when a request runs again. */
   readonly promptCacheHitTokens: number;
 }

@@ -68,9 +68,9 @@ const walkBlocks = (weights: Float32Array, random: number): number => {
 /** Beyond so many, sorting everything is no slower than inserting one by one. */
 const FEW = 512;
 
-/** The k most likely ids, in falling probability. */
-const best = (probabilities: Float32Array, k: number): number[] => {
-  if (k > FEW) return ordered(probabilities, -1).slice(0, k);
+/** The ids of the k largest values, in falling order. */
+export const best = (probabilities: Float32Array, k: number): number[] => {
+  if (k > FEW) return ordered(probabilities, Number.NEGATIVE_INFINITY).slice(0, k);
   const ids: number[] = [];
   for (let id = 0; id < probabilities.length; id++) {
     const p = probabilities[id]!;

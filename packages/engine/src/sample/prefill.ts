@@ -9,6 +9,7 @@ import type { SampleResult } from "../types.ts";
 import { type Extender, type ExtensionResult, rowsFor } from "./extender.ts";
 import { type KvBlock, lengthOf, pastOf, takeBlock } from "./kv-block.ts";
 import { blockTokens, type Distribution, type PrefixLease } from "./prefix-cache.ts";
+import { hasQuestions, type PromptQuestions, promptRows } from "./prompt-rows.ts";
 
 export interface PrefillJob {
   readonly prompt: Int32Array;
@@ -21,25 +22,33 @@ export interface PrefillJob {
   readonly isCancelled: () => boolean;
 }
 
-/** Which scores of the prompt's own tokens are wanted. */
-export interface PromptScores {
+/** Which scores within the prompt are wanted. */
+export interface PromptScores extends PromptQuestions {
   readonly promptLogprobs: boolean;
   /** 0: none. */
   readonly topkPromptLogprobs: number;
+  /** Only the prompt's own tokens from this one on are scored. */
+  readonly firstScored: number;
 }
 
 export interface Prefilled {
   readonly blocks: readonly KvBlock[];
   readonly last: Distribution;
-  readonly prompted: Pick<SampleResult, "promptLogprobs" | "topkPromptLogprobs">;
+  readonly prompted: Pick<
+    SampleResult,
+    "promptLogprobs" | "topkPromptLogprobs" | "targetPromptLogprobs" | "promptAltTokens"
+  >;
 }
 
 /** What an absent cell of top-k prompt log-probs holds. */
 const noTop = { id: 0, logprob: -99999 } as const;
 
 /** Whether the prompt's own tokens are scored. */
-export const isScored = ({ promptLogprobs, topkPromptLogprobs }: PromptScores): boolean =>
+const scoresTokens = ({ promptLogprobs, topkPromptLogprobs }: PromptScores): boolean =>
   promptLogprobs || topkPromptLogprobs > 0;
+
+/** Whether anything within the prompt is scored. */
+export const isScored = (scores: PromptScores): boolean => scoresTokens(scores) || hasQuestions(scores);
 
 /** Scores of a whole prompt, filled in run by run. */
 const scoreSheet = (length: number, { promptLogprobs, topkPromptLogprobs: k }: PromptScores) => {
@@ -50,11 +59,11 @@ const scoreSheet = (length: number, { promptLogprobs, topkPromptLogprobs: k }: P
     logprobs: new Float32Array(length * k).fill(noTop.logprob),
   };
   return {
-    fill: (start: number, scored: NonNullable<ExtensionResult["scored"]>): void => {
-      logprobs.set(scored.logprobs, start + 1);
+    fill: (first: number, scored: NonNullable<ExtensionResult["scored"]>): void => {
+      logprobs.set(scored.logprobs, first);
       if (k === 0) return;
-      top.tokenIds.set(scored.topIds, (start + 1) * k);
-      top.logprobs.set(scored.top, (start + 1) * k);
+      top.tokenIds.set(scored.topIds, first * k);
+      top.logprobs.set(scored.top, first * k);
     },
     result: (): Prefilled["prompted"] => ({
       ...(promptLogprobs ? { promptLogprobs: logprobs } : {}),
@@ -77,7 +86,8 @@ export const prefill = async (
       return { blocks: [...lease!.blocks, block], last, prompted: {} };
     });
   }
-  const scored = isScored(first.scores);
+  const scored = scoresTokens(first.scores);
+  const asked = promptRows(length, first.scores);
   const sheet = scoreSheet(scored ? length : 0, first.scores);
   const held = jobs.map(({ lease }): KvBlock[] => [...(lease?.blocks ?? [])]);
   for (let start = lengthOf(held[0]!); ; start += blockTokens) {
@@ -86,43 +96,51 @@ export const prefill = async (
     const tokens = new Int32Array(jobs.length * time);
     for (const [row, { prompt }] of jobs.entries()) tokens.set(prompt.subarray(start, start + time), row * time);
     // Row i predicts token i + 1; the last row of the prompt predicts the first sample instead.
-    const scoredRows = scored ? Math.min(time, length - 1 - start) : 0;
+    const firstScored = Math.max(start + 1, first.scores.firstScored);
+    const scoredRows = scored ? Math.max(0, Math.min(start + time + 1, length) - firstScored) : 0;
     const wanted = isLast ? jobs : [];
+    const questions = asked.within(start, start + time);
     const result = await extender.extend({
       past: pastOf(config, held, rowsFor(jobs.length, time)),
       tokens,
       time,
       adapters: jobs.map(({ adapter }) => adapter),
-      rows: Int32Array.from(wanted, (_, row) => (row + 1) * time - 1),
-      coldness: Float32Array.from(wanted, ({ coldness }) => coldness),
+      rows: Int32Array.from([...questions.map((row) => row - start), ...wanted.map((_, row) => (row + 1) * time - 1)]),
+      coldness: Float32Array.from([...questions.map(() => first), ...wanted], ({ coldness }) => coldness),
       ...(scoredRows > 0
         ? {
             scored: {
-              rows: Int32Array.from({ length: scoredRows }, (_, i) => i),
-              targets: first.prompt.slice(start + 1, start + 1 + scoredRows),
+              rows: Int32Array.from({ length: scoredRows }, (_, i) => firstScored - 1 - start + i),
+              targets: first.prompt.slice(firstScored, firstScored + scoredRows),
               k: first.scores.topkPromptLogprobs,
             },
           }
         : {}),
     });
-    if (result.scored) sheet.fill(start, result.scored);
+    if (result.scored) sheet.fill(firstScored, result.scored);
+    const distributionOf = (row: number): Distribution => {
+      const own = (values: Float32Array): Float32Array =>
+        values.slice(row * config.vocabSize, (row + 1) * config.vocabSize);
+      return {
+        logits: own(result.logits),
+        probabilities: own(result.probabilities),
+        logSumExp: result.logSumExp[row]!,
+      };
+    };
+    questions.forEach((row, index) => {
+      asked.take(row, distributionOf(index));
+    });
     const blocks = jobs.map((_, row) => takeBlock(config, { row, length: time, fresh: result.fresh }));
     blocks.forEach((block, row) => {
       held[row]!.push(block);
     });
     if (isLast) {
       return jobs.map(({ lease }, row) => {
-        const own = (values: Float32Array): Float32Array =>
-          values.slice(row * config.vocabSize, (row + 1) * config.vocabSize);
-        const last: Distribution = {
-          logits: own(result.logits),
-          probabilities: own(result.probabilities),
-          logSumExp: result.logSumExp[row]!,
-        };
+        const last = distributionOf(questions.length + row);
         // What overflows is for its own request alone to fail with.
         if (Number.isFinite(last.logSumExp)) lease?.end({ block: blocks[row]!, last });
         if (time === blockTokens) lease?.add(blocks[row]!); // a longer prompt may go on from here
-        return { blocks: held[row]!, last, prompted: sheet.result() };
+        return { blocks: held[row]!, last, prompted: { ...sheet.result(), ...asked.result() } };
       });
     }
     jobs.forEach(({ lease }, row) => {

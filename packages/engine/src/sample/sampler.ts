@@ -12,6 +12,7 @@ import { createRandom, drawSeed } from "../random.ts";
 import type { Runtime } from "../runtime/runtime.ts";
 import type {
   EngineStats,
+  PromptTargets,
   SampledSequence,
   SampleRequest,
   SampleResult,
@@ -20,8 +21,8 @@ import type {
 } from "../types.ts";
 import { KvCache } from "./cache.ts";
 import { Extender, type ExtensionResult, rowsFor } from "./extender.ts";
-import { argmax, type Choice, pick } from "./pick.ts";
-import { isScored, type Prefilled, prefill } from "./prefill.ts";
+import { argmax, best, type Choice, pick } from "./pick.ts";
+import { isScored, type Prefilled, type PromptScores, prefill } from "./prefill.ts";
 import {
   blockTokens,
   createPrefixCache,
@@ -44,7 +45,7 @@ export interface SamplerOptions {
   readonly tokenizer?: () => Promise<Tokenizer>;
 }
 
-interface Job {
+interface Job extends PromptScores {
   readonly prompt: Int32Array;
   readonly adapter: AdapterWeights | undefined;
   readonly numSamples: number;
@@ -53,8 +54,7 @@ interface Job {
   readonly choice: Choice;
   readonly maxTokens: number;
   readonly rules: StopRules;
-  readonly promptLogprobs: boolean;
-  readonly topkPromptLogprobs: number;
+  readonly topkSampleLogprobs: number;
   readonly onToken: ((event: TokenEvent) => void) | undefined;
   readonly resolve: (result: SampleResult) => void;
   readonly reject: (error: unknown) => void;
@@ -76,7 +76,14 @@ interface Sequence {
   readonly watch: StopWatch;
   readonly tokens: number[];
   readonly logprobs: number[];
+  readonly top: TokenTableDraft;
   stopReason?: "stop" | "length";
+}
+
+/** What will be the `topkLogprobs` of a sequence. */
+interface TokenTableDraft {
+  readonly tokenIds: number[];
+  readonly logprobs: number[];
 }
 
 /** Beyond so cold the smallest difference between two logits decides already; the products with logits must stay finite in float32. */
@@ -200,11 +207,14 @@ export class Sampler {
     const temperature = number("params.temperature", params.temperature ?? 1, (x) => x >= 0 && x < Infinity, "≥ 0");
     const topK = number("params.topK", params.topK ?? -1, (x) => Number.isInteger(x) && x >= -1, "-1 or more");
     const topP = number("params.topP", params.topP ?? 1, (x) => x > 0 && x <= 1, "within (0, 1]");
-    const topk = number(
-      "topkPromptLogprobs",
-      request.topkPromptLogprobs ?? 0,
-      (x) => natural(x) && x <= vocabSize,
-      "a count",
+    const count = (name: "topkPromptLogprobs" | "topkSampleLogprobs" | "promptAltTokensK"): number =>
+      number(name, request[name] ?? 0, (x) => natural(x) && x <= vocabSize, "a count");
+    checkTargets(request.targetPromptLogprobs, { length: prompt.length, vocabSize });
+    const lastN = number(
+      "promptLogprobsLastN",
+      request.promptLogprobsLastN ?? prompt.length,
+      natural,
+      "a number of tokens",
     );
     const seed = number("params.seed", params.seed ?? drawSeed(), Number.isSafeInteger, "an integer");
     const bytes = KvCache.bytesFor(this.#model.config, 2, prompt.length + Math.min(maxTokens, room));
@@ -224,7 +234,11 @@ export class Sampler {
       maxTokens: Math.min(maxTokens, room),
       rules: stopRules(params.stop, this.#options.eosTokenIds),
       promptLogprobs: request.promptLogprobs === true,
-      topkPromptLogprobs: topk,
+      topkPromptLogprobs: count("topkPromptLogprobs"),
+      topkSampleLogprobs: count("topkSampleLogprobs"),
+      promptAltTokensK: count("promptAltTokensK"),
+      targetPromptLogprobs: request.targetPromptLogprobs,
+      firstScored: Math.max(1, prompt.length - lastN),
       scope,
     };
   }
@@ -353,6 +367,7 @@ export class Sampler {
       watch: new StopWatch(job.rules, this.#tokenizer),
       tokens: [],
       logprobs: [],
+      top: { tokenIds: [], logprobs: [] },
     };
     job.sequences.push(sequence);
     if (job.sequences.length === job.numSamples) {
@@ -406,6 +421,10 @@ export class Sampler {
     const logprob = Math.min(0, row.logits[token]! - row.logSumExp);
     sequence.tokens.push(token);
     sequence.logprobs.push(logprob);
+    for (const id of job.topkSampleLogprobs > 0 ? best(row.logits, job.topkSampleLogprobs) : []) {
+      sequence.top.tokenIds.push(id);
+      sequence.top.logprobs.push(Math.min(0, row.logits[id]! - row.logSumExp));
+    }
     if (sequence.watch.push(token)) sequence.stopReason = "stop";
     else if (sequence.tokens.length >= job.maxTokens) sequence.stopReason = "length";
     try {
@@ -481,10 +500,19 @@ export class Sampler {
     if (job.sequences.length < job.numSamples || job.sequences.some(({ stopReason }) => !stopReason)) return;
     job.resolve({
       sequences: job.sequences.map(
-        ({ tokens, logprobs, stopReason }): SampledSequence => ({
+        ({ tokens, logprobs, top, stopReason }): SampledSequence => ({
           stopReason: stopReason!,
           tokens: Int32Array.from(tokens),
           logprobs: Float32Array.from(logprobs),
+          ...(job.topkSampleLogprobs > 0
+            ? {
+                topkLogprobs: {
+                  k: job.topkSampleLogprobs,
+                  tokenIds: Int32Array.from(top.tokenIds),
+                  logprobs: Float32Array.from(top.logprobs),
+                },
+              }
+            : {}),
         }),
       ),
       seed: job.seed,
@@ -514,4 +542,25 @@ const goOnAlike = (a: Job, b: Job, { start, end }: { start: number; end: number 
   if (a.adapter !== b.adapter || a.scope !== b.scope) return false;
   for (let i = start; i < end; i++) if (a.prompt[i] !== b.prompt[i]) return false;
   return true;
+};
+
+/** @throws InputError naming the cell. */
+const checkTargets = (
+  targets: PromptTargets | undefined,
+  { length, vocabSize }: { length: number; vocabSize: number },
+): void => {
+  if (!targets) return;
+  const { positions, tokens } = targets;
+  if (positions.length !== tokens.length || positions.length === 0) {
+    throw new InputError("targetPromptLogprobs", "names no token, or not as many positions as tokens");
+  }
+  tokens.forEach((token, i) => {
+    const position = positions[i]!;
+    if (position < 1 || position >= length) {
+      throw new InputError("targetPromptLogprobs", `position ${position} is not within 1 … ${length - 1}`);
+    }
+    if (token < 0 || token >= vocabSize) {
+      throw new InputError("targetPromptLogprobs", `token ${token} is not in the vocabulary of ${vocabSize}`);
+    }
+  });
 };

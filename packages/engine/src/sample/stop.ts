@@ -10,10 +10,10 @@ export interface StopRules {
   readonly texts: readonly string[];
 }
 
-/** Normalises the three forms of `stop`; end-of-sequence is always among the tokens. */
+/** Normalises the three forms of `stop`; end-of-sequence is among the tokens unless the list is empty. */
 export const stopRules = (stop: SamplingParams["stop"], eosTokenIds: readonly number[]): StopRules => {
   const list = stop === undefined ? [] : typeof stop === "string" ? [stop] : stop;
-  const tokens = new Set(eosTokenIds);
+  const tokens = new Set(Array.isArray(stop) && stop.length === 0 ? [] : eosTokenIds);
   const texts: string[] = [];
   list.forEach((item, index) => {
     if (typeof item === "number") tokens.add(item);

@@ -28,7 +28,7 @@ import { restHandlers } from "./handlers/rest.ts";
 import { samplingHandlers } from "./handlers/sampling.ts";
 import { serviceHandlers } from "./handlers/service.ts";
 import { sessionHandlers } from "./handlers/sessions.ts";
-import { numberedKinds, peekJson, trainingHandlers } from "./handlers/training.ts";
+import { numberedKinds, peekJson, refuseOtherOptimizers, trainingHandlers } from "./handlers/training.ts";
 import { usageHandlers } from "./handlers/usage.ts";
 import { checkHost } from "./hosts.ts";
 import type { Metrics } from "./metrics.ts";
@@ -99,6 +99,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
       response?: Message<object>;
     };
     try {
+      if (operation === "optimStep") refuseOtherOptimizers(call.wire);
       const received = {
         params,
         query: query?.decode(Object.fromEntries(call.url.searchParams)),

@@ -10,6 +10,7 @@ import {
   type LossResult,
   type SampleResult,
   type TensorInput,
+  type TokenTable,
   type TrainingDatum,
 } from "@tinklet/engine";
 import {
@@ -28,8 +29,10 @@ import {
   type SampleRequest,
   SampleResponse,
   TensorData,
+  type TopkLogprobs,
 } from "tinklet/wire";
 import type { PayloadType } from "../store/requests.ts";
+import { type TargetCells, targetCells } from "./prompt-targets.ts";
 
 /** The body of a JSON payload. */
 export const jsonPayload = (payload: Uint8Array): unknown => parseJson(new TextDecoder().decode(payload));
@@ -125,6 +128,7 @@ export function passResult(result: LossResult): Uint8Array {
 /** A sample as the engine takes it. `seed` was drawn when the request was accepted. */
 export function sampleRequest(request: SampleRequest, adapter: string | undefined, seed: number): EngineSampleRequest {
   const { maxTokens, stop, temperature, topK, topP } = request.samplingParams;
+  const { promptLogprobsLastN, topkSampleLogprobs, promptAltTokensK } = request;
   return {
     prompt: textTokens(request.prompt, "prompt"),
     ...given({ adapter }),
@@ -138,16 +142,35 @@ export function sampleRequest(request: SampleRequest, adapter: string | undefine
     },
     promptLogprobs: request.promptLogprobs ?? false,
     topkPromptLogprobs: request.topkPromptLogprobs,
+    ...given({ promptLogprobsLastN, topkSampleLogprobs, promptAltTokensK }),
+    ...given({ targetPromptLogprobs: cellsOf(request)?.targets }),
   };
 }
 
-export function sampleResult(result: SampleResult): Uint8Array {
-  const { topkPromptLogprobs: topk } = result;
+/** What a sample's `target_prompt_logprobs` asks for; how much that may be was checked when it was accepted. */
+const cellsOf = ({ prompt, targetPromptLogprobs }: SampleRequest): TargetCells | undefined =>
+  targetPromptLogprobs && targetCells(targetPromptLogprobs, countTokens(prompt), Number.POSITIVE_INFINITY);
+
+const tableOf = (table: TokenTable | undefined): TopkLogprobs | undefined =>
+  table && { ...table, length: table.tokenIds.length / table.k };
+
+/** The bytes of a sample's result. */
+export function sampleResult(request: SampleRequest, result: SampleResult): Uint8Array {
+  const { targetPromptLogprobs, promptAltTokens: drawn } = result;
+  const shape = drawn && [drawn.tokenIds.length / drawn.k, drawn.k];
   return encodeSampleResponse(
     new SampleResponse({
-      sequences: result.sequences.map((sequence) => new SampledSequence(sequence)),
+      sequences: result.sequences.map(
+        ({ topkLogprobs, ...sequence }) =>
+          new SampledSequence({ ...sequence, topkSampledLogprobs: tableOf(topkLogprobs) }),
+      ),
       promptLogprobs: result.promptLogprobs,
-      topkPromptLogprobs: topk && { ...topk, length: topk.tokenIds.length / topk.k },
+      topkPromptLogprobs: tableOf(result.topkPromptLogprobs),
+      targetPromptLogprobs: targetPromptLogprobs && cellsOf(request)!.layOut(targetPromptLogprobs),
+      promptAltTokens: drawn && {
+        tokens: TensorData.from(drawn.tokenIds, { shape: shape! }),
+        logprobs: TensorData.from(drawn.logprobs, { shape: shape! }),
+      },
       promptCacheHitTokens: result.promptCacheHitTokens,
     }),
   );

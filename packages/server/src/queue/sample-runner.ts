@@ -155,7 +155,7 @@ export class SampleRunner {
     const result = filesId === undefined ? await call(undefined) : await residents.use(filesId, call);
     const cached = Math.min(result.promptCacheHitTokens, job.tokens);
     return {
-      body: sampleResult(result),
+      body: sampleResult(request, result),
       type: "proto",
       usage: {
         sampling_prefill: job.tokens - cached,

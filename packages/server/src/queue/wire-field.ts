@@ -8,9 +8,13 @@ const wireNames: Readonly<Record<string, string>> = {
   lossFnInputs: "loss_fn_inputs",
   numSamples: "num_samples",
   params: "sampling_params",
+  promptAltTokensK: "prompt_alt_tokens_k",
   promptLogprobs: "prompt_logprobs",
+  promptLogprobsLastN: "prompt_logprobs_last_n",
+  targetPromptLogprobs: "target_prompt_logprobs",
   tokens: "model_input",
   topkPromptLogprobs: "topk_prompt_logprobs",
+  topkSampleLogprobs: "topk_sample_logprobs",
 };
 
 /** The message of an engine's error with the wire's name of its field: `params.maxTokens` is `sampling_params.max_tokens`. */

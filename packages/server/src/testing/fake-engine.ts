@@ -189,14 +189,31 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
         logprobs: Float32Array.from(tokens, (t) => -1 - t / vocabSize),
       };
     });
+    const { promptLogprobsLastN = prompt.length, targetPromptLogprobs, topkSampleLogprobs: k = 0 } = request;
     const promptLogprobs = Float32Array.from(prompt as readonly number[], (t, i) =>
-      i === 0 ? Number.NaN : -t / vocabSize,
+      i === 0 || i < prompt.length - promptLogprobsLastN ? Number.NaN : -t / vocabSize,
     );
+    const drawn = (request.promptAltTokensK ?? 0) * (prompt.length - 1);
+    const table = (width: number, cells: number) => ({
+      k: width,
+      tokenIds: Int32Array.from({ length: cells }, (_, i) => i % vocabSize),
+      logprobs: Float32Array.from({ length: cells }, (_, i) => -i - 1),
+    });
     return {
-      sequences,
+      sequences: sequences.map((each) => (k > 0 ? { ...each, topkLogprobs: table(k, k * each.tokens.length) } : each)),
       seed,
       promptCacheHitTokens: 0,
       ...(request.promptLogprobs === true ? { promptLogprobs } : {}),
+      ...(targetPromptLogprobs === undefined
+        ? {}
+        : {
+            // tells each cell by its position and token
+            targetPromptLogprobs: Float32Array.from(
+              targetPromptLogprobs.tokens,
+              (token, i) => -(targetPromptLogprobs.positions[i]! * 1000 + token),
+            ),
+          }),
+      ...(drawn > 0 ? { promptAltTokens: table(request.promptAltTokensK!, drawn) } : {}),
     };
   };
 

@@ -5,6 +5,8 @@ import {
   forwardBackwardOutputJson,
   given,
   protobufContentType,
+  tensorField,
+  topkLists,
 } from "tinklet/wire";
 import type { Timing } from "../../queue/futures.ts";
 import { Refusal } from "../../queue/refusal.ts";
@@ -93,12 +95,20 @@ function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
   const response = decodeSampleResponse(bytes);
   return {
     type: "sample",
-    sequences: response.sequences.map(({ stopReason, tokens, logprobs }) => ({
+    sequences: response.sequences.map(({ stopReason, tokens, logprobs, topkSampledLogprobs: top }) => ({
       stop_reason: stopReason,
       tokens,
-      ...given({ logprobs }),
+      ...given({ logprobs, topk_logprobs: top && topkLists(top) }),
     })),
-    ...given({ prompt_logprobs: response.promptLogprobs, topk_prompt_logprobs: response.topkPromptLogprobs }),
+    ...given({
+      prompt_logprobs: response.promptLogprobs,
+      topk_prompt_logprobs: response.topkPromptLogprobs,
+      target_prompt_logprobs: response.targetPromptLogprobs && tensorField.toWire(response.targetPromptLogprobs),
+      prompt_alt_tokens: response.promptAltTokens && {
+        tokens: tensorField.toWire(response.promptAltTokens.tokens),
+        logprobs: tensorField.toWire(response.promptAltTokens.logprobs),
+      },
+    }),
   };
 }
 

@@ -5,7 +5,8 @@ import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
 import { clientOf } from "../../queue/completions.ts";
 import { countTokens } from "../../queue/engine-input.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
-import type { Draws } from "../../queue/job.ts";
+import { type Draws, failureOf } from "../../queue/job.ts";
+import { targetCells } from "../../queue/prompt-targets.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { hasFiles } from "../../store/models.ts";
 import type { Failure } from "../../store/requests.ts";
@@ -95,7 +96,7 @@ export function samplingHandlers(
         ...given({ client: clientOf(body.seqId) || undefined }),
         ...(call.request.headers.get("x-tinklet-stream") === "tokens" ? { stream: true } : {}),
       };
-      const failure = checkSample(api, body, call.wire);
+      const failure = checkSample(api, body);
       const { requestId, id } = await api.queue.submitSample(
         {
           tenant: call.caller.tenant,
@@ -139,11 +140,11 @@ export function samplingHandlers(
 }
 
 /** What is wrong with a sample that was understood; told through its future. */
-function checkSample(api: Api, body: SampleRequest, wire: unknown): Failure | undefined {
+function checkSample(api: Api, body: SampleRequest): Failure | undefined {
   const { limits } = api;
-  const { numSamples, topkPromptLogprobs: topk } = body;
+  const { numSamples, topkPromptLogprobs: topk, promptLogprobsLastN: lastN } = body;
+  const length = countTokens(body.prompt);
   const { maxTokens, temperature, topP, topK } = body.samplingParams;
-  const extra = (wire ?? {}) as Record<string, unknown>;
   const between = (value: number, low: number, high: number) => value >= low && value <= high; // false for NaN
   const rules: readonly (readonly [holds: boolean, otherwise: string])[] = [
     [between(numSamples, 1, limits.numSamples), `num_samples: ${numSamples} is not between 1 and ${limits.numSamples}`],
@@ -155,11 +156,29 @@ function checkSample(api: Api, body: SampleRequest, wire: unknown): Failure | un
       between(topk, 0, limits.topkPromptLogprobs),
       `topk_prompt_logprobs: ${topk} is not between 0 and ${limits.topkPromptLogprobs}`,
     ],
-    [(body.topkSampleLogprobs ?? 0) === 0, "topk_sample_logprobs: this server does not compute them"],
-    [(extra["prompt_alt_tokens_k"] ?? 0) === 0, "prompt_alt_tokens_k: this server does not compute them"],
-    [extra["target_prompt_logprobs"] == null, "target_prompt_logprobs: this server does not compute them"],
-    [countTokens(body.prompt) > 0, "prompt: is empty"],
+    ...(["topkSampleLogprobs", "promptAltTokensK"] as const).map((name): readonly [boolean, string] => {
+      const wire = name === "topkSampleLogprobs" ? "topk_sample_logprobs" : "prompt_alt_tokens_k";
+      const count = body[name] ?? 0;
+      return [
+        between(count, 0, limits.topkPromptLogprobs),
+        `${wire}: ${count} is not between 0 and ${limits.topkPromptLogprobs}`,
+      ];
+    }),
+    [lastN === undefined || body.promptLogprobs === true, "prompt_logprobs_last_n: needs prompt_logprobs"],
+    [
+      lastN === undefined || between(lastN, 1, length - 1),
+      `prompt_logprobs_last_n: ${lastN} is not between 1 and ${length - 1}`,
+    ],
+    [length > 0, "prompt: is empty"],
   ];
   const broken = rules.find(([holds]) => !holds);
-  return broken && { error: broken[1], category: "user" };
+  if (broken !== undefined) return { error: broken[1], category: "user" };
+  try {
+    if (body.targetPromptLogprobs !== undefined) {
+      targetCells(body.targetPromptLogprobs, length, limits.topkPromptLogprobs);
+    }
+  } catch (error) {
+    return failureOf(error);
+  }
+  return undefined;
 }

@@ -49,6 +49,19 @@ export function engineSeed(seed: number | bigint | undefined): number {
   return typeof seed === "number" && seed >= 0 && seed < 2 ** 52 ? seed : Number(BigInt.asUintN(52, BigInt(seed)));
 }
 
+/** @throws {@link Refusal} 400 naming an optimizer that this server does not have. */
+function checkFamily(field: string, type: unknown): void {
+  if (type === undefined || type === "adamw") return;
+  const shown = stringifyJson(type).slice(0, 100);
+  throw new Refusal(400, "unknown_optimizer", `${field}.type: this server's optimizer is AdamW, not ${shown}.`);
+}
+
+/** Refuses a step of another family by its name; such a step has no `adam_params`, and would be refused for that. */
+export function refuseOtherOptimizers(wire: unknown): void {
+  const params = (wire as { optimizer_params?: { type?: unknown } } | null | undefined)?.optimizer_params;
+  if (typeof params === "object" && params !== null) checkFamily("optimizer_params", params.type ?? null);
+}
+
 /** Puts a JSON request of an existing model on the queue. */
 async function submitJson(
   api: Api,
@@ -88,10 +101,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     checkBaseModel(api, body.baseModel);
     checkModelSeq(body.modelSeqId);
     checkMetadata("user_metadata", body.userMetadata);
-    const type = body.optimizerConfig?.["type"] ?? "adamw";
-    if (type !== "adamw") {
-      throw new Refusal(400, "unknown_optimizer", `This server's optimizer is AdamW, not ${stringifyJson(type)}.`);
-    }
+    checkFamily("optimizer_config", body.optimizerConfig?.["type"]);
     const config = body.loraConfig ?? { rank: 32, trainAttn: true, trainMlp: true, trainUnembed: true };
     if (config.rank > api.limits.rank) {
       throw new Refusal(

@@ -1,0 +1,67 @@
+/**
+ * What is asked about the distributions within a prompt, beyond scores of its own tokens: log-probs of given tokens, and tokens drawn at random. Row i
+ * is the distribution after prompt token i, which is about position i + 1; the last row is about the first sample and is never asked for.
+ */
+import { createRandom } from "../random.ts";
+import type { PromptTargets, SampleResult } from "../types.ts";
+import { argmax, pick } from "./pick.ts";
+import type { Distribution } from "./prefix-cache.ts";
+
+export interface PromptQuestions {
+  readonly targetPromptLogprobs: PromptTargets | undefined;
+  /** 0: none. */
+  readonly promptAltTokensK: number;
+  readonly temperature: number;
+  readonly seed: number;
+}
+
+export interface PromptRows {
+  /** The rows of `start … end − 1` whose distribution is wanted. */
+  readonly within: (start: number, end: number) => number[];
+  /** Takes the distribution of one of them; in order. */
+  readonly take: (row: number, distribution: Distribution) => void;
+  readonly result: () => Pick<SampleResult, "targetPromptLogprobs" | "promptAltTokens">;
+}
+
+/** Whether there is anything to answer. */
+export const hasQuestions = ({ targetPromptLogprobs, promptAltTokensK }: PromptQuestions): boolean =>
+  targetPromptLogprobs !== undefined || promptAltTokensK > 0;
+
+export const promptRows = (length: number, questions: PromptQuestions): PromptRows => {
+  const { targetPromptLogprobs: targets, promptAltTokensK: k, temperature, seed } = questions;
+  const cells = new Map<number, number[]>();
+  targets?.positions.forEach((position, cell) => {
+    const own = cells.get(position - 1);
+    if (own) own.push(cell);
+    else cells.set(position - 1, [cell]);
+  });
+  const logprobs = new Float32Array(targets?.positions.length ?? 0);
+  const drawn = {
+    k,
+    tokenIds: new Int32Array((length - 1) * k),
+    logprobs: new Float32Array((length - 1) * k),
+  };
+  const random = createRandom(seed, "prompt alternatives");
+  return {
+    within: (start, end) => {
+      const rows: number[] = [];
+      for (let row = start; row < Math.min(end, length - 1); row++) if (k > 0 || cells.has(row)) rows.push(row);
+      return rows;
+    },
+    take: (row, distribution) => {
+      const { logits, probabilities, logSumExp } = distribution;
+      const logprobOf = (token: number): number => Math.min(0, logits[token]! - logSumExp);
+      for (const cell of cells.get(row) ?? []) logprobs[cell] = logprobOf(targets!.tokens[cell]!);
+      const greedy = temperature === 0 || Number.isNaN(probabilities[0]);
+      for (let i = row * k; i < (row + 1) * k; i++) {
+        const token = greedy ? argmax(logits) : pick(probabilities, { topK: -1, topP: 1 }, random());
+        drawn.tokenIds[i] = token;
+        drawn.logprobs[i] = logprobOf(token);
+      }
+    },
+    result: () => ({
+      ...(targets ? { targetPromptLogprobs: logprobs } : {}),
+      ...(k > 0 ? { promptAltTokens: drawn } : {}),
+    }),
+  };
+};

@@ -1,0 +1,132 @@
+/** Fields of a sample that 0.29 to 0.33 brought, as they travel; their numbers are checked where they are computed. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { baseModel, TestServer } from "../../testing/test-server.ts";
+
+let server: TestServer;
+let sampler: string;
+let seq = 0;
+beforeAll(async () => {
+  server = await TestServer.open();
+  const made = await server.post("create_sampling_session", {
+    session_id: await server.session(),
+    sampling_session_seq_id: 0,
+    base_model: baseModel,
+  });
+  sampler = made.json.sampling_session_id as string;
+});
+afterAll(() => server.close());
+
+const ask = (fields: object, params: object = {}) =>
+  server.post("asample", {
+    prompt: { chunks: [{ type: "encoded_text", tokens: [4, 5, 6, 7] }] },
+    sampling_params: { max_tokens: 2, seed: 1, ...params },
+    sampling_session_id: sampler,
+    seq_id: seq++,
+    ...fields,
+  });
+const failure = async (fields: object): Promise<string> => (await server.result(ask(fields))).error as string;
+
+describe("a sample's options", () => {
+  it("target_prompt_logprobs come back in the shape they came in, 0 where nothing was asked", async () => {
+    const target = { data: [9, -1, -1, -1, 8, 9], dtype: "int64", shape: [3, 2] };
+    const { targetPromptLogprobs } = await server.sampleResult(ask({ target_prompt_logprobs: target }));
+    expect(targetPromptLogprobs).toMatchObject({ dtype: "float32", shape: [3, 2], sparseCrowIndices: undefined });
+    expect([...targetPromptLogprobs!.values]).toEqual([-1009, 0, 0, 0, -3008, -3009]);
+  });
+
+  it("target_prompt_logprobs stay sparse", async () => {
+    const target = {
+      data: [9, 8, 7],
+      dtype: "int64",
+      shape: [3, 5],
+      sparse_crow_indices: [0, 0, 1, 3],
+      sparse_col_indices: [4, 0, 3],
+    };
+    const { targetPromptLogprobs } = await server.sampleResult(ask({ target_prompt_logprobs: target }));
+    expect(targetPromptLogprobs).toMatchObject({
+      shape: [3, 5],
+      sparseCrowIndices: BigInt64Array.of(0n, 0n, 1n, 3n),
+      sparseColIndices: BigInt64Array.of(4n, 0n, 3n),
+    });
+    expect([...targetPromptLogprobs!.values]).toEqual([-2009, -3008, -3007]);
+  });
+
+  it("topk_sample_logprobs and prompt_alt_tokens_k come back as tables", async () => {
+    const result = await server.sampleResult(ask({ topk_sample_logprobs: 3, prompt_alt_tokens_k: 2, num_samples: 2 }));
+    for (const { topkSampledLogprobs } of result.sequences) {
+      expect(topkSampledLogprobs).toMatchObject({ k: 3, length: 2 });
+    }
+    expect(result.promptAltTokens?.tokens).toMatchObject({ dtype: "int64", shape: [3, 2] });
+    expect(result.promptAltTokens?.logprobs).toMatchObject({ dtype: "float32", shape: [3, 2] });
+    const asked = await ask({ topk_sample_logprobs: 3, prompt_alt_tokens_k: 2 });
+    const plain = await server.post("retrieve_future", { request_id: asked.json.request_id }); // as JSON
+    expect(plain.json.sequences[0].topk_logprobs[0][0]).toEqual([0, -1]);
+    expect(plain.json.prompt_alt_tokens.tokens.shape).toEqual([3, 2]);
+  });
+
+  it("prompt_logprobs_last_n leaves the positions before open", async () => {
+    const result = await server.sampleResult(ask({ prompt_logprobs: true, prompt_logprobs_last_n: 2 }));
+    expect(result.promptLogprobs?.map((value) => value === null)).toEqual([true, true, false, false]);
+  });
+
+  it("what cannot be computed is told by its field through the future", async () => {
+    const target = (data: number[], shape: number[]) => ({
+      target_prompt_logprobs: { data, dtype: "int64", shape },
+    });
+    expect(await failure({ topk_sample_logprobs: 65 })).toMatch(/^topk_sample_logprobs: 65 is not between 0 and 64/);
+    expect(await failure({ prompt_alt_tokens_k: -1 })).toMatch(/^prompt_alt_tokens_k: -1/);
+    expect(await failure({ prompt_logprobs_last_n: 2 })).toMatch(/needs prompt_logprobs/);
+    expect(await failure({ prompt_logprobs: true, prompt_logprobs_last_n: 4 })).toMatch(/not between 1 and 3/);
+    expect(await failure(target([1, 2], [2, 1]))).toMatch(/shape \[2, 1\].*needs 3 rows/);
+    expect(await failure(target([-1, -1, -1], [3, 1]))).toMatch(/names no token/);
+    expect(await failure(target([1, -2, 3], [3, 1]))).toMatch(/-2 is no token id/);
+    expect(await failure(target(new Array(3 * 100).fill(1), [3, 100]))).toMatch(/more than 64 for each token/);
+    const floats = { target_prompt_logprobs: { data: [1, 2, 3], dtype: "float32", shape: [3, 1] } };
+    expect(await failure(floats)).toMatch(/must be token ids/);
+  });
+
+  it("no field of the newest client is logged as unknown", async () => {
+    await server.sampleResult(
+      ask({
+        topk_sample_logprobs: 0,
+        prompt_alt_tokens_k: 0,
+        record_stability_info: false,
+        prompt_logprobs: true,
+        prompt_logprobs_last_n: 1,
+        type: "sample",
+      }),
+    );
+    expect(server.logged.filter(({ event }) => event === "request.unknown_field")).toEqual([]);
+  });
+
+  it("stop: [] is handed on as it is", async () => {
+    const { sequences } = await server.sampleResult(ask({}, { stop: [] }));
+    expect(sequences[0]!.stopReason).toBe("length");
+  });
+});
+
+describe("optimizers and losses that this server does not have", () => {
+  it("are refused by name", async () => {
+    const session = await server.session();
+    const create = await server.post("create_model", {
+      session_id: session,
+      model_seq_id: 0,
+      base_model: baseModel,
+      lora_config: { rank: 4 },
+      optimizer_config: { type: "dimuon", version: 1 },
+    });
+    expect([create.status, create.json.detail ?? JSON.stringify(create.json)]).toEqual([
+      400,
+      expect.stringContaining("dimuon"),
+    ]);
+    const model = await server.model(session, { seq: 1 });
+    const step = await server.post("optim_step", {
+      model_id: model,
+      seq_id: 1,
+      optimizer_params: { type: "dimuon", learning_rate: 1e-3 },
+    });
+    expect([step.status, JSON.stringify(step.json)]).toEqual([400, expect.stringContaining("dimuon")]);
+    const pass = await server.result(server.pass(model, 2, { lossFn: "stable_reinforce" })); // the number of the step is used up
+    expect(pass.error).toContain("stable_reinforce");
+  });
+});
