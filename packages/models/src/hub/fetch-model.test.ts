@@ -12,9 +12,9 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { type FakeHub, startFakeHub } from "../../../../test/weights/fake-hub.ts";
 import { tinyGguf, writeTinyModel, writeTinyShards } from "../../../../test/weights/tiny-models.ts";
 import { loadTokenizer } from "../load-tokenizer.ts";
+import { type FakeHub, startFakeHub } from "../testing/fake-hub.ts";
 import { tinyTokenizer } from "../testing/tiny-tokenizer.ts";
 import { openModel } from "../weights/open-model.ts";
 import type { DownloadProgress, OpenModelOptions } from "../weights/types.ts";
@@ -38,14 +38,14 @@ beforeEach(async () => {
     "model.safetensors": file("model.safetensors"),
     "original/model.safetensors": "not needed",
   });
-  vi.stubEnv("HF_ENDPOINT", hub.endpoint);
+  vi.stubEnv("HF_ENDPOINT", hub.url);
   vi.stubEnv("HF_TOKEN", "");
   vi.stubEnv("HF_HOME", join(folder, "home")); // nobody's own token
   vi.stubEnv("HF_HUB_OFFLINE", "");
 });
 afterEach(async () => {
   vi.unstubAllEnvs();
-  await hub.close();
+  await hub[Symbol.asyncDispose]();
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -258,7 +258,7 @@ describe("offline", () => {
 
   test("with the Hub out of reach, what is complete in the cache is used", async () => {
     const snapshot = await get();
-    await hub.close();
+    await hub[Symbol.asyncDispose]();
     expect(await get()).toBe(snapshot);
     rmSync(cacheDir, { recursive: true });
     await expect(get()).rejects.toMatchObject({ code: "network" });

@@ -2,11 +2,11 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { serve, startFakeHub } from "../../../models/src/testing/fake-hub.ts";
 import { tinyTokenizer } from "../../../models/src/testing/tiny-tokenizer.ts";
 import { loadTokenizer, tokenizerForModel } from "./load.ts";
-import { fakeHub, serve } from "./testing/fake-hub.ts";
 
-const commit = "0123456789abcdef0123456789abcdef01234567";
+const commit = "a".repeat(40); // the fake Hub's
 const repository = "models--org--tiny";
 let home: string;
 
@@ -58,7 +58,7 @@ describe("M-606 from the cache", () => {
     expect((await loadTokenizer("org/tiny")).vocabSize).toBe(269);
   });
   test("M-808 HF_HUB_OFFLINE asks nobody, even for files that may exist", async () => {
-    await using hub = await fakeHub("org/tiny", commit, tinyTokenizer);
+    await using hub = await startFakeHub(tinyTokenizer, "org/tiny");
     vi.stubEnv("HF_ENDPOINT", hub.url);
     vi.stubEnv("HF_HUB_OFFLINE", "1");
     await expect(loadTokenizer("org/tiny")).rejects.toThrow(code("tokenizer_not_found"));
@@ -82,7 +82,7 @@ describe("M-606 from the cache", () => {
 
 describe("M-606 from the Hub", () => {
   test("M-808 HF_ENDPOINT: fetched once, in one commit, into a cache that Python can read", async () => {
-    await using hub = await fakeHub("org/tiny", commit, tinyTokenizer);
+    await using hub = await startFakeHub(tinyTokenizer, "org/tiny");
     vi.stubEnv("HF_ENDPOINT", `${hub.url}/`);
     const tokenizer = await loadTokenizer("org/tiny");
     expect(tokenizer.eosTokenIds).toEqual([267, 268]);
@@ -102,7 +102,7 @@ describe("M-606 from the Hub", () => {
     expect(hub.requests).toHaveLength(4);
   });
   test("a revision is asked for as it is", async () => {
-    await using hub = await fakeHub("org/tiny", commit, tinyTokenizer);
+    await using hub = await startFakeHub(tinyTokenizer, "org/tiny");
     vi.stubEnv("HF_ENDPOINT", hub.url);
     await loadTokenizer("org/tiny", { revision: "refs/pr/1" });
     expect(hub.requests[0]?.path).toBe("/org/tiny/resolve/refs%2Fpr%2F1/tokenizer.json");
@@ -121,7 +121,7 @@ describe("M-606 from the Hub", () => {
     expect(await readdir(join(home, "hub", repository, "snapshots", commit))).toEqual(["tokenizer.json"]);
   });
   test("the token of a login is used, too", async () => {
-    await using hub = await fakeHub("org/tiny", commit, tinyTokenizer);
+    await using hub = await startFakeHub(tinyTokenizer, "org/tiny");
     vi.stubEnv("HF_ENDPOINT", hub.url);
     await writeFile(join(home, "token"), "hf_login\n");
     await loadTokenizer("org/tiny");
@@ -173,7 +173,7 @@ describe("M-606 tokenizerForModel", () => {
   test("resolves the name, loads once, and forgets failures", async () => {
     const model = { modelName: "org/tiny/variant:8" };
     await expect(tokenizerForModel(model, { cacheDir: home })).rejects.toThrow(code("tokenizer_network"));
-    await using hub = await fakeHub("org/tiny", commit, tinyTokenizer);
+    await using hub = await startFakeHub(tinyTokenizer, "org/tiny");
     vi.stubEnv("HF_ENDPOINT", hub.url);
     const [first, second] = await Promise.all([
       tokenizerForModel(model, { cacheDir: home }),

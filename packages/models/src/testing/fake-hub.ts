@@ -7,18 +7,28 @@ import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-export interface FakeHub {
-  readonly endpoint: string;
+/** A request as it came to the Hub (not to its storage). */
+export interface HubRequest {
+  readonly path: string;
+  readonly authorization: string | undefined;
+}
+
+/** A server on a loopback port that remembers what it was asked and stops when disposed of. */
+export interface Serving extends AsyncDisposable {
+  readonly url: string;
+  readonly requests: HubRequest[];
+}
+
+export interface FakeHub extends Serving {
   readonly commit: string;
   /** One line per request: method, path, range, and whether a token came along. */
   readonly log: string[];
-  /** Files of the repository `org/name`; change them to publish something else. */
+  /** Files of the repository; change them to publish something else. */
   readonly files: Map<string, Buffer>;
   /** Called for each request for bytes; what it returns goes wrong. */
   fault?: ((file: string, start: number) => Fault | undefined) | undefined;
   /** A token that every request to the Hub (not to its storage) must carry. */
   requiredToken?: string | undefined;
-  close(): Promise<void>;
 }
 
 export type Fault =
@@ -31,49 +41,57 @@ export type Fault =
   | { readonly ignoreRange: true };
 
 /** Files from this size on are "large": named by their sha256 and kept by the storage host. */
-const LARGE_BYTES = 10_000;
-const REPOSITORY = "org/name";
+const largeBytes = 10_000;
 
-export async function startFakeHub(files: Record<string, string | Uint8Array>): Promise<FakeHub> {
+/** A Hub with one repository at one commit, which every revision means. */
+export async function startFakeHub(
+  files: Readonly<Record<string, string | Uint8Array | undefined>>,
+  repository = "org/name",
+): Promise<FakeHub> {
   const log: string[] = [];
-  const contents = new Map(Object.entries(files).map(([name, content]) => [name, Buffer.from(content)]));
+  const contents = new Map<string, Buffer>();
+  for (const [name, content] of Object.entries(files)) {
+    if (content !== undefined) contents.set(name, Buffer.from(content));
+  }
   const note = (where: string, request: IncomingMessage) => {
     const range = request.headers.range ? ` ${request.headers.range}` : "";
     const token = request.headers.authorization ? " with token" : "";
     log.push(`${where} ${request.method} ${request.url}${range}${token}`);
   };
 
-  const storage = await listen((request, response) => {
+  const storage = await serve((request, response) => {
     note("storage", request);
     sendFile(decodeURIComponent((request.url ?? "").slice(1).replace(/\?.*/, "")), request, response);
   });
-  const storageOrigin = originOf(storage);
 
-  const hub = await listen((request, response) => {
+  const hub = await serve((request, response) => {
     note("hub", request);
     const url = request.url ?? "";
     if (self.requiredToken !== undefined && request.headers.authorization !== `Bearer ${self.requiredToken}`) {
       return answer(response, 401);
     }
-    const listing = new RegExp(`^/api/models/${REPOSITORY}/revision/(.+)$`).exec(url);
+    const listing = new RegExp(`^/api/models/${repository}/revision/(.+)$`).exec(url);
     if (listing) {
       if (!["main", self.commit].includes(decodeURIComponent(listing[1] as string))) return answer(response, 404);
       const siblings = [...contents.keys()].map((rfilename) => ({ rfilename }));
       return answer(response, 200, JSON.stringify({ sha: self.commit, siblings }));
     }
     if (url === "/api/models/org/old-name/revision/main") {
-      response.setHeader("location", `/api/models/${REPOSITORY}/revision/main`);
+      response.setHeader("location", `/api/models/${repository}/revision/main`);
       return answer(response, 307);
     }
-    const file = new RegExp(`^/${REPOSITORY}/resolve/${self.commit}/(.+)$`).exec(url);
-    const name = file && decodeURIComponent(file[1] as string);
-    const content = name ? contents.get(name) : undefined;
-    if (!name || !content) return answer(response, 404);
+    const file = new RegExp(`^/${repository}/resolve/[^/]+/(.+)$`).exec(url);
+    response.setHeader("x-error-code", file ? "EntryNotFound" : "RepoNotFound");
+    if (!file) return answer(response, 404);
+    const name = decodeURIComponent(file[1] as string);
+    const content = contents.get(name);
     response.setHeader("x-repo-commit", self.commit);
-    if (content.length >= LARGE_BYTES) {
+    if (!content) return answer(response, 404);
+    response.removeHeader("x-error-code");
+    if (content.length >= largeBytes) {
       response.setHeader("x-linked-etag", `"${createHash("sha256").update(content).digest("hex")}"`);
       response.setHeader("x-linked-size", String(content.length));
-      response.setHeader("location", `${storageOrigin}/${encodeURIComponent(name)}?signature=secret`);
+      response.setHeader("location", `${storage.url}/${encodeURIComponent(name)}?signature=secret`);
       return answer(response, 302);
     }
     response.setHeader(
@@ -108,32 +126,37 @@ export async function startFakeHub(files: Record<string, string | Uint8Array>): 
   }
 
   const self: FakeHub = {
-    endpoint: originOf(hub),
+    url: hub.url,
+    requests: hub.requests,
     commit: "a".repeat(40),
     log,
     files: contents,
-    async close() {
-      await Promise.all([hub, storage].map((server) => stop(server)));
+    async [Symbol.asyncDispose]() {
+      await Promise.all([hub, storage].map((server) => server[Symbol.asyncDispose]()));
     },
   };
   return self;
 }
 
+/** Answers requests with a function. */
+export async function serve(handle: (request: IncomingMessage, response: ServerResponse) => unknown): Promise<Serving> {
+  const requests: HubRequest[] = [];
+  const server: Server = createServer((request, response) => {
+    requests.push({ path: request.url ?? "", authorization: request.headers.authorization });
+    handle(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requests,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
 function answer(response: ServerResponse, status: number, body = ""): unknown {
   response.statusCode = status;
   return response.end(body);
-}
-
-function listen(handle: (request: IncomingMessage, response: ServerResponse) => unknown): Promise<Server> {
-  const server = createServer(handle);
-  return new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(server)));
-}
-
-function originOf(server: Server): string {
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-function stop(server: Server): Promise<void> {
-  server.closeAllConnections();
-  return new Promise((resolve) => server.close(() => resolve()));
 }
