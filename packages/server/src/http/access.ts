@@ -2,7 +2,7 @@
 
 import { Refusal } from "../queue/refusal.ts";
 import type { CheckpointKind, CheckpointRow, ModelRow } from "../store/models.ts";
-import { getCheckpoint, getModel } from "../store/models.ts";
+import { getCheckpoint, getModel, isLive } from "../store/models.ts";
 import { getSampler, getSession, type SamplerRow, type SessionRow } from "../store/sessions.ts";
 import type { Api, Call } from "./api.ts";
 
@@ -46,7 +46,7 @@ function parts(checkpointId: string): [CheckpointKind, string] {
 }
 
 const live = (api: Api, row: CheckpointRow | undefined): row is CheckpointRow =>
-  row !== undefined && (row.expires_at === null || row.expires_at > api.clock.now());
+  row !== undefined && isLive(row, api.clock.now());
 
 export function ownCheckpoint(api: Api, { caller }: Call, run: string, checkpointId: string): CheckpointRow {
   const row = getCheckpoint(api.store.db.sql, run, ...parts(checkpointId));

@@ -18,6 +18,7 @@ import {
   type CheckpointKind,
   type CheckpointRow,
   getCheckpoint,
+  isLive,
   type Lora,
   putCheckpoint,
   tinkerPath,
@@ -249,7 +250,7 @@ export function readable(
   const parsed = parsePath(path);
   const row = getCheckpoint(sql, parsed.run, parsed.kind, parsed.name);
   const allowed = row !== undefined && (row.public === 1 || tenants.includes(row.tenant));
-  return allowed && (row.expires_at === null || row.expires_at > now) ? row : undefined;
+  return allowed && isLive(row, now) ? row : undefined;
 }
 
 export const unreadable = (path: string): UserError =>

@@ -52,6 +52,12 @@ export interface CheckpointRow {
   readonly user_metadata: string | null;
 }
 
+/** Whether a checkpoint is still there for its users: one past its end is, until the next sweep, but a row. */
+export const isLive = ({ expires_at }: Pick<CheckpointRow, "expires_at">, now: number): boolean =>
+  expires_at === null || expires_at > now;
+/** The same in SQL, of the time that its parameter gives. */
+const isLiveSql = "(expires_at IS NULL OR expires_at > ?)";
+
 export const getModel = (sql: Sql, id: string): ModelRow | undefined =>
   sql.get<ModelRow>("SELECT * FROM models WHERE id = ?", id);
 
@@ -75,7 +81,7 @@ export function listModels(
   const project = which.projectId ?? null;
   const from = `FROM models JOIN sessions ON sessions.id = models.session_id
     WHERE (models.tenant = ? OR (? AND EXISTS (SELECT 1 FROM checkpoints WHERE run_id = models.id AND public = 1
-        AND (expires_at IS NULL OR expires_at > ?))))
+        AND ${isLiveSql})))
       AND (? IS NULL OR sessions.project_id = ?) AND sessions.sdk_version <> ?`;
   const params = [which.tenant, which.withPublic ? 1 : 0, which.now, project, project, importedBy];
   const total = sql.get<{ n: number }>(`SELECT COUNT(*) AS n ${from}`, ...params)!.n;
@@ -187,7 +193,7 @@ export function keepImport(
     `${importedBy} ${at.key}`,
   );
   const row = session && getCheckpoint(sql, `${session.id}:train:0`, "sampler_weights", at.name);
-  if (row === undefined || (row.expires_at !== null && row.expires_at <= at.now)) return undefined;
+  if (row === undefined || !isLive(row, at.now)) return undefined;
   sql.run("UPDATE checkpoints SET expires_at = ? WHERE run_id = ? AND name = ?", expiresAt, row.run_id, at.name);
   return row;
 }
@@ -229,7 +235,7 @@ export function putCheckpoint(sql: Sql, row: CheckpointRow): void {
 /** Checkpoints that have not expired, newest first. */
 export const liveCheckpoints = (sql: Sql, run: string, now: number): CheckpointRow[] =>
   sql.all<CheckpointRow>(
-    "SELECT * FROM checkpoints WHERE run_id = ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY created_at DESC, name DESC",
+    `SELECT * FROM checkpoints WHERE run_id = ? AND ${isLiveSql} ORDER BY created_at DESC, name DESC`,
     run,
     now,
   );
@@ -240,7 +246,7 @@ export function listTenantCheckpoints(
   tenant: string,
   { now, limit, offset }: { readonly now: number; readonly limit: number; readonly offset: number },
 ): { readonly rows: CheckpointRow[]; readonly total: number } {
-  const from = "FROM checkpoints WHERE tenant = ? AND (expires_at IS NULL OR expires_at > ?)";
+  const from = `FROM checkpoints WHERE tenant = ? AND ${isLiveSql}`;
   const total = sql.get<{ n: number }>(`SELECT COUNT(*) AS n ${from}`, tenant, now)!.n;
   const order = "ORDER BY created_at DESC, run_id, kind, name LIMIT ? OFFSET ?";
   return { rows: sql.all<CheckpointRow>(`SELECT * ${from} ${order}`, tenant, now, limit, offset), total };

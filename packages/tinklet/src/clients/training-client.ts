@@ -335,16 +335,9 @@ export class TrainingClient {
       saveNames,
       async (state, signal) => {
         const request = { path: checkedName(name), ...given({ ttlSeconds, userMetadata }) };
-        const saved = await this.#requests.run(
-          "SaveWeightsForSampler",
-          "saveWeightsForSampler",
-          request,
-          state,
-          signal,
+        return savedUnder(
+          await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal),
         );
-        const { path, type } = saved;
-        if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a named save");
-        return { path, ...given({ type }) };
       },
     );
   }
@@ -369,10 +362,9 @@ export class TrainingClient {
       externalNames,
       async (state, signal) => {
         const request = { path: checkedName(name), ...given({ ttlSeconds, ageEncryptionRecipients }) };
-        const saved = await this.#requests.run("SaveWeightsExternal", "saveWeightsExternal", request, state, signal);
-        const { path, type } = saved;
-        if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a save");
-        return { path, ...given({ type }) };
+        return savedUnder(
+          await this.#requests.run("SaveWeightsExternal", "saveWeightsExternal", request, state, signal),
+        );
       },
     );
   }
@@ -485,6 +477,12 @@ const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, letter: s
 function checkedName(name: string): string {
   if (typeof name === "string" && name !== "") return name;
   throw new InvalidInputError("name", `must be a checkpoint's name, not ${describe(name)}`);
+}
+
+/** What a named save answers, without what is only the server's. */
+function savedUnder<T extends string>({ path, type }: { readonly path?: string; readonly type?: T }) {
+  if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a named save");
+  return { path, ...given({ type }) };
 }
 
 /** @throws {@link InvalidInputError} when it is no `tinker://` path. */
