@@ -88,11 +88,19 @@ describe("fetchCheckpoint", () => {
     expect(await readdir(parent)).toEqual(["out"]);
   });
 
-  it("exports training weights for the time of the download, and takes the export away", async () => {
+  it("takes the archive of training weights: an export would leave a run behind", async () => {
     const { asked, get } = world();
+    await get("weights/x");
+    expect(asked).toEqual(["archive"]);
+    expect(await readdir(join(parent, "out"))).toEqual(["packed.txt"]);
+  });
+
+  it.each([404, 405, 410])("exports training weights for the time of the download where archives are off (%i)", async (archive) => {
+    const { asked, get } = world({ archive });
     await get("weights/x");
     const exported = "tinker://new/external_weights/download";
     expect([...new Set(asked)]).toEqual([
+      "archive",
       `load tinker://${run}/weights/x`,
       "export",
       `urls ${exported}`,
@@ -100,15 +108,10 @@ describe("fetchCheckpoint", () => {
     ]);
   });
 
-  it.each([404, 405])("takes the archive where the server knows no export (%i)", async (external) => {
-    const { asked, get } = world({ external });
-    await get("weights/x");
-    expect(asked).toEqual([`load tinker://${run}/weights/x`, "export", "archive"]);
-    expect(await readdir(join(parent, "out"))).toEqual(["packed.txt"]);
-  });
-
-  it("does not take a failure of the export for a server that lacks it", async () => {
-    await expect(world({ external: 500 }).get("weights/x")).rejects.toThrow("status 500");
+  it("tells of the archive where the server knows no export either, and of an export that failed", async () => {
+    await expect(world({ archive: 404, external: 405 }).get("weights/x")).rejects.toThrow("status 404");
+    await expect(world({ archive: 404, external: 500 }).get("weights/x")).rejects.toThrow("status 500");
+    await expect(world({ archive: 500 }).get("weights/x")).rejects.toThrow("status 500");
   });
 
   it("takes the archive of sampler weights, and their training half where archives are off", async () => {

@@ -1,8 +1,8 @@
 /**
- * Brings a checkpoint's files into a folder. The service offers them in two ways: file by file, as external weights (the
- * official client since 0.28), and packed into one archive (until 0.34). Training weights are exported and fetched file by
- * file; the archive is for servers that know no export, and for sampler weights, which cannot be exported. Node only, loaded when
- * first needed.
+ * Brings a checkpoint's files into a folder. The service offers them in two ways: packed into one archive (until 0.34, and our
+ * own server), and file by file, as external weights (the official client since 0.28). The archive comes first: an export needs a
+ * model that loads the weights, which servers list as a training run. Where archives are off, training weights are exported, and for
+ * sampler weights, which cannot be exported, their training half is. Node only, loaded when first needed.
  */
 import { APIStatusError, InvalidInputError, TinkerError } from "../errors.ts";
 import { given } from "../given.ts";
@@ -45,17 +45,13 @@ export async function fetchCheckpoint(
   const call = given({ signal });
   await checkReplaceable(target);
   if (checkpointType === "external") return fetchExternal(path, target, parent, context);
-  if (checkpointType === "training") {
-    const bytes = await fetchExported(path, target, parent, context);
-    if (bytes !== undefined) return bytes;
-  }
   let url: string;
   try {
     ({ url } = await rest.getCheckpointArchiveUrlFromTinkerPath(path, call));
   } catch (error) {
-    if (checkpointType !== "sampler" || !isLacking(error)) throw error;
-    const twin = await trainingHalf(path, context);
-    const bytes = twin === undefined ? undefined : await fetchExported(twin, target, parent, context);
+    if (!isLacking(error)) throw error;
+    const exportable = checkpointType === "training" ? path : await trainingHalf(path, context);
+    const bytes = exportable === undefined ? undefined : await fetchExported(exportable, target, parent, context);
     if (bytes !== undefined) return bytes;
     throw error;
   }
