@@ -62,4 +62,6 @@ export interface Service {
     path: string,
     options?: { readonly signal?: AbortSignal },
   ): PromiseLike<Trainer>;
+  /** Asked which checkpoints are left when the last one of a run is gone. */
+  createRestClient?(): { getWeightsInfoByTinkerPath(path: string): PromiseLike<unknown> };
 }

@@ -1,12 +1,12 @@
 /**
- * What a run will cost before it starts, and what it has cost so far: tokens, steps, time on this machine and money on the
- * hosted service.
+ * Tokens and prices: what a data set comes to, and what so many tokens cost on the hosted service. Keeping a run within a sum is
+ * `budget.ts`.
  */
 import { readFile } from "node:fs/promises";
+import { checkOptions } from "tinklet/wire";
 import { DataError } from "./data-error.ts";
 import { type ModelPrice, type PriceTable, prices } from "./prices.ts";
 import type { Rendered } from "./render.ts";
-import type { PlannedStep } from "./supervised.ts";
 
 export { type ModelPrice, type PriceTable, priceSource, prices } from "./prices.ts";
 
@@ -30,6 +30,7 @@ export function summarize(
   rendered: readonly Rendered[],
   options: { readonly maxLength?: number | undefined } = {},
 ): DataSummary {
+  checkOptions("summarize", options, { maxLength: true });
   const { maxLength = Number.POSITIVE_INFINITY } = options;
   let [tokens, lossTokens, longest, truncated, dropped] = [0, 0, 0, 0, 0];
   for (const example of rendered) {
@@ -68,27 +69,6 @@ export function trainingCost(
   tokens: { readonly train: number; readonly evaluate?: number },
 ): number {
   return (tokens.train * price.train + (tokens.evaluate ?? 0) * price.prefill) / 1e6;
-}
-
-/**
- * Keeps a run within a sum: for `beforeStep` of the loops. What earlier calls and lost steps cost counts as well; a step that
- * would take the whole beyond the sum, its evaluations included, is not submitted.
- *
- * @param maxCost - US dollars for the whole run
- *
- * @example
- * ```ts
- * for await (const event of trainSupervised({ ...settings, beforeStep: budget(price, 30) })) console.log(event.type);
- * ```
- */
-export function budget(price: ModelPrice, maxCost: number): (planned: PlannedStep) => string | undefined {
-  return ({ tokens, spent }) => {
-    const train = spent.train + tokens.train;
-    const cost = trainingCost(price, { train, evaluate: spent.evaluate + tokens.evaluate });
-    if (cost <= maxCost) return undefined;
-    const [so, then] = [trainingCost(price, spent), cost].map((dollars) => `$${dollars.toPrecision(3)}`);
-    return `the run has cost ${so} and the next step would make it ${then}, more than the $${maxCost} allowed`;
-  };
 }
 
 /**

@@ -3,6 +3,7 @@
  * step; equal examples are never divided between training and evaluation.
  */
 import { InvalidInputError } from "tinklet";
+import { checkOptions } from "tinklet/wire";
 import { derivedSeed, permutation } from "./random.ts";
 
 /** Data in batches, shuffled anew for each epoch. The last batch of an epoch may be smaller. */
@@ -14,6 +15,7 @@ export class BatchedDataset<T> {
 
   /** @param options.seed - @defaultValue 0 */
   constructor(data: readonly T[], options: { readonly batchSize: number; readonly seed?: number }) {
+    checkOptions("BatchedDataset", options, { batchSize: true, seed: true });
     if (!Number.isInteger(options.batchSize) || options.batchSize < 1) {
       throw new InvalidInputError("batchSize", `must be an integer above 0, and is ${options.batchSize}`);
     }
@@ -49,6 +51,7 @@ export function splitData<T>(
   data: readonly T[],
   options: { readonly share: number; readonly seed?: number; readonly key: (item: T) => string },
 ): { readonly train: T[]; readonly test: T[] } {
+  checkOptions("splitData", options, { share: true, seed: true, key: true });
   const { share, seed = 0, key } = options;
   const keys = [...new Set(data.map(key))];
   const wanted = share >= 1 ? Math.floor(share) : share > 0 ? Math.max(1, Math.round(keys.length * share)) : 0;

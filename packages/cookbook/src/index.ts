@@ -1,4 +1,5 @@
 /** `@tinklet/cookbook`: data, rendering, training loops and the record of a run, over the `tinklet` SDK. */
+export { type BeforeStep, budget, type PlannedStep, plannedStep, spentBy, type TokenCounts } from "./budget.ts";
 export * from "./clients.ts";
 export * from "./cost.ts";
 export { DataError } from "./data-error.ts";
@@ -7,6 +8,7 @@ export { type Example, type Place, readExamples, toExample } from "./examples.ts
 export { type JsonLine, readJsonl } from "./jsonl.ts";
 export * from "./nll.ts";
 export * from "./open-run.ts";
+export { nextStepOf, type Plan, totalStepsOf } from "./plan.ts";
 export * from "./policy-gradient.ts";
 export * from "./prepare.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";

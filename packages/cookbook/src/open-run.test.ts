@@ -6,18 +6,21 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { ForwardBackwardOutput } from "tinklet";
+import { ForwardBackwardOutput, NotFoundError } from "tinklet";
 import { afterAll, describe, expect, it } from "vitest";
+import { budget, plannedStep, spentBy } from "./budget.ts";
 import type { Service, Trainer } from "./clients.ts";
-import { budget, trainingCost } from "./cost.ts";
-import { BatchedDataset } from "./dataset.ts";
+import { summarize, trainingCost } from "./cost.ts";
+import { BatchedDataset, splitData } from "./dataset.ts";
 import { toExample } from "./examples.ts";
 import { inputTokens } from "./nll.ts";
 import { openRun, type RunStarts, runPolicyGradient, runSupervised, type SupervisedRunOptions } from "./open-run.ts";
-import type { Answer } from "./policy-gradient.ts";
+import { type Answer, trainPolicyGradient } from "./policy-gradient.ts";
+import { prepareSupervised } from "./prepare.ts";
 import { renderExample, type SupervisedDatum, toDatum } from "./render.ts";
 import { RunFolder } from "./run-folder.ts";
-import { plannedStep, type SupervisedEvent, type SupervisedResult, spentBy, trainSupervised } from "./supervised.ts";
+import { recommendedLearningRate, scheduleFactor } from "./schedule.ts";
+import { type SupervisedEvent, type SupervisedResult, trainSupervised } from "./supervised.ts";
 import { BigramService } from "./testing/bigram-service.ts";
 import { letterTokenizer } from "./testing/letter-tokenizer.ts";
 
@@ -77,8 +80,15 @@ describe("runSupervised", () => {
     expect(second).toMatchObject({ nextStep: 10, totalSteps: 10 });
     expect(await read(folder, "metrics.jsonl")).toBe(await read(straight, "metrics.jsonl"));
     const calls = service.calls.length;
-    expect(await supervise({ service, folder })).toEqual({ nextStep: 10, totalSteps: 10 });
+    const { checkpoint } = second;
+    const events: unknown[] = [];
+    expect(await supervise({ service, folder }, (event) => events.push(event))).toEqual({
+      nextStep: 10,
+      totalSteps: 10,
+      checkpoint,
+    });
     expect(service.calls.length).toBe(calls); // a complete run opens nothing
+    expect(events).toEqual([{ type: "done", nextStep: 10, totalSteps: 10, checkpoint }]); // and says so
   });
 
   it("goes on with other intervals and with more epochs, and with nothing else", async () => {
@@ -120,6 +130,150 @@ describe("runSupervised", () => {
     await supervise({ service, folder: straight, from });
     expect(await read(folder, "metrics.jsonl")).toBe(await read(straight, "metrics.jsonl"));
     await expect(supervise({ service, folder })).rejects.toThrow("load_checkpoint_path");
+  });
+});
+
+describe("the last event", () => {
+  it("tells of a budget's stop, before the first step and in the middle, and lets go of the folder", async () => {
+    const [service, folder] = [new BigramService(), await newFolder()];
+    const price = { train: 1, prefill: 1, sample: 1, asOf: "2026-11-01" };
+    const dones: SupervisedEvent[] = [];
+    const note = (event: RunStarts | SupervisedEvent) => {
+      if (event.type !== "done") return;
+      dones.push(event);
+      expect(existsSync(join(folder, "run.lock"))).toBe(false);
+    };
+    await supervise({ service, folder, beforeStep: budget(price, 0) }, note);
+    expect(service.calls).toEqual([]);
+    await supervise({ service, folder, beforeStep: budget(price, 1e-4) }, note);
+    await supervise({ service, folder, beforeStep: budget(price, 1e-4) }, note);
+    const stopped = expect.stringContaining("more than the $0.0001 allowed");
+    expect(dones).toMatchObject([
+      { nextStep: 0, stopped: expect.stringContaining("more than the $0 allowed") },
+      { nextStep: expect.any(Number), stopped, checkpoint: { name: expect.stringMatching(/^0000/) } },
+      { stopped, checkpoint: { name: expect.stringMatching(/^0000/) } },
+    ]);
+  });
+
+  it("ends every loop, whatever ended the run", async () => {
+    const [service, folder, stop] = [new BigramService(8), await newFolder(), new AbortController()];
+    const problems = [{ prompt: [1] }];
+    const reward = ({ tokens }: Answer) => tokens[0] ?? 0;
+    const options = { service, folder, baseModel: "bigram", problems, reward, steps: 2, learningRate: 0.1 };
+    const types: string[] = [];
+    await finish(runPolicyGradient({ ...options, signal: stop.signal }), (event) => {
+      if (event.type === "step") stop.abort();
+      types.push(event.type === "done" ? `done ${event.stopped}` : event.type);
+    });
+    await finish(runPolicyGradient(options), ({ type }) => types.push(type));
+    await finish(runPolicyGradient(options), ({ type }) => types.push(type));
+    expect(types).toEqual([
+      ...["start", "step", "checkpoint", "done interrupted"],
+      ...["start", "step", "checkpoint", "done"],
+      "done",
+    ]);
+  });
+});
+
+describe("misspelt options", () => {
+  const service = new BigramService();
+  const dataset = new BatchedDataset(data.train, { batchSize: 2 });
+  const trainer = service.trainer();
+  const rewarded = { problems: [{ prompt: [1] }], reward: () => 0, steps: 1, learningRate: 1 };
+  const rendered = { tokens: [1, 2], weights: [0, 1] };
+  /** Each with its options misspelt by one letter. */
+  const calls: Readonly<Record<string, (wrong: object) => unknown>> = {
+    "runSupervised saveEver saveEvery": (wrong) =>
+      supervise({ service, folder: "never-made", ...wrong } as Parameters<typeof supervise>[0]),
+    "runSupervised batchsiz batchSize": (wrong) =>
+      supervise({ service, folder: "never-made", ...wrong } as Parameters<typeof supervise>[0]),
+    "trainSupervised evalEver evalEvery": (wrong) =>
+      finish(trainSupervised({ trainer, dataset, learningRate: 1, ...wrong })),
+    "runPolicyGradient groupSiz groupSize": (wrong) =>
+      finish(runPolicyGradient({ ...rewarded, service, folder: "never-made", baseModel: "m", ...wrong })),
+    "trainPolicyGradient groupsPerStp groupsPerStep": (wrong) =>
+      finish(trainPolicyGradient({ ...rewarded, trainer, ...wrong })),
+    "openRun rnk rank": (wrong) => openRun({ service, folder: "never-made", baseModel: "m", ...wrong }, {}),
+    "claim growin growing": (wrong) => RunFolder.at("never-made").claim({}, wrong),
+    "prepareSupervised testShar testShare": (wrong) => prepareSupervised("none.jsonl", letterTokenizer(), wrong),
+    "renderExample trainOnn trainOn": (wrong) =>
+      renderExample({ kind: "text", text: "a", file: "d", line: 1 }, letterTokenizer(), wrong),
+    "toDatum maxLenght maxLength": (wrong) => toDatum(rendered, wrong),
+    "summarize maxLenght maxLength": (wrong) => summarize([rendered], wrong),
+    "BatchedDataset sed seed": (wrong) => new BatchedDataset([], { batchSize: 1, ...wrong }),
+    "splitData sed seed": (wrong) => splitData([1, 2], { share: 1, key: String, ...wrong }),
+    "scheduleFactor warmupStep warmupSteps": (wrong) => scheduleFactor("linear", { step: 0, totalSteps: 2, ...wrong }),
+    "recommendedLearningRate islora isLora": (wrong) => recommendedLearningRate("qwen", { hiddenSize: 4096, ...wrong }),
+  };
+
+  it.each(Object.keys(calls))("%s", async (name) => {
+    const [of, wrong = "", right] = name.split(" ");
+    await expect((async () => calls[name]?.({ [wrong]: 3 }))()).rejects.toMatchObject({
+      message: `${wrong}: is not an option of ${of}`,
+      hint: `Did you mean ${right}?`,
+    });
+    expect(existsSync("never-made")).toBe(false);
+  });
+});
+
+describe("a checkpoint that is gone", () => {
+  const gone = (path: string) =>
+    new NotFoundError(`There is no checkpoint ${path}`, { status: 404, body: {}, headers: {} } as never);
+
+  /** A service that has lost some checkpoints. */
+  class Forgetful extends BigramService {
+    override async createTrainingClientFromStateWithOptimizer(path: string): Promise<Trainer> {
+      if (!this.saved.has(path)) throw gone(path);
+      return super.createTrainingClientFromStateWithOptimizer(path);
+    }
+    createRestClient() {
+      return {
+        getWeightsInfoByTinkerPath: async (path: string) => {
+          if (!this.saved.has(path)) throw gone(path);
+        },
+      };
+    }
+  }
+  async function interrupted(): Promise<{ service: Forgetful; folder: string }> {
+    const [service, folder, stop] = [new Forgetful(), await newFolder(), new AbortController()];
+    await supervise({ service, folder, signal: stop.signal }, (event) => {
+      if (event.type === "step" && event.step === 5) stop.abort();
+    });
+    return { service, folder };
+  }
+
+  it("the last: says so, names the one that is left, and goes on from it when told to", async () => {
+    const { service, folder } = await interrupted();
+    const records = await RunFolder.at(folder).readCheckpoints();
+    const [last, left] = [records.at(-1)?.state_path as string, records.at(-2)];
+    service.saved.delete(last);
+    await expect(supervise({ service, folder })).rejects.toMatchObject({
+      message: `${folder}: cannot go on: the server has no checkpoint ${last} (${records.at(-1)?.name}), which is the last of this run`,
+      hint: expect.stringContaining(`${left?.name} is the last that is left: delete the lines after it in`),
+    });
+    const file = join(folder, "checkpoints.jsonl");
+    await writeFile(file, (await read(folder, "checkpoints.jsonl")).split("\n").slice(0, -2).join("\n").concat("\n"));
+    expect(await supervise({ service, folder })).toMatchObject({ nextStep: 10 });
+    expect((await RunFolder.at(folder).readMetrics()).length).toBe(11);
+  });
+
+  it("all: says that nothing is left, and where to look; the folder stays as it is, and free", async () => {
+    const { service, folder } = await interrupted();
+    service.saved.clear();
+    const before = await read(folder, "metrics.jsonl");
+    await expect(supervise({ service, folder })).rejects.toMatchObject({
+      hint: expect.stringMatching(/expired .*dataDir.*nothing of this run is left here/),
+    });
+    expect(await read(folder, "metrics.jsonl")).toBe(before);
+    expect(existsSync(join(folder, "run.lock"))).toBe(false);
+  });
+
+  it("passes other failures on", async () => {
+    const { service, folder } = await interrupted();
+    service.createTrainingClientFromStateWithOptimizer = async () => {
+      throw new Error("the network is down");
+    };
+    await expect(supervise({ service, folder })).rejects.toThrow("the network is down");
   });
 });
 
@@ -180,7 +334,8 @@ describe("two runs in one folder", () => {
     const both = await Promise.allSettled(
       Array.from({ length: 8 }, () => supervise({ service: new BigramService(), folder })),
     );
-    expect(both.filter(({ status }) => status === "fulfilled").length).toBe(1);
+    const refused = both.flatMap((one) => (one.status === "rejected" ? [String(one.reason)] : []));
+    expect(refused).toEqual(new Array(7).fill(expect.stringContaining(`is being written by process ${process.pid}`)));
     expect((await RunFolder.at(folder).readMetrics()).length).toBe(11);
   });
 

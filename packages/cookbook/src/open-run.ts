@@ -3,9 +3,20 @@
  * out. The loops in one call each, over it.
  */
 import { createHash } from "node:crypto";
-import { given } from "tinklet/wire";
+import { checkOptions, given } from "tinklet/wire";
+import { openSpending } from "./budget.ts";
 import type { Service, Trainer } from "./clients.ts";
 import { BatchedDataset } from "./dataset.ts";
+import { isGone, lostCheckpoint } from "./lost-checkpoint.ts";
+import {
+  only,
+  policyGradientNames,
+  policyGradientRunNames,
+  runNames,
+  supervisedNames,
+  supervisedRunNames,
+} from "./option-names.ts";
+import { nextStepOf, totalStepsOf } from "./plan.ts";
 import {
   type PolicyGradientEvent,
   type PolicyGradientOptions,
@@ -15,16 +26,7 @@ import {
 } from "./policy-gradient.ts";
 import type { PreparedData } from "./prepare.ts";
 import { type CheckpointRecord, type ClaimOptions, RunFolder } from "./run-folder.ts";
-import {
-  nextStepOf,
-  plannedStep,
-  type SupervisedEvent,
-  type SupervisedOptions,
-  type SupervisedResult,
-  spentBy,
-  totalStepsOf,
-  trainSupervised,
-} from "./supervised.ts";
+import { type SupervisedEvent, type SupervisedOptions, type SupervisedResult, trainSupervised } from "./supervised.ts";
 
 /** Where a run is recorded, and what it trains. */
 export interface RunOptions {
@@ -55,7 +57,8 @@ export interface OpenRun {
  * there is one.
  *
  * @param settings - everything that decides what the run computes, besides the model; written to `config.json`
- * @throws {@link DataError} when the folder holds a run with other settings, or another process writes there.
+ * @throws {@link DataError} when the folder holds a run with other settings, another process writes there, or the server does not
+ *   have the last checkpoint any more.
  *
  * @example
  * ```ts
@@ -68,11 +71,27 @@ export async function openRun(
   settings: Readonly<Record<string, unknown>>,
   claim: ClaimOptions = {},
 ): Promise<OpenRun> {
+  checkOptions("openRun", options, runNames);
   const found = await claimed(options, settings, claim);
-  return { ...found, trainer: await trainerFor(options, found.resumeFrom) };
+  try {
+    return { ...found, trainer: await trainerFor(options, found) };
+  } catch (error) {
+    await found.run.close(); // nobody gets it
+    throw error;
+  }
 }
 
-async function claimed(options: RunOptions, settings: Readonly<Record<string, unknown>>, claim: ClaimOptions) {
+/** A folder that belongs to this run, and where the run goes on. */
+interface Claimed {
+  readonly run: RunFolder;
+  readonly resumeFrom: (CheckpointRecord & { readonly state_path: string }) | undefined;
+}
+
+async function claimed(
+  options: RunOptions,
+  settings: Readonly<Record<string, unknown>>,
+  claim: ClaimOptions,
+): Promise<Claimed> {
   const { folder, baseModel, rank = 32, seed = 0, from } = options;
   const run = await RunFolder.open(folder);
   const start = given({ load_checkpoint_path: from });
@@ -80,11 +99,16 @@ async function claimed(options: RunOptions, settings: Readonly<Record<string, un
   return { run, resumeFrom: resumed ? await run.lastCheckpoint() : undefined };
 }
 
-async function trainerFor(options: RunOptions, resumeFrom: CheckpointRecord | undefined): Promise<Trainer> {
+async function trainerFor(options: RunOptions, { run, resumeFrom }: Claimed): Promise<Trainer> {
   const { service, baseModel, rank = 32, seed = 0, from, signal } = options;
   const call = given({ signal });
-  if (resumeFrom?.state_path !== undefined)
-    return service.createTrainingClientFromStateWithOptimizer(resumeFrom.state_path, call);
+  if (resumeFrom !== undefined) {
+    try {
+      return await service.createTrainingClientFromStateWithOptimizer(resumeFrom.state_path, call);
+    } catch (error) {
+      throw isGone(error) ? await lostCheckpoint(resumeFrom, { run, service }, error) : error;
+    }
+  }
   if (from !== undefined) return service.createTrainingClientFromState(from, call);
   return service.createLoraTrainingClient({ baseModel, rank, seed, ...call });
 }
@@ -113,25 +137,29 @@ export interface RunStarts {
 
 /**
  * Trains on examples, recorded in a folder: called again after an interruption, or a crash, it goes on where the run stopped.
- * The intervals of evaluating and saving may change from call to call, and epochs and steps may grow; the schedule then spans
+ * The last event, `done`, says how the call ended: `stopped` has the reason where the run is not complete, for example a
+ * {@link budget}. The intervals of evaluating and saving may change from call to call, and epochs and steps may grow; the schedule then spans
  * the longer run.
  *
- * @throws {@link DataError} when the folder holds a run with other settings or data, or another process writes there.
+ * @throws {@link DataError} when the folder holds a run with other settings or data, another process writes there, or the server
+ *   does not have the last checkpoint any more.
  *
  * @example
  * ```ts
  * const data = await prepareSupervised("data.jsonl", tokenizer, { testShare: 0.1 });
  * for await (const event of runSupervised({ service, folder: "runs/mine", baseModel, data, learningRate: 1e-4 })) {
  *   if (event.type === "step") console.log(event.step, event.metrics["train_mean_nll"]);
+ *   if (event.type === "done") console.log(event.stopped ?? "complete", event.checkpoint?.state_path);
  * }
  * ```
  */
 export async function* runSupervised(
   options: SupervisedRunOptions,
 ): AsyncGenerator<RunStarts | SupervisedEvent, SupervisedResult, void> {
-  const { data, batchSize = 8, seed = 0, beforeStep } = options;
+  checkOptions("runSupervised", options, supervisedRunNames);
+  const { data, batchSize = 8, seed = 0, learningRate } = options;
   const dataset = new BatchedDataset(data.train, { batchSize, seed });
-  const loop: Omit<SupervisedOptions, "trainer"> = { ...options, dataset, testData: data.test };
+  const loop = { ...only<SupervisedOptions>(options, supervisedNames), learningRate, dataset, testData: data.test };
   const found = await claimed(options, supervisedSettings(options), {
     changeable: ["eval_every", "save_every", "ttl_seconds"],
     growing: ["num_epochs", "max_steps"],
@@ -140,15 +168,27 @@ export async function* runSupervised(
     const { run, resumeFrom } = found;
     const totalSteps = totalStepsOf(loop);
     const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
-    if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps };
     // Asked before the trainer is made: what may not begin leaves nothing on the server.
-    const refused = beforeStep?.(plannedStep(loop, startStep, await spentBy(run)));
-    if (refused !== undefined) return { nextStep: startStep, totalSteps, stopped: refused };
+    const stopped = startStep < totalSteps ? (await openSpending(loop, run)).refusal(startStep) : undefined;
+    if (startStep >= totalSteps || stopped !== undefined) {
+      const nextStep = Math.min(startStep, totalSteps);
+      return yield* nothingToDo(run, { nextStep, totalSteps, ...given({ stopped, checkpoint: resumeFrom }) });
+    }
     yield { type: "start", run, startStep, totalSteps, resumeFrom };
-    return yield* trainSupervised({ ...loop, ...found, trainer: await trainerFor(options, resumeFrom) });
+    return yield* trainSupervised({ ...loop, ...found, trainer: await trainerFor(options, found) });
   } finally {
     await found.run.close();
   }
+}
+
+/** The end of a call that trains nothing: it is told like any other. */
+async function* nothingToDo<R extends object>(
+  run: RunFolder,
+  result: R,
+): AsyncGenerator<{ readonly type: "done" } & R, R, void> {
+  await run.close();
+  yield { type: "done", ...result };
+  return result;
 }
 
 /** What decides a supervised run, by the official cookbook's names where it has them. */
@@ -194,14 +234,26 @@ export interface PolicyGradientRunOptions<P extends Problem>
 export async function* runPolicyGradient<P extends Problem>(
   options: PolicyGradientRunOptions<P>,
 ): AsyncGenerator<RunStarts | PolicyGradientEvent<P>, PolicyGradientResult, void> {
-  const { steps: totalSteps } = options;
+  checkOptions("runPolicyGradient", options, policyGradientRunNames);
+  const { steps: totalSteps, problems, reward, learningRate } = options;
   const found = await claimed(options, policySettings(options), { changeable: ["save_every"], growing: ["steps"] });
   try {
     const { run, resumeFrom } = found;
     const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
-    if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps };
+    if (startStep >= totalSteps)
+      return yield* nothingToDo(run, { nextStep: totalSteps, totalSteps, ...given({ checkpoint: resumeFrom }) });
     yield { type: "start", run, startStep, totalSteps, resumeFrom };
-    return yield* trainPolicyGradient({ ...options, ...found, trainer: await trainerFor(options, resumeFrom) });
+    const loop = only<PolicyGradientOptions<P>>(options, policyGradientNames);
+    const trainer = await trainerFor(options, found);
+    return yield* trainPolicyGradient({
+      ...loop,
+      problems,
+      reward,
+      steps: totalSteps,
+      learningRate,
+      ...found,
+      trainer,
+    });
   } finally {
     await found.run.close();
   }

@@ -3,12 +3,14 @@
  * each group, and train with importance sampling on what was sampled. On-policy: every step samples afresh.
  */
 import { type AdamParamsInput, Datum, InvalidInputError, ModelInput, type SamplingParamsInput } from "tinklet";
-import { given } from "tinklet/wire";
+import { checkOptions, given } from "tinklet/wire";
 import type { Sampler, Trainer } from "./clients.ts";
+import { policyGradientNames } from "./option-names.ts";
+import { nextStepOf } from "./plan.ts";
 import { derivedSeed, permutation } from "./random.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
-import { nextStepOf, repeatable } from "./supervised.ts";
+import { repeatable } from "./supervised.ts";
 
 /** Something to answer. */
 export interface Problem {
@@ -70,21 +72,25 @@ export interface PolicyStepDone<P extends Problem> {
   readonly groups: readonly { readonly problem: P; readonly answers: readonly ScoredAnswer[] }[];
 }
 
-/** What the loop tells while it runs. */
+/** What the loop tells while it runs. The last event is always `done`. */
 export type PolicyGradientEvent<P extends Problem> =
   | PolicyStepDone<P>
-  | { readonly type: "checkpoint"; readonly record: CheckpointRecord };
+  | { readonly type: "checkpoint"; readonly record: CheckpointRecord }
+  | ({ readonly type: "done" } & PolicyGradientResult);
 
 /** How the run ended. */
 export interface PolicyGradientResult {
+  /** The step that would come next; `totalSteps` when the run is complete. */
   readonly nextStep: number;
   readonly totalSteps: number;
+  /** `interrupted` by the signal. Absent: complete. */
   readonly stopped?: string;
+  /** The last checkpoint of the run, also where this call had nothing to do. */
   readonly checkpoint?: CheckpointRecord;
 }
 
 /**
- * Trains on rewards. Iterate to run it.
+ * Trains on rewards. Iterate to run it; the last event, `done`, says how it ended (and so does the generator's return value).
  *
  * @example
  * ```ts
@@ -98,7 +104,11 @@ export async function* trainPolicyGradient<P extends Problem>(
   options: PolicyGradientOptions<P>,
 ): AsyncGenerator<PolicyGradientEvent<P>, PolicyGradientResult, void> {
   try {
-    return yield* steps(options);
+    checkOptions("trainPolicyGradient", options, policyGradientNames);
+    const result = yield* steps(options);
+    await options.run?.close(); // whoever is told that it is done may write there
+    yield { type: "done", ...result };
+    return result;
   } finally {
     await options.run?.close();
   }
@@ -108,10 +118,10 @@ async function* steps<P extends Problem>(
   options: PolicyGradientOptions<P>,
 ): AsyncGenerator<PolicyGradientEvent<P>, PolicyGradientResult, void> {
   const { trainer, run, steps: totalSteps, schedule = "constant", saveEvery = 0, resumeFrom } = options;
-  checkOptions(options);
+  checkValues(options);
   const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
   await run?.rewind(startStep);
-  let checkpoint: CheckpointRecord | undefined;
+  let checkpoint = resumeFrom;
   let step = startStep;
   for (; step < totalSteps && !options.signal?.aborted; step++) {
     const sampler = await trainer.saveWeightsAndGetSamplingClient();
@@ -143,15 +153,10 @@ async function* steps<P extends Problem>(
     checkpoint = await save(trainer, run, step, complete);
     yield { type: "checkpoint", record: checkpoint };
   }
-  return {
-    nextStep: step,
-    totalSteps,
-    ...(complete ? {} : { stopped: "interrupted" }),
-    ...given({ checkpoint }),
-  };
+  return { nextStep: step, totalSteps, ...(complete ? {} : { stopped: "interrupted" }), ...given({ checkpoint }) };
 }
 
-function checkOptions<P extends Problem>(options: PolicyGradientOptions<P>): void {
+function checkValues<P extends Problem>(options: PolicyGradientOptions<P>): void {
   const { problems, groupSize = 8, samplingParams = {} } = options;
   if (problems.length === 0) throw new InvalidInputError("problems", "must not be empty");
   if (!Number.isInteger(groupSize) || groupSize < 2) {

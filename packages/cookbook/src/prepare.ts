@@ -1,6 +1,7 @@
 /** From a data file to what the supervised loop trains and evaluates on, with the figures that a person wants to see first. */
 import { createHash } from "node:crypto";
 import type { Tokenizer } from "tinklet";
+import { checkOptions, given, type OptionNames } from "tinklet/wire";
 import { type DataSummary, summarize } from "./cost.ts";
 import { DataError } from "./data-error.ts";
 import { splitData } from "./dataset.ts";
@@ -22,6 +23,14 @@ export interface PrepareOptions extends DatumOptions {
   /** @defaultValue 0 */
   readonly seed?: number;
 }
+
+const prepareNames: OptionNames<PrepareOptions> = {
+  trainOn: true,
+  testShare: true,
+  seed: true,
+  maxLength: true,
+  reduction: true,
+};
 
 /** Data that is ready to train on. */
 export interface PreparedData {
@@ -45,12 +54,13 @@ export async function prepareSupervised(
   tokenizer: Tokenizer,
   options: PrepareOptions = {},
 ): Promise<PreparedData> {
-  const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength } = options;
+  checkOptions("prepareSupervised", options, prepareNames);
+  const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength, reduction } = options;
   const examples = await readExamples(file);
   const rendered = examples.map((example) => renderExample(example, tokenizer, { trainOn }));
   const { train, test } = splitData(rendered, { share: testShare, seed, key: ({ tokens }) => tokens.join(",") });
   const data = (part: readonly Rendered[]) =>
-    part.map((one) => toDatum(one, options)).filter((datum) => datum !== undefined);
+    part.map((one) => toDatum(one, given({ maxLength, reduction }))).filter((datum) => datum !== undefined);
   const prepared = { train: data(train), test: data(test) };
   if (prepared.train.length === 0) {
     throw new DataError({ file }, "has no example with anything left to learn", {

@@ -4,6 +4,7 @@
  * as sampling.
  */
 import { type ChatMessage, Datum, ModelInput, type Tokenizer } from "tinklet";
+import { checkOptions, type OptionNames } from "tinklet/wire";
 import { DataError } from "./data-error.ts";
 import type { Example, Place } from "./examples.ts";
 
@@ -35,6 +36,7 @@ export interface RenderOptions {
  * @throws {@link DataError} when a conversation has no answer or the template rewrites earlier turns.
  */
 export function renderExample(example: Example, tokenizer: Tokenizer, options: RenderOptions = {}): Rendered {
+  checkOptions("renderExample", options, { trainOn: true });
   const { trainOn = "all_answers" } = options;
   const pieces = new Pieces(tokenizer);
   if (example.kind === "chat") addChat(pieces, example.messages, trainOn, example);
@@ -122,6 +124,8 @@ export interface DatumOptions {
   readonly reduction?: "sum" | "mean";
 }
 
+const datumNames: OptionNames<DatumOptions> = { maxLength: true, reduction: true };
+
 /**
  * A datum for `cross_entropy`: inputs are all tokens but the last, targets all but the first. Undefined when no weighted
  * token is left, which happens when an answer lies wholly beyond `maxLength`.
@@ -132,6 +136,7 @@ export interface DatumOptions {
  * ```
  */
 export function toDatum(rendered: Rendered, options: DatumOptions = {}): SupervisedDatum | undefined {
+  checkOptions("toDatum", options, datumNames);
   const { maxLength = rendered.tokens.length, reduction = "sum" } = options;
   const tokens = rendered.tokens.slice(0, maxLength);
   const weights = rendered.weights.slice(1, maxLength);

@@ -7,6 +7,7 @@
 import { type FileHandle, mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { TinkerError } from "tinklet";
+import { checkOptions } from "tinklet/wire";
 import { DataError } from "./data-error.ts";
 import { takeLock } from "./run-lock.ts";
 
@@ -124,6 +125,7 @@ export class RunFolder {
    * @throws {@link DataError} naming the settings that differ.
    */
   async claim(settings: Readonly<Record<string, unknown>>, options: ClaimOptions = {}): Promise<boolean> {
+    checkOptions("claim", options, { changeable: true, growing: true });
     await this.#lock();
     const before = await this.readConfig();
     if (before === undefined) {

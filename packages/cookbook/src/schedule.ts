@@ -1,5 +1,6 @@
 /** How the learning rate moves over a run, and where it starts. */
 import { InvalidInputError } from "tinklet";
+import { checkOptions } from "tinklet/wire";
 
 /** The shapes that the official cookbook knows. */
 export type Schedule = "constant" | "linear" | "cosine";
@@ -18,6 +19,7 @@ export function scheduleFactor(
   schedule: Schedule,
   at: { readonly step: number; readonly totalSteps: number; readonly warmupSteps?: number | undefined },
 ): number {
+  checkOptions("scheduleFactor", at, { step: true, totalSteps: true, warmupSteps: true });
   const { step, totalSteps, warmupSteps = 0 } = at;
   if (totalSteps <= 0) throw new InvalidInputError("totalSteps", `must be above 0, and is ${totalSteps}`);
   if (step < warmupSteps) return (step + 1) / warmupSteps;
@@ -47,6 +49,7 @@ export function recommendedLearningRate(
   modelName: string,
   model: { readonly hiddenSize: number; readonly isLora?: boolean },
 ): number | undefined {
+  checkOptions("recommendedLearningRate", model, { hiddenSize: true, isLora: true });
   const exponent = widthExponents.find(([family]) => family.test(modelName))?.[1];
   if (exponent === undefined) return undefined;
   return 5e-5 * (model.isLora === false ? 1 : 10) * (2000 / model.hiddenSize) ** exponent;

@@ -134,7 +134,8 @@ describe("trainSupervised", () => {
     const run = await newFolder();
     await finish({ ...settings, trainer: service.trainer(), run });
     const before = await read(run, "checkpoints.jsonl");
-    expect(await resume(service, run)).toEqual({ nextStep: 20, totalSteps: 20 });
+    const checkpoint = await run.lastCheckpoint();
+    expect(await resume(service, run)).toEqual({ nextStep: 20, totalSteps: 20, checkpoint });
     expect(await read(run, "checkpoints.jsonl")).toBe(before);
   });
 

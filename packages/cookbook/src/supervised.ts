@@ -3,35 +3,27 @@
  * client take effect in order, so a save or an evaluation submitted right after a step sees exactly that step's weights.
  */
 import type { AdamParamsInput } from "tinklet";
-import { given } from "tinklet/wire";
+import { checkOptions, given } from "tinklet/wire";
+import { type BeforeStep, openSpending } from "./budget.ts";
 import type { Trainer } from "./clients.ts";
-import type { BatchedDataset } from "./dataset.ts";
 import { evaluateNll, inputTokens, lossTokens, meanNll } from "./nll.ts";
-import type { SupervisedDatum } from "./render.ts";
+import { supervisedNames } from "./option-names.ts";
+import { batchOf, evaluatesBefore, nextStepOf, type Plan, totalStepsOf } from "./plan.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
 
 /** What the loop is given. */
-export interface SupervisedOptions {
+export interface SupervisedOptions extends Plan {
   readonly trainer: Trainer;
-  readonly dataset: BatchedDataset<SupervisedDatum>;
   /** Where metrics and checkpoints are recorded. Absent: nothing is written or saved. */
   readonly run?: RunFolder;
   readonly learningRate: number;
-  /** @defaultValue 1 */
-  readonly epochs?: number;
-  /** Ends sooner than the epochs would. */
-  readonly maxSteps?: number | undefined;
   /** @defaultValue "linear" */
   readonly schedule?: Schedule;
   /** @defaultValue 0 */
   readonly warmupSteps?: number;
   /** Everything of the optimizer but its rate. */
   readonly adam?: Omit<AdamParamsInput, "learningRate">;
-  /** Held-out data, whose loss is `test/nll`. */
-  readonly testData?: readonly SupervisedDatum[];
-  /** Evaluate before every so many steps, and after the last one. 0: never. @defaultValue 10 */
-  readonly evalEvery?: number;
   /** Save after every so many steps. 0: only at the end. @defaultValue 20 */
   readonly saveEvery?: number;
   /** How long checkpoints other than the last are kept, in seconds. @defaultValue 7 days */
@@ -41,26 +33,9 @@ export interface SupervisedOptions {
   /** Aborting it ends the run after the steps that are under way, with a checkpoint. */
   readonly signal?: AbortSignal;
   /** Asked before each step is submitted; a text ends the run like an abort and says why. {@link budget} makes one. */
-  readonly beforeStep?: (planned: PlannedStep) => string | undefined;
+  readonly beforeStep?: BeforeStep | undefined;
   /** Asked after each step; a text ends the run like an abort and says why. */
   readonly stopWhen?: (progress: StepDone) => string | undefined;
-}
-
-/** Tokens that were submitted or will be. */
-export interface TokenCounts {
-  readonly train: number;
-  /** Of forward passes only. */
-  readonly evaluate: number;
-}
-
-/** A step that is about to be submitted. */
-export interface PlannedStep {
-  readonly step: number;
-  readonly totalSteps: number;
-  /** Of this step, with the evaluations before it and, if it is the last, after it. */
-  readonly tokens: TokenCounts;
-  /** Of everything that this run has submitted, earlier calls and steps that were lost included. */
-  readonly spent: TokenCounts;
 }
 
 /** A step that is done. */
@@ -74,31 +49,23 @@ export interface StepDone {
   readonly elapsedTokens: number;
 }
 
-/** What the loop tells while it runs. */
-export type SupervisedEvent = StepDone | { readonly type: "checkpoint"; readonly record: CheckpointRecord };
+/** What the loop tells while it runs. The last event is always `done`. */
+export type SupervisedEvent =
+  | StepDone
+  | { readonly type: "checkpoint"; readonly record: CheckpointRecord }
+  | ({ readonly type: "done" } & SupervisedResult);
 
 /** How the run ended. */
 export interface SupervisedResult {
   /** The step that would come next; `totalSteps` when the run is complete. */
   readonly nextStep: number;
   readonly totalSteps: number;
-  /** `interrupted` by the signal, or what `stopWhen` said. Absent: complete. */
+  /** `interrupted` by the signal, or what `beforeStep` or `stopWhen` said. Absent: complete. */
   readonly stopped?: string;
-  /** The last checkpoint of this call. */
+  /** The last checkpoint of the run, also where this call had nothing to do. */
   readonly checkpoint?: CheckpointRecord;
-  /** Loss on the held-out data after the last step. */
+  /** Loss on the held-out data after the last step; absent where this call did not take it. */
   readonly testNll?: number;
-}
-
-/** How many steps a run has. */
-export function totalStepsOf(options: Pick<SupervisedOptions, "dataset" | "epochs" | "maxSteps">): number {
-  const { dataset, epochs = 1, maxSteps = Number.POSITIVE_INFINITY } = options;
-  return Math.min(dataset.batchesPerEpoch * epochs, maxSteps);
-}
-
-/** The step that follows a checkpoint. */
-export function nextStepOf(record: CheckpointRecord, batchesPerEpoch: number): number {
-  return (record.epoch ?? 0) * batchesPerEpoch + (record.batch ?? 0);
 }
 
 /** A step that is submitted and not yet awaited. */
@@ -110,7 +77,8 @@ interface Submitted {
 }
 
 /**
- * Trains on batches of examples. Iterate to run it; the generator's return value says how it ended.
+ * Trains on batches of examples. Iterate to run it; the last event, `done`, says how it ended (and so does the generator's return
+ * value).
  *
  * @example
  * ```ts
@@ -124,7 +92,11 @@ export async function* trainSupervised(
   options: SupervisedOptions,
 ): AsyncGenerator<SupervisedEvent, SupervisedResult, void> {
   try {
-    return yield* steps(options);
+    checkOptions("trainSupervised", options, supervisedNames);
+    const result = yield* steps(options);
+    await options.run?.close(); // whoever is told that it is done may write there
+    yield { type: "done", ...result };
+    return result;
   } finally {
     await options.run?.close();
   }
@@ -134,13 +106,13 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
   const { run, trainer, dataset, resumeFrom, testData = [], evalEvery = 10, signal, stopWhen } = options;
   const totalSteps = totalStepsOf(options);
   const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
-  if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps };
+  if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps, ...given({ checkpoint: resumeFrom }) };
   await run?.rewind(startStep);
-  let spent = await spentBy(run);
+  const spending = await openSpending(options, run);
   let elapsedTokens = Number(resumeFrom?.["elapsed_tokens"] ?? 0);
   let submittedTokens = elapsedTokens;
   let stopped: string | undefined;
-  let checkpoint: CheckpointRecord | undefined;
+  let checkpoint = resumeFrom;
   let next = startStep;
   let since = performance.now();
   const pending: Submitted[] = [];
@@ -148,12 +120,9 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
   while (next < totalSteps || pending.length > 0) {
     if (signal?.aborted) stopped ??= "interrupted";
     if (next < totalSteps && stopped === undefined && pending.length < 2) {
-      const planned = plannedStep(options, next, spent);
-      stopped = options.beforeStep?.(planned);
+      stopped = spending.refusal(next);
       if (stopped !== undefined) continue;
-      const { train, evaluate } = planned.tokens;
-      await run?.appendSpending({ step: next, train_tokens: train, evaluate_tokens: evaluate });
-      spent = { train: spent.train + train, evaluate: spent.evaluate + evaluate };
+      await spending.note(next);
       const submitted = submitStep(options, next, totalSteps, submittedTokens);
       submittedTokens += submitted.tokens;
       pending.push(submitted);
@@ -177,8 +146,8 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
     stopped ??= stopWhen?.(done);
   }
 
-  const result = { nextStep: next, totalSteps, ...(stopped === undefined || next === totalSteps ? {} : { stopped }) };
-  if (next === startStep) return result; // stopped before anything was submitted
+  const result = { nextStep: next, totalSteps, ...(next === totalSteps ? {} : given({ stopped })) };
+  if (next === startStep) return { ...result, ...given({ checkpoint }) }; // stopped before anything was submitted
   const complete = next === totalSteps;
   const testNll = complete && evalEvery > 0 && testData.length > 0 ? await evaluateNll(trainer, testData) : undefined;
   if (testNll !== undefined) await run?.appendMetrics({ step: totalSteps, progress: 1, "test/nll": testNll });
@@ -187,41 +156,11 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
     await run.appendCheckpoint(checkpoint);
     yield { type: "checkpoint", record: checkpoint };
   }
-  return {
-    ...result,
-    ...given({ checkpoint, testNll }),
-  };
+  return { ...result, ...given({ checkpoint, testNll }) };
 }
 
 const isAt = (record: CheckpointRecord, step: number, { dataset }: SupervisedOptions) =>
   nextStepOf(record, dataset.batchesPerEpoch) === step;
-
-/** Everything that a run has submitted, according to its folder. */
-export async function spentBy(run: RunFolder | undefined): Promise<TokenCounts> {
-  const rows = (await run?.readSpending()) ?? [];
-  return rows.reduce(
-    (sum, row) => ({ train: sum.train + row.train_tokens, evaluate: sum.evaluate + row.evaluate_tokens }),
-    { train: 0, evaluate: 0 },
-  );
-}
-
-type Plan = Pick<SupervisedOptions, "dataset" | "epochs" | "maxSteps" | "testData" | "evalEvery">;
-
-const evaluatesBefore = ({ evalEvery = 10, testData = [] }: Plan, step: number) =>
-  evalEvery > 0 && testData.length > 0 && step % evalEvery === 0;
-
-const batchOf = ({ dataset }: Plan, step: number) =>
-  dataset.batch(Math.floor(step / dataset.batchesPerEpoch), step % dataset.batchesPerEpoch);
-
-/** A step before it is submitted. @param spent - of everything before it */
-export function plannedStep(options: Plan, step: number, spent: TokenCounts): PlannedStep {
-  const { evalEvery = 10, testData = [] } = options;
-  const totalSteps = totalStepsOf(options);
-  const before = evaluatesBefore(options, step) ? 1 : 0;
-  const after = evalEvery > 0 && step === totalSteps - 1 ? 1 : 0;
-  const tokens = { train: inputTokens(batchOf(options, step)), evaluate: (before + after) * inputTokens(testData) };
-  return { step, totalSteps, tokens, spent };
-}
 
 function submitStep(options: SupervisedOptions, step: number, totalSteps: number, tokensBefore: number): Submitted {
   const { trainer, dataset, testData = [], saveEvery = 20, schedule = "linear" } = options;

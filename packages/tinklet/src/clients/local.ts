@@ -6,7 +6,7 @@
 import { TinkerError } from "../errors.ts";
 import { given } from "../given.ts";
 import type { FetchLike } from "../transport/exchange.ts";
-import type { OptionNames } from "./check-options.ts";
+import type { OptionNames } from "../wire/check-options.ts";
 import { type ClientOptions, checkClientOptions } from "./options.ts";
 
 /** Options of {@link ServiceClient.local}; they go to the server as they are. */

@@ -6,8 +6,8 @@ import type { EventListener, Logger, LogLevel } from "../events.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { defaultMaxSockets, type MaxSockets } from "../transport/pools.ts";
 import type { CallOptions } from "../transport/transport.ts";
+import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 import type { UserMetadata } from "../wire/session.ts";
-import { checkOptions, type OptionNames } from "./check-options.ts";
 import { type RetryConfig, retryConfigNames } from "./retry-config.ts";
 
 /** Options of every call that returns an {@link APIFuture}. */

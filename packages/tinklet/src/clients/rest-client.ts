@@ -7,6 +7,7 @@ import { InvalidInputError, ResponseValidationError, TinkerError } from "../erro
 import { given } from "../given.ts";
 import type { HttpResponse } from "../transport/exchange.ts";
 import type { CallOptions } from "../transport/transport.ts";
+import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 import type { QueryTime, RequestOf, ResponseOf } from "../wire/contract.ts";
 import { loadRoute } from "../wire/known-routes.ts";
 import type { InputTypeOf } from "../wire/message.ts";
@@ -29,7 +30,6 @@ import type { WhoamiResponse } from "../wire/session.ts";
 import type { SessionSearchRequest, SessionSearchResponse } from "../wire/session-search.ts";
 import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
 import type { CopyWeightsResponse, ExternalWeightsUrlsResponse, WeightsInfoResponse } from "../wire/weights.ts";
-import { checkOptions, type OptionNames } from "./check-options.ts";
 import type { DownloadProgress } from "./download.node.ts";
 import { callNames, type OperationOptions } from "./options.ts";
 import { PagedList, type PageRequest } from "./paged-list.ts";

@@ -2,7 +2,7 @@
  * How sampling is retried and limited: the options that users may set, with the service's defaults.
  */
 import { InvalidInputError } from "../errors.ts";
-import { checkOptions, type OptionNames } from "./check-options.ts";
+import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 
 /** Retries and concurrency of a sampling client. */
 export interface RetryConfig {

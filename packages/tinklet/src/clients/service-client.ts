@@ -10,13 +10,13 @@ import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { CallOptions } from "../transport/transport.ts";
+import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 import type { FutureResult, FutureResultName, Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
 import type { CustomLossGraph } from "../wire/custom-loss.ts";
 import type { UntypedAPIFuture } from "../wire/futures.ts";
 import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
 import type { ClientSessionFinishReasonType } from "../wire/session-search.ts";
 import { LoraConfig } from "../wire/training.ts";
-import { checkOptions, type OptionNames } from "./check-options.ts";
 import type { LocalOptions } from "./local.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
@@ -415,7 +415,7 @@ export class ServiceClient {
    * @param options.baseModel - the model that it belongs to; the server's only one, unless given
    * @param options.name - the checkpoint's name; the folder's, unless given
    * @param options.ttlSeconds - how long it is kept; for good, unless given. The same adapter again is the same checkpoint, kept as
-   *   long as is asked for then
+   *   long as the longest that was asked for
    *
    * @throws {@link TinkerError} with code `import_failed` saying what is wrong with the folder, or that the server takes none.
    */

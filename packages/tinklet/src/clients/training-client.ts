@@ -8,6 +8,7 @@ import { togetherTiming } from "../futures/server-timing.ts";
 import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { CallOptions } from "../transport/transport.ts";
+import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 import { copyDatum, type DatumLike, toData } from "../wire/datum.ts";
 import { describe } from "../wire/fields.ts";
 import type {
@@ -25,7 +26,6 @@ import type {
   SaveWeightsForSamplerResponse,
   SaveWeightsResponse,
 } from "../wire/weights.ts";
-import { checkOptions, type OptionNames } from "./check-options.ts";
 import {
   type CustomLossFn,
   CustomLossOutput,

@@ -2,6 +2,7 @@
  * `tinklet/wire`: what the bytes are. Client and server import the same types, codecs and routes from here.
  */
 export { given } from "../given.ts";
+export { checkOptions, type OptionNames } from "./check-options.ts";
 export * from "./client.ts";
 export * from "./match-route.ts";
 export {

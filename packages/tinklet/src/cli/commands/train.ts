@@ -7,8 +7,10 @@ import { given } from "../../given.ts";
 import { importAdapter, isAdapterFolder } from "../adapter-folder.ts";
 import type { Command } from "../command.ts";
 import { type Context, optionalPackage } from "../context.ts";
+import { CliError } from "../explain.ts";
 import { fetchCheckpoint } from "../fetch-checkpoint.ts";
 import { writeWhole } from "../files.ts";
+import { counted } from "../format.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import { type Input, UsageError } from "../parse.ts";
 import { terminalPlot } from "../plot-terminal.ts";
@@ -78,13 +80,16 @@ export const train: Command = {
     // A checkpoint to begin with lies in the data folder; without one a dry run needs nothing from there, and leaves nothing.
     context.keepsNothing = input.flag("dry-run") && input.text("from") === undefined;
     const { model, settings, start } = await beginningOf(input, context);
-    // A dry run that is told how long examples may be needs no server.
-    const needsServer = !context.isLocal && !(input.flag("dry-run") && input.text("max-length") !== undefined);
+    // A dry run that is told how long examples may be needs no server; without a key or a URL there is none to ask.
+    const counts = input.flag("dry-run") && (input.text("max-length") !== undefined || !context.hasServer);
+    const needsServer = !context.isLocal && !counts;
     const ask = async (name: string) => (await context.service()).getTokenizer(name, { signal: context.signal });
     const tokenizer = await tokenizerFor(input, model, needsServer ? ask : undefined);
     const maxLength = input.integer("max-length", 2) ?? (await contextLength(model, input, context));
-    const data = await cookbook.prepareSupervised(file, tokenizer, { ...settings, maxLength });
-    const dataset = new cookbook.BatchedDataset(data.train, settings);
+    const { trainOn, testShare, ...training } = settings;
+    const { seed, batchSize } = training;
+    const data = await cookbook.prepareSupervised(file, tokenizer, { trainOn, testShare, seed, maxLength });
+    const dataset = new cookbook.BatchedDataset(data.train, { batchSize, seed });
     const totalSteps = cookbook.totalStepsOf({ dataset, ...settings });
     const learningRate = input.number("learning-rate", 0) ?? (await usualRate(model));
     const table = input.text("prices");
@@ -102,14 +107,14 @@ export const train: Command = {
     const { signal } = context;
     const result = await follow(
       cookbook.runSupervised({
-        ...settings,
+        ...training,
         service: await context.service(model.serve),
         folder,
         baseModel: model.name,
         ...given({ from: start }),
         data,
         learningRate,
-        settings: { max_length: maxLength ?? null, train_on: settings.trainOn, test_share: settings.testShare },
+        settings: { max_length: maxLength ?? null, train_on: trainOn, test_share: testShare },
         signal,
         ...(maxCost === undefined || price === undefined ? {} : { beforeStep: cookbook.budget(price, maxCost) }),
       }),
@@ -203,8 +208,8 @@ function introduction(
     ...(summary.dropped > 0 ? [`${summary.dropped} dropped, with nothing left to learn`] : []),
   ];
   return [
-    `${data.train.length} examples to train on, ${test.length} to test on${lost.length === 0 ? "" : ` (${lost.join(", ")})`}.`,
-    `${totalSteps} steps of LoRA rank ${rank} over ${model.name}, learning rate ${Number(learningRate.toPrecision(3))}.`,
+    `${counted(data.train.length, "example")} to train on, ${test.length} to test on${lost.length === 0 ? "" : ` (${lost.join(", ")})`}.`,
+    `${counted(totalSteps, "step")} of LoRA rank ${rank} over ${model.name}, learning rate ${Number(learningRate.toPrecision(3))}.`,
   ].join("\n");
 }
 
@@ -220,16 +225,15 @@ async function follow(
     () => output.note("\nStopping after the steps under way; once more to stop at once."),
     { once: true },
   );
-  for (;;) {
-    const { done, value } = await loop.next();
-    if (done) {
+  for await (const event of loop) {
+    if (event.type === "done") {
       output.endProgress();
-      if (line === undefined && value.nextStep === value.totalSteps)
-        output.note(`${about.folder} is complete: ${value.totalSteps} steps.`);
-      return value;
+      if (line === undefined && event.stopped === undefined)
+        output.note(`${about.folder} is complete: ${counted(event.totalSteps, "step")}.`);
+      return event;
     }
-    if (value.type === "start") {
-      const { startStep, totalSteps, resumeFrom } = value;
+    if (event.type === "start") {
+      const { startStep, totalSteps, resumeFrom } = event;
       line = new StepLine(totalSteps);
       output.note(
         resumeFrom === undefined
@@ -239,12 +243,12 @@ async function follow(
       output.progress("Making the trainer …");
       continue;
     }
-    if (value.type === "checkpoint") {
-      output.event({ type: "checkpoint", ...value.record });
-      output.note(`Saved ${value.record.name}: ${value.record.sampler_path ?? value.record.state_path}`);
+    if (event.type === "checkpoint") {
+      output.event({ type: "checkpoint", ...event.record });
+      output.note(`Saved ${event.record.name}: ${event.record.sampler_path ?? event.record.state_path}`);
       continue;
     }
-    const { metrics, step, totalSteps } = value;
+    const { metrics, step, totalSteps } = event;
     output.event({ type: "step", ...metrics });
     const test = metrics["test/nll"];
     const figures = {
@@ -254,6 +258,7 @@ async function follow(
     line ??= new StepLine(totalSteps);
     output.progress(line.text(step, metrics["num_tokens"] ?? 0, figures), { always: step === totalSteps - 1 });
   }
+  throw new Error("the loop ended without saying how"); // it always does
 }
 
 /** Fetches the final weights as an adapter folder inside the run's folder, unless they are there already. */
@@ -265,7 +270,13 @@ async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
   if (path === undefined) return;
   if (existsSync(folder) && (await readFile(note, "utf8").catch(() => "")) === said) return;
   const rest = (await context.service()).createRestClient();
-  await fetchCheckpoint(path, folder, run.path, context, rest);
+  await fetchCheckpoint(path, folder, run.path, context, rest).catch((cause: Error & { status?: number }) => {
+    if (cause.status !== 404) throw cause;
+    throw new CliError(`${run.path} is complete, but the server has no checkpoint ${path} to export any more.`, {
+      cause,
+      hint: "It was deleted, or this is not the server, account or data folder (--data-dir) that has it. To train again, choose another --out.",
+    });
+  });
   await writeWhole(note, said);
 }
 

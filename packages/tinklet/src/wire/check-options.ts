@@ -3,8 +3,8 @@
  * misspelt option silently ignored.
  */
 import { InvalidInputError } from "../errors.ts";
-import { describe, isPlainObject } from "../wire/fields.ts";
-import { closest } from "../wire/message.ts";
+import { describe, isPlainObject } from "./fields.ts";
+import { closest } from "./message.ts";
 
 /** Every name of an options type; does not compile when one is missing or too many. */
 export type OptionNames<T> = { readonly [K in keyof Required<T>]: true };
