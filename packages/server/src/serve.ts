@@ -38,7 +38,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   const loopback = isLoopback(host);
   if (!loopback && (options.apiKeys ?? []).length === 0) {
     throw new Error(
-      `Listening on ${host} would let anybody on the network in: configure keys with --api-keys, or listen on 127.0.0.1.`,
+      `Listening on ${host} would let anybody on the network in: configure keys (--api-keys, apiKeys), or listen on 127.0.0.1.`,
     );
   }
   const server = await createServer({ openProbes: loopback, ...rest });
@@ -53,7 +53,9 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     await server.close();
     const taken = (error as { code?: string }).code === "EADDRINUSE";
     throw taken
-      ? new Error(`Port ${port} of ${host} is taken: another server? Choose one with --port, or 0 for a free one.`)
+      ? new Error(
+          `Port ${port} of ${host} is taken: another server? Choose another, or 0 for a free one (--port, port).`,
+        )
       : error;
   }
   const bound = (socket.address() as AddressInfo).port;

@@ -1,5 +1,6 @@
 import { expect, it, vi } from "vitest";
 import { findRuntime } from "./find-runtime.ts";
+import { reasonOf } from "./ort.ts";
 
 it("says which runtime an engine would choose, and without the native one why and how to get it", async () => {
   expect(await findRuntime()).toEqual({ name: "native" });
@@ -14,4 +15,9 @@ it("says which runtime an engine would choose, and without the native one why an
     hint: expect.stringContaining("npm install onnxruntime-node"),
   });
   vi.doUnmock("onnxruntime-node");
+});
+
+it("names the package that is missing, and no file of ours", () => {
+  const error = new Error("Cannot find package 'onnxruntime-node' imported from /x/engine/dist/runtime/ort.js\nmore");
+  expect(reasonOf(error)).toBe("Cannot find package 'onnxruntime-node'");
 });

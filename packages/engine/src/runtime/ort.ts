@@ -156,13 +156,19 @@ const createRuntime = (
   },
 });
 
+/** Why a package cannot be loaded, in a line; without the file of ours that asked for it, which helps nobody. */
+export const reasonOf = (error: unknown): string => {
+  const [said = ""] = (error instanceof Error ? error.message : String(error)).split("\n");
+  return said.replace(/ imported from .*$/, "");
+};
+
 /** The native runtime, or undefined where its package is not installed or cannot be loaded. */
 export async function loadNativeRuntime(threads: number): Promise<{ runtime?: Runtime; reason?: string }> {
   try {
     const module = (await import("onnxruntime-node")) as unknown as { default?: Ort } & Ort;
     return { runtime: createRuntime("native", module.default ?? module, { threads }) };
   } catch (error) {
-    return { reason: error instanceof Error ? error.message.split("\n")[0]! : String(error) };
+    return { reason: reasonOf(error) };
   }
 }
 

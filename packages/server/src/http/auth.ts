@@ -50,7 +50,7 @@ export function parseApiKeys(text: string): ApiKey[] {
   // An empty list would mean a server that takes any key.
   if (keys.length === 0) {
     throw new Error(
-      'the key file holds no key. Write one "name sha256:<64 hex digits>" a line, or leave --api-keys out.',
+      'the key file holds no key. Write one "name sha256:<64 hex digits>" a line, or leave the file out (--api-keys, apiKeys).',
     );
   }
   return keys;

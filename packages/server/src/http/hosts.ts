@@ -19,7 +19,7 @@ export function checkHost(request: Request, url: URL, allowed: readonly string[]
     throw new Refusal(
       403,
       "unknown_host",
-      `The Host ${JSON.stringify(url.hostname.slice(0, 100))} is not one of this server's names. Add it with --allow-host if it should be.`,
+      `The Host ${JSON.stringify(url.hostname.slice(0, 100))} is not one of this server's names. Add it (--allow-host, allowedHosts) if it should be.`,
     );
   }
   const origin = request.headers.get("origin");

@@ -52,7 +52,7 @@ export class DiskGuard {
     throw new Refusal(
       507,
       "storage_limit",
-      `The data folder has reached its limit of ${megabytes(limit)} (${parts.join(", ")}).${own} Delete checkpoints that are not needed, or raise --max-disk.`,
+      `The data folder has reached its limit of ${megabytes(limit)} (${parts.join(", ")}).${own} Delete checkpoints that are not needed, or raise the limit (--max-disk, maxDiskBytes).`,
       { retryAfterSeconds: 60 },
     );
   }

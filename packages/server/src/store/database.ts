@@ -246,7 +246,7 @@ function migrate(connection: Libsql.Database): void {
     throw new StoreError(
       "too_new",
       `The data folder has format ${found}, and this version reads up to ${formatVersion}.`,
-      "Update @tinklet/server, or choose another --data-dir.",
+      "Update @tinklet/server, or choose another data folder (--data-dir, dataDir).",
     );
   }
   for (let version = found; version < formatVersion; version++) {

@@ -181,7 +181,7 @@ export function unloadModel(sql: Sql, id: string): void {
 export const isBusy = (sql: Sql, id: string): boolean =>
   sql.get("SELECT 1 FROM requests WHERE model_id = ? AND state = 'pending'", id) !== undefined;
 
-/** The checkpoint of an adapter that was imported before under this key; its end is set anew. */
+/** The checkpoint of an adapter that was imported before under this key; its end may move away, never nearer. */
 export function keepImport(
   sql: Sql,
   at: { readonly tenant: string; readonly key: string; readonly name: string; readonly now: number },
@@ -194,7 +194,8 @@ export function keepImport(
   );
   const row = session && getCheckpoint(sql, `${session.id}:train:0`, "sampler_weights", at.name);
   if (row === undefined || !isLive(row, at.now)) return undefined;
-  sql.run("UPDATE checkpoints SET expires_at = ? WHERE run_id = ? AND name = ?", expiresAt, row.run_id, at.name);
+  const end = expiresAt === null || row.expires_at === null ? null : Math.max(expiresAt, row.expires_at);
+  sql.run("UPDATE checkpoints SET expires_at = ? WHERE run_id = ? AND name = ?", end, row.run_id, at.name);
   return row;
 }
 

@@ -45,13 +45,13 @@ const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what:
     /^(SQLITE_CORRUPT|SQLITE_NOTADB)/,
     "corrupt",
     "The database in the data folder is damaged.",
-    "Nothing was changed. Keep the folder, restore the database from a backup, or start with another --data-dir: the checkpoints under adapters/ are whole folders and can be imported again.",
+    "Nothing was changed. Keep the folder, restore the database from a backup, or start with another data folder (--data-dir, dataDir): the checkpoints under adapters/ are whole folders and can be imported again.",
   ],
   [
     /^(SQLITE_READONLY|SQLITE_CANTOPEN|SQLITE_PERM|EACCES|EPERM|EROFS)/,
     "read_only",
     "The data folder cannot be written.",
-    "Make it writable for this user, or choose another --data-dir.",
+    "Make it writable for this user, or choose another data folder (--data-dir, dataDir).",
   ],
 ];
 

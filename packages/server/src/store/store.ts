@@ -61,7 +61,12 @@ async function open(options: StoreOptions): Promise<Store> {
   const { dataDir } = options;
   if (dataDir !== undefined) {
     await mkdir(dataDir, { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
-      const other = new StoreError("read_only", "The data folder cannot be made.", "Choose another --data-dir.", cause);
+      const other = new StoreError(
+        "read_only",
+        "The data folder cannot be made.",
+        "Choose another data folder (--data-dir, dataDir).",
+        cause,
+      );
       throw storeErrorFrom(cause) ?? other;
     });
     await prepareDatabaseFile(dataDir);
@@ -125,7 +130,7 @@ async function prepareDatabaseFile(dataDir: string): Promise<void> {
       throw new StoreError(
         "no_database",
         `adapters/ holds ${count} ${count === 1 ? "folder" : "folders"}, and there is no database (tinklet.db) that says what they are.`,
-        "Put tinklet.db back, or restore it from a backup; to begin anew, move adapters/ away or start with another --data-dir.",
+        "Put tinklet.db back, or restore it from a backup; to begin anew, move adapters/ away or start with another data folder (--data-dir, dataDir).",
       );
     }
   }

@@ -147,7 +147,7 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
     }
     files.push([file, Buffer.from(await part.arrayBuffer())]);
   }
-  // The same adapter again is the checkpoint that it became the first time, kept as long as is asked for now.
+  // The same adapter again is the checkpoint that it became the first time, kept as long as the longest that was asked for.
   const hash = createHash("sha256").update(JSON.stringify([baseModel, name]));
   for (const [, bytes] of files) hash.update(createHash("sha256").update(bytes).digest());
   const digest = hash.digest("hex");

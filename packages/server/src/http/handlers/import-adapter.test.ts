@@ -206,7 +206,7 @@ test("what cannot be used is refused with its reason, and never with a path of t
   expect(server.logged.filter(({ event }) => event === "http.failed")).toEqual([]);
 });
 
-test("the same adapter again is the same checkpoint, kept as long as was asked for last, and is no training run", async () => {
+test("the same adapter again is the same checkpoint, kept as long as was ever asked for, and is no training run", async () => {
   const path = await folder("twice");
   const first = await send(await formOf(path, { ttl_seconds: "60" }));
   const again = await send(await formOf(path, { ttl_seconds: "600" }));
@@ -218,6 +218,11 @@ test("the same adapter again is the same checkpoint, kept as long as was asked f
   expect((await listed()).checkpoints).toHaveLength(1);
   const end = new Date((await listed()).checkpoints[0]!.expires_at).getTime();
   expect(end - server.clock.now()).toBe(600_000);
+  await send(await formOf(path, { ttl_seconds: "60" })); // a short use does not end a long one
+  expect(new Date((await listed()).checkpoints[0]!.expires_at).getTime()).toBe(end);
+  await send(await formOf(path));
+  await send(await formOf(path, { ttl_seconds: "60" }));
+  expect((await listed()).checkpoints[0]!.expires_at).toBeNull(); // nor one for good
   const runs = (await server.send("GET", "training_runs?limit=1000&offset=0")).json as {
     training_runs: { training_run_id: string }[];
   };

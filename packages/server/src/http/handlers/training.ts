@@ -299,7 +299,7 @@ export function checkBaseModel(api: Api, name: string): void {
   throw new Refusal(
     400,
     "unknown_base_model",
-    `The base model ${JSON.stringify(name.slice(0, 200))} is not served here; this server has ${known}. Start it with --model to add one.`,
+    `The base model ${JSON.stringify(name.slice(0, 200))} is not served here; this server has ${known}. A server is told its models when it starts (--model, models).`,
   );
 }
 
