@@ -202,7 +202,11 @@ describe("the official tool's commands", () => {
         tool.run(["checkpoint", "info", path, "--json"], {
           env: { TINKER_BASE_URL: shared.url, TINKER_API_KEY: "tml-ben" },
         });
-      expect((await info()).code).toBe(1);
+      const hidden = await info();
+      expect(hidden).toMatchObject({ code: 1, stderr: expect.stringContaining(`Checkpoint not found: ${path}`) });
+      expect(hidden.stderr).toMatch(
+        /Hint: .*belong to another account that has not published it: tinklet checkpoint list/,
+      );
       await service.createRestClient().publishCheckpointFromTinkerPath(path);
       const { code, stdout, stderr } = await info();
       expect(code, stderr).toBe(0);
@@ -223,6 +227,15 @@ describe("the official tool's commands", () => {
     expect((await run("checkpoint", "download", `${runId}:two`, "-o", out, "--force")).stdout).toContain(
       "Extracted to",
     );
+  });
+
+  it("downloading the training half of a checkpoint leaves no run behind", async () => {
+    const runs = async () => (await json("run", "list", "--limit", "0")).runs.length;
+    const before = await runs();
+    const out = join(tool.work, "halves");
+    const { destination } = await json("checkpoint", "download", `tinker://${runId}/weights/one`, "-o", out);
+    expect(existsSync(join(destination, "adapter_model.safetensors"))).toBe(true);
+    expect(await runs()).toBe(before);
   });
 
   it("checkpoint delete asks, filters and reports", async () => {
@@ -323,6 +336,12 @@ describe("what goes wrong", () => {
     expect(dead.code).toBe(1);
     expect(dead.stderr).toMatch(/^Error: Connection failed\nDetails: /m);
     expect(dead.stderr).not.toContain("    at ");
+    expect(dead.stderr).toContain("(--base-url, TINKER_BASE_URL)");
+    const wrong = await tool.run(["run", "list"], { env: { ...env, TINKER_BASE_URL: "localhost:9" } });
+    expect(wrong).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^Error: TINKER_BASE_URL: must begin with http/),
+    });
   }, 60_000);
 
   it("a wrong key, and none at all", async () => {
@@ -341,7 +360,10 @@ describe("what goes wrong", () => {
       await keyed.close();
     }
     const none = await tool.run(["run", "list"], { env: { TINKER_BASE_URL: server.url } });
-    expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining("TINKER_API_KEY") });
+    expect(none).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/TINKER_API_KEY or give --api-key;.*add --local/),
+    });
   });
 
   it("a run that is not there", async () => {
@@ -349,6 +371,11 @@ describe("what goes wrong", () => {
       code: 1,
       stderr: expect.stringMatching(/^Error: Resource not found\n/),
     });
+    expect(await run("run", "info", "runs/none")).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^Error: "runs\/none" is neither a folder nor the id of a run\.\nHint: /),
+    });
+    expect(await json("run", "info", `tinker://${runId}/weights/one`)).toMatchObject({ training_run_id: runId });
   });
 
   it("a missing file, and a bad line with its number", async () => {

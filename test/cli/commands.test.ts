@@ -602,6 +602,15 @@ describe("data", () => {
   });
 });
 
+describe("conformance", () => {
+  it("--help names the groups that there are, and no other", async () => {
+    const { groups } = await import("../../packages/conformance/src/index.ts");
+    const { stdout } = await tool.run(["conformance", "--help"]);
+    const named = /in groups: ([\s\S]*?)\./.exec(stdout)?.[1]?.split(/,\s+/);
+    expect(named).toEqual(groups.map(({ name }) => name));
+  });
+});
+
 describe("train --dry-run", () => {
   it("measures on this machine and leaves nothing behind", async () => {
     const folder = ["--local", "--data-dir", join(tool.work, "untouched")];

@@ -1,6 +1,6 @@
 // What the README and the command line's page print is what happens: the programs run, and every command's help is the program's.
 import { execFile } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { readPrices } from "../../packages/cookbook/src/index.ts";
@@ -83,7 +83,7 @@ describe("docs/your-project.md", () => {
   };
 
   it("has a program for each task, and every block of code is one", () => {
-    expect([...programs.keys()]).toEqual(["sft", "rl", "rl-cookbook", "dpo"]);
+    expect([...programs.keys()]).toEqual(["sft", "rl", "rl-cookbook", "dpo", "home", "watch"]);
     expect(page.match(/^```ts$/gm)?.length).toBe(programs.size);
   });
 
@@ -91,19 +91,31 @@ describe("docs/your-project.md", () => {
     const [data = ""] = [...page.matchAll(/```json\n([\s\S]*?)```/g)].map(([, lines]) => lines as string);
     writeFileSync(join(tool.work, "data.jsonl"), data);
     const first = await run("sft");
-    expect(first.at(-1)).toMatch(/^tinker:\/\/.*\/sampler_weights\/final$/);
+    expect(first.at(-1)).toBe("complete");
+    expect(first.at(-2)).toMatch(/^tinker:\/\/.*\/sampler_weights\/final$/);
     expect(first.filter((line) => /^\d+ \d/.test(line)).length).toBe(2);
-    expect(await run("sft")).toEqual([]);
+    expect(await run("sft")).toEqual(["complete"]);
     // What the program saved is there for the command line: one folder for both.
     const seen = await tool.run(["checkpoint", "list", "--local", "--json"]);
-    expect(seen.stdout).toContain(first.at(-1));
+    expect(seen.stdout).toContain(first.at(-2));
     const text = await tool.run(["sample", "Hi", "--local", "--from", "runs/sft", "--max-tokens", "4"]);
     expect(text, text.stderr).toMatchObject({ code: 0 });
+    // It comes home, and back again.
+    const [bytes, back] = await run("home");
+    expect(Number(bytes)).toBeGreaterThan(0);
+    expect(back).toMatch(/^\d+ tinker:\/\/.*\/sampler_weights\/sft$/);
+    expect(existsSync(join(tool.work, "models", "sft", "adapter_model.safetensors"))).toBe(true);
+  });
+
+  it("says what a call waits for", async () => {
+    const lines = await run("watch");
+    expect(lines.find((line) => line.startsWith("Forward of "))).toMatch(/: (waiting for its turn|being sent), 0/);
+    expect(lines.at(-1)).toBe("done");
   });
 
   it("trains on a reward, from scratch and with the cookbook", async () => {
     expect((await run("rl")).map((line) => line.split(" ")[0])).toEqual(["0", "1", "2"]);
-    expect((await run("rl-cookbook")).map((line) => line.split(" ")[0])).toEqual(["0", "1", "2"]);
+    expect((await run("rl-cookbook")).map((line) => line.split(" ")[0])).toEqual(["0", "1", "2", "complete"]);
   });
 
   it("trains on preferences: the margin grows", async () => {

@@ -134,6 +134,9 @@ describe("train", () => {
     expect(plan.masked_share).toBeGreaterThan(0);
     const unknown = await tool.run(train("dry", "--dry-run"), { env });
     expect(unknown.stdout).toContain(`no price known for ${baseModel}`);
+    const keyless = await tool.run(train("dry", "--dry-run", "--json"), { env: {} });
+    expect(keyless, keyless.stderr).toMatchObject({ code: 0 });
+    expect(JSON.parse(keyless.stdout)).toMatchObject({ steps: 18 });
   });
 
   it("stops after a checkpoint before the budget is spent, and goes on with a larger one", async () => {
@@ -190,6 +193,44 @@ describe("train", () => {
     expect(second).toMatchObject({ code: 1, stderr: expect.stringMatching(/is being written by process \d+/) });
     expect((await running.ended).code).toBe(0);
     expect(read("shared", "metrics.jsonl")).toBe(read("straight", "metrics.jsonl"));
+  });
+
+  it("whose checkpoint is gone says what to do; a run is known by its folder, and deleted by it", async () => {
+    const records = () =>
+      read("gone", "checkpoints.jsonl")
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line));
+    const one = await tool.run(train("gone", "--max-steps", "1"), { env });
+    expect(one).toMatchObject({ code: 0, stderr: expect.stringContaining("\n1 step of LoRA rank 4") });
+    expect((await tool.run(train("gone", "--max-steps", "3"), { env })).code).toBe(0); // goes on as another run
+    const runs: string[] = records().map(({ state_path }) => state_path.split("/")[2]);
+    expect(new Set(runs).size).toBe(2);
+    const info = await tool.run(["run", "info", "gone", "--json"], { env });
+    expect(JSON.parse(info.stdout)).toMatchObject({ training_run_id: runs.at(-1) });
+    const listed = await tool.run(["checkpoint", "list", "--run-id", "gone", "--json"], { env });
+    expect(JSON.parse(listed.stdout).checkpoints.length).toBe(4);
+
+    await tool.run(["checkpoint", "delete", records().at(-1).state_path, "--yes"], { env });
+    const left = await tool.run(train("gone", "--max-steps", "4"), { env });
+    expect(left).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("cannot go on: the server has no checkpoint"),
+    });
+    expect(left.stderr).toContain(`(--from ${records()[0].state_path})`);
+    const deleted = await tool.run(["run", "delete", "gone", "--yes"], { env });
+    expect(deleted).toMatchObject({ code: 0, stdout: expect.stringContaining(runs[0] as string) });
+    const lost = await tool.run(train("gone", "--max-steps", "4"), { env });
+    expect(lost).toMatchObject({ code: 1, stderr: expect.stringContaining("nothing of this run is left here") });
+    expect(lost.stderr).not.toMatch(/\b[a-z]+[A-Z]\w+/); // no names of the SDK
+    rmSync(join(tool.work, "gone", "adapter.json"));
+    const complete = await tool.run(train("gone", "--max-steps", "3"), { env });
+    expect(complete).toMatchObject({ code: 1, stderr: expect.stringContaining("to export any more") });
+    rmSync(join(tool.work, "gone", "checkpoints.jsonl"));
+    expect(await tool.run(["run", "info", "gone"], { env })).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("names no run: nothing was saved there"),
+    });
   });
 
   it.runIf(hasPty)("shows one line that is written over on a terminal", async () => {

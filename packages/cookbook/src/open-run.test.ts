@@ -179,22 +179,23 @@ describe("misspelt options", () => {
   const service = new BigramService();
   const dataset = new BatchedDataset(data.train, { batchSize: 2 });
   const trainer = service.trainer();
+  const neverMade = join(scratch, `tinklet-never-made-${process.pid}`);
   const rewarded = { problems: [{ prompt: [1] }], reward: () => 0, steps: 1, learningRate: 1 };
   const rendered = { tokens: [1, 2], weights: [0, 1] };
   /** Each with its options misspelt by one letter. */
   const calls: Readonly<Record<string, (wrong: object) => unknown>> = {
     "runSupervised saveEver saveEvery": (wrong) =>
-      supervise({ service, folder: "never-made", ...wrong } as Parameters<typeof supervise>[0]),
+      supervise({ service, folder: neverMade, ...wrong } as Parameters<typeof supervise>[0]),
     "runSupervised batchsiz batchSize": (wrong) =>
-      supervise({ service, folder: "never-made", ...wrong } as Parameters<typeof supervise>[0]),
+      supervise({ service, folder: neverMade, ...wrong } as Parameters<typeof supervise>[0]),
     "trainSupervised evalEver evalEvery": (wrong) =>
       finish(trainSupervised({ trainer, dataset, learningRate: 1, ...wrong })),
     "runPolicyGradient groupSiz groupSize": (wrong) =>
-      finish(runPolicyGradient({ ...rewarded, service, folder: "never-made", baseModel: "m", ...wrong })),
+      finish(runPolicyGradient({ ...rewarded, service, folder: neverMade, baseModel: "m", ...wrong })),
     "trainPolicyGradient groupsPerStp groupsPerStep": (wrong) =>
       finish(trainPolicyGradient({ ...rewarded, trainer, ...wrong })),
-    "openRun rnk rank": (wrong) => openRun({ service, folder: "never-made", baseModel: "m", ...wrong }, {}),
-    "claim growin growing": (wrong) => RunFolder.at("never-made").claim({}, wrong),
+    "openRun rnk rank": (wrong) => openRun({ service, folder: neverMade, baseModel: "m", ...wrong }, {}),
+    "claim growin growing": (wrong) => RunFolder.at(neverMade).claim({}, wrong),
     "prepareSupervised testShar testShare": (wrong) => prepareSupervised("none.jsonl", letterTokenizer(), wrong),
     "renderExample trainOnn trainOn": (wrong) =>
       renderExample({ kind: "text", text: "a", file: "d", line: 1 }, letterTokenizer(), wrong),
@@ -212,7 +213,7 @@ describe("misspelt options", () => {
       message: `${wrong}: is not an option of ${of}`,
       hint: `Did you mean ${right}?`,
     });
-    expect(existsSync("never-made")).toBe(false);
+    expect(existsSync(neverMade)).toBe(false);
   });
 });
 

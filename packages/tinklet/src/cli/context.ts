@@ -4,6 +4,7 @@ import { localDataDir } from "../clients/data-dir.node.ts";
 import type { ServiceClient } from "../clients/service-client.ts";
 import type { TinkletEvent } from "../events.ts";
 import { given } from "../given.ts";
+import { environment } from "../transport/environment.ts";
 import type { Output } from "./output.ts";
 import type { Input } from "./parse.ts";
 
@@ -52,6 +53,13 @@ export class Context {
   /** Whether the server runs inside this process. */
   get isLocal(): boolean {
     return this.#input.flag("local");
+  }
+
+  /** Whether a key or a server was given, here or in the environment. */
+  get hasServer(): boolean {
+    const given = [this.#input.text("api-key"), this.#input.text("base-url")];
+    const set = ["TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD"].map(environment);
+    return this.isLocal || [...given, ...set].some((one) => one !== undefined);
   }
 
   /** Where a local server keeps its things; nowhere for one that keeps nothing. */

@@ -35,8 +35,9 @@ export function explain(error: unknown): Explained {
   const hint = (error as Partial<TinkerError>).hint;
   const hints = hint === undefined ? [] : [`Hint: ${inCommands(hint)}`];
   // Some messages end with their hint, which is then said once, on its own line.
-  const said =
+  const own =
     hint !== undefined && error.message.endsWith(hint) ? error.message.slice(0, -hint.length).trimEnd() : error.message;
+  const said = inCommands(own);
   const headline = headlineOf(error);
   if (headline !== undefined) return { message: headline, details: [`Details: ${said}`, ...hints] };
   // Errors of other copies of the SDK (another bundle) have the same fields but not the same class.
@@ -49,9 +50,26 @@ export function explain(error: unknown): Explained {
   };
 }
 
-/** What the SDK's hints call by the names of its functions and options, and which command or option of the tool it is. */
+/** What the SDK's messages call by the names of its functions and options, and which command or option of the tool it is. */
 const commandsFor: readonly (readonly [RegExp, string])[] = [
+  // Messages for both name the option of the command line first, then the program's: (--data-dir, dataDir).
+  [/\((--[\w-]+), [a-z][A-Za-z]*\)/g, "($1)"],
   [/TINKER_API_KEY or apiKey\b/, "TINKER_API_KEY or --api-key"],
+  [/TINKER_API_KEY or pass apiKey\b/, "TINKER_API_KEY or give --api-key"],
+  [/use ServiceClient\.local\(\)/, "add --local"],
+  [/\(baseUrl, TINKER_BASE_URL\)/g, "(--base-url, TINKER_BASE_URL)"],
+  [
+    /expired \(those in the middle of a run are kept for 7 days, or ttlSeconds\)/,
+    "expired (those in the middle of a run are kept for 7 days)",
+  ],
+  [/data folder that has it \(dataDir\)/, "data folder that has it (--data-dir)"],
+  [/begin anew in another folder/, "begin anew in another folder (--out)"],
+  [/with its weights \(from: "([^"]+)"\) or without/, "with its weights (--from $1) or without"],
+  [/^baseUrl: /, "TINKER_BASE_URL: "], // the option of that name is a wrong call
+  [
+    /Only Tinklet's own server does: ServiceClient\.local\(\), or one started with tinklet serve/,
+    "Only Tinklet's own server does: --local, or one started with tinklet serve",
+  ],
   [
     /for another account's weights pass weightsAccessToken, or ask for them to be published/,
     "another account's weights can be used once its owner has published them (tinklet checkpoint publish)",
@@ -71,9 +89,9 @@ const commandsFor: readonly (readonly [RegExp, string])[] = [
   [/maxTokens is/, "--max-tokens is"],
 ];
 
-/** A hint for somebody at a command line. */
-export function inCommands(hint: string): string {
-  return commandsFor.reduce((text, [sdk, command]) => text.replace(sdk, command), hint);
+/** A message for somebody at a command line. */
+export function inCommands(message: string): string {
+  return commandsFor.reduce((text, [sdk, command]) => text.replace(sdk, command), message);
 }
 
 /** The SDK refused a value that was typed as an option or argument of the same name: a wrong call. */

@@ -95,18 +95,21 @@ describe("fetchCheckpoint", () => {
     expect(await readdir(join(parent, "out"))).toEqual(["packed.txt"]);
   });
 
-  it.each([404, 405, 410])("exports training weights for the time of the download where archives are off (%i)", async (archive) => {
-    const { asked, get } = world({ archive });
-    await get("weights/x");
-    const exported = "tinker://new/external_weights/download";
-    expect([...new Set(asked)]).toEqual([
-      "archive",
-      `load tinker://${run}/weights/x`,
-      "export",
-      `urls ${exported}`,
-      `delete ${exported}`,
-    ]);
-  });
+  it.each([404, 405, 410])(
+    "exports training weights for the time of the download where archives are off (%i)",
+    async (archive) => {
+      const { asked, get } = world({ archive });
+      await get("weights/x");
+      const exported = "tinker://new/external_weights/download";
+      expect([...new Set(asked)]).toEqual([
+        "archive",
+        `load tinker://${run}/weights/x`,
+        "export",
+        `urls ${exported}`,
+        `delete ${exported}`,
+      ]);
+    },
+  );
 
   it("tells of the archive where the server knows no export either, and of an export that failed", async () => {
     await expect(world({ archive: 404, external: 405 }).get("weights/x")).rejects.toThrow("status 404");

@@ -15,7 +15,8 @@ export function formatSize(bytes: number): string {
 export function formatTimestamp(time: Date | undefined, nowMs = Date.now()): string {
   if (time === undefined) return "N/A";
   const future = time.getTime() > nowMs;
-  const seconds = Math.floor(Math.abs(nowMs - time.getTime()) / 1000);
+  // What was set to 7 days a moment ago is not "in 6 days": the last hundredth of a time to come counts as whole.
+  const seconds = Math.floor((Math.abs(nowMs - time.getTime()) / 1000) * (future ? 1.01 : 1));
   const days = Math.floor(seconds / 86_400);
   const said = (count: number, unit: string) =>
     `${future ? "in " : ""}${count} ${unit}${count > 1 ? "s" : ""}${future ? "" : " ago"}`;

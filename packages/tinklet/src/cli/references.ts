@@ -69,6 +69,30 @@ export async function resolveHalves(reference: string, rest: () => Promise<RestC
   ];
 }
 
+/** The help of every argument that takes a run. */
+export const runReferenceHelp = "the id of a run, the folder of one, or the path of a checkpoint";
+
+/**
+ * The runs that a reference means, oldest first: an id is itself; a folder means every run of the server that its checkpoints
+ * belong to, for going on after an interruption makes another one.
+ *
+ * @throws {@link CliError} when a folder names none, or the text cannot be an id.
+ */
+export async function resolveRuns(reference: string): Promise<readonly string[]> {
+  if (existsSync(reference)) {
+    const { candidates, title } = await inFolder(reference);
+    if (candidates.length > 0) return [...new Set(candidates.map(runOf))];
+    throw new CliError(`${title} names no run: nothing was saved there.`, {
+      hint: "tinklet run list shows the runs that the server has.",
+    });
+  }
+  if (reference.startsWith("tinker://")) return [runOf({ path: reference })];
+  if (!reference.includes("/")) return [reference];
+  throw new CliError(`"${reference}" is neither a folder nor the id of a run.`, {
+    hint: `A run is ${runReferenceHelp}; tinklet run list shows those there are.`,
+  });
+}
+
 const fitting = ({ candidates, name }: Place) =>
   name === undefined ? candidates : candidates.filter((one) => one.name === name);
 

@@ -187,8 +187,10 @@ describe("what is said", () => {
 });
 
 it("seconds are written as people read them", () => {
-  expect([0, 900, 9_940, 10_400, 119_000, 120_000, 3_600_000].map(seconds)).toEqual([
+  expect([0, 0.4, 40, 900, 9_940, 10_400, 119_000, 120_000, 3_600_000].map(seconds)).toEqual([
     "0 s",
+    "1 ms",
+    "40 ms",
     "0.9 s",
     "9.9 s",
     "10 s",

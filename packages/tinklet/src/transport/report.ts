@@ -140,6 +140,7 @@ function unharmed(run: () => unknown): void {
 
 /** Milliseconds as people read them. */
 export function seconds(ms: number): string {
+  if (ms > 0 && ms < 100) return `${Math.ceil(ms)} ms`;
   const s = ms / 1000;
   if (s < 10) return `${Number(s.toFixed(1))} s`;
   if (s < 120) return `${Math.round(s)} s`;

@@ -129,6 +129,7 @@ describe("the contract table", () => {
     for (const bad of [
       "",
       "../x",
+      "a/b",
       "a/../b",
       "a?b",
       "a#b",

@@ -126,7 +126,7 @@ export function encodeBy(route: Route, operation: string, request: unknown): Enc
  * which route is meant is refused.
  */
 function checkedSegment(name: string, value: string): string {
-  if (/[?#\\\s%]|^\/|\/$|\/\/|(^|\/)\.\.?(\/|$)/.test(value)) {
+  if (/[?#\\\s%]|^\/|\/$|\/\/|(^|\/)\.\.?(\/|$)/.test(value) || (name !== "checkpointId" && value.includes("/"))) {
     throw new InvalidInputError(name, `${describe(value)} cannot stand in a path`);
   }
   return value;

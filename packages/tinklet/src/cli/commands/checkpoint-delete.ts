@@ -6,7 +6,8 @@ import { confirmed } from "../confirm.ts";
 import type { Context } from "../context.ts";
 import { formatSize, formatTimestamp } from "../format.ts";
 import { type Input, UsageError } from "../parse.ts";
-import { referenceHelp, resolveHalves } from "../references.ts";
+import { referenceHelp, resolveHalves, resolveRuns } from "../references.ts";
+import { checkpointsOf } from "./checkpoint.ts";
 
 const types: Readonly<Record<string, string>> = {
   weights: "training",
@@ -24,7 +25,11 @@ export const checkpointDelete: Command = {
     "A short name means both halves of a checkpoint, a tinker:// path the one that it names. Dates are UTC, ISO 8601.",
   arguments: ["CHECKPOINT..."],
   options: {
-    "run-id": { type: "string", value: "RUN", about: "all checkpoints of this run, or those that fit the filters" },
+    "run-id": {
+      type: "string",
+      value: "RUN",
+      about: "all checkpoints of this run, by its id or its folder, or those that fit the filters",
+    },
     type: { type: "string", about: "weights or sampler_weights" },
     before: { type: "string", value: "DATE", about: "older than this" },
     after: { type: "string", value: "DATE", about: "younger than this" },
@@ -41,7 +46,8 @@ export const checkpointDelete: Command = {
       const halves = await Promise.all(input.positionals.map((one) => resolveHalves(one, async () => rest)));
       paths = [...new Set(halves.flat())];
     } else {
-      known = await matching(input, rest, runId);
+      const fits = filterOf(input);
+      known = (await checkpointsOf(await resolveRuns(runId), rest, context.signal)).filter(fits);
       if (known.length === 0) return report([], [], context, `No checkpoints found for run ${runId} matching filters`);
       paths = known.map(({ tinkerPath }) => tinkerPath);
     }
@@ -82,19 +88,17 @@ function checkChoice(input: Input, runId: string | undefined): void {
   }
 }
 
-async function matching(input: Input, rest: RestClient, runId: string): Promise<readonly Checkpoint[]> {
+/** Which checkpoints the options mean. */
+function filterOf(input: Input): (checkpoint: Checkpoint) => boolean {
   const type = input.text("type");
   if (type !== undefined && !Object.hasOwn(types, type)) {
     throw new UsageError(`Invalid checkpoint type: ${type} (valid: weights, sampler_weights)`);
   }
   const [before, after] = [date(input.text("before")), date(input.text("after"))];
-  const { checkpoints } = await rest.listCheckpoints(runId);
-  return checkpoints.filter(
-    ({ checkpointType, time }) =>
-      (type === undefined || checkpointType === types[type]) &&
-      (before === undefined || time < before) &&
-      (after === undefined || time > after),
-  );
+  return ({ checkpointType, time }) =>
+    (type === undefined || checkpointType === types[type]) &&
+    (before === undefined || time < before) &&
+    (after === undefined || time > after);
 }
 
 /** A day or a moment; without a zone it is UTC. */

@@ -1,6 +1,7 @@
 /** `checkpoint list`, `info`, `publish`, `unpublish` and `set-ttl`, with the official tool's options, columns and JSON. */
 import type { RestClient } from "../../clients/rest-client.ts";
 import { given } from "../../given.ts";
+import { hintFor } from "../../transport/hints.ts";
 import type { Checkpoint } from "../../wire/rest.ts";
 import { ParsedCheckpointTinkerPath } from "../../wire/tinker-path.ts";
 import type { Command } from "../command.ts";
@@ -10,7 +11,7 @@ import { counted, formatBool, formatSize, formatTimestamp } from "../format.ts";
 import { checkpointJson } from "../official-json.ts";
 import { fetchUpTo, moreNotShown } from "../paging.ts";
 import { UsageError } from "../parse.ts";
-import { referenceHelp, resolveCheckpoint, resolveHalves } from "../references.ts";
+import { referenceHelp, resolveCheckpoint, resolveHalves, resolveRuns } from "../references.ts";
 import { loraText } from "./run.ts";
 
 const size = (bytes: number | undefined) => (bytes === undefined ? "N/A" : formatSize(bytes));
@@ -20,7 +21,7 @@ export const checkpointList: Command = {
   usage: "checkpoint list [--run-id RUN] [--limit N]",
   about: "Lists checkpoints, of one run or of all.",
   options: {
-    "run-id": { type: "string", value: "RUN", about: "only those of this run" },
+    "run-id": { type: "string", value: "RUN", about: "only those of this run, by its id or its folder" },
     limit: { type: "string", value: "N", about: "at most so many, over all runs; 0 for all (default 20)" },
   },
   async run(input, context) {
@@ -36,7 +37,7 @@ export const checkpointList: Command = {
         return { items, total: cursor?.totalCount };
       };
       ({ items: checkpoints, total } = await fetchUpTo(limit, 1000, fetch, { output, what: "checkpoints" }));
-    } else ({ checkpoints } = await rest.listCheckpoints(runId, { signal }));
+    } else checkpoints = await checkpointsOf(await resolveRuns(runId), rest, signal);
     const where = runId === undefined ? "" : ` for run ${runId}`;
     const count = checkpoints.length === 0 ? "No checkpoints found" : counted(checkpoints.length, "checkpoint");
     output.result({
@@ -63,10 +64,11 @@ export const checkpointInfo: Command = {
   async run({ positionals: [reference = ""] }, context) {
     const { rest, path } = await resolved(reference, context);
     const { trainingRunId } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
-    const { checkpoints } = await rest.listCheckpoints(trainingRunId);
+    const { checkpoints } = await rest.listCheckpoints(trainingRunId).catch((cause: Error & { status?: number }) => {
+      throw cause.status === 404 ? notFound(path, cause) : cause;
+    });
     const found = checkpoints.find(({ tinkerPath }) => tinkerPath === path);
-    if (found === undefined)
-      throw new CliError(`Checkpoint not found: ${path}`, { hint: "checkpoint list shows those there are." });
+    if (found === undefined) throw notFound(path);
     // Somebody else's run is shown as far as its checkpoints are public.
     const run = await rest.getTrainingRun(trainingRunId, { accessScope: "accessible" });
     context.output.result({
@@ -134,6 +136,12 @@ export const checkpointSetTtl: Command = {
   },
 };
 
+/** A run without it and a run that nobody may see are the same to whoever asks. */
+function notFound(path: string, cause?: Error): CliError {
+  const hint = hintFor({ operation: "weightsInfo", status: 404, message: "", path });
+  return new CliError(`Checkpoint not found: ${path}`, { ...given({ hint }), cause });
+}
+
 /** Changes everything that a reference means, and says what was changed. */
 async function changeHalves(
   reference: string,
@@ -155,6 +163,17 @@ async function changeHalves(
     rows: paths.map((path) => [path]),
     json: { checkpoints: paths.map((path) => ({ tinker_path: path, ...act.json })) },
   });
+}
+
+/** The checkpoints of some runs. */
+export async function checkpointsOf(
+  runs: readonly string[],
+  rest: RestClient,
+  signal: AbortSignal,
+): Promise<Checkpoint[]> {
+  const found: Checkpoint[] = [];
+  for (const run of runs) found.push(...(await rest.listCheckpoints(run, { signal })).checkpoints);
+  return found;
 }
 
 /** The checkpoint that a reference means; sampler weights where it leaves the kind open. */

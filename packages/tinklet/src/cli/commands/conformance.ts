@@ -8,7 +8,8 @@ import { nearest, UsageError } from "../parse.ts";
 export const conformance: Command = {
   usage: "conformance --base-url URL [--base-model NAME] [--only GROUP ...]",
   about:
-    "Tests a server of the Tinker API from outside: wire, order, idempotency, losses, optimizer, checkpoints, sampling, errors.",
+    "Tests a server of the Tinker API from outside, in groups: routes, encoding, sessions, ordering, idempotency, futures, losses,\n" +
+    "optimizer, lora, checkpoints, sampling, errors, restart.",
   options: {
     "base-model": {
       type: "string",

@@ -4,19 +4,21 @@ import type { Command } from "../command.ts";
 import { confirmed } from "../confirm.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../explain.ts";
+import { resolveRuns, runReferenceHelp } from "../references.ts";
 
 export const runDelete: Command = {
-  usage: "run delete RUN_ID... [--yes]",
+  usage: "run delete RUN... [--yes]",
   about:
-    "Deletes training runs for good, with all their checkpoints. Servers other than Tinklet's own keep a run's line in the\n" +
-    "list; there only the checkpoints go.",
-  arguments: ["RUN_ID", "MORE..."],
+    `Deletes training runs for good, with all their checkpoints: ${runReferenceHelp}.\n` +
+    "A folder stands for every run that it names and stays as it is. Servers other than Tinklet's own keep a run's line in\n" +
+    "the list; there only the checkpoints go.",
+  arguments: ["RUN", "MORE..."],
   options: { yes: { type: "boolean", short: "y", about: "do not ask" } },
-  examples: ["run delete RUN_ID --local"],
+  examples: ["run delete RUN_ID --local", "run delete runs/data --local"],
   async run(input, context) {
     const { output } = context;
     const rest = (await context.service()).createRestClient();
-    const runs = [...new Set(input.positionals)];
+    const runs = [...new Set((await Promise.all(input.positionals.map(resolveRuns))).flat())];
     const counts: number[] = [];
     for (const run of runs)
       counts.push((await rest.listCheckpoints(run, { signal: context.signal })).checkpoints.length);

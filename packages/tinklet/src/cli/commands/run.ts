@@ -5,6 +5,7 @@ import { counted, formatTimestamp } from "../format.ts";
 import { trainingRunJson } from "../official-json.ts";
 import { fetchUpTo, moreNotShown } from "../paging.ts";
 import { UsageError } from "../parse.ts";
+import { resolveRuns, runReferenceHelp } from "../references.ts";
 
 const columns: Readonly<Record<string, readonly [header: string, cell: (run: TrainingRun) => string]>> = {
   id: ["Run ID", (run) => run.trainingRunId],
@@ -53,10 +54,11 @@ export const runList: Command = {
 };
 
 export const runInfo: Command = {
-  usage: "run info RUN_ID",
-  about: "Shows one training run.",
-  arguments: ["RUN_ID"],
-  async run({ positionals: [runId = ""] }, context) {
+  usage: "run info RUN",
+  about: `Shows one training run: ${runReferenceHelp}.`,
+  arguments: ["RUN"],
+  async run({ positionals: [reference = ""] }, context) {
+    const runId = (await resolveRuns(reference)).at(-1) as string;
     const rest = (await context.service()).createRestClient();
     const run = await rest.getTrainingRun(runId, { signal: context.signal });
     const checkpoint = (name: string, of = run.lastCheckpoint) =>
