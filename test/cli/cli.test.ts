@@ -69,7 +69,7 @@ describe("calling it", () => {
     [["trane"], "Did you mean train?"],
     [["run", "lits"], "Did you mean run list?"],
     [["checkpoint"], "needs one of: list, info"],
-    [["run", "info"], "RUN_ID is missing"],
+    [["run", "info"], "RUN is missing"],
     [["run", "info", "a", "b"], '"b" is one argument too many'],
     [
       ["sample", "x", "-t", "-1"],
