@@ -5,7 +5,7 @@
  */
 
 /** Losses with the official semantics (token sums); their formulas are in `losses.ts`. */
-export type LossFnName = "cross_entropy" | "importance_sampling" | "ppo" | "cispo" | "dro";
+export type LossFnName = "cross_entropy" | "importance_sampling" | "ppo" | "cispo" | "dro" | "gspo";
 
 /** A dense or CSR tensor as it arrives from the wire: integers for `target_tokens`, floats for everything else. */
 export interface TensorInput {
@@ -21,7 +21,7 @@ export interface TensorInput {
 /** One training example: position i of every loss input belongs to the prediction made after `tokens[i]`. */
 export interface TrainingDatum {
   readonly tokens: Int32Array | readonly number[];
-  /** `target_tokens` (required), `weights`, `logprobs`, `advantages`, `clip_low_threshold`, `clip_high_threshold`. */
+  /** `target_tokens` (required), `weights`, `logprobs`, `advantages`, `clip_low_threshold`, `clip_high_threshold`, `sequence_ratio_mask`. */
   readonly lossFnInputs: Readonly<Record<string, TensorInput>>;
 }
 
@@ -35,7 +35,7 @@ export interface TensorOutput {
 export interface LossRequest {
   readonly data: readonly TrainingDatum[];
   readonly lossFn: LossFnName;
-  /** `clip_low_threshold`, `clip_high_threshold` (ppo, cispo) or `beta` (dro). */
+  /** `clip_low_threshold`, `clip_high_threshold` (ppo, cispo, gspo) or `beta` (dro). */
   readonly lossFnConfig?: Readonly<Record<string, number>>;
 }
 

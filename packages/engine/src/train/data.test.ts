@@ -25,7 +25,7 @@ const csr = (columns: number): TensorInput => ({
 const policy = { logprobs: floats(-1, -2), advantages: floats(1, 0) };
 
 it.each<[string, LossRequest]>([
-  ["lossFn", request({}, { lossFn: "gspo" as "ppo" })],
+  ["lossFn", request({}, { lossFn: "stable_reinforce" as "ppo" })],
   ["data", { lossFn: "cross_entropy", data: [] }],
   ["data[0].tokens", request({}, {}, [])],
   ["data[0].tokens", request({}, {}, [1, 2, 3, 4, 5])],

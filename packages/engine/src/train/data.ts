@@ -16,6 +16,8 @@ export interface CheckedDatum {
   /** Shape of `target_tokens` as given, which outputs repeat. */
   readonly shape: readonly number[];
   readonly targets: Int32Array;
+  /** The targets whose ratios make up that of the sequence; empty but for gspo. */
+  readonly ratioTargets: readonly number[];
   /** Loss inputs of target i, without the log-prob. */
   position(index: number): Omit<LossPosition, "logprob">;
 }
@@ -166,6 +168,7 @@ const checkDatum = (
   const advantages = optional("advantages");
   const low = optional("clip_low_threshold");
   const high = optional("clip_high_threshold");
+  const ratioTargets = markedTargets(optional("sequence_ratio_mask"), logprobs, field);
   const position = (i: number): Omit<LossPosition, "logprob"> => ({
     weight: weights?.[i] ?? 1,
     samplingLogprob: Number.isFinite(logprobs?.[i]) ? logprobs![i]! : 0,
@@ -192,7 +195,7 @@ const checkDatum = (
     const { ratio, clipped, gap } = losses[lossFn].slopeTerms(at);
     // A sampler has no log-prob for the prompt: not-a-number is fine where neither it nor a threshold has a part in the slope.
     if (ratio === 0 && clipped === 0 && gap === 0) continue;
-    if (!Number.isFinite(logprobs[i])) {
+    if (!Number.isFinite(logprobs[i]) && lossFn !== "gspo") {
       throw new InputError(`${field("logprobs")}[${i}]`, `${logprobs[i]} is not a finite number`, {
         hint: "where there is none, give the position weight 0",
       });
@@ -209,8 +212,31 @@ const checkDatum = (
     shape,
     width: shape[1] ?? 1,
     targets: checkTokens(targets.values, limits.vocabSize, field("target_tokens")),
+    ratioTargets,
     position,
   };
+};
+
+/** The targets that a mask marks: at least one, each with a log-prob of the sampler's. */
+const markedTargets = (
+  mask: ArrayLike<number> | undefined,
+  logprobs: ArrayLike<number> | undefined,
+  field: (name: string) => string,
+): readonly number[] => {
+  if (!mask) return [];
+  const marked: number[] = [];
+  for (let i = 0; i < mask.length; i++) {
+    if (Number.isNaN(mask[i])) throw new InputError(`${field("sequence_ratio_mask")}[${i}]`, "is not a number");
+    if (mask[i] === 0) continue;
+    if (!Number.isFinite(logprobs?.[i])) {
+      throw new InputError(`${field("logprobs")}[${i}]`, `${logprobs?.[i]} is not a finite number`, {
+        hint: "sequence_ratio_mask marks it; give the prompt's tokens a 0 there",
+      });
+    }
+    marked.push(i);
+  }
+  if (marked.length === 0) throw new InputError(field("sequence_ratio_mask"), "marks no token");
+  return marked;
 };
 
 /** Checks a whole request. */

@@ -1,5 +1,5 @@
 /**
- * The five losses, each with its slope beside it. Sums over tokens, never means: the official semantics. Per position, l is the
+ * The losses, each with its slope beside it. Sums over tokens, never means: the official semantics. Per position, l is the
  * model's log-prob of the target, q the sampler's, A the advantage, w the weight (1 unless given) and ρ = exp(l − q):
  *
  * | loss                | value                                | slope (d value / d l)                            |
@@ -10,7 +10,14 @@
  * | cispo               | −w·sg(clip(ρ, lo, hi))·l·A           | −w·clip(ρ, lo, hi)·A                             |
  * | dro                 | −w·(l·A − ½β(l − q)²)                | −w·(A − β(l − q))                                |
  *
- * (sg: stop-gradient.) The slope is what a training graph needs in its middle, before the log-probs have left it. All five are
+ * | gspo                | −w·min(s·A, clip(s, lo, hi)·A)       | −w·s·A where the first is not the larger, else 0 |
+ *
+ * (sg: stop-gradient.) gspo's s is the ratio of the whole sequence, exp of the mean of l − q over the tokens that `sequence_ratio_mask` marks: its
+ * value counts for every token, its gradient is each token's own (the form that is called GSPO-token). It is defined so by the service's documentation
+ * (tinker-docs.thinkingmachines.ai/tinker/losses/gspo) after Zheng et al., "Group Sequence Policy Optimization", arXiv 2507.18071, section 4.3. With
+ * q' = l − log s, a constant, it is ppo: `sequence-ratio.ts` puts that in the place of q. Default thresholds are ppo's.
+ *
+ * The slope is what a training graph needs in its middle, before the log-probs have left it. All are
  * therefore cases of one formula whose coefficients are known beforehand; `slopeTerms` gives them, `model/head.ts` evaluates it, and
  * a test holds the two against each other.
  */
@@ -78,6 +85,30 @@ const clip = (x: number, low: number, high: number): number => Math.min(Math.max
 const POLICY = { logprobs: true, advantages: true } as const;
 const CLIPPED = { ...POLICY, clip_low_threshold: false, clip_high_threshold: false } as const;
 
+const ppo: Loss = {
+  value: (position) => {
+    const ratio = ratioOf(position);
+    const { weight, advantage, clipLow, clipHigh } = position;
+    return -weight * Math.min(ratio * advantage, clip(ratio, clipLow, clipHigh) * advantage);
+  },
+  slope: (position) => {
+    const ratio = ratioOf(position);
+    const { weight, advantage, clipLow, clipHigh } = position;
+    // The clipped branch is flat; it is the smaller one above hi for A > 0 and below lo for A < 0.
+    const flat = advantage > 0 ? ratio > clipHigh : ratio < clipLow;
+    return flat ? 0 : -weight * ratio * advantage;
+  },
+  slopeTerms: ({ weight, advantage, samplingLogprob, clipLow, clipHigh }) => ({
+    ...NO_SLOPE,
+    samplingLogprob,
+    ratio: -weight * advantage,
+    windowLow: advantage > 0 ? Number.NEGATIVE_INFINITY : clipLow,
+    windowHigh: advantage > 0 ? clipHigh : Number.POSITIVE_INFINITY,
+  }),
+  inputs: CLIPPED,
+  config: { clip_low_threshold: 0.8, clip_high_threshold: 1.2 },
+};
+
 export const losses: Readonly<Record<LossFnName, Loss>> = {
   cross_entropy: {
     value: ({ weight, logprob }) => -weight * logprob,
@@ -101,29 +132,8 @@ export const losses: Readonly<Record<LossFnName, Loss>> = {
     config: {},
   },
 
-  ppo: {
-    value: (position) => {
-      const ratio = ratioOf(position);
-      const { weight, advantage, clipLow, clipHigh } = position;
-      return -weight * Math.min(ratio * advantage, clip(ratio, clipLow, clipHigh) * advantage);
-    },
-    slope: (position) => {
-      const ratio = ratioOf(position);
-      const { weight, advantage, clipLow, clipHigh } = position;
-      // The clipped branch is flat; it is the smaller one above hi for A > 0 and below lo for A < 0.
-      const flat = advantage > 0 ? ratio > clipHigh : ratio < clipLow;
-      return flat ? 0 : -weight * ratio * advantage;
-    },
-    slopeTerms: ({ weight, advantage, samplingLogprob, clipLow, clipHigh }) => ({
-      ...NO_SLOPE,
-      samplingLogprob,
-      ratio: -weight * advantage,
-      windowLow: advantage > 0 ? Number.NEGATIVE_INFINITY : clipLow,
-      windowHigh: advantage > 0 ? clipHigh : Number.POSITIVE_INFINITY,
-    }),
-    inputs: CLIPPED,
-    config: { clip_low_threshold: 0.8, clip_high_threshold: 1.2 },
-  },
+  ppo,
+  gspo: { ...ppo, inputs: { ...CLIPPED, sequence_ratio_mask: true } },
 
   cispo: {
     value: (position) => {

@@ -26,6 +26,7 @@ import { packSequences, planRuns } from "./pack.ts";
 import { packTree } from "./pack-tree.ts";
 import { planPieces } from "./prefix-tree.ts";
 import { type ProgramKey, TrainingPrograms } from "./programs.ts";
+import { withSequenceRatio } from "./sequence-ratio.ts";
 
 /** Tokens beyond which a larger run is no faster per token. */
 const enoughTokens = 1024;
@@ -140,9 +141,19 @@ export class Trainer {
   async #pass(request: LossRequest, parts: Pick<Pass, "adapter" | "takeGradient">): Promise<LossResult> {
     const { contextLength } = this.#options;
     const { data, lossFn } = checkRequest(request, { vocabSize: this.#model.config.vocabSize, contextLength });
+    if (lossFn !== "gspo") return summarise(data, lossFn, await this.#logprobs({ ...parts, data, lossFn }));
+    const scores = await this.#logprobs({ adapter: parts.adapter, takeGradient: undefined, data, lossFn });
+    const related = data.map((datum, index) => withSequenceRatio(datum, scores[index]!));
+    if (!parts.takeGradient) return summarise(related, lossFn, scores);
+    return summarise(related, lossFn, await this.#logprobs({ ...parts, data: related, lossFn }));
+  }
+
+  /** The log-probs of all targets, and their gradients where they are taken. */
+  async #logprobs(parts: Omit<Pass, "sequences" | "logprobs">): Promise<readonly Float32Array[]> {
+    const { data } = parts;
     const sequences = data.map(({ tokens }) => tokens);
     const logprobs = data.map((datum) => new Float32Array(datum.targets.length));
-    const pass: Pass = { ...parts, data, sequences, logprobs, lossFn };
+    const pass: Pass = { ...parts, sequences, logprobs };
     const limit = this.#tokenLimit(pass);
     const pieces = planPieces(sequences, {
       maxTokens: Math.min(enoughTokens, limit),
@@ -158,7 +169,7 @@ export class Trainer {
         run.map((index) => pieces[index]!.members),
       );
     }
-    return summarise(data, lossFn, logprobs);
+    return logprobs;
   }
 
   /**

@@ -1,0 +1,18 @@
+/** The ratio of a whole sequence, for gspo: known when its tokens are scored, and from then on a constant for each of them. */
+import type { CheckedDatum } from "./data.ts";
+
+/** log s: the mean of l − q over the tokens that the mask marks. */
+export const logSequenceRatio = ({ ratioTargets, position }: CheckedDatum, logprobs: Float32Array): number => {
+  let sum = 0;
+  for (const i of ratioTargets) sum += logprobs[i]! - position(i).samplingLogprob;
+  return sum / ratioTargets.length;
+};
+
+/** The datum with l − log s in the place of each sampling log-prob: the ratio of every token is then s. */
+export const withSequenceRatio = (datum: CheckedDatum, logprobs: Float32Array): CheckedDatum => {
+  const logRatio = logSequenceRatio(datum, logprobs);
+  return {
+    ...datum,
+    position: (i) => ({ ...datum.position(i), samplingLogprob: logprobs[i]! - logRatio }),
+  };
+};
