@@ -10,7 +10,6 @@ import { createInterpreter } from "../../packages/engine/src/runtime/interpreter
 import { loadNativeRuntime, loadWasmRuntime } from "../../packages/engine/src/runtime/ort.ts";
 import type { Program, Runtime } from "../../packages/engine/src/runtime/runtime.ts";
 import { Extender } from "../../packages/engine/src/sample/extender.ts";
-import { pastOf } from "../../packages/engine/src/sample/kv-block.ts";
 import { Sampler } from "../../packages/engine/src/sample/sampler.ts";
 import {
   type Compute,
@@ -44,11 +43,8 @@ const options = { activationBytes: 1e9, contextLength: 512 };
 
 const logitsOf = async (model: LoadedModel, runtime: Runtime, adapter: Adapter, sequence: Int32Array) => {
   const { length } = sequence;
-  const { logits } = await new Extender(model, runtime, { packWeights: false }).extend({
-    past: pastOf(model.config, [[]], 1),
-    tokens: sequence,
-    time: length,
-    adapters: [adapter],
+  const { logits } = await new Extender(model, runtime, { packWeights: false }).prefill({
+    pieces: [{ past: [], tokens: sequence, adapter }],
     rows: Int32Array.from({ length }, (_, i) => i),
     coldness: new Float32Array(length).fill(1),
   });

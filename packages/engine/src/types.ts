@@ -149,8 +149,8 @@ export interface SampleRequest {
   /** The k most likely tokens at each prompt position; 0 is off. @defaultValue 0 */
   readonly topkPromptLogprobs?: number;
   /**
-   * Score only the last n tokens of the prompt, in `promptLogprobs` and `topkPromptLogprobs`; at the others the values are those of the
-   * first token. @defaultValue all
+   * Score only the last n tokens of the prompt, in `promptLogprobs` and `topkPromptLogprobs`; at the others, which may then come from what is
+   * kept of earlier prompts, the values are those of the first token. @defaultValue all
    */
   readonly promptLogprobsLastN?: number;
   /** The k most likely tokens at each sampled position; 0 is off. @defaultValue 0 */

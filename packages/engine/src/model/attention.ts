@@ -41,6 +41,52 @@ export interface AttentionShape {
   readonly recomputeAttention: boolean;
 }
 
+/** Queries `[batch, heads, queries, headDim]`, keys and values `[batch, kvHeads, keys, headDim]`, and a mask that broadcasts to all scores. */
+export interface Rectangle {
+  readonly q: Tensor;
+  readonly k: Tensor;
+  readonly v: Tensor;
+  /** 0 where a query may see a key, very negative elsewhere. */
+  readonly mask: Tensor;
+}
+
+/**
+ * softmax(q·kᵀ / √headDim + mask)·v. Query heads that share a key head are stacked along time, so that keys are not repeated: the result
+ * is `[batch, kvHeads, share · queries, headDim]`.
+ */
+export const attend = (
+  graph: Graph,
+  { q, k, v, mask }: Rectangle,
+  { heads, kvHeads, headDim }: Omit<AttentionShape, "recomputeAttention">,
+) => {
+  const [batch, , queries] = q.shape as [Dim, Dim, Dim, Dim];
+  const keys = k.shape[2]!;
+  const stackedTime = product([heads / kvHeads, queries]);
+  const alpha = 1 / Math.sqrt(headDim);
+  const stacked = reshape(graph, q, [batch, kvHeads, stackedTime, headDim]);
+  const probabilities = (): Tensor => {
+    const scores = reshape(graph, matmul(graph, stacked, k, { transB: true, alpha }), [batch, heads, queries, keys]);
+    return reshape(graph, softmax(graph, add(graph, scores, mask)), [batch, kvHeads, stackedTime, keys]);
+  };
+  const kept = probabilities();
+  const attended = matmul(graph, kept, v);
+  return {
+    attended,
+    /** Gradients of q (stacked), k and v from that of the result. Without `recompute` the probabilities are kept until then. */
+    gradients: (grad: Tensor, recompute: boolean): { q: Tensor; k: Tensor; v: Tensor } => {
+      const weights = recompute ? probabilities() : kept;
+      const dV = matmul(graph, weights, grad, { transA: true });
+      const delta = reduceSum(graph, mul(graph, grad, attended), [-1]);
+      const dScores = mul(graph, weights, sub(graph, matmul(graph, grad, v, { transB: true }), delta));
+      return {
+        q: matmul(graph, dScores, k, { alpha }),
+        k: matmul(graph, dScores, stacked, { transA: true, alpha }),
+        v: dV,
+      };
+    },
+  };
+};
+
 /** q, k, v rows (`[heads · tokens, headDim]`, …) to `[tokens, heads · headDim]`. */
 export const packedAttention = (
   graph: Graph,
@@ -49,26 +95,21 @@ export const packedAttention = (
   shape: AttentionShape,
 ): Tensor => {
   const { heads, kvHeads, headDim } = shape;
-  const share = heads / kvHeads; // query heads per key head
-  const alpha = 1 / Math.sqrt(headDim);
   const tables = { cos: inputs.cos, sin: inputs.sin };
 
-  const groups = inputs.groups.map((group, index) => {
+  const groups = inputs.groups.map((group) => {
     const [batch, time] = group.positions.shape as [Dim, Dim];
-    const perHead = [batch, heads, time, headDim];
-    // Query heads that share a key head are stacked along time: [batch, kvHeads, share · time, …].
-    const stackedTime = product([share, time]);
-    const stacked = [batch, kvHeads, stackedTime, headDim];
-    const q = reshape(graph, rope(graph, gather(graph, rows.q, group.q), group.positions, tables), stacked);
-    const k = rope(graph, gather(graph, rows.k, group.kv), group.positions, tables); // [batch, kvHeads, time, headDim]
-    const v = gather(graph, rows.v, group.kv);
-    const probabilities = (): Tensor => {
-      const scores = reshape(graph, matmul(graph, q, k, { transB: true, alpha }), [batch, heads, time, time]);
-      return reshape(graph, softmax(graph, add(graph, scores, group.mask)), [batch, kvHeads, stackedTime, time]);
-    };
-    const p = probabilities();
-    const o = matmul(graph, p, v); // stacked
-    return { group, index, batch, time, perHead, stacked, q, k, v, p, o, probabilities };
+    const { attended, gradients } = attend(
+      graph,
+      {
+        q: rope(graph, gather(graph, rows.q, group.q), group.positions, tables),
+        k: rope(graph, gather(graph, rows.k, group.kv), group.positions, tables),
+        v: gather(graph, rows.v, group.kv),
+        mask: group.mask,
+      },
+      shape,
+    );
+    return { group, batch, time, perHead: [batch, heads, time, headDim], attended, gradients };
   });
 
   /** The groups' values laid end to end, put back in packed order. */
@@ -80,7 +121,7 @@ export const packedAttention = (
     return gather(graph, concat(graph, flat, 0, "groupRows"), indices);
   };
   const packed = unpack(
-    groups.map(({ o }) => o),
+    groups.map(({ attended }) => attended),
     inputs.unpackQ,
     heads,
   );
@@ -88,18 +129,13 @@ export const packedAttention = (
 
   return graph.withGradient(output, [rows.q, rows.k, rows.v], (grad) => {
     const gradRows = reshape(graph, grad, rows.q.shape); // [heads · tokens, headDim]
-    const parts = groups.map(({ group, batch, time, perHead, stacked, q, k, v, p, o, probabilities }) => {
-      const weights = shape.recomputeAttention ? probabilities() : p;
-      const dO = reshape(graph, mul(graph, gather(graph, gradRows, group.q), group.valid), stacked);
-      const dV = matmul(graph, weights, dO, { transA: true });
-      const delta = reduceSum(graph, mul(graph, dO, o), [-1]);
-      const dScores = mul(graph, weights, sub(graph, matmul(graph, dO, v, { transB: true }), delta));
-      const dQ = reshape(graph, matmul(graph, dScores, k, { alpha }), perHead);
-      const dK = reshape(graph, matmul(graph, dScores, q, { transA: true, alpha }), [batch, kvHeads, time, headDim]);
+    const parts = groups.map(({ group, perHead, attended, gradients }) => {
+      const dO = mul(graph, gather(graph, gradRows, group.q), group.valid);
+      const { q, k, v } = gradients(reshape(graph, dO, attended.shape), shape.recomputeAttention);
       return {
-        q: rope(graph, dQ, group.positions, tables, true),
-        k: rope(graph, dK, group.positions, tables, true),
-        v: dV,
+        q: rope(graph, reshape(graph, q, perHead), group.positions, tables, true),
+        k: rope(graph, k, group.positions, tables, true),
+        v,
       };
     });
     const back = (name: "q" | "k" | "v"): Tensor =>
@@ -157,8 +193,6 @@ export const treeAttention = (
   { inputs, shape }: { readonly inputs: TreeAttentionInputs; readonly shape: AttentionShape },
 ): Tensor => {
   const { heads, kvHeads, headDim } = shape;
-  const share = heads / kvHeads; // query heads per key head
-  const alpha = 1 / Math.sqrt(headDim);
   const tables = { cos: inputs.cos, sin: inputs.sin };
   const tokens = inputs.tokens.shape[0]!;
   const rotate = (flat: Tensor, count: number, inverse = false): Tensor =>
@@ -171,19 +205,17 @@ export const treeAttention = (
 
   const groups = inputs.groups.map((group) => {
     const [batch, , queries, keys] = group.mask.shape as [Dim, Dim, Dim, Dim];
-    // Query heads that share a key head are stacked along time: [batch, kvHeads, share · queries, …].
-    const stackedTime = product([share, queries]);
-    const stacked = [batch, kvHeads, stackedTime, headDim];
-    const q = reshape(graph, gather(graph, rotated.q, group.q), stacked);
-    const k = gather(graph, rotated.k, group.kv); // [batch, kvHeads, keys, headDim]
-    const v = gather(graph, rows.v, group.kv);
-    const probabilities = (): Tensor => {
-      const scores = reshape(graph, matmul(graph, q, k, { transB: true, alpha }), [batch, heads, queries, keys]);
-      return reshape(graph, softmax(graph, add(graph, scores, group.mask)), [batch, kvHeads, stackedTime, keys]);
-    };
-    const p = probabilities();
-    const o = matmul(graph, p, v); // stacked
-    return { group, batch, queries, keys, stacked, q, k, v, p, o, probabilities };
+    const { attended, gradients } = attend(
+      graph,
+      {
+        q: gather(graph, rotated.q, group.q),
+        k: gather(graph, rotated.k, group.kv),
+        v: gather(graph, rows.v, group.kv),
+        mask: group.mask,
+      },
+      shape,
+    );
+    return { group, batch, queries, keys, attended, gradients };
   });
 
   /** Values of the groups' queries laid end to end, put back in packed order. */
@@ -194,21 +226,13 @@ export const treeAttention = (
     });
     return gather(graph, concat(graph, flat, 0, "groupRows"), inputs.unpackQ);
   };
-  const output = reshape(graph, unpackQ(groups.map(({ o }) => o)), [tokens, heads * headDim]);
+  const output = reshape(graph, unpackQ(groups.map(({ attended }) => attended)), [tokens, heads * headDim]);
 
   return graph.withGradient(output, [rows.q, rows.k, rows.v], (grad) => {
     const gradRows = reshape(graph, grad, rows.q.shape); // [heads · tokens, headDim]
-    const parts = groups.map(({ group, stacked, q, k, v, p, o, probabilities }) => {
-      const weights = shape.recomputeAttention ? probabilities() : p;
-      const dO = reshape(graph, mul(graph, gather(graph, gradRows, group.q), group.valid), stacked);
-      const dV = matmul(graph, weights, dO, { transA: true });
-      const delta = reduceSum(graph, mul(graph, dO, o), [-1]);
-      const dScores = mul(graph, weights, sub(graph, matmul(graph, dO, v, { transB: true }), delta));
-      return {
-        q: matmul(graph, dScores, k, { alpha }),
-        k: matmul(graph, dScores, q, { transA: true, alpha }),
-        v: dV,
-      };
+    const parts = groups.map(({ group, attended, gradients }) => {
+      const dO = mul(graph, gather(graph, gradRows, group.q), group.valid);
+      return gradients(reshape(graph, dO, attended.shape), shape.recomputeAttention);
     });
     const zeros = graph.constant(new Float32Array(headDim), [1, headDim]);
     /** Each key's gradients in all clusters, summed. */

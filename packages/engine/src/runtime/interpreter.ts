@@ -90,5 +90,6 @@ class InterpreterProgram implements Program {
 
 export const createInterpreter = (options: InterpreterOptions = {}): Runtime => ({
   name: "interpreter",
+  threads: 1,
   compile: (graph, weights) => Promise.resolve(new InterpreterProgram(graph, weights, options)),
 });

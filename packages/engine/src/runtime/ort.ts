@@ -117,6 +117,7 @@ const createRuntime = (
   { threads, pool }: { readonly threads: number; readonly pool?: SessionPool<OrtSession> },
 ): Runtime => ({
   name,
+  threads,
   async compile(graph: Graph, weights: WeightMap, options: CompileOptions = {}): Promise<Program> {
     const pack = options.packWeights === true;
     // The wasm build copies every input into its own memory at each run, so that there weights must be part of the program.

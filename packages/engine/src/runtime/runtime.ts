@@ -34,5 +34,7 @@ export interface Program {
 
 export interface Runtime {
   readonly name: RuntimeName;
+  /** That share a product. */
+  readonly threads: number;
   compile(graph: Graph, weights: WeightMap, options?: CompileOptions): Promise<Program>;
 }

@@ -4,6 +4,7 @@ import type { ModelConfig } from "@tinklet/models/config";
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import { type LoraTargets, targetLinears } from "../adapter/layout.ts";
 import { f32, type Value } from "../runtime/runtime.ts";
+import { uncutTerms } from "./run-rows.ts";
 
 /**
  * The runtime cuts long sums into pieces, of 128 terms or a multiple, depending on how wide a product is and how many threads share it.
@@ -12,7 +13,6 @@ import { f32, type Value } from "../runtime/runtime.ts";
  * inside, and there the last bits may differ.)
  */
 export const RANK_BLOCK = 16;
-const CUT = 128;
 
 /** Adapters stacked for a program. */
 export interface AdapterStack {
@@ -34,7 +34,7 @@ const placeOf = (adapters: readonly AdapterWeights[]): { columns: Map<AdapterWei
   let end = 0;
   for (const adapter of adapters) {
     const width = roundUp(adapter.layout.rank, RANK_BLOCK);
-    const start = (end % CUT) + width <= CUT ? end : roundUp(end, CUT);
+    const start = (end % uncutTerms) + width <= uncutTerms ? end : roundUp(end, uncutTerms);
     columns.set(adapter, start);
     end = start + width;
   }

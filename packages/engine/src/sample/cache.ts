@@ -4,10 +4,19 @@
  * all and grows in steps; what lies behind a sequence's length is masked off.
  */
 import type { ModelConfig } from "@tinklet/models/config";
-import { type KvBlock, lengthOf, type Past, sideOffset } from "./kv-block.ts";
+import { type KvBlock, lengthOf, sideOffset } from "./kv-block.ts";
 
 /** Room comes in steps: all of it is read for every token, so the step is small; growing copies what is stored. */
 const roomStep = 32;
+
+/** What a decoding step looks back on: sequences with `room` tokens each, of which each has its own number. */
+export interface Past {
+  /** Tokens of each sequence; padding has none. */
+  readonly lengths: readonly number[];
+  readonly room: number;
+  /** `[rows, kvHeads, room, headDim]`. */
+  view(layer: number, side: "k" | "v"): { readonly data: Float32Array; readonly dims: readonly number[] };
+}
 
 export class KvCache {
   readonly #config: ModelConfig;

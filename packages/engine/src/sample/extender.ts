@@ -5,36 +5,45 @@ import { RopeCache } from "../model/rope.ts";
 import { createProgramCache } from "../runtime/program-cache.ts";
 import { f32, i32, type Program, type Runtime, type Value } from "../runtime/runtime.ts";
 import { type AdapterStack, selectionOf, stackAdapters } from "./adapters.ts";
+import type { Past } from "./cache.ts";
 import { fuseWeights } from "./fused.ts";
 import { extendGraph, scoreTail } from "./graph.ts";
-import type { Past } from "./kv-block.ts";
+import { lengthOf } from "./kv-block.ts";
+import { masked, type PromptPiece, prefillInputs } from "./prefill-inputs.ts";
+import { type RowLimits, rowLimits } from "./run-rows.ts";
 
-const masked = -1e30;
-
-/** New tokens for each sequence: `time` per sequence, row-major. */
-export interface Extension {
-  /** With as many rows as `rowsFor` says. */
+/** One new token for each sequence. */
+export interface DecodeStep {
+  /** With as many rows as `decodeRows` says. */
   readonly past: Past;
   readonly tokens: Int32Array;
-  readonly time: number;
   /** One per sequence; undefined is the base model. */
   readonly adapters: readonly (AdapterWeights | undefined)[];
-  /** Packed rows (row · time + t) whose distribution is wanted, with 1 / temperature for each. */
+  /** 1 / temperature of each sequence. */
+  readonly coldness: Float32Array;
+}
+
+/** New tokens of prompts, no more than `rowLimits.most` in all. */
+export interface PrefillRun {
+  readonly pieces: readonly (PromptPiece & { readonly adapter: AdapterWeights | undefined })[];
+  /** Tokens, counted over all pieces, after which the distribution is wanted, with 1 / temperature for each. */
   readonly rows: Int32Array;
   readonly coldness: Float32Array;
-  /** Score these targets at these packed rows, and list the k best. */
+  /** Score these targets after these tokens, and list the k best. */
   readonly scored?: { readonly rows: Int32Array; readonly targets: Int32Array; readonly k: number };
 }
 
 /**
- * Rows that a run of so many sequences has. A single row is padded to two: products of one row take another path in the runtime, whose
+ * Rows that a step of so many sequences has. A single row is padded to two: products of one row take another path in the runtime, whose
  * last bits differ, and a sequence must not change when its neighbours leave.
  */
-export const rowsFor = (sequences: number, time: number): number => (time === 1 ? Math.max(2, sequences) : sequences);
+export const decodeRows = (sequences: number): number => Math.max(2, sequences);
 
 export interface ExtensionResult {
-  /** Keys and values of the new tokens, `[rows, kvHeads, time, headDim]`. */
+  /** Keys and values of the new tokens: `[rows, kvHeads, 1, headDim]` when decoding, `[kvHeads, rows, headDim]` of prompts. */
   readonly fresh: (layer: number, side: "k" | "v") => Float32Array;
+  /** Rows of the run, padding included. */
+  readonly rows: number;
   readonly logits: Float32Array;
   /** Of the untempered logits. */
   readonly logSumExp: Float64Array;
@@ -43,6 +52,8 @@ export interface ExtensionResult {
 }
 
 export class Extender {
+  /** How many tokens a prefill run has. */
+  readonly rowLimits: RowLimits;
   readonly #model: LoadedModel;
   readonly #runtime: Runtime;
   readonly #rope: RopeCache;
@@ -51,6 +62,7 @@ export class Extender {
   #stack: { adapters: readonly AdapterWeights[]; stack: AdapterStack } | undefined;
 
   constructor(model: LoadedModel, runtime: Runtime, options: { packWeights: boolean }) {
+    this.rowLimits = rowLimits(model.config, runtime.threads);
     this.#model = model;
     this.#runtime = runtime;
     this.#rope = new RopeCache(model.config);
@@ -87,98 +99,88 @@ export class Extender {
     this.#stack = undefined;
   }
 
-  /** Runs `time` new tokens of every sequence. */
-  async extend(extension: Extension): Promise<ExtensionResult> {
-    const { past, time, scored } = extension;
-    const { config } = this.#model;
-    const batch = rowsFor(past.lengths.length, time);
-    const tokens = new Int32Array(batch * time);
-    tokens.set(extension.tokens);
-    const longest = Math.max(...past.lengths) + time;
-    const tables = this.#rope.tables(longest);
-    const positions = new Int32Array(batch * time);
+  /** Runs one new token of every sequence. */
+  decode({ past, tokens, adapters, coldness }: DecodeStep): Promise<ExtensionResult> {
+    const { heads, kvHeads, layers } = this.#model.config;
+    const rows = decodeRows(past.lengths.length);
     const { room } = past;
-    const pastMask = new Float32Array(batch * room).fill(masked);
+    const pastMask = new Float32Array(rows * room).fill(masked);
     past.lengths.forEach((length, row) => {
       pastMask.fill(0, row * room, row * room + length);
-      for (let t = 0; t < time; t++) positions[row * time + t] = length + t;
     });
-    const decode = time === 1 && !scored;
-    const count = extension.rows.length;
-    const padded = count === 0 ? 0 : Math.max(2, count);
-    const rows = new Int32Array(padded);
-    rows.set(extension.rows);
-    const coldness = new Float32Array(padded).fill(1);
-    coldness.set(extension.coldness);
-    const stack = this.#stackOf(extension.adapters);
+    const tail = new Float32Array(rows * heads * scoreTail).fill(masked);
     const inputs: Record<string, Value> = {
-      tokens: i32(tokens, [tokens.length]),
-      cos: f32(tables.cos, tables.dims),
-      sin: f32(tables.sin, tables.dims),
-      position_ids: i32(positions, [batch, time]),
-      "mask.past": f32(pastMask, [batch, 1, 1, room]),
-      rows: i32(rows, [rows.length]),
-      coldness: f32(coldness, [rows.length, 1]),
+      tokens: i32(padded(tokens, rows), [rows]),
+      position_ids: i32(padded(Int32Array.from(past.lengths), rows), [rows, 1]),
+      "mask.past": f32(pastMask, [rows, 1, 1, room]),
+      "mask.tail": f32(tail, [rows, kvHeads, heads / kvHeads, scoreTail]),
+      lengths: i32(Int32Array.of(1, room, scoreTail), [3]),
     };
-    Object.assign(inputs, decode ? this.#decodeInputs(batch, room) : this.#prefillInputs(batch, time, room));
-    for (let layer = 0; layer < config.layers; layer++) {
+    for (let layer = 0; layer < layers; layer++) {
       for (const side of ["k", "v"] as const) inputs[`past.${side}.${layer}`] = past.view(layer, side);
     }
-    if (stack) {
-      const perToken = Array.from({ length: batch * time }, (_, i) => extension.adapters[Math.floor(i / time)]);
-      Object.assign(inputs, stack.inputs, { "lora.select": selectionOf(stack, perToken) });
-    }
+    return this.#run(inputs, {
+      decode: true,
+      positions: Math.max(...past.lengths) + 1,
+      adapters: Array.from({ length: rows }, (_, row) => adapters[row]),
+      rows: Int32Array.from(tokens, (_, row) => row),
+      coldness,
+    });
+  }
+
+  /** Runs new tokens of prompts. */
+  prefill({ pieces, ...wanted }: PrefillRun): Promise<ExtensionResult> {
+    const adapters = pieces.flatMap(({ tokens, adapter }) => Array.from(tokens, () => adapter));
+    while (adapters.length < this.rowLimits.fewest) adapters.push(undefined);
+    return this.#run(prefillInputs(this.#model.config, pieces, adapters.length), {
+      decode: false,
+      positions: Math.max(...pieces.map(({ past, tokens }) => lengthOf(past) + tokens.length)),
+      adapters,
+      ...wanted,
+    });
+  }
+
+  async #run(inputs: Record<string, Value>, run: Run): Promise<ExtensionResult> {
+    const { vocabSize } = this.#model.config;
+    const { scored } = run;
+    const tables = this.#rope.tables(run.positions);
+    const count = run.rows.length;
+    const wanted = count === 0 ? 0 : Math.max(2, count);
+    Object.assign(inputs, {
+      cos: f32(tables.cos, tables.dims),
+      sin: f32(tables.sin, tables.dims),
+      rows: i32(padded(run.rows, wanted), [wanted]),
+      coldness: f32(padded(run.coldness, wanted), [wanted, 1]),
+    });
+    const stack = this.#stackOf(run.adapters);
+    if (stack) Object.assign(inputs, stack.inputs, { "lora.select": selectionOf(stack, run.adapters) });
     if (scored) {
-      inputs["scored.rows"] = i32(scored.rows, [scored.rows.length]);
-      inputs["scored.targets"] = i32(scored.targets, [scored.targets.length, 1]);
+      const rows = Math.max(2, scored.rows.length);
+      inputs["scored.rows"] = i32(padded(scored.rows, rows), [rows]);
+      inputs["scored.targets"] = i32(padded(scored.targets, rows), [rows, 1]);
       inputs["scored.k"] = i32(Int32Array.of(Math.max(1, scored.k)), [1]);
     }
-    const program = await this.#program(stack, decode, scored !== undefined);
+    const program = await this.#program(stack, run.decode, scored !== undefined);
     const outputs = await program.run(inputs);
     const floats = (name: string): Float32Array => asFloat32(outputs[name]!.data);
-    const largest = { logit: floats("largest.logit"), probability: floats("largest.probability") };
+    const logSumExp = (prefix: string, length: number): Float64Array => {
+      const [logit, probability] = [floats(`${prefix}.logit`), floats(`${prefix}.probability`)];
+      return Float64Array.from({ length }, (_, row) => logit[row]! - Math.log(probability[row]!));
+    };
     return {
       fresh: (layer, side) => floats(`${side}.${layer}`),
-      logits: floats("logits").subarray(0, count * config.vocabSize),
-      logSumExp: Float64Array.from({ length: count }, (_, row) => {
-        return largest.logit[row]! - Math.log(largest.probability[row]!);
-      }),
-      probabilities: floats("probabilities").subarray(0, count * config.vocabSize),
+      rows: run.adapters.length,
+      logits: floats("logits").subarray(0, count * vocabSize),
+      logSumExp: logSumExp("largest", count),
+      probabilities: floats("probabilities").subarray(0, count * vocabSize),
       ...(scored
         ? {
             scored: {
-              logprobs: floats("scored.logprobs"),
-              top: floats("scored.top"),
+              ...scoresOf(floats, logSumExp("scored.largest", scored.rows.length)),
               topIds: outputs["scored.topIds"]!.data as Int32Array,
             },
           }
         : {}),
-    };
-  }
-
-  #decodeInputs(batch: number, room: number): Record<string, Value> {
-    const { heads, kvHeads } = this.#model.config;
-    return {
-      "mask.tail": f32(new Float32Array(batch * heads * scoreTail).fill(masked), [
-        batch,
-        kvHeads,
-        heads / kvHeads,
-        scoreTail,
-      ]),
-      lengths: i32(Int32Array.of(1, room, scoreTail), [3]),
-    };
-  }
-
-  #prefillInputs(batch: number, time: number, room: number): Record<string, Value> {
-    const { heads, kvHeads } = this.#model.config;
-    const causal = new Float32Array(time * time);
-    for (let t = 0; t < time; t++) causal.fill(masked, t * time + t + 1, (t + 1) * time);
-    return {
-      "index.q": i32(headIndex(batch, heads, time), [batch, heads, time]),
-      "index.kv": i32(headIndex(batch, kvHeads, time), [batch, kvHeads, time]),
-      "unpack.q": i32(headIndex(batch, time, heads), [batch * heads * time]),
-      "mask.new": f32(causal, [time, time]),
-      lengths: i32(Int32Array.of(time, room), [2]),
     };
   }
 
@@ -187,17 +189,38 @@ export class Extender {
   }
 }
 
+/** What decoding and prefill have in common. */
+interface Run {
+  readonly decode: boolean;
+  /** Of the longest sequence. */
+  readonly positions: number;
+  /** One per row, padding included. */
+  readonly adapters: readonly (AdapterWeights | undefined)[];
+  readonly rows: Int32Array;
+  readonly coldness: Float32Array;
+  readonly scored?: PrefillRun["scored"];
+}
+
 const asFloat32 = (data: Value["data"]): Float32Array =>
   data instanceof Float32Array ? data : Float32Array.from(data as Float64Array);
 
-/** Where element (batch, i, j) of a `[batch, outer, inner]` array lies in one stored as `[batch, inner, outer]`. */
-const headIndex = (batch: number, outer: number, inner: number): Int32Array => {
-  const index = new Int32Array(batch * outer * inner);
-  let at = 0;
-  for (let b = 0; b < batch; b++) {
-    for (let i = 0; i < outer; i++) {
-      for (let j = 0; j < inner; j++) index[at++] = (b * inner + j) * outer + i;
-    }
-  }
-  return index;
+/** The same values with zeros behind them. */
+const padded = <T extends Int32Array | Float32Array>(values: T, length: number): T => {
+  if (values.length === length) return values;
+  const longer = values instanceof Int32Array ? new Int32Array(length) : new Float32Array(length);
+  longer.set(values);
+  return longer as T;
+};
+
+/** Log-probs of the targets and of the k best tokens at each scored row. */
+const scoresOf = (
+  floats: (name: string) => Float32Array,
+  logSumExp: Float64Array,
+): { logprobs: Float32Array; top: Float32Array } => {
+  const [logits, top] = [floats("scored.logits"), floats("scored.top")];
+  const k = top.length / logits.length;
+  return {
+    logprobs: Float32Array.from(logSumExp, (sum, row) => Math.min(0, logits[row]! - sum)),
+    top: Float32Array.from({ length: logSumExp.length * k }, (_, i) => top[i]! - logSumExp[Math.floor(i / k)]!),
+  };
 };

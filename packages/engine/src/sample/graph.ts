@@ -1,6 +1,6 @@
 /**
  * The graphs that extend sequences by new tokens: prefill (many tokens each) and decoding (many sequences, one token each) are the
- * same computation but for attention. Keys and values of earlier tokens come in as a cache, read where they lie; only those of the new tokens
+ * same computation but for attention. Keys and values of earlier tokens come in; only those of the new tokens
  * go out. Several adapters may be active at once, one per sequence.
  */
 
@@ -16,15 +16,16 @@ import {
   gatherElements,
   matmul,
   mul,
+  type RopeTables,
   reduceMax,
   reshape,
   rope,
   softmax,
   split,
-  sub,
   topK,
 } from "../graph/ops.ts";
-import { type HeadInputs, headInputs, logitsOf, normalise } from "../model/head.ts";
+import { attend } from "../model/attention.ts";
+import { type HeadInputs, headInputs, logitsOf } from "../model/head.ts";
 import { type Attend, buildLayers, embeddingTable, headRows, type LoraInputs } from "../model/transformer.ts";
 import { RANK_BLOCK } from "./adapters.ts";
 import { fusedLinears } from "./fused.ts";
@@ -60,62 +61,53 @@ const stackedLora = (graph: Graph, config: ModelConfig, targets: LoraTargets, bl
   };
 };
 
-/** Inputs that describe a cache and the new tokens' places, common to prefill and decoding. */
-const cacheInputs = (graph: Graph, { headDim, kvHeads }: ModelConfig, batch: Dim) => {
-  const past = "past";
-  return {
-    past,
-    tables: {
-      cos: graph.input("cos", ["positions", headDim / 2]),
-      sin: graph.input("sin", ["positions", headDim / 2]),
-    },
-    cacheMask: graph.input("mask.past", [batch, 1, 1, past]),
-    /** Sizes of the parts of a row of scores: new tokens, cache, and, in decoding, a masked tail. */
-    lengths: (parts: number): Tensor => graph.input("lengths", [parts], { dtype: "int64" }),
-    layer: (layer: number): { k: Tensor; v: Tensor } => ({
-      k: graph.input(`past.k.${layer}`, [batch, kvHeads, past, headDim]),
-      v: graph.input(`past.v.${layer}`, [batch, kvHeads, past, headDim]),
-    }),
-  };
-};
+/** Tables of the rotations, for positions up to the longest sequence. */
+const ropeTables = (graph: Graph, { headDim }: ModelConfig): RopeTables => ({
+  cos: graph.input("cos", ["positions", headDim / 2]),
+  sin: graph.input("sin", ["positions", headDim / 2]),
+});
 
-/** Attention of many new tokens over a cache and themselves; adds the outputs `k.<layer>` and `v.<layer>`. */
+/** Attention of many new tokens over earlier ones and themselves, laid out by `prefill-inputs.ts`; adds the outputs `k.<layer>` and `v.<layer>`. */
 const prefillAttention = (graph: Graph, config: ModelConfig): Attend => {
   const { heads, kvHeads, headDim } = config;
-  const share = heads / kvHeads;
-  const alpha = 1 / Math.sqrt(headDim);
-  const [batch, time] = ["batch", "time"] as const;
-  const { past, tables, cacheMask, lengths, layer: cached } = cacheInputs(graph, config, batch);
-  const positions = graph.input("position_ids", [batch, time], { dtype: "int64" });
+  const [tokens, batch, queries, keys] = ["tokens", "batch", "queries", "keys"] as const;
+  const integers = (name: string, shape: readonly Dim[]): Tensor => graph.input(name, shape, { dtype: "int32" });
+  const tables = ropeTables(graph, config);
+  const positions = graph.input("positions", [tokens, 1], { dtype: "int64" });
   const indices = {
-    q: graph.input("index.q", [batch, heads, time], { dtype: "int32" }),
-    kv: graph.input("index.kv", [batch, kvHeads, time], { dtype: "int32" }),
-    unpack: graph.input("unpack.q", [product(["tokens", heads])], { dtype: "int32" }),
+    q: integers("index.q", [batch, heads, queries]),
+    kv: integers("index.kv", [batch, kvHeads, keys]),
+    own: integers("own.kv", [kvHeads, tokens]),
+    unpack: integers("unpack.q", [product([tokens, heads])]),
   };
-  const causal = graph.input("mask.new", [time, time]);
-  const sizes = lengths(2);
-  const stackedTime = product([share, time]);
-  const stacked = [batch, kvHeads, stackedTime, headDim];
+  const mask = graph.input("mask", [batch, 1, queries, keys]);
 
   return ({ q, k, v, layer }) => {
-    const earlierTokens = cached(layer);
-    const inHeads = (flat: Tensor, index: Tensor): Tensor => gather(graph, headRows(graph, flat, headDim), index);
-    const queries = reshape(graph, rope(graph, inHeads(q, indices.q), positions, tables), stacked);
-    const keys = rope(graph, inHeads(k, indices.kv), positions, tables); // [batch, kvHeads, time, headDim]
-    const values = inHeads(v, indices.kv);
-    graph.output(`k.${layer}`, keys);
-    graph.output(`v.${layer}`, values);
-    const own = add(
+    const rows = (flat: Tensor): Tensor => headRows(graph, flat, headDim);
+    const rotated = (flat: Tensor, count: number): Tensor => {
+      const perToken = reshape(graph, flat, [tokens, count, 1, headDim]);
+      return reshape(graph, rope(graph, perToken, positions, tables), [product([tokens, count]), headDim]);
+    };
+    /** Keys or values of new tokens, kept as an output, behind those of earlier ones: `[batch, kvHeads, keys, headDim]`. */
+    const withEarlier = (side: "k" | "v", fresh: Tensor): Tensor => {
+      const own = gather(graph, fresh, indices.own); // [kvHeads, tokens, headDim]
+      graph.output(`${side}.${layer}`, own);
+      const earlier = graph.input(`past.${side}.${layer}`, ["past", headDim]);
+      const all = concat(graph, [earlier, reshape(graph, own, [product([kvHeads, tokens]), headDim])], 0, "keyRows");
+      return gather(graph, all, indices.kv);
+    };
+    const { attended } = attend(
       graph,
-      reshape(graph, matmul(graph, queries, keys, { transB: true, alpha }), [batch, heads, time, time]),
-      causal,
+      {
+        q: gather(graph, rotated(rows(q), heads), indices.q),
+        k: withEarlier("k", rotated(rows(k), kvHeads)),
+        v: withEarlier("v", rows(v)),
+        mask,
+      },
+      config,
     );
-    const earlier = add(graph, matmul(graph, queries, earlierTokens.k, { transB: true, alpha }), cacheMask);
-    const scores = concat(graph, [reshape(graph, own, [batch, kvHeads, stackedTime, time]), earlier], 3, "keys");
-    const [onOwn, onEarlier] = split(graph, softmax(graph, scores), 3, [time, past], sizes) as [Tensor, Tensor];
-    const attended = add(graph, matmul(graph, onEarlier, earlierTokens.v), matmul(graph, onOwn, values)); // stacked
-    const rows = reshape(graph, attended, [product([heads, batch, time]), headDim]);
-    return reshape(graph, gather(graph, rows, indices.unpack), ["tokens", heads * headDim]);
+    const flat = reshape(graph, attended, [product([heads, batch, queries]), headDim]);
+    return reshape(graph, gather(graph, flat, indices.unpack), [tokens, heads * headDim]);
   };
 };
 
@@ -132,15 +124,20 @@ const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
   const share = heads / kvHeads;
   const alpha = graph.scalar(1 / Math.sqrt(headDim));
   const tokens = "tokens"; // one per sequence
-  const { past, tables, cacheMask, lengths, layer: cached } = cacheInputs(graph, config, tokens);
+  const past = "past";
+  const tables = ropeTables(graph, config);
+  const cacheMask = graph.input("mask.past", [tokens, 1, 1, past]);
   const positions = graph.input("position_ids", [tokens, 1], { dtype: "int64" });
   const tail = graph.input("mask.tail", [tokens, kvHeads, share, scoreTail]);
-  const sizes = lengths(3);
+  /** Sizes of the parts of a row of scores: the new token, the cache and the tail. */
+  const sizes = graph.input("lengths", [3], { dtype: "int64" });
+  const cached = (layer: number, side: "k" | "v"): Tensor =>
+    graph.input(`past.${side}.${layer}`, [tokens, kvHeads, past, headDim]);
   // Scaled tables: queries come out of the rotation already divided by √headDim.
   const queryTables = { cos: mul(graph, tables.cos, alpha), sin: mul(graph, tables.sin, alpha) };
 
   return ({ q, k, v, layer }) => {
-    const earlier = cached(layer);
+    const earlier = { k: cached(layer, "k"), v: cached(layer, "v") };
     const query = reshape(graph, rope(graph, reshape(graph, q, [tokens, heads, 1, headDim]), positions, queryTables), [
       tokens,
       kvHeads,
@@ -159,16 +156,25 @@ const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
   };
 };
 
-/** Log-probs of given tokens and, if asked, of the k most likely ones, at the `scored` rows. */
+/**
+ * What the log-sum-exp of rows of logits is made of: see `normalise`. The logarithm is the caller's, because the runtime's has another last
+ * bit at the end of a batch than within it.
+ */
+const outputLargest = (graph: Graph, prefix: string, logits: Tensor): void => {
+  graph.output(`${prefix}.logit`, reduceMax(graph, logits));
+  graph.output(`${prefix}.probability`, reduceMax(graph, softmax(graph, logits)));
+};
+
+/** Logits of given tokens and, if asked, of the k most likely ones, at the `scored` rows. */
 const scorePrompt = (graph: Graph, hidden: Tensor, head: HeadInputs): void => {
   const rows = graph.input("scored.rows", ["scored"], { dtype: "int32" });
   const targets = graph.input("scored.targets", ["scored", 1], { dtype: "int32" });
   const k = graph.input("scored.k", [1], { dtype: "int64" });
   const { logits } = logitsOf(graph, gather(graph, hidden, rows), selectRows(graph, head, rows));
-  const { logSumExp } = normalise(graph, logits);
-  graph.output("scored.logprobs", sub(graph, gatherElements(graph, logits, targets), logSumExp));
+  outputLargest(graph, "scored.largest", logits);
+  graph.output("scored.logits", gatherElements(graph, logits, targets));
   const best = topK(graph, logits, k);
-  graph.output("scored.top", sub(graph, best.values, logSumExp));
+  graph.output("scored.top", best.values);
   graph.output("scored.topIds", best.indices);
 };
 
@@ -185,18 +191,16 @@ export const extendGraph = (config: ModelConfig, key: ExtendKey): Graph => {
   const embedding = embeddingTable(graph, config);
   const lora = key.targets ? stackedLora(graph, config, key.targets, key.blocked === true) : undefined;
   const tokens = graph.input("tokens", ["tokens"], { dtype: "int32" });
-  const attend = (key.decode ? decodeAttention : prefillAttention)(graph, config);
+  const attention = (key.decode ? decodeAttention : prefillAttention)(graph, config);
   const frozen = key.fused ? fusedLinears : undefined;
-  const hidden = buildLayers(graph, config, { embedded: gather(graph, embedding, tokens), lora, attend, frozen });
+  const embedded = gather(graph, embedding, tokens);
+  const hidden = buildLayers(graph, config, { embedded, lora, attend: attention, frozen });
   const head = headInputs(graph, config, embedding, lora);
   const rows = graph.input("rows", ["rows"], { dtype: "int32" });
   const coldness = graph.input("coldness", ["rows", 1]); // 1 / temperature
   const { logits } = logitsOf(graph, gather(graph, hidden, rows), selectRows(graph, head, rows));
   graph.output("logits", logits);
-  // What the log-sum-exp is made of: see `normalise`. The logarithm is the caller's, because the runtime's has another last bit at the
-  // end of a batch than within it.
-  graph.output("largest.logit", reduceMax(graph, logits));
-  graph.output("largest.probability", reduceMax(graph, softmax(graph, logits)));
+  outputLargest(graph, "largest", logits);
   graph.output("probabilities", softmax(graph, mul(graph, logits, coldness)));
   if (key.prompt) scorePrompt(graph, hidden, head);
   return graph;

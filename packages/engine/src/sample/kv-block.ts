@@ -10,16 +10,6 @@ export interface KvBlock {
   readonly data: Float32Array;
 }
 
-/** What a run can look back on: `rows` sequences with `room` tokens each, of which each has its own number. */
-export interface Past {
-  /** Tokens of each sequence; padding has none. */
-  readonly lengths: readonly number[];
-  /** At least 1: what a sequence does not fill is masked. */
-  readonly room: number;
-  /** `[rows, kvHeads, room, headDim]`. */
-  view(layer: number, side: "k" | "v"): { readonly data: Float32Array; readonly dims: readonly number[] };
-}
-
 /** Where a layer's keys or values begin in a block. */
 export const sideOffset = (
   { kvHeads, headDim }: ModelConfig,
@@ -30,48 +20,82 @@ export const sideOffset = (
 /** Tokens of blocks end to end. */
 export const lengthOf = (blocks: readonly KvBlock[]): number => blocks.reduce((sum, { length }) => sum + length, 0);
 
-/** The keys and values that a run has made for one of its rows; `fresh` gives them for all rows, `[rows, kvHeads, length, headDim]`. */
+/** The keys and values that a run has made for `length` of its `rows`; `fresh` gives them for all, `[kvHeads, rows, headDim]`. */
 export const takeBlock = (
   config: ModelConfig,
-  { row, length, fresh }: { row: number; length: number; fresh: (layer: number, side: "k" | "v") => Float32Array },
+  {
+    rows,
+    start,
+    length,
+    fresh,
+  }: {
+    readonly rows: number;
+    readonly start: number;
+    readonly length: number;
+    readonly fresh: (layer: number, side: "k" | "v") => Float32Array;
+  },
 ): KvBlock => {
-  const size = config.kvHeads * length * config.headDim;
-  const block: KvBlock = { length, data: new Float32Array(config.layers * 2 * size) };
-  for (let layer = 0; layer < config.layers; layer++) {
-    for (const side of ["k", "v"] as const) {
-      const own = fresh(layer, side).subarray(row * size, (row + 1) * size);
-      block.data.set(own, sideOffset(config, block, { layer, side }));
-    }
-  }
+  const block = emptyBlock(config, length);
+  forEachLine(config, ({ layer, side, head }) => {
+    const from = (head * rows + start) * config.headDim;
+    const own = fresh(layer, side).subarray(from, from + length * config.headDim);
+    block.data.set(own, lineOffset(config, block, { layer, side, head }));
+  });
   return block;
 };
 
-/**
- * Blocks of equally long sequences as a run reads them, without room to spare: what the sums of a softmax are made of must not depend on
- * anything but the place of the run in its prompt. `rows` may be more than there are sequences.
- */
-export const pastOf = (config: ModelConfig, sequences: readonly (readonly KvBlock[])[], rows: number): Past => {
-  const { kvHeads, headDim } = config;
-  const length = lengthOf(sequences[0]!);
-  const room = Math.max(1, length);
-  return {
-    lengths: sequences.map(() => length),
-    room,
-    view: (layer, side) => {
-      const data = new Float32Array(rows * kvHeads * room * headDim);
-      sequences.forEach((blocks, row) => {
-        let at = row * kvHeads * room;
-        for (const block of blocks) {
-          const start = sideOffset(config, block, { layer, side });
-          const line = block.length * headDim;
-          for (let head = 0; head < kvHeads; head++) {
-            const own = block.data.subarray(start + head * line, start + (head + 1) * line);
-            data.set(own, (at + head * room) * headDim);
-          }
-          at += block.length;
-        }
+/** The same tokens in blocks of `size`, the last with what is left. */
+export const recut = (config: ModelConfig, blocks: readonly KvBlock[], size: number): KvBlock[] => {
+  const length = lengthOf(blocks);
+  return Array.from({ length: Math.ceil(length / size) }, (_, index) => {
+    const start = index * size;
+    const whole = blocks.length === 1 && length <= size;
+    return whole ? blocks[0]! : copyTokens(config, blocks, { start, end: Math.min(length, start + size) });
+  });
+};
+
+/** Tokens `start` to `end` of blocks end to end. */
+const copyTokens = (
+  config: ModelConfig,
+  blocks: readonly KvBlock[],
+  { start, end }: { readonly start: number; readonly end: number },
+): KvBlock => {
+  const copy = emptyBlock(config, end - start);
+  let at = 0;
+  for (const block of blocks) {
+    const [first, last] = [Math.max(start, at), Math.min(end, at + block.length)];
+    const { headDim } = config;
+    if (first < last) {
+      forEachLine(config, (line) => {
+        const from = lineOffset(config, block, line) - at * headDim;
+        const own = block.data.subarray(from + first * headDim, from + last * headDim);
+        copy.data.set(own, lineOffset(config, copy, line) + (first - start) * headDim);
       });
-      return { data, dims: [rows, kvHeads, room, headDim] };
-    },
-  };
+    }
+    at += block.length;
+  }
+  return copy;
+};
+
+interface Line {
+  readonly layer: number;
+  readonly side: "k" | "v";
+  readonly head: number;
+}
+
+const emptyBlock = ({ layers, kvHeads, headDim }: ModelConfig, length: number): KvBlock => ({
+  length,
+  data: new Float32Array(layers * 2 * kvHeads * length * headDim),
+});
+
+/** Where a head's keys or values begin in a block. */
+const lineOffset = (config: ModelConfig, block: KvBlock, line: Line): number =>
+  sideOffset(config, block, line) + line.head * block.length * config.headDim;
+
+const forEachLine = ({ layers, kvHeads }: ModelConfig, body: (line: Line) => void): void => {
+  for (let layer = 0; layer < layers; layer++) {
+    for (const side of ["k", "v"] as const) {
+      for (let head = 0; head < kvHeads; head++) body({ layer, side, head });
+    }
+  }
 };

@@ -1,23 +1,25 @@
 /**
- * Computes the keys and values of prompts, in runs that depend on their length alone: blocks at fixed borders, and what is left. Takes whole blocks
- * that are known already, and leaves those that it makes for others. A prompt therefore has the same bits cold and warm.
+ * Computes the keys and values of prompts. Takes whole blocks that are known already and leaves those that it makes for others. What is
+ * missing of a prompt is computed in as few runs as `run-rows.ts` allows, and prompts with little missing together: a token's bits do not
+ * depend on where runs begin and end, so that a prompt has the same cold and warm.
  */
 
 import type { ModelConfig } from "@tinklet/models/config";
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import type { SampleResult } from "../types.ts";
-import { type Extender, type ExtensionResult, rowsFor } from "./extender.ts";
-import { type KvBlock, lengthOf, pastOf, takeBlock } from "./kv-block.ts";
+import type { Extender, ExtensionResult } from "./extender.ts";
+import { type KvBlock, lengthOf, recut, takeBlock } from "./kv-block.ts";
+import { startsOf } from "./prefill-inputs.ts";
 import { blockTokens, type Distribution, type PrefixLease } from "./prefix-cache.ts";
-import { hasQuestions, type PromptQuestions, promptRows } from "./prompt-rows.ts";
+import { firstAsked, hasQuestions, type PromptQuestions, promptRows } from "./prompt-rows.ts";
+import type { RowLimits } from "./run-rows.ts";
 
 export interface PrefillJob {
   readonly prompt: Int32Array;
   readonly adapter: AdapterWeights | undefined;
   /** 1 / temperature. */
   readonly coldness: number;
-  /** Absent where every position is scored: then all of them are computed, and nothing is left. */
-  readonly lease: PrefixLease | undefined;
+  readonly lease: PrefixLease;
   readonly scores: PromptScores;
   readonly isCancelled: () => boolean;
 }
@@ -50,6 +52,13 @@ const scoresTokens = ({ promptLogprobs, topkPromptLogprobs }: PromptScores): boo
 /** Whether anything within the prompt is scored. */
 export const isScored = (scores: PromptScores): boolean => scoresTokens(scores) || hasQuestions(scores);
 
+/** Tokens at the beginning that need not be computed if they are known. A token is scored by the one before it. */
+export const unscoredTokens = (scores: PromptScores, length: number): number => {
+  if (!isScored(scores)) return length;
+  const first = scoresTokens(scores) ? scores.firstScored - 1 : length - 1;
+  return Math.max(0, Math.min(first, firstAsked(scores)));
+};
+
 /** Scores of a whole prompt, filled in run by run. */
 const scoreSheet = (length: number, { promptLogprobs, topkPromptLogprobs: k }: PromptScores) => {
   const logprobs = new Float32Array(length).fill(Number.NaN);
@@ -60,9 +69,10 @@ const scoreSheet = (length: number, { promptLogprobs, topkPromptLogprobs: k }: P
   };
   return {
     fill: (first: number, scored: NonNullable<ExtensionResult["scored"]>): void => {
+      const count = scored.logprobs.length;
       logprobs.set(scored.logprobs, first);
       if (k === 0) return;
-      top.tokenIds.set(scored.topIds, first * k);
+      top.tokenIds.set(scored.topIds.subarray(0, count * k), first * k);
       top.logprobs.set(scored.top, first * k);
     },
     result: (): Prefilled["prompted"] => ({
@@ -72,80 +82,137 @@ const scoreSheet = (length: number, { promptLogprobs, topkPromptLogprobs: k }: P
   };
 };
 
-/** Prompts of equal length of which equally much is known; one that is scored is alone. Undefined if all are cancelled on the way. */
+/** Logits that a run may hold for scored tokens: a prompt's for a whole vocabulary would take more memory than the model. */
+const scoredLogits = 2 ** 23;
+
+interface Prefiller {
+  readonly config: ModelConfig;
+  readonly extender: Extender;
+}
+
+/** Several prompts with no more missing than one run has; or one, scored or not. Undefined if all are cancelled on the way. */
 export const prefill = async (
-  { config, extender }: { config: ModelConfig; extender: Extender },
+  prefiller: Prefiller,
   jobs: readonly PrefillJob[],
-): Promise<Prefilled[] | undefined> => {
-  const [first] = jobs as [PrefillJob];
-  const { length } = first.prompt;
-  const ending = first.lease?.ending;
-  if (ending) {
-    return jobs.map(({ lease }) => {
-      const { block, last } = lease!.ending!;
-      return { blocks: [...lease!.blocks, block], last, prompted: {} };
-    });
-  }
-  const scored = scoresTokens(first.scores);
-  const asked = promptRows(length, first.scores);
-  const sheet = scoreSheet(scored ? length : 0, first.scores);
-  const held = jobs.map(({ lease }): KvBlock[] => [...(lease?.blocks ?? [])]);
-  for (let start = lengthOf(held[0]!); ; start += blockTokens) {
-    const time = Math.min(blockTokens, length - start);
-    const isLast = start + time === length;
-    const tokens = new Int32Array(jobs.length * time);
-    for (const [row, { prompt }] of jobs.entries()) tokens.set(prompt.subarray(start, start + time), row * time);
+): Promise<readonly Prefilled[] | undefined> => {
+  const missing = jobs.filter(({ lease }) => !lease.ending);
+  const computed = await computeMissing(prefiller, missing);
+  if (!computed) return undefined;
+  return jobs.map((job) => {
+    const { ending, blocks } = job.lease;
+    if (ending) return { blocks: [...blocks, ending.block], last: ending.last, prompted: {} };
+    return computed[missing.indexOf(job)]!;
+  });
+};
+
+const computeMissing = async (
+  prefiller: Prefiller,
+  jobs: readonly PrefillJob[],
+): Promise<readonly Prefilled[] | undefined> => {
+  const [first, ...others] = jobs;
+  if (!first) return [];
+  return others.length === 0 ? prefillLong(prefiller, first) : prefillShort(prefiller, jobs);
+};
+
+/** Prompts that fit one run together. */
+const prefillShort = async (
+  { config, extender }: Prefiller,
+  jobs: readonly PrefillJob[],
+): Promise<readonly Prefilled[]> => {
+  const pieces = jobs.map(({ prompt, adapter, lease }) => ({
+    past: lease.blocks,
+    tokens: prompt.subarray(lengthOf(lease.blocks)),
+    adapter,
+  }));
+  const starts = startsOf(pieces);
+  const result = await extender.prefill({
+    pieces,
+    rows: Int32Array.from(pieces, ({ tokens }, row) => starts[row]! + tokens.length - 1),
+    coldness: Float32Array.from(jobs, ({ coldness }) => coldness),
+  });
+  return jobs.map((job, row) => {
+    const piece = { start: starts[row]!, length: pieces[row]!.tokens.length };
+    const made = takeBlock(config, { ...piece, ...result });
+    return { ...finish(config, job, { made: [made], last: distributionOf(config, result, row) }), prompted: {} };
+  });
+};
+
+/** A prompt in one run or several. */
+const prefillLong = async (
+  { config, extender }: Prefiller,
+  job: PrefillJob,
+): Promise<readonly [Prefilled] | undefined> => {
+  const { prompt, adapter, lease, scores, coldness } = job;
+  const scored = scoresTokens(scores);
+  const sheet = scoreSheet(scored ? prompt.length : 0, scores);
+  const asked = promptRows(prompt.length, scores);
+  const most = isScored(scores) ? scoredRows(extender.rowLimits, config) : extender.rowLimits.most;
+  const made: KvBlock[] = [];
+  for (const { start, end } of runsOf(lengthOf(lease.blocks), prompt.length, most)) {
+    const isLast = end === prompt.length;
     // Row i predicts token i + 1; the last row of the prompt predicts the first sample instead.
-    const firstScored = Math.max(start + 1, first.scores.firstScored);
-    const scoredRows = scored ? Math.max(0, Math.min(start + time + 1, length) - firstScored) : 0;
-    const wanted = isLast ? jobs : [];
-    const questions = asked.within(start, start + time);
-    const result = await extender.extend({
-      past: pastOf(config, held, rowsFor(jobs.length, time)),
-      tokens,
-      time,
-      adapters: jobs.map(({ adapter }) => adapter),
-      rows: Int32Array.from([...questions.map((row) => row - start), ...wanted.map((_, row) => (row + 1) * time - 1)]),
-      coldness: Float32Array.from([...questions.map(() => first), ...wanted], ({ coldness }) => coldness),
-      ...(scoredRows > 0
+    const firstScored = Math.max(start + 1, scores.firstScored);
+    const scoredCount = scored ? Math.max(0, Math.min(end + 1, prompt.length) - firstScored) : 0;
+    const questions = asked.within(start, end);
+    const wanted = [...questions, ...(isLast ? [end - 1] : [])];
+    const result = await extender.prefill({
+      pieces: [{ past: [...lease.blocks, ...made], tokens: prompt.subarray(start, end), adapter }],
+      rows: Int32Array.from(wanted, (row) => row - start),
+      coldness: new Float32Array(wanted.length).fill(coldness),
+      ...(scoredCount > 0
         ? {
             scored: {
-              rows: Int32Array.from({ length: scoredRows }, (_, i) => firstScored - 1 - start + i),
-              targets: first.prompt.slice(firstScored, firstScored + scoredRows),
-              k: first.scores.topkPromptLogprobs,
+              rows: Int32Array.from({ length: scoredCount }, (_, i) => firstScored - 1 - start + i),
+              targets: prompt.slice(firstScored, firstScored + scoredCount),
+              k: scores.topkPromptLogprobs,
             },
           }
         : {}),
     });
     if (result.scored) sheet.fill(firstScored, result.scored);
-    const distributionOf = (row: number): Distribution => {
-      const own = (values: Float32Array): Float32Array =>
-        values.slice(row * config.vocabSize, (row + 1) * config.vocabSize);
-      return {
-        logits: own(result.logits),
-        probabilities: own(result.probabilities),
-        logSumExp: result.logSumExp[row]!,
-      };
-    };
     questions.forEach((row, index) => {
-      asked.take(row, distributionOf(index));
+      asked.take(row, distributionOf(config, result, index));
     });
-    const blocks = jobs.map((_, row) => takeBlock(config, { row, length: time, fresh: result.fresh }));
-    blocks.forEach((block, row) => {
-      held[row]!.push(block);
-    });
+    made.push(takeBlock(config, { ...result, start: 0, length: end - start }));
     if (isLast) {
-      return jobs.map(({ lease }, row) => {
-        const last = distributionOf(questions.length + row);
-        // What overflows is for its own request alone to fail with.
-        if (Number.isFinite(last.logSumExp)) lease?.end({ block: blocks[row]!, last });
-        if (time === blockTokens) lease?.add(blocks[row]!); // a longer prompt may go on from here
-        return { blocks: held[row]!, last, prompted: { ...sheet.result(), ...asked.result() } };
-      });
+      const last = distributionOf(config, result, questions.length);
+      return [{ ...finish(config, job, { made, last }), prompted: { ...sheet.result(), ...asked.result() } }];
     }
-    jobs.forEach(({ lease }, row) => {
-      lease?.add(blocks[row]!);
-    });
-    if (jobs.every(({ isCancelled }) => isCancelled())) return undefined;
+    if (job.isCancelled()) return undefined;
   }
+  throw new RangeError("a prompt has a last run");
+};
+
+const scoredRows = ({ fewest, most }: RowLimits, { vocabSize }: ModelConfig): number =>
+  Math.min(most, Math.max(fewest, Math.floor(scoredLogits / vocabSize)));
+
+/** Tokens `from` to `to` in as few runs as possible, about equally long. */
+const runsOf = (from: number, to: number, most: number): { start: number; end: number }[] => {
+  const count = Math.ceil((to - from) / most);
+  const size = Math.ceil((to - from) / count);
+  return Array.from({ length: count }, (_, i) => ({
+    start: from + i * size,
+    end: Math.min(to, from + (i + 1) * size),
+  }));
+};
+
+const distributionOf = ({ vocabSize }: ModelConfig, result: ExtensionResult, row: number): Distribution => {
+  const own = (values: Float32Array): Float32Array => values.slice(row * vocabSize, (row + 1) * vocabSize);
+  return { logits: own(result.logits), probabilities: own(result.probabilities), logSumExp: result.logSumExp[row]! };
+};
+
+/** Leaves what was made for others: whole blocks, and the end of the prompt. */
+const finish = (
+  config: ModelConfig,
+  { lease }: PrefillJob,
+  { made, last }: { readonly made: readonly KvBlock[]; readonly last: Distribution },
+): Omit<Prefilled, "prompted"> => {
+  const blocks = recut(config, made, blockTokens);
+  const rest = blocks.at(-1)!;
+  for (const block of blocks.slice(0, -1)) lease.add(block);
+  const all = [...lease.blocks, rest];
+  // What overflows is for its own request alone to fail with.
+  if (Number.isFinite(last.logSumExp)) lease.end({ block: rest, last });
+  if (rest.length === blockTokens) lease.add(rest); // a longer prompt may go on from here
+  return { blocks: all, last };
 };

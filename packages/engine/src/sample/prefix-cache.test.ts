@@ -66,7 +66,7 @@ const counting = (runtime: Runtime): { runtime: Runtime; prefilled: () => number
     const program = await runtime.compile(...args);
     return {
       run: (inputs) => {
-        if (inputs["mask.new"]) prefilled += inputs["tokens"]!.dims[0]!;
+        if (inputs["own.kv"]) prefilled += inputs["tokens"]!.dims[0]!;
         return program.run(inputs);
       },
       dispose: () => program.dispose(),
@@ -90,7 +90,7 @@ describe.each([
     for (const turn of turns) results.push(await run(warm, turn));
     expect(results.map(told)).toEqual(cold);
     const hits = results.map(({ promptCacheHitTokens }) => promptCacheHitTokens);
-    expect(hits).toEqual([0, 0, 64, 128, 192, 0, 0, 64]);
+    expect(hits).toEqual([0, 48, 96, 144, 192, 0, 48, 96]);
     // The very same prompts again: nothing is left to compute.
     for (const [i, turn] of turns.entries()) {
       const again = await run(warm, turn);
@@ -134,12 +134,10 @@ it("a prompt that ends with a block leaves that block, too", async () => {
 it("the same short prompt is computed once, at each temperature", async () => {
   const { runtime, prefilled } = counting(native);
   const sampler = new Sampler(model, runtime, defaults);
-  const ask = (temperature: number, seed: number) => ({
-    prompt: [1, 2, 3],
-    params: { maxTokens: 3, temperature, seed },
-  });
+  const prompt = ids(blockTokens - 1, 1);
+  const ask = (temperature: number, seed: number) => ({ prompt, params: { maxTokens: 3, temperature, seed } });
   await runAll(sampler, [ask(1, 1), ask(1, 2), ask(0.5, 3), ask(0.5, 4)]);
-  expect(prefilled()).toBe(2 * 3);
+  expect(prefilled()).toBe(2 * prompt.length);
 });
 
 describe("nothing is found", () => {
@@ -177,15 +175,47 @@ describe("nothing is found", () => {
     expect((await run(sampler, request)).promptCacheHitTokens).toBe(200);
   });
 
-  it("where all positions are scored", async () => {
+  it("where all positions are scored; what is computed for it is left for others", async () => {
     const sampler = new Sampler(model, native, defaults);
     const scored = { ...request, promptLogprobs: true, topkPromptLogprobs: 2 };
     const cold = await run(sampler, scored);
+    expect(cold.promptCacheHitTokens).toBe(0);
+    expect(await run(sampler, scored)).toEqual(cold);
     const plain = await run(sampler, request);
     expect(plain.sequences).toEqual(cold.sequences);
-    expect(plain.promptCacheHitTokens).toBe(0);
-    expect(await run(sampler, scored)).toEqual(cold);
+    expect(plain.promptCacheHitTokens).toBe(prompt.length);
+    expect((await run(sampler, { ...request, scope: "alone" })).sequences).toEqual(cold.sequences);
   });
+});
+
+describe.each([
+  ["native", native],
+  ["wasm", wasm],
+] as const)("where only the last positions are scored, on %s", (_, runtime) => {
+  const prompt = ids(200, 1);
+  const all: Asked = { prompt, params: { maxTokens: 2, seed: 1 }, promptLogprobs: true, topkPromptLogprobs: 2 };
+
+  it.each([0, 1, 17, 40, 199, 200, 1000])(
+    "the last %s: as if all were, and the rest comes from the cache",
+    async (n) => {
+      const sampler = new Sampler(model, runtime, defaults);
+      const whole = await run(sampler, { ...all, scope: "other" });
+      const last: Asked = { ...all, promptLogprobsLastN: n };
+      const cold = await run(sampler, last);
+      const unscored = Math.max(1, prompt.length - n);
+      expect(cold.promptLogprobs).toEqual(whole.promptLogprobs!.map((value, i) => (i < unscored ? Number.NaN : value)));
+      const { tokenIds, logprobs } = cold.topkPromptLogprobs!;
+      expect(tokenIds.subarray(2 * unscored)).toEqual(whole.topkPromptLogprobs!.tokenIds.subarray(2 * unscored));
+      expect(logprobs.subarray(2 * unscored)).toEqual(whole.topkPromptLogprobs!.logprobs.subarray(2 * unscored));
+      expect(new Set(logprobs.subarray(0, 2 * unscored))).toEqual(new Set([-99999]));
+      expect(cold.sequences).toEqual(whole.sequences);
+      const warm = await run(sampler, last);
+      expect(told(warm)).toEqual(told(cold));
+      const computed = Math.max(0, prompt.length - n - 1); // a token is scored by the one before it
+      const known = Math.min(Math.floor(computed / blockTokens), Math.floor((prompt.length - 1) / blockTokens));
+      expect(warm.promptCacheHitTokens).toBe(known * blockTokens);
+    },
+  );
 });
 
 describe("memory", () => {

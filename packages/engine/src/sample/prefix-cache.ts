@@ -6,11 +6,8 @@
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import type { KvBlock } from "./kv-block.ts";
 
-/**
- * Tokens of a block. Prompts are computed in runs of this many, cold or warm, so that a block has the same bits whoever computed it. A
- * smaller one finds more of a growing conversation, a larger one computes cold prompts faster.
- */
-export const blockTokens = 64;
+/** Tokens of a block. A smaller one finds more of a growing conversation, a larger one is less to look after. */
+export const blockTokens = 16;
 
 /** What the model says about the next token of one sequence. */
 export interface Distribution {
@@ -55,7 +52,7 @@ interface Node {
   readonly endings: Map<string, { readonly entry: Entry; readonly ending: Ending }>;
 }
 
-/** A whole prompt: its last run and what follows from it. */
+/** A whole prompt: its last block and what follows from it. */
 export interface Ending {
   readonly block: KvBlock;
   readonly last: Distribution;
@@ -81,6 +78,8 @@ export interface PrefixLease {
 export interface PrefixQuery extends PrefixSpace {
   readonly prompt: Int32Array;
   readonly coldness: number;
+  /** Tokens at the beginning that may be taken from what is there; the prompt's length where nothing of it is scored. */
+  readonly usable: number;
 }
 
 export interface PrefixCache {
@@ -99,8 +98,8 @@ export interface PrefixCache {
 const keyOf = (tokens: Int32Array): string =>
   Buffer.from(tokens.buffer, tokens.byteOffset, tokens.byteLength).toString("latin1");
 
-/** Where the last run of a prompt of this length starts; it is computed for its distribution, whatever is there of it. */
-export const lastRunStart = (length: number): number => Math.floor((length - 1) / blockTokens) * blockTokens;
+/** Where the last block of a prompt of this length starts; it is computed for its distribution, whatever is there of it. */
+export const lastBlockStart = (length: number): number => Math.floor((length - 1) / blockTokens) * blockTokens;
 
 export const createPrefixCache = (): PrefixCache => {
   const trees: Tree[] = [];
@@ -130,13 +129,13 @@ export const createPrefixCache = (): PrefixCache => {
     forgetIfEmpty(entry.tree);
   };
   const endingKey = ({ prompt, coldness }: PrefixQuery): string =>
-    `${coldness}:${keyOf(prompt.subarray(lastRunStart(prompt.length)))}`;
+    `${coldness}:${keyOf(prompt.subarray(lastBlockStart(prompt.length)))}`;
 
   /** The nodes of a prompt from the root on. */
-  const pathOf = (tree: Tree, prompt: Int32Array): Node[] => {
+  const pathOf = (tree: Tree, { prompt, usable }: PrefixQuery): Node[] => {
     const path = [tree.root];
-    const last = lastRunStart(prompt.length);
-    for (let at = 0; at < last; at += blockTokens) {
+    const last = Math.min(usable, lastBlockStart(prompt.length));
+    for (let at = 0; at + blockTokens <= last; at += blockTokens) {
       const next = path.at(-1)!.children.get(keyOf(prompt.subarray(at, at + blockTokens)));
       if (!next) break;
       path.push(next);
@@ -144,7 +143,8 @@ export const createPrefixCache = (): PrefixCache => {
     return path;
   };
   const endingOf = (path: readonly Node[], query: PrefixQuery) => {
-    const isWhole = (path.length - 1) * blockTokens === lastRunStart(query.prompt.length);
+    const { length } = query.prompt;
+    const isWhole = query.usable === length && (path.length - 1) * blockTokens === lastBlockStart(length);
     return isWhole ? path.at(-1)!.endings.get(endingKey(query)) : undefined;
   };
 
@@ -165,7 +165,7 @@ export const createPrefixCache = (): PrefixCache => {
     const own = tree;
     own.leases++;
     let released = false;
-    const path = pathOf(own, prompt);
+    const path = pathOf(own, query);
     const blocks = path.flatMap(({ block }) => block ?? []);
     const found = endingOf(path, query);
     const held = new Set<Entry>();
@@ -244,7 +244,7 @@ export const createPrefixCache = (): PrefixCache => {
     match: (query) => {
       const tree = treeOf(query);
       if (!tree) return 0;
-      const path = pathOf(tree, query.prompt);
+      const path = pathOf(tree, query);
       return endingOf(path, query) ? query.prompt.length : (path.length - 1) * blockTokens;
     },
     lease,

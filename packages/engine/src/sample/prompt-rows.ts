@@ -27,6 +27,14 @@ export interface PromptRows {
 export const hasQuestions = ({ targetPromptLogprobs, promptAltTokensK }: PromptQuestions): boolean =>
   targetPromptLogprobs !== undefined || promptAltTokensK > 0;
 
+/** The first row that anything is asked about. */
+export const firstAsked = ({ targetPromptLogprobs, promptAltTokensK }: PromptQuestions): number => {
+  if (promptAltTokensK > 0) return 0;
+  return (
+    targetPromptLogprobs?.positions.reduce((first, position) => Math.min(first, position - 1), Infinity) ?? Infinity
+  );
+};
+
 export const promptRows = (length: number, questions: PromptQuestions): PromptRows => {
   const { targetPromptLogprobs: targets, promptAltTokensK: k, temperature, seed } = questions;
   const cells = new Map<number, number[]>();

@@ -20,9 +20,9 @@ import type {
   TokenEvent,
 } from "../types.ts";
 import { KvCache } from "./cache.ts";
-import { Extender, type ExtensionResult, rowsFor } from "./extender.ts";
+import { decodeRows, Extender, type ExtensionResult } from "./extender.ts";
 import { argmax, best, type Choice, pick } from "./pick.ts";
-import { isScored, type Prefilled, type PromptScores, prefill } from "./prefill.ts";
+import { isScored, type Prefilled, type PromptScores, prefill, unscoredTokens } from "./prefill.ts";
 import {
   blockTokens,
   createPrefixCache,
@@ -92,11 +92,12 @@ const coldest = 1e30;
 /** What logits are multiplied by; greedy sequences do not look at the result. */
 const coldnessOf = (temperature: number): number => (temperature > 0 ? Math.min(1 / temperature, coldest) : 1);
 
-const queryOf = ({ prompt, adapter, scope, temperature }: Job): PrefixQuery => ({
-  prompt,
-  weights: adapter,
-  scope,
-  coldness: coldnessOf(temperature),
+const queryOf = (job: Job): PrefixQuery => ({
+  prompt: job.prompt,
+  weights: job.adapter,
+  scope: job.scope,
+  coldness: coldnessOf(job.temperature),
+  usable: unscoredTokens(job, job.prompt.length),
 });
 
 /** A submitted request. */
@@ -283,27 +284,26 @@ export class Sampler {
 
   /**
    * A request and those behind it that are prefilled in the same run: short prompts have too few rows to be efficient alone. Not more
-   * than can start at once, and only as many as change nothing for each other, not even in the last bit: prompts of the same length of
-   * which equally much is known, and fewer rows than the narrowest linear has columns. (From there on the runtime divides a product among its
-   * threads by rows instead of columns, and a narrow product's sums are then cut in other places.) One that goes on like another of them
+   * than can start at once, and not longer than twice the others: attention is a rectangle. One that goes on like another of them
    * waits, and takes from the cache what that one leaves there.
    */
   #prefilledWith(first: Job): Job[] {
-    if (isScored(first)) return [first];
-    const { hiddenSize, kvHeads, headDim } = this.#model.config;
-    const { length } = first.prompt;
-    const start = this.#prefixes.match(queryOf(first));
-    const time = Math.min(blockTokens, length - start);
-    const most = Math.floor(Math.min(hiddenSize - 1, kvHeads * headDim - 1) / time);
+    const missingOf = (job: Job): number => job.prompt.length - this.#prefixes.match(queryOf(job));
+    let rows = missingOf(first);
+    const { most } = this.#extender.rowLimits;
+    const [shortest, longest] = [rows / 2, rows * 2];
     let room = this.#options.maxBatch - this.#active.length - first.numSamples;
     const jobs = [first];
+    if (isScored(first) || rows === 0) return jobs;
     for (const job of this.#waiting) {
-      if (start === length || jobs.length >= most) break;
+      if (rows >= most) break;
       const stoppable = job.rules.texts.length === 0 || this.#tokenizer !== undefined;
-      const alike = job.prompt.length === length && !isScored(job) && stoppable;
-      if (job === first || !alike || job.numSamples > room || this.#prefixes.match(queryOf(job)) !== start) continue;
-      if (jobs.some((other) => goOnAlike(job, other, { start, end: start + time }))) continue;
+      if (job === first || isScored(job) || !stoppable || job.numSamples > room) continue;
+      const missing = missingOf(job);
+      if (missing < shortest || missing > longest || rows + missing > most) continue;
+      if (jobs.some((other) => goOnAlike(job, other, job.prompt.length - missing))) continue;
       room -= job.numSamples;
+      rows += missing;
       jobs.push(job);
     }
     return jobs;
@@ -385,21 +385,15 @@ export class Sampler {
 
   async #prefill(jobs: readonly Job[]): Promise<void> {
     const { config } = this.#model;
-    for (const job of jobs) {
-      if (isScored(job)) continue; // all positions asked means all computed
-      job.lease = this.#prefixes.lease(queryOf(job));
-      job.hitTokens = job.lease.hitTokens;
-    }
-    const done = await prefill(
-      { config, extender: this.#extender },
-      jobs.map((job) => ({
-        ...job,
-        scores: job,
-        lease: job.lease,
-        coldness: coldnessOf(job.temperature),
-        isCancelled: () => job.cancelled !== undefined,
-      })),
-    );
+    const leased = jobs.map((job) => {
+      const lease = this.#prefixes.lease(queryOf(job));
+      job.lease = lease;
+      job.hitTokens = lease.hitTokens;
+      const { prompt, adapter } = job;
+      const isCancelled = (): boolean => job.cancelled !== undefined;
+      return { prompt, adapter, scores: job, lease, coldness: coldnessOf(job.temperature), isCancelled };
+    });
+    const done = await prefill({ config, extender: this.#extender }, leased);
     jobs.forEach((job, index) => {
       const own = done?.[index];
       if (!own) return;
@@ -444,14 +438,12 @@ export class Sampler {
     const { vocabSize } = this.#model.config;
     let result: ExtensionResult;
     try {
-      const rows = rowsFor(sequences.length, 1);
+      const rows = decodeRows(sequences.length);
       this.#cache.prepare(1, rows);
-      result = await this.#extender.extend({
+      result = await this.#extender.decode({
         past: this.#cache.past(rows),
         tokens: Int32Array.from(sequences, ({ tokens }) => tokens.at(-1)!),
-        time: 1,
         adapters: sequences.map(({ job }) => job.adapter),
-        rows: Int32Array.from(sequences, (_, row) => row),
         coldness: Float32Array.from(sequences, ({ job }) => coldnessOf(job.temperature)),
       });
       this.#cache.append(1, result.fresh);
@@ -537,10 +529,11 @@ const endPrefill = (job: Job): void => {
   delete job.prefilled;
 };
 
-/** Whether both would leave the same tokens in the same part of the cache. */
-const goOnAlike = (a: Job, b: Job, { start, end }: { start: number; end: number }): boolean => {
+/** Whether both would leave the same tokens from `start` on in the same part of the cache. */
+const goOnAlike = (a: Job, b: Job, start: number): boolean => {
   if (a.adapter !== b.adapter || a.scope !== b.scope) return false;
-  for (let i = start; i < end; i++) if (a.prompt[i] !== b.prompt[i]) return false;
+  const end = Math.min(start + blockTokens, Math.max(a.prompt.length, b.prompt.length));
+  for (let i = 0; i < end; i++) if (a.prompt[i] !== b.prompt[i]) return false;
   return true;
 };
 

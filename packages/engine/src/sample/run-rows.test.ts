@@ -1,0 +1,93 @@
+/** Runs of any length, in any company, give a token the same bits: the prefix cache stands on it. */
+import { describe, expect, it } from "vitest";
+import { type Adapter, createAdapter } from "../adapter/adapter.ts";
+import { createRandom } from "../random.ts";
+import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
+import { tinyModel } from "../testing/tiny-model.ts";
+import { Extender } from "./extender.ts";
+import { type KvBlock, recut, takeBlock } from "./kv-block.ts";
+import { startsOf } from "./prefill-inputs.ts";
+import { rowLimits } from "./run-rows.ts";
+
+const runtimes = [(await loadNativeRuntime(2)).runtime, (await loadNativeRuntime(4)).runtime, await loadWasmRuntime(1)];
+/** As wide as small models are: sums of 256 and more terms, and keys and values narrower than other linears. */
+const model = tinyModel({
+  model_type: "qwen3",
+  max_position_embeddings: 1024,
+  hidden_size: 256,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 64,
+  intermediate_size: 704,
+  vocab_size: 512,
+});
+const { config } = model;
+const adapter: Adapter = createAdapter(config, {
+  rank: 16,
+  alpha: 32,
+  seed: 1,
+  trainAttn: true,
+  trainMlp: true,
+  trainUnembed: true,
+});
+const random = createRandom(1, "run-rows");
+for (let i = 0; i < adapter.values.length; i++) adapter.values[i]! += (random() - 0.5) * 0.1;
+const prompt = Int32Array.from({ length: 450 }, () => Math.floor(random() * 512));
+const other = prompt.map((token) => 511 - token);
+
+/** The prompt's keys and values and the logits behind it, in runs of the given lengths, each beside tokens of another prompt. */
+const compute = async (extender: Extender, sizes: readonly number[], beside: number) => {
+  const made: KvBlock[] = [];
+  let logits = new Float32Array();
+  for (let [at, run] = [0, 0]; at < prompt.length; run++) {
+    const length = Math.min(sizes[run % sizes.length]!, prompt.length - at, extender.rowLimits.most - beside);
+    const neighbour = { past: [], tokens: other.subarray(0, beside), adapter: run % 2 ? adapter : undefined };
+    const own = { past: [...made], tokens: prompt.subarray(at, at + length), adapter };
+    const pieces = beside === 0 ? [own] : [neighbour, own];
+    const start = startsOf(pieces).at(-1)!;
+    const result = await extender.prefill({
+      pieces,
+      rows: Int32Array.of(start + length - 1),
+      coldness: Float32Array.of(1),
+    });
+    made.push(takeBlock(config, { ...result, start, length }));
+    logits = result.logits.slice();
+    at += length;
+  }
+  return { keysAndValues: recut(config, made, prompt.length)[0]!.data, logits };
+};
+
+describe.each(runtimes.flatMap((runtime) => (runtime ? [[runtime.name, runtime.threads, runtime] as const] : [])))(
+  "on %s with %s threads",
+  (_, __, runtime) => {
+    it("keys, values and logits do not depend on where runs begin and end, nor on what runs beside them", async () => {
+      const extender = new Extender(model, runtime, { packWeights: false });
+      const { most } = extender.rowLimits;
+      const expected = await compute(extender, [most], 0);
+      for (const [sizes, beside] of [
+        [[64], 0],
+        [[most - 1, 1, 2], 0],
+        [[3, 5, 60, 1], 0],
+        [[1, 100, 17], 20],
+        [[33], 90],
+      ] as const) {
+        const actual = await compute(extender, sizes, beside);
+        // Compared as bytes: a list of differences would be long.
+        expect(Buffer.compare(bytes(actual.logits), bytes(expected.logits)), `logits, runs of ${sizes}`).toBe(0);
+        const same = Buffer.compare(bytes(actual.keysAndValues), bytes(expected.keysAndValues));
+        expect(same, `keys and values, runs of ${sizes} beside ${beside}`).toBe(0);
+      }
+      await extender.dispose();
+    });
+  },
+);
+
+const bytes = (values: Float32Array): Buffer => Buffer.from(values.buffer, values.byteOffset, values.byteLength);
+
+it("has fewer rows than the narrowest linear with long sums has columns, and enough for all threads", () => {
+  expect(rowLimits(config, 2)).toEqual({ fewest: 8, most: 127 });
+  expect(rowLimits(config, 4)).toEqual({ fewest: 24, most: 127 });
+  expect(rowLimits(config, 64).fewest).toBe(127);
+  expect(rowLimits(config, 1)).toEqual({ fewest: 2, most: 256 });
+  expect(rowLimits({ ...config, hiddenSize: 2048, heads: 16, kvHeads: 8, headDim: 128 }, 2).most).toBe(256);
+});

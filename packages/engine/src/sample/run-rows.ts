@@ -1,0 +1,37 @@
+/**
+ * How many tokens a run over prompts may have. A token's keys and values must have the same bits in whatever company it is computed: they may
+ * not depend on the number of rows of a product. The runtime's products work row by row, with one exception: long sums are cut into
+ * pieces, and where depends on how many columns a thread has. A product with fewer rows than columns is divided among threads by columns,
+ * others by rows; one that is too small for all threads among fewer of them. Within these limits every product is divided alike.
+ */
+import type { ModelConfig } from "@tinklet/models/config";
+import { targetLinears } from "../adapter/layout.ts";
+
+export interface RowLimits {
+  readonly fewest: number;
+  readonly most: number;
+}
+
+/** Sums of up to so many terms are never cut. */
+export const uncutTerms = 128;
+/** Multiplications for each thread from which on all threads take part, and some to spare. */
+const workPerThread = 2 ** 18;
+/** More make a run no faster: attention within it sees all of its keys, also those that are masked. */
+const enough = 256;
+
+export const rowLimits = (config: ModelConfig, threads: number): RowLimits => {
+  const linears = targetLinears({ ...config, layers: 1 }, { attn: true, mlp: true, unembed: false });
+  const cut = threads === 1 ? [] : linears.filter(({ inSize }) => inSize > uncutTerms);
+  const fewest = cut.map(({ inSize, outSize }) => Math.ceil((workPerThread * (threads - 1)) / (inSize * outSize)));
+  const most = cut.map(({ outSize }) => outSize - 1);
+  const limit = Math.min(enough, ...most);
+  // A product of a single row takes another path altogether.
+  return { fewest: Math.min(limit, Math.max(2, ...fewest)), most: limit };
+};
+
+/** Queries that attention has at least: with fewer than a head has columns, sums over many keys would be cut elsewhere. */
+export const fewestQueries = ({ heads, kvHeads, headDim }: ModelConfig): number =>
+  Math.ceil((headDim * kvHeads) / heads);
+
+/** Keys come in whole vectors, all of them: what a softmax has left over it adds up one by one, in another order. */
+export const keyStep = 64;
