@@ -156,6 +156,24 @@ export class BillingError extends APIStatusError {
   override readonly name = "BillingError";
 }
 
+/** The server is older than what was asked of it. */
+export class UnsupportedFeatureError extends APIError {
+  override readonly name = "UnsupportedFeatureError";
+  /** What it lacks, as the wire calls it: a route, or a field of a request. */
+  readonly feature: string;
+  /** The release of the official SDK that brought it. */
+  readonly since: string;
+  constructor(feature: string, since: string, options: { cause?: unknown } = {}) {
+    super(`The server does not have ${feature}, which came with release ${since} of the official SDK.`, {
+      code: "unsupported_feature",
+      hint: "Do without it on this server, or use one that has it: the hosted service, or a Tinklet server of today.",
+      ...options,
+    });
+    this.feature = feature;
+    this.since = since;
+  }
+}
+
 /** 429: too many requests. */
 export class RateLimitError extends APIStatusError {
   override readonly name = "RateLimitError";

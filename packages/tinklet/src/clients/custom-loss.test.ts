@@ -6,7 +6,8 @@ import { ModelInput } from "../wire/model-input.ts";
 import { TensorData, type TensorLike } from "../wire/tensor-data.ts";
 import { ForwardBackwardOutput } from "../wire/training.ts";
 import { combineOutputs } from "./combine-metrics.ts";
-import { type CustomLossFn, CustomLossOutput, customForwardData, runCustomLoss } from "./custom-loss.ts";
+import { type CustomLossFn, CustomLossOutput, customForwardData } from "./custom-loss.ts";
+import { runCustomLoss } from "./run-custom-loss.ts";
 
 const datum = (lossFnInputs: Record<string, TensorLike>) =>
   new Datum({ modelInput: ModelInput.fromInts([1, 2]), lossFnInputs });

@@ -2,8 +2,14 @@
  * One sample from the call to its result: takes a place, submits, waits out 429s, polls, and tries again where that can
  * help. The only loop that retries sampling; the transport sends each attempt once.
  */
-import { onAbort } from "../abort.ts";
-import { APIConnectionError, type APIStatusError, FutureExpiredError, isRetryable } from "../errors.ts";
+import { onAbort, type Shared } from "../abort.ts";
+import {
+  APIConnectionError,
+  type APIStatusError,
+  FutureExpiredError,
+  isRetryable,
+  RequestFailedError,
+} from "../errors.ts";
 import type { FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
 import { billingRetryMs } from "../transport/billing-pause.ts";
@@ -11,7 +17,10 @@ import type { Release, Semaphore } from "../transport/byte-budget.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import { seconds } from "../transport/report.ts";
 import type { PreparedRequest } from "../transport/transport.ts";
+import { unsupported } from "../transport/unsupported.ts";
+import type { UntypedAPIFuture } from "../wire/futures.ts";
 import type { SampleRequest, SampleResponse } from "../wire/sampling.ts";
+import type { FuturesPoller } from "./futures-poller.ts";
 import { type FullRetryConfig, sampleDelayMs } from "./retry-config.ts";
 import type { Session } from "./session.ts";
 
@@ -21,8 +30,15 @@ export interface SamplerState {
   readonly config: FullRetryConfig;
   /** This client's own limit, where it asked for one below the service's. */
   readonly own: Semaphore | undefined;
-  /** The number of the next request. */
-  nextSeqId(): number;
+  readonly samplingSessionId: string;
+  /** Which of the session's clients this is; its requests are numbered from a billion times that. Absent until it has joined. */
+  client: number | undefined;
+  /** Requests numbered so far. */
+  numbered: number;
+  /** Asks the server for a place among the session's clients, once for all calls that wait for it. */
+  readonly joining: Shared<number>;
+  /** The one poll for all samples, where the server has it. */
+  poller: Promise<FuturesPoller> | undefined;
   /** When a sample of this client last succeeded, or the first one began, on the monotonic clock. */
   lastProgressMs: number;
   /** Samples under way, each with what ends it. */
@@ -54,8 +70,9 @@ export async function runSample(
   if (signal.aborted) watched.abort(signal.reason);
   watch(sampler, watched);
   const startedAtMs = clock.monotonic();
-  let seqId = sampler.nextSeqId();
   try {
+    sampler.client ??= await sampler.joining.get({ signal: watched.signal });
+    let seqId = nextSeqId(sampler);
     for (let attempt = 1; ; attempt++) {
       try {
         const result = await sampleOnce(sampler, job, seqId, { state, signal: watched.signal, startedAtMs });
@@ -68,7 +85,7 @@ export async function runSample(
         if (!mayTryAgain(sampler, error)) throw error;
         // The server has forgotten what it once took: that number is spent. Otherwise the same number is sent again, so
         // that a request whose acknowledgement was lost is not sampled twice.
-        if (error instanceof FutureExpiredError) seqId = sampler.nextSeqId();
+        if (error instanceof FutureExpiredError) seqId = nextSeqId(sampler);
         const delayMs = sampleDelayMs(sampler.config, attempt, Math.random());
         session.reporter.report({
           type: "request.retry",
@@ -89,6 +106,10 @@ export async function runSample(
     release();
   }
 }
+
+/** Numbers per client of a sampling session. */
+const numbersEach = 1e9;
+const nextSeqId = (sampler: SamplerState) => numbersEach * (sampler.client ?? 0) + sampler.numbered++;
 
 /**
  * Ends every sample of a client when none of them has succeeded for `progressTimeoutMs`, whatever each of them waits for: its
@@ -153,22 +174,37 @@ async function sampleOnce(
   const { session } = sampler;
   state.phase = "submitting";
   const release = await session.sampling.enter(job.promptBytes, signal);
-  let requestId: string;
+  let taken: UntypedAPIFuture;
   try {
-    requestId = await submit(session, job, seqId, { state, signal, startedAtMs });
+    taken = await submit(session, job, seqId, { state, signal, startedAtMs });
   } finally {
     release();
   }
+  const { requestId, sampleSequenceIds } = taken;
   state.lastError = undefined;
   state.submitted([requestId]);
-  return pollFuture(session.poll, {
-    requestId,
-    requestType: "Sample",
-    subject: job.subject,
-    signal,
-    facts: job.facts,
-    progress: state,
-  });
+  try {
+    const poller = await pollerOf(sampler);
+    const payloadBytes = (await poller?.waitFor(requestId, signal))?.payloadBytes;
+    const target = { requestId, requestType: "Sample", subject: job.subject, signal, facts: job.facts } as const;
+    const over = () => poller?.fetched(requestId); // a failure is as final as a result
+    const response = await pollFuture(session.poll, { ...target, progress: state, payloadBytes }).catch((error) => {
+      if (error instanceof RequestFailedError) over();
+      throw error;
+    });
+    over();
+    return response.withSequenceIds(sampleSequenceIds);
+  } catch (error) {
+    if (signal.aborted) session.abandon(requestId);
+    throw error;
+  }
+}
+
+function pollerOf(sampler: SamplerState): Promise<FuturesPoller> | undefined {
+  const { session, samplingSessionId, client = 0 } = sampler;
+  if (!session.config.sampleUseRetrieveFutures) return undefined;
+  sampler.poller ??= import("./futures-poller.ts").then((m) => new m.FuturesPoller(session, samplingSessionId, client));
+  return sampler.poller;
 }
 
 /** Sends until the server has taken the request; 429 and a billing pause are waited out under the same number. */
@@ -177,7 +213,7 @@ async function submit(
   job: SampleJob,
   seqId: number,
   { state, signal, startedAtMs }: { state: FutureState; signal: AbortSignal; startedAtMs: number },
-): Promise<string> {
+): Promise<UntypedAPIFuture> {
   const { transport, sampling } = session;
   for (;;) {
     while (sampling.pausedForMs > 0) await transport.sleep(sampling.pausedForMs, signal);
@@ -188,14 +224,14 @@ async function submit(
       startedAtMs,
       headers: { "x-tinker-sampling-backpressure": "1", ...job.headers },
     });
-    if (response.status >= 200 && response.status < 300) return transport.decode("asample", response).requestId;
+    if (response.status >= 200 && response.status < 300) return transport.decode("asample", response);
     const failure: APIStatusError = transport.failure(request, response, job.facts);
     state.lastError = failure;
     if (failure.status === 429) {
       sampling.pause(job.promptBytes);
       continue;
     }
-    if (failure.status !== 402 || !transport.billing.met("asample")) throw failure;
+    if (failure.status !== 402 || !transport.billing.met("asample")) throw unsupported(failure, "asample") ?? failure;
     sampling.pause(job.promptBytes);
     await transport.sleep(billingRetryMs, signal);
   }

@@ -35,6 +35,10 @@ export class SampleLimits {
 
   configure(config: ClientConfigResponse, retrieveSockets: number): void {
     this.#bytes.resize(config.sampleDispatchBytesSemaphoreSize);
+    if (config.sampleUseRetrieveFutures) {
+      this.concurrent.limit = Number.POSITIVE_INFINITY; // one long poll serves them all: none holds a socket
+      return;
+    }
     const reserved = Math.min(reservedSockets, Math.floor(retrieveSockets / 4));
     this.concurrent.limit = Math.max(1, Math.min(config.sampleMaxConcurrentRequests, retrieveSockets - reserved));
   }

@@ -64,13 +64,15 @@ describe("a stream", () => {
   });
 
   it("leaving the loop cancels the sample, here and on the server", async () => {
-    const { sampler, run, stub, clock } = await setup([[[0, 4, -1]]], { sampleMs: 1e6 });
+    const dynamicConfig = { sample_cancel_enabled: true };
+    const { sampler, run, stub, clock } = await setup([[[0, 4, -1]]], { sampleMs: 1e6, dynamicConfig });
     const stream = sampler.stream([1, 2, 3], options);
     const first = async () => {
       for await (const { token } of stream) return token;
       return undefined;
     };
     expect(await run(first())).toBe(4);
+    await import("./abandoned-samples.ts");
     await clock.advance(0);
     expect(stub.callsOf("cancelFuture").map(({ body }) => body)).toMatchObject([{ requestId: "request-0" }]);
     expect(await failure(stream.response)).toMatchObject({ name: "AbortError" });

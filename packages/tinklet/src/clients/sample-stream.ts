@@ -5,7 +5,6 @@
 import type { TextStream } from "@tinklet/models/tokenizer";
 import type { APIFuture } from "../futures/api-future.ts";
 import { given } from "../given.ts";
-import { textStreamsOf } from "../tokenizer/load.ts";
 import type { SampleResponse } from "../wire/sampling.ts";
 import type { Session } from "./session.ts";
 import type { FedToken } from "./token-feed.ts";
@@ -55,16 +54,16 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
 
   /** Ends the sample, on the server too where it can do that. */
   cancel(reason?: unknown): void {
-    const { requestId, phase } = this.response;
-    if (phase === "done" || phase === "failed") return;
-    this.response.cancel(reason);
-    // A server that cannot cancel finishes the sample, as it would have without this.
-    if (requestId !== undefined) this.#session.transport.call("cancelFuture", { requestId }).catch(() => {});
+    const { phase } = this.response;
+    if (phase !== "done" && phase !== "failed") this.response.cancel(reason);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<StreamedToken, SampleResponse> {
     try {
-      if (this.#tokenizer !== undefined) this.#newText = await textStreamsOf(this.#tokenizer);
+      if (this.#tokenizer !== undefined) {
+        const { textStreamsOf } = await import("../tokenizer/load.ts");
+        this.#newText = await textStreamsOf(this.#tokenizer);
+      }
       for await (const [index, token, logprob] of this.#fed()) yield this.#next(index, token, logprob);
       const response = await this.response;
       for (const [index, { tokenArray, logprobs }] of response.sequences.entries()) {

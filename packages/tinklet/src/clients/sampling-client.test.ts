@@ -6,6 +6,7 @@ import { failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
 import { ModelInput } from "../wire/model-input.ts";
 import type { SampleRequest } from "../wire/sampling.ts";
+import { TensorData } from "../wire/tensor-data.ts";
 import type { ClientOptions } from "./options.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";
@@ -373,6 +374,95 @@ describe("the sampler itself", () => {
       "stub/model",
     ]);
     expect(stub.callsOf("getSampler")).toHaveLength(2); // the failure is not kept
+  });
+});
+
+describe("what newer releases added to a sample", () => {
+  const sent = (stub: Awaited<ReturnType<typeof setup>>["stub"]) =>
+    stub.callsOf("asample").at(-1)?.body as SampleRequest;
+  const ids = TensorData.from([[5], [-1]], { dtype: "int64" });
+
+  it("is sent where it carries something, and nowhere else", async () => {
+    const { sampler, stub, run } = await setup();
+    await run(sampler.sample(prompt, { topkSampleLogprobs: 0, promptAltTokensK: 0 }));
+    expect(Object.keys(sent(stub)).toSorted()).toEqual(
+      [
+        "numSamples",
+        "prompt",
+        "promptLogprobs",
+        "samplingParams",
+        "samplingSessionId",
+        "seqId",
+        "topkPromptLogprobs",
+        "type",
+      ].toSorted(),
+    );
+    await run(
+      failure(
+        sampler.sample(prompt, { topkSampleLogprobs: 3, promptAltTokensK: 2, targetPromptLogprobs: [[5], [-1]] }),
+      ),
+    );
+    expect(sent(stub)).toMatchObject({ topkSampleLogprobs: 3, promptAltTokensK: 2 });
+    expect(sent(stub).targetPromptLogprobs).toEqual(ids);
+  });
+
+  it("a server that passes over it is called too old, by the name of what it lacks", async () => {
+    const { sampler, run } = await setup();
+    const lacks = async (options: object) => {
+      const error = await run(failure(sampler.sample(prompt, options)));
+      return [error.name, error["feature"], error["since"]];
+    };
+    const name = "UnsupportedFeatureError";
+    expect(await lacks({ topkSampleLogprobs: 1 })).toEqual([name, "topk_sample_logprobs", "0.29"]);
+    expect(await lacks({ targetPromptLogprobs: ids })).toEqual([name, "target_prompt_logprobs", "0.30"]);
+    expect(await lacks({ promptAltTokensK: 1 })).toEqual([name, "prompt_alt_tokens_k", "0.31"]);
+    const last = { includePromptLogprobs: true, promptLogprobsLastN: 1 };
+    expect(await lacks(last)).toEqual([name, "prompt_logprobs_last_n", "0.33"]);
+    expect(await run(failure(sampler.computeLogprobs(prompt, { promptLogprobsLastN: 1 })))).toMatchObject({ name });
+    expect(await run(sampler.computeLogprobs(prompt, { promptLogprobsLastN: 2 }))).toHaveLength(3); // all that there are
+  });
+
+  it("a server that refuses the field is called too old, too", async () => {
+    const detail = [
+      { type: "extra_forbidden", loc: ["body", "topk_sample_logprobs"], msg: "Extra inputs are not permitted" },
+    ];
+    const refused: Fault = { kind: "status", status: 422, body: { detail } };
+    const { sampler, run } = await setup({ faults: faultsInOrder("asample", [refused, status(422)]) });
+    expect(await run(failure(sampler.sample(prompt, { topkSampleLogprobs: 1 })))).toMatchObject({
+      code: "unsupported_feature",
+      feature: "topk_sample_logprobs",
+      cause: { status: 422 },
+    });
+    expect(await run(failure(sampler.sample(prompt)))).toMatchObject({ code: "http_422" }); // any other refusal stays one
+  });
+
+  it("is refused before it is sent when it cannot be meant", async () => {
+    const { sampler, stub, run } = await setup();
+    for (const [field, options] of [
+      ["topkSampleLogprobs", { topkSampleLogprobs: 1.5 }],
+      ["promptAltTokensK", { promptAltTokensK: -1 }],
+      ["promptLogprobsLastN", { promptLogprobsLastN: -1, includePromptLogprobs: true }],
+      ["promptLogprobsLastN", { promptLogprobsLastN: 1 }],
+      ["targetPromptLogprobs", { targetPromptLogprobs: [1, 2] }],
+      ["targetPromptLogprobs", { targetPromptLogprobs: TensorData.from([[1]], { dtype: "float32" }) }],
+    ] as const) {
+      expect(await run(failure(sampler.sample(prompt, options))), field).toMatchObject({ field });
+    }
+    expect(stub.callsOf("asample")).toEqual([]);
+  });
+
+  it("sequences have the ids that the server gave them", async () => {
+    const { sampler, run } = await setup();
+    const { sequences } = await run(sampler.sample(prompt, { numSamples: 2 }));
+    expect(sequences.map(({ sequenceId }) => sequenceId)).toEqual(["request-0:0", "request-0:1"]);
+    expect(JSON.parse(JSON.stringify(sequences[0]))).toMatchObject({ sequenceId: "request-0:0" });
+  });
+
+  it("a client may record what stable_reinforce needs", async () => {
+    const { service, stub, run } = await setup();
+    const sampler = await run(service.createSamplingClient({ baseModel: "m", recordStabilityInfo: true }));
+    await run(sampler.sample(prompt));
+    expect(sent(stub)).toMatchObject({ recordStabilityInfo: true });
   });
 });
 

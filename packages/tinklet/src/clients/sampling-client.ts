@@ -2,7 +2,7 @@
  * `SamplingClient`: samples and log-probabilities from one sampling session. Validates, numbers and starts the calls;
  * dispatch and retries are `sample-dispatch.ts`.
  */
-import { Shared } from "../abort.ts";
+import { Shared, type SharedOptions } from "../abort.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import type { APIFuture } from "../futures/api-future.ts";
 import { given } from "../given.ts";
@@ -14,6 +14,7 @@ import { describe } from "../wire/fields.ts";
 import { ModelInput, type ModelInputLike } from "../wire/model-input.ts";
 import type { GetSamplerResponse } from "../wire/rest.ts";
 import { type SampleResponse, SamplingParams, type SamplingParamsInput } from "../wire/sampling.ts";
+import { TensorData, type TensorLike } from "../wire/tensor-data.ts";
 import { estimatePromptBytes } from "./batching.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
@@ -31,6 +32,17 @@ export interface SampleOptions extends OperationOptions {
   readonly includePromptLogprobs?: boolean;
   /** Number of most likely tokens to return at each prompt position. @defaultValue 0 */
   readonly topkPromptLogprobs?: number;
+  /** Number of most likely tokens to return at each sampled position. Needs a server of 0.29. @defaultValue 0 */
+  readonly topkSampleLogprobs?: number;
+  /**
+   * Token ids whose log-probs to return: int64 `[prompt length - 1, K]`, dense or sparse. Row i is scored at prompt position
+   * i + 1; a cell of -1 asks for nothing. Needs a server of 0.30.
+   */
+  readonly targetPromptLogprobs?: TensorLike;
+  /** Number of tokens to draw at each prompt position after the first, at the temperature of the samples. Needs a server of 0.31. @defaultValue 0 */
+  readonly promptAltTokensK?: number;
+  /** Score the last n prompt tokens only, which is cheap after a cached prefix. Needs `includePromptLogprobs` and a server of 0.33. @defaultValue all */
+  readonly promptLogprobsLastN?: number | undefined;
 }
 
 /** How to sample and to show it. */
@@ -54,19 +66,32 @@ interface SamplingSource {
   readonly modelPath?: string | undefined;
   readonly baseModel?: string | undefined;
   readonly retryConfig?: RetryConfig | undefined;
+  readonly recordStabilityInfo?: boolean | undefined;
 }
 const sourceNames: OptionNames<SamplingSource & OperationOptions> = {
   ...operationNames,
   modelPath: true,
   baseModel: true,
   retryConfig: true,
+  recordStabilityInfo: true,
 };
+const newerOptions = [
+  "topkSampleLogprobs",
+  "targetPromptLogprobs",
+  "promptAltTokensK",
+  "promptLogprobsLastN",
+] as const satisfies readonly (keyof SampleOptions)[];
+const field = "targetPromptLogprobs";
 const sampleNames: OptionNames<SampleOptions> = {
   ...operationNames,
   numSamples: true,
   samplingParams: true,
   includePromptLogprobs: true,
   topkPromptLogprobs: true,
+  topkSampleLogprobs: true,
+  targetPromptLogprobs: true,
+  promptAltTokensK: true,
+  promptLogprobsLastN: true,
 };
 
 /**
@@ -83,7 +108,8 @@ export class SamplingClient {
   /** Id of the sampling session on the server. */
   readonly samplingSessionId: string;
   readonly #session: Session;
-  readonly #ownsSession: boolean;
+  readonly #foreign: boolean;
+  readonly #recordStabilityInfo: boolean;
   readonly #retryConfig: RetryConfig;
   readonly #state: SamplerState;
   readonly #sampler = new Shared((options) =>
@@ -96,26 +122,39 @@ export class SamplingClient {
     samplingSessionId: string,
     options: {
       readonly retryConfig?: RetryConfig | undefined;
-      readonly firstSeqId?: number;
-      readonly ownsSession?: boolean;
+      readonly recordStabilityInfo?: boolean | undefined;
+      /** It shares the sampling session with the client of another process. */
+      readonly foreign?: boolean;
     } = {},
   ) {
     this.samplingSessionId = samplingSessionId;
     this.#session = session;
-    this.#ownsSession = options.ownsSession ?? false;
+    this.#foreign = options.foreign ?? false;
+    this.#recordStabilityInfo = options.recordStabilityInfo ?? false;
     this.#retryConfig = { ...session.options.retryConfig, ...options.retryConfig };
-    let next = options.firstSeqId ?? 0;
     const config = fullRetryConfig(this.#retryConfig);
     const own = config.maxConnections === undefined ? undefined : new Semaphore(config.maxConnections);
     this.#state = {
       session,
       config,
       own,
-      nextSeqId: () => next++,
+      samplingSessionId,
+      client: this.#foreign ? undefined : 0,
+      numbered: 0,
+      joining: new Shared((shared) => this.#join(shared)),
+      poller: undefined,
       lastProgressMs: 0,
       underWay: new Set(),
       stopWatch: undefined,
     };
+  }
+
+  /** The number of a client that shares the session: the server's next one, else one that nobody is likely to have drawn. */
+  async #join(options: SharedOptions): Promise<number> {
+    const { samplingSessionId } = this;
+    const { sampleJoinSamplingSession } = await this.#session.connect(options);
+    if (!sampleJoinSamplingSession) return 1 + Math.floor(Math.random() * 9_000_000); // a billion numbers each, all exact in a double
+    return (await this.#session.transport.call("joinSamplingSession", { samplingSessionId }, options)).clientCounter;
   }
 
   /** Opens a sampling session. @internal */
@@ -125,7 +164,7 @@ export class SamplingClient {
     options: SamplingSource & OperationOptions,
   ): Promise<SamplingClient> {
     checkOptions(method, options, sourceNames);
-    const { modelPath, baseModel, retryConfig } = options;
+    const { modelPath, baseModel, retryConfig, recordStabilityInfo } = options;
     if (modelPath === undefined && baseModel === undefined) {
       throw new InvalidInputError("modelPath", "or baseModel must be given");
     }
@@ -144,7 +183,7 @@ export class SamplingClient {
       };
       return session.call("createSamplingSession", request, { signal, facts: { path: modelPath, baseModel } });
     });
-    return new SamplingClient(session, samplingSessionId, { retryConfig });
+    return new SamplingClient(session, samplingSessionId, { retryConfig, recordStabilityInfo });
   }
 
   /**
@@ -186,7 +225,8 @@ export class SamplingClient {
   }
 
   /**
-   * The log-probability of each token of a prompt; null where none was computed (the first token).
+   * The log-probability of each token of a prompt; null where none was computed: the first token, and with
+   * `promptLogprobsLastN` all before the last n.
    *
    * @example
    * ```ts
@@ -194,9 +234,12 @@ export class SamplingClient {
    * const total = logprobs.reduce<number>((sum, value) => sum + (value ?? 0), 0);
    * ```
    */
-  computeLogprobs(prompt: ModelInputLike, options: OperationOptions = {}): APIFuture<readonly (number | null)[]> {
+  computeLogprobs(
+    prompt: ModelInputLike,
+    options: OperationOptions & Pick<SampleOptions, "promptLogprobsLastN"> = {},
+  ): APIFuture<readonly (number | null)[]> {
     const asked = { ...options, samplingParams: { maxTokens: 1 }, includePromptLogprobs: true };
-    const askedNames = { samplingParams: true, includePromptLogprobs: true } as const;
+    const askedNames = { samplingParams: true, includePromptLogprobs: true, promptLogprobsLastN: true } as const;
     return this.#start(
       "compute_logprobs",
       prompt,
@@ -238,6 +281,11 @@ export class SamplingClient {
         if (!Number.isInteger(numSamples) || numSamples < 1) {
           throw new InvalidInputError("numSamples", `must be an integer above 0, and is ${numSamples}`);
         }
+        // Options that newer releases brought; their code comes with the first of them.
+        const newer = newerOptions.some((name) => options[name]) || this.#recordStabilityInfo;
+        const { [field]: asked } = options;
+        const target = asked === undefined ? undefined : TensorData.from(asked, { dtype: "int64", field }).copy();
+        const parts = newer ? await import("./sample-parts.ts") : undefined;
         const request = {
           numSamples,
           prompt,
@@ -246,12 +294,14 @@ export class SamplingClient {
           samplingSessionId: subject,
           promptLogprobs: options.includePromptLogprobs ?? false,
           topkPromptLogprobs: options.topkPromptLogprobs ?? 0,
+          ...parts?.newerParts(options, target, this.#recordStabilityInfo),
         };
         session.notes.sampledWith(request.samplingParams);
         const facts = { promptTokens: prompt.tokenCount, maxTokens: samplingParams.maxTokens };
         const promptBytes = estimatePromptBytes(prompt);
         const response = await runSample(this.#state, { request, promptBytes, subject, facts, headers }, state, signal);
         this.#measure(operation, facts.promptTokens, response);
+        parts?.checkHonoured(request, response);
         return read(response);
       },
     );
@@ -318,22 +368,16 @@ export class SamplingClient {
     const { retryConfig } = handle;
     return new SamplingClient(session, handle.samplingSessionId, {
       retryConfig,
-      firstSeqId: foreignFirstSeqId(),
-      ownsSession: true,
+      foreign: true,
     });
   }
 
   /** Closes a client made by {@link SamplingClient.fromHandle}; other clients belong to their service. */
   async close(): Promise<void> {
-    if (this.#ownsSession) await this.#session.close();
+    if (this.#foreign) await this.#session.close();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
-}
-
-/** A billion numbers each, and all of them exact in a double. */
-function foreignFirstSeqId(): number {
-  return 1e9 * (1 + Math.floor(Math.random() * 9_000_000));
 }

@@ -348,6 +348,8 @@ export class ServiceClient {
     readonly modelPath?: string;
     readonly baseModel?: string;
     readonly retryConfig?: RetryConfig;
+    /** Keep what the loss `stable_reinforce` needs of the samples. Needs a server of 0.27. @defaultValue false */
+    readonly recordStabilityInfo?: boolean;
     readonly signal?: AbortSignal;
     /** How long the whole call may take, in milliseconds. @defaultValue no limit */
     readonly timeoutMs?: number;

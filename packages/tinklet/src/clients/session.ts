@@ -149,11 +149,12 @@ export class Session {
     this.#configure(config);
     if (config.pjwtAuthEnabled) await this.#exchangeToken(options);
     const dynamic = await this.#dynamicConfig(options);
-    this.#refreshSec = dynamic.refreshIntervalSec;
+    this.#dynamic = dynamic;
     return config;
   }
 
-  #refreshSec = 300;
+  /** The flags that may change while the client runs, as they stand. */
+  #dynamic: ClientDynamicConfigResponse = ClientDynamicConfigResponse.decode({});
 
   #configure(config: ClientConfigResponse): void {
     this.#config = config;
@@ -249,11 +250,10 @@ export class Session {
       },
     );
     this.#every(
-      () => Math.max(this.#refreshSec * 1000, shortestRefreshMs),
+      () => Math.max(this.#dynamic.refreshIntervalSec * 1000, shortestRefreshMs),
       async () => {
         try {
-          const dynamic = await this.transport.call("clientDynamicConfig", { sdkVersion: mirroredSdkVersion });
-          this.#refreshSec = dynamic.refreshIntervalSec;
+          this.#dynamic = await this.transport.call("clientDynamicConfig", { sdkVersion: mirroredSdkVersion });
         } catch {
           // The last good configuration stays.
         }
@@ -366,6 +366,17 @@ export class Session {
     });
     return future;
   }
+
+  /** Tells the server of a sample that nobody waits for any more, where it wants to know. */
+  abandon(requestId: string): void {
+    const { sampleCancelEnabled, sampleCancelMaxBatchSize: most } = this.#dynamic;
+    if (!sampleCancelEnabled || this.#closing !== undefined) return;
+    this.#abandoned.push(requestId);
+    if (this.#abandoned.length > 1) return; // somebody is at it
+    void import("./abandoned-samples.ts").then(({ tellAbandoned }) => tellAbandoned(this, this.#abandoned, most));
+  }
+
+  readonly #abandoned: string[] = [];
 
   /** Another account's credential in the form that the server takes. */
   async foreignToken(credential: string, options: SharedOptions): Promise<string> {

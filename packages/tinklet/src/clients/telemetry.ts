@@ -8,7 +8,7 @@ import { APIError, APIStatusError, isUserError } from "../errors.ts";
 import { platformName, rawEnvironment } from "../transport/environment.ts";
 import type { Reporter } from "../transport/report.ts";
 import type { Transport } from "../transport/transport.ts";
-import { writeDuration } from "../wire/dates.ts";
+import { writeDuration } from "../wire/duration.ts";
 import type { JsonValue } from "../wire/json.ts";
 import { mirroredSdkVersion } from "../wire/route.ts";
 import type { Severity, TelemetryEvent } from "../wire/telemetry.ts";

@@ -26,13 +26,7 @@ import type {
   SaveWeightsForSamplerResponse,
   SaveWeightsResponse,
 } from "../wire/weights.ts";
-import {
-  type CustomLossFn,
-  CustomLossOutput,
-  customForwardData,
-  customLossCarrier,
-  runCustomLoss,
-} from "./custom-loss.ts";
+import { type CustomLossFn, CustomLossOutput, customForwardData, customLossCarrier } from "./custom-loss.ts";
 import type { HasInputsFor, PassOutput } from "./loss-inputs.ts";
 import { ModelRequests } from "./model-requests.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
@@ -214,6 +208,7 @@ export class TrainingClient {
       const { custom, backward, accepted } = await requests.inTurn(state, signal, async (turn) => {
         const inner = new FutureState("Forward", requests.modelId);
         const output = await passResult(forward, await passSubmission(forward, inner)(turn), inner, signal);
+        const { runCustomLoss } = await import("./run-custom-loss.ts");
         const custom = await runCustomLoss(batch, output, run, kept);
         signal.throwIfAborted(); // the forward pass changed nothing, so this is a good place to stop
         const backward = preparePass(requests, { ...carrier, data: custom.data, forwardOnly: false });

@@ -55,6 +55,8 @@ export interface PollTarget<K extends FutureResultName> {
   readonly signal?: AbortSignal | undefined;
   readonly facts?: Partial<FailureFacts> | undefined;
   readonly progress?: PollProgress;
+  /** How large the result is, where that is known already: it is then fetched at once. */
+  readonly payloadBytes?: number | undefined;
 }
 
 /** Suspicious answers (400 with a body, unreadable ones) are asked for again so often, without a pause. */
@@ -94,7 +96,14 @@ export async function pollFuture<K extends FutureResultName>(
   let suspicious = 0;
   let held: Release | undefined;
   let request = retrieve(transport, requestId, allowMetadataOnly);
+  const reserve = async (bytes: number) => {
+    const reserved = context.responseBytes.acquire(bytes, signal);
+    held = typeof reserved === "function" ? reserved : await reserved;
+    allowMetadataOnly = false;
+    request = retrieve(transport, requestId, allowMetadataOnly);
+  };
   try {
+    if (target.payloadBytes) await reserve(target.payloadBytes);
     for (let iteration = 0; ; iteration++) {
       const outcome = await pollOnce(context, target, request, iteration);
       progress.polls++;
@@ -108,10 +117,7 @@ export async function pollFuture<K extends FutureResultName>(
           if (held !== undefined) {
             throw new ResponseValidationError("status", `request ${requestId}: announced twice instead of being sent`);
           }
-          const reserved = context.responseBytes.acquire(outcome.payloadBytes, signal);
-          held = typeof reserved === "function" ? reserved : await reserved;
-          allowMetadataOnly = false;
-          request = retrieve(transport, requestId, allowMetadataOnly);
+          await reserve(outcome.payloadBytes);
           break;
         }
         case "result":

@@ -8,6 +8,7 @@ import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { contract, type FutureResultName, futureResults, type Operation } from "../wire/contract.ts";
 import { encodeBase64 } from "../wire/fields.ts";
+import type { FuturesRetrieveRequest } from "../wire/futures.ts";
 import { parseJson, stringifyJson } from "../wire/json.ts";
 import { matchRoute } from "../wire/match-route.ts";
 import type { Message } from "../wire/message.ts";
@@ -40,6 +41,8 @@ export interface StubOptions {
   readonly clock?: Clock;
   /** Flags of `client/config`, as on the wire. */
   readonly config?: Readonly<Record<string, unknown>>;
+  /** Flags of `client/dynamic_config`, as on the wire. */
+  readonly dynamicConfig?: Readonly<Record<string, unknown>>;
   /** What goes wrong, and when. @defaultValue nothing */
   readonly faults?: FaultScript;
   /** Sees every request as it arrives, for recordings. */
@@ -102,6 +105,9 @@ export class StubServer {
   readonly #numbered = new Map<string, { requestId: string; content: string }>();
   #sessions = 0;
   #nextRequest = 0;
+  #joined = 0;
+  /** Samples that are over, by session and client, in order. */
+  readonly #over = new Map<string, string[]>();
 
   constructor(options: StubOptions = {}) {
     this.#options = options;
@@ -214,7 +220,7 @@ export class StubServer {
       case "clientConfig":
         return json(200, { use_pyqwest_transport: false, ...this.#options.config });
       case "clientDynamicConfig":
-        return json(200, { refresh_interval_sec: 300 });
+        return json(200, { refresh_interval_sec: 300, ...this.#options.dynamicConfig });
       case "authToken":
         return json(200, { jwt: stubToken(this.clock.now() / 1000 + 3600) });
       case "createSession":
@@ -265,6 +271,10 @@ export class StubServer {
         });
       case "asample":
         return this.#sample(call.body as SampleRequest);
+      case "retrieveFutures":
+        return this.#completions(call.body as FuturesRetrieveRequest);
+      case "joinSamplingSession":
+        return json(200, { type: "join_sampling_session", client_counter: ++this.#joined });
       case "retrieveFuture":
         return this.#retrieve(body as { requestId: string; allowMetadataOnly: boolean });
       default:
@@ -322,7 +332,16 @@ export class StubServer {
     const requestId = this.#newRequest();
     this.#numbered.set(key, { requestId, content: "" });
     const body = encodeSampleResponse(stubSample(request));
-    if (this.#options.sampleMs === undefined) return this.#accept("Sample", body, requestId);
+    const client = `${request.samplingSessionId} ${Math.floor(Number(request.seqId ?? 0) / 1e9)}`;
+    const over = this.#over.get(client) ?? [];
+    this.#over.set(client, over);
+    const sequenceIds = Array.from({ length: request.numSamples }, (_, i) => `${requestId}:${i}`);
+    const acknowledged = json(200, { request_id: requestId, sample_sequence_ids: sequenceIds });
+    if (this.#options.sampleMs === undefined) {
+      over.push(requestId);
+      this.#accept("Sample", body, requestId);
+      return acknowledged;
+    }
     const result: Mutable<Result> = {
       type: "Sample",
       body: undefined,
@@ -330,10 +349,30 @@ export class StubServer {
       polls: 0,
     };
     result.done = result.done.then(() => {
-      result.body = body;
+      result.body ??= body;
+      over.push(requestId);
     });
     this.#results.set(requestId, result);
-    return json(200, { request_id: requestId });
+    return acknowledged;
+  }
+
+  /** Which samples of a client are over; held until there is one, or as long as a single poll is. */
+  async #completions({ target, prevCursor, timeout }: FuturesRetrieveRequest): Promise<StubAnswer> {
+    const { samplingSessionId, clonedSamplerId } = target;
+    const own = () => this.#over.get(`${samplingSessionId} ${clonedSamplerId}`) ?? [];
+    const until = this.clock.monotonic() + (timeout === undefined ? (this.#options.holdMs ?? 20_000) : timeout * 1000);
+    while (own().length <= prevCursor && this.clock.monotonic() < until) await this.clock.sleep(10);
+    const completions = own()
+      .slice(prevCursor)
+      .map((requestId) => {
+        const body = this.#results.get(requestId)?.body;
+        return {
+          state: body instanceof Uint8Array ? "finished" : "failed",
+          request_id: requestId,
+          ...(body instanceof Uint8Array ? { response_payload_uncompressed_size: body.byteLength } : {}),
+        };
+      });
+    return json(200, { completions, cursor: own().length });
   }
 
   async #retrieve({

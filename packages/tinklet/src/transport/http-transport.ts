@@ -28,6 +28,7 @@ import type { FailureFacts } from "./hints.ts";
 import type { Reporter } from "./report.ts";
 import { defaultRetryPolicy, firstContactWindowMs, nextDelayMs, type RetryPolicy } from "./retry.ts";
 import type { OwnRequest, PreparedRequest, SendOptions, Transport } from "./transport.ts";
+import { unsupported } from "./unsupported.ts";
 
 export interface HttpTransportOptions {
   readonly baseUrl: string;
@@ -223,7 +224,10 @@ export class HttpTransport implements Transport {
             random: this.#random(),
           })
         : undefined;
-      if (delayMs === undefined) throw retryable ? this.#asUnreachable(error) : error;
+      if (delayMs === undefined) {
+        const lacks = error instanceof APIStatusError ? unsupported(error, request.operation) : undefined;
+        throw lacks ?? (retryable ? this.#asUnreachable(error) : error);
+      }
       this.reporter.report({
         type: "request.retry",
         operation: request.operation,

@@ -3,8 +3,9 @@
  */
 export * from "./contract.ts";
 export * from "./custom-loss.ts";
-export * from "./dates.ts";
+export { readDate, writeDate } from "./dates.ts";
 export * from "./datum.ts";
+export { writeDuration } from "./duration.ts";
 export { decodeBase64, encodeBase64, type Field, type Shape } from "./fields.ts";
 export * from "./futures.ts";
 export * from "./json.ts";

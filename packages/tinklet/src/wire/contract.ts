@@ -14,6 +14,7 @@ export {
   type BinaryBody,
   type EncodedRequest,
   encodeQuery,
+  fieldsSince,
   mirroredSdkVersion,
   type PathParams,
   type Pool,

@@ -20,7 +20,6 @@ import {
   SessionHeartbeatRequest,
   SessionHeartbeatResponse,
 } from "./session.ts";
-import { TelemetryResponse, TelemetrySendRequest } from "./telemetry.ts";
 import {
   CreateModelRequest,
   CreateModelResponse,
@@ -127,9 +126,4 @@ export const coreRoutes = {
     { body: CancelFutureRequest },
     { pool: "retrieve", retry: "background", timeoutMs: 30_000, since: "0.26" },
   ),
-  telemetry: post("/telemetry", TelemetrySendRequest, TelemetryResponse, {
-    pool: "telemetry",
-    retry: "background",
-    timeoutMs: 5_000,
-  }),
 } as const;

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { readDate, writeDate, writeDuration } from "./dates.ts";
+import { readDate, writeDate } from "./dates.ts";
+import { writeDuration } from "./duration.ts";
 
 const iso = (wire: unknown) => readDate(wire)?.toISOString();
 

@@ -2,6 +2,7 @@
  * The one place where timestamps are read and written. Servers send ISO 8601 (with `Z`, an offset, or naive, which we
  * read as UTC) or unix numbers; we write what Python writes: UTC, `Z`, no fraction when it is zero, else microseconds.
  */
+import { custom, type Field, problem } from "./fields.ts";
 
 const iso = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt _](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|z|[+-]\d\d(?::?\d\d)?)?)?$/;
 const unixNumber = /^[+-]?\d+(?:\.\d+)?$/;
@@ -53,16 +54,16 @@ export function writeDate(date: Date): string {
   return date.toISOString().replace(/\.(\d{3})Z$/, (_, ms: string) => (ms === "000" ? "Z" : `.${ms}000Z`));
 }
 
-/** Writes a length of time as the text of Python's `timedelta`, for example `0:00:00.551106` or `2 days, 1:00:00`. */
-export function writeDuration(milliseconds: number): string {
-  let micros = Math.round(milliseconds * 1000);
-  const dayMicros = 86_400_000_000;
-  const days = Math.floor(micros / dayMicros);
-  micros -= days * dayMicros;
-  const pad = (value: number, width = 2) => String(value).padStart(width, "0");
-  const seconds = Math.floor(micros / 1_000_000);
-  const fraction = micros % 1_000_000;
-  const clock = `${Math.floor(seconds / 3600)}:${pad(Math.floor(seconds / 60) % 60)}:${pad(seconds % 60)}`;
-  const head = days === 0 ? "" : `${days} day${Math.abs(days) === 1 ? "" : "s"}, `;
-  return `${head}${clock}${fraction === 0 ? "" : `.${pad(fraction, 6)}`}`;
-}
+export const date = (): Field<Date> =>
+  custom(
+    { type: "datetime" },
+    (wire) => {
+      const value = readDate(wire);
+      if (value === undefined) throw problem("a timestamp (ISO 8601 or unix time)", wire);
+      return value;
+    },
+    (value) => {
+      if (!(value instanceof Date) || Number.isNaN(value.getTime())) throw problem("a valid Date", value);
+      return writeDate(value);
+    },
+  );

@@ -3,7 +3,6 @@
  * itself (the parity check compares those descriptions with the official SDK's schemas). Reading is as lenient as the
  * official client (`"5"` for an integer, `0` for a boolean); writing is strict, so that nothing wrong leaves.
  */
-import { readDate, writeDate } from "./dates.ts";
 import type { JsonValue } from "./json.ts";
 
 /** What a field holds, in words a schema comparison understands. */
@@ -68,7 +67,7 @@ export function describe(value: unknown): string {
   return `a ${typeof value}`;
 }
 
-function problem(expected: string, value: unknown): FieldProblem {
+export function problem(expected: string, value: unknown): FieldProblem {
   return new FieldProblem(`must be ${expected}, not ${describe(value)}`);
 }
 
@@ -213,20 +212,6 @@ export const openWord = <const T extends string>(...values: readonly T[]): Field
     if (typeof value !== "string") throw problem(`a string such as ${JSON.stringify(values[0])}`, value);
     return value;
   });
-
-export const date = (): Field<Date> =>
-  field(
-    { type: "datetime" },
-    (wire) => {
-      const value = readDate(wire);
-      if (value === undefined) throw problem("a timestamp (ISO 8601 or unix time)", wire);
-      return value;
-    },
-    (value) => {
-      if (!(value instanceof Date) || Number.isNaN(value.getTime())) throw problem("a valid Date", value);
-      return writeDate(value);
-    },
-  );
 
 /** Binary data: base64 on the wire, bytes in the API. */
 export const bytes = (): Field<Uint8Array> =>

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { date } from "./dates.ts";
 import {
   bool,
   bytes,
-  date,
   float,
   int,
   json,

@@ -2,8 +2,10 @@
  * The routes beside training and sampling: runs, checkpoints, sessions, billing, what newer releases brought, and those of
  * Tinklet's own servers. A client loads this file when it first calls one of them.
  */
+
 import { CreateCustomLossRequest } from "./custom-loss.ts";
-import { date, type Field, int, oneOf, optional, string, withDefault } from "./fields.ts";
+import { date } from "./dates.ts";
+import { type Field, int, oneOf, optional, string, withDefault } from "./fields.ts";
 import { FuturesRetrieveRequest, FuturesRetrieveResponse, UntypedAPIFuture } from "./futures.ts";
 import { message } from "./message.ts";
 import {
@@ -28,6 +30,7 @@ import { get, post, route } from "./route.ts";
 import { JoinSamplingSessionRequest, JoinSamplingSessionResponse } from "./sampling.ts";
 import { GetServerCapabilitiesResponse, HealthResponse } from "./session.ts";
 import { FinishSessionRequest, SessionSearchRequest, SessionSearchResponse } from "./session-search.ts";
+import { TelemetryResponse, TelemetrySendRequest } from "./telemetry.ts";
 import { TokenizerFilesQuery, TokenizerFilesResponse } from "./tokenizer.ts";
 import { UnloadModelRequest } from "./training.ts";
 import { ForwardRequest } from "./training-json.ts";
@@ -95,6 +98,11 @@ const checkpointPath = "/training_runs/{trainingRunId}/checkpoints/{checkpointId
 
 /** Routes beside training and sampling. */
 export const restRoutes = {
+  telemetry: post("/telemetry", TelemetrySendRequest, TelemetryResponse, {
+    pool: "telemetry",
+    retry: "background",
+    timeoutMs: 5_000,
+  }),
   getServerCapabilities: get("/get_server_capabilities", GetServerCapabilitiesResponse, rest),
   healthz: get("/healthz", HealthResponse, rest),
   unloadModel: post("/unload_model", UnloadModelRequest, UntypedAPIFuture, { future: "UnloadModel" }),

@@ -1,8 +1,8 @@
 /** Messages of the REST side: training runs, checkpoints, sessions, samplers, audit and billing. */
+import { date } from "./dates.ts";
 import {
   bool,
   custom,
-  date,
   describe,
   FieldProblem,
   float,

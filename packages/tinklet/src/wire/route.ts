@@ -56,8 +56,33 @@ export interface Route<Path extends string = string, Query = unknown, Body = unk
   readonly since?: Release;
 }
 
-/** Releases of the official SDK that brought routes, oldest first; `tinklet` are routes of our own servers, which no other has. */
-export type Release = "0.26" | "0.27" | "0.28" | "0.32" | "0.36" | "tinklet";
+/** Releases of the official SDK that brought routes or fields, oldest first; `tinklet` are routes of our own servers, which no other has. */
+export type Release =
+  | "0.26"
+  | "0.27"
+  | "0.28"
+  | "0.29"
+  | "0.30"
+  | "0.31"
+  | "0.32"
+  | "0.33"
+  | "0.34"
+  | "0.36"
+  | "tinklet";
+
+/** Fields of requests that are newer than 0.25, by their name on the wire. They are sent only where they carry something. */
+export const fieldsSince: Readonly<Record<string, Release>> = {
+  record_stability_info: "0.27",
+  user_metadata: "0.28",
+  topk_sample_logprobs: "0.29",
+  target_prompt_logprobs: "0.30",
+  optimizer_config: "0.30",
+  optimizer_params: "0.30",
+  prompt_alt_tokens_k: "0.31",
+  prompt_logprobs_last_n: "0.33",
+  age_encryption_recipients: "0.33",
+  display_name: "0.34",
+};
 
 type Policy = Partial<Pick<Route, "pool" | "retry" | "timeoutMs" | "future" | "carries" | "since">>;
 const defaults = { pool: "train", retry: "standard", timeoutMs: 60_000 } as const satisfies Policy;

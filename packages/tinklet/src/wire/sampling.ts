@@ -2,6 +2,7 @@
  * Messages of sampling. The request is JSON; the answer is binary (`proto/tensors.ts`) and read lazily: token ids and
  * log-probabilities stay typed arrays until somebody asks for plain lists.
  */
+import { given } from "../given.ts";
 import {
   bool,
   custom,
@@ -138,6 +139,9 @@ export class SampledSequence {
   readonly logprobArray: Float32Array | undefined;
   /** The likeliest tokens at each sampled position, where the server gave them. */
   readonly topkSampledLogprobs: TopkLogprobs | undefined;
+  /** The server's id of this sequence, which provenance spans name. Servers older than 0.26 give none. */
+  readonly sequenceId: string | undefined;
+  #topk: (readonly TokenLogprob[] | null)[] | undefined;
   #tokens: number[] | undefined;
   #logprobs: number[] | undefined;
 
@@ -146,7 +150,9 @@ export class SampledSequence {
     readonly tokens: Int32Array | readonly number[];
     readonly logprobs?: Float32Array | readonly number[] | undefined;
     readonly topkSampledLogprobs?: TopkLogprobs | undefined;
+    readonly sequenceId?: string | undefined;
   }) {
+    this.sequenceId = parts.sequenceId;
     this.stopReason = parts.stopReason;
     this.tokenArray = parts.tokens instanceof Int32Array ? parts.tokens : Int32Array.from(parts.tokens);
     const { logprobs } = parts;
@@ -168,9 +174,17 @@ export class SampledSequence {
     return this.#logprobs;
   }
 
+  /** For each sampled token the likeliest ones at its position, as `topkSampleLogprobs` asked for. */
+  get topkLogprobs(): readonly (readonly TokenLogprob[] | null)[] | undefined {
+    if (this.topkSampledLogprobs === undefined) return undefined;
+    this.#topk ??= topkLists(this.topkSampledLogprobs);
+    return this.#topk;
+  }
+
   /** A plain object, as `JSON.stringify` wants it. */
   toJSON(): unknown {
-    return { stopReason: this.stopReason, tokens: this.tokens, logprobs: this.logprobs };
+    const { stopReason, tokens, logprobs, topkLogprobs, sequenceId } = this;
+    return { stopReason, tokens, logprobs, ...given({ topkLogprobs, sequenceId }) };
   }
 }
 
@@ -260,13 +274,32 @@ export class SampleResponse {
     return this.#topk;
   }
 
+  /** The same answer, its sequences under the ids that the server gave them when it took the request. */
+  withSequenceIds(ids: readonly string[] | undefined): SampleResponse {
+    if (ids?.length !== this.sequences.length) return this;
+    const sequences = this.sequences.map(
+      ({ stopReason, tokenArray, logprobArray, topkSampledLogprobs }, i) =>
+        new SampledSequence({
+          stopReason,
+          tokens: tokenArray,
+          logprobs: logprobArray,
+          topkSampledLogprobs,
+          sequenceId: ids[i],
+        }),
+    );
+    const { promptLogprobArray: promptLogprobs, topkPromptLogprobTable: topkPromptLogprobs } = this;
+    return new SampleResponse({ ...this, sequences, promptLogprobs, topkPromptLogprobs });
+  }
+
   /** A plain object, as `JSON.stringify` wants it. */
   toJSON(): unknown {
+    const { targetPromptLogprobs, promptAltTokens } = this;
     return {
       sequences: this.sequences,
       promptLogprobs: this.promptLogprobs,
       topkPromptLogprobs: this.topkPromptLogprobs,
       promptCacheHitTokens: this.promptCacheHitTokens,
+      ...given({ targetPromptLogprobs, promptAltTokens }),
     };
   }
 }

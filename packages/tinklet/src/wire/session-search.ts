@@ -1,5 +1,6 @@
 /** Messages about how sessions end and how they are found again. Newer than 0.25. */
-import { date, int, list, literal, map, nullable, oneOf, optional, string, withDefault } from "./fields.ts";
+import { date } from "./dates.ts";
+import { int, list, literal, map, nullable, oneOf, optional, string, withDefault } from "./fields.ts";
 import { message, unionOf } from "./message.ts";
 
 /** How a client says that its session ended. */

@@ -1,7 +1,7 @@
 /** Messages of the telemetry that a client sends about its own session. */
+import { date } from "./dates.ts";
 import {
   custom,
-  date,
   describe,
   FieldProblem,
   int,

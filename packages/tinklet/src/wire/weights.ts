@@ -1,5 +1,6 @@
 /** Messages about saving and loading weights. */
-import { bool, date, int, json, list, literal, map, nullable, oneOf, optional, string, withDefault } from "./fields.ts";
+import { date } from "./dates.ts";
+import { bool, int, json, list, literal, map, nullable, oneOf, optional, string, withDefault } from "./fields.ts";
 import { message } from "./message.ts";
 import type { UserMetadata } from "./session.ts";
 import type { ModelID } from "./training.ts";

@@ -1,0 +1,131 @@
+/**
+ * Runs a custom loss on the log-probs that the forward pass brought, and makes the batch of the backward pass of it. Loaded with
+ * the first custom loss.
+ */
+import { gradient, leaf, Var } from "../autodiff/index.ts";
+import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { Datum } from "../wire/datum.ts";
+import { describe } from "../wire/fields.ts";
+import { TensorData } from "../wire/tensor-data.ts";
+import type { ForwardBackwardOutput } from "../wire/training.ts";
+import {
+  type CustomBackward,
+  type CustomLossFn,
+  type CustomLossResult,
+  type CustomMetrics,
+  shapeOf,
+  sizeOf,
+  targetTokens,
+} from "./custom-loss.ts";
+
+/**
+ * Runs the user's loss on the log-probs of the forward pass and turns its slopes into weights.
+ *
+ * @param data - the batch as it was given, for the loss.
+ * @param sent - the batch as the forward pass sent it.
+ * @throws {@link UnusedLeafError} when the loss does not depend on a datum's log-probs.
+ * @throws {@link InvalidInputError} naming `loss` or `gradients[i]` when what the loss returned cannot be used. A loss or a slope
+ * that is not finite is refused: it would make every weight of the model NaN.
+ */
+export async function runCustomLoss(
+  data: readonly Datum[],
+  forward: ForwardBackwardOutput,
+  lossFn: CustomLossFn,
+  sent: readonly Datum[] = data,
+): Promise<CustomBackward> {
+  const leaves = logprobLeaves(sent, forward);
+  const result = await lossFn(data, leaves);
+  const { loss, slopes } = slopesOf(result, leaves);
+  return {
+    loss,
+    metrics: checkedMetrics(result.metrics ?? {}),
+    data: sent.map((datum, i) => {
+      const { shape } = leaves[i] as Var;
+      const weights = Float32Array.from(slopes[i] as Float64Array, (slope) => -slope);
+      return new Datum({
+        modelInput: datum.modelInput,
+        lossFnInputs: {
+          target_tokens: targetTokens(datum, i),
+          weights: TensorData.ofParts({ dtype: "float32", values: weights, shape }).toSparse(),
+        },
+      });
+    }),
+  };
+}
+
+/** The log-probs of each datum's targets, in the targets' shape, as leaves of the tape. */
+function logprobLeaves(data: readonly Datum[], forward: ForwardBackwardOutput): Var[] {
+  const outputs = forward.lossFnOutputs;
+  if (outputs.length !== data.length) {
+    throw new ResponseValidationError("loss_fn_outputs", `has ${outputs.length} entries for ${data.length} data`);
+  }
+  return data.map((datum, i) => {
+    const field = `loss_fn_outputs[${i}].logprobs`;
+    const logprobs = outputs[i]?.["logprobs"];
+    if (logprobs === undefined) throw new ResponseValidationError(field, "is missing");
+    const shape = shapeOf(targetTokens(datum, i));
+    const dense = logprobs.toDense();
+    if (dense.values.length !== sizeOf(shape)) {
+      throw new ResponseValidationError(
+        field,
+        `has ${dense.values.length} values for target_tokens of shape [${shape.join(", ")}]`,
+      );
+    }
+    return leaf(dense, shape);
+  });
+}
+
+function slopesOf(result: CustomLossResult, leaves: readonly Var[]): { loss: number; slopes: Float64Array[] } {
+  const given: unknown = (result as CustomLossResult | undefined)?.loss;
+  if (given instanceof Var) {
+    const loss = given.size === 1 ? given.reshape([]) : given; // gradient() explains what is wrong with the others
+    const slopes = gradient(loss, leaves).map(checkFinite);
+    return { loss: finiteLoss(loss.item()), slopes };
+  }
+  if (typeof given !== "number") {
+    throw new InvalidInputError(
+      "loss",
+      `a custom loss must return { loss }, a Var or a number, not ${describe(given)}`,
+    );
+  }
+  const { gradients } = result;
+  if (!Array.isArray(gradients) || gradients.length !== leaves.length) {
+    throw new InvalidInputError("gradients", `must hold one array for each of the ${leaves.length} data`, {
+      hint: "Return the loss as a Var to have its gradient taken for you.",
+    });
+  }
+  const slopes = leaves.map((logprobs, i) => {
+    const slope = gradients[i] as ArrayLike<number> | TensorData | undefined;
+    const values = slope instanceof TensorData ? slope.toDense().values : slope;
+    if (values?.length !== logprobs.size) {
+      throw new InvalidInputError(`gradients[${i}]`, `must hold ${logprobs.size} numbers, not ${values?.length ?? 0}`);
+    }
+    return checkFinite(Float64Array.from(values as ArrayLike<number>, Number), i);
+  });
+  return { loss: finiteLoss(given), slopes };
+}
+
+/** A loss that is NaN has no slope, whatever the gradients say. */
+function finiteLoss(loss: number): number {
+  if (Number.isFinite(loss)) return loss;
+  throw new InvalidInputError("loss", `is ${loss}`, { hint: notFiniteHint });
+}
+
+const notFiniteHint = "Look for log of zero, division by zero or exp of a large number in the loss; clamp before them.";
+
+function checkFinite(slope: Float64Array, datum: number): Float64Array {
+  const at = slope.findIndex((value) => !Number.isFinite(value));
+  if (at === -1) return slope;
+  throw new InvalidInputError(`gradients[${datum}]`, `is ${slope[at]} at position ${at}`, {
+    hint: notFiniteHint,
+  });
+}
+
+function checkedMetrics(metrics: CustomMetrics): CustomMetrics {
+  for (const [key, value] of Object.entries(metrics)) {
+    if (typeof value !== "number") {
+      throw new InvalidInputError(`metrics.${key}`, `must be a number, not ${describe(value)}`);
+    }
+  }
+  return metrics;
+}

@@ -1,0 +1,30 @@
+/**
+ * Tells a server that is too old for a request from one that refuses it: by the releases that the contract names for routes and
+ * fields, and by how servers answer to what they do not know.
+ */
+import { type APIStatusError, UnsupportedFeatureError } from "../errors.ts";
+import type { Operation } from "../wire/contract.ts";
+import { isPlainObject } from "../wire/fields.ts";
+import { routeOf } from "../wire/known-routes.ts";
+import { fieldsSince } from "../wire/route.ts";
+
+/** What the server lacks, where that is why it refused. */
+export function unsupported(error: APIStatusError, operation: Operation): UnsupportedFeatureError | undefined {
+  const { status } = error;
+  const detail = isPlainObject(error.body) ? error.body["detail"] : error.body;
+  const { since, path } = routeOf(operation);
+  // A route that is there says what it did not find; one that is not is answered for by the framework.
+  const bare = detail === undefined || detail === "" || detail === "Not Found" || detail === "Method Not Allowed";
+  if (since !== undefined && bare && [404, 405, 501].includes(status)) {
+    return new UnsupportedFeatureError(path, since, { cause: error });
+  }
+  if ((status !== 422 && status !== 400) || !Array.isArray(detail)) return undefined;
+  for (const problem of detail as unknown[]) {
+    if (!isPlainObject(problem) || problem["type"] !== "extra_forbidden" || !Array.isArray(problem["loc"])) continue;
+    const field = String(problem["loc"].at(-1));
+    if (Object.hasOwn(fieldsSince, field)) {
+      return new UnsupportedFeatureError(field, fieldsSince[field]!, { cause: error });
+    }
+  }
+  return undefined;
+}
