@@ -19,9 +19,21 @@ export interface Adapter {
   readonly tensors: ReadonlyMap<string, Tensor>;
 }
 
+/** Bytes that an archive may unpack to: the adapters that the kit trains are a few megabytes. */
+const maxUnpackedBytes = 1024 * 1024 * 1024;
+
+function unpacked(bytes: Uint8Array, maxBytes: number): Uint8Array {
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
+  try {
+    return new Uint8Array(gunzipSync(bytes, { maxOutputLength: maxBytes }));
+  } catch (error) {
+    return fail("the archive", `gzip of at most ${maxBytes} bytes`, (error as Error).message);
+  }
+}
+
 /** Files of a tar archive by their last path segment. */
-export function readTar(bytes: Uint8Array): Map<string, Uint8Array> {
-  const raw = bytes[0] === 0x1f && bytes[1] === 0x8b ? new Uint8Array(gunzipSync(bytes)) : bytes;
+export function readTar(bytes: Uint8Array, maxBytes = maxUnpackedBytes): Map<string, Uint8Array> {
+  const raw = unpacked(bytes, maxBytes);
   const files = new Map<string, Uint8Array>();
   const ascii = new TextDecoder("latin1");
   for (let at = 0; at + 512 <= raw.length && raw[at] !== 0; ) {
@@ -31,7 +43,11 @@ export function readTar(bytes: Uint8Array): Map<string, Uint8Array> {
         .replace(/\0.*$/s, "")
         .trim();
     holds(field(257, 262) === "ustar", "the archive", "a tar file", `${raw.length} bytes that are not`);
-    const size = Number.parseInt(field(124, 136), 8);
+    const digits = field(124, 136);
+    // digits alone: a sign would send the reader back to a header that it has read
+    holds(/^[0-7]*$/.test(digits), "the size of a file in the archive", "octal digits", digits);
+    const size = Number.parseInt(digits || "0", 8);
+    holds(at + 512 + size <= raw.length, "the size of a file in the archive", "at most what is there", size);
     const isFile = ["", "0"].includes(field(156, 157));
     if (isFile) files.set(field(0, 100).split("/").at(-1)!, raw.subarray(at + 512, at + 512 + size));
     at += 512 + Math.ceil(size / 512) * 512;

@@ -2,6 +2,7 @@
  * Reading a request's body within bounds: size as sent, size unpacked, depth and parts of JSON, and the size of all bodies together.
  * Every way a body can be too much ends in a typed refusal before it costs memory.
  */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { createGunzip } from "node:zlib";
 import { InvalidInputError, ResponseValidationError } from "tinklet";
 import { decompressZstd, parseJson } from "tinklet/wire";
@@ -128,7 +129,28 @@ async function collect(stream: AsyncIterable<Uint8Array>, limit: number, hold: B
     hold.take(part.byteLength);
     parts.push(part);
   }
-  return Buffer.concat(parts);
+  return joined(parts, total);
+}
+
+/** Bytes copied in one turn of the event loop: some milliseconds. */
+const copyPiece = 8 * 1024 * 1024;
+
+/** The parts end to end; large ones with turns of the event loop in between. */
+async function joined(parts: readonly Uint8Array[], total: number): Promise<Uint8Array> {
+  const [only] = parts;
+  if (parts.length === 1 && only !== undefined) return only;
+  const bytes = new Uint8Array(total);
+  let at = 0;
+  let since = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.byteLength;
+    since += part.byteLength;
+    if (since < copyPiece) continue;
+    since = 0;
+    await nextTurn();
+  }
+  return bytes;
 }
 
 /** Bodies up to this are taken in one piece; of larger ones only what has arrived counts against the budget. */

@@ -3,6 +3,7 @@
  * scaling that every model here has. What PEFT can express and LoRA training here cannot (DoRA, rank patterns, biases) is refused by
  * the engine in its own words.
  */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { type AdapterState, type Engine, InputError, type TensorOutput } from "@tinklet/engine";
 
 /** What `create_model` gives every adapter; a checkpoint with another could not be loaded into a model made by it. */
@@ -29,7 +30,20 @@ export async function readPeftAdapter(engine: Engine, folder: string, maxRank: n
   const weights: Record<string, TensorOutput> = {};
   for (const [name, { data, shape }] of Object.entries(whole.weights)) {
     const scaled = ratio !== 1 && name.endsWith(".lora_B.weight");
-    weights[name] = { shape, data: scaled ? data.map((value) => value * ratio) : data };
+    weights[name] = { shape, data: scaled ? await times(data, ratio) : data };
   }
   return { lora: { ...whole.lora, alpha: servedAlpha }, step: 0, weights };
+}
+
+/** Values multiplied in one turn of the event loop: some milliseconds. */
+const pieceLength = 1 << 20;
+
+async function times(values: Float32Array, factor: number): Promise<Float32Array> {
+  const product = new Float32Array(values.length);
+  for (let at = 0; at < values.length; at += pieceLength) {
+    const end = Math.min(at + pieceLength, values.length);
+    for (let i = at; i < end; i++) product[i] = values[i]! * factor;
+    await nextTurn();
+  }
+  return product;
 }

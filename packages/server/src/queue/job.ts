@@ -7,13 +7,14 @@ import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
 import type { Failure, PayloadType, RequestHead, RequestKind } from "../store/requests.ts";
-import { getRequest } from "../store/requests.ts";
+import { beginAgain, getRequest } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import type { Completions, CompletionTarget } from "./completions.ts";
 import { decodePass } from "./engine-input.ts";
 import type { Futures } from "./futures.ts";
+import type { Suspects } from "./suspects.ts";
 import type { TokenFeeds } from "./token-feed.ts";
 import { wireMessage } from "./wire-field.ts";
 
@@ -55,6 +56,12 @@ export interface Job {
   blocked: string | undefined;
   /** How often the engine died under it. */
   engineDeaths: number;
+  /** Whether it was pending when this process started: then that it begins is counted, since the last process may have died of it. */
+  readonly recovered: boolean;
+  /** How often a process died that had begun it so. */
+  readonly deaths: number;
+  /** Whether this process has counted it. */
+  counted: boolean;
 }
 
 export function jobOf(row: RequestHead): Job {
@@ -74,6 +81,9 @@ export function jobOf(row: RequestHead): Job {
     startedAt: undefined,
     blocked: undefined,
     engineDeaths: 0,
+    recovered: true,
+    deaths: row.starts,
+    counted: false,
   };
 }
 
@@ -131,6 +141,7 @@ export interface QueueContext {
   readonly payloads: PayloadCache;
   /** Where stored losses run. */
   readonly losses: SideThread;
+  readonly suspects: Suspects;
   readonly closing: AbortSignal;
   readonly onPoint?: ((point: string) => void) | undefined;
   /** Told about each request that is over. */
@@ -168,6 +179,13 @@ export async function insist<T>(
       await context.clock.sleep(1000, context.closing);
     }
   }
+}
+
+/** Counts, durably, that a request begins which was pending at the start. To be awaited before it does anything. */
+export async function countStart(context: QueueContext, job: Job): Promise<void> {
+  if (!job.recovered || job.counted) return;
+  await persist(context, job, (sql) => beginAgain(sql, job.id));
+  job.counted = true;
 }
 
 export const persist = <T>(context: QueueContext, job: Job, work: (sql: Sql) => T): Promise<T> =>

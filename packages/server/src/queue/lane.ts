@@ -37,7 +37,7 @@ export class Lane {
   readonly #trainingShares = new FairShare();
   #training = 0;
   #reopening: Promise<void> | undefined;
-  readonly #room: RoomLine<ModelRunner>;
+  readonly #room: RoomLine<ModelRunner | string>;
   readonly #samples: SampleRunner;
 
   constructor(engine: Engine, options: LaneOptions) {
@@ -52,10 +52,8 @@ export class Lane {
       baseModel: options.baseModel,
       around: () => this.#around,
       maxSequences: options.maxSequences ?? 64,
-      ended: () => {
-        this.#room.somethingEnded();
-        this.pump();
-      },
+      room: this.#room,
+      ended: () => this.pump(),
     });
   }
 
@@ -121,6 +119,12 @@ export class Lane {
     if (job.blocked !== undefined) return { state: "paused_capacity", reason: job.blocked };
     if (this.#reopening !== undefined) return { state: "paused_capacity", reason: "The engine is being restarted." };
     if (job.startedAt !== undefined) return { state: "active", reason: "It is running." };
+    if (!this.#context.suspects.mayStart(job)) {
+      return {
+        state: "paused_capacity",
+        reason: "It waits for a request under which the server died: that one runs alone.",
+      };
+    }
     if (job.modelId === undefined) {
       return { state: "active", reason: `${this.#samples.ahead(job)} samples of this session are before it.` };
     }
@@ -174,7 +178,8 @@ export class Lane {
 
   *#readyRunners(): Iterable<ModelRunner> {
     for (const runner of this.runners.values()) {
-      if (this.#room.mayStart(runner) && runner.ready() !== undefined) yield runner;
+      const job = runner.ready();
+      if (job !== undefined && this.#room.mayStart(runner) && this.#context.suspects.mayStart(job)) yield runner;
     }
   }
 
@@ -209,7 +214,7 @@ export class Lane {
         engine,
         files: store.files,
         limit: limits.residentAdapters,
-        withRoom: (work) => this.#withRoom(work),
+        withRoom: (work, sampler) => this.#withRoom(work, sampler),
       }),
       withRoom: (work, runner) => this.#withRoom(work, runner),
       wake: () => {
@@ -223,29 +228,31 @@ export class Lane {
   /**
    * Runs an engine call, freeing memory for as long as it wants more and there is some to free.
    *
-   * @throws {@link NoRoomYet} when a model finds none that is not in use.
+   * @param user - whose call it is: a model, or a line of samples. Absent for one that does not wait.
+   * @throws {@link NoRoomYet} when its user finds none that is not in use.
    */
-  async #withRoom<T>(work: () => Promise<T>, runner?: ModelRunner): Promise<T> {
+  async #withRoom<T>(work: () => Promise<T>, user?: ModelRunner | string): Promise<T> {
     for (;;) {
       try {
         return await work();
       } catch (error) {
         if (!(error instanceof MemoryError)) throw error;
-        if (await this.#makeRoom(runner)) continue;
-        const busy = [...this.runners.values()].filter((other) => other !== runner && other.resident).length;
-        if (runner === undefined || (busy === 0 && this.#samples.running === 0)) throw error;
-        const users = `${busy} other models and ${this.#samples.running} samples`;
+        if (await this.#makeRoom(user)) continue;
+        const models = [...this.runners.values()].filter((other) => other !== user && other.resident).length;
+        const samples = this.#samples.runningBeside(user);
+        if (user === undefined || models + samples === 0) throw error;
+        const users = `${models} other models and ${samples} other samples`;
         throw new NoRoomYet(`It waits for room in the engine's memory, which ${users} are using.`);
       }
     }
   }
 
   /** Frees memory: first a sampler's weights, then the model that has been idle longest, then, for one that has waited, any that pauses. */
-  async #makeRoom(runner: ModelRunner | undefined): Promise<boolean> {
+  async #makeRoom(user: ModelRunner | string | undefined): Promise<boolean> {
     if (this.#around.residents.evictOne()) return true;
-    const mayPause = runner !== undefined && this.#room.isReserved(runner);
+    const mayPause = user !== undefined && this.#room.isReserved(user);
     const [idle] = [...this.runners.values()]
-      .filter((other) => other !== runner && other.resident && (mayPause ? other.quiet : other.idle))
+      .filter((other) => other !== user && other.resident && (mayPause ? other.quiet : other.idle))
       .sort((a, b) => a.lastUsedAt - b.lastUsedAt);
     if (idle === undefined) return false;
     this.#context.log.info("model.evicted", { model: idle.id });

@@ -152,8 +152,50 @@ describe("an engine without room", () => {
         if (held > 0) throw new MemoryError("no room for another adapter");
         held++;
       } else if (name === "deleteAdapter") held--;
+      else if (name === "importSnapshot" && held > 0) throw new MemoryError("no room for a sampler's weights");
     };
   };
+
+  /** A model that is in memory and not idle, and a sample of weights for which there is no room beside it. */
+  const crowded = async () => {
+    const limits = { pollMs: 4000, residentAdapters: 0 };
+    const server = await open({ engine: { beforeCall: narrow() }, limits });
+    const model = await server.model();
+    const save = { model_id: model, seq_id: 1, sampling_session_seq_id: 0 };
+    const { sampling_session_id } = await server.result(server.post("save_weights_for_sampler", save));
+    const last = await server.pass(model, 3); // waits for number 2
+    const sample = await server.post("asample", {
+      sampling_session_id,
+      seq_id: 0,
+      prompt: { chunks: [{ tokens: [1, 2, 3] }] },
+      sampling_params: { max_tokens: 2, seed: 3 },
+    });
+    const poll = server.retrieve(sample.json.request_id);
+    await server.clock.advance(4000);
+    return { server, model, last, sample, polled: (await poll).json };
+  };
+
+  test.each(["rests", "still waits after a while"])(
+    "lets a sample wait, with the reason, until the model in its place %s",
+    async (end) => {
+      const { server, model, last, sample, polled } = await crowded();
+      expect(polled).toMatchObject({ type: "try_again", queue_state: "paused_capacity" });
+      expect(polled.queue_state_reason).toContain("room in the engine's memory");
+      if (end === "rests") await server.passResult(server.pass(model, 2));
+      else await server.clock.advance(10_000);
+      expect((await server.sampleResult(sample)).sequences).toHaveLength(1);
+      if (end !== "rests") await server.passResult(server.pass(model, 2));
+      expect((await server.passResult(last)).metrics).toHaveProperty("loss:sum");
+    },
+  );
+
+  test("goes on when a sample that waited for room was given up", async () => {
+    const { server, model, sample } = await crowded();
+    await server.post("cancel_future", { request_id: sample.json.request_id });
+    await server.clock.advance(20_000);
+    expect(await server.result(sample)).toMatchObject({ error: expect.stringContaining("cancelled") });
+    expect((await server.passResult(server.pass(model, 2))).metrics).toHaveProperty("loss:sum");
+  });
 
   test.each(["rests", "still waits after a while"])(
     "lets a model wait, with the reason, until the one in its place %s",

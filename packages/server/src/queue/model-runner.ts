@@ -22,11 +22,12 @@ import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkp
 import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
 import { finish, type Result } from "./finish.ts";
-import { insist, type Job, owned, passOf, payloadOf, type QueueContext, UserError } from "./job.ts";
+import { countStart, insist, type Job, owned, passOf, payloadOf, type QueueContext, UserError } from "./job.ts";
 import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
 import { NoRoomYet } from "./room-line.ts";
 import type { SeqOrder } from "./seq-order.ts";
+import { checkDeaths } from "./suspects.ts";
 
 /** The rest of the engine that a model needs. */
 export interface Surroundings {
@@ -224,8 +225,9 @@ export class ModelRunner {
 
   #needsAlone(job: Job): boolean {
     const pass = job.kind === "forward" || job.kind === "forward_backward" || job.kind === "optim_step";
-    // A stored loss takes two calls: nothing of the model may come between them.
-    if (job.draws.customLoss !== undefined) return true;
+    // A stored loss takes two calls: nothing of the model may come between them. One that is counted begins after that is stored:
+    // nothing may overtake it.
+    if (job.draws.customLoss !== undefined || job.recovered) return true;
     return !pass || this.#adapter === undefined || (job.kind === "optim_step" && this.#snapshotDue());
   }
 
@@ -236,6 +238,8 @@ export class ModelRunner {
   }
 
   async #execute(job: Job): Promise<Outcome> {
+    checkDeaths(job);
+    await countStart(this.#around.context, job);
     if (this.#state === "failed") throw new UserError(`The model ${this.id} could not be created: ${this.#error}`);
     if (job.kind === "unload_model") {
       const adapter = this.#adapter;

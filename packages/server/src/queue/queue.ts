@@ -16,6 +16,7 @@ import {
   findRequest,
   finishedSamples,
   finishRequest,
+  forgetStarts,
   getRequest,
   type NewRequest,
   overNumbers,
@@ -35,6 +36,7 @@ import type { Lane } from "./lane.ts";
 import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
 import { RequestIds } from "./request-id.ts";
+import { Suspects } from "./suspects.ts";
 import { TokenFeeds } from "./token-feed.ts";
 
 export interface QueueOptions {
@@ -91,10 +93,12 @@ export class Queue {
       }),
       payloads: new PayloadCache(),
       losses,
+      suspects: new Suspects(),
       closing: this.#closing.signal,
       onPoint,
       onFinished: (job, outcome) => {
         this.#count(job, -1);
+        if (this.context.suspects.cleared(job)) for (const lane of this.lanes.values()) lane.pump();
         onFinished?.(job, outcome);
       },
     };
@@ -295,14 +299,27 @@ export class Queue {
         if (model !== undefined && lane !== undefined) {
           const runner = this.#runner(lane, model);
           runner.order.add(job);
+          this.context.suspects.consider(job);
           perRunner.push(() => lane.pump());
         }
       } else {
         const baseModel =
           job.samplerId === undefined ? job.draws.baseModel : getSampler(sql, job.samplerId)?.base_model;
         const lane = baseModel === undefined ? undefined : this.lanes.get(baseModel);
-        if (lane !== undefined) perRunner.push(() => lane.addSample(job));
+        if (lane === undefined) continue;
+        this.context.suspects.consider(job);
+        perRunner.push(() => lane.addSample(job));
       }
+    }
+    const { first } = this.context.suspects;
+    if (first !== undefined) {
+      const { id, kind, deaths } = first;
+      this.context.log.warn("request.suspect", {
+        request: id,
+        kind,
+        deaths,
+        meaning: "the server died under it: it runs alone",
+      });
     }
     for (const start of perRunner) start();
     return { requests: pending.length };
@@ -361,6 +378,8 @@ export class Queue {
       this.context.log.warn("close.unsettled", { error: String(error) }); // nothing is lost: the next start replays it
     });
     await Promise.race([settled, patience]);
+    const stopped = [...this.#jobs.values()].filter(({ counted }) => counted).map(({ id }) => id);
+    if (stopped.length > 0) await this.context.store.db.write((sql) => forgetStarts(sql, stopped)).catch(() => {});
     await this.sweep().catch(() => {});
   }
 
@@ -410,6 +429,9 @@ export class Queue {
       startedAt: undefined,
       blocked: undefined,
       engineDeaths: 0,
+      recovered: false,
+      deaths: 0,
+      counted: false,
     };
     this.#jobs.set(id, job);
     this.#count(job, 1);

@@ -15,15 +15,15 @@ export interface ResidentsOptions {
   readonly engine: Engine;
   readonly files: FileStore;
   readonly limit: number;
-  /** Runs an engine call, freeing memory for as long as it wants more. */
-  readonly withRoom: <T>(work: () => Promise<T>) => Promise<T>;
+  /** Runs an engine call of a user's, freeing memory for as long as it wants more. */
+  readonly withRoom: <T>(work: () => Promise<T>, user: string) => Promise<T>;
 }
 
 export class Residents {
   readonly #engine: Engine;
   readonly #files: FileStore;
   readonly #limit: number;
-  readonly #withRoom: <T>(work: () => Promise<T>) => Promise<T>;
+  readonly #withRoom: ResidentsOptions["withRoom"];
   /** Least recently used first. */
   readonly #held = new Map<string, Resident>();
 
@@ -38,12 +38,12 @@ export class Residents {
     return this.#held.size;
   }
 
-  /** Runs `work` with the snapshot of these files in memory. */
-  async use<T>(filesId: string, work: (snapshot: SnapshotId) => Promise<T>): Promise<T> {
+  /** Runs `work` with the snapshot of these files in memory; `user` is who waits should there be no room for them. */
+  async use<T>(filesId: string, user: string, work: (snapshot: SnapshotId) => Promise<T>): Promise<T> {
     let held = this.#held.get(filesId);
     if (held === undefined) {
       const load = readAdapter(this.#files, filesId, { optimizer: false }).then((state) =>
-        this.#withRoom(() => this.#engine.importSnapshot(state)),
+        this.#withRoom(() => this.#engine.importSnapshot(state), user),
       );
       held = { snapshot: load, users: 0 };
       load.catch(() => this.#held.delete(filesId));

@@ -1,5 +1,5 @@
 /**
- * Models that wait for memory which others are using. Each tries again whenever something is over; one that has waited for long has
+ * Models, and lines of samples, that wait for memory which others are using. Each tries again whenever something is over; one that has waited for long has
  * the engine to itself until it has its room, so that a busy neighbour cannot keep it out. Knows no engine: it says who may start.
  */
 import type { Clock } from "tinklet";

@@ -8,9 +8,12 @@ import { getSampler } from "../store/sessions.ts";
 import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
 import { finish, type Result } from "./finish.ts";
-import { type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
-import type { Surroundings } from "./model-runner.ts";
+import { countStart, type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
+import type { ModelRunner, Surroundings } from "./model-runner.ts";
 import type { Outcome } from "./outcome.ts";
+import { NoRoomYet, type RoomLine } from "./room-line.ts";
+import { SortedNumbers } from "./sorted-numbers.ts";
+import { checkDeaths } from "./suspects.ts";
 import { fedToken } from "./token-feed.ts";
 
 export interface SampleRunnerOptions {
@@ -20,8 +23,53 @@ export interface SampleRunnerOptions {
   readonly around: () => Surroundings;
   /** Sequences handed to the engine at once. */
   readonly maxSequences: number;
+  /** Who waits for the engine's memory, lines of samples by their id. */
+  readonly room: RoomLine<ModelRunner | string>;
   /** Called when one is over, or waits again. */
   readonly ended: () => void;
+}
+
+/** The samples of one line, in order of arrival: request ids grow. */
+class Line {
+  readonly tenant: string;
+  readonly id: string;
+  readonly #jobs = new Map<number, Job>();
+  readonly #ids = new SortedNumbers();
+
+  constructor(tenant: string, id: string) {
+    this.tenant = tenant;
+    this.id = id;
+  }
+
+  get size(): number {
+    return this.#ids.size;
+  }
+
+  /** Adds one, or puts it back to where it was. */
+  add(job: Job): void {
+    this.#jobs.set(job.id, job);
+    this.#ids.add(job.id);
+  }
+
+  /** The first, if there is one. */
+  peek(): Job | undefined {
+    const { lowest } = this.#ids;
+    return lowest === undefined ? undefined : this.#jobs.get(lowest);
+  }
+
+  /** Takes one out; returns whether it was there. */
+  take({ id }: Job): boolean {
+    this.#ids.delete(id);
+    return this.#jobs.delete(id);
+  }
+
+  has({ id }: Job): boolean {
+    return this.#jobs.has(id);
+  }
+
+  ahead({ id }: Job): number {
+    return this.#ids.countBelow(id);
+  }
 }
 
 /** A request under which the engine dies more often than this is at fault itself. */
@@ -34,7 +82,7 @@ export class SampleRunner {
   readonly #options: SampleRunnerOptions;
   readonly #shares = new FairShare();
   /** Waiting samples by line, in order of arrival. */
-  readonly #lines = new Map<string, { readonly tenant: string; readonly id: string; readonly jobs: Job[] }>();
+  readonly #lines = new Map<string, Line>();
   /** Samples that are on the engine, and what stops them. */
   readonly #running = new Map<Job, AbortController>();
   #sequences = 0;
@@ -46,25 +94,27 @@ export class SampleRunner {
   /** Samples that have not started. */
   get waiting(): number {
     let count = 0;
-    for (const { jobs } of this.#lines.values()) count += jobs.length;
+    for (const { size } of this.#lines.values()) count += size;
     return count;
   }
 
-  /** Samples that are on the engine. */
-  get running(): number {
-    return this.#running.size;
+  /** Samples that are on the engine, but for those of one line. */
+  runningBeside(line: unknown): number {
+    let count = 0;
+    for (const job of this.#running.keys()) if (lineOf(job) !== line) count++;
+    return count;
   }
 
   add(job: Job): void {
     const key = lineOf(job);
-    const line = this.#lines.get(key) ?? { tenant: job.tenant, id: key, jobs: [] };
+    const line = this.#lines.get(key) ?? new Line(job.tenant, key);
     this.#lines.set(key, line);
-    line.jobs.push(job);
+    line.add(job);
   }
 
   /** How many of its line are before it. */
   ahead(job: Job): number {
-    return Math.max(this.#lines.get(lineOf(job))?.jobs.indexOf(job) ?? 0, 0);
+    return this.#lines.get(lineOf(job))?.ahead(job) ?? 0;
   }
 
   /** Ends a sample that nobody waits for: its future says so. One that is over already is left as it is. */
@@ -76,34 +126,59 @@ export class SampleRunner {
       return;
     }
     const line = this.#lines.get(lineOf(job));
-    const at = line?.jobs.indexOf(job) ?? -1;
-    if (line === undefined || at < 0) return;
-    line.jobs.splice(at, 1);
-    if (line.jobs.length === 0) this.#lines.delete(line.id);
+    if (line === undefined || !this.#take(line, job)) return;
+    if (line.size === 0) this.#options.room.ended(line.id); // nobody is left there to wait for room
     job.startedAt = this.#options.context.clock.now();
     void this.#finish(job, { ok: false, error: reason });
   }
 
   /** Starts what there is room for. */
   pump(): void {
+    const { first } = this.#options.context.suspects;
+    if (first !== undefined) {
+      const line = this.#lines.get(lineOf(first));
+      if (line?.has(first) && this.#options.room.mayStart(line.id)) this.#start(line, first);
+      return;
+    }
     while (this.#sequences < this.#options.maxSequences) {
-      const line = this.#shares.pick(this.#lines.values());
-      const job = line?.jobs.shift();
+      const line = this.#shares.pick(this.#readyLines());
+      const job = line?.peek();
       if (line === undefined || job === undefined) return;
-      if (line.jobs.length === 0) this.#lines.delete(line.id);
-      const size = job.draws.sequences ?? 1;
-      this.#shares.charge(line, Math.max(1, job.tokens) * size);
-      this.#sequences += size;
-      void this.#run(job).finally(() => {
-        this.#sequences -= size;
-        this.#options.ended();
-      });
+      this.#start(line, job);
     }
   }
 
-  async #run(job: Job): Promise<void> {
+  #start(line: Line, job: Job): void {
+    const { room, ended } = this.#options;
+    this.#take(line, job);
+    const size = job.draws.sequences ?? 1;
+    this.#shares.charge(line, Math.max(1, job.tokens) * size);
+    this.#sequences += size;
+    const glance = room.glance();
+    const over = (how: "ran" | "no_room") => {
+      this.#sequences -= size;
+      if (how === "ran") room.ended(line.id);
+      else room.park(line.id, glance);
+      ended();
+    };
+    void this.#run(job).then(over, () => over("ran"));
+  }
+
+  *#readyLines(): Iterable<Line> {
+    for (const line of this.#lines.values()) if (this.#options.room.mayStart(line.id)) yield line;
+  }
+
+  #take(line: Line, job: Job): boolean {
+    const taken = line.take(job);
+    if (line.size === 0) this.#lines.delete(line.id);
+    return taken;
+  }
+
+  /** Runs one to its end, or until it waits again. */
+  async #run(job: Job): Promise<"ran" | "no_room"> {
     const { context, around } = this.#options;
     job.startedAt = context.clock.now();
+    job.blocked = undefined;
     const stop = new AbortController();
     this.#running.set(job, stop);
     const { engineGone } = around();
@@ -116,13 +191,20 @@ export class SampleRunner {
       result = { ok: false, error };
     }
     this.#running.delete(job);
-    if (!result.ok && context.closing.aborted) return; // stays pending: it runs after the next start
+    if (!result.ok && context.closing.aborted) return "ran"; // stays pending: it runs after the next start
+    if (!result.ok && !stop.signal.aborted && result.error instanceof NoRoomYet) {
+      job.startedAt = undefined;
+      job.blocked = result.error.message;
+      this.add(job);
+      return "no_room";
+    }
     if (!result.ok && engineGone(result.error) && job.engineDeaths++ < maxEngineDeaths) {
       job.startedAt = undefined;
       this.add(job);
-      return;
+      return "ran";
     }
     await this.#finish(job, result);
+    return "ran";
   }
 
   async #finish(job: Job, result: Result): Promise<void> {
@@ -138,6 +220,8 @@ export class SampleRunner {
   /** Draws a sample and counts its tokens. */
   async #execute(job: Job, signal: AbortSignal): Promise<Outcome> {
     const { context, around } = this.#options;
+    checkDeaths(job);
+    await countStart(context, job);
     const { engine, residents } = around();
     const request = SampleRequest.decode(jsonPayload(payloadOf(context, job)));
     const filesId = this.#filesOf(job);
@@ -152,7 +236,7 @@ export class SampleRunner {
         ...(job.draws.stream ? { onToken: (event: TokenEvent) => feeds.add(job.id, fedToken(event)) } : {}),
       });
     };
-    const result = filesId === undefined ? await call(undefined) : await residents.use(filesId, call);
+    const result = filesId === undefined ? await call(undefined) : await residents.use(filesId, lineOf(job), call);
     const cached = Math.min(result.promptCacheHitTokens, job.tokens);
     return {
       body: sampleResult(request, result),

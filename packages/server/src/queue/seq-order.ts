@@ -2,6 +2,7 @@
  * The order in which one model's requests run: by `seq_id`, whatever the order of arrival; a request without a number runs after
  * everything that was known when it came. Pure bookkeeping: no clock, no engine, no store.
  */
+import { SortedNumbers } from "./sorted-numbers.ts";
 
 export interface Numbered {
   readonly seq: number | undefined;
@@ -11,6 +12,8 @@ export class SeqOrder<J extends Numbered> {
   #next: number;
   #highest: number;
   readonly #numbered = new Map<number, J>();
+  /** The keys of those. */
+  readonly #numbers = new SortedNumbers();
   readonly #consumed = new Set<number>();
   readonly #unnumbered: { readonly job: J; readonly after: number }[] = [];
   /** Taken and put back: these run before everything else, in the order in which they were taken. */
@@ -39,6 +42,7 @@ export class SeqOrder<J extends Numbered> {
       this.#unnumbered.push({ job, after: this.#highest });
       return;
     }
+    if (!this.#numbered.has(job.seq)) this.#numbers.add(job.seq);
     this.#numbered.set(job.seq, job);
     this.#highest = Math.max(this.#highest, job.seq);
   }
@@ -67,6 +71,7 @@ export class SeqOrder<J extends Numbered> {
     else if (job.seq === undefined) this.#unnumbered.shift();
     else {
       this.#numbered.delete(job.seq);
+      this.#numbers.delete(job.seq);
       this.#next = job.seq + 1;
       this.#advance();
     }
@@ -89,8 +94,7 @@ export class SeqOrder<J extends Numbered> {
   skipMissing(): { readonly from: number; readonly to: number } | undefined {
     const from = this.missing;
     if (from === undefined) return undefined;
-    let to = Number.POSITIVE_INFINITY;
-    for (const seq of this.#numbered.keys()) to = Math.min(to, seq);
+    let to = this.#numbers.lowest ?? Number.POSITIVE_INFINITY;
     for (const seq of this.#consumed) to = Math.min(to, seq);
     for (const { after } of this.#unnumbered) to = Math.min(to, after + 1);
     this.#next = to;
@@ -101,10 +105,7 @@ export class SeqOrder<J extends Numbered> {
   /** How many requests run before this one. */
   ahead(job: J): number {
     const { seq } = job;
-    if (seq === undefined) return this.size - 1;
-    let count = 0;
-    for (const other of this.#numbered.keys()) if (other < seq) count++;
-    return count;
+    return seq === undefined ? this.size - 1 : this.#numbers.countBelow(seq) + this.#returned.length;
   }
 
   #advance(): void {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../../tinklet/src/clock.ts";
-import { TokenFeeds } from "./token-feed.ts";
+import { type FedToken, TokenFeeds } from "./token-feed.ts";
 
 const feeds = () => new TokenFeeds(new FakeClock());
 
@@ -42,16 +42,52 @@ describe("TokenFeeds", () => {
     expect(await last).toEqual({ tokens: [], done: true });
   });
 
-  it("a sample that begins again does not repeat what a reader has", async () => {
+  it("a sample that begins again goes on for a reader, whatever the order between its sequences is now", async () => {
     const all = feeds();
     all.open(1);
-    all.add(1, [0, 7]);
     all.begin(1);
-    const waiting = all.read(1, 1, 1000);
-    all.add(1, [0, 7]); // the same seed draws the same token
-    all.add(1, [0, 8]);
+    for (const token of [
+      [0, 7],
+      [1, 17],
+      [0, 8],
+    ] as FedToken[])
+      all.add(1, token);
+    const first = (await all.read(1, 0, 1000))!.tokens;
+    all.begin(1); // the engine died
+    expect((await all.read(1, 0, 1000))!.tokens).toEqual(first); // a reader that comes now misses nothing
+    const waiting = all.read(1, first.length, 1000);
+    for (const token of [
+      [1, 17],
+      [1, 18],
+      [0, 7],
+      [0, 8],
+      [0, 9],
+    ] as FedToken[])
+      all.add(1, token);
     all.end(1);
-    expect((await waiting)?.tokens).not.toContainEqual([0, 7]);
+    const rest = [...(await waiting)!.tokens];
+    rest.push(...(await all.read(1, first.length + rest.length, 1000))!.tokens);
+    expect(rest).toEqual([
+      [1, 18],
+      [0, 9],
+    ]);
+  });
+
+  it("keeps a bounded number of tokens: the oldest feed goes, and its reader is let go", async () => {
+    const all = new TokenFeeds(new FakeClock(), { feeds: 10, tokens: 100 });
+    all.open(1);
+    all.open(2);
+    for (let i = 0; i < 60; i++) all.add(1, [0, i]);
+    const waiting = all.read(1, 60, 1000);
+    for (let i = 0; i < 60; i++) all.add(2, [0, i]);
+    expect((await waiting)?.tokens).toEqual([]);
+    expect(await all.read(1, 0, 1000)).toBeUndefined();
+    expect((await all.read(2, 0, 1000))?.tokens).toHaveLength(60);
+    for (let i = 60; i < 200; i++) all.add(2, [0, i]);
+    expect(await all.read(2, 0, 1000)).toBeUndefined();
+    all.open(3); // and what they took up is free again
+    for (let i = 0; i < 100; i++) all.add(3, [0, i]);
+    expect((await all.read(3, 0, 1000))?.tokens).toHaveLength(100);
   });
 
   it("knows nothing of samples that nobody watches, and forgets the oldest", async () => {

@@ -1,7 +1,7 @@
 /**
  * Tokens of samples that are being drawn, for clients that asked to see them come. A view beside the result and never instead of
- * it: kept in memory, forgotten freely. A sample that starts again (the engine died) draws the same tokens, so readers go on
- * where they were.
+ * it: kept in memory, forgotten freely. A sample that starts again (the engine died) draws the same tokens of each sequence, perhaps in
+ * another order between them: those that are here already are left out, so that readers go on where they were.
  */
 import type { Clock } from "tinklet";
 
@@ -17,42 +17,66 @@ export function fedToken(drawn: {
 }
 
 interface Feed {
-  tokens: FedToken[];
+  /** Only ever added to: readers know their place in it. */
+  readonly tokens: FedToken[];
+  /** How many tokens of each sequence are here, and how many were drawn since it last began. */
+  readonly known: Map<number, number>;
+  readonly drawn: Map<number, number>;
   done: boolean;
   readonly waiters: Set<() => void>;
 }
 
-/** Feeds kept at most; the oldest goes first. */
-const mostFeeds = 256;
+/** What is kept at most; the oldest feed goes first. */
+export interface FeedLimits {
+  readonly feeds: number;
+  /** Of all feeds together; a token is some hundred bytes. */
+  readonly tokens: number;
+}
+
+const defaultLimits: FeedLimits = { feeds: 256, tokens: 500_000 };
 
 export class TokenFeeds {
   readonly #clock: Clock;
+  readonly #limits: FeedLimits;
   readonly #feeds = new Map<number, Feed>();
+  #tokens = 0;
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, limits = defaultLimits) {
     this.#clock = clock;
+    this.#limits = limits;
   }
 
   open(id: number): void {
-    this.#feeds.set(id, { tokens: [], done: false, waiters: new Set() });
-    for (const [old, feed] of this.#feeds) {
-      if (this.#feeds.size <= mostFeeds) break;
-      this.#feeds.delete(old);
-      wake(feed);
-    }
+    this.#feeds.set(id, { tokens: [], known: new Map(), drawn: new Map(), done: false, waiters: new Set() });
+    this.#trim();
   }
 
   /** Begins a sample, for the first time or again. */
   begin(id: number): void {
-    const feed = this.#feeds.get(id);
-    if (feed !== undefined) feed.tokens = [];
+    this.#feeds.get(id)?.drawn.clear();
   }
 
   add(id: number, token: FedToken): void {
     const feed = this.#feeds.get(id);
     if (feed === undefined) return;
+    const [index] = token;
+    const drawn = (feed.drawn.get(index) ?? 0) + 1;
+    feed.drawn.set(index, drawn);
+    if (drawn <= (feed.known.get(index) ?? 0)) return; // from before it began again
+    feed.known.set(index, drawn);
     feed.tokens.push(token);
+    this.#tokens++;
     wake(feed);
+    this.#trim();
+  }
+
+  #trim(): void {
+    for (const [old, feed] of this.#feeds) {
+      if (this.#feeds.size <= this.#limits.feeds && this.#tokens <= this.#limits.tokens) return;
+      this.#feeds.delete(old);
+      this.#tokens -= feed.tokens.length;
+      wake(feed);
+    }
   }
 
   end(id: number): void {
@@ -93,6 +117,7 @@ export class TokenFeeds {
   close(): void {
     for (const feed of this.#feeds.values()) wake(feed);
     this.#feeds.clear();
+    this.#tokens = 0;
   }
 }
 

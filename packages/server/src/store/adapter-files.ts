@@ -4,9 +4,9 @@
  * `checkpoint_complete` that the official `push-hf` command looks for. Values are float32 and survive bit for bit.
  */
 import { createHash } from "node:crypto";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { AdapterState } from "@tinklet/engine";
 import { decodeSafetensors, encodeSafetensors, type NamedTensor, peftFiles } from "@tinklet/models";
+import { sha256 } from "./digest.ts";
 import type { FileStore, FileToWrite } from "./file-store.ts";
 import { StoreError } from "./store-error.ts";
 
@@ -42,15 +42,15 @@ export async function writeAdapter(
     );
     content.push({ name: "optimizer.safetensors", parts: encodeSafetensors(moments) });
   }
-  const sha256: Record<string, string> = {};
-  for (const { name, parts } of content) sha256[name] = await digest(parts);
+  const digests: Record<string, string> = {};
+  for (const { name, parts } of content) digests[name] = await digest(parts);
   const about: StateJson = {
     format: 1,
     baseModel,
     lora: state.lora,
     step: state.step,
     optimizer: state.optimizer !== undefined,
-    sha256,
+    sha256: digests,
   };
   content.push({ name: "state.json", parts: [text(about)] }, { name: "checkpoint_complete", parts: [] });
   return files.writeFolder(id, content);
@@ -104,21 +104,4 @@ const damaged = (id: string, name: string): StoreError =>
     "Restore the folder adapters/ from a backup, or go on from another checkpoint.",
   );
 
-/** Bytes that are hashed before others have a turn: some ten milliseconds of work. */
-const hashPiece = 8 * 1024 * 1024;
-
-async function digest(parts: readonly Uint8Array[]): Promise<string> {
-  const hash = createHash("sha256");
-  let since = 0;
-  for (const part of parts) {
-    for (let at = 0; at < part.byteLength; at += hashPiece) {
-      const piece = part.subarray(at, at + hashPiece);
-      hash.update(piece);
-      since += piece.byteLength;
-      if (since < hashPiece) continue;
-      since = 0;
-      await nextTurn();
-    }
-  }
-  return hash.digest("hex");
-}
+const digest = async (parts: readonly Uint8Array[]): Promise<string> => (await sha256(parts)).digest("hex");

@@ -139,7 +139,18 @@ export async function openFileStore(root: string, options: FileStoreOptions = {}
         await syncFolder(lost);
         return to;
       }),
-    removeFolder: (id) => guard(() => rm(place(id), { recursive: true, force: true })),
+    removeFolder: (id) =>
+      guard(async () => {
+        // Aside first: what is in tmp/ goes at the next start, and half of a folder, its marker perhaps gone, is nobody's any more.
+        const aside = join(temporary, `${checkedName(id)}.${newFolderId()}`);
+        const found = await rename(place(id), aside).then(
+          () => true,
+          (error: unknown) => unlessMissing(error) ?? false,
+        );
+        if (!found) return;
+        onPoint?.("files.removing");
+        await rm(aside, { recursive: true, force: true });
+      }),
   };
 }
 

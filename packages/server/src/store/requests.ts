@@ -138,13 +138,27 @@ export const finishedSamples = (
   );
 
 /** A request without the bytes that it carries. */
-export type RequestHead = Omit<RequestRow, "payload" | "result"> & { readonly payload_bytes: number };
+export type RequestHead = Omit<RequestRow, "payload" | "result"> & {
+  readonly payload_bytes: number;
+  /** How often it was begun after a start that found it pending, and did not end: the process died. */
+  readonly starts: number;
+};
 
 /** What has not run yet. Without the payloads: together they may be larger than the memory. */
 export const pendingRequests = (sql: Sql): RequestHead[] =>
   sql.all<RequestHead>(
-    `SELECT ${plain}, COALESCE(LENGTH(payload), 0) AS payload_bytes FROM requests WHERE state = 'pending' ORDER BY id`,
+    `SELECT ${plain}, starts, COALESCE(LENGTH(payload), 0) AS payload_bytes FROM requests WHERE state = 'pending' ORDER BY id`,
   );
+
+/** A request that was found pending is begun. */
+export function beginAgain(sql: Sql, id: number): void {
+  sql.run("UPDATE requests SET starts = starts + 1 WHERE id = ?", id);
+}
+
+/** Requests that are stopped on purpose: that they began does not count. */
+export function forgetStarts(sql: Sql, ids: Iterable<number>): void {
+  for (const id of ids) sql.run("UPDATE requests SET starts = MAX(0, starts - 1) WHERE id = ?", id);
+}
 
 /**
  * The finished requests whose effect on a model is not in its snapshot, in the order of execution. Each is read when its turn comes:

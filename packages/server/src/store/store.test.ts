@@ -1,3 +1,4 @@
+import { readdirSync } from "node:fs";
 import {
   chmod,
   copyFile,
@@ -44,7 +45,7 @@ const session = (id: string) => ({
 describe("group commit", () => {
   test("writers that come together share one commit, and one that throws is undone alone", async () => {
     const groups: number[] = [];
-    const db = openDatabase({ file: ":memory:", onCommit: (_ms, writers) => groups.push(writers) });
+    const db = openDatabase({ file: ":memory:", now: () => 0, onCommit: (_ms, writers) => groups.push(writers) });
     const results = await Promise.allSettled([
       db.write((sql) => addSession(sql, session("a"))),
       db.write((sql) => {
@@ -228,12 +229,25 @@ describe("folders that the database does not know", () => {
     const { dataDir, id } = await used();
     await rename(join(dataDir, "tinklet.db"), join(dataDir, "moved.db"));
     for (let i = 0; i < 2; i++) {
-      await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "no_database" });
+      await expect(openStore({ dataDir })).rejects.toMatchObject({
+        code: "no_database",
+        hint: expect.stringMatching(/tinklet\.db back, with the tinklet\.db-wal and tinklet\.db-shm/),
+      });
     }
     await rename(join(dataDir, "moved.db"), join(dataDir, "tinklet.db"));
     const store = await openStore({ dataDir });
     expect(await store.files.listFolders()).toEqual([{ id, unowned: false }]);
     await store.close();
+  });
+
+  test("a log without its database prevents the start: opening would delete it, and what was committed last", async () => {
+    const dataDir = await folder();
+    await writeFile(join(dataDir, "tinklet.db-wal"), "committed");
+    await expect(openStore({ dataDir })).rejects.toMatchObject({
+      code: "no_database",
+      message: expect.stringContaining("tinklet.db-wal"),
+    });
+    expect(await readFile(join(dataDir, "tinklet.db-wal"), "utf8")).toBe("committed");
   });
 
   test("a crash between dropping a row and removing its folder leaves nothing behind, and neither does one before", async () => {
@@ -253,6 +267,27 @@ describe("folders that the database does not know", () => {
     expect(await store.files.listFolders()).toEqual([]);
     expect(store.setAside).toEqual([]);
     await store.close();
+  });
+
+  test("a crash while a folder is removed leaves nothing behind: it is out of adapters/ before its first file goes", async () => {
+    const { dataDir, id } = await used();
+    let seen: { adapters: string[]; tmp: string[][] } | undefined;
+    const onPoint = (point: string) => {
+      if (point !== "files.removing") return;
+      const tmp = readdirSync(join(dataDir, "tmp")).map((name) => readdirSync(join(dataDir, "tmp", name)));
+      seen = { adapters: readdirSync(join(dataDir, "adapters")), tmp };
+      throw new Error("the process ends here");
+    };
+    const store = await openStore({ dataDir, onPoint });
+    await store.db.write((sql) => sql.run("DELETE FROM models"));
+    await expect(store.collect()).rejects.toThrow("ends here");
+    expect(seen).toEqual({ adapters: [], tmp: [["unowned", "weights"]] });
+    await store.close();
+    const next = await openStore({ dataDir });
+    expect([next.setAside, await next.files.listFolders()]).toEqual([[], []]);
+    expect(readdirSync(join(dataDir, "tmp"))).toEqual([]);
+    await next.files.removeFolder(id); // that it is gone already is no failure
+    await next.close();
   });
 
   test("files that lie among them, such as .DS_Store, change nothing", async () => {

@@ -126,11 +126,21 @@ async function prepareDatabaseFile(dataDir: string): Promise<void> {
   if (found === undefined || (found.isFile() && found.size === 0)) {
     const adapters = await readdir(join(dataDir, "adapters"), { withFileTypes: true }).catch(() => []);
     const count = adapters.filter((entry) => entry.isDirectory()).length;
+    const again = "Put tinklet.db back, with the tinklet.db-wal and tinklet.db-shm that lay beside it, or restore it";
     if (count > 0) {
       throw new StoreError(
         "no_database",
         `adapters/ holds ${count} ${count === 1 ? "folder" : "folders"}, and there is no database (tinklet.db) that says what they are.`,
-        "Put tinklet.db back, or restore it from a backup; to begin anew, move adapters/ away or start with another data folder (--data-dir, dataDir).",
+        `${again} from a backup; to begin anew, move adapters/ away or start with another data folder (--data-dir, dataDir).`,
+      );
+    }
+    // SQLite deletes a log that it finds beside an empty database, and with it what was committed last.
+    const log = await stat(`${file}-wal`).catch(() => undefined);
+    if (log !== undefined && log.size > 0) {
+      throw new StoreError(
+        "no_database",
+        "There is the log of a database (tinklet.db-wal), and no database (tinklet.db) that it belongs to.",
+        `${again} from a backup; to begin anew, move tinklet.db-wal away or start with another data folder (--data-dir, dataDir).`,
       );
     }
   }

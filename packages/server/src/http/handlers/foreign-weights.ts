@@ -12,6 +12,7 @@ import { checkName, expiryOf, findReadable } from "../../queue/checkpoint-jobs.t
 import { owned, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Sql } from "../../store/database.ts";
+import { sha256 } from "../../store/digest.ts";
 import {
   addFiles,
   addModel,
@@ -29,6 +30,7 @@ import { addSession } from "../../store/sessions.ts";
 import { addAudit } from "../../store/usage.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call, Handlers } from "../api.ts";
+import { readForm } from "../form.ts";
 import { checkText } from "./fields.ts";
 import { checkBaseModel } from "./training.ts";
 
@@ -125,10 +127,10 @@ const peftFiles = ["adapter_config.json", "adapter_model.safetensors"] as const;
  */
 async function importAdapter(api: Api, call: Call): Promise<Response> {
   api.queue.checkDisk(call.caller.tenant, call.bytes.byteLength);
-  const form = await readForm(call);
+  const form = await formOf(call);
   const text = (name: string): string | undefined => {
     const value = form.get(name);
-    return typeof value === "string" && value !== "" ? value : undefined;
+    return value === undefined || value.byteLength === 0 ? undefined : Buffer.from(value).toString("utf8", 0, 1000);
   };
   const [only, ...others] = api.models.keys();
   const baseModel = text("base_model") ?? (others.length === 0 ? only : undefined);
@@ -139,17 +141,14 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
   const ttl = text("ttl_seconds");
   const expiresAt = expiryOf(ttl === undefined ? undefined : Number(ttl), api.clock.now());
 
-  const files: [name: string, bytes: Buffer][] = [];
-  for (const file of peftFiles) {
-    const part = form.get(file);
-    if (part === null || typeof part === "string") {
-      throw new Refusal(422, "invalid_request", `${file}: is missing. Send a form with ${peftFiles.join(" and ")}.`);
-    }
-    files.push([file, Buffer.from(await part.arrayBuffer())]);
-  }
+  const files = peftFiles.map((file): [name: string, bytes: Uint8Array] => {
+    const bytes = form.get(file);
+    if (bytes !== undefined) return [file, bytes];
+    throw new Refusal(422, "invalid_request", `${file}: is missing. Send a form with ${peftFiles.join(" and ")}.`);
+  });
   // The same adapter again is the checkpoint that it became the first time, kept as long as the longest that was asked for.
   const hash = createHash("sha256").update(JSON.stringify([baseModel, name]));
-  for (const [, bytes] of files) hash.update(createHash("sha256").update(bytes).digest());
+  for (const [, bytes] of files) hash.update((await sha256([bytes])).digest());
   const digest = hash.digest("hex");
   const at = { tenant: call.caller.tenant, key: digest, name, now: api.clock.now() };
   const known = await api.store.db.write((sql) => keepImport(sql, at, expiresAt));
@@ -186,15 +185,10 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
   }
 }
 
-async function readForm(call: Call): Promise<FormData> {
-  const contentType = call.request.headers.get("content-type") ?? "";
-  try {
-    return await new Response(call.bytes as Uint8Array<ArrayBuffer>, {
-      headers: { "content-type": contentType },
-    }).formData();
-  } catch {
-    throw new Refusal(400, "bad_form", `The body is not a form (multipart/form-data) with ${peftFiles.join(" and ")}.`);
-  }
+async function formOf({ bytes, request }: Call): Promise<Map<string, Uint8Array>> {
+  const form = await readForm(bytes, request.headers.get("content-type") ?? "");
+  if (form !== undefined) return form;
+  throw new Refusal(400, "bad_form", `The body is not a form (multipart/form-data) with ${peftFiles.join(" and ")}.`);
 }
 
 /** What is wrong with an adapter, without the place where it lay for a moment. */

@@ -1,0 +1,23 @@
+/** Checksums of much data, a piece in each turn of the event loop. */
+import { createHash, type Hash } from "node:crypto";
+import { setImmediate as nextTurn } from "node:timers/promises";
+
+/** Bytes that are hashed before others have a turn: some milliseconds of work. */
+const pieceBytes = 4 * 1024 * 1024;
+
+/** SHA-256 of parts, end to end. */
+export async function sha256(parts: readonly Uint8Array[]): Promise<Hash> {
+  const hash = createHash("sha256");
+  let since = 0;
+  for (const part of parts) {
+    for (let at = 0; at < part.byteLength; at += pieceBytes) {
+      const piece = part.subarray(at, at + pieceBytes);
+      hash.update(piece);
+      since += piece.byteLength;
+      if (since < pieceBytes) continue;
+      since = 0;
+      await nextTurn();
+    }
+  }
+  return hash;
+}
