@@ -95,4 +95,18 @@ describe("SeqOrder", () => {
     order.add(job(5));
     expect(drain(order)).toEqual([1, 2, undefined, 3, 5]);
   });
+
+  test("the place in a long line is found without walking it, since every poll asks", () => {
+    const order = new SeqOrder<{ seq: number | undefined }>(1);
+    const jobs = Array.from({ length: 100_000 }, (_, i) => job(i + 2));
+    for (const each of jobs) order.add(each);
+    let wrong = 0;
+    for (const [i, each] of jobs.entries()) if (order.ahead(each) !== i) wrong++;
+    expect(wrong).toBe(0);
+    order.add(job(1));
+    order.take();
+    expect(order.ahead(jobs[10]!)).toBe(10);
+    order.take();
+    expect(order.ahead(jobs[10]!)).toBe(9);
+  });
 });
