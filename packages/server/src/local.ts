@@ -14,6 +14,8 @@ export interface LocalServerOptions {
   readonly model?: string | ModelSource;
   /** Folder for checkpoints and state. @defaultValue none: everything is kept in memory and lost with the server */
   readonly dataDir?: string;
+  /** Refuse what the hosted service is known to refuse. @defaultValue false */
+  readonly strict?: boolean;
   /** Listen here too; 0 takes a free port. @defaultValue no socket */
   readonly port?: number;
   readonly clock?: Clock;
@@ -39,10 +41,10 @@ export interface LocalServer {
  * ```
  */
 export async function createLocalServer(options: LocalServerOptions = {}): Promise<LocalServer> {
-  const { model, dataDir, clock, port, log = "off" } = options;
+  const { model, dataDir, clock, port, strict, log = "off" } = options;
   const named = [...(typeof model === "string" ? [model] : []), ...(options.models ?? [])];
   const models = typeof model === "object" ? [model] : await resolveModels(named, given({ engine: options.engine }));
-  const common = { models, log, dataDir, ...given({ clock }) };
+  const common = { models, log, dataDir, ...given({ strict }), ...given({ clock }) };
   if (port !== undefined) {
     const running = await serve({ ...common, port });
     return {

@@ -44,6 +44,11 @@ export interface ServerOptions {
   readonly allowedHosts?: readonly string[];
   /** Whether `healthz` and `/metrics` answer without a key. @defaultValue true */
   readonly openProbes?: boolean;
+  /**
+   * Refuse what the hosted service is known to refuse (see `http/hosted-rules.ts`), so that what works here works there. Otherwise such a
+   * call works, and is logged once. @defaultValue false
+   */
+  readonly strict?: boolean;
   readonly limits?: Partial<Limits>;
   /** Bytes that the data folder may take up; beyond, new work is refused with 507. @defaultValue no bound */
   readonly maxDiskBytes?: number | undefined;
@@ -162,6 +167,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     thread: unpacking,
     allowedHosts: options.allowedHosts ?? [],
     openProbes: options.openProbes ?? true,
+    strict: options.strict ?? false,
     health: () => (closing === undefined ? { ready: true } : { ready: false, reason: "The server is shutting down." }),
     gauges: async () => {
       const gauges: Record<string, number> = {

@@ -30,6 +30,7 @@ import { serviceHandlers } from "./handlers/service.ts";
 import { sessionHandlers } from "./handlers/sessions.ts";
 import { numberedKinds, peekJson, refuseOtherOptimizers, trainingHandlers } from "./handlers/training.ts";
 import { usageHandlers } from "./handlers/usage.ts";
+import { hostedCheck } from "./hosted-rules.ts";
 import { checkHost } from "./hosts.ts";
 import type { Metrics } from "./metrics.ts";
 
@@ -42,6 +43,8 @@ export interface AppOptions {
   readonly allowedHosts: readonly string[];
   /** Whether `healthz` and `/metrics` answer without a key. */
   readonly openProbes: boolean;
+  /** Whether what the hosted service refuses is refused here too. */
+  readonly strict: boolean;
   /** Whether the engines are ready, and why not. */
   readonly health: () => { readonly ready: boolean; readonly reason?: string };
   /** Current values for `/metrics`. */
@@ -65,6 +68,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     deleteRun: ({ params }, call) => deleteRun(api, call, params.trainingRunId),
   };
   const told = new Set<string>();
+  const hosted = hostedCheck(options.strict, api.log);
   const bodies = new BodyBudget(api.limits.bodiesBytes);
   let inFlight = 0;
 
@@ -106,6 +110,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
         body: body?.decode(call.wire),
       };
       noteUnknown(operation, call.wire);
+      hosted.check(operation, received.body);
       const answer = await (handlers[operation] as (r: unknown, c: Call) => Promise<unknown>)(received, call);
       if (answer instanceof Response) return answer;
       return jsonAnswer(answer === undefined || response === undefined ? {} : response.encode(answer as object));

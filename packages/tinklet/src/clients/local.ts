@@ -18,9 +18,11 @@ export interface LocalOptions {
   readonly dataDir?: string;
   /** Models to serve: folders, files or Hub ids, or `name=path`. @defaultValue the bundled model, `tinklet/base` */
   readonly models?: readonly string[];
+  /** Refuse what the hosted service is known to refuse, so that what works here works there. @defaultValue false */
+  readonly strict?: boolean;
 }
 
-const localNames: OptionNames<LocalOptions> = { dataDir: true, models: true };
+const localNames: OptionNames<LocalOptions> = { dataDir: true, models: true, strict: true };
 
 /** A running server, as far as the client cares. */
 export interface LocalServer {
@@ -59,12 +61,12 @@ export async function startLocal(
       hint: `npm install ${serverPackage}@latest tinklet@latest`,
     });
   }
-  const { dataDir, models, ...client } = options;
+  const { dataDir, models, strict, ...client } = options;
   const { localDataDir } = await import("./data-dir.node.ts");
   const folder = localDataDir(dataDir);
   const server = await module.startLocalServer({
     ...given({ dataDir: folder }),
-    ...given({ models }),
+    ...given({ models, strict }),
   });
   const reach = server.url === undefined ? { baseUrl: "http://tinklet.local" } : { baseUrl: server.url };
   return {

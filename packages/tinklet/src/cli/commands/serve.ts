@@ -33,6 +33,7 @@ export const serve: Command = {
       value: "SIZE",
       about: "refuse new work when the data folder is this large, for example 50GB",
     },
+    strict: { type: "boolean", about: "refuse what the hosted service is known to refuse" },
     log: { type: "string", choices: ["json", "pretty", "off"], about: "default: pretty on a terminal, else json" },
   },
   examples: ["serve", "serve --model Qwen/Qwen3-0.6B --port 0"],
@@ -60,6 +61,7 @@ export const serve: Command = {
         models,
         ...given({ dataDir, host, port, apiKeys, log }),
         allowedHosts: input.texts("allow-host"),
+        strict: input.flag("strict"),
         ...(maxDisk === undefined ? {} : { maxDiskBytes: bytes(maxDisk, "max-disk") }),
       })
       .catch(async (cause: Error) => {
