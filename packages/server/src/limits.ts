@@ -63,6 +63,20 @@ export interface Limits {
   readonly snapshotOverhead: number;
   /** Requests in flight at once; more are answered 429. @defaultValue 8192 */
   readonly concurrentRequests: number;
+  /** Bytes of one body of a chat. @defaultValue 4 MiB */
+  readonly chatBytes: number;
+  /** Chats at once, until their last byte is taken; more are answered 429. @defaultValue 2048 */
+  readonly chats: number;
+  /** Chats of one tenant at once. @defaultValue 1024 */
+  readonly chatsPerTenant: number;
+  /** Messages of one chat. @defaultValue 4096 */
+  readonly chatMessages: number;
+  /** Tools of one chat. @defaultValue 128 */
+  readonly chatTools: number;
+  /** Stop texts of one chat. @defaultValue 16 */
+  readonly chatStops: number;
+  /** Silence after which a streamed chat sends a sign of life. @defaultValue 10 000 */
+  readonly chatHeartbeatMs: number;
 }
 
 export const defaultLimits: Limits = {
@@ -94,4 +108,11 @@ export const defaultLimits: Limits = {
   snapshotWorthMs: 2000,
   snapshotOverhead: 0.05,
   concurrentRequests: 8192,
+  chatBytes: 4 * 1024 * 1024,
+  chats: 2048,
+  chatsPerTenant: 1024,
+  chatMessages: 4096,
+  chatTools: 128,
+  chatStops: 16,
+  chatHeartbeatMs: 10_000,
 };

@@ -4,7 +4,7 @@
  */
 import type { Server } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
-import { createAdaptorServer } from "@hono/node-server";
+import { createAdaptorServer, type HttpBindings } from "@hono/node-server";
 import { createServer, type ServerOptions } from "./server.ts";
 
 export interface ServeOptions extends ServerOptions {
@@ -28,6 +28,12 @@ export interface RunningServer {
 /** Idle connections are kept longer than any client keeps them, so that no call meets a socket that just closed. */
 const keepAliveMs = 125_000;
 
+/** A stream that nobody reads is given up after this. */
+const stalledMs = 60_000;
+
+const isEventStream = (response: Response): boolean =>
+  response.headers.get("content-type")?.startsWith("text/event-stream") === true;
+
 /**
  * Starts a server and listens.
  *
@@ -42,7 +48,14 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     );
   }
   const server = await createServer({ openProbes: loopback, ...rest });
-  const socket = createAdaptorServer({ fetch: server.fetch }) as Server;
+  const socket = createAdaptorServer({
+    fetch: async (request, env) => {
+      const response = await server.fetch(request);
+      // Streams have signs of life, so that a socket on which nothing moves has a reader who takes nothing.
+      if (isEventStream(response)) (env as HttpBindings).outgoing.socket?.setTimeout(stalledMs);
+      return response;
+    },
+  }) as Server;
   socket.keepAliveTimeout = keepAliveMs;
   socket.headersTimeout = keepAliveMs + 5000;
   socket.requestTimeout = 300_000;

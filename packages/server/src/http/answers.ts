@@ -9,6 +9,8 @@ import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
 import { wireMessage } from "../queue/wire-field.ts";
 import { StoreError } from "../store/store-error.ts";
+import type { Surface } from "./chat/routes.ts";
+import { errorBody } from "./chat/shapes.ts";
 
 export function jsonAnswer(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
   return bytesAnswer(new TextEncoder().encode(stringifyJson(body)), "application/json", status, headers);
@@ -26,26 +28,42 @@ export function bytesAnswer(
   });
 }
 
-/** What a client is told about an error, or `undefined` when it is none of those it should hear about. */
-export function errorAnswer(error: unknown): Response | undefined {
+/** What a client is told about an error, whatever the shape of the answer. */
+export interface Problem {
+  readonly status: number;
+  readonly code: string;
+  readonly detail: string;
+  readonly retryAfterSeconds?: number | undefined;
+  /** The parameter at fault, where one is known. */
+  readonly param?: string | undefined;
+}
+
+/** The same for an error; `undefined` when it is none of those that a client should hear about. */
+export function describeError(error: unknown): Problem | undefined {
   if (error instanceof Refusal) {
-    const { retryAfterSeconds: seconds } = error;
-    return problem(error.status, error.code, error.message, seconds);
+    const { status, code, message: detail, retryAfterSeconds, param } = error;
+    return { status, code, detail, retryAfterSeconds, param };
   }
   if (error instanceof InvalidInputError || error instanceof ResponseValidationError) {
     const hint = error.hint === undefined ? "" : ` ${error.hint}`;
-    return problem(422, "invalid_request", `${error.message}${hint}`);
+    return { status: 422, code: "invalid_request", detail: `${error.message}${hint}` };
   }
-  if (error instanceof UserError) return problem(400, "bad_request", error.message);
-  if (error instanceof InputError) return problem(400, "bad_request", wireMessage(error));
-  if (error instanceof StoreError) return problem(503, `storage_${error.code}`, error.message, 2);
+  if (error instanceof UserError) return { status: 400, code: "bad_request", detail: error.message };
+  if (error instanceof InputError) return { status: 400, code: "bad_request", detail: wireMessage(error) };
+  if (error instanceof StoreError) {
+    return { status: 503, code: `storage_${error.code}`, detail: error.message, retryAfterSeconds: 2 };
+  }
   return undefined;
 }
 
+/** An error's answer, in the shape of an API. */
+export function problemAnswer(problem: Problem, surface: Surface): Response {
+  const { status, retryAfterSeconds: seconds } = problem;
+  const headers = seconds === undefined ? {} : { "retry-after": String(seconds) };
+  return jsonAnswer(errorBody(surface, problem), status, headers);
+}
+
+/** The same, as the Tinker API has it. */
 export function problem(status: number, code: string, detail: string, retryAfterSeconds?: number): Response {
-  return jsonAnswer(
-    { detail, code },
-    status,
-    retryAfterSeconds === undefined ? {} : { "retry-after": String(retryAfterSeconds) },
-  );
+  return problemAnswer({ status, code, detail, retryAfterSeconds }, "tinker");
 }

@@ -16,9 +16,13 @@ import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import { ownModel } from "./access.ts";
-import { bytesAnswer, errorAnswer, jsonAnswer, problem } from "./answers.ts";
+import { bytesAnswer, describeError, jsonAnswer, problemAnswer } from "./answers.ts";
 import type { Api, Call, Handlers, PassOperation } from "./api.ts";
+import { credentialOf } from "./auth.ts";
 import { type BodyBounds, BodyBudget, type BodyHold, readBody, readJson } from "./body.ts";
+import { unexpected } from "./chat/answer-chat.ts";
+import { chatHandlers } from "./chat/handlers.ts";
+import { matchChatRoute, type Surface, surfaceOf } from "./chat/routes.ts";
 import { download } from "./downloads.ts";
 import { customLossHandlers } from "./handlers/custom-loss.ts";
 import { deleteRun } from "./handlers/delete-run.ts";
@@ -53,6 +57,19 @@ export interface AppOptions {
 
 const contentTypeOf = (request: Request): string => (request.headers.get("content-type") ?? "").toLowerCase();
 
+const tooManyRequests = {
+  status: 429,
+  code: "too_many_requests",
+  detail: "The server has as many open requests as it takes.",
+  retryAfterSeconds: 1,
+};
+
+/** As cheap as can be: the server is busy. */
+const pathSurface = (url: string): Surface => surfaceOf(url.replace(/^\w+:\/\/[^/]*/, "").replace(/[?#].*$/, ""));
+
+const unknownRoute = (request: Request, url: URL): Refusal =>
+  new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
+
 export function createApp(options: AppOptions): (request: Request) => Promise<Response> {
   const { api, metrics, thread } = options;
   const handlers: Handlers = {
@@ -67,6 +84,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     ...foreignWeightsHandlers(api),
     deleteRun: ({ params }, call) => deleteRun(api, call, params.trainingRunId),
   };
+  const chat = chatHandlers(api);
   const told = new Set<string>();
   const hosted = hostedCheck(options.strict, api.log);
   const bodies = new BodyBudget(api.limits.bodiesBytes);
@@ -88,7 +106,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
   const consume = async (operation: Operation, call: Call, error: unknown): Promise<void> => {
     const kind = numberedKinds[operation];
     const at = kind === undefined ? undefined : peekJson(call.wire);
-    const isTransient = [429, 503, 507].includes(errorAnswer(error)?.status ?? 0);
+    const isTransient = [429, 503, 507].includes(describeError(error)?.status ?? 0);
     const isReused = error instanceof Refusal && error.code === "number_reused";
     if (kind === undefined || at === undefined || isTransient || isReused) return;
     const told = error instanceof Refusal ? new UserError(error.message) : error;
@@ -152,9 +170,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     const open = (await probe(request, url)) ?? (request.method === "GET" ? await download(api, url) : undefined);
     if (open !== undefined) return open;
     const caller = api.auth.identify(request.headers.get("x-api-key"));
-    if (match === undefined) {
-      throw new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
-    }
+    if (match === undefined) throw unknownRoute(request, url);
     const { carries } = contract[match.operation] as Route;
     const contentType = contentTypeOf(request);
     const isForm = contentType.startsWith("multipart/");
@@ -175,6 +191,23 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     return run(match.operation, match.params, { caller, request, url, wire, bytes });
   };
 
+  const answerChat = async (
+    request: Request,
+    url: URL,
+    match: ReturnType<typeof matchChatRoute>,
+    hold: BodyHold,
+  ): Promise<Response> => {
+    checkHost(request, url, options.allowedHosts);
+    const caller = api.auth.identify(credentialOf(request));
+    if (match === undefined) throw unknownRoute(request, url);
+    const { chatBytes: bound } = api.limits;
+    const bounds = { bodyBytes: bound, decompressedBytes: bound };
+    const isGet = request.method === "GET";
+    const bytes = isGet ? new Uint8Array(0) : await readBody(request, { bounds, hold, thread });
+    const call = { caller, request, url, wire: readJson(bytes, api.limits), bytes };
+    return chat[match.operation](call, match.params);
+  };
+
   const boundsOf = (carries: Route["carries"]): BodyBounds => {
     if (carries === "data") return api.limits;
     const bound = carries === "adapter" ? api.limits.adapterBytes : api.limits.parametersBytes;
@@ -185,22 +218,28 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     const started = performance.now();
     let route = "none";
     let response: Response;
-    if (inFlight >= api.limits.concurrentRequests) {
-      return problem(429, "too_many_requests", "The server has as many open requests as it takes.", 1);
-    }
+    let surface: Surface = "tinker";
+    if (inFlight >= api.limits.concurrentRequests) return problemAnswer(tooManyRequests, pathSurface(request.url));
     inFlight++;
     const hold = bodies.hold();
     try {
       const url = new URL(request.url);
-      const match = matchRoute(request.method, url.pathname);
-      route = match?.operation ?? "other";
-      response = await answer(request, url, match, hold);
+      surface = surfaceOf(url.pathname);
+      if (surface === "tinker") {
+        const match = matchRoute(request.method, url.pathname);
+        route = match?.operation ?? "other";
+        response = await answer(request, url, match, hold);
+      } else {
+        const match = matchChatRoute(request.method, url.pathname);
+        route = match?.operation ?? "other";
+        response = await answerChat(request, url, match, hold);
+      }
     } catch (error) {
-      const known = errorAnswer(error);
+      const known = describeError(error);
       if (known === undefined) {
         api.log.error("http.failed", { route, error: (error as Error)?.stack ?? String(error) });
-        response = problem(500, "internal", "The server failed at this request; its log says why.");
-      } else response = known;
+      }
+      response = problemAnswer(known ?? unexpected, surface);
     } finally {
       inFlight--;
       hold.release();

@@ -56,6 +56,12 @@ export function parseApiKeys(text: string): ApiKey[] {
   return keys;
 }
 
+/** The key of a chat: clients of OpenAI's API send it as a bearer, those of Anthropic's as `X-API-Key`, or as a bearer too. */
+export function credentialOf(request: Request): string | null {
+  const bearer = /^bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "");
+  return request.headers.get("x-api-key") ?? bearer?.[1] ?? null;
+}
+
 export class Auth {
   readonly #keys: readonly ApiKey[];
   readonly #secret: Buffer;

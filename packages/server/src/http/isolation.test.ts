@@ -7,6 +7,7 @@ import { contract, type Operation } from "tinklet/wire";
 import { beforeAll, describe, expect, test } from "vitest";
 import { passBytes, TestServer } from "../testing/test-server.ts";
 import { hashApiKey } from "./auth.ts";
+import { type ChatOperation, chatRoutes } from "./chat/routes.ts";
 
 const [customLoss] = JSON.parse(
   readFileSync(new URL("../../../../test/fixtures/custom-losses.json", import.meta.url), "utf8"),
@@ -67,8 +68,10 @@ type Pattern = keyof typeof patterns;
 type Ask = (things: Things) => { readonly path: string; readonly body?: unknown };
 const row = (pattern: Pattern, ask: Ask): { readonly pattern: Pattern; readonly ask: Ask } => ({ pattern, ask });
 
+const chatOf = (model: string) => ({ model, messages: [{ role: "user", content: "x" }] });
+
 /** For every route, a request that reaches for Alice's things, and what comes of it. */
-const rows: { readonly [K in Operation]: ReturnType<typeof row> } = {
+const rows: { readonly [K in Operation | ChatOperation]: ReturnType<typeof row> } = {
   clientConfig: row("anybody", () => ({ path: "client/config", body: { sdk_version: "x" } })),
   clientDynamicConfig: row("anybody", () => ({ path: "client/dynamic_config", body: { sdk_version: "x" } })),
   authToken: row("anybody", () => ({ path: "auth/token", body: {} })),
@@ -173,6 +176,18 @@ const rows: { readonly [K in Operation]: ReturnType<typeof row> } = {
   sampleTokens: row("nobody", ({ request }) => ({ path: `tinklet/samples/${request}/tokens` })),
   deleteRun: row("own", ({ run }) => ({ path: `tinklet/runs/${run}/delete`, body: {} })),
   importAdapter: row("nobody", () => ({ path: "tinklet/import_adapter", body: {} })),
+  oaiListModels: row("ownCheckpoints", () => ({ path: "/oai/api/v1/models" })),
+  oaiGetModel: row("readable", ({ path }) => ({ path: `/v1/models/${encodeURIComponent(path)}` })),
+  oaiCompletions: row("readable", ({ path }) => ({ path: "/v1/completions", body: { model: path, prompt: "x" } })),
+  oaiChatCompletions: row("readable", ({ path }) => ({ path: "/v1/chat/completions", body: chatOf(path) })),
+  anthropicMessages: row("readable", ({ path }) => ({
+    path: "/anthropic/api/v1/messages",
+    body: { ...chatOf(path), max_tokens: 2 },
+  })),
+  anthropicCountTokens: row("readable", ({ path }) => ({
+    path: "/anthropic/api/v1/messages/count_tokens",
+    body: chatOf(path),
+  })),
 };
 
 let server: TestServer;
@@ -220,10 +235,11 @@ async function prepare(state: State): Promise<Things> {
 }
 
 test("every route has a row", () => {
-  expect(Object.keys(rows).sort()).toEqual(Object.keys(contract).sort());
+  expect(Object.keys(rows).sort()).toEqual([...Object.keys(contract), ...Object.keys(chatRoutes)].sort());
 });
 
-const cells = (Object.keys(contract) as Operation[]).flatMap((operation) =>
+const routes = { ...contract, ...chatRoutes };
+const cells = (Object.keys(routes) as (Operation | ChatOperation)[]).flatMap((operation) =>
   allStates.map((state) => ({ operation, state, outcome: patterns[rows[operation]?.pattern ?? "anybody"][state] })),
 );
 
@@ -231,7 +247,7 @@ describe(`isolation, ${cells.length} cells`, () => {
   test.each(cells)("$operation, $state: $outcome", async ({ operation, state, outcome }) => {
     const things = await prepare(state);
     const { path, body } = rows[operation].ask(things);
-    const answer = await server.send(contract[operation].method, path, body);
+    const answer = await server.send(routes[operation].method, path, body);
     const text = answer.json === undefined ? "" : JSON.stringify(answer.json);
     if (outcome === "refuses") {
       // another's thing and a thing that does not exist: the same answer

@@ -2,10 +2,11 @@
  * One engine and everything that wants it. Training calls are handed over two at a time, so that the engine never waits for us
  * and nobody's queue builds up inside it; samples fill its batch beside them. Who comes next is decided by fair shares.
  */
-import { type Engine, EngineError, MemoryError } from "@tinklet/engine";
+import { type Engine, EngineError, MemoryError, type SampleResult } from "@tinklet/engine";
 import { writeAdapter } from "../store/adapter-files.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { getModel, type Lora, type ModelRow, skipNumbers } from "../store/models.ts";
+import type { Draw } from "./draw.ts";
 import { FairShare } from "./fair-share.ts";
 import { readPeftAdapter } from "./import-adapter.ts";
 import type { Job, QueueContext } from "./job.ts";
@@ -86,6 +87,13 @@ export class Lane {
   addSample(job: Job): void {
     this.#samples.add(job);
     this.pump();
+  }
+
+  /** Draws sequences beside the stored samples, by the same fair shares. */
+  draw(draw: Draw): Promise<SampleResult> {
+    const drawn = this.#samples.draw(draw);
+    this.pump();
+    return drawn;
   }
 
   cancelSample(job: Job): void {

@@ -2,6 +2,7 @@
  * The queue as the HTTP layer sees it: submit, retrieve, recover. Accepting a request is one transaction (is its number new, and
  * if not, is it the same request?), after which it belongs to a lane. Nothing is acknowledged before it is durable.
  */
+import type { SampleResult, TokenEvent } from "@tinklet/engine";
 import type { Clock } from "tinklet";
 import type { ForwardBackwardRequest } from "tinklet/wire";
 import type { Limits } from "../limits.ts";
@@ -27,9 +28,11 @@ import {
 } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
+import { addUsage } from "../store/usage.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import { type CompletionPage, type CompletionQuery, Completions } from "./completions.ts";
 import { DiskGuard } from "./disk-guard.ts";
+import { type Draw, shuttingDown } from "./draw.ts";
 import { Futures, type Timing, timingOf } from "./futures.ts";
 import { failureOf, type Job, jobOf, PayloadCache, type QueueContext, targetOf, UserError } from "./job.ts";
 import type { Lane } from "./lane.ts";
@@ -208,6 +211,52 @@ export class Queue {
       this.lanes.get(baseModel)?.addSample(job);
     } else if (!this.#jobs.has(accepted.id)) this.#noteCompletion(accepted.id, request);
     return { requestId: this.#ids.make(accepted.id, request.tenant), id: accepted.id };
+  }
+
+  /**
+   * Draws sequences for a client that waits for them. Not stored: closing the server, or the draw's signal, ends it. Its use is booked.
+   *
+   * @throws {@link Refusal} 503 when the server closes or the engine dies under it; the signal's reason when that ends it.
+   */
+  async draw(baseModel: string, draw: Draw): Promise<SampleResult> {
+    const lane = this.lanes.get(baseModel);
+    if (lane === undefined) throw new Refusal(503, "not_loaded", `The base model ${baseModel} is not loaded.`);
+    const { store, closing, clock } = this.context;
+    const unpin = draw.filesId === undefined ? undefined : store.pin(draw.filesId);
+    const stop = new AbortController();
+    const abort = () => stop.abort(draw.signal.reason);
+    const close = () => stop.abort(shuttingDown());
+    draw.signal.addEventListener("abort", abort, { once: true });
+    closing.addEventListener("abort", close, { once: true });
+    let drawn = 0;
+    let cached = 0;
+    try {
+      if (draw.signal.aborted) abort();
+      if (closing.aborted) close();
+      stop.signal.throwIfAborted();
+      const counted = (event: TokenEvent) => {
+        drawn++;
+        draw.onToken?.(event);
+      };
+      const result = await lane.draw({ ...draw, signal: stop.signal, onToken: counted });
+      cached = Math.min(result.promptCacheHitTokens, draw.request.prompt.length);
+      return result;
+    } finally {
+      draw.signal.removeEventListener("abort", abort);
+      closing.removeEventListener("abort", close);
+      unpin?.();
+      if (drawn > 0 && !closing.aborted) {
+        const account = { tenant: draw.tenant, sessionId: "", baseModel, now: clock.now() };
+        const usage = {
+          sampling_prefill: draw.request.prompt.length - cached,
+          sampling_prefill_cached: cached,
+          sampling_sample: drawn,
+        };
+        store.db
+          .write((sql) => addUsage(sql, account, usage))
+          .catch((error: unknown) => this.context.log.warn("usage.lost", { tokens: drawn, error: String(error) }));
+      }
+    }
   }
 
   /** Accepts a request that needs no engine: its result is stored with it, in one transaction with what it changes. */

@@ -5,11 +5,19 @@ export class Refusal extends Error {
   readonly code: string;
   /** For 429, 503 and 507. */
   readonly retryAfterSeconds: number | undefined;
+  /** The parameter at fault, for APIs that name it apart. */
+  readonly param: string | undefined;
 
-  constructor(status: Refusal["status"], code: string, message: string, options: { retryAfterSeconds?: number } = {}) {
+  constructor(
+    status: Refusal["status"],
+    code: string,
+    message: string,
+    options: { retryAfterSeconds?: number; param?: string } = {},
+  ) {
     super(message);
     this.status = status;
     this.code = code;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    this.param = options.param;
   }
 }

@@ -2,9 +2,10 @@
  * The samples of one engine: they wait in lines, one for each sampling session, fill the engine's batch by fair shares, and end like
  * every other request. Beside {@link ModelRunner}, which does the same for what changes a model.
  */
-import type { TokenEvent } from "@tinklet/engine";
+import type { SampleResult, TokenEvent } from "@tinklet/engine";
 import { SampleRequest } from "tinklet/wire";
 import { getSampler } from "../store/sessions.ts";
+import { type Draw, runDraw } from "./draw.ts";
 import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
 import { finish, type Result } from "./finish.ts";
@@ -29,11 +30,24 @@ export interface SampleRunnerOptions {
   readonly ended: () => void;
 }
 
-/** The samples of one line, in order of arrival: request ids grow. */
+/** Something that wants sequences of the engine: a stored sample, or a draw. */
+interface Turn {
+  /** Grows within its line. */
+  readonly id: number;
+  readonly tenant: string;
+  readonly line: string;
+  /** Of its prompt. */
+  readonly tokens: number;
+  readonly sequences: number;
+  /** Runs it to its end, or until it waits again. */
+  readonly run: () => Promise<"ran" | "no_room">;
+}
+
+/** The turns of one line, in order of arrival: their ids grow. */
 class Line {
   readonly tenant: string;
   readonly id: string;
-  readonly #jobs = new Map<number, Job>();
+  readonly #turns = new Map<number, Turn>();
   readonly #ids = new SortedNumbers();
 
   constructor(tenant: string, id: string) {
@@ -46,25 +60,25 @@ class Line {
   }
 
   /** Adds one, or puts it back to where it was. */
-  add(job: Job): void {
-    this.#jobs.set(job.id, job);
-    this.#ids.add(job.id);
+  add(turn: Turn): void {
+    this.#turns.set(turn.id, turn);
+    this.#ids.add(turn.id);
   }
 
   /** The first, if there is one. */
-  peek(): Job | undefined {
+  peek(): Turn | undefined {
     const { lowest } = this.#ids;
-    return lowest === undefined ? undefined : this.#jobs.get(lowest);
+    return lowest === undefined ? undefined : this.#turns.get(lowest);
+  }
+
+  get(id: number): Turn | undefined {
+    return this.#turns.get(id);
   }
 
   /** Takes one out; returns whether it was there. */
-  take({ id }: Job): boolean {
+  take(id: number): boolean {
     this.#ids.delete(id);
-    return this.#jobs.delete(id);
-  }
-
-  has({ id }: Job): boolean {
-    return this.#jobs.has(id);
+    return this.#turns.delete(id);
   }
 
   ahead({ id }: Job): number {
@@ -85,6 +99,9 @@ export class SampleRunner {
   readonly #lines = new Map<string, Line>();
   /** Samples that are on the engine, and what stops them. */
   readonly #running = new Map<Job, AbortController>();
+  /** Draws that are on the engine, by line. */
+  readonly #drawing = new Map<string, number>();
+  #drawn = 0;
   #sequences = 0;
 
   constructor(options: SampleRunnerOptions) {
@@ -102,14 +119,65 @@ export class SampleRunner {
   runningBeside(line: unknown): number {
     let count = 0;
     for (const job of this.#running.keys()) if (lineOf(job) !== line) count++;
+    for (const [id, draws] of this.#drawing) if (id !== line) count += draws;
     return count;
   }
 
   add(job: Job): void {
-    const key = lineOf(job);
-    const line = this.#lines.get(key) ?? new Line(job.tenant, key);
-    this.#lines.set(key, line);
-    line.add(job);
+    const { id, tenant, tokens, draws } = job;
+    const run = () => this.#run(job);
+    this.#enqueue({ id, tenant, line: lineOf(job), tokens, sequences: draws.sequences ?? 1, run });
+  }
+
+  /** Draws sequences for somebody who waits for them: nothing is stored. Ends when the draw's signal says so, waiting or running. */
+  draw(draw: Draw): Promise<SampleResult> {
+    const { tenant, request, signal } = draw;
+    return new Promise<SampleResult>((resolve, reject) => {
+      const leave = () => {
+        const line = this.#lines.get(turn.line);
+        if (line === undefined || !this.#take(line, turn.id)) return; // it runs: the engine hears the signal itself
+        if (line.size === 0) this.#options.room.ended(line.id);
+        reject(signal.reason as Error);
+      };
+      const settled = () => signal.removeEventListener("abort", leave);
+      const turn: Turn = {
+        id: ++this.#drawn,
+        tenant,
+        line: `draws:${tenant}`,
+        tokens: request.prompt.length,
+        sequences: request.numSamples ?? 1,
+        run: async () => {
+          this.#countDraws(turn.line, 1);
+          try {
+            resolve(await runDraw(draw, turn.line, this.#options.around()));
+          } catch (error) {
+            if (error instanceof NoRoomYet && !signal.aborted) {
+              this.#enqueue(turn);
+              return "no_room";
+            }
+            reject(error as Error);
+          } finally {
+            this.#countDraws(turn.line, -1);
+          }
+          settled();
+          return "ran";
+        },
+      };
+      signal.addEventListener("abort", leave, { once: true });
+      this.#enqueue(turn);
+    });
+  }
+
+  #countDraws(line: string, by: 1 | -1): void {
+    const count = (this.#drawing.get(line) ?? 0) + by;
+    if (count === 0) this.#drawing.delete(line);
+    else this.#drawing.set(line, count);
+  }
+
+  #enqueue(turn: Turn): void {
+    const line = this.#lines.get(turn.line) ?? new Line(turn.tenant, turn.line);
+    this.#lines.set(turn.line, line);
+    line.add(turn);
   }
 
   /** How many of its line are before it. */
@@ -126,7 +194,7 @@ export class SampleRunner {
       return;
     }
     const line = this.#lines.get(lineOf(job));
-    if (line === undefined || !this.#take(line, job)) return;
+    if (line === undefined || !this.#take(line, job.id)) return;
     if (line.size === 0) this.#options.room.ended(line.id); // nobody is left there to wait for room
     job.startedAt = this.#options.context.clock.now();
     void this.#finish(job, { ok: false, error: reason });
@@ -137,22 +205,23 @@ export class SampleRunner {
     const { first } = this.#options.context.suspects;
     if (first !== undefined) {
       const line = this.#lines.get(lineOf(first));
-      if (line?.has(first) && this.#options.room.mayStart(line.id)) this.#start(line, first);
+      const turn = line?.get(first.id);
+      if (line !== undefined && turn !== undefined && this.#options.room.mayStart(line.id)) this.#start(line, turn);
       return;
     }
     while (this.#sequences < this.#options.maxSequences) {
       const line = this.#shares.pick(this.#readyLines());
-      const job = line?.peek();
-      if (line === undefined || job === undefined) return;
-      this.#start(line, job);
+      const turn = line?.peek();
+      if (line === undefined || turn === undefined) return;
+      this.#start(line, turn);
     }
   }
 
-  #start(line: Line, job: Job): void {
+  #start(line: Line, turn: Turn): void {
     const { room, ended } = this.#options;
-    this.#take(line, job);
-    const size = job.draws.sequences ?? 1;
-    this.#shares.charge(line, Math.max(1, job.tokens) * size);
+    this.#take(line, turn.id);
+    const size = turn.sequences;
+    this.#shares.charge(line, Math.max(1, turn.tokens) * size);
     this.#sequences += size;
     const glance = room.glance();
     const over = (how: "ran" | "no_room") => {
@@ -161,15 +230,15 @@ export class SampleRunner {
       else room.park(line.id, glance);
       ended();
     };
-    void this.#run(job).then(over, () => over("ran"));
+    void turn.run().then(over, () => over("ran"));
   }
 
   *#readyLines(): Iterable<Line> {
     for (const line of this.#lines.values()) if (this.#options.room.mayStart(line.id)) yield line;
   }
 
-  #take(line: Line, job: Job): boolean {
-    const taken = line.take(job);
+  #take(line: Line, id: number): boolean {
+    const taken = line.take(id);
     if (line.size === 0) this.#lines.delete(line.id);
     return taken;
   }

@@ -241,6 +241,26 @@ export const liveCheckpoints = (sql: Sql, run: string, now: number): CheckpointR
     now,
   );
 
+/** The weights for sampling that a run has, the newest first; of two at the same moment, the one that listings name later. */
+export const samplersOfRun = (sql: Sql, run: string, now: number): CheckpointRow[] =>
+  sql.all<CheckpointRow>(
+    `SELECT * FROM checkpoints WHERE run_id = ? AND kind = 'sampler_weights' AND (expires_at IS NULL OR expires_at > ?)
+     ORDER BY created_at DESC, name`,
+    run,
+    now,
+  );
+
+/** A tenant's newest weights for sampling, of all its training runs. */
+export const latestSampler = (sql: Sql, tenant: string, now: number): CheckpointRow | undefined =>
+  sql.get<CheckpointRow>(
+    `SELECT checkpoints.* FROM checkpoints JOIN sessions ON sessions.id = checkpoints.session_id
+     WHERE checkpoints.tenant = ? AND kind = 'sampler_weights' AND (expires_at IS NULL OR expires_at > ?)
+       AND sessions.sdk_version <> ? ORDER BY checkpoints.created_at DESC, run_id DESC, name DESC LIMIT 1`,
+    tenant,
+    now,
+    importedBy,
+  );
+
 /** A page of a tenant's checkpoints that have not expired, newest first, and how many there are in all. */
 export function listTenantCheckpoints(
   sql: Sql,

@@ -27,6 +27,8 @@ export interface FakeEngineOptions {
   readonly beforeCall?: (name: string, adapter: string | null) => Promise<void> | void;
   /** Told of each sample. */
   readonly onSample?: (request: SampleRequest) => void;
+  /** What a sample draws, instead of tokens at random; it ends with the last one, or where the request says. */
+  readonly reply?: (request: SampleRequest, index: number) => readonly number[];
   /** Awaited before each token of a sample that is shown as it is drawn. */
   readonly beforeToken?: () => Promise<void> | void;
 }
@@ -56,7 +58,7 @@ function random(seed: number): () => number {
 }
 
 export function fakeEngine(options: FakeEngineOptions = {}): Engine {
-  const { contextLength = 512, vocabSize = 512, maxRank = 64, beforeCall, beforeToken, onSample } = options;
+  const { contextLength = 512, vocabSize = 512, maxRank = 64, beforeCall, beforeToken, onSample, reply } = options;
   const adapters = new Map<string, Adapter>();
   const snapshots = new Map<string, Adapter>();
   let next = 0;
@@ -170,15 +172,19 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     const weights = request.adapter === undefined ? undefined : any(request.adapter).weights;
     const shift = weights === undefined ? 0 : Math.floor(Math.abs(weights.reduce((a, b) => a + b, 0)) * 1e4);
     const seed = params.seed ?? 1;
-    const length = Math.min(params.maxTokens ?? 16, contextLength - prompt.length);
+    const length = Math.min(
+      params.maxTokens ?? (reply === undefined ? 16 : contextLength),
+      contextLength - prompt.length,
+    );
     const stop = Array.isArray(params.stop) ? new Set(params.stop as readonly unknown[]) : new Set<unknown>();
     const sequences = Array.from({ length: numSamples }, (_, i) => {
       const draw = random(seed + i + shift + Array.from(prompt).reduce((a, b) => a + b, 0));
       const tokens: number[] = [];
       let stopReason: "stop" | "length" = "length";
+      const told = reply?.(request, i);
       while (tokens.length < length) {
-        tokens.push(Math.floor(draw() * vocabSize));
-        if (stop.has(tokens.at(-1))) {
+        tokens.push(told?.[tokens.length] ?? Math.floor(draw() * vocabSize));
+        if (stop.has(tokens.at(-1)) || tokens.length === told?.length) {
           stopReason = "stop";
           break;
         }
@@ -296,7 +302,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       const result = sample(request);
       for (const [index, { tokens }] of onToken === undefined ? [] : result.sequences.entries()) {
         for (const token of tokens) {
-          await beforeToken?.();
+          await Promise.race([beforeToken?.(), stopped]);
           onToken?.({ index, token, logprob: -1 });
         }
       }

@@ -9,6 +9,7 @@ import {
   parseJson,
   protobufContentType,
 } from "tinklet/wire";
+import { tinyTokenizer } from "../../../models/src/testing/tiny-tokenizer.ts";
 import { createServer, type ServerOptions, type TinkletServer } from "../server.ts";
 import { type FakeEngineOptions, fakeEngine } from "./fake-engine.ts";
 
@@ -68,7 +69,9 @@ export class TestServer {
     const logged: TestServer["logged"] = [];
     const at = (level: string) => (event: string, fields?: object) => void logged.push({ level, event, ...fields });
     const server = await createServer({
-      models: [{ name: baseModel, open: async () => fakeEngine(options.engine) }],
+      models: [
+        { name: baseModel, open: async () => fakeEngine(options.engine), tokenizerFiles: async () => tinyTokenizer },
+      ],
       log: { info: at("info"), warn: at("warn"), error: at("error") },
       ...options,
       clock,
@@ -79,26 +82,23 @@ export class TestServer {
   async send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<TestAnswer> {
     const isBytes = body instanceof Uint8Array;
     const response = await this.server.fetch(
-      new Request(
-        `http://localhost${path.startsWith("/api") || path.startsWith("/d") || path.startsWith("/h") || path.startsWith("/m") ? path : `/api/v1/${path}`}`,
-        {
-          method,
-          headers: {
-            "x-api-key": this.key,
-            ...(method === "GET" ? {} : { "content-type": isBytes ? protobufContentType : "application/json" }),
-            ...headers,
-          },
-          ...(body === undefined
-            ? {}
-            : {
-                body: isBytes
-                  ? (body as Uint8Array<ArrayBuffer>)
-                  : typeof body === "string"
-                    ? body
-                    : JSON.stringify(body),
-              }),
+      new Request(`http://localhost${path.startsWith("/") ? path : `/api/v1/${path}`}`, {
+        method,
+        headers: {
+          "x-api-key": this.key,
+          ...(method === "GET" ? {} : { "content-type": isBytes ? protobufContentType : "application/json" }),
+          ...headers,
         },
-      ),
+        ...(body === undefined
+          ? {}
+          : {
+              body: isBytes
+                ? (body as Uint8Array<ArrayBuffer>)
+                : typeof body === "string"
+                  ? body
+                  : JSON.stringify(body),
+            }),
+      }),
     );
     const bytes = new Uint8Array(await response.arrayBuffer());
     const isJson = (response.headers.get("content-type") ?? "").includes("json");

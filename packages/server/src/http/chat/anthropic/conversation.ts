@@ -1,0 +1,157 @@
+/** Conversations and tools of Anthropic's API, read, checked and put into the form that templates read. */
+import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
+import { given } from "tinklet/wire";
+import type { Limits } from "../../../limits.ts";
+import { type Body, badField, listField, objectField, textField, unsupported } from "../fields.ts";
+import { toolName } from "../openai/messages.ts";
+import type { Conversation } from "../prompt.ts";
+
+/** What a body says about the conversation. @throws Refusal 400 naming what cannot be read */
+export function readConversation(body: Body, limits: Limits): Conversation {
+  const tools = readTools(body, limits);
+  const system = readSystem(body["system"], limits);
+  const list = listField(body["messages"], "messages", limits.chatMessages);
+  if (list.length === 0) throw badField("messages", "is empty");
+  const messages = list.flatMap((each, i) =>
+    readMessage(objectField(each, `messages[${i}]`), `messages[${i}]`, limits),
+  );
+  const last = messages.at(-1)!;
+  // A last message of the assistant is the beginning of its reply.
+  const isPrefill = last.role === "assistant" && last["tool_calls"] === undefined;
+  const rest = isPrefill ? messages.slice(0, -1) : messages;
+  return {
+    messages: system === "" ? rest : [{ role: "system", content: system }, ...rest],
+    tools,
+    variables: readVariables(body),
+    ...(isPrefill ? { prefill: String(last.content) } : {}),
+  };
+}
+
+function readSystem(value: unknown, limits: Limits): string {
+  if (value === undefined || value === null) return "";
+  return typeof value === "string" ? value : readTexts(value, "system", limits).join("\n");
+}
+
+function readTexts(value: unknown, at: string, limits: Limits): string[] {
+  return listField(value, at, limits.chatMessages).map((each, i) => {
+    const block = objectField(each, `${at}[${i}]`);
+    if (block["type"] === "text") return textField(block["text"], `${at}[${i}].text`);
+    throw notRead(block, `${at}[${i}]`);
+  });
+}
+
+const notRead = (block: Body, at: string) =>
+  unsupported(
+    at,
+    `this server reads text only here, and this is ${JSON.stringify(String(block["type"]).slice(0, 100))}`,
+  );
+
+function readMessage(message: Body, at: string, limits: Limits): ChatMessage[] {
+  const { role, content } = message;
+  if (role !== "user" && role !== "assistant") throw badField(`${at}.role`, "must be user or assistant");
+  if (typeof content === "string") return [{ role, content }];
+  const blocks = listField(content, `${at}.content`, limits.chatMessages).map((each, i) =>
+    objectField(each, `${at}.content[${i}]`),
+  );
+  return role === "user" ? readUser(blocks, `${at}.content`, limits) : [readAssistant(blocks, `${at}.content`)];
+}
+
+/** What tools returned comes before what the user says with it. */
+function readUser(blocks: readonly Body[], at: string, limits: Limits): ChatMessage[] {
+  const results: ChatMessage[] = [];
+  const texts: string[] = [];
+  for (const [i, block] of blocks.entries()) {
+    const here = `${at}[${i}]`;
+    if (block["type"] === "text") texts.push(textField(block["text"], `${here}.text`));
+    else if (block["type"] === "tool_result") {
+      const { content } = block;
+      const text =
+        content === undefined || content === null
+          ? ""
+          : typeof content === "string"
+            ? content
+            : readTexts(content, `${here}.content`, limits).join("\n");
+      results.push({
+        role: "tool",
+        tool_call_id: textField(block["tool_use_id"], `${here}.tool_use_id`, 200),
+        content: text,
+      });
+    } else throw notRead(block, here);
+  }
+  return texts.length === 0 && results.length > 0 ? results : [...results, { role: "user", content: texts.join("\n") }];
+}
+
+function readAssistant(blocks: readonly Body[], at: string): ChatMessage {
+  const texts: string[] = [];
+  const thoughts: string[] = [];
+  const calls: object[] = [];
+  for (const [i, block] of blocks.entries()) {
+    const here = `${at}[${i}]`;
+    if (block["type"] === "text") texts.push(textField(block["text"], `${here}.text`));
+    else if (block["type"] === "thinking") thoughts.push(textField(block["thinking"], `${here}.thinking`));
+    else if (block["type"] === "tool_use") {
+      calls.push({
+        id: textField(block["id"], `${here}.id`, 200),
+        type: "function",
+        function: {
+          name: textField(block["name"], `${here}.name`, 200),
+          arguments: objectField(block["input"] ?? {}, `${here}.input`),
+        },
+      });
+    } else throw notRead(block, here);
+  }
+  return {
+    role: "assistant",
+    content: texts.join("\n"),
+    ...given({
+      reasoning_content: thoughts.length === 0 ? undefined : thoughts.join("\n"),
+      tool_calls: calls.length === 0 ? undefined : calls,
+    }),
+  };
+}
+
+function readTools(body: Body, limits: Limits): ChatTool[] {
+  const { tools, tool_choice: choice } = body;
+  const list = tools === undefined || tools === null ? [] : listField(tools, "tools", limits.chatTools);
+  const read = list.map((each, i) => readTool(objectField(each, `tools[${i}]`), `tools[${i}]`));
+  if (choice === undefined || choice === null) return read;
+  const { type, disable_parallel_tool_use: alone } = objectField(choice, "tool_choice");
+  if (alone === true) throw unsupported("tool_choice.disable_parallel_tool_use", "this server cannot honour it");
+  if (type === "auto") return read;
+  if (type === "none") return [];
+  throw unsupported("tool_choice", "only auto and none can be honoured");
+}
+
+function readTool(tool: Body, at: string): ChatTool {
+  const type = tool["type"] ?? "custom";
+  if (type !== "custom") throw unsupported(`${at}.type`, "this server knows tools of one's own only");
+  const name = textField(tool["name"], `${at}.name`);
+  if (!toolName.test(name)) throw badField(`${at}.name`, "must be 1 to 128 letters, digits, _, - or .");
+  const { description } = tool;
+  return {
+    type: "function",
+    function: {
+      name,
+      ...(description === undefined || description === null
+        ? {}
+        : { description: textField(description, `${at}.description`) }),
+      parameters: objectField(tool["input_schema"], `${at}.input_schema`),
+    },
+  };
+}
+
+/** What templates know of thinking. */
+function readVariables(body: Body): Record<string, unknown> {
+  const { thinking, output_config: output } = body;
+  const effort = output === undefined || output === null ? undefined : objectField(output, "output_config")["effort"];
+  const type = thinking === undefined || thinking === null ? undefined : objectField(thinking, "thinking")["type"];
+  if (type !== undefined && type !== "enabled" && type !== "disabled" && type !== "adaptive") {
+    throw badField("thinking.type", "must be enabled, adaptive or disabled");
+  }
+  return {
+    ...(effort === undefined || effort === null
+      ? {}
+      : { reasoning_effort: textField(effort, "output_config.effort", 20) }),
+    ...(type === undefined ? {} : { enable_thinking: type !== "disabled" }),
+  };
+}

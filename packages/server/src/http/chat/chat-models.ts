@@ -1,0 +1,40 @@
+/** Tokenizers and chat templates of the served models, made when the first chat asks and kept. */
+import { ModelError } from "@tinklet/models";
+import { type Chat, createChat } from "@tinklet/models/chat";
+import { type Tokenizer, tokenizerFromFiles } from "@tinklet/models/tokenizer";
+import { Refusal } from "../../queue/refusal.ts";
+import type { Api, ServedModel } from "../api.ts";
+
+export interface ChatModel {
+  readonly tokenizer: Tokenizer;
+  readonly chat: Chat;
+}
+
+/** @returns a function that finds a model's tokenizer; it throws {@link Refusal} 400 where the model has none. */
+export function createChatModels(api: Pick<Api, "log">): (served: ServedModel) => Promise<ChatModel> {
+  const made = new Map<string, Promise<ChatModel>>();
+  const make = async (served: ServedModel): Promise<ChatModel> => {
+    const files = await served.tokenizerFiles?.();
+    if (files === undefined) throw noTokenizer(served.name);
+    const tokenizer = tokenizerFromFiles(files, served.name);
+    return { tokenizer, chat: createChat(tokenizer) };
+  };
+  return (served) => {
+    let known = made.get(served.name);
+    if (known === undefined) {
+      known = make(served).catch((error: unknown) => {
+        made.delete(served.name);
+        if (!(error instanceof ModelError)) throw error;
+        api.log.warn("tokenizer.failed", { model: served.name, error: error.message });
+        throw noTokenizer(served.name);
+      });
+      made.set(served.name, known);
+    }
+    return known;
+  };
+}
+
+const noTokenizer = (name: string): Refusal =>
+  new Refusal(400, "no_tokenizer", `The model ${name} has no tokenizer, so that it cannot read text.`, {
+    param: "model",
+  });

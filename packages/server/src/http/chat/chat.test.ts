@@ -1,0 +1,590 @@
+/** The chat endpoints over a scripted engine: what they answer, what they refuse, and what is left when a client leaves. */
+import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
+import { fakeEngine } from "../../testing/fake-engine.ts";
+import { baseModel, gateway, TestServer, type TestServerOptions } from "../../testing/test-server.ts";
+import { hashApiKey } from "../auth.ts";
+
+const tokenizer = tokenizerFromFiles(tinyTokenizer, "tiny");
+const encode = (text: string) => tokenizer.encode(text, { addSpecialTokens: false });
+/** The token that ends a turn. */
+const end = 267;
+const replying = (text: string, more: TestServerOptions["engine"] = {}) => ({
+  engine: { reply: () => [...encode(text), end], ...more },
+});
+
+const open = async (options?: TestServerOptions) => {
+  const server = await TestServer.open(options);
+  onTestFinished(() => server.close());
+  return server;
+};
+const question = { model: baseModel, messages: [{ role: "user", content: "hello" }] };
+const chat = (server: TestServer, body: object = {}, path = "/v1/chat/completions") =>
+  server.post(path, { ...question, ...body });
+const anthropic = (server: TestServer, body: object = {}) =>
+  server.post("/anthropic/api/v1/messages", { ...question, max_tokens: 100, ...body });
+
+const request = (server: TestServer, path: string, body: object, signal?: AbortSignal) =>
+  server.server.fetch(
+    new Request(`http://localhost${path}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${server.key}`, "content-type": "application/json" },
+      body: JSON.stringify({ ...question, ...body, stream: true }),
+      ...(signal === undefined ? {} : { signal }),
+    }),
+  );
+
+interface StreamEvent {
+  readonly event?: string;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into events of every shape
+  readonly data: any;
+}
+const parseEvents = (text: string): StreamEvent[] =>
+  text
+    .split("\n\n")
+    .filter((block) => block !== "" && !block.startsWith(":"))
+    .map((block) => {
+      const data = /^data: (.*)$/m.exec(block)![1]!;
+      const event = /^event: (.*)$/m.exec(block)?.[1];
+      return { ...(event === undefined ? {} : { event }), data: data === "[DONE]" ? data : JSON.parse(data) };
+    });
+const stream = async (server: TestServer, body: object = {}, path = "/v1/chat/completions") => {
+  const response = await request(server, path, body);
+  expect(response.headers.get("content-type")).toContain("text/event-stream");
+  return parseEvents(await response.text());
+};
+const deltas = (events: readonly StreamEvent[], index = 0) =>
+  events.flatMap(({ data }) => (data.choices ?? []).filter((choice: { index: number }) => choice.index === index));
+const contentOf = (events: readonly StreamEvent[], index = 0) =>
+  deltas(events, index)
+    .map(({ delta }) => delta.content ?? "")
+    .join("");
+
+const weather = {
+  type: "function",
+  function: { name: "get_weather", parameters: { type: "object", properties: { city: { type: "string" } } } },
+};
+const toolReply = '{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}';
+
+describe("chat/completions", () => {
+  test("answers whole, under each path and with each kind of key", async () => {
+    const server = await open(replying("hello world 👋"));
+    for (const path of ["/v1/chat/completions", "/oai/api/v1/chat/completions"]) {
+      const { status, json } = await chat(server, {}, path);
+      expect(status).toBe(200);
+      expect(json).toMatchObject({
+        object: "chat.completion",
+        model: baseModel,
+        choices: [
+          {
+            index: 0,
+            message: { role: "assistant", content: "hello world 👋" },
+            finish_reason: "stop",
+            logprobs: null,
+          },
+        ],
+      });
+      const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = json.usage;
+      expect(completion).toBe(encode("hello world 👋").length + 1);
+      expect(total).toBe(prompt + completion);
+    }
+    expect((await stream(server)).at(-1)?.data).toBe("[DONE]"); // by a bearer
+  });
+
+  test("streams the same text, token by token, and its use in the last chunk", async () => {
+    const text = "hello world 👋 日本語 e\u0301";
+    const server = await open(replying(text));
+    const events = await stream(server, { stream_options: { include_usage: true } });
+    expect(contentOf(events)).toBe(text);
+    expect(deltas(events)[0].delta).toEqual({ role: "assistant", content: "" });
+    expect(deltas(events).at(-1)).toMatchObject({ delta: {}, finish_reason: "stop" });
+    expect(deltas(events).length).toBeGreaterThanOrEqual(10);
+    const [last, done] = events.slice(-2);
+    expect(last?.data).toMatchObject({ choices: [], usage: { completion_tokens: encode(text).length + 1 } });
+    expect(done?.data).toBe("[DONE]");
+    expect(events.slice(0, -2).every(({ data }) => data.usage === null)).toBe(true);
+    const without = await stream(server);
+    expect(without.every(({ data }) => data.usage === undefined)).toBe(true);
+  });
+
+  test("stop texts end the answer, whole and streamed, and never show", async () => {
+    const server = await open(replying("one two END three"));
+    const { json } = await chat(server, { stop: ["END", "never"] });
+    expect(json.choices[0]).toMatchObject({ message: { content: "one two " }, finish_reason: "stop" });
+    const events = await stream(server, { stop: " END" });
+    expect(contentOf(events)).toBe("one two");
+    const sent = deltas(events).map(({ delta }) => delta.content ?? "");
+    expect(sent.join("|")).not.toMatch(/E|N\|/);
+  });
+
+  test("a length that is reached is told", async () => {
+    const server = await open(replying("hello world"));
+    for (const body of [{ max_tokens: 1 }, { max_completion_tokens: 1 }]) {
+      const { json } = await chat(server, body);
+      expect(json.choices[0]).toMatchObject({ message: { content: "hello" }, finish_reason: "length" });
+      expect(json.usage.completion_tokens).toBe(1);
+    }
+  });
+
+  test("n answers, each with its own index, whole and streamed", async () => {
+    const texts = ["hello", " world", "ß"];
+    const server = await open({ engine: { reply: (_, i) => [...encode(texts[i]!), end] } });
+    const { json } = await chat(server, { n: 3 });
+    expect(json.choices.map((c: { message: { content: string } }) => c.message.content)).toEqual(texts);
+    const events = await stream(server, { n: 3 });
+    expect(texts.map((_, i) => contentOf(events, i))).toEqual(texts);
+  });
+
+  test("log-probs: one entry for each token of the answer, with its bytes, whole and streamed", async () => {
+    const server = await open(replying("hi 👋"));
+    const { json } = await chat(server, { logprobs: true });
+    const { content } = json.choices[0].logprobs;
+    expect(content).toHaveLength(encode("hi 👋").length);
+    expect(Buffer.from(content.flatMap(({ bytes }: { bytes: number[] }) => bytes)).toString()).toBe("hi 👋");
+    expect(content.every(({ logprob }: { logprob: number }) => logprob < 0)).toBe(true);
+    const events = await stream(server, { logprobs: true });
+    const streamed = deltas(events).flatMap(({ logprobs }) => logprobs?.content ?? []);
+    expect(streamed.map(({ bytes }) => bytes)).toEqual(content.map(({ bytes }: { bytes: number[] }) => bytes));
+  });
+
+  test("tools: told to a model whose template ignores them, called by it, and answered", async () => {
+    const prompts: string[] = [];
+    const server = await open(
+      replying(toolReply, { onSample: ({ prompt }) => prompts.push(tokenizer.decode(Array.from(prompt))) }),
+    );
+    const { json } = await chat(server, { tools: [weather] });
+    expect(prompts[0]).toContain("get_weather");
+    const { message, finish_reason: reason } = json.choices[0];
+    expect(reason).toBe("tool_calls");
+    expect(message.content).toBeNull();
+    expect(message.tool_calls).toMatchObject([
+      { type: "function", function: { name: "get_weather", arguments: '{"city": "Oslo"}' } },
+    ]);
+    const events = await stream(server, { tools: [weather] });
+    const calls = deltas(events).flatMap(({ delta }) => delta.tool_calls ?? []);
+    expect(calls).toMatchObject([{ index: 0, id: expect.stringMatching(/^call_/), function: { name: "get_weather" } }]);
+    expect(deltas(events).at(-1).finish_reason).toBe("tool_calls");
+    const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "21 degrees" };
+    await chat(server, { messages: [...question.messages, message, result], tools: [weather] });
+    expect(prompts.at(-1)).toContain("21 degrees");
+    // not offered, or forbidden: text
+    expect((await chat(server)).json.choices[0].message.content).toBe(toolReply);
+    const none = await chat(server, { tools: [weather], tool_choice: "none" });
+    expect(none.json.choices[0].message.content).toBe(toolReply);
+  });
+
+  test("settings reach the engine", async () => {
+    const asked: object[] = [];
+    const server = await open(replying("x", { onSample: (sample) => asked.push(sample) }));
+    await chat(server, { temperature: 0.5, top_p: 0.9, top_k: 5, seed: 7, max_tokens: 3, n: 2, stop: ["a"] });
+    expect(asked).toMatchObject([
+      { numSamples: 2, params: { temperature: 0.5, topP: 0.9, topK: 5, seed: 7, maxTokens: 3 }, scope: "local" },
+    ]);
+  });
+
+  test("neutral values and bookkeeping are accepted", async () => {
+    const server = await open(replying("x"));
+    const { status } = await chat(server, {
+      user: "u",
+      metadata: { a: "b" },
+      store: true,
+      service_tier: "auto",
+      presence_penalty: 0,
+      frequency_penalty: 0,
+      logit_bias: {},
+      response_format: { type: "text" },
+      parallel_tool_calls: true,
+      tools: [],
+      stop: null,
+      stream: false,
+      logprobs: false,
+      top_logprobs: null,
+    });
+    expect(status).toBe(200);
+  });
+});
+
+describe("what cannot be honoured is a 400 that names it", () => {
+  const image = [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:" } }] }];
+  const deep = (levels: number): object => (levels === 0 ? {} : { a: deep(levels - 1) });
+  test.each<[string, object]>([
+    ["messages[0].content[0]", { messages: image }],
+    ["messages[0].role", { messages: [{ role: "wizard", content: "x" }] }],
+    ["messages[0].role", { messages: [{ role: "__proto__", content: "x" }] }],
+    ["messages[0].content", { messages: [{ role: "user" }] }],
+    ["messages", { messages: [] }],
+    ["messages", { messages: "hello" }],
+    ["messages", { messages: Array.from({ length: 5000 }, () => ({ role: "user", content: "x" })) }],
+    ["tool_choice", { tools: [weather], tool_choice: "required" }],
+    ["tools[0].function.strict", { tools: [{ ...weather, function: { ...weather.function, strict: true } }] }],
+    ["tools[0].function.name", { tools: [{ type: "function", function: { name: "a b" } }] }],
+    ["tools", { tools: Array.from({ length: 129 }, () => weather) }],
+    ["response_format", { response_format: { type: "json_object" } }],
+    ["presence_penalty", { presence_penalty: 0.5 }],
+    ["logit_bias", { logit_bias: Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [i, 1])) }],
+    ["n", { n: 1e9 }],
+    ["n", { n: 0 }],
+    ["n", { n: 1.5 }],
+    ["temperature", { temperature: -1 }],
+    ["temperature", { temperature: "hot" }],
+    ["top_p", { top_p: 0 }],
+    ["max_tokens", { max_tokens: 0 }],
+    ["max_tokens", { max_tokens: 1e300 }],
+    ["seed", { seed: 0.5 }],
+    ["stop", { stop: Array.from({ length: 17 }, (_, i) => `s${i}`) }],
+    ["stop[0]", { stop: [""] }],
+    ["stop", { stop: "x".repeat(501) }],
+    ["stop", { stop: "\ud83d" }],
+    ["stop[0]", { stop: [1] }],
+    ["stream_options", { stream_options: { include_usage: true } }],
+    ["wizardry", { wizardry: 1 }],
+  ])("%s", async (param, body) => {
+    const server = await open(replying("x"));
+    const { status, json } = await chat(server, body);
+    expect(status).toBe(400);
+    expect(json.error).toMatchObject({ type: "invalid_request_error", param, message: expect.stringContaining(param) });
+    expect(json.detail).toBe(json.error.message);
+  });
+
+  test("nesting that is too deep, a body that is too large, and what is not JSON", async () => {
+    const server = await open(replying("x"));
+    const nested = { ...weather, function: { ...weather.function, parameters: deep(100) } };
+    expect((await chat(server, { tools: [nested] })).json.error.code).toBe("json_too_deep");
+    const large = await chat(server, { messages: [{ role: "user", content: "x".repeat(5_000_000) }] });
+    expect([large.status, large.json.error.code]).toEqual([413, "body_too_large"]);
+    const broken = await server.post("/v1/chat/completions", "{");
+    expect([broken.status, broken.json.error.code]).toEqual([400, "bad_json"]);
+    expect((await server.post("/v1/chat/completions", [])).json.error.param).toBe("body");
+  });
+
+  test("a prompt beyond the context is refused, also one that is too long to be worth encoding", async () => {
+    const server = await open(replying("x"));
+    for (const content of ["a".repeat(600), "a".repeat(1_000_000)]) {
+      const { status, json } = await chat(server, { messages: [{ role: "user", content }] });
+      expect([status, json.error.code]).toEqual([
+        400,
+        content.length > 1000 ? "context_length_exceeded" : expect.any(String),
+      ]);
+    }
+  });
+
+  test("a template that throws is about the conversation, not a failure", async () => {
+    const settings = JSON.parse(tinyTokenizer["tokenizer_config.json"]);
+    const template = "{{ raise_exception('Roles must alternate') }}";
+    const files = {
+      ...tinyTokenizer,
+      "tokenizer_config.json": JSON.stringify({ ...settings, chat_template: template }),
+    };
+    const server = await open({
+      models: [{ name: baseModel, open: async () => fakeEngine(), tokenizerFiles: async () => files }],
+    });
+    const { status, json } = await chat(server);
+    expect([status, json.error.code]).toEqual([400, "chat_template"]);
+    expect(json.error.message).toContain("Roles must alternate");
+  });
+
+  test("a model without a tokenizer says so", async () => {
+    const server = await open({ models: [{ name: baseModel, open: async () => fakeEngine() }] });
+    expect((await chat(server)).json.error).toMatchObject({ code: "no_tokenizer", param: "model" });
+  });
+});
+
+describe("errors have the shape of their API", () => {
+  const keys = { apiKeys: [{ name: "alice", sha256: hashApiKey("tml-alice") }] };
+  test("OpenAI's: key, model, route", async () => {
+    const server = await open(keys);
+    expect((await chat(server)).json.error.type).toBe("authentication_error");
+    server.key = "tml-alice";
+    const missing = await chat(server, { model: "nobody/knows" });
+    expect([missing.status, missing.json.error.code]).toEqual([404, "model_not_found"]);
+    const route = await server.post("/v1/embeddings", {});
+    expect([route.status, route.json.error.type]).toEqual([404, "invalid_request_error"]);
+    const host = await server.post("/v1/completions", {}, { origin: "https://evil.example" });
+    expect([host.status, host.json.error.type]).toEqual([403, "permission_error"]);
+  });
+  test("Anthropic's: key, model, parameter, size", async () => {
+    const server = await open(keys);
+    const refused = await anthropic(server);
+    expect(refused.json).toMatchObject({ type: "error", error: { type: "authentication_error" } });
+    server.key = "tml-alice";
+    expect((await anthropic(server, { model: "x" })).json.error.type).toBe("not_found_error");
+    expect((await anthropic(server, { max_tokens: null })).json.error).toMatchObject({
+      type: "invalid_request_error",
+      message: expect.stringContaining("max_tokens"),
+    });
+    expect((await anthropic(server, { system: "x".repeat(5_000_000) })).json.error.type).toBe("request_too_large");
+  });
+});
+
+describe("many chats, and clients that leave", () => {
+  const waiting = () => {
+    const gate = gateway();
+    let drawn = 0;
+    const engine = {
+      reply: () => [...encode("hello hello hello"), end],
+      beforeToken: () => (drawn++ < 2 ? undefined : gate.promise),
+    };
+    return { engine, gate };
+  };
+
+  test("beyond the limits, of all and of one key, there is 429; places come back when chats end", async () => {
+    const { engine, gate } = waiting();
+    const server = await open({ engine, limits: { chats: 3, chatsPerTenant: 2 } });
+    const first = await request(server, "/v1/chat/completions", {});
+    const second = chat(server);
+    await first.body!.getReader().read();
+    for (const answer of [await chat(server), await anthropic(server)]) {
+      expect(answer.status).toBe(429);
+      expect(answer.json.error.type).toBe("rate_limit_error");
+      expect(answer.headers.get("retry-after")).toBe("1");
+    }
+    gate.resolve();
+    expect((await second).status).toBe(200);
+    expect((await chat(server)).status).toBe(200);
+  });
+
+  test.each(["/v1/chat/completions", "/anthropic/api/v1/messages"])(
+    "%s: a reader that leaves ends the sequence in the engine, and its place is free",
+    async (path) => {
+      const { engine, gate } = waiting();
+      const server = await open({ engine, limits: { chatsPerTenant: 1 } });
+      const response = await request(server, path, path.includes("anthropic") ? { max_tokens: 50 } : {});
+      const reader = response.body!.getReader();
+      expect((await reader.read()).done).toBe(false);
+      await reader.cancel();
+      const again = chat(server); // waits for its tokens, and not for a place
+      gate.resolve();
+      expect((await again).status).toBe(200);
+    },
+  );
+
+  test("a client that leaves before anything was drawn ends its chat, waiting or running", async () => {
+    const gate = gateway();
+    const server = await open({ engine: { beforeCall: () => gate.promise }, limits: { chatsPerTenant: 1 } });
+    for (const body of [{}, { n: 100 }]) {
+      const leaving = new AbortController();
+      const never = request(server, "/v1/chat/completions", body, leaving.signal);
+      await server.clock.advance(0);
+      leaving.abort();
+      expect((await never).status).toBe(503);
+    }
+    gate.resolve();
+  });
+
+  test("a chat that waits gives signs of life, one at a time", async () => {
+    const gate = gateway();
+    const server = await open({ engine: { beforeCall: () => gate.promise, reply: () => [...encode("hi"), end] } });
+    const bodies = { "/v1/chat/completions": {}, "/anthropic/api/v1/messages": { max_tokens: 9 } };
+    for (const [path, body] of Object.entries(bodies)) {
+      const answer = request(server, path, body);
+      await server.clock.advance(60_000);
+      const reader = (await answer).body!.getReader();
+      const text = new TextDecoder().decode((await reader.read()).value);
+      if (path.startsWith("/v1")) expect(text).toBe(": keep-alive\n\n");
+      else expect(parseEvents(text).map(({ event }) => event)).toEqual(["message_start", "ping"]);
+      await reader.cancel();
+    }
+    gate.resolve();
+  });
+
+  test("a server that closes ends its chats with a clear error, begun or not", async () => {
+    const { engine } = waiting();
+    const server = await TestServer.open({ engine, limits: { chats: 10 } });
+    const begun = await request(server, "/v1/chat/completions", {});
+    const whole = chat(server);
+    await server.clock.advance(0);
+    await server.close();
+    const events = parseEvents(await begun.text());
+    expect(events.at(-1)?.data.error).toMatchObject({ code: "shutting_down" });
+    expect((await whole).status).toBe(503);
+  });
+});
+
+describe("models", () => {
+  const save = async (server: TestServer, model: string, seq: number, name: string) =>
+    (await server.result(server.post("save_weights_for_sampler", { model_id: model, seq_id: seq, path: name }))).path;
+
+  test("short names mean what they mean on the command line", async () => {
+    const server = await open({
+      engine: { reply: ({ adapter }) => [...encode(adapter === undefined ? "base" : "own"), end] },
+    });
+    expect((await chat(server, { model: "@latest" })).status).toBe(404);
+    const run = await server.model();
+    const first = await save(server, run, 1, "first");
+    server.clock.jump(1000);
+    await save(server, run, 2, "second");
+    for (const model of ["@latest", run, `${run}:first`, first]) {
+      const { json } = await chat(server, { model });
+      expect(json.choices[0].message.content).toBe("own");
+      expect(json.model).toBe(model);
+    }
+    for (const model of [`${run}:third`, "tinker://x", "tinker://a/weights/b", "x".repeat(5000), 7, ""]) {
+      expect([400, 404]).toContain((await chat(server, { model })).status);
+    }
+    const listed = (await server.get("/v1/models")).json.data;
+    expect(listed.map(({ id }: { id: string }) => id)).toContain(first);
+    expect(listed[0]).toMatchObject({ id: baseModel, object: "model", context_length: 512 });
+    const one = await server.get(`/oai/api/v1/models/${encodeURIComponent(first)}`);
+    expect(one.json).toMatchObject({ id: first, parent: baseModel });
+    expect((await server.get("/v1/models/%zz")).status).toBe(404);
+  });
+});
+
+describe("completions", () => {
+  const complete = (server: TestServer, body: object) => server.post("/v1/completions", { model: baseModel, ...body });
+
+  test("texts, ids and lists of either; the default length is OpenAI's", async () => {
+    const server = await open({ engine: { reply: () => encode("abcdefghijklmnopqrstuvwxyz") } });
+    for (const prompt of ["hello", [259], ["hello"], [[259]]]) {
+      const { json } = await complete(server, { prompt });
+      expect(json).toMatchObject({
+        object: "text_completion",
+        choices: [{ text: "abcdefghijklmnop", finish_reason: "length", index: 0 }],
+      });
+    }
+    const many = await complete(server, { prompt: ["a", "b"], n: 2, max_tokens: 2 });
+    expect(many.json.choices.map(({ text, index }: { text: string; index: number }) => `${index}${text}`)).toEqual([
+      "0ab",
+      "1ab",
+      "2ab",
+      "3ab",
+    ]);
+    const events = parseEvents(
+      await (
+        await request(server, "/v1/completions", { prompt: ["a", "b"], max_tokens: 3, messages: undefined })
+      ).text(),
+    );
+    for (const index of [0, 1]) {
+      expect(
+        deltas(events, index)
+          .map(({ text }) => text)
+          .join(""),
+      ).toBe("abc");
+    }
+  });
+
+  test("echo and log-probs, also of the prompt alone", async () => {
+    const server = await open({ engine: { reply: () => encode("abc") } });
+    const { json } = await complete(server, { prompt: "hello world", echo: true, logprobs: 0, max_tokens: 2 });
+    expect(json.choices[0].text).toBe("hello worldab");
+    const { logprobs } = json.choices[0];
+    expect(logprobs.tokens).toEqual(["<|begin|>", "hello", " world", "a", "b"]);
+    expect(logprobs.token_logprobs[0]).toBeNull();
+    expect(logprobs.token_logprobs.slice(1).every((each: number) => each < 0)).toBe(true);
+    const scored = await complete(server, { prompt: [259, 264], echo: true, logprobs: 0, max_tokens: 0 });
+    expect(scored.json.choices[0]).toMatchObject({ text: "hello world", finish_reason: "length" });
+    expect(scored.json.choices[0].logprobs.tokens).toEqual(["hello", " world"]);
+  });
+
+  test.each<[string, object]>([
+    ["prompt", { prompt: [] }],
+    ["prompt", {}],
+    ["prompt[1]", { prompt: ["a", 1] }],
+    ["prompt", { prompt: Array.from({ length: 300 }, () => "a") }],
+    ["best_of", { prompt: "a", best_of: 3 }],
+    ["suffix", { prompt: "a", suffix: "b" }],
+    ["logprobs", { prompt: "a", logprobs: 3 }],
+    ["max_tokens", { prompt: "a", max_tokens: 0 }],
+  ])("%s is refused by name", async (param, body) => {
+    const server = await open();
+    const { status, json } = await complete(server, body);
+    expect([status, json.error.param]).toEqual([400, param]);
+  });
+
+  test("ids that the model does not have are refused", async () => {
+    const server = await open();
+    const { status, json } = await complete(server, { prompt: [1, 99_999] });
+    expect(status).toBe(400);
+    expect(json.error.message).toContain("99999");
+  });
+});
+
+describe("messages", () => {
+  test("answers whole and streamed, in the order of events that clients expect", async () => {
+    const server = await open(replying("hello world"));
+    const { json } = await anthropic(server, { system: "Be kind." });
+    expect(json).toMatchObject({
+      type: "message",
+      role: "assistant",
+      content: [{ type: "text", text: "hello world" }],
+      stop_reason: "end_turn",
+      stop_sequence: null,
+      usage: { output_tokens: 3 },
+    });
+    const events = await stream(server, { max_tokens: 50 }, "/anthropic/api/v1/messages");
+    expect(events.map(({ event }) => event)).toEqual([
+      "message_start",
+      "content_block_start",
+      "content_block_delta",
+      "content_block_delta",
+      "content_block_stop",
+      "message_delta",
+      "message_stop",
+    ]);
+    expect(events.every(({ event, data }) => event === data.type)).toBe(true);
+    expect(events[5]?.data).toMatchObject({ delta: { stop_reason: "end_turn" }, usage: { output_tokens: 3 } });
+  });
+
+  test("tools: called, and answered by a result", async () => {
+    const prompts: string[] = [];
+    const server = await open(
+      replying(toolReply, { onSample: ({ prompt }) => prompts.push(tokenizer.decode(Array.from(prompt))) }),
+    );
+    const tools = [{ name: "get_weather", description: "d", input_schema: { type: "object" } }];
+    const { json } = await anthropic(server, { tools });
+    expect(json.stop_reason).toBe("tool_use");
+    expect(json.content).toMatchObject([{ type: "tool_use", name: "get_weather", input: { city: "Oslo" } }]);
+    const events = await stream(server, { max_tokens: 200, tools }, "/anthropic/api/v1/messages");
+    expect(events.find(({ event }) => event === "content_block_delta")?.data.delta).toEqual({
+      type: "input_json_delta",
+      partial_json: '{"city": "Oslo"}',
+    });
+    const result = { type: "tool_result", tool_use_id: json.content[0].id, content: [{ type: "text", text: "21" }] };
+    const more = [
+      { role: "assistant", content: json.content },
+      { role: "user", content: [result] },
+    ];
+    expect((await anthropic(server, { tools, messages: [...question.messages, ...more] })).status).toBe(200);
+    expect(prompts.at(-1)).toContain("21");
+  });
+
+  test("stop sequences and lengths are told; a last message of the assistant is gone on with", async () => {
+    const prompts: string[] = [];
+    const server = await open(
+      replying("one END two", { onSample: ({ prompt }) => prompts.push(tokenizer.decode(Array.from(prompt))) }),
+    );
+    expect((await anthropic(server, { stop_sequences: ["END"] })).json).toMatchObject({
+      content: [{ text: "one " }],
+      stop_reason: "stop_sequence",
+      stop_sequence: "END",
+    });
+    expect((await anthropic(server, { max_tokens: 2 })).json.stop_reason).toBe("max_tokens");
+    await anthropic(server, { messages: [...question.messages, { role: "assistant", content: "Well, " }] });
+    expect(prompts.at(-1)?.endsWith("<|im_start|>assistant\nWell, ")).toBe(true);
+  });
+
+  test("count_tokens counts what a message would send", async () => {
+    const server = await open(replying("x"));
+    const counted = await server.post("/anthropic/api/v1/messages/count_tokens", question);
+    const { json } = await anthropic(server);
+    const { input_tokens: fresh, cache_read_input_tokens: cached } = json.usage;
+    expect(counted.json).toEqual({ input_tokens: fresh + cached });
+  });
+
+  test.each<[string, object]>([
+    ["messages[0].content[0]", { messages: [{ role: "user", content: [{ type: "image", source: {} }] }] }],
+    ["messages[0].role", { messages: [{ role: "system", content: "x" }] }],
+    ["tool_choice", { tool_choice: { type: "any" } }],
+    ["tools[0].type", { tools: [{ type: "web_search_20250305", name: "web_search" }] }],
+    ["stop_sequences", { stop_sequences: Array.from({ length: 1000 }, () => "x") }],
+    ["mcp_servers", { mcp_servers: [{}] }],
+    ["thinking.type", { thinking: { type: "deep" } }],
+    ["seed", { seed: 1 }],
+  ])("%s is refused by name", async (param, body) => {
+    const server = await open(replying("x"));
+    const { status, json } = await anthropic(server, body);
+    expect(status).toBe(400);
+    expect(json.error.message).toContain(param);
+  });
+});

@@ -1,0 +1,111 @@
+/**
+ * Replies of one prompt, while they are drawn: tokens go through a reader for each sequence, and what comes out goes to a listener. Whole
+ * answers are made of the same parts as streamed ones.
+ */
+import { ConfigError, MemoryError, type SampleRequest, type TokenEvent } from "@tinklet/engine";
+import type { ReplyEvent, ReplyReader } from "@tinklet/models/chat";
+import { given } from "tinklet/wire";
+import { Refusal } from "../../queue/refusal.ts";
+import type { Api } from "../api.ts";
+import type { NamedModel } from "./model-names.ts";
+
+/** A token that belongs to a reply. */
+export interface DrawnToken {
+  readonly id: number;
+  readonly logprob: number;
+}
+
+export interface Listener {
+  /** Text and calls that are certain now, and the tokens since the last piece. */
+  readonly piece: (index: number, events: readonly ReplyEvent[], tokens: readonly DrawnToken[]) => void;
+  /** A reply is over. `stopText`: the text that ended it. */
+  readonly ending: (index: number, reason: "stop" | "length", stopText: string | undefined) => void;
+}
+
+export interface Generation {
+  readonly tenant: string;
+  readonly model: NamedModel;
+  readonly prompt: readonly number[];
+  /** Texts at which the engine may end. */
+  readonly stop: readonly string[];
+  readonly params: Omit<NonNullable<SampleRequest["params"]>, "stop">;
+  readonly n: number;
+  readonly promptLogprobs?: boolean;
+  readonly createReader: () => ReplyReader;
+  readonly signal: AbortSignal;
+}
+
+/** What it took. */
+export interface Totals {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  /** One per token of the prompt; the first is NaN. */
+  readonly promptLogprobs?: Float32Array;
+}
+
+/** Why a draw is ended although its client is there: every reply has all it needs. */
+const enough = Symbol("every reply is complete");
+
+/** @throws {@link Refusal} for what the engine refuses, and when it goes away. */
+export async function generate(api: Api, generation: Generation, listener: Listener): Promise<Totals> {
+  const { model, prompt, stop, params, n, signal } = generation;
+  const end = new AbortController();
+  const abort = () => end.abort(signal.reason);
+  signal.addEventListener("abort", abort, { once: true });
+  if (signal.aborted) abort();
+  const replies = Array.from({ length: n }, () => ({
+    reader: generation.createReader(),
+    tokens: [] as DrawnToken[],
+    over: false,
+  }));
+  let open = n;
+  let completionTokens = 0;
+
+  const finish = (index: number, stopReason: "stop" | "length" | undefined) => {
+    const reply = replies[index]!;
+    reply.over = true;
+    open--;
+    const events = reply.reader.end();
+    if (events.length > 0 || reply.tokens.length > 0) listener.piece(index, events, reply.tokens.splice(0));
+    const { ended } = reply.reader;
+    const reason = ended === undefined ? (stopReason ?? "stop") : "stop";
+    listener.ending(index, reason, ended?.by === "stop" ? ended.text : undefined);
+  };
+  const onToken = ({ index, token, logprob, stopReason }: TokenEvent) => {
+    const reply = replies[index]!;
+    if (reply.over) return;
+    completionTokens++;
+    const events = reply.reader.push(token);
+    if (reply.reader.ended?.by !== "token") reply.tokens.push({ id: token, logprob });
+    if (events.length > 0) listener.piece(index, events, reply.tokens.splice(0));
+    if (reply.reader.ended !== undefined || stopReason !== undefined) finish(index, stopReason);
+    if (open === 0 && stopReason === undefined) end.abort(enough);
+  };
+
+  try {
+    const result = await api.queue.draw(model.served.name, {
+      tenant: generation.tenant,
+      request: {
+        prompt,
+        numSamples: n,
+        params: { ...params, ...(stop.length === 0 ? {} : { stop }) },
+        promptLogprobs: generation.promptLogprobs ?? false,
+      },
+      signal: end.signal,
+      onToken,
+      ...given({ filesId: model.filesId }),
+    });
+    for (const [index, { over }] of replies.entries()) if (!over) finish(index, result.sequences[index]?.stopReason);
+    const { promptLogprobs, promptCacheHitTokens: cachedTokens } = result;
+    return { promptTokens: prompt.length, cachedTokens, completionTokens, ...given({ promptLogprobs }) };
+  } catch (error) {
+    if (error === enough) return { promptTokens: prompt.length, cachedTokens: 0, completionTokens };
+    if (error instanceof ConfigError || error instanceof MemoryError) {
+      throw new Refusal(400, "invalid_request", error.message);
+    }
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}

@@ -1,0 +1,85 @@
+/**
+ * What `model` may say: a base model's name, a `tinker://` path, or the short names of the command line (`@latest`, `RUN`, `RUN:NAME`),
+ * which mean the weights that were saved for sampling.
+ */
+import { readable } from "../../queue/checkpoint-jobs.ts";
+import { UserError } from "../../queue/job.ts";
+import { Refusal } from "../../queue/refusal.ts";
+import {
+  type CheckpointRow,
+  latestSampler,
+  listTenantCheckpoints,
+  samplersOfRun,
+  tinkerPath,
+} from "../../store/models.ts";
+import type { Api, ServedModel } from "../api.ts";
+import { badField } from "./fields.ts";
+
+/** A model that a chat may use. */
+export interface NamedModel {
+  /** As it was asked for, and as answers call it. */
+  readonly id: string;
+  readonly served: ServedModel;
+  /** Adapter over the base model. */
+  readonly filesId: string | undefined;
+  /** Milliseconds since the epoch. */
+  readonly createdAt: number;
+}
+
+/** @throws {@link Refusal} 400 for what is no name, 404 for a model that this key may not use, whether there is one or not. */
+export function findModel(api: Api, tenant: string, name: unknown): NamedModel {
+  if (typeof name !== "string" || name === "") throw badField("model", "is required", "missing_required_parameter");
+  const base = api.models.get(name);
+  if (base !== undefined) return { id: name, served: base, filesId: undefined, createdAt: api.clock.now() };
+  const row = name.length > 1000 ? undefined : findCheckpoint(api, tenant, name);
+  const served = row && api.models.get(row.base_model);
+  if (row === undefined || served === undefined) {
+    const known = [...api.models.keys()].map((each) => JSON.stringify(each)).join(", ");
+    throw new Refusal(
+      404,
+      "model_not_found",
+      `There is no model ${JSON.stringify(name.slice(0, 200))} that this key may use. Base models here: ${known}; also tinker://… paths, RUN, RUN:NAME and @latest.`,
+      { param: "model" },
+    );
+  }
+  return { id: name, served, filesId: row.files_id, createdAt: row.created_at };
+}
+
+function findCheckpoint(api: Api, tenant: string, name: string): CheckpointRow | undefined {
+  const { sql } = api.store.db;
+  const now = api.clock.now();
+  if (name === "@latest") return latestSampler(sql, tenant, now);
+  if (name.startsWith("tinker://")) {
+    try {
+      return readable(sql, name, [tenant], now);
+    } catch (error) {
+      if (error instanceof UserError) return undefined;
+      throw error;
+    }
+  }
+  // Run ids themselves have colons: `session:train:0`.
+  const cut = /:train:\d+$/.test(name) ? -1 : name.lastIndexOf(":");
+  const run = cut < 0 ? name : name.slice(0, cut);
+  const wanted = cut < 0 ? undefined : name.slice(cut + 1);
+  return samplersOfRun(sql, run, now).find(
+    (row) => (row.tenant === tenant || row.public === 1) && (wanted === undefined || row.name === wanted),
+  );
+}
+
+/** Checkpoints that are listed at most; older ones can be used by their path. */
+const mostListed = 1000;
+
+/** What a tenant may use, base models first: its own checkpoints, the newest first. */
+export function listModels(api: Api, tenant: string): NamedModel[] {
+  const now = api.clock.now();
+  const { rows } = listTenantCheckpoints(api.store.db.sql, tenant, { now, limit: mostListed, offset: 0 });
+  return [
+    ...[...api.models.values()].map((served) => ({ id: served.name, served, filesId: undefined, createdAt: now })),
+    ...rows.flatMap((row): NamedModel[] => {
+      const served = row.kind === "external_weights" ? undefined : api.models.get(row.base_model);
+      return served === undefined
+        ? []
+        : [{ id: tinkerPath(row), served, filesId: row.files_id, createdAt: row.created_at }];
+    }),
+  ];
+}

@@ -1,0 +1,245 @@
+/** `POST /chat/completions` of OpenAI's API. */
+import { randomUUID } from "node:crypto";
+import type { ReplyEvent, ToolCall } from "@tinklet/models/chat";
+import { given } from "tinklet/wire";
+import { jsonAnswer } from "../../answers.ts";
+import { answerStreamed, answerWhole, type ChatContext } from "../answer-chat.ts";
+import {
+  type Body,
+  badField,
+  booleanField,
+  checkFields,
+  type FieldRules,
+  objectField,
+  stopField,
+  textField,
+  unsupported,
+} from "../fields.ts";
+import { type DrawnToken, type Generation, generate } from "../generate.ts";
+import { findModel } from "../model-names.ts";
+import { renderConversation } from "../prompt.ts";
+import type { ChatHandler } from "../routes.ts";
+import { countField, engineStops, samplingOf, tokensField } from "../sampling.ts";
+import { errorBody } from "../shapes.ts";
+import { chatLogprobs } from "./logprobs.ts";
+import { readMessages, readTools } from "./messages.ts";
+import { dataEvent, doneEvent, keepAlive, usageOf } from "./usage.ts";
+
+const isZero = (value: unknown): boolean => value === 0;
+const isEmpty = (value: unknown): boolean => typeof value === "object" && Object.keys(value as object).length === 0;
+
+/** Parameters that both of OpenAI's endpoints take. */
+export const commonRules: FieldRules = {
+  honoured: [
+    "model",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "stop",
+    "n",
+    "logprobs",
+    "stream",
+    "stream_options",
+  ],
+  bookkeeping: [
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+  ],
+  neutral: { min_p: isZero, presence_penalty: isZero, frequency_penalty: isZero, logit_bias: isEmpty },
+};
+
+const rules: FieldRules = {
+  honoured: [
+    ...commonRules.honoured,
+    "messages",
+    "max_completion_tokens",
+    "top_logprobs",
+    "tools",
+    "tool_choice",
+    "chat_template_kwargs",
+    "reasoning_effort",
+  ],
+  // `prediction` only makes answers faster.
+  bookkeeping: [...commonRules.bookkeeping, "prediction"],
+  neutral: {
+    ...commonRules.neutral,
+    response_format: (value) => (value as Body)["type"] === "text",
+    parallel_tool_calls: (value) => value === true,
+    modalities: (value) => Array.isArray(value) && value.every((each) => each === "text"),
+    verbosity: (value) => value === "medium",
+    functions: (value) => Array.isArray(value) && value.length === 0,
+    function_call: (value) => value === "none",
+    audio: () => false,
+    web_search_options: () => false,
+  },
+};
+
+/** Options of a stream. */
+export function readStream(body: Body): { readonly stream: boolean; readonly includeUsage: boolean } {
+  const stream = booleanField(body, "stream");
+  const given_ = body["stream_options"];
+  if (given_ === undefined || given_ === null) return { stream, includeUsage: false };
+  if (!stream) throw badField("stream_options", "is for streams: set stream too");
+  return { stream, includeUsage: booleanField(objectField(given_, "stream_options"), "include_usage") };
+}
+
+/** Variables of the chat template: those that are given, and what `reasoning_effort` means to templates that know of thinking. */
+function readVariables(body: Body): Record<string, unknown> {
+  const own = body["chat_template_kwargs"];
+  const effort = body["reasoning_effort"];
+  const known = effort === undefined || effort === null ? undefined : textField(effort, "reasoning_effort", 20);
+  return {
+    ...(known === undefined ? {} : { reasoning_effort: known, enable_thinking: known !== "none" }),
+    ...(own === undefined || own === null ? {} : objectField(own, "chat_template_kwargs")),
+  };
+}
+
+export function chatCompletionsHandler(context: ChatContext): ChatHandler {
+  const { api, modelOf } = context;
+  return async (call) => {
+    const body = objectField(call.wire, "body");
+    checkFields(body, rules);
+    const model = findModel(api, call.caller.tenant, body["model"]);
+    const messages = readMessages(body["messages"], api.limits);
+    const tools = readTools(body, api.limits);
+    const { stream, includeUsage } = readStream(body);
+    const withLogprobs = booleanField(body, "logprobs");
+    if ((body["top_logprobs"] ?? 0) !== 0) throw unsupported("top_logprobs", "only 0 can be honoured");
+    const stop = stopField(body["stop"], "stop", api.limits.chatStops);
+    const maxTokens = tokensField(body, "max_completion_tokens") ?? tokensField(body, "max_tokens");
+    const params = { ...samplingOf(body), ...given({ maxTokens }) };
+    const n = countField(api, body);
+    const variables = readVariables(body);
+    const chatModel = await modelOf(model.served);
+    const { tokenizer, chat } = chatModel;
+    const { rendered, prompt } = renderConversation(chatModel, model.served, { messages, tools, variables });
+    const generation = (signal: AbortSignal): Generation => ({
+      tenant: call.caller.tenant,
+      model,
+      prompt,
+      stop: engineStops(stop, chatModel, model),
+      params,
+      n,
+      createReader: () => chat.read(rendered, { stop }),
+      signal,
+    });
+    const id = `chatcmpl-${randomUUID().replaceAll("-", "")}`;
+    const head = { id, created: Math.floor(api.clock.now() / 1000), model: model.id };
+    const logprobs = (tokens: readonly DrawnToken[]) => (withLogprobs ? chatLogprobs(tokenizer, tokens) : null);
+
+    if (!stream) {
+      const replies = Array.from({ length: n }, () => new Whole());
+      const totals = await answerWhole(context, call, (signal) =>
+        generate(api, generation(signal), {
+          piece: (index, events, tokens) => replies[index]!.add(events, tokens),
+          ending: (index, reason) => {
+            replies[index]!.reason = reason;
+          },
+        }),
+      );
+      return jsonAnswer({
+        ...head,
+        object: "chat.completion",
+        choices: replies.map((reply, index) => ({
+          index,
+          message: reply.message(),
+          logprobs: logprobs(reply.tokens),
+          finish_reason: finishReason(reply.reason, reply.calls.length),
+        })),
+        usage: usageOf(totals),
+      });
+    }
+
+    const chunk = (choices: readonly object[], rest: object = {}) =>
+      dataEvent({
+        ...head,
+        object: "chat.completion.chunk",
+        choices,
+        ...(includeUsage ? { usage: null } : {}),
+        ...rest,
+      });
+    return answerStreamed(context, call, {
+      heartbeat: keepAlive,
+      failure: (problem) => dataEvent(errorBody("openai", problem)),
+      run: async (send, signal) => {
+        const calls = new Array<number>(n).fill(0);
+        const begun = new Set<number>();
+        const begin = (index: number): void => {
+          if (begun.has(index)) return;
+          begun.add(index);
+          send(chunk([{ index, delta: { role: "assistant", content: "" }, logprobs: null, finish_reason: null }]));
+        };
+        const totals = await generate(api, generation(signal), {
+          piece: (index, events, tokens) => {
+            begin(index);
+            const deltas = events.map((event) => deltaOf(event, () => calls[index]!++));
+            if (deltas.length === 0 && withLogprobs) deltas.push({ content: "" });
+            for (const [i, delta] of deltas.entries()) {
+              const own = i === 0 ? logprobs(tokens) : null;
+              send(chunk([{ index, delta, logprobs: own, finish_reason: null }]));
+            }
+          },
+          ending: (index, reason) => {
+            begin(index);
+            send(chunk([{ index, delta: {}, logprobs: null, finish_reason: finishReason(reason, calls[index]!) }]));
+          },
+        });
+        if (includeUsage) send(chunk([], { usage: usageOf(totals) }));
+        send(doneEvent);
+      },
+    });
+  };
+}
+
+const finishReason = (reason: "stop" | "length", calls: number): string =>
+  reason === "stop" && calls > 0 ? "tool_calls" : reason;
+
+const callId = (): string => `call_${randomUUID().replaceAll("-", "").slice(0, 24)}`;
+
+const callOf = ({ name, arguments: json }: ToolCall): object => ({
+  id: callId(),
+  type: "function",
+  function: { name, arguments: json },
+});
+
+function deltaOf(event: ReplyEvent, nextCall: () => number): object {
+  if (event.type === "text") return { content: event.text };
+  if (event.type === "reasoning") return { reasoning_content: event.text };
+  return { tool_calls: [{ index: nextCall(), ...callOf(event.call) }] };
+}
+
+/** A reply that is put together. */
+class Whole {
+  readonly tokens: DrawnToken[] = [];
+  readonly calls: ToolCall[] = [];
+  reason: "stop" | "length" = "stop";
+  #text = "";
+  #reasoning = "";
+
+  add(events: readonly ReplyEvent[], tokens: readonly DrawnToken[]): void {
+    for (const token of tokens) this.tokens.push(token);
+    for (const event of events) {
+      if (event.type === "text") this.#text += event.text;
+      else if (event.type === "reasoning") this.#reasoning += event.text;
+      else this.calls.push(event.call);
+    }
+  }
+
+  message(): object {
+    const isCall = this.calls.length > 0;
+    return {
+      role: "assistant",
+      content: isCall && this.#text === "" ? null : this.#text,
+      ...(this.#reasoning === "" ? {} : { reasoning_content: this.#reasoning }),
+      ...(isCall ? { tool_calls: this.calls.map(callOf) } : {}),
+      refusal: null,
+    };
+  }
+}

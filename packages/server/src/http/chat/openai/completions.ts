@@ -1,0 +1,196 @@
+/** `POST /completions` of OpenAI's API: a prompt as it is, text or tokens, and what follows it. */
+import { randomUUID } from "node:crypto";
+import { createReplyReader } from "@tinklet/models/chat";
+import { jsonAnswer } from "../../answers.ts";
+import { answerStreamed, answerWhole, type ChatContext } from "../answer-chat.ts";
+import {
+  badField,
+  booleanField,
+  checkFields,
+  type FieldRules,
+  listField,
+  numberField,
+  objectField,
+  stopField,
+  unsupported,
+} from "../fields.ts";
+import { type DrawnToken, type Generation, generate, type Totals } from "../generate.ts";
+import { findModel } from "../model-names.ts";
+import { encodeText, tooLong } from "../prompt.ts";
+import type { ChatHandler } from "../routes.ts";
+import { countField, samplingOf, tokensField } from "../sampling.ts";
+import { errorBody } from "../shapes.ts";
+import { commonRules, readStream } from "./chat-completions.ts";
+import { textLogprobs } from "./logprobs.ts";
+import { dataEvent, doneEvent, keepAlive, usageOf } from "./usage.ts";
+
+const rules: FieldRules = {
+  ...commonRules,
+  honoured: [...commonRules.honoured, "prompt", "echo"],
+  neutral: {
+    ...commonRules.neutral,
+    best_of: (value) => value === 1,
+    suffix: (value) => value === "",
+  },
+};
+
+/** As in OpenAI's API. */
+const defaultMaxTokens = 16;
+
+export function completionsHandler(context: ChatContext): ChatHandler {
+  const { api, modelOf } = context;
+  return async (call) => {
+    const body = objectField(call.wire, "body");
+    checkFields(body, rules);
+    const model = findModel(api, call.caller.tenant, body["model"]);
+    const { stream, includeUsage } = readStream(body);
+    const echo = booleanField(body, "echo");
+    const top = numberField(body, "logprobs", { least: 0, most: 5, integer: true });
+    if ((top ?? 0) > 0) throw unsupported("logprobs", "only 0, the tokens' own, can be honoured");
+    const stop = stopField(body["stop"], "stop", api.limits.chatStops);
+    const maxTokens = tokensField(body, "max_tokens", 0) ?? defaultMaxTokens;
+    if (maxTokens === 0 && !echo) throw badField("max_tokens", "0 is for echo");
+    const n = countField(api, body);
+    const params = samplingOf(body);
+    const chatModel = await modelOf(model.served);
+    const { tokenizer } = chatModel;
+    const prompts = readPrompts(body["prompt"], Math.floor(api.limits.numSamples / n)).map((given_, i) => {
+      const prompt =
+        typeof given_ === "string"
+          ? encodeText(chatModel, model.served, given_, { param: "prompt", addSpecialTokens: true })
+          : given_;
+      if (prompt.length === 0) throw badField(`prompt[${i}]`, "is empty");
+      const room = model.served.info.contextLength - prompt.length;
+      if (room < 0 || (room === 0 && maxTokens > 0)) throw tooLong("prompt", prompt.length, model.served);
+      return { prompt, text: echo ? (typeof given_ === "string" ? given_ : tokenizer.decode(given_)) : "" };
+    });
+    const head = {
+      id: `cmpl-${randomUUID().replaceAll("-", "")}`,
+      object: "text_completion",
+      created: Math.floor(api.clock.now() / 1000),
+      model: model.id,
+    };
+
+    /** All prompts at once; choice `i * n + k` is the k-th sample of prompt i. */
+    const runAll = (signal: AbortSignal, listener: Listener): Promise<Totals[]> => {
+      const failed = new AbortController();
+      const either = AbortSignal.any([signal, failed.signal]);
+      return Promise.all(
+        prompts.map(async ({ prompt }, i) => {
+          const generation: Generation = {
+            tenant: call.caller.tenant,
+            model,
+            prompt,
+            stop,
+            params: { ...params, maxTokens },
+            n,
+            promptLogprobs: echo && top !== undefined,
+            createReader: () => createReplyReader({ tokenizer, endTokenIds: tokenizer.eosTokenIds, stop }),
+            signal: either,
+          };
+          try {
+            return await generate(api, generation, {
+              piece: (index, events, tokens) =>
+                listener.piece(i * n + index, events.map((event) => (event as { text: string }).text).join(""), tokens),
+              ending: (index, reason) => listener.ending(i * n + index, reason),
+            });
+          } catch (error) {
+            failed.abort(error); // the others are for nobody
+            throw error;
+          }
+        }),
+      );
+    };
+    const logprobsOf = (tokens: Parameters<typeof textLogprobs>[1], offset: number): object | null => {
+      if (top === undefined) return null;
+      const { end: _end, ...lists } = textLogprobs(tokenizer, tokens, offset);
+      return { ...lists, top_logprobs: null };
+    };
+
+    if (!stream) {
+      const replies = prompts.flatMap(({ text }) =>
+        Array.from({ length: n }, () => ({ text, tokens: [] as DrawnToken[], reason: "stop" })),
+      );
+      const totals = await answerWhole(context, call, (signal) =>
+        runAll(signal, {
+          piece: (index, text, tokens) => {
+            replies[index]!.text += text;
+            for (const token of tokens) replies[index]!.tokens.push(token);
+          },
+          ending: (index, reason) => {
+            replies[index]!.reason = reason;
+          },
+        }),
+      );
+      const choices = replies.map(({ text, tokens, reason }, index) => {
+        const of = Math.floor(index / n);
+        const scores = totals[of]!.promptLogprobs;
+        const echoed =
+          scores === undefined
+            ? []
+            : prompts[of]!.prompt.map((id, at) => ({ id, logprob: at === 0 ? undefined : scores[at]! }));
+        return { text, index, logprobs: logprobsOf([...echoed, ...tokens], 0), finish_reason: reason };
+      });
+      return jsonAnswer({ ...head, choices, usage: usageOf(sumOf(totals)) });
+    }
+
+    if (echo && top !== undefined) throw unsupported("stream", "with echo and logprobs, answers come whole");
+    return answerStreamed(context, call, {
+      heartbeat: keepAlive,
+      failure: (problem) => dataEvent(errorBody("openai", problem)),
+      run: async (send, signal) => {
+        const chunk = (choice: object) =>
+          send(dataEvent({ ...head, choices: [choice], ...(includeUsage ? { usage: null } : {}) }));
+        const offsets = prompts.flatMap(({ text }) => new Array<number>(n).fill(text.length));
+        const begun = new Set<number>();
+        const begin = (index: number): void => {
+          const { text } = prompts[Math.floor(index / n)]!;
+          if (!begun.has(index) && text !== "") chunk({ index, text, logprobs: null, finish_reason: null });
+          begun.add(index);
+        };
+        const totals = await runAll(signal, {
+          piece: (index, text, tokens) => {
+            begin(index);
+            chunk({ index, text, logprobs: logprobsOf(tokens, offsets[index]!), finish_reason: null });
+            offsets[index]! += text.length;
+          },
+          ending: (index, reason) => {
+            begin(index);
+            chunk({ index, text: "", logprobs: null, finish_reason: reason });
+          },
+        });
+        if (includeUsage) send(dataEvent({ ...head, choices: [], usage: usageOf(sumOf(totals)) }));
+        send(doneEvent);
+      },
+    });
+  };
+}
+
+interface Listener {
+  readonly piece: (index: number, text: string, tokens: readonly DrawnToken[]) => void;
+  readonly ending: (index: number, reason: "stop" | "length") => void;
+}
+
+function sumOf(totals: readonly Totals[]): Totals {
+  const sum = (of: (each: Totals) => number) => totals.reduce((all, each) => all + of(each), 0);
+  return {
+    promptTokens: sum((each) => each.promptTokens),
+    cachedTokens: sum((each) => each.cachedTokens),
+    completionTokens: sum((each) => each.completionTokens),
+  };
+}
+
+/** One text, one list of ids, or a list of either. */
+function readPrompts(value: unknown, most: number): (string | readonly number[])[] {
+  if (typeof value === "string") return [value];
+  const list = listField(value, "prompt", Number.POSITIVE_INFINITY);
+  if (list.length > 0 && list.every((each) => typeof each === "number")) return [list as number[]];
+  if (list.length === 0) throw badField("prompt", "is empty");
+  if (list.length > most) throw badField("prompt", `has ${list.length} entries; with this n, ${most} are taken`);
+  return list.map((each, i) => {
+    if (typeof each === "string") return each;
+    const isTokens = Array.isArray(each) && each.length > 0 && each.every((id) => typeof id === "number");
+    if (!isTokens) throw badField(`prompt[${i}]`, "must be a text or a list of token ids");
+    return each as readonly number[];
+  });
+}

@@ -1,0 +1,68 @@
+/** The routes of the chat endpoints, once: which there are, and whose shape their answers have. */
+import type { Call } from "../api.ts";
+
+/** Whose API a path belongs to: it decides what errors look like. */
+export type Surface = "tinker" | "openai" | "anthropic";
+
+export interface ChatRoute {
+  readonly method: "GET" | "POST";
+  /** Below each of the surface's prefixes. `{model}` stands for the rest of the path. */
+  readonly path: string;
+  readonly surface: Exclude<Surface, "tinker">;
+}
+
+/** Where each API lives; OpenAI's has an alias for tools that know no other. */
+export const prefixes = {
+  openai: ["/oai/api/v1", "/v1"],
+  anthropic: ["/anthropic/api/v1"],
+} as const satisfies Record<ChatRoute["surface"], readonly string[]>;
+
+export const chatRoutes = {
+  oaiListModels: { method: "GET", path: "/models", surface: "openai" },
+  oaiGetModel: { method: "GET", path: "/models/{model}", surface: "openai" },
+  oaiCompletions: { method: "POST", path: "/completions", surface: "openai" },
+  oaiChatCompletions: { method: "POST", path: "/chat/completions", surface: "openai" },
+  anthropicMessages: { method: "POST", path: "/messages", surface: "anthropic" },
+  anthropicCountTokens: { method: "POST", path: "/messages/count_tokens", surface: "anthropic" },
+} as const satisfies Record<string, ChatRoute>;
+
+export type ChatOperation = keyof typeof chatRoutes;
+export type ChatHandler = (call: Call, params: Readonly<Record<string, string>>) => Promise<Response> | Response;
+/** One for every route, or this does not compile. */
+export type ChatHandlers = { readonly [K in ChatOperation]: ChatHandler };
+
+const table = (Object.entries(chatRoutes) as [ChatOperation, ChatRoute][]).flatMap(([operation, route]) =>
+  prefixes[route.surface].map((prefix) => ({ operation, method: route.method, path: prefix + route.path })),
+);
+
+/** The surface of a path, also of one that has no route. */
+export function surfaceOf(path: string): Surface {
+  const under = (surface: ChatRoute["surface"]) =>
+    prefixes[surface].some((prefix) => path === prefix || path.startsWith(`${prefix}/`));
+  return under("openai") ? "openai" : under("anthropic") ? "anthropic" : "tinker";
+}
+
+/** The route that a method and a path mean. */
+export function matchChatRoute(
+  method: string,
+  path: string,
+): { readonly operation: ChatOperation; readonly params: Readonly<Record<string, string>> } | undefined {
+  for (const route of table) {
+    if (route.method !== method) continue;
+    if (route.path === path) return { operation: route.operation, params: {} };
+    const open = route.path.indexOf("{model}");
+    if (open > 0 && path.length > open && path.startsWith(route.path.slice(0, open))) {
+      return { operation: route.operation, params: { model: decoded(path.slice(open)) } };
+    }
+  }
+  return undefined;
+}
+
+/** As it stands there when it is not well encoded: then there is no such thing. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

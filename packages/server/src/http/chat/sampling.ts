@@ -1,0 +1,48 @@
+/** Parameters of sampling that both APIs have, and what they make of the engine's. */
+import { given } from "tinklet/wire";
+import type { Api } from "../api.ts";
+import { engineSeed } from "../handlers/training.ts";
+import type { ChatModel } from "./chat-models.ts";
+import { type Body, badField, numberField } from "./fields.ts";
+import type { Generation } from "./generate.ts";
+import type { NamedModel } from "./model-names.ts";
+
+/** The largest number of tokens that a client may name; the context is the real bound. */
+const manyTokens = 10_000_000;
+
+export const tokensField = (body: Body, name: string, least = 1): number | undefined =>
+  numberField(body, name, { least, most: manyTokens, integer: true });
+
+/** Samples of one prompt. */
+export const countField = (api: Api, body: Body): number =>
+  numberField(body, "n", { least: 1, most: api.limits.numSamples, integer: true }) ?? 1;
+
+/** What shapes the distribution, and the seed. */
+export function samplingOf(body: Body): Generation["params"] {
+  const { seed } = body;
+  if (seed !== undefined && seed !== null && typeof seed !== "bigint" && !Number.isInteger(seed)) {
+    throw badField("seed", "must be a whole number");
+  }
+  const topP = numberField(body, "top_p", { least: 0, most: 1 });
+  if (topP === 0) throw badField("top_p", "must be above 0");
+  const topK = numberField(body, "top_k", { least: -1, most: manyTokens, integer: true });
+  return {
+    temperature: numberField(body, "temperature", { least: 0, most: 1000 }) ?? 1,
+    seed: engineSeed((seed ?? undefined) as number | bigint | undefined),
+    ...given({ topP, topK }),
+  };
+}
+
+/**
+ * The texts at which the engine ends a sequence: the client's, and the token that ends a turn where the engine does not know it as the
+ * end of a text.
+ */
+export function engineStops(
+  stop: readonly string[],
+  { tokenizer, chat }: ChatModel,
+  { served }: NamedModel,
+): readonly string[] {
+  const known = new Set(served.info.eosTokenIds);
+  const own = chat.endTokenIds.filter((id) => !known.has(id)).map((id) => tokenizer.idToToken(id));
+  return [...stop, ...own.filter((token) => token !== undefined)];
+}

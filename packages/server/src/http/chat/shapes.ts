@@ -1,0 +1,44 @@
+/** Errors as each API tells them, so that its official clients raise their own classes. `detail` is Tinker's word for the message. */
+import type { Problem } from "../answers.ts";
+import type { Surface } from "./routes.ts";
+
+const openaiTypes: Readonly<Record<number, string>> = {
+  401: "authentication_error",
+  403: "permission_error",
+  429: "rate_limit_error",
+  500: "server_error",
+  503: "server_error",
+  507: "server_error",
+};
+
+const anthropicTypes: Readonly<Record<number, string>> = {
+  401: "authentication_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  500: "api_error",
+  503: "overloaded_error",
+  507: "api_error",
+};
+
+/** The body of an error. */
+export function errorBody(surface: Surface, { status, code, detail, param }: Problem): object {
+  switch (surface) {
+    case "tinker":
+      return { detail, code };
+    case "openai": {
+      const type = openaiTypes[status] ?? "invalid_request_error";
+      return { error: { message: detail, type, param: param ?? null, code }, detail };
+    }
+    case "anthropic":
+      return {
+        type: "error",
+        error: { type: anthropicTypes[status] ?? "invalid_request_error", message: detail },
+        detail,
+        code,
+      };
+    default:
+      return surface satisfies never;
+  }
+}
