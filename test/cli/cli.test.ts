@@ -362,7 +362,7 @@ describe("what goes wrong", () => {
     const none = await tool.run(["run", "list"], { env: { TINKER_BASE_URL: server.url } });
     expect(none).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/TINKER_API_KEY or give --api-key;.*add --local/),
+      stderr: expect.stringMatching(/TINKER_API_KEY or give --api-key.*add --local/),
     });
   });
 

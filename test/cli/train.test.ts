@@ -146,6 +146,7 @@ describe("train", () => {
     const budget = plan.cost_usd / 2;
     const stopped = await tool.run(train("budget", "--prices", table, "--max-cost", String(budget)), { env });
     expect(stopped).toMatchObject({ code: 0, stdout: expect.stringContaining("the next step would make it $") });
+    expect(stopped.stdout).toContain("A larger --max-cost goes on from there.");
     const spent =
       JSON.parse(read("budget", "checkpoints.jsonl").trim().split("\n").at(-1) as string).elapsed_tokens / 100;
     expect(spent).toBeGreaterThan(budget / 3);

@@ -89,7 +89,7 @@ export async function resolveRuns(reference: string): Promise<readonly string[]>
   if (reference.startsWith("tinker://")) return [runOf({ path: reference })];
   if (!reference.includes("/")) return [reference];
   throw new CliError(`"${reference}" is neither a folder nor the id of a run.`, {
-    hint: `A run is ${runReferenceHelp}; tinklet run list shows those there are.`,
+    hint: `Give ${runReferenceHelp}; tinklet run list shows those there are.`,
   });
 }
 

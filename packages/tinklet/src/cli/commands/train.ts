@@ -280,6 +280,9 @@ async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
   await writeWhole(note, said);
 }
 
+/** The command that goes on: the same would stop at the same sum again. */
+const onward = (stopped: string) => (stopped === "interrupted" ? "The same command" : "A larger --max-cost");
+
 /** The end: what there is now, and how to use it. */
 async function report(run: RunFolder, result: SupervisedResult, { output, isLocal }: Context): Promise<number> {
   const rows = await run.readMetrics();
@@ -308,7 +311,7 @@ async function report(run: RunFolder, result: SupervisedResult, { output, isLoca
     output.line(
       result.stopped === undefined
         ? `Done. ${checkpoint?.sampler_path ?? checkpoint?.state_path ?? ""}\n\n  tinklet chat${local} --from ${run.path}\n  tinklet plot ${run.path} --out loss.svg`
-        : `Stopped after step ${result.nextStep} of ${result.totalSteps}: ${result.stopped}. The same command goes on from there.`,
+        : `Stopped after step ${result.nextStep} of ${result.totalSteps}: ${result.stopped}. ${onward(result.stopped)} goes on from there.`,
     );
   }
   return result.stopped === "interrupted" ? 130 : 0;
