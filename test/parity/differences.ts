@@ -108,11 +108,16 @@ export const differences: readonly Difference[] = [
       /cells for|covers \d+ of|num_datums: -1|is outside|no whole number/.test(seen.ours.refused ?? ""),
   },
   {
+    id: "bfloat16",
+    title: "bfloat16 tensors of a sample are read as the numbers they are",
+    explains: ({ version, entry }) => version === "0.36.0" && entry.id === "SampleResponse/target logprobs bf16",
+  },
+  {
     id: "newer",
     title: "What newer releases added is read, and sent only when given",
     explains: (seen) =>
       (seen.version !== "0.25.0" && newerOnly(seen)) ||
-      /^ForwardBackwardRequest\/config (text|word)/.test(seen.entry.id),
+      /^ForwardBackwardRequest\/config (text|word)|^Datum\/sequence_ratio_mask/.test(seen.entry.id),
   },
 ];
 
@@ -126,7 +131,7 @@ function lenientReasons(entry: Entry): boolean {
 /** What only a newer release does: new words, kinds and rules beside fields that both know. */
 function newerOnly({ entry, ours, theirs }: Seen): boolean {
   if (ours.refused === undefined && theirs.refused !== undefined) {
-    return /sequence_ratio_mask|estimated_cost|effective_rate|cost_data_through|org_urn|optimizer_config|target logprobs|alternatives|sampled topk|topk_sample|user_metadata|display_name/.test(
+    return /sequence_ratio_mask|estimated_cost|effective_rate|cost_data_through|org_urn|optimizer_config|target logprobs|alternatives|sampled topk|topk_sample|prompt_alt_tokens_k|user_metadata|display_name/.test(
       `${entry.id} ${JSON.stringify(entry.error)}`,
     );
   }

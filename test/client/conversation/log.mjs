@@ -13,6 +13,7 @@ const namingHeaders = new Set([
   "x-stainless-runtime",
   "x-stainless-runtime-version",
   "x-stainless-async",
+  "x-stainless-package-version",
 ]);
 
 /** One request as it goes into a log. `decode` reads the binary training request. */
@@ -27,9 +28,12 @@ export function entry({ method, path, headers, body }, decode) {
     method,
     path: path.replace(/^.*\/api\/v1/, ""),
     headers: kept,
-    body: body.length === 0 ? null : binary ? trainingRequest(decode(body)) : JSON.parse(text()),
+    body: body.length === 0 ? null : binary ? trainingRequest(decode(body)) : versionless(JSON.parse(text())),
   };
 }
+
+/** Which release a program says it is, is no difference between two of them. */
+const versionless = (body) => ("sdk_version" in body ? { ...body, sdk_version: "<version>" } : body);
 
 function normalHeader(name, value) {
   if (name === "x-idempotency-key") return "<uuid>";

@@ -25,7 +25,14 @@ describe("checkBatch", () => {
     checkBatch(batch(2), "cross_entropy");
     checkBatch([loose({ target_tokens: [1, 2] })], "cross_entropy");
     for (const loss of ["importance_sampling", "ppo", "cispo", "dro"]) checkBatch([policyDatum()], loss);
-    checkBatch([loose({})], "gspo", { allowUnknownLoss: true });
+    checkBatch([loose({})], "dppo", { allowUnknownLoss: true });
+    checkBatch([loose({ target_tokens: [1, 2] })], "stable_reinforce", { lossFnConfig: { mode: "text" } });
+    const { lossFnInputs } = policyDatum();
+    checkBatch(
+      [new Datum({ modelInput: tokens, lossFnInputs: { ...lossFnInputs, sequence_ratio_mask: [1, 0] } })],
+      "gspo",
+    );
+    expect(problem(() => checkBatch([policyDatum()], "gspo")).field).toBe("data[0].lossFnInputs.sequence_ratio_mask");
     checkBatch([policyDatum()], "ppo", { lossFnConfig: { clip_low_threshold: 0.8 } });
   });
 
@@ -41,7 +48,7 @@ describe("checkBatch", () => {
   });
 
   it("names the loss, an empty batch, and what is no batch", () => {
-    expect(problem(() => checkBatch(batch(1), "gspo")).field).toBe("lossFn");
+    expect(problem(() => checkBatch(batch(1), "dppo")).field).toBe("lossFn");
     expect(problem(() => checkBatch([], "ppo")).field).toBe("data");
     expect(problem(() => checkBatch("x" as never, "ppo")).field).toBe("data");
     expect(problem(() => checkBatch([undefined as never], "ppo")).field).toBe("data[0]");
@@ -108,9 +115,11 @@ export function compileTime(trainer: TrainingClient, unknown: Datum[]): void {
   void trainer.forward(batch(1), "importance_sampling");
   // @ts-expect-error and for a step
   void trainer.step(batch(1), "cispo");
+  // @ts-expect-error the mask is missing
+  void trainer.forwardBackward([policyDatum()], "gspo");
   // @ts-expect-error not a loss of the service
-  void trainer.forwardBackward(batch(1), "gspo");
-  void trainer.forwardBackward(batch(1), "gspo", { allowUnknownLoss: true });
+  void trainer.forwardBackward(batch(1), "dppo");
+  void trainer.forwardBackward(batch(1), "dppo", { allowUnknownLoss: true });
   const fine: HasInputsFor<"ppo", "target_tokens" | "logprobs" | "advantages" | "weights"> = 1;
   void fine;
 }

@@ -15,6 +15,10 @@ export interface RequiredLossInputs {
   ppo: "target_tokens" | "logprobs" | "advantages";
   cispo: "target_tokens" | "logprobs" | "advantages";
   dro: "target_tokens" | "logprobs" | "advantages";
+  gspo: "target_tokens" | "logprobs" | "advantages" | "sequence_ratio_mask";
+  /** What else it reads is not documented; the server says what it lacks. */
+  stable_reinforce: "target_tokens";
+  custom: "target_tokens";
 }
 
 /** The arrays that each loss returns for a datum, by the service's names. */
@@ -24,6 +28,9 @@ export interface LossOutputs {
   ppo: "logprobs";
   cispo: "logprobs";
   dro: "logprobs";
+  gspo: "logprobs";
+  stable_reinforce: "logprobs";
+  custom: "logprobs";
 }
 
 /** The result of a pass whose loss is known: its `outputs` have what that loss returns. */
@@ -38,7 +45,12 @@ const required: { readonly [L in LossFnType]: readonly RequiredLossInputs[L][] }
   ppo: policyInputs,
   cispo: policyInputs,
   dro: policyInputs,
+  gspo: [...policyInputs, "sequence_ratio_mask"],
+  stable_reinforce: ["target_tokens"],
+  custom: ["target_tokens"],
 };
+/** Losses whose settings may be texts. */
+const takesTexts = new Set(["gspo", "stable_reinforce", "custom"]);
 
 /** Names, in the compiler's message, the tensors that a batch lacks. */
 export interface MissingLossInputs<Keys extends string> {
@@ -69,7 +81,7 @@ export function checkBatch(
   if (!Array.isArray(data)) throw new InvalidInputError("data", `must be an array of Datum, not ${describe(data)}`);
   if (data.length === 0) throw new InvalidInputError("data", "must hold at least one datum");
   for (const [key, value] of Object.entries(options.lossFnConfig ?? {})) {
-    const text = typeof value === "string" && !Object.hasOwn(required, lossFn); // the oldest losses take numbers alone
+    const text = typeof value === "string" && (takesTexts.has(lossFn) || !Object.hasOwn(required, lossFn));
     if (!text && !Number.isFinite(value)) {
       throw new InvalidInputError(`lossFnConfig.${key}`, `must be a finite number, not ${describe(value)}`);
     }

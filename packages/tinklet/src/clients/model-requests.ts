@@ -8,11 +8,15 @@ import { pollFuture } from "../futures/poll.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { FutureResult, FutureResultName, Operation, RequestOf } from "../wire/contract.ts";
 import { isKnown, loadRoute } from "../wire/known-routes.ts";
+import type { DimuonParamsInput, OptimParamsBase } from "../wire/optimizer.ts";
 import { AdamParams, type AdamParamsInput, type ForwardBackwardOutput } from "../wire/training.ts";
 import { fillGap, type Pass, passResult, passSubmission, preparePass } from "./pass.ts";
 import type { Session } from "./session.ts";
 import { numbered, SubmissionQueue, type Turn } from "./submission-queue.ts";
 import { type Accepted, type SubmitOptions, submitRequest } from "./submit-request.ts";
+
+/** Settings of a step: AdamW's, or those of another optimizer, told by its `type`. */
+export type OptimSettings = AdamParamsInput | DimuonParamsInput | OptimParamsBase;
 
 /** Operations that are one request under one number. */
 export type NumberedOperation = "saveWeights" | "saveWeightsForSampler" | "saveWeightsExternal" | "loadWeights";
@@ -61,12 +65,21 @@ export class ModelRequests {
     return this.poll(requestType, accepted, state, signal, facts);
   }
 
-  /** Checks an optimizer step's settings now; sends it when it is called. */
-  optimStep(adamParams: AdamParamsInput): (turn: Turn) => Promise<Accepted> {
+  /** Checks an optimizer step's settings now, another optimizer's in its turn; sends it when it is called. */
+  optimStep(settings: OptimSettings): (turn: Turn) => Promise<Accepted> {
+    const { modelId } = this;
+    if ("type" in settings) {
+      const params = { ...settings };
+      return async (turn) => {
+        const { encodeOptimParams } = await import("../wire/optimizer.ts"); // few programs have another than AdamW
+        const optimizerParams = encodeOptimParams(params);
+        return numbered(turn, (seqId) => this.submit("optimStep", { optimizerParams, modelId, seqId }));
+      };
+    }
+    const adamParams = settings;
     // Read back from its own encoding: checked, and with its defaults filled in.
     const params = AdamParams.decode(AdamParams.encode(adamParams));
-    return (turn) =>
-      numbered(turn, (seqId) => this.submit("optimStep", { adamParams: params, modelId: this.modelId, seqId }));
+    return (turn) => numbered(turn, (seqId) => this.submit("optimStep", { adamParams: params, modelId, seqId }));
   }
 
   /** Encodes and sends one request. */

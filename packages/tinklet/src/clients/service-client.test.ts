@@ -68,6 +68,21 @@ describe("createTrainingClientFromState", () => {
     expect(stub.callsOf("optimStep")[0]?.body).toMatchObject({ seqId: 2 });
   });
 
+  it("names another optimizer than AdamW, and AdamW not at all", async () => {
+    const { service, stub, run } = harness();
+    await run(service.createLoraTrainingClient({ baseModel: "m", optimizer: { type: "dimuon", version: 1 } }));
+    await run(service.createLoraTrainingClient({ baseModel: "m", optimizer: { type: "adamw" } }));
+    const [dimuon, adam] = stub.callsOf("createModel").map(({ body }) => body);
+    expect(dimuon).toMatchObject({ optimizerConfig: { type: "dimuon", version: 1 } });
+    expect(adam).not.toHaveProperty("optimizerConfig");
+    const faults = faultsInOrder("weightsInfo", [
+      status(200, { base_model: "m", is_lora: true, lora_rank: 4, optimizer_config: { type: "lion" } }),
+    ]);
+    const other = harness({ faults });
+    await other.run(other.service.createTrainingClientFromStateWithOptimizer(path));
+    expect(other.stub.callsOf("createModel")[0]?.body).toMatchObject({ optimizerConfig: { type: "lion" } });
+  });
+
   it("with the optimizer, another base model, and another account's credential", async () => {
     const { service, stub, run } = harness();
     const options = { baseModel: "other", weightsAccessToken: "tml-theirs" };

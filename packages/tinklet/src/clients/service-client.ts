@@ -14,6 +14,7 @@ import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 import type { FutureResult, FutureResultName, Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
 import type { CustomLossGraph } from "../wire/custom-loss.ts";
 import type { UntypedAPIFuture } from "../wire/futures.ts";
+import type { OptimizerConfig } from "../wire/optimizer.ts";
 import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
 import type { ClientSessionFinishReasonType } from "../wire/session-search.ts";
 import { LoraConfig } from "../wire/training.ts";
@@ -44,6 +45,8 @@ export interface LoraOptions extends OperationOptions {
   readonly trainUnembed?: boolean | undefined;
   /** Metadata stored with the model. */
   readonly userMetadata?: UserMetadata | undefined;
+  /** The optimizer, for good. Others than AdamW need a server of 0.30 that has them. @defaultValue AdamW */
+  readonly optimizer?: OptimizerConfig | undefined;
 }
 
 /** Options of {@link ServiceClient.createTrainingClientFromState}. */
@@ -53,6 +56,8 @@ export interface FromStateOptions extends OperationOptions {
   readonly userMetadata?: UserMetadata | undefined;
   /** Access token for another account's weights. */
   readonly weightsAccessToken?: string | undefined;
+  /** The optimizer, where its state is not loaded. @defaultValue AdamW */
+  readonly optimizer?: OptimizerConfig | undefined;
 }
 
 const loraNames: OptionNames<LoraOptions> = {
@@ -64,12 +69,14 @@ const loraNames: OptionNames<LoraOptions> = {
   trainAttn: true,
   trainUnembed: true,
   userMetadata: true,
+  optimizer: true,
 };
 const fromStateNames: OptionNames<FromStateOptions> = {
   ...operationNames,
   baseModel: true,
   userMetadata: true,
   weightsAccessToken: true,
+  optimizer: true,
 };
 
 /** The contract's operations as functions, one request each, without sessions, order or polling. */
@@ -216,7 +223,7 @@ export class ServiceClient {
       modelSeqId: session.nextModelSeqId(),
       baseModel,
       loraConfig,
-      ...given({ userMetadata }),
+      ...given({ userMetadata, optimizerConfig: otherOptimizer(options.optimizer) }),
     };
     const facts = { rank, baseModel };
     const { modelId } = await this.#submitAndPoll(
@@ -301,7 +308,7 @@ export class ServiceClient {
       modelSeqId,
       path,
       optimizer,
-      ...given({ baseModel, userMetadata, weightsAccessToken }),
+      ...given({ baseModel, userMetadata, weightsAccessToken, optimizerConfig: otherOptimizer(options.optimizer) }),
     };
     await this.#submitAndPoll("LoadWeights", "loadWeights", request, state, signal, modelId, { path });
     return new TrainingClient(session, modelId);
@@ -325,7 +332,16 @@ export class ServiceClient {
     }
     const { loraRank: rank, trainMlp, trainAttn, trainUnembed } = info;
     const baseModel = options.baseModel ?? info.baseModel;
-    const lora = { baseModel, rank, trainMlp, trainAttn, trainUnembed, userMetadata };
+    const kept = optimizer ? (info.optimizerConfig as OptimizerConfig | undefined) : undefined;
+    const lora = {
+      baseModel,
+      rank,
+      trainMlp,
+      trainAttn,
+      trainUnembed,
+      userMetadata,
+      optimizer: kept ?? options.optimizer,
+    };
     const trainer = await this.#createModel(lora, state, signal);
     const load = { signal, weightsAccessToken };
     await (optimizer ? trainer.loadStateWithOptimizer(path, load) : trainer.loadState(path, load));
@@ -519,3 +535,7 @@ export class ServiceClient {
     await this.close();
   }
 }
+
+/** AdamW goes without saying, which servers older than 0.30 understand, too. */
+const otherOptimizer = (optimizer: OptimizerConfig | undefined) =>
+  optimizer === undefined || optimizer.type === "adamw" ? undefined : { ...optimizer };

@@ -132,7 +132,7 @@ describe("connecting", () => {
     const { service, stub, run } = harness();
     await run(service.createSamplingClient({ baseModel: "m" }));
     for (const operation of ["clientConfig", "clientDynamicConfig", "createSession"] as const) {
-      expect(stub.callsOf(operation)[0]?.body).toMatchObject({ sdkVersion: "0.25.0" });
+      expect(stub.callsOf(operation)[0]?.body).toMatchObject({ sdkVersion: "0.36.0" });
     }
   });
 });
@@ -144,7 +144,7 @@ describe("the session", () => {
     expect(plain.stub.callsOf("createSession")[0]?.body).toEqual({
       tags: [],
       userMetadata: {},
-      sdkVersion: "0.25.0",
+      sdkVersion: "0.36.0",
       type: "create_session",
     });
     vi.stubEnv("TINKER_TAGS", "a,b,a");

@@ -34,7 +34,7 @@ it("M-901: a session's start goes out within ten seconds, its end with the durat
   expect(batches()).toHaveLength(0);
   await clock.advance(1);
   expect(batches()).toHaveLength(1);
-  expect(batches()[0]).toMatchObject({ sessionId: "session-1", sdkVersion: "0.25.0", platform: expect.any(String) });
+  expect(batches()[0]).toMatchObject({ sessionId: "session-1", sdkVersion: "0.36.0", platform: expect.any(String) });
   await clock.advance(5_000);
   await run(service.close());
   expect(sent().map(({ event, eventSessionIndex, severity }) => [event, eventSessionIndex, severity])).toEqual([

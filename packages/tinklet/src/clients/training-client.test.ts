@@ -336,8 +336,26 @@ describe("chunks", () => {
 
   it("lets another server's loss pass when asked to", async () => {
     const { trainer, stub, run } = await setup();
-    await run(trainer.forwardBackward(batch(1), "gspo", { allowUnknownLoss: true }));
-    expect(stub.callsOf("forwardBackward")[0]?.body).toMatchObject({ forwardBackwardInput: { lossFn: "gspo" } });
+    await run(trainer.forwardBackward(batch(1), "dppo", { allowUnknownLoss: true }));
+    expect(stub.callsOf("forwardBackward")[0]?.body).toMatchObject({ forwardBackwardInput: { lossFn: "dppo" } });
+  });
+
+  it("another optimizer's settings go out under its type, checked where they are known", async () => {
+    const { trainer, stub, run } = await setup();
+    await run(trainer.optimStep({ type: "dimuon", learningRate: 0.1 }));
+    await run(trainer.optimStep({ type: "lion", learning_rate: 0.2, own: [1] }));
+    await run(trainer.step(batch(1), "cross_entropy", { type: "dimuon", learningRate: 0.3, beta1: 0.5 }));
+    expect(stub.callsOf("optimStep").map(({ body }) => body)).toMatchObject([
+      { seqId: 1, optimizerParams: { type: "dimuon", learning_rate: 0.1, grad_clip_norm: 0, beta1: 0.9 } },
+      { seqId: 2, optimizerParams: { type: "lion", learning_rate: 0.2, own: [1] } },
+      { seqId: 4, optimizerParams: { type: "dimuon", learning_rate: 0.3, beta1: 0.5 } },
+    ]);
+    for (const { body } of stub.callsOf("optimStep")) expect(body).not.toHaveProperty("adamParams");
+    const wrong = trainer.optimStep({ type: "dimuon", learningRate: -1 });
+    const next = trainer.optimStep({ learningRate: 1e-4 });
+    expect(await run(failure(wrong))).toMatchObject({ field: "learningRate" });
+    await run(next); // the refused one drew no number
+    expect(stub.callsOf("optimStep").at(-1)?.body).toMatchObject({ seqId: 5, adamParams: { learningRate: 1e-4 } });
   });
 });
 

@@ -12,7 +12,6 @@ import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 import { copyDatum, type DatumLike, toData } from "../wire/datum.ts";
 import { describe } from "../wire/fields.ts";
 import type {
-  AdamParamsInput,
   ForwardBackwardOutput,
   GetInfoResponse,
   LossFnConfig,
@@ -28,7 +27,7 @@ import type {
 } from "../wire/weights.ts";
 import { type CustomLossFn, CustomLossOutput, customForwardData, customLossCarrier } from "./custom-loss.ts";
 import type { HasInputsFor, PassOutput } from "./loss-inputs.ts";
-import { ModelRequests } from "./model-requests.ts";
+import { ModelRequests, type OptimSettings } from "./model-requests.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { callNames, type OperationOptions, operationNames } from "./options.ts";
 import { passResult, passSubmission, preparePass, together } from "./pass.ts";
@@ -219,17 +218,19 @@ export class TrainingClient {
   }
 
   /**
-   * Adam step: applies the accumulated gradients and clears them.
+   * Optimizer step: applies the accumulated gradients and clears them.
+   *
+   * @param params - AdamW's settings, or those of the optimizer that the model was created with, told by its `type`
    *
    * @example
    * ```ts
    * await trainer.optimStep({ learningRate: 1e-4, weightDecay: 0.01, gradClipNorm: 1 });
    * ```
    */
-  optimStep(adamParams: AdamParamsInput = {}, options: OperationOptions = {}): APIFuture<OptimStepResponse> {
+  optimStep(params: OptimSettings = {}, options: OperationOptions = {}): APIFuture<OptimStepResponse> {
     const requests = this.#requests;
     return this.#start("OptimStep", "optim_step", options, operationNames, async (state, signal) => {
-      const accepted = await requests.inTurn(state, signal, requests.optimStep(adamParams));
+      const accepted = await requests.inTurn(state, signal, requests.optimStep(params));
       state.submitted([accepted.requestId]);
       return requests.poll("OptimStep", accepted, state, signal);
     });
@@ -247,7 +248,7 @@ export class TrainingClient {
   step<L extends LossFnType, K extends string = string>(
     data: BatchFor<L, K>,
     lossFn: L,
-    adamParams: AdamParamsInput = {},
+    params: OptimSettings = {},
     options: PassOptions = {},
   ): APIFuture<StepResult> {
     const requests = this.#requests;
@@ -255,7 +256,7 @@ export class TrainingClient {
     return this.#start("ForwardBackward", "step", options, passNames, async (state, signal) => {
       const startedAtMs = clock.monotonic();
       const pass = preparePass(requests, { data, lossFn, ...options, forwardOnly: false });
-      const optimStep = requests.optimStep(adamParams);
+      const optimStep = requests.optimStep(params);
       const [passed, stepped] = await requests.inTurn(state, signal, async (turn) => {
         const inner = new FutureState("ForwardBackward", requests.modelId);
         return [await passSubmission(pass, inner)(turn), await optimStep(turn)] as const;

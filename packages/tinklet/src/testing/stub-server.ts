@@ -108,6 +108,7 @@ export class StubServer {
   #joined = 0;
   /** Samples that are over, by session and client, in order. */
   readonly #over = new Map<string, string[]>();
+  readonly #sampleWaiters = new Set<() => void>();
 
   constructor(options: StubOptions = {}) {
     this.#options = options;
@@ -351,6 +352,7 @@ export class StubServer {
     result.done = result.done.then(() => {
       result.body ??= body;
       over.push(requestId);
+      for (const wake of this.#sampleWaiters) wake();
     });
     this.#results.set(requestId, result);
     return acknowledged;
@@ -361,7 +363,15 @@ export class StubServer {
     const { samplingSessionId, clonedSamplerId } = target;
     const own = () => this.#over.get(`${samplingSessionId} ${clonedSamplerId}`) ?? [];
     const until = this.clock.monotonic() + (timeout === undefined ? (this.#options.holdMs ?? 20_000) : timeout * 1000);
-    while (own().length <= prevCursor && this.clock.monotonic() < until) await this.clock.sleep(10);
+    while (own().length <= prevCursor && this.clock.monotonic() < until) {
+      let wake = () => {};
+      const another = new Promise<void>((resolve) => {
+        wake = resolve;
+        this.#sampleWaiters.add(resolve);
+      });
+      await Promise.race([another, this.clock.sleep(until - this.clock.monotonic())]);
+      this.#sampleWaiters.delete(wake);
+    }
     const completions = own()
       .slice(prevCursor)
       .map((requestId) => {

@@ -98,7 +98,7 @@ describe("what is sent", () => {
       accept: "application/json",
       "content-type": "application/json",
       "user-agent": "tinklet/0.1.0",
-      "x-stainless-package-version": "0.25.0",
+      "x-stainless-package-version": "0.36.0",
       "x-stainless-runtime": "node",
       "x-stainless-runtime-version": process.version.slice(1),
       "x-stainless-async": "async",

@@ -26,6 +26,7 @@ export {
   encodeForwardBackwardRequest,
   protobufContentType,
 } from "./proto/tensors.ts";
+export type { PromptProvenanceSpan, ProvenanceSpans, SampledProvenanceSpan } from "./provenance.ts";
 export * from "./rest.ts";
 export * from "./sampling.ts";
 export * from "./session.ts";

@@ -76,7 +76,7 @@ describe("the contract table", () => {
   });
 
   it("M-906: the mirrored version is one constant", () => {
-    expect(mirroredSdkVersion).toBe("0.25.0");
+    expect(mirroredSdkVersion).toBe("0.36.0");
   });
 
   it("types follow from the table", () => {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { refusal } from "../testing/refusal.ts";
-import { Datum, toData } from "./datum.ts";
+import { copyDatum, Datum, toData } from "./datum.ts";
 import { ModelInput } from "./model-input.ts";
+import { decodeForwardBackwardRequest, encodeForwardBackwardRequest } from "./proto/tensors.ts";
 import { TensorData } from "./tensor-data.ts";
 
 const modelInput = ModelInput.fromInts([1, 2, 3]);
@@ -76,6 +77,48 @@ describe("Datum", () => {
       "data[1].lossFnInputs.weights[0]",
     );
     expect(refusal(() => toData([5 as never])).field).toBe("data[0]");
+  });
+
+  it("tells where its tokens come from, and checks that nothing is left out or counted twice", () => {
+    const datum = make({ target_tokens: [2, 3, 4] });
+    const sequenceId = "s:0";
+    const spans = {
+      modelInput: [
+        { type: "prompt", sequenceId, length: 2 },
+        { type: "sampled", sequenceId, length: 1 },
+      ],
+      lossFnInputs: [
+        { type: "prompt", sequenceId, offset: 1, length: 1 },
+        { type: "sampled", sequenceId, length: 2 },
+      ],
+    } as const;
+    const traced = datum.withProvenance(spans);
+    expect(traced).toMatchObject({ modelInputSpans: spans.modelInput, lossFnInputSpans: spans.lossFnInputs });
+    expect(copyDatum(traced)).toEqual(traced);
+    expect(datum.modelInputSpans).toBeUndefined();
+    const bytes = encodeForwardBackwardRequest({
+      modelId: "m",
+      forwardBackwardInput: { data: [traced, datum], lossFn: "cross_entropy" },
+    });
+    const [first, second] = decodeForwardBackwardRequest(bytes).forwardBackwardInput.data;
+    expect(first?.modelInputSpans).toEqual(spans.modelInput.map((span) => ({ offset: 0, ...span })));
+    expect(first?.lossFnInputSpans?.[0]).toEqual(spans.lossFnInputs[0]);
+    expect(second?.modelInputSpans).toBeUndefined();
+    const short = [{ type: "prompt", sequenceId, length: 2 }] as const;
+    expect(refusal(() => datum.withProvenance({ ...spans, modelInput: short })).message).toMatch(
+      /cover 2 positions of 3/,
+    );
+    expect(refusal(() => datum.withProvenance({ ...spans, lossFnInputs: short })).field).toBe("lossFnInputs");
+    for (const [key, value] of [
+      ["type", "else"],
+      ["sequenceId", ""],
+      ["offset", -1],
+      ["length", 1.5],
+    ] as const) {
+      const modelInput = [{ type: "prompt", sequenceId, length: 3, [key]: value }] as never;
+      expect(refusal(() => datum.withProvenance({ ...spans, modelInput })).field).toBe(`modelInputSpans[0].${key}`);
+    }
+    expect(refusal(() => new Datum({ modelInput: [1], modelInputSpans: [] })).field).toBe("lossFnInputSpans");
   });
 
   it("is immutable", () => {

@@ -6,6 +6,7 @@ import { InvalidInputError } from "../errors.ts";
 import { given } from "../given.ts";
 import { describe, isPlainObject } from "./fields.ts";
 import { ModelInput, type ModelInputLike } from "./model-input.ts";
+import { checkSpans, checkTiling, type ProvenanceSpans } from "./provenance.ts";
 import { TensorData, type TensorDtype, type TensorLike } from "./tensor-data.ts";
 
 /** The tensors that a loss reads, by the service's names (`target_tokens`, `weights`, …). */
@@ -21,6 +22,7 @@ const keyDtypes: Readonly<Record<string, TensorDtype>> = {
   logprobs: "float32",
   clip_low_threshold: "float32",
   clip_high_threshold: "float32",
+  sequence_ratio_mask: "float32",
 };
 
 /** A datum as a plain object. */
@@ -28,7 +30,12 @@ export interface DatumParts<Keys extends string = string> {
   /** Token ids, or a {@link ModelInput}. */
   readonly modelInput: ModelInputLike;
   readonly lossFnInputs?: Readonly<Record<Keys, TensorLike>>;
+  /** Where the input's tokens come from; see {@link Datum.withProvenance}. */
+  readonly modelInputSpans?: ProvenanceSpans | undefined;
+  /** Where the targets come from. */
+  readonly lossFnInputSpans?: ProvenanceSpans | undefined;
 }
+const partNames = ["modelInput", "lossFnInputs", "modelInputSpans", "lossFnInputSpans"];
 
 /** What is taken wherever a datum is. */
 export type DatumLike<Keys extends string = string> = Datum<Keys> | DatumParts<Keys>;
@@ -50,12 +57,16 @@ export class Datum<Keys extends string = string> {
   readonly modelInput: ModelInput;
   /** The compiler knows which tensors are there, so that a loss whose inputs are missing does not compile. */
   readonly lossFnInputs: Readonly<Record<Keys, TensorData>>;
+  /** Runs that tile the input's tokens; see {@link withProvenance}. */
+  readonly modelInputSpans: ProvenanceSpans | undefined;
+  /** Runs that tile `target_tokens`. */
+  readonly lossFnInputSpans: ProvenanceSpans | undefined;
 
   /** @throws {@link InvalidInputError} naming `lossFnInputs.<key>` when a value cannot become a tensor. */
   constructor(parts: DatumParts<Keys>) {
-    const unknown = Object.keys(parts).find((key) => key !== "modelInput" && key !== "lossFnInputs");
+    const unknown = Object.keys(parts).find((key) => !partNames.includes(key));
     if (unknown !== undefined) {
-      throw new InvalidInputError(unknown, "is not a part of a datum", { hint: "Parts: modelInput, lossFnInputs." });
+      throw new InvalidInputError(unknown, "is not a part of a datum", { hint: `Parts: ${partNames.join(", ")}.` });
     }
     const modelInput = ModelInput.from(parts.modelInput);
     const inputs: unknown = parts.lossFnInputs ?? {};
@@ -66,6 +77,51 @@ export class Datum<Keys extends string = string> {
     this.lossFnInputs = Object.freeze(
       Object.fromEntries(Object.entries(inputs).map(([key, value]) => [key, toTensor(key, value)])),
     ) as Record<Keys, TensorData>;
+    this.modelInputSpans = parts.modelInputSpans;
+    this.lossFnInputSpans = parts.lossFnInputSpans;
+    if (this.modelInputSpans === undefined && this.lossFnInputSpans === undefined) return; // both or neither
+    checkSpans("modelInputSpans", this.modelInputSpans);
+    checkSpans("lossFnInputSpans", this.lossFnInputSpans);
+  }
+
+  /**
+   * This datum with a record of where its tokens come from, for servers of 0.26 and newer.
+   *
+   * @param spans.modelInput - runs that tile the input's tokens
+   * @param spans.lossFnInputs - runs that tile `target_tokens`
+   *
+   * @example
+   * ```ts
+   * const { sequences } = await sampler.sample([1, 2, 3], { samplingParams: { maxTokens: 4 } });
+   * const { tokens, sequenceId = "" } = sequences[0]!;
+   * const whole = [1, 2, 3, ...tokens];
+   * const datum = new Datum({ modelInput: whole.slice(0, -1), lossFnInputs: { target_tokens: whole.slice(1) } });
+   * const traced = datum.withProvenance({
+   *   modelInput: [
+   *     { type: "prompt", sequenceId, length: 3 },
+   *     { type: "sampled", sequenceId, length: tokens.length - 1 },
+   *   ],
+   *   lossFnInputs: [
+   *     { type: "prompt", sequenceId, offset: 1, length: 2 },
+   *     { type: "sampled", sequenceId, length: tokens.length },
+   *   ],
+   * });
+   * ```
+   *
+   * @throws {@link InvalidInputError} when the runs do not cover a field exactly.
+   */
+  withProvenance(spans: { readonly modelInput: ProvenanceSpans; readonly lossFnInputs: ProvenanceSpans }): Datum<Keys> {
+    const { modelInput, lossFnInputs } = this;
+    const traced = new Datum<Keys>({
+      modelInput,
+      lossFnInputs,
+      modelInputSpans: spans.modelInput,
+      lossFnInputSpans: spans.lossFnInputs,
+    });
+    checkTiling("modelInput", spans.modelInput, modelInput.length);
+    const { shape } = (lossFnInputs as LossFnInputs)["target_tokens"] ?? {};
+    if (shape?.length === 1) checkTiling("lossFnInputs", spans.lossFnInputs, shape[0]!);
+    return traced;
   }
 }
 
@@ -97,9 +153,9 @@ export function toData<Keys extends string>(data: readonly DatumLike<Keys>[]): r
 }
 
 /** A datum over memory of its own. */
-export function copyDatum<Keys extends string>({ modelInput, lossFnInputs }: Datum<Keys>): Datum<Keys> {
+export function copyDatum<Keys extends string>({ modelInput, lossFnInputs, ...spans }: Datum<Keys>): Datum<Keys> {
   const tensors = Object.entries<TensorData>(lossFnInputs).map(([key, tensor]) => [key, tensor.copy()]);
-  return new Datum({ modelInput: modelInput.copy(), lossFnInputs: Object.fromEntries(tensors) });
+  return new Datum({ modelInput: modelInput.copy(), lossFnInputs: Object.fromEntries(tensors), ...spans });
 }
 
 function toTensor(key: string, value: unknown): TensorData {

@@ -4,7 +4,7 @@
  */
 import { float, literal, withDefault } from "./fields.ts";
 import type { JsonValue } from "./json.ts";
-import { message } from "./message.ts";
+import { type InputOf, message } from "./message.ts";
 import type { AdamParams } from "./training.ts";
 
 /** AdamW, which every model has unless another is asked for. */
@@ -60,6 +60,15 @@ export const DimuonParams = message<DimuonParams, "type" | "gradClipNorm" | "bet
     },
   },
 );
+
+/** {@link DimuonParams} with its defaults optional. */
+export type DimuonParamsInput = InputOf<DimuonParams, "gradClipNorm" | "beta1">;
+
+/** Settings of an optimizer other than AdamW as they are sent. @throws {@link InvalidInputError} naming the field. */
+export function encodeOptimParams(params: DimuonParamsInput | OptimParamsBase): Readonly<Record<string, JsonValue>> {
+  if (params.type === "dimuon") return DimuonParams.encode(params as DimuonParamsInput) as Record<string, JsonValue>;
+  return { ...(params as OptimParamsBase) };
+}
 
 /** Settings of any other optimizer for one step, under the wire's names. */
 export interface OptimParamsBase {

@@ -25,7 +25,7 @@ import { type Message, message } from "./message.ts";
 export type AccessScope = "owned" | "accessible";
 
 /** What a checkpoint is for. Newer services also know `external`. */
-export type CheckpointType = "training" | "sampler" | (string & {});
+export type CheckpointType = "training" | "sampler" | "external" | (string & {});
 
 /** Where a page of a listing stands. */
 export interface Cursor {
@@ -51,7 +51,7 @@ export interface Checkpoint {
 }
 export const Checkpoint = message<Checkpoint, "public">("Checkpoint", {
   checkpointId: string(),
-  checkpointType: openWord("training", "sampler"),
+  checkpointType: openWord("training", "sampler", "external"),
   time: date(),
   tinkerPath: string(),
   sizeBytes: optional(int()),

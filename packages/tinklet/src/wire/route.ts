@@ -9,7 +9,7 @@ import { describe, isPlainObject } from "./fields.ts";
 import type { Message } from "./message.ts";
 
 /** The version of the official SDK whose wire this is. The one place that says so. */
-export const mirroredSdkVersion = "0.25.0";
+export const mirroredSdkVersion = "0.36.0";
 
 /** Every path of the contract stands under this. */
 export const apiPrefix = "/api/v1";

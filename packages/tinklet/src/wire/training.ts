@@ -36,14 +36,31 @@ import { TensorData, type TensorDtype } from "./tensor-data.ts";
 export type ModelID = string;
 
 /** The service's losses. Sums over tokens, all of them. */
-export type LossFnType = "cross_entropy" | "importance_sampling" | "ppo" | "cispo" | "dro";
-/** The losses of the official service. */
-export const lossFnTypes: readonly LossFnType[] = ["cross_entropy", "importance_sampling", "ppo", "cispo", "dro"];
+export type LossFnType =
+  | "cross_entropy"
+  | "importance_sampling"
+  | "ppo"
+  | "cispo"
+  | "dro"
+  | "gspo"
+  | "stable_reinforce"
+  | "custom";
+/** The losses of the official service. The last three are newer than 0.25. */
+export const lossFnTypes: readonly LossFnType[] = [
+  "cross_entropy",
+  "importance_sampling",
+  "ppo",
+  "cispo",
+  "dro",
+  "gspo",
+  "stable_reinforce",
+  "custom",
+];
 
 /**
  * Checks a loss's name before anything is sent.
  *
- * @param options.allowUnknown - lets names pass that other servers know (`gspo`, `dppo`).
+ * @param options.allowUnknown - lets names pass that other servers know (`dppo`).
  * @throws {@link InvalidInputError} naming `lossFn`.
  */
 export function checkLossFn(lossFn: string, options: { readonly allowUnknown?: boolean } = {}): void {
@@ -222,17 +239,29 @@ export const AdamParams = message<AdamParams, keyof AdamParams>(
 
 /** Applies the gradients gathered so far. */
 export interface OptimStepRequest {
-  readonly adamParams: AdamParams;
+  /** Settings of AdamW; absent where another optimizer's are given. */
+  readonly adamParams?: AdamParams;
   readonly modelId: ModelID;
   readonly seqId?: number;
+  /** Newer than 0.25: settings of another optimizer, with its `type`, under the wire's names. */
+  readonly optimizerParams?: UserMetadata;
   readonly type: "optim_step";
 }
-export const OptimStepRequest = message<OptimStepRequest, "type">("OptimStepRequest", {
-  adamParams: AdamParams.field,
-  modelId: string(),
-  seqId: optional(int()),
-  type: literal("optim_step"),
-});
+export const OptimStepRequest = message<OptimStepRequest, "type">(
+  "OptimStepRequest",
+  {
+    adamParams: optional(AdamParams.field),
+    modelId: string(),
+    seqId: optional(int()),
+    optimizerParams: optional(map(json())),
+    type: literal("optim_step"),
+  },
+  {
+    check: (value, fail) => {
+      if ((value.adamParams ?? value.optimizerParams) === undefined) fail("adamParams", "is required");
+    },
+  },
+);
 
 /** The optimizer step was taken. */
 export interface OptimStepResponse {

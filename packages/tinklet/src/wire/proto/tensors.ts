@@ -8,6 +8,7 @@ import { given } from "../../given.ts";
 import { Datum, type LossFnOutput } from "../datum.ts";
 import { describe, hasHalfCharacter } from "../fields.ts";
 import { int32Tokens, ModelInput, type ModelInputChunk } from "../model-input.ts";
+import type { ProvenanceSpans } from "../provenance.ts";
 import {
   type PromptAltTokens,
   SampledSequence,
@@ -131,9 +132,20 @@ function datumToProto(datum: Datum, field: string): gen.Datum {
   return {
     modelInput: datum.modelInput.chunks.map((chunk, i) => chunkToProto(chunk, `${field}.modelInput.chunks[${i}]`)),
     lossFnInputs,
-    modelInputSpans: [],
-    lossFnInputSpans: [],
+    modelInputSpans: datum.modelInputSpans?.map(spanToProto) ?? [],
+    lossFnInputSpans: datum.lossFnInputSpans?.map(spanToProto) ?? [],
   };
+}
+
+function spanToProto({ type, sequenceId, offset = 0, length }: ProvenanceSpans[number]): gen.ProvenanceSpan {
+  const run = { sequenceId, offset, length };
+  return type === "prompt" ? { promptTokens: run } : { sampledTokens: run };
+}
+
+function spanFromProto({ promptTokens, sampledTokens }: gen.ProvenanceSpan): ProvenanceSpans[number] {
+  const { sequenceId, offset, length } = promptTokens ?? sampledTokens ?? { sequenceId: "", offset: 0, length: 0 };
+  const type = promptTokens === undefined ? "sampled" : "prompt";
+  return { type, sequenceId, offset: Number(offset), length: Number(length) };
 }
 
 function chunkToProto(chunk: ModelInputChunk, field: string): gen.Chunk {
@@ -209,7 +221,12 @@ function datumFromProto(datum: gen.Datum, field: string): Datum {
   const lossFnInputs = Object.fromEntries(
     Array.from(datum.lossFnInputs, ([key, tensor]) => [key, tensorFromProto(tensor, `${field}.loss_fn_inputs.${key}`)]),
   );
-  return new Datum({ modelInput: new ModelInput(chunks), lossFnInputs });
+  const traced = datum.modelInputSpans.length + datum.lossFnInputSpans.length > 0;
+  const spans = {
+    modelInputSpans: datum.modelInputSpans.map(spanFromProto),
+    lossFnInputSpans: datum.lossFnInputSpans.map(spanFromProto),
+  };
+  return new Datum({ modelInput: new ModelInput(chunks), lossFnInputs, ...(traced ? spans : {}) });
 }
 
 function chunkFromProto(chunk: gen.Chunk, field: string): ModelInputChunk {
