@@ -1,6 +1,21 @@
 /** What a case is: an id, why it matters, what the official service does, and a body that fails by throwing. */
 import type { Context } from "./context.ts";
 
+/** A release of the official SDK that brought something to the wire. Servers of 0.25 have nothing that is newer. */
+export type Release =
+  | "0.25"
+  | "0.26"
+  | "0.27"
+  | "0.28"
+  | "0.29"
+  | "0.30"
+  | "0.31"
+  | "0.32"
+  | "0.33"
+  | "0.34"
+  | "0.35"
+  | "0.36";
+
 /** One thing that a server of the Tinker API must do. */
 export interface Case {
   /** Unique: `group/what-it-holds`. Stable, so that reports can be compared. */
@@ -9,6 +24,8 @@ export interface Case {
   readonly reason: string;
   /** One line: what the official service does. */
   readonly official: string;
+  /** The release of the official SDK that first asks for it. */
+  readonly since: Release;
   /** Returns when it holds; throws {@link Failed} when it does not and {@link NotOffered} when it cannot be asked. */
   readonly run: (context: Context) => Promise<void>;
   /** The kit must be able to restart the server for this one. @defaultValue false */
@@ -25,16 +42,23 @@ export interface Group {
 
 type Body = (context: Context) => Promise<void>;
 
-/** Makes a group; each case is `[name, reason, official, body]`. */
+/** Makes a group; each case is `[name, reason, official, body, since]`, and as old as 0.25 where it does not say. */
 export function group(
   name: string,
   title: string,
-  cases: readonly (readonly [name: string, reason: string, official: string, run: Body])[],
+  cases: readonly (readonly [name: string, reason: string, official: string, run: Body, since?: Release])[],
   options: { readonly needsRestart?: boolean } = {},
 ): Group {
   return {
     name,
     title,
-    cases: cases.map(([id, reason, official, run]) => ({ id: `${name}/${id}`, reason, official, run, ...options })),
+    cases: cases.map(([id, reason, official, run, since = "0.25"]) => ({
+      id: `${name}/${id}`,
+      reason,
+      official,
+      since,
+      run,
+      ...options,
+    })),
   };
 }

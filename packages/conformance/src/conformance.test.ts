@@ -1,6 +1,7 @@
 /** The kit against our own server: everything passes, and little is not offered. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { formatReport, groups, type Report, runConformance } from "./index.ts";
+import { spoken } from "./report.ts";
 import { type KitServer, openKitServer } from "./testing/kit-server.ts";
 
 let server: KitServer;
@@ -22,6 +23,11 @@ test("the kit has at least 120 cases, each with an id of its own, a reason and t
 test("our server passes", () => {
   const failed = report.groups.flatMap(({ cases }) => cases.filter(({ status }) => status === "fail"));
   expect(failed, formatReport(report)).toEqual([]);
+});
+
+test("our server speaks the newest release", () => {
+  expect(spoken(report.releases)).toBe("Speaks 0.25 fully, 0.36 fully");
+  expect(report.releases.length).toBeGreaterThan(8);
 });
 
 test("at most five cases are not offered, each with a reason", () => {

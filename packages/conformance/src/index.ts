@@ -1,5 +1,12 @@
 /** `@tinklet/conformance`: a black-box test kit for any server of the Tinker API. This file alone decides what is public. */
-export type { Case, Group } from "./case.ts";
+export type { Case, Group, Release } from "./case.ts";
 export { groups } from "./groups/index.ts";
-export { type CaseResult, formatReport, type GroupResult, type Report, type Status } from "./report.ts";
+export {
+  type CaseResult,
+  formatReport,
+  type GroupResult,
+  type ReleaseResult,
+  type Report,
+  type Status,
+} from "./report.ts";
 export { type ConformanceOptions, conformanceVersion, runConformance } from "./run.ts";

@@ -1,10 +1,11 @@
 import { expect, test } from "vitest";
-import { type CaseResult, formatReport, type Report, type Status, totalsOf } from "./report.ts";
+import { type CaseResult, formatReport, type Report, releasesOf, type Status, spoken, totalsOf } from "./report.ts";
 
 const result = (id: string, status: Status, more: Partial<CaseResult> = {}): CaseResult => ({
   id,
   reason: "it matters",
   official: "it works",
+  since: "0.25",
   status,
   ms: 1,
   ...more,
@@ -18,7 +19,7 @@ test("a report reads from top to bottom: groups, what failed, what could not be 
       cases: [
         result("losses/sum", "pass"),
         result("losses/scale", "fail", { message: "effect of four", expected: "4", seen: "1.007" }),
-        result("losses/odd", "not offered", { message: "the server refuses it" }),
+        result("losses/odd", "not offered", { message: "the server refuses it", since: "0.34" }),
       ],
     },
     {
@@ -37,6 +38,7 @@ test("a report reads from top to bottom: groups, what failed, what could not be 
     baseModel: "m",
     passed: false,
     totals,
+    releases: releasesOf(groups),
     ms: 1500,
     groups,
   };
@@ -57,5 +59,18 @@ test("a report reads from top to bottom: groups, what failed, what could not be 
     "    because   no way to restart",
     "",
     "5 cases: 1 passed, 1 failed, 1 not offered, 2 skipped (1.5 s)",
+    "Speaks 0.25: 1 of 2, 0.34: 0 of 1",
   ]);
+});
+
+test("what a server speaks: the first release, and all that came since under the newest", () => {
+  expect(spoken([])).toBe("");
+  expect(spoken([{ release: "0.25", passed: 2, cases: 2 }])).toBe("Speaks 0.25 fully");
+  expect(
+    spoken([
+      { release: "0.25", passed: 241, cases: 241 },
+      { release: "0.29", passed: 1, cases: 3 },
+      { release: "0.36", passed: 30, cases: 37 },
+    ]),
+  ).toBe("Speaks 0.25 fully, 0.36: 31 of 40");
 });

@@ -1,4 +1,5 @@
 /** What a run found, and how it is read: as text for people, as JSON for machines. */
+import type { Release } from "./case.ts";
 
 /** `skipped`: the kit was not given what the case needs (a way to restart the server). */
 export type Status = "pass" | "fail" | "not offered" | "skipped";
@@ -7,6 +8,8 @@ export interface CaseResult {
   readonly id: string;
   readonly reason: string;
   readonly official: string;
+  /** The release of the official SDK that first asks for it. */
+  readonly since: Release;
   readonly status: Status;
   /** What went wrong, or why the case could not be asked. */
   readonly message?: string;
@@ -31,8 +34,44 @@ export interface Report {
   /** Nothing failed. */
   readonly passed: boolean;
   readonly totals: Readonly<Record<Status, number>>;
+  /** How much of each release of the official SDK the server speaks, oldest first. */
+  readonly releases: readonly ReleaseResult[];
   readonly ms: number;
   readonly groups: readonly GroupResult[];
+}
+
+/** The cases that a release brought; those that were skipped do not count. */
+export interface ReleaseResult {
+  readonly release: Release;
+  readonly passed: number;
+  readonly cases: number;
+}
+
+/** What each release brought, and how much of it passed. */
+export function releasesOf(groups: readonly GroupResult[]): ReleaseResult[] {
+  const byRelease = new Map<Release, { passed: number; cases: number }>();
+  for (const { since, status } of groups.flatMap(({ cases }) => cases)) {
+    if (status === "skipped") continue;
+    const { passed, cases } = byRelease.get(since) ?? { passed: 0, cases: 0 };
+    byRelease.set(since, { passed: passed + (status === "pass" ? 1 : 0), cases: cases + 1 });
+  }
+  return [...byRelease]
+    .map(([release, counts]) => ({ release, ...counts }))
+    .sort((a, b) => (a.release < b.release ? -1 : 1));
+}
+
+/** `Speaks 0.25 fully, 0.36: 31 of 40`: the first release, and all that came since under the name of the newest. */
+export function spoken(releases: readonly ReleaseResult[]): string {
+  const first = releases.filter(({ release }) => release === "0.25");
+  const newer = releases.filter(({ release }) => release !== "0.25");
+  const parts = [first, newer].flatMap((some) => {
+    const name = some.at(-1)?.release;
+    if (name === undefined) return [];
+    const passed = some.reduce((sum, each) => sum + each.passed, 0);
+    const cases = some.reduce((sum, each) => sum + each.cases, 0);
+    return [passed === cases ? `${name} fully` : `${name}: ${passed} of ${cases}`];
+  });
+  return parts.length === 0 ? "" : `Speaks ${parts.join(", ")}`;
 }
 
 /** The number of cases of each status. */
@@ -87,6 +126,6 @@ export function formatReport(report: Report): string {
     `${totals["not offered"]} not offered`,
     ...(totals.skipped === 0 ? [] : [`${totals.skipped} skipped`]),
   ];
-  lines.push("", `${count} cases: ${parts.join(", ")} (${(report.ms / 1000).toFixed(1)} s)`);
+  lines.push("", `${count} cases: ${parts.join(", ")} (${(report.ms / 1000).toFixed(1)} s)`, spoken(report.releases));
   return lines.join("\n");
 }

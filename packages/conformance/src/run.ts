@@ -9,7 +9,7 @@ import { Context, type Target } from "./context.ts";
 import { groups as allGroups } from "./groups/index.ts";
 import { Http } from "./http.ts";
 import { Measures } from "./measures.ts";
-import { type CaseResult, type GroupResult, type Report, totalsOf } from "./report.ts";
+import { type CaseResult, type GroupResult, type Report, releasesOf, totalsOf } from "./report.ts";
 
 export interface ConformanceOptions {
   /** Where the server is. */
@@ -70,6 +70,7 @@ export async function runConformance(options: ConformanceOptions): Promise<Repor
     baseModel: target.baseModel,
     passed: totals.fail === 0,
     totals,
+    releases: releasesOf(results),
     ms: Date.now() - started.getTime(),
     groups: results,
   };
@@ -119,8 +120,8 @@ async function runCase(
   measures: Measures,
   options: ConformanceOptions,
 ): Promise<CaseResult> {
-  const { id, reason, official } = item;
-  const facts = { id, reason, official };
+  const { id, reason, official, since } = item;
+  const facts = { id, reason, official, since };
   if (item.needsRestart === true && target.restart === undefined) {
     return { ...facts, status: "skipped", message: "The kit was given no way to restart this server.", ms: 0 };
   }

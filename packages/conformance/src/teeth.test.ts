@@ -46,6 +46,16 @@ const variants: readonly (readonly [group: string, what: string, wrapper: () => 
     ["sampling", "top_k and top_p ignored", () => broken.filtersIgnored, ["top-k", "top-p", "top-k-one"]],
     ["errors", "4xx answered as 5xx", () => broken.serverFaults, ["unknown-base-model", "malformed-json"]],
     ["errors", "failures that hang", () => broken.failuresHang, ["unknown-loss"]],
+    ["newer", "completions told again", () => broken.completionsAgain, ["retrieve-futures"]],
+    ["newer", "heartbeats of finished sessions", () => broken.anySession, ["finish-session"]],
+    ["newer", "copies that are none", () => broken.copiesNothing, ["copy-weights"]],
+    ["newer", "gspo without a sequence", () => broken.tokenRatios, ["gspo-clips"]],
+    [
+      "newer-sampling",
+      "scores at the wrong place",
+      () => broken.scoresShifted,
+      ["topk-samples", "target-log-probs", "alternative-tokens", "last-n"],
+    ],
   ];
 
 test.each(variants)("%s: %s", async (group, _what, wrapper, fails) => {
@@ -69,6 +79,16 @@ test("restart: a server that forgets", async () => {
 test("every group has a broken variant", () => {
   const covered = new Set([...variants.map(([group]) => group), "restart"]);
   expect([...covered].sort()).toEqual(groups.map(({ name }) => name).sort());
+});
+
+test("a server of 0.25 is told what it lacks, and fails nothing for it", async () => {
+  const only = ["newer", "newer-sampling"];
+  const report = await runConformance({ ...server.options, fetch: server.fetch(broken.asOld), only });
+  const failed = report.groups.flatMap(({ cases }) => cases.filter(({ status }) => status === "fail"));
+  expect(failed).toEqual([]);
+  const lacking = report.groups.flatMap(({ cases }) => cases.filter(({ status }) => status === "not offered"));
+  expect(lacking.length).toBeGreaterThanOrEqual(15);
+  for (const { message } of lacking) expect(message).toMatch(/\S/);
 });
 
 test("a failure says what was expected and what was seen", async () => {

@@ -7,6 +7,8 @@ import { futures } from "./futures.ts";
 import { idempotency } from "./idempotency.ts";
 import { lora } from "./lora.ts";
 import { losses } from "./losses.ts";
+import { newer } from "./newer.ts";
+import { newerSampling } from "./newer-sampling.ts";
 import { optimizer } from "./optimizer.ts";
 import { ordering } from "./ordering.ts";
 import { restart } from "./restart.ts";
@@ -27,5 +29,7 @@ export const groups: readonly Group[] = [
   checkpoints,
   sampling,
   errors,
+  newer,
+  newerSampling,
   restart,
 ];

@@ -6,10 +6,14 @@ import { Datum, ForwardBackwardOutput, type ForwardBackwardRequest, type LossFnI
 import {
   decodeForwardBackwardOutput,
   decodeForwardBackwardRequest,
+  decodeSampleResponse,
   encodeForwardBackwardOutput,
   encodeForwardBackwardRequest,
+  encodeSampleResponse,
   given,
   protobufContentType,
+  SampledSequence,
+  SampleResponse,
 } from "tinklet/wire";
 import type { Wrapper } from "./kit-server.ts";
 
@@ -249,3 +253,90 @@ export const failuresHang: Wrapper = answering(async (response, request) => {
   await new Promise((resolve) => setTimeout(resolve, 50));
   return jsonResponse({ type: "try_again", request_id: "x", queue_state: "active" });
 });
+
+/** A cursor says nothing of what was seen: completions are told again and again. */
+export const completionsAgain: Wrapper = answering(async (response, request) =>
+  routeOf(request) === "retrieve_futures" && response.status === 200
+    ? jsonResponse({ ...((await response.json()) as Body), cursor: 0 })
+    : response,
+);
+
+/** Copies are the source itself. */
+export const copiesNothing: Wrapper = async (request, answer) => {
+  if (routeOf(request) !== "copy_weights") return answer(request);
+  const { source_path } = (await request.clone().json()) as Body;
+  return jsonResponse({ tinker_path: source_path });
+};
+
+/** gspo without the ratio of the sequence: each token has its own, and none is clipped. */
+export const tokenRatios: Wrapper = editingPasses((pass) =>
+  pass.forwardBackwardInput.lossFn === "gspo"
+    ? {
+        ...pass,
+        forwardBackwardInput: {
+          ...pass.forwardBackwardInput,
+          lossFn: "importance_sampling",
+          data: pass.forwardBackwardInput.data.map(({ modelInput, lossFnInputs }) => {
+            const { sequence_ratio_mask: _, ...rest } = lossFnInputs as LossFnInputs;
+            return new Datum({ modelInput, lossFnInputs: rest });
+          }),
+        },
+      }
+    : pass,
+);
+
+/** What a sample tells beside its tokens stands one place too far. */
+export const scoresShifted: Wrapper = answering(async (response, request) => {
+  const isProto = (response.headers.get("content-type") ?? "").includes(protobufContentType);
+  if (routeOf(request) !== "retrieve_future" || !isProto) return response;
+  const bytes = new Uint8Array(await response.clone().arrayBuffer());
+  const turned = <T extends Int32Array | Float32Array | BigInt64Array>(values: T): T => {
+    const copy = values.slice() as T;
+    copy.set(values.subarray(0, -1) as never, 1);
+    copy[0] = values.at(-1) as never;
+    return copy;
+  };
+  const tensor = (given: TensorData | undefined): TensorData | undefined =>
+    given && TensorData.ofParts({ ...given, values: turned(given.values as Float32Array) });
+  try {
+    const sample = decodeSampleResponse(bytes);
+    if (sample.sequences.length === 0) return response;
+    const edited = new SampleResponse({
+      sequences: sample.sequences.map(
+        ({ stopReason, tokenArray, logprobArray, topkSampledLogprobs: top }) =>
+          new SampledSequence({
+            stopReason,
+            tokens: tokenArray,
+            logprobs: logprobArray,
+            topkSampledLogprobs: top && { ...top, tokenIds: turned(top.tokenIds), logprobs: turned(top.logprobs) },
+          }),
+      ),
+      promptLogprobs: sample.promptLogprobArray && turned(sample.promptLogprobArray),
+      targetPromptLogprobs: tensor(sample.targetPromptLogprobs),
+      promptAltTokens: sample.promptAltTokens && {
+        tokens: tensor(sample.promptAltTokens.tokens)!,
+        logprobs: tensor(sample.promptAltTokens.logprobs)!,
+      },
+    });
+    return new Response(encodeSampleResponse(edited) as BodyInit, {
+      headers: { "content-type": protobufContentType },
+    });
+  } catch {
+    return response; // a pass
+  }
+});
+
+/** A server of 0.25: newer routes are not there, and fields that it does not know are dropped. */
+export const asOld: Wrapper = (request, answer) => {
+  const route = routeOf(request);
+  const isNew =
+    /^(cancel_future|retrieve_futures|copy_weights|create_custom_loss|join_sampling_session|save_weights_external|sessions\/search)$/.test(
+      route,
+    ) || /\/(finish|external_weights_urls)$|^auth\/apikey|^billing\/usage\/checkpoints/.test(route);
+  if (isNew) return Promise.resolve(jsonResponse({ detail: "Not Found" }, 404));
+  const dropping = editing(["asample"], (body) => {
+    const known = ["num_samples", "prompt", "sampling_params", "sampling_session_id", "seq_id", "prompt_logprobs"];
+    return Object.fromEntries(Object.entries(body).filter(([key]) => known.includes(key)));
+  });
+  return dropping(request, answer);
+};

@@ -9,7 +9,7 @@ export const conformance: Command = {
   usage: "conformance --base-url URL [--base-model NAME] [--only GROUP ...]",
   about:
     "Tests a server of the Tinker API from outside, in groups: routes, encoding, sessions, ordering, idempotency, futures, losses,\n" +
-    "optimizer, lora, checkpoints, sampling, errors, restart.",
+    "optimizer, lora, checkpoints, sampling, errors, newer, newer-sampling (what releases after 0.25 brought), restart.",
   options: {
     "base-model": {
       type: "string",
