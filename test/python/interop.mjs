@@ -1,4 +1,4 @@
-// `npm run test:interop [name…]`: the suites in which the official Python packages and ours meet. Each makes its own virtual
+// `npm run test:interop [name…]`: the suites in which the official packages of others and ours meet. Each makes its own virtual
 // environment from PyPI; each is a script that exits 0 when all of it held. Runs all of them, then says which failed.
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -9,6 +9,7 @@ const suites = {
   server: ["server-interop.mjs"],
   cli: ["cli-interop.mjs"],
   cookbook: ["cookbook-interop.mjs"],
+  chat: ["../chat/clients.mjs"],
   peft: ["../torch/archive.mjs"],
 };
 const wanted = process.argv.slice(2);
