@@ -1,22 +1,11 @@
 /** Idempotency: a request whose answer was lost is sent again, and must not run again. */
-import { decodeForwardBackwardOutput, decodeSampleResponse, given } from "tinklet/wire";
+import { decodeSampleResponse, given } from "tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
 import type { Context } from "../context.ts";
-import { datumOf, lesson, logprobsOf, otherLesson, passBytes, score, tokensOf } from "../data.ts";
+import { datumOf, lesson, otherLesson, passBytes, score, tokensOf } from "../data.ts";
 import { described } from "../http.ts";
-
-const optim = (modelId: string, seqId: number, learningRate: number) => ({
-  model_id: modelId,
-  seq_id: seqId,
-  adam_params: { learning_rate: learningRate },
-  type: "optim_step",
-});
-
-async function look(context: Context, modelId: string, seqId: number): Promise<number[]> {
-  const bytes = passBytes(modelId, seqId, undefined, { forwardOnly: true });
-  return logprobsOf(decodeForwardBackwardOutput((await context.http.call("forward_backward", bytes)).bytes));
-}
+import { rawScore, stepBody } from "../raw-model.ts";
 
 /** Insists that a raw model stands where one plain step on the lesson leads. */
 async function isOneStepAway(
@@ -28,7 +17,7 @@ async function isOneStepAway(
   const trainer = await context.trainer();
   await trainer.step([datumOf(lesson)], "cross_entropy", { learningRate: rate });
   const tolerance = await context.measures.tolerance(context);
-  allClose(await look(context, modelId, seqId), await score(trainer), tolerance, what);
+  allClose(await rawScore(context, modelId, seqId), await score(trainer), tolerance, what);
 }
 
 /** Sends one body twice and insists on one id. */
@@ -72,7 +61,7 @@ export const idempotency = group("idempotency", "a request that is sent again do
         const { learningRate: learning_rate, eps, beta1, beta2 } = step;
         const adam_params = { learning_rate, eps, beta1, beta2 };
         await context.http.call("optim_step", { model_id: modelId, seq_id: 2, adam_params, type: "optim_step" });
-        return look(context, modelId, 3);
+        return rawScore(context, modelId, 3);
       };
       const tolerance = await context.measures.tolerance(context);
       allClose(await run(2), await run(1), tolerance, "log-probs after a pass that was sent twice");
@@ -86,7 +75,7 @@ export const idempotency = group("idempotency", "a request that is sent again do
       const rate = await context.measures.rate(context);
       const modelId = await context.rawModel();
       await context.http.call("forward_backward", passBytes(modelId, 1));
-      const requestId = await twice(context, "optim_step", optim(modelId, 2, rate));
+      const requestId = await twice(context, "optim_step", stepBody(modelId, 2, rate));
       await context.http.result(requestId, "OptimStep");
       await isOneStepAway(context, rate, [modelId, 3], "log-probs after one step sent twice");
     },
@@ -131,7 +120,7 @@ export const idempotency = group("idempotency", "a request that is sent again do
     async (context) => {
       const modelId = await context.rawModel();
       await context.http.call("forward_backward", passBytes(modelId, 1));
-      await context.http.refused("an optim_step under a pass's seq_id", "optim_step", optim(modelId, 1, 0.1));
+      await context.http.refused("an optim_step under a pass's seq_id", "optim_step", stepBody(modelId, 1, 0.1));
     },
   ],
   [
@@ -182,7 +171,7 @@ export const idempotency = group("idempotency", "a request that is sent again do
       const requestId = await context.http.submit("load_weights", load);
       await context.http.result(requestId, "LoadWeights");
       await context.http.call("forward_backward", passBytes(modelId, 3));
-      await context.http.call("optim_step", optim(modelId, 4, rate));
+      await context.http.call("optim_step", stepBody(modelId, 4, rate));
       equal(await context.http.submit("load_weights", load), requestId, "request_id of the load sent again");
       await isOneStepAway(context, rate, [modelId, 5], "log-probs after a repeated load");
     },

@@ -1,21 +1,8 @@
-/** Restart: what was acknowledged is not lost with the process. Only where the kit was given a way to restart the server. */
-import { decodeForwardBackwardOutput } from "tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, equal } from "../checks.ts";
 import { type Context, prompt } from "../context.ts";
-import { datumOf, lesson, logprobsOf, otherLesson, passBytes, score } from "../data.ts";
-
-const step = (modelId: string, seqId: number, learningRate: number) => ({
-  model_id: modelId,
-  seq_id: seqId,
-  adam_params: { learning_rate: learningRate },
-  type: "optim_step",
-});
-
-async function look(context: Context, modelId: string, seqId: number): Promise<number[]> {
-  const bytes = passBytes(modelId, seqId, undefined, { forwardOnly: true });
-  return logprobsOf(decodeForwardBackwardOutput((await context.http.call("forward_backward", bytes)).bytes));
-}
+import { datumOf, lesson, otherLesson, passBytes, score } from "../data.ts";
+import { rawScore, stepBody } from "../raw-model.ts";
 
 /** Two steps on a raw model, with something done in between. */
 async function twoSteps(
@@ -26,12 +13,12 @@ async function twoSteps(
 ): Promise<number[]> {
   const modelId = await context.rawModel();
   await context.http.call("forward_backward", passBytes(modelId, 1));
-  await context.http.call("optim_step", step(modelId, 2, rate));
+  await context.http.call("optim_step", stepBody(modelId, 2, rate));
   if (!midPass) await between();
   await context.http.call("forward_backward", passBytes(modelId, 3, [datumOf(otherLesson)]));
   if (midPass) await between();
-  await context.http.call("optim_step", step(modelId, 4, rate));
-  return look(context, modelId, 5);
+  await context.http.call("optim_step", stepBody(modelId, 4, rate));
+  return rawScore(context, modelId, 5);
 }
 
 const nothing = async () => {};

@@ -13,6 +13,7 @@ import { add, gather, matmul, mul, reshape, rmsNorm, swiglu, transpose } from ".
 import {
   type AttentionGroup,
   keyGradientClasses,
+  type PackedAttentionInputs,
   packedAttention,
   type TreeAttentionInputs,
   treeAttention,
@@ -149,18 +150,8 @@ export function buildLayers(
 export const embeddingTable = (graph: Graph, config: ModelConfig): Tensor =>
   graph.weight("model.embed_tokens.weight", [config.vocabSize, config.hiddenSize]);
 
-/** Inputs that describe a packed batch; `groups` rectangles cover all sequences. */
-export interface PackedInputs {
-  readonly tokens: Tensor;
-  readonly groups: readonly AttentionGroup[];
-  readonly cos: Tensor;
-  readonly sin: Tensor;
-  readonly unpackQ: Tensor;
-  readonly unpackKv: Tensor;
-}
-
-/** Declares the inputs of a packed batch. */
-export function packedInputs(graph: Graph, config: ModelConfig, groups: number): PackedInputs {
+/** Declares the inputs of a packed batch; `groups` rectangles cover all sequences. */
+export function packedInputs(graph: Graph, config: ModelConfig, groups: number): PackedAttentionInputs {
   const half = config.headDim / 2;
   return {
     tokens: graph.input("tokens", ["tokens"], { dtype: "int32" }),
@@ -211,7 +202,7 @@ export function treeInputs(
 
 /** What a trunk is built from besides the embedding: a packed batch or a prefix tree. */
 export interface TrunkParts {
-  readonly inputs: PackedInputs | TreeAttentionInputs;
+  readonly inputs: PackedAttentionInputs | TreeAttentionInputs;
   readonly lora: LoraInputs | undefined;
   readonly recomputeAttention: boolean;
 }

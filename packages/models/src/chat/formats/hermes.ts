@@ -7,6 +7,7 @@ import type { ParserOptions, ReplyFormat } from "../reply-format.ts";
 import { type CallBody, createReplyParser } from "../reply-parser.ts";
 import { createTextSearch } from "../text-search.ts";
 import type { ToolCall } from "../types.ts";
+import { chosenBody } from "./chosen-body.ts";
 import { jsonBody } from "./json-body.ts";
 
 const opens = "<tool_call>";
@@ -23,34 +24,14 @@ export const hermesFormat: ReplyFormat = {
         reasoning: { opens: "<think>", closes: "</think>" },
         callOpens: opens,
         callCloses: closes,
-        createBody: (given) => eitherBody(given),
+        createBody: (given) =>
+          chosenBody((first) =>
+            first === "<" ? taggedBody(given) : jsonBody({ argumentKeys: ["arguments", "parameters"] }),
+          ),
       },
       options,
     ),
 };
-
-/** The first character that is not white space tells which of the two forms it is. */
-function eitherBody(options: ParserOptions): CallBody {
-  let before = "";
-  let body: CallBody | undefined;
-  return {
-    push(piece) {
-      if (body !== undefined) return body.push(piece);
-      const rest = piece.trimStart();
-      if (rest === "") {
-        before += piece;
-        return { is: "unfinished" };
-      }
-      body = rest[0] === "<" ? taggedBody(options) : jsonBody({ argumentKeys: ["arguments", "parameters"] });
-      before += piece.slice(0, piece.length - rest.length);
-      return body.push(rest);
-    },
-    end: () => body?.end(),
-    get text() {
-      return before + (body?.text ?? "");
-    },
-  };
-}
 
 const functionEnd = "</function>";
 

@@ -5,6 +5,7 @@
 import { createJsonCollector, parseJsonValue } from "../json-value.ts";
 import type { ReplyFormat } from "../reply-format.ts";
 import { type CallBody, createReplyParser } from "../reply-parser.ts";
+import { chosenBody } from "./chosen-body.ts";
 import { jsonBody } from "./json-body.ts";
 
 const opens = "[TOOL_CALLS]";
@@ -20,32 +21,15 @@ export const mistralFormat: ReplyFormat = {
       {
         reasoning: { opens: "[THINK]", closes: "[/THINK]" },
         callOpens: opens,
-        createBody: () => eitherBody(),
+        // A list begins with a bracket, a name does not.
+        createBody: () =>
+          chosenBody((first) =>
+            /[[{]/.test(first) ? jsonBody({ argumentKeys: ["arguments", "parameters"] }) : namedBody(),
+          ),
       },
       options,
     ),
 };
-
-/** A list begins with a bracket, a name does not. */
-function eitherBody(): CallBody {
-  let before = "";
-  let body: CallBody | undefined;
-  return {
-    push(piece) {
-      if (body !== undefined) return body.push(piece);
-      const rest = piece.trimStart();
-      before += piece.slice(0, piece.length - rest.length);
-      if (rest === "") return { is: "unfinished" };
-      const isJson = rest[0] === "[" || rest[0] === "{";
-      body = isJson ? jsonBody({ argumentKeys: ["arguments", "parameters"] }) : namedBody();
-      return body.push(rest);
-    },
-    end: () => body?.end(),
-    get text() {
-      return before + (body?.text ?? "");
-    },
-  };
-}
 
 /** A function's name, perhaps with the call's id behind it. */
 const head = /^([\w.-]{1,256})\s*(?:\[CALL_ID\][\w-]{1,64}\s*)?(?:\[ARGS\])?\s*$/;

@@ -1,0 +1,18 @@
+/** Calls of a model by its id and number, without a client: what a test of the wire itself sends. */
+import { decodeForwardBackwardOutput } from "tinklet/wire";
+import type { Context } from "./context.ts";
+import { logprobsOf, passBytes } from "./data.ts";
+
+/** The body of an `optim_step`. */
+export const stepBody = (modelId: string, seqId: number, learningRate: number) => ({
+  model_id: modelId,
+  seq_id: seqId,
+  adam_params: { learning_rate: learningRate },
+  type: "optim_step",
+});
+
+/** The log-probs that the model gives to the lesson, from a forward pass. */
+export async function rawScore(context: Context, modelId: string, seqId: number): Promise<number[]> {
+  const bytes = passBytes(modelId, seqId, undefined, { forwardOnly: true });
+  return logprobsOf(decodeForwardBackwardOutput((await context.http.call("forward_backward", bytes)).bytes));
+}
