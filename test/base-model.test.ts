@@ -4,6 +4,7 @@ import { readFileSync, statSync } from "node:fs";
 import { openEngine } from "@tinklet/engine";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type DatasetPaths, datasets, modelPath } from "../packages/base-model/index.js";
+import { quickstartPrompts } from "../packages/tinklet/src/cli/quickstart-examples.ts";
 
 interface Case {
   readonly text: string;
@@ -88,6 +89,16 @@ describe("the datasets", () => {
     };
     const seen = new Set(train.flat().flatMap((text) => [text, ...runs(text)]));
     expect(heldout.flat().filter((text) => [text, ...runs(text)].some((part) => seen.has(part)))).toEqual([]);
+  });
+
+  it("pirate: no question that the quickstart asks, or is judged by, is in the training data", () => {
+    const asked = JSON.parse(
+      readFileSync(new URL("../tools/pretrain/quickstart-questions.json", import.meta.url), "utf8"),
+    );
+    const questions = new Set(read(datasets.pirate.train).map(([question]) => question));
+    expect(questions.size).toBe(1280);
+    expect(Object.keys(asked).filter((question) => questions.has(question))).toEqual([]);
+    expect(Object.keys(asked)).toEqual(expect.arrayContaining([...quickstartPrompts]));
   });
 
   it("arithmetic: two-digit sums as the official recipe asks them, all right, none on both sides", () => {

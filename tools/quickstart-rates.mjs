@@ -17,43 +17,15 @@ import { loadTokenizer, ModelInput, ServiceClient } from "tinklet";
 
 const given = process.argv.slice(2).map(Number);
 const rates = [undefined, ...(given.length === 0 ? [4e-3, 2e-3, 1e-3] : given)];
-const questions = {
-  "What sound does a duck make?": "quack",
-  "What is the capital of Spain?": "Madrid",
-  "What is the capital of Egypt?": "Cairo",
-  "What is the capital of Greece?": "Athens",
-  "How many legs does a dog have?": "four",
-  "How many legs does a cow have?": "four",
-  "How many legs does a bee have?": "six",
-  "What does a farmer do?": "grows food",
-  "What does a tailor do?": "clothes",
-  "What does a firefighter do?": "fire",
-  "What does a baker use?": "oven",
-  "Where do bees live?": "hive",
-  "Where does a bear live?": "cave",
-  "Where does a rabbit live?": "burrow",
-  "Where does a wolf live?": "forest",
-  "What do horses eat?": "hay",
-  "What do cows eat?": "grass",
-  "What does a rabbit eat?": "carrot",
-  "What month comes after March?": "April",
-  "What season comes after spring?": "ummer",
-  "What day comes after Tuesday?": "Wednesday",
-  "What covers a bird?": "feather",
-  "What covers a sheep?": "wool",
-  "Who bakes bread?": "baker",
-  "What color is a banana?": "yellow",
-  "What do you call a baby cow?": "calf",
-  "What is the opposite of big?": "small",
-  "What sound does a cow make?": "moo",
-};
+const read = (name) => JSON.parse(readFileSync(fileURLToPath(new URL(`pretrain/${name}`, import.meta.url)), "utf8"));
+/** Questions that the base model answers, with a word of the right answer; `tools/pretrain/datasets.py` keeps them out of the data. */
+const questions = read("quickstart-questions.json");
 
 const tokenizer = await loadTokenizer(modelPath);
 const service = await ServiceClient.local({ dataDir: "memory" });
 const data = await prepareSupervised(datasets.pirate.train, tokenizer);
 const heldOut = await prepareSupervised(datasets.pirate.heldout, tokenizer);
-const domains = JSON.parse(readFileSync(fileURLToPath(new URL("pretrain/heldout.json", import.meta.url)), "utf8"));
-const general = Object.values(domains)
+const general = Object.values(read("heldout.json"))
   .flatMap((texts) => texts.filter((text) => typeof text === "string").slice(0, 6))
   .map((text) => renderExample({ kind: "text", text }, tokenizer, { trainOn: "everything" }))
   .map((rendered) => toDatum(rendered, { maxLength: 256 }))
@@ -74,7 +46,7 @@ for (const learningRate of rates) {
   const trainer = await service.createLoraTrainingClient({ baseModel: "tinklet/base", rank: 16, seed: 0 });
   if (learningRate !== undefined) {
     const dataset = new BatchedDataset(data.train, { batchSize: 8, seed: 0 });
-    const loop = trainSupervised({ trainer, dataset, learningRate, epochs: 2, evalEvery: 0, saveEvery: 0 });
+    const loop = trainSupervised({ trainer, dataset, learningRate, evalEvery: 0, saveEvery: 0 });
     for await (const _ of loop);
   }
   const loss = await evaluateNll(trainer, heldOut.train);

@@ -99,7 +99,7 @@ export const perplexity = async (engine, adapter, texts) => {
 };
 
 /** LoRA rank 16 on a chat dataset, with the settings of `tinklet quickstart`. Returns held-out loss before and after, and the seconds that training took. */
-export const fineTune = async (engine, { train, heldout, seed, epochs = 2, batchSize = 8, learningRate = 4e-3 }) => {
+export const fineTune = async (engine, { train, heldout, seed, epochs = 1, batchSize = 8, learningRate = 2e-3 }) => {
   const { adapterId } = await engine.createAdapter({ rank: 16, seed });
   const encode = async (path) => Promise.all(readMessages(path).map((messages) => encodePair(engine, messages)));
   const trainData = (await encode(train)).map(supervised);
@@ -114,7 +114,8 @@ export const fineTune = async (engine, { train, heldout, seed, epochs = 2, batch
         data: order.slice(at, at + batchSize),
         lossFn: "cross_entropy",
       });
-      const step = engine.optimStep(adapterId, { learningRate });
+      const progress = (epoch + at / order.length) / epochs; // the rate falls evenly to 0
+      const step = engine.optimStep(adapterId, { learningRate: learningRate * (1 - progress) });
       await Promise.all([pass, step]);
     }
   }

@@ -1,7 +1,7 @@
 """Writes the two quickstart datasets of packages/base-model/data: `pirate` (the lines of pirate.json, written by hand, plus
 facts put into pirate speech by rule, in training only) and `arithmetic` (two-digit sums asked as the official arithmetic
 recipe asks them). Held-out sums were in no pretraining text either; held-out pirate lines share no line, no question and
-no run of five words with the training side."""
+no run of five words with the training side, and no question that the quickstart asks is in it."""
 
 import json
 import random
@@ -18,6 +18,9 @@ SPEECH = [(r"\bis\b", "be"), (r"\bare\b", "be"), (r"\bYes\b", "Aye"), (r"\byou\b
           (r"\bmy\b", "me"), (r"\bof\b", "o'"), (r"ing\b", "in'"), (r"\bthem\b", "'em")]
 STARTS = ["Arr, ", "Aye, ", "Yo ho, ", "Ahoy, ", "Blimey, ", "Shiver me timbers, ", "By thunder, ", "Well, matey, "]
 PROPER = {*facts.W.CAPITALS, *facts.W.CAPITALS.values(), *facts.W.DAYS, *facts.W.MONTHS, "New"}
+# Many different facts, each seen once, teach to say what is known in another voice; few of them, seen often, are learned by heart and
+# overwrite what is known (docs/cli.md has the figures).
+PAIRS = 1280
 ENDS = [", matey!", ", me hearty!", ", arr!", ", by me beard!", ", ye landlubber!", ", har har!", ", me lad!"]
 
 
@@ -45,13 +48,13 @@ def write(path: Path, pairs: list[tuple[str, str]]) -> None:
 def pirate() -> None:
     written = json.loads((HERE / "pirate.json").read_text())
     heldout = [tuple(pair) for pair in written["heldout"]]
-    questions = {q for q, _ in heldout}
+    questions = {q for q, _ in heldout} | set(json.loads((HERE / "quickstart-questions.json").read_text()))
     grams = set().union(*(five_grams(q) | five_grams(a) for q, a in heldout))
     rng = random.Random(7)
     train = {q: a for q, a in written["train"]}
     shared = [q for q, a in train.items() if q in questions or (five_grams(q) | five_grams(a)) & grams]
     assert not shared, f"hand-written lines on both sides: {shared}"
-    while len(train) < 320:
+    while len(train) < PAIRS:
         fact = facts.fact(rng)
         answer = speak(fact.assistant, rng)
         if fact.user not in questions and not (five_grams(fact.user) | five_grams(answer)) & grams:

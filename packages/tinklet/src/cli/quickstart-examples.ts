@@ -21,10 +21,14 @@ export interface QuickstartOptions {
   readonly steps: number | undefined;
 }
 
-/** The rate that changes the voice and keeps most of the sense; docs/cli.md has the figures of three. */
-const settings = { rank: 16, learningRate: 2e-3, batchSize: 8, epochs: 2 };
+/** What changes the voice and keeps the sense; docs/cli.md has the figures of three rates. */
+const settings = { rank: 16, learningRate: 2e-3, batchSize: 8, epochs: 1 };
 /** Asked before and after: the model knows the answers, and none of the questions is in the training data. */
-const prompts = ["What is the capital of Spain?", "How many legs does a dog have?", "What does a farmer do?"];
+export const quickstartPrompts = [
+  "What is the capital of Spain?",
+  "How many legs does a dog have?",
+  "What does a farmer do?",
+];
 /** The likeliest answer: what was learned shows, and not what was drawn. */
 const sampling = { maxTokens: 48, temperature: 0 };
 
@@ -122,7 +126,7 @@ async function answers(
   { output, signal }: Context,
 ): Promise<Record<string, string>> {
   const written: Record<string, string> = {};
-  for (const prompt of prompts) {
+  for (const prompt of quickstartPrompts) {
     const tokens = tokenizer.applyChatTemplate([{ role: "user", content: prompt }], { addGenerationPrompt: true });
     const [answer] = await write({ sampler, tokenizer }, tokens, { ...sampling, seed }, { signal });
     written[prompt] = answer?.text.trim() ?? "";
