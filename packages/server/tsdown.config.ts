@@ -7,6 +7,7 @@ export default defineConfig({
   fixedExtension: false, // .js, as package.json says
   target: "es2022",
   dts: true,
+  banner: { dts: '/// <reference lib="esnext.disposable" />' }, // what `await using` needs, for projects that name no `lib`
   sourcemap: true,
   clean: true,
   inputOptions: { checks: { pluginTimings: false } },

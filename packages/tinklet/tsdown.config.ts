@@ -11,6 +11,7 @@ export default defineConfig({
   platform: "neutral",
   target: "es2022",
   dts: true,
+  banner: { dts: '/// <reference lib="esnext.disposable" />' }, // what `await using` needs, for projects that name no `lib`
   sourcemap: true,
   clean: true,
   deps: {

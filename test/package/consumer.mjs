@@ -1,5 +1,6 @@
-// A strict project that uses the packed packages compiles: declarations are checked (`skipLibCheck: false`), with and without the
-// optional peers installed, under every TypeScript and module resolution that we promise.
+// A project that uses the packed packages compiles: declarations are checked (`skipLibCheck: false`), with and without the optional
+// peers installed, under every TypeScript and module resolution that we promise; a strict project that names its libraries and Node's
+// types, and a newcomer's that names neither.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { emptyProject, run, tools } from "./report.mjs";
@@ -20,6 +21,8 @@ const strict = {
   noEmit: true,
   types: ["node"],
 };
+/** What `tsc --init` amounts to: no `lib`, no types of Node. */
+const plain = { target: "es2022", strict: true, skipLibCheck: false, noEmit: true, types: [] };
 
 const sdkProgram = `import { Datum, ModelInput, ServiceClient } from "tinklet";
 import { contract } from "tinklet/wire";
@@ -57,7 +60,7 @@ export async function checkConsumer({ check }, packages, work) {
   if (!ready) return;
   const tarball = (name) => packages.get(name).tarball;
   const projects = [
-    { name: "tinklet alone", install: [tarball("tinklet")], program: sdkProgram },
+    { name: "tinklet alone", install: [tarball("tinklet")], program: sdkProgram, settings: { strict, plain } },
     {
       name: "tinklet with all of its optional peers",
       install: [
@@ -65,9 +68,10 @@ export async function checkConsumer({ check }, packages, work) {
         ...externalPeers(packages.get("tinklet").manifest),
       ],
       program: sdkProgram + everyEntry(packages),
+      settings: { strict },
     },
   ];
-  for (const [index, { name, install, program }] of projects.entries()) {
+  for (const [index, { name, install, program, settings }] of projects.entries()) {
     const folder = emptyProject(join(work, `consumer-${index}`));
     const types = `@types/node@file:${found["@types/node"]}`;
     const installed = await check(`consumer: installs ${name}`, async () => {
@@ -81,13 +85,14 @@ export async function checkConsumer({ check }, packages, work) {
     });
     if (!installed) continue;
     writeFileSync(join(folder, "program.ts"), program);
-    for (const compiler of Object.keys(compilers))
-      for (const [kind, options] of Object.entries(modules))
-        await check(`consumer: ${name}, ${compiler}, ${kind}`, async () => {
-          const config = join(folder, `tsconfig.${kind}.json`);
-          writeFileSync(config, JSON.stringify({ compilerOptions: { ...strict, ...options }, files: ["program.ts"] }));
-          await run(process.execPath, [join(found[compiler], "bin/tsc"), "-p", config], { cwd: folder });
-        });
+    for (const [setting, base] of Object.entries(settings))
+      for (const compiler of Object.keys(compilers))
+        for (const [kind, options] of Object.entries(modules))
+          await check(`consumer: ${name}, ${setting}, ${compiler}, ${kind}`, async () => {
+            const config = join(folder, `tsconfig.${setting}.${kind}.json`);
+            writeFileSync(config, JSON.stringify({ compilerOptions: { ...base, ...options }, files: ["program.ts"] }));
+            await run(process.execPath, [join(found[compiler], "bin/tsc"), "-p", config], { cwd: folder });
+          });
   }
 }
 
