@@ -79,7 +79,7 @@ export const checkpoint = (root, name, shape = SHAPES[name]) => {
     num_key_value_heads: shape.kvHeads,
     head_dim: shape.headDim,
     intermediate_size: shape.mlp,
-    max_position_embeddings: 2048,
+    max_position_embeddings: shape.context ?? 2048,
     rms_norm_eps: 1e-6,
     rope_theta: 10000,
     hidden_act: "silu",
