@@ -1,38 +1,18 @@
 // The engine side by side with PyTorch + transformers + PEFT: training, sampling, loading, memory. Both sides run in processes of
 // their own and take turns, so that a noisy moment hits both.
 //   npm run bench -- engine [10M] [135M] [596M] [load] [repeats=5]
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { mkdirSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { bundle } from "../test/server/bundle.mjs";
 import { torchPython } from "../test/torch/venv.mjs";
 import { checkpoint, GIGABYTE, SHAPES, trainingFlops } from "./engine/models.mjs";
+import { startPeer } from "./engine/peer.mjs";
 
 const RANK = 16;
 const BATCHES = { "10M": 4, "135M": 2, "596M": 1 };
 const TARGETS = { "10M": 1.3, "135M": 1.3, "596M": 1.2 };
-
-/** A peer process that answers one JSON line per command. */
-const startPeer = async (command, args) => {
-  const child = spawn(command, args, { stdio: ["pipe", "pipe", "ignore"] });
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const next = async () => {
-    const { value, done } = await lines.next();
-    if (done) throw new Error(`${command} ended early`);
-    return JSON.parse(value);
-  };
-  const ready = await next();
-  return {
-    ready,
-    ask: (name, given = {}) => {
-      child.stdin.write(`${JSON.stringify({ do: name, ...given })}\n`);
-      return next();
-    },
-    quit: () => child.stdin.end(`${JSON.stringify({ do: "quit" })}\n`),
-  };
-};
 
 const limits = (root, threads) => {
   const folder = join(root, ".cache", "bench");
@@ -79,7 +59,7 @@ const loading = async (root, threads, repeats) => {
     const ours = await startPeer(process.execPath, [join(root, "bench/engine/ours.mjs"), folder, String(threads)]);
     const first = await ours.ask("generate", { batch: 1, prompt: 8, new: 1 });
     if (repeat >= 0) seconds.push(ours.ready.loadSeconds + first.seconds[0]); // the first round warms the file cache
-    ours.quit();
+    await ours.quit();
   }
   return {
     name: "load a checkpoint to its first token",
@@ -184,7 +164,7 @@ export default async ({ root, args }) => {
       const target = name === "10M" && batch === 8 ? "≥ 5" : undefined;
       compare(`sampling, ${batch} sequences`, sampling, target);
     }
-    torch.quit();
+    await torch.quit();
     const gaps = [];
     for (let repeat = -1; repeat < repeats; repeat++) {
       const gap = await ours.ask("loop", { lengths: uniform, steps: name === "10M" ? 10 : 2, batch: 8, new: 16 });
@@ -198,7 +178,7 @@ export default async ({ root, args }) => {
       target: "≤ 20",
       note: `its own work, while the engine trains and samples; ${round(longestOf("gap"), 1)} ms with the wait for a core that the engine's threads are using`,
     });
-    ours.quit();
+    await ours.quit();
     const long = { "135M": { lengths: [512, 512], limit: 2.5 }, "596M": { lengths: [512], limit: 5.5 } }[name];
     if (!long) continue;
     // Training alone, in a fresh process: what sampling keeps would only blur the figure.
@@ -212,7 +192,7 @@ export default async ({ root, args }) => {
       target: `≤ ${long.limit}`,
       note: `two training steps of ${long.lengths.length} × 512`,
     });
-    fresh.quit();
+    await fresh.quit();
   }
   return { rows };
 };

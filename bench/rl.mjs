@@ -1,48 +1,32 @@
-// `npm run bench -- rl --base FOLDER [--repeats N] [--part groups|multi-turn|sharing|cold|quickstart]`: what reinforcement learning
+// `npm run bench -- rl --base FOLDER [--repeats N] [--part groups|multi-turn|sharing|cold|peft|quickstart]`: what reinforcement learning
 // costs when prefixes are computed once, against a build of the engine that computes every copy (`TINKLET_BENCH_BASE` names its folder as
 // well as `--base`: a checkout of 3e75717 in which `node tools/build.mjs` was run). Both sides get the same tokens, in turns, each in a
 // process of its own. Medians with their spread; a ratio is the other build's median over ours.
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { bundle } from "../test/server/bundle.mjs";
+import { torchPython } from "../test/torch/venv.mjs";
 import { checkpoint } from "./engine/models.mjs";
+import { startPeer } from "./engine/peer.mjs";
 import { median, round, spread } from "./measure.mjs";
-import { conversations, distinctTokens } from "./rl/scenarios.mjs";
+import { conversations, distinctTokens, sharing } from "./rl/scenarios.mjs";
+
+const planner = await bundle("bench/rl/planner.ts");
 
 const option = (args, name) => (args.includes(name) ? args[args.indexOf(name) + 1] : undefined);
 
-/** A side: `ask` sends a command and waits for its answer. */
-const openSide = async (root, build, folder) => {
-  const threads = String(cpus().length);
-  const child = spawn(process.execPath, [join(root, "bench/rl/side.mjs"), build, folder, threads], {
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const answer = async () => {
-    const { value, done } = await lines.next();
-    if (done) throw new Error(`the engine of ${build} has ended`);
-    return JSON.parse(value);
-  };
-  await answer();
-  const ask = (command) => {
-    child.stdin.write(`${JSON.stringify(command)}\n`);
-    return answer();
-  };
-  const close = async () => {
-    child.stdin.end(`${JSON.stringify({ do: "quit" })}\n`);
-    await new Promise((resolve) => child.once("exit", resolve));
-  };
-  return { ask, close };
-};
+/** The engine of a build over a model. */
+const openSide = (root, build, folder) =>
+  startPeer(process.execPath, [join(root, "bench/rl/side.mjs"), build, folder, String(cpus().length)]);
 
 /** The same commands on both sides in turns, once without counting. */
 const inTurns = async (sides, commandOf, repeats) => {
   const results = { base: [], ours: [] };
   for (let i = 0; i <= repeats; i++) {
     for (const name of ["base", "ours"]) {
-      const result = await sides[name].ask(commandOf(i));
+      const result = await sides[name].ask(...commandOf(i));
       if (i > 0) results[name].push(result);
     }
   }
@@ -72,16 +56,16 @@ const step = (result) => result.training + result.sampling;
 
 const parts = {
   async groups(sides, repeats) {
-    const results = await inTurns(sides, (seed) => ({ do: "groups", count: 48, answers: 8, seed }), repeats);
+    const results = await inTurns(sides, (seed) => ["groups", { count: 48, answers: 8, seed }], repeats);
     return [
       compare("48 prompts × 8 answers: training", results, { of: training, target: "≥ 2×" }),
       compare("48 prompts × 8 answers: sampling", results, { of: sampling }),
     ];
   },
   async "multi-turn"(sides, repeats) {
-    const command = { do: "multiTurn", count: 64, turns: 10 };
-    const results = await inTurns(sides, (seed) => ({ ...command, seed }), Math.min(3, repeats));
-    const prompts = conversations({ ...command, vocabSize: 4096, seed: 1 }).flatMap((turns) =>
+    const shape = { count: 64, turns: 10 };
+    const results = await inTurns(sides, (seed) => ["multiTurn", { ...shape, seed }], Math.min(3, repeats));
+    const prompts = conversations({ ...shape, vocabSize: 4096, seed: 1 }).flatMap((turns) =>
       turns.map(({ prompt }) => prompt),
     );
     const distinct = distinctTokens(prompts);
@@ -100,14 +84,20 @@ const parts = {
     ];
   },
   async sharing(sides, repeats) {
-    const command = { do: "sharing", count: 32, length: 496 };
-    const shared = await inTurns(sides, (seed) => ({ ...command, shared: 480, seed }), repeats);
-    const apart = await inTurns(sides, (seed) => ({ ...command, shared: 0, seed }), repeats);
+    const shape = { count: 32, length: 496 };
+    const shared = await inTurns(sides, (seed) => ["sharing", { ...shape, shared: 480, seed }], repeats);
+    const apart = await inTurns(sides, (seed) => ["sharing", { ...shape, shared: 0, seed }], repeats);
+    const steps = sorted(apart.ours.map(training));
     return [
       compare("32 that share 480 of 496: training", shared, { of: training, target: "≥ 6×" }),
       compare("32 that share 480 of 496: sampling", shared, { of: sampling, target: "≥ 4×" }),
       compare("32 × 496 that share nothing: training", apart, { of: training, target: "≥ 0.99×" }),
       compare("32 × 496 that share nothing: sampling", apart, { of: sampling, target: "≥ 0.8×" }),
+      planning(
+        "32 × 496 that share nothing",
+        sharing({ ...shape, shared: 0, vocabSize: 4096, seed: 1 }),
+        median(steps),
+      ),
     ];
   },
   async cold(sides, repeats) {
@@ -118,11 +108,72 @@ const parts = {
       [484, "≥ 0.8×"],
       [1000, "≥ 0.8×"],
     ]) {
-      const results = await inTurns(sides, (seed) => ({ do: "cold", length, count: 20, seed }), repeats);
+      const results = await inTurns(sides, (seed) => ["cold", { length, count: 20, seed }], repeats);
       rows.push(compare(`20 cold prompts of ${length}, one by one`, results, { of: sampling, target }));
     }
     return rows;
   },
+};
+
+/** What the planner of training takes of a step. */
+const planning = (name, sequences, stepSeconds) => {
+  const told = execFileSync(process.execPath, [planner], { input: JSON.stringify(sequences) });
+  const milliseconds = JSON.parse(told.toString());
+  return {
+    name: `${name}: the planner's own time`,
+    value: round(median(milliseconds), 2),
+    unit: "ms",
+    spread: spread(milliseconds, 2),
+    ratio: round(median(milliseconds) / 1000 / stepSeconds, 4),
+    target: "≤ 0.01",
+    note: "of a training step",
+  };
+};
+
+/** The bundled model's shape, for a PyTorch model with random weights. */
+const bundledShape = { vocab: 4096, width: 256, layers: 8, heads: 4, kvHeads: 2, headDim: 64, mlp: 704, qkNorm: true };
+
+/** A training step over conversations, against PyTorch + transformers + PEFT at its best batch size. */
+const peft = async (root, repeats) => {
+  const python = torchPython();
+  const folder = join(root, "packages/base-model");
+  const shape = { count: 8, turns: 10 };
+  const batchOf = (seed) => ({
+    data: conversations({ ...shape, vocabSize: 4096, seed })
+      .flat()
+      .map(({ prompt, datum }) => ({
+        tokens: [...datum.tokens, datum.lossFnInputs.target_tokens.data.at(-1)],
+        prompt: prompt.length,
+        advantage: datum.lossFnInputs.advantages.data.at(-1),
+      })),
+  });
+  const ours = await openSide(root, root, folder);
+  const torch = await startPeer(python, [
+    join(root, "bench/engine/torch_peer.py"),
+    JSON.stringify(bundledShape),
+    String(cpus().length),
+  ]);
+  const quarter = { data: batchOf(1).data.filter((_, i) => i % 4 === 0) };
+  await torch.ask("policy", { ...quarter, batch: 8 }); // warms up
+  const tried = [];
+  for (const batch of [1, 2, 4, 8, 16]) {
+    tried.push({ batch, seconds: (await torch.ask("policy", { ...quarter, batch })).seconds[0] });
+  }
+  const { batch } = tried.toSorted((a, b) => a.seconds - b.seconds)[0];
+  const results = { base: [], ours: [] };
+  for (let seed = 0; seed <= Math.min(3, repeats); seed++) {
+    const own = await ours.ask("conversations", { ...shape, seed });
+    const theirs = await torch.ask("policy", { ...batchOf(seed), batch });
+    if (seed === 0) continue; // warms up
+    results.ours.push(own);
+    results.base.push({ training: theirs.seconds[0] });
+  }
+  await ours.quit();
+  await torch.quit();
+  const note = `the other is PyTorch + PEFT, padded, ${batch} sequences at a time (${tried.map((each) => `${each.batch}: ${round(each.seconds, 1)} s`).join(", ")} for a quarter of them)`;
+  return [
+    compare("8 conversations × 10 turns: training, against PEFT", results, { of: training, target: "≥ 4×", note }),
+  ];
 };
 
 /** The quickstart by reward as a user runs it, start to end of the process. */
@@ -183,9 +234,10 @@ export default async ({ root, args }) => {
     for (const name of wanted) {
       for (const row of await parts[name](sides, repeats)) rows.push({ ...row, name: `${model}: ${row.name}` });
     }
-    await sides.base.close();
-    await sides.ours.close();
+    await sides.base.quit();
+    await sides.ours.quit();
   }
+  if (only === undefined || only === "peft") rows.push(...(await peft(root, repeats)));
   if (only === undefined || only === "quickstart") rows.push(...quickstart(builds, repeats));
   return {
     rows,

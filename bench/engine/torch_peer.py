@@ -84,6 +84,30 @@ class Peer:
             seconds = time.perf_counter() - start
         return {"seconds": [seconds], "tokens": batch * new}
 
+    def policy(self, data, batch):
+        """One importance-sampling step over prompts with answers, padded as transformers does, sorted by length so that little is."""
+        self.training()
+        data = sorted(data, key=lambda datum: len(datum["tokens"]))
+        start = time.perf_counter()
+        for at in range(0, len(data), batch):
+            part = data[at:at + batch]
+            longest = max(len(datum["tokens"]) for datum in part)
+            ids = torch.zeros((len(part), longest), dtype=torch.long)
+            mask = torch.zeros_like(ids)
+            counts = torch.zeros((len(part), longest - 1))
+            for row, datum in enumerate(part):
+                length = len(datum["tokens"])
+                ids[row, :length] = torch.tensor(datum["tokens"])
+                mask[row, :length] = 1
+                counts[row, datum["prompt"] - 1:length - 1] = datum["advantage"]
+            uniform = bool(mask.all())
+            logits = self.model(input_ids=ids, attention_mask=None if uniform else mask).logits[:, :-1]
+            chosen = logits.gather(2, ids[:, 1:, None])[..., 0] - logits.logsumexp(2)
+            (-(torch.exp(chosen - chosen.detach()) * counts).sum()).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return {"seconds": [time.perf_counter() - start], "tokens": sum(len(datum["tokens"]) for datum in data)}
+
     def memory(self):
         return {"peakBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 

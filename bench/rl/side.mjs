@@ -73,6 +73,11 @@ const commands = {
     const data = all.flatMap((conversation) => conversation.map(({ datum }) => datum));
     return { sampling, prefilled, training: await trainStep(data, "importance_sampling") };
   },
+  /** The training of some conversations alone. */
+  async conversations({ count, turns, seed }) {
+    const data = conversations({ count, turns, vocabSize, seed }).flatMap((turn) => turn.map(({ datum }) => datum));
+    return { training: await trainStep(data, "importance_sampling") };
+  },
   /** Prompts that nobody has asked before, one after the other. */
   async cold({ count, length, seed }) {
     const prompts = sharing({ count, length, shared: 0, vocabSize, seed });
