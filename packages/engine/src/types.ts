@@ -211,6 +211,8 @@ export interface TokenEvent {
   readonly index: number;
   readonly token: number;
   readonly logprob: number;
+  /** As in the result: a sample that is stopped has none. */
+  readonly promptCacheHitTokens: number;
   /** Set on the last token of the sample. */
   readonly stopReason?: "stop" | "length";
 }

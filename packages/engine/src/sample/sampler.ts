@@ -426,6 +426,7 @@ export class Sampler {
         index: sequence.index,
         token,
         logprob,
+        promptCacheHitTokens: job.hitTokens ?? 0,
         ...(sequence.stopReason ? { stopReason: sequence.stopReason } : {}),
       });
     } catch (error) {

@@ -236,11 +236,10 @@ export class Queue {
       stop.signal.throwIfAborted();
       const counted = (event: TokenEvent) => {
         drawn++;
+        cached = Math.min(event.promptCacheHitTokens, draw.request.prompt.length);
         draw.onToken?.(event);
       };
-      const result = await lane.draw({ ...draw, signal: stop.signal, onToken: counted });
-      cached = Math.min(result.promptCacheHitTokens, draw.request.prompt.length);
-      return result;
+      return await lane.draw({ ...draw, signal: stop.signal, onToken: counted });
     } finally {
       draw.signal.removeEventListener("abort", abort);
       closing.removeEventListener("abort", close);

@@ -27,6 +27,8 @@ export interface FakeEngineOptions {
   readonly beforeCall?: (name: string, adapter: string | null) => Promise<void> | void;
   /** Told of each sample. */
   readonly onSample?: (request: SampleRequest) => void;
+  /** What every sample tells about its prompt. @defaultValue 0 */
+  readonly cachedTokens?: number;
   /** What a sample draws, instead of tokens at random; it ends with the last one, or where the request says. */
   readonly reply?: (request: SampleRequest, index: number) => readonly number[];
   /** Awaited before each token of a sample that is shown as it is drawn. */
@@ -58,7 +60,8 @@ function random(seed: number): () => number {
 }
 
 export function fakeEngine(options: FakeEngineOptions = {}): Engine {
-  const { contextLength = 512, vocabSize = 512, maxRank = 64, beforeCall, beforeToken, onSample, reply } = options;
+  const { contextLength = 512, vocabSize = 512, maxRank = 64, cachedTokens = 0 } = options;
+  const { beforeCall, beforeToken, onSample, reply } = options;
   const adapters = new Map<string, Adapter>();
   const snapshots = new Map<string, Adapter>();
   let next = 0;
@@ -208,7 +211,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     return {
       sequences: sequences.map((each) => (k > 0 ? { ...each, topkLogprobs: table(k, k * each.tokens.length) } : each)),
       seed,
-      promptCacheHitTokens: 0,
+      promptCacheHitTokens: cachedTokens,
       ...(request.promptLogprobs === true ? { promptLogprobs } : {}),
       ...(targetPromptLogprobs === undefined
         ? {}
@@ -303,7 +306,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       for (const [index, { tokens }] of onToken === undefined ? [] : result.sequences.entries()) {
         for (const token of tokens) {
           await Promise.race([beforeToken?.(), stopped]);
-          onToken?.({ index, token, logprob: -1 });
+          onToken?.({ index, token, logprob: -1, promptCacheHitTokens: result.promptCacheHitTokens });
         }
       }
       return result;

@@ -118,6 +118,14 @@ describe("chat/completions", () => {
     expect(sent.join("|")).not.toMatch(/E|N\|/);
   });
 
+  test("an answer that a stop text ends tells what was cached of its prompt", async () => {
+    const server = await open(replying("one two END three", { cachedTokens: 7 }));
+    const { json } = await chat(server, { stop: ["END"] });
+    expect(json.usage.prompt_tokens_details.cached_tokens).toBe(7);
+    const { json: whole } = await chat(server, {});
+    expect(whole.usage.prompt_tokens_details.cached_tokens).toBe(7);
+  });
+
   test("a length that is reached is told", async () => {
     const server = await open(replying("hello world"));
     for (const body of [{ max_tokens: 1 }, { max_completion_tokens: 1 }]) {

@@ -61,6 +61,7 @@ export async function generate(api: Api, generation: Generation, listener: Liste
   }));
   let open = n;
   let completionTokens = 0;
+  let cachedTokens = 0;
 
   const finish = (index: number, stopReason: "stop" | "length" | undefined) => {
     const reply = replies[index]!;
@@ -72,7 +73,8 @@ export async function generate(api: Api, generation: Generation, listener: Liste
     const reason = ended === undefined ? (stopReason ?? "stop") : "stop";
     listener.ending(index, reason, ended?.by === "stop" ? ended.text : undefined);
   };
-  const onToken = ({ index, token, logprob, stopReason }: TokenEvent) => {
+  const onToken = ({ index, token, logprob, stopReason, promptCacheHitTokens }: TokenEvent) => {
+    cachedTokens = promptCacheHitTokens;
     const reply = replies[index]!;
     if (reply.over) return;
     completionTokens++;
@@ -97,10 +99,11 @@ export async function generate(api: Api, generation: Generation, listener: Liste
       ...given({ filesId: model.filesId }),
     });
     for (const [index, { over }] of replies.entries()) if (!over) finish(index, result.sequences[index]?.stopReason);
-    const { promptLogprobs, promptCacheHitTokens: cachedTokens } = result;
+    const { promptLogprobs } = result;
+    cachedTokens = result.promptCacheHitTokens;
     return { promptTokens: prompt.length, cachedTokens, completionTokens, ...given({ promptLogprobs }) };
   } catch (error) {
-    if (error === enough) return { promptTokens: prompt.length, cachedTokens: 0, completionTokens };
+    if (error === enough) return { promptTokens: prompt.length, cachedTokens, completionTokens };
     if (error instanceof ConfigError || error instanceof MemoryError) {
       throw new Refusal(400, "invalid_request", error.message);
     }
