@@ -12,7 +12,7 @@ const drills = {
     does: "the SDK against a faulty server: [calls] [seed]",
     command: (rest) => {
       run([`${root}tools/build.mjs`]); // it tests the package as built
-      return [`${root}test/client/drill.mjs`, ...rest];
+      return [`${root}packages/tinklet/src/testing/fault-drill-main.mjs`, ...rest];
     },
   },
   kill: {
@@ -21,7 +21,7 @@ const drills = {
   },
   fuzz: {
     does: "broken requests: [requests] [seed]",
-    command: async (rest) => [await bundle("test/server/fuzz-main.ts"), ...rest],
+    command: async (rest) => [await bundle("packages/server/src/testing/fuzz-main.ts"), ...rest],
   },
   soak: {
     does: "20 clients, good and bad, on the bundled model while the server is stopped and killed: [--minutes 15] [--seed 1]",

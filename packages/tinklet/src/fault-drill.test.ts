@@ -1,8 +1,8 @@
 import * as sdk from "tinklet";
 import { expect, it } from "vitest";
-import { FakeClock } from "../../packages/tinklet/src/testing/index.ts";
-import { StubServer } from "../../packages/tinklet/src/testing/stub-server.ts";
-import { drill, faultScript } from "./drill-body.mjs";
+import { drill, faultScript } from "./testing/fault-drill.mjs";
+import { FakeClock } from "./testing/index.ts";
+import { StubServer } from "./testing/stub-server.ts";
 
 /** Virtual time after which a call is held to hang. */
 const hangMs = 4 * 3_600_000;

@@ -1,6 +1,6 @@
 // The fault drill: workers call a client against a server that breaks in every way the script knows, and what came of
 // each call is held against what the server really applied. The same body runs in the test suite (on a fake clock, without
-// sockets) and by `node test/client/drill.mjs` (over sockets, on a clock that runs fast).
+// sockets) and by `node packages/tinklet/src/testing/fault-drill-main.mjs` (over sockets, on a clock that runs fast).
 
 /** A small seeded generator (mulberry32): the same seed, the same faults. */
 export function random(seed) {

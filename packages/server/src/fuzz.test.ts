@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fuzz } from "./fuzz.ts";
+import { fuzz } from "./testing/fuzz.ts";
 
 test("5,000 fuzzed requests: no 5xx, nothing hangs, a third reaches the queue", async () => {
   const report = await fuzz(5000, 1);

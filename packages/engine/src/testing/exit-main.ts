@@ -1,5 +1,5 @@
 /** `exit-main FOLDER`: ends the process with status 7 while the engine's thread is in the middle of a pass. */
-import { openEngine } from "../../packages/engine/src/engine.ts";
+import { openEngine } from "../engine.ts";
 
 const engine = await openEngine(process.argv[2]!, { runtime: "native" });
 const { adapterId } = await engine.createAdapter({ rank: 4, seed: 1 });

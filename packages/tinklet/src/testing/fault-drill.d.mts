@@ -1,6 +1,6 @@
 import type * as sdk from "tinklet";
-import type { FaultScript } from "../../packages/tinklet/src/testing/faults.ts";
-import type { StubServer } from "../../packages/tinklet/src/testing/stub-server.ts";
+import type { FaultScript } from "./faults.ts";
+import type { StubServer } from "./stub-server.ts";
 
 export function faultScript(seed: number, oneIn?: number): { script: FaultScript; counts: Record<string, number> };
 export function random(seed: number): () => number;

@@ -3,9 +3,9 @@
  * caller decides what is a failure. A run is known by its seed. Used by fuzz.test.ts (5,000) and fuzz-main.ts (100,000).
  */
 import { gzipSync } from "node:zlib";
-import { passBytes, TestServer } from "../../packages/server/src/testing/test-server.ts";
-import { contract } from "../../packages/tinklet/src/wire/contract.ts";
-import { compressZstd } from "../../packages/tinklet/src/wire/zstd.ts";
+import { contract } from "../../../tinklet/src/wire/contract.ts";
+import { compressZstd } from "../../../tinklet/src/wire/zstd.ts";
+import { passBytes, TestServer } from "./test-server.ts";
 
 export interface FuzzReport {
   readonly requests: number;

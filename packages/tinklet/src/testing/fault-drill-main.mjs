@@ -1,11 +1,11 @@
-// `node test/client/drill.mjs [calls] [seed]`: the fault drill over real sockets, against the built package, on a clock that
+// `node packages/tinklet/src/testing/fault-drill-main.mjs [calls] [seed]`: the fault drill over real sockets, against the built package, on a clock that
 // runs 200 times faster than the wall's, so that timeouts of a minute take a third of a second. Writes its log to
 // docs/reports/client-drill.md and ends with status 1 when anything was found. Build first: `npm run build`.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import * as sdk from "../../packages/tinklet/dist/index.js";
-import { listen, StubServer } from "../../packages/tinklet/dist/testing/index.js";
-import { drill, faultScript } from "./drill-body.mjs";
+import * as sdk from "../../dist/index.js";
+import { listen, StubServer } from "../../dist/testing/index.js";
+import { drill, faultScript } from "./fault-drill.mjs";
 
 const calls = Number(process.argv[2] ?? 10_000);
 const seed = Number(process.argv[3] ?? 1);
@@ -66,7 +66,7 @@ const table = (values) =>
     .join("\n");
 const log = `# Client fault drill
 
-\`npm run build && node test/client/drill.mjs ${calls} ${seed}\` · ${new Date().toISOString().slice(0, 10)} · Node ${process.version} · ${Math.round((Date.now() - started) / 1000)} s at ${speed} times the speed
+\`npm run build && node packages/tinklet/src/testing/fault-drill-main.mjs ${calls} ${seed}\` · ${new Date().toISOString().slice(0, 10)} · Node ${process.version} · ${Math.round((Date.now() - started) / 1000)} s at ${speed} times the speed
 
 ${calls} calls (training in eight models with chunked batches and cancellations, sampling by 24 workers, listings) over real
 sockets against the scripted server; the wall clock was set back and forth ${jumps} times by an hour.
@@ -93,8 +93,8 @@ ${table(counts)}
 ${table(result.errors)}
 ${result.problems.length === 0 ? "" : `\n## Problems\n\n${result.problems.map((problem) => `- ${problem}`).join("\n")}\n`}`;
 if (calls >= 10_000) {
-  mkdirSync(fileURLToPath(new URL("../../docs/reports/", import.meta.url)), { recursive: true });
-  writeFileSync(new URL("../../docs/reports/client-drill.md", import.meta.url), log);
+  mkdirSync(fileURLToPath(new URL("../../../../docs/reports/", import.meta.url)), { recursive: true });
+  writeFileSync(new URL("../../../../docs/reports/client-drill.md", import.meta.url), log);
 }
 console.log(log);
 process.exitCode = result.problems.length === 0 ? 0 : 1;

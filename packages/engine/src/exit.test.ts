@@ -3,15 +3,15 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { loadNativeRuntime } from "../../packages/engine/src/runtime/ort.ts";
 // @ts-expect-error a script without types
-import { bundle } from "../server/bundle.mjs";
+import { bundle } from "../../../test/server/bundle.mjs";
+import { loadNativeRuntime } from "./runtime/ort.ts";
 
 const { runtime } = await loadNativeRuntime(1);
 
 test.skipIf(runtime === undefined)("process.exit() amid a pass ends with its own status", async () => {
-  const program = (await bundle("test/engine/exit-main.ts")) as string;
-  const model = fileURLToPath(new URL("../../packages/base-model", import.meta.url));
+  const program = (await bundle("packages/engine/src/testing/exit-main.ts")) as string;
+  const model = fileURLToPath(new URL("../../base-model", import.meta.url));
   const child = spawn(process.execPath, [program, model], { stdio: ["ignore", "inherit", "pipe"] });
   let complaints = "";
   child.stderr.on("data", (chunk: Buffer) => {
