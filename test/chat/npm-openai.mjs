@@ -98,6 +98,18 @@ export async function checkOpenai({ default: OpenAI }, url, checks) {
     scores,
   );
 
+  const top = await client.chat.completions.create({ ...real, logprobs: true, top_logprobs: 3, max_tokens: 1 });
+  const [first] = top.choices[0].logprobs.content;
+  checks.holds(
+    at("top_logprobs"),
+    first.top_logprobs.length === 3 && first.top_logprobs[0].logprob === first.logprob,
+    first,
+  );
+  const biased = { ...real, max_tokens: 3, logit_bias: { 100: 100 }, presence_penalty: 0.5, frequency_penalty: 0.5 };
+  const forced = await client.chat.completions.create({ ...biased, logprobs: true });
+  const same = new Set(forced.choices[0].logprobs.content.map(({ token }) => token));
+  checks.is(at("logit_bias"), [same.size, forced.usage.completion_tokens], [1, 3]);
+
   const completed = await client.completions.create({
     model: "tinklet/base",
     prompt: "The sea is",

@@ -41,6 +41,10 @@ const paramFields: Readonly<Record<keyof SamplingParams, true>> = {
   temperature: true,
   topK: true,
   topP: true,
+  minP: true,
+  presencePenalty: true,
+  frequencyPenalty: true,
+  logitBias: true,
 };
 /** Names under which other parts of the API, or other SDKs, know a field. */
 const aliases: Readonly<Record<string, string>> = {

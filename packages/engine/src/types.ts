@@ -135,6 +135,14 @@ export interface SamplingParams {
   readonly topK?: number;
   /** Nucleus sampling: probability mass to keep; 1 disables it. @defaultValue 1 */
   readonly topP?: number;
+  /** Leaves out tokens less likely than this share of the likeliest one's probability, behind top-k and top-p; 0 disables it. @defaultValue 0 */
+  readonly minP?: number;
+  /** Taken from the logits of tokens that the sample has already. @defaultValue 0 */
+  readonly presencePenalty?: number;
+  /** Taken from the logits of a token once for each time that the sample has it already. @defaultValue 0 */
+  readonly frequencyPenalty?: number;
+  /** Added to the logits of these tokens. Log-probs in results are the model's own, without it. @defaultValue none */
+  readonly logitBias?: readonly (readonly [token: number, bias: number])[];
 }
 
 export interface SampleRequest {
@@ -213,6 +221,8 @@ export interface TokenEvent {
   readonly logprob: number;
   /** As in the result: a sample that is stopped has none. */
   readonly promptCacheHitTokens: number;
+  /** The most likely tokens here, in falling probability; with `topkSampleLogprobs`. */
+  readonly top?: readonly (readonly [token: number, logprob: number])[];
   /** Set on the last token of the sample. */
   readonly stopReason?: "stop" | "length";
 }

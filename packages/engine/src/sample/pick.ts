@@ -1,5 +1,5 @@
 /**
- * Chooses a token from a distribution: temperature (already in the probabilities), then top-k, then top-p, then one random number.
+ * Chooses a token from a distribution: temperature (already in the probabilities), then top-k, then top-p, then min-p, then one random number.
  * Deterministic given the distribution and the number: ties go to the smaller id.
  */
 
@@ -8,6 +8,8 @@ export interface Choice {
   readonly topK: number;
   /** 1: off. */
   readonly topP: number;
+  /** 0: off. */
+  readonly minP?: number;
 }
 
 /** The largest logit; the smaller id wins a tie. */
@@ -107,8 +109,11 @@ const kept = (probabilities: Float32Array, { topK, topP }: Choice): number[] => 
 
 /** @param random a number in [0, 1). */
 export const pick = (probabilities: Float32Array, choice: Choice, random: number): number => {
-  if (choice.topK <= 0 && choice.topP >= 1) return walkBlocks(probabilities, random);
-  const ids = kept(probabilities, choice);
+  const { topK, topP, minP = 0 } = choice;
+  if (topK <= 0 && topP >= 1 && minP <= 0) return walkBlocks(probabilities, random);
+  const all = kept(probabilities, choice);
+  const least = minP * probabilities[all[0]!]!;
+  const ids = minP > 0 ? all.filter((id) => probabilities[id]! >= least) : all;
   const weights = ids.map((id) => probabilities[id]!);
   return ids[walk(weights, random * sum(weights))]!;
 };

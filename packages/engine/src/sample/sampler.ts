@@ -30,6 +30,7 @@ import {
   type PrefixLease,
   type PrefixQuery,
 } from "./prefix-cache.ts";
+import { readShape, type Shape, shaped } from "./shape.ts";
 import { type StopRules, StopWatch, stopRules } from "./stop.ts";
 
 const notFinite = "the model's output is not a number: its weights, or the adapter's, are broken or overflow";
@@ -52,6 +53,7 @@ interface Job extends PromptScores {
   readonly seed: number;
   readonly temperature: number;
   readonly choice: Choice;
+  readonly shape: Shape | undefined;
   readonly maxTokens: number;
   readonly rules: StopRules;
   readonly topkSampleLogprobs: number;
@@ -77,6 +79,8 @@ interface Sequence {
   readonly tokens: number[];
   readonly logprobs: number[];
   readonly top: TokenTableDraft;
+  /** How often it has each token, where that matters. */
+  readonly counts: Map<number, number>;
   stopReason?: "stop" | "length";
 }
 
@@ -208,6 +212,7 @@ export class Sampler {
     const temperature = number("params.temperature", params.temperature ?? 1, (x) => x >= 0 && x < Infinity, "≥ 0");
     const topK = number("params.topK", params.topK ?? -1, (x) => Number.isInteger(x) && x >= -1, "-1 or more");
     const topP = number("params.topP", params.topP ?? 1, (x) => x > 0 && x <= 1, "within (0, 1]");
+    const minP = number("params.minP", params.minP ?? 0, (x) => x >= 0 && x <= 1, "within [0, 1]");
     const count = (name: "topkPromptLogprobs" | "topkSampleLogprobs" | "promptAltTokensK"): number =>
       number(name, request[name] ?? 0, (x) => natural(x) && x <= vocabSize, "a count");
     checkTargets(request.targetPromptLogprobs, { length: prompt.length, vocabSize });
@@ -231,7 +236,8 @@ export class Sampler {
       numSamples,
       seed,
       temperature,
-      choice: { topK, topP },
+      choice: { topK, topP, minP },
+      shape: readShape(params, vocabSize),
       maxTokens: Math.min(maxTokens, room),
       rules: stopRules(params.stop, this.#options.eosTokenIds),
       promptLogprobs: request.promptLogprobs === true,
@@ -368,6 +374,7 @@ export class Sampler {
       tokens: [],
       logprobs: [],
       top: { tokenIds: [], logprobs: [] },
+      counts: new Map(),
     };
     job.sequences.push(sequence);
     if (job.sequences.length === job.numSamples) {
@@ -409,15 +416,20 @@ export class Sampler {
       job.cancelled ??= { reason: new EngineError("not_finite", notFinite) };
       return;
     }
+    const { shape, temperature } = job;
+    const wanted = shape ? shaped(row, shape, { counts: sequence.counts, coldness: coldnessOf(temperature) }) : row;
     // Logits that overflow at the temperature, and only those, leave no probability that is a number: the largest logit has all of it.
-    const greedy = job.temperature === 0 || Number.isNaN(row.probabilities[0]);
-    const token = greedy ? argmax(row.logits) : pick(row.probabilities, job.choice, sequence.random());
-    const logprob = Math.min(0, row.logits[token]! - row.logSumExp);
+    const greedy = temperature === 0 || Number.isNaN(wanted.probabilities[0]);
+    const token = greedy ? argmax(wanted.logits) : pick(wanted.probabilities, job.choice, sequence.random());
+    const logprobOf = (id: number): number => Math.min(0, row.logits[id]! - row.logSumExp);
+    const logprob = logprobOf(token);
     sequence.tokens.push(token);
     sequence.logprobs.push(logprob);
-    for (const id of job.topkSampleLogprobs > 0 ? best(row.logits, job.topkSampleLogprobs) : []) {
+    if (shape) sequence.counts.set(token, (sequence.counts.get(token) ?? 0) + 1);
+    const top = job.topkSampleLogprobs > 0 ? best(row.logits, job.topkSampleLogprobs) : [];
+    for (const id of top) {
       sequence.top.tokenIds.push(id);
-      sequence.top.logprobs.push(Math.min(0, row.logits[id]! - row.logSumExp));
+      sequence.top.logprobs.push(logprobOf(id));
     }
     if (sequence.watch.push(token)) sequence.stopReason = "stop";
     else if (sequence.tokens.length >= job.maxTokens) sequence.stopReason = "length";
@@ -427,6 +439,7 @@ export class Sampler {
         token,
         logprob,
         promptCacheHitTokens: job.hitTokens ?? 0,
+        ...(top.length > 0 ? { top: top.map((id) => [id, logprobOf(id)] as const) } : {}),
         ...(sequence.stopReason ? { stopReason: sequence.stopReason } : {}),
       });
     } catch (error) {

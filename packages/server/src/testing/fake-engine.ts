@@ -306,7 +306,14 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       for (const [index, { tokens }] of onToken === undefined ? [] : result.sequences.entries()) {
         for (const token of tokens) {
           await Promise.race([beforeToken?.(), stopped]);
-          onToken?.({ index, token, logprob: -1, promptCacheHitTokens: result.promptCacheHitTokens });
+          const top = Array.from({ length: request.topkSampleLogprobs ?? 0 }, (_, i) => [token + i, -1 - i] as const);
+          onToken?.({
+            index,
+            token,
+            logprob: -1,
+            promptCacheHitTokens: result.promptCacheHitTokens,
+            ...(top.length === 0 ? {} : { top }),
+          });
         }
       }
       return result;

@@ -151,6 +151,8 @@ describe("chat/completions", () => {
     expect(content).toHaveLength(encode("hi 👋").length);
     expect(Buffer.from(content.flatMap(({ bytes }: { bytes: number[] }) => bytes)).toString()).toBe("hi 👋");
     expect(content.every(({ logprob }: { logprob: number }) => logprob < 0)).toBe(true);
+    const top = (await chat(server, { logprobs: true, top_logprobs: 2 })).json.choices[0].logprobs.content[0];
+    expect(top.top_logprobs).toMatchObject([{ token: "h", bytes: [104], logprob: -1 }, { logprob: -2 }]);
     const events = await stream(server, { logprobs: true });
     const streamed = deltas(events).flatMap(({ logprobs }) => logprobs?.content ?? []);
     expect(streamed.map(({ bytes }) => bytes)).toEqual(content.map(({ bytes }: { bytes: number[] }) => bytes));
@@ -189,6 +191,18 @@ describe("chat/completions", () => {
     expect(asked).toMatchObject([
       { numSamples: 2, params: { temperature: 0.5, topP: 0.9, topK: 5, seed: 7, maxTokens: 3 }, scope: "local" },
     ]);
+    await chat(server, { min_p: 0.1, presence_penalty: -1, frequency_penalty: 2, logit_bias: { 7: -100, 9: 3.5 } });
+    expect(asked[1]).toMatchObject({
+      params: {
+        minP: 0.1,
+        presencePenalty: -1,
+        frequencyPenalty: 2,
+        logitBias: [
+          [7, -100],
+          [9, 3.5],
+        ],
+      },
+    });
   });
 
   test("neutral values and bookkeeping are accepted", async () => {
@@ -229,7 +243,12 @@ describe("what cannot be honoured is a 400 that names it", () => {
     ["tools[0].function.name", { tools: [{ type: "function", function: { name: "a b" } }] }],
     ["tools", { tools: Array.from({ length: 129 }, () => weather) }],
     ["response_format", { response_format: { type: "json_object" } }],
-    ["presence_penalty", { presence_penalty: 0.5 }],
+    ["presence_penalty", { presence_penalty: 3 }],
+    ["min_p", { min_p: 2 }],
+    ["logit_bias", { logit_bias: { hello: 1 } }],
+    ["logit_bias", { logit_bias: { 1: 1000 } }],
+    ["top_logprobs", { top_logprobs: 2 }],
+    ["top_logprobs", { logprobs: true, top_logprobs: 21 }],
     ["logit_bias", { logit_bias: Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [i, 1])) }],
     ["n", { n: 1e9 }],
     ["n", { n: 0 }],
@@ -492,7 +511,7 @@ describe("completions", () => {
     ["prompt", { prompt: Array.from({ length: 300 }, () => "a") }],
     ["best_of", { prompt: "a", best_of: 3 }],
     ["suffix", { prompt: "a", suffix: "b" }],
-    ["logprobs", { prompt: "a", logprobs: 3 }],
+    ["logprobs", { prompt: "a", logprobs: 6 }],
     ["max_tokens", { prompt: "a", max_tokens: 0 }],
   ])("%s is refused by name", async (param, body) => {
     const server = await open();

@@ -2,7 +2,7 @@
  * Replies of one prompt, while they are drawn: tokens go through a reader for each sequence, and what comes out goes to a listener. Whole
  * answers are made of the same parts as streamed ones.
  */
-import { ConfigError, MemoryError, type SampleRequest, type TokenEvent } from "@tinklet/engine";
+import { ConfigError, MemoryError, type SampleRequest, type TokenEvent, type TokenTable } from "@tinklet/engine";
 import type { ReplyEvent, ReplyReader } from "@tinklet/models/chat";
 import { given } from "tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
@@ -13,6 +13,8 @@ import type { NamedModel } from "./model-names.ts";
 export interface DrawnToken {
   readonly id: number;
   readonly logprob: number;
+  /** The likeliest tokens in its place, where they were asked for. */
+  readonly top?: readonly (readonly [id: number, logprob: number])[] | undefined;
 }
 
 export interface Listener {
@@ -31,6 +33,8 @@ export interface Generation {
   readonly params: Omit<NonNullable<SampleRequest["params"]>, "stop">;
   readonly n: number;
   readonly promptLogprobs?: boolean;
+  /** Likeliest tokens that are wanted with each token, also with those of the prompt where their log-probs are wanted. */
+  readonly top?: number;
   readonly createReader: () => ReplyReader;
   readonly signal: AbortSignal;
 }
@@ -42,6 +46,7 @@ export interface Totals {
   readonly completionTokens: number;
   /** One per token of the prompt; the first is NaN. */
   readonly promptLogprobs?: Float32Array;
+  readonly promptTop?: TokenTable;
 }
 
 /** Why a draw is ended although its client is there: every reply has all it needs. */
@@ -49,7 +54,7 @@ const enough = Symbol("every reply is complete");
 
 /** @throws {@link Refusal} for what the engine refuses, and when it goes away. */
 export async function generate(api: Api, generation: Generation, listener: Listener): Promise<Totals> {
-  const { model, prompt, stop, params, n, signal } = generation;
+  const { model, prompt, stop, params, n, signal, promptLogprobs = false, top = 0 } = generation;
   const end = new AbortController();
   const abort = () => end.abort(signal.reason);
   signal.addEventListener("abort", abort, { once: true });
@@ -73,13 +78,13 @@ export async function generate(api: Api, generation: Generation, listener: Liste
     const reason = ended === undefined ? (stopReason ?? "stop") : "stop";
     listener.ending(index, reason, ended?.by === "stop" ? ended.text : undefined);
   };
-  const onToken = ({ index, token, logprob, stopReason, promptCacheHitTokens }: TokenEvent) => {
+  const onToken = ({ index, token, logprob, top, stopReason, promptCacheHitTokens }: TokenEvent) => {
     cachedTokens = promptCacheHitTokens;
     const reply = replies[index]!;
     if (reply.over) return;
     completionTokens++;
     const events = reply.reader.push(token);
-    if (reply.reader.ended?.by !== "token") reply.tokens.push({ id: token, logprob });
+    if (reply.reader.ended?.by !== "token") reply.tokens.push({ id: token, logprob, top });
     if (events.length > 0) listener.piece(index, events, reply.tokens.splice(0));
     if (reply.reader.ended !== undefined || stopReason !== undefined) finish(index, stopReason);
     if (open === 0 && stopReason === undefined) end.abort(enough);
@@ -92,16 +97,17 @@ export async function generate(api: Api, generation: Generation, listener: Liste
         prompt,
         numSamples: n,
         params: { ...params, ...(stop.length === 0 ? {} : { stop }) },
-        promptLogprobs: generation.promptLogprobs ?? false,
+        promptLogprobs,
+        ...(top > 0 ? { topkSampleLogprobs: top, topkPromptLogprobs: promptLogprobs ? top : 0 } : {}),
       },
       signal: end.signal,
       onToken,
       ...given({ filesId: model.filesId }),
     });
     for (const [index, { over }] of replies.entries()) if (!over) finish(index, result.sequences[index]?.stopReason);
-    const { promptLogprobs } = result;
     cachedTokens = result.promptCacheHitTokens;
-    return { promptTokens: prompt.length, cachedTokens, completionTokens, ...given({ promptLogprobs }) };
+    const scores = given({ promptLogprobs: result.promptLogprobs, promptTop: result.topkPromptLogprobs });
+    return { promptTokens: prompt.length, cachedTokens, completionTokens, ...scores };
   } catch (error) {
     if (error === enough) return { promptTokens: prompt.length, cachedTokens, completionTokens };
     if (error instanceof ConfigError || error instanceof MemoryError) {

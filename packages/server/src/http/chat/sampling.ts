@@ -3,7 +3,7 @@ import { given } from "tinklet/wire";
 import type { Api } from "../api.ts";
 import { engineSeed } from "../handlers/training.ts";
 import type { ChatModel } from "./chat-models.ts";
-import { type Body, badField, numberField } from "./fields.ts";
+import { type Body, badField, numberField, objectField } from "./fields.ts";
 import type { Generation } from "./generate.ts";
 import type { NamedModel } from "./model-names.ts";
 
@@ -26,11 +26,33 @@ export function samplingOf(body: Body): Generation["params"] {
   const topP = numberField(body, "top_p", { least: 0, most: 1 });
   if (topP === 0) throw badField("top_p", "must be above 0");
   const topK = numberField(body, "top_k", { least: -1, most: manyTokens, integer: true });
+  const minP = numberField(body, "min_p", { least: 0, most: 1 });
+  const presencePenalty = numberField(body, "presence_penalty", { least: -2, most: 2 });
+  const frequencyPenalty = numberField(body, "frequency_penalty", { least: -2, most: 2 });
   return {
     temperature: numberField(body, "temperature", { least: 0, most: 1000 }) ?? 1,
     seed: engineSeed((seed ?? undefined) as number | bigint | undefined),
-    ...given({ topP, topK }),
+    ...given({ topP, topK, minP, presencePenalty, frequencyPenalty, logitBias: readBias(body["logit_bias"]) }),
   };
+}
+
+/** Entries of one `logit_bias`. */
+const mostBiases = 1024;
+
+/** Token ids to what is added to their logits. */
+function readBias(value: unknown): (readonly [number, number])[] | undefined {
+  if (value === undefined || value === null) return undefined;
+  const entries = Object.entries(objectField(value, "logit_bias"));
+  if (entries.length > mostBiases) {
+    throw badField("logit_bias", `has ${entries.length} entries, and ${mostBiases} are taken`);
+  }
+  return entries.map(([token, bias]) => {
+    const isToken = /^\d{1,9}$/.test(token);
+    if (!isToken || typeof bias !== "number" || !(bias >= -100 && bias <= 100)) {
+      throw badField("logit_bias", "must have token ids with numbers from -100 to 100");
+    }
+    return [Number(token), bias] as const;
+  });
 }
 
 /**

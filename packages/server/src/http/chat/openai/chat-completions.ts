@@ -10,10 +10,10 @@ import {
   booleanField,
   checkFields,
   type FieldRules,
+  numberField,
   objectField,
   stopField,
   textField,
-  unsupported,
 } from "../fields.ts";
 import { type DrawnToken, type Generation, generate } from "../generate.ts";
 import { findModel } from "../model-names.ts";
@@ -25,8 +25,8 @@ import { chatLogprobs } from "./logprobs.ts";
 import { readMessages, readTools } from "./messages.ts";
 import { dataEvent, doneEvent, keepAlive, usageOf } from "./usage.ts";
 
-const isZero = (value: unknown): boolean => value === 0;
-const isEmpty = (value: unknown): boolean => typeof value === "object" && Object.keys(value as object).length === 0;
+/** Likeliest tokens beside each one. */
+const mostTop = 20;
 
 /** Parameters that both of OpenAI's endpoints take. */
 export const commonRules: FieldRules = {
@@ -42,6 +42,10 @@ export const commonRules: FieldRules = {
     "logprobs",
     "stream",
     "stream_options",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
   ],
   bookkeeping: [
     "user",
@@ -52,7 +56,7 @@ export const commonRules: FieldRules = {
     "prompt_cache_key",
     "prompt_cache_retention",
   ],
-  neutral: { min_p: isZero, presence_penalty: isZero, frequency_penalty: isZero, logit_bias: isEmpty },
+  neutral: {},
 };
 
 const rules: FieldRules = {
@@ -111,7 +115,8 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const tools = readTools(body, api.limits);
     const { stream, includeUsage } = readStream(body);
     const withLogprobs = booleanField(body, "logprobs");
-    if ((body["top_logprobs"] ?? 0) !== 0) throw unsupported("top_logprobs", "only 0 can be honoured");
+    const top = numberField(body, "top_logprobs", { least: 0, most: mostTop, integer: true }) ?? 0;
+    if (top > 0 && !withLogprobs) throw badField("top_logprobs", "is for logprobs: set logprobs too");
     const stop = stopField(body["stop"], "stop", api.limits.chatStops);
     const maxTokens = tokensField(body, "max_completion_tokens") ?? tokensField(body, "max_tokens");
     const params = { ...samplingOf(body), ...given({ maxTokens }) };
@@ -127,6 +132,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
       stop: engineStops(stop, chatModel, model),
       params,
       n,
+      top,
       createReader: () => chat.read(rendered, { stop }),
       signal,
     });

@@ -21,7 +21,7 @@ import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
 import { commonRules, readStream } from "./chat-completions.ts";
-import { textLogprobs } from "./logprobs.ts";
+import { promptTokens, type ScoredToken, textLogprobs } from "./logprobs.ts";
 import { dataEvent, doneEvent, keepAlive, usageOf } from "./usage.ts";
 
 const rules: FieldRules = {
@@ -46,7 +46,6 @@ export function completionsHandler(context: ChatContext): ChatHandler {
     const { stream, includeUsage } = readStream(body);
     const echo = booleanField(body, "echo");
     const top = numberField(body, "logprobs", { least: 0, most: 5, integer: true });
-    if ((top ?? 0) > 0) throw unsupported("logprobs", "only 0, the tokens' own, can be honoured");
     const stop = stopField(body["stop"], "stop", api.limits.chatStops);
     const maxTokens = tokensField(body, "max_tokens", 0) ?? defaultMaxTokens;
     if (maxTokens === 0 && !echo) throw badField("max_tokens", "0 is for echo");
@@ -85,6 +84,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
             params: { ...params, maxTokens },
             n,
             promptLogprobs: echo && top !== undefined,
+            top: top ?? 0,
             createReader: () => createReplyReader({ tokenizer, endTokenIds: tokenizer.eosTokenIds, stop }),
             signal: either,
           };
@@ -101,11 +101,8 @@ export function completionsHandler(context: ChatContext): ChatHandler {
         }),
       );
     };
-    const logprobsOf = (tokens: Parameters<typeof textLogprobs>[1], offset: number): object | null => {
-      if (top === undefined) return null;
-      const { end: _end, ...lists } = textLogprobs(tokenizer, tokens, offset);
-      return { ...lists, top_logprobs: null };
-    };
+    const logprobsOf = (tokens: readonly ScoredToken[], offset: number): object | null =>
+      top === undefined ? null : textLogprobs(tokenizer, tokens, offset);
 
     if (!stream) {
       const replies = prompts.flatMap(({ text }) =>
@@ -124,11 +121,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
       );
       const choices = replies.map(({ text, tokens, reason }, index) => {
         const of = Math.floor(index / n);
-        const scores = totals[of]!.promptLogprobs;
-        const echoed =
-          scores === undefined
-            ? []
-            : prompts[of]!.prompt.map((id, at) => ({ id, logprob: at === 0 ? undefined : scores[at]! }));
+        const echoed = promptTokens(prompts[of]!.prompt, totals[of]!);
         return { text, index, logprobs: logprobsOf([...echoed, ...tokens], 0), finish_reason: reason };
       });
       return jsonAnswer({ ...head, choices, usage: usageOf(sumOf(totals)) });
