@@ -119,7 +119,9 @@ describe("chat/completions", () => {
   });
 
   test("an answer that a stop text ends tells what was cached of its prompt", async () => {
-    const server = await open(replying("one two END three", { cachedTokens: 7 }));
+    // The engine is in the middle of it when it is stopped.
+    const beforeToken = () => new Promise<void>((resolve) => setImmediate(resolve));
+    const server = await open(replying("one two END three", { cachedTokens: 7, beforeToken }));
     const { json } = await chat(server, { stop: ["END"] });
     expect(json.usage.prompt_tokens_details.cached_tokens).toBe(7);
     const { json: whole } = await chat(server, {});
