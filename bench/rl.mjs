@@ -1,4 +1,4 @@
-// `npm run bench -- rl --base FOLDER [--repeats N] [--part groups|multi-turn|sharing|cold|peft|quickstart]`: what reinforcement learning
+// `npm run bench -- rl --base FOLDER [--repeats N] [--conversations 64] [--part groups|multi-turn|sharing|cold|peft|recipe|quickstart]`: what reinforcement learning
 // costs when prefixes are computed once, against a build of the engine that computes every copy (`TINKLET_BENCH_BASE` names its folder as
 // well as `--base`: a checkout of 3e75717 in which `node tools/build.mjs` was run). Both sides get the same tokens, in turns, each in a
 // process of its own. Medians with their spread; a ratio is the other build's median over ours.
@@ -11,6 +11,7 @@ import { torchPython } from "../test/torch/venv.mjs";
 import { checkpoint } from "./engine/models.mjs";
 import { startPeer } from "./engine/peer.mjs";
 import { median, round, spread } from "./measure.mjs";
+import { runRecipe } from "./rl/recipe.mjs";
 import { conversations, distinctTokens, sharing } from "./rl/scenarios.mjs";
 
 const planner = await bundle("bench/rl/planner.ts");
@@ -21,14 +22,12 @@ const option = (args, name) => (args.includes(name) ? args[args.indexOf(name) + 
 const openSide = (root, build, folder) =>
   startPeer(process.execPath, [join(root, "bench/rl/side.mjs"), build, folder, String(cpus().length)]);
 
-/** The same commands on both sides in turns, once without counting. */
-const inTurns = async (sides, commandOf, repeats) => {
+/** The same commands on both sides in turns, once without counting (`warmUp`, where something shorter will do). */
+const inTurns = async (sides, commandOf, { repeats, warmUp = commandOf(0) }) => {
   const results = { base: [], ours: [] };
-  for (let i = 0; i <= repeats; i++) {
-    for (const name of ["base", "ours"]) {
-      const result = await sides[name].ask(...commandOf(i));
-      if (i > 0) results[name].push(result);
-    }
+  for (const name of ["base", "ours"]) await sides[name].ask(...warmUp);
+  for (let i = 1; i <= repeats; i++) {
+    for (const name of ["base", "ours"]) results[name].push(await sides[name].ask(...commandOf(i)));
   }
   return results;
 };
@@ -56,15 +55,18 @@ const step = (result) => result.training + result.sampling;
 
 const parts = {
   async groups(sides, repeats) {
-    const results = await inTurns(sides, (seed) => ["groups", { count: 48, answers: 8, seed }], repeats);
+    const results = await inTurns(sides, (seed) => ["groups", { count: 48, answers: 8, seed }], { repeats });
     return [
       compare("48 prompts × 8 answers: training", results, { of: training, target: "≥ 2×" }),
       compare("48 prompts × 8 answers: sampling", results, { of: sampling }),
     ];
   },
-  async "multi-turn"(sides, repeats) {
-    const shape = { count: 64, turns: 10 };
-    const results = await inTurns(sides, (seed) => ["multiTurn", { ...shape, seed }], Math.min(3, repeats));
+  async "multi-turn"(sides, repeats, count) {
+    const shape = { count, turns: 10 };
+    const results = await inTurns(sides, (seed) => ["multiTurn", { ...shape, seed }], {
+      repeats: Math.min(2, repeats),
+      warmUp: ["multiTurn", { count: 4, turns: 3, seed: 0 }],
+    });
     const prompts = conversations({ ...shape, vocabSize: 4096, seed: 1 }).flatMap((turns) =>
       turns.map(({ prompt }) => prompt),
     );
@@ -85,8 +87,8 @@ const parts = {
   },
   async sharing(sides, repeats) {
     const shape = { count: 32, length: 496 };
-    const shared = await inTurns(sides, (seed) => ["sharing", { ...shape, shared: 480, seed }], repeats);
-    const apart = await inTurns(sides, (seed) => ["sharing", { ...shape, shared: 0, seed }], repeats);
+    const shared = await inTurns(sides, (seed) => ["sharing", { ...shape, shared: 480, seed }], { repeats });
+    const apart = await inTurns(sides, (seed) => ["sharing", { ...shape, shared: 0, seed }], { repeats });
     const steps = sorted(apart.ours.map(training));
     return [
       compare("32 that share 480 of 496: training", shared, { of: training, target: "≥ 6×" }),
@@ -108,7 +110,7 @@ const parts = {
       [484, "≥ 0.8×"],
       [1000, "≥ 0.8×"],
     ]) {
-      const results = await inTurns(sides, (seed) => ["cold", { length, count: 20, seed }], repeats);
+      const results = await inTurns(sides, (seed) => ["cold", { length, count: 20, seed }], { repeats });
       rows.push(compare(`20 cold prompts of ${length}, one by one`, results, { of: sampling, target }));
     }
     return rows;
@@ -176,6 +178,16 @@ const peft = async (root, repeats) => {
   ];
 };
 
+/** The official cookbook's own times, one step on each build. */
+const recipe = async (root, builds) => {
+  const results = { base: [await runRecipe(root, builds.base)], ours: [await runRecipe(root, builds.ours)] };
+  return [
+    compare("official multi-turn recipe: sampling", results, { of: sampling }),
+    compare("official multi-turn recipe: the rest of the step", results, { of: training }),
+    compare("official multi-turn recipe: step", results, { of: step }),
+  ];
+};
+
 /** The quickstart by reward as a user runs it, start to end of the process. */
 const quickstart = (builds, repeats) => {
   const work = mkdtempSync(join(tmpdir(), "tinklet-bench-rl-"));
@@ -219,6 +231,7 @@ export default async ({ root, args }) => {
   }
   const repeats = Number(option(args, "--repeats") ?? 5);
   const only = option(args, "--part");
+  const conversationCount = Number(option(args, "--conversations") ?? 64);
   const builds = { base, ours: root };
   const rows = [];
   for (const [model, folder, names] of [
@@ -232,12 +245,14 @@ export default async ({ root, args }) => {
       ours: await openSide(root, root, folder),
     };
     for (const name of wanted) {
-      for (const row of await parts[name](sides, repeats)) rows.push({ ...row, name: `${model}: ${row.name}` });
+      for (const row of await parts[name](sides, repeats, conversationCount))
+        rows.push({ ...row, name: `${model}: ${row.name}` });
     }
     await sides.base.quit();
     await sides.ours.quit();
   }
   if (only === undefined || only === "peft") rows.push(...(await peft(root, repeats)));
+  if (only === undefined || only === "recipe") rows.push(...(await recipe(root, builds)));
   if (only === undefined || only === "quickstart") rows.push(...quickstart(builds, repeats));
   return {
     rows,
