@@ -79,6 +79,8 @@ const calls: Readonly<Record<string, Call>> = {
   "SamplingClient.getBaseModel": ({ sampler }, o) => sampler.getBaseModel(o),
   "SamplingClient.getTokenizer": ({ sampler }, o) => sampler.getTokenizer(o),
   "SamplingClient.handle": ({ sampler }, o) => sampler.handle(o),
+  "SamplingClient.getSamplerHandle": ({ sampler }, o) => sampler.getSamplerHandle(o),
+  "ServiceClient.copyWeights": ({ service }, o) => service.copyWeights(path, o as { signal: AbortSignal }),
   "ServiceClient.createCustomLoss": ({ service }, o) =>
     service.createCustomLoss(({ logprobs }) => ({ loss: logprobs.sum() }), { logprobs: 1 }, o),
   "ServiceClient.importAdapter": ({ service }, o) => service.importAdapter(adapterFolder, o),
@@ -134,10 +136,10 @@ const api = Object.fromEntries(
 );
 /** What a class offers, without what it does not wait for. */
 const notCalls: Readonly<Record<string, readonly string[]>> = {
-  ServiceClient: ["baseUrl", "sessionId", "createRestClient", "api", "getTelemetry", "close"],
-  TrainingClient: ["modelId"],
+  ServiceClient: ["getConsoleUrl", "baseUrl", "sessionId", "createRestClient", "api", "getTelemetry", "close"],
+  TrainingClient: ["getConsoleUrl", "modelId"],
   SamplingClient: ["close"],
-  RestClient: ["getTelemetry"],
+  RestClient: ["close", "getTelemetry"],
 };
 
 const methodsOf = (Class: { readonly name: string; readonly prototype: object }): string[] =>

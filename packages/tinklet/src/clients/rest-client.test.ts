@@ -2,7 +2,10 @@ import { describe, expect, it } from "vitest";
 import { anyOf, type Fault, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
+import { AdminClient } from "./admin-client.ts";
+import { getConsoleUrl, getPlaygroundUrl } from "./console-urls.ts";
 import { PagedList } from "./paged-list.ts";
+import { RestClient } from "./rest-client.ts";
 
 function setup(stub: StubOptions = {}) {
   const kit = harness(stub);
@@ -20,6 +23,87 @@ async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
   for await (const item of items) found.push(item);
   return found;
 }
+
+describe("a client that stands alone", () => {
+  const alone = (stub: StubOptions = {}) => {
+    const kit = harness(stub);
+    const options = { apiKey: "tml-alone", baseUrl: "http://stub.example", fetch: kit.stub.fetch, clock: kit.clock };
+    return { ...kit, options };
+  };
+
+  it("needs no service and opens no session; closing it ends its calls", async () => {
+    const { stub, run, options } = alone();
+    const rest = new RestClient(options);
+    await run(rest.getTrainingRun("r"));
+    expect(stub.calls.map(({ operation }) => operation)).toEqual([
+      "clientConfig",
+      "clientDynamicConfig",
+      "getTrainingRun",
+    ]);
+    expect(stub.calls.at(-1)?.headers).toMatchObject({ "x-api-key": "tml-alone" });
+    await rest.close();
+    expect(await failure(rest.getTrainingRun("r"))).toMatchObject({ code: "closed" });
+  });
+
+  it("closing the one that a service made closes nothing", async () => {
+    const { rest, run } = setup();
+    await rest.close();
+    await run(rest.getTrainingRun("r"));
+  });
+
+  it("AdminClient has what needs a role", async () => {
+    const { stub, run, options } = alone();
+    const admin = new AdminClient(options);
+    await run(admin.getBillingUsage("2026-07-13T00:00:00Z", "2026-07-14T00:00:00Z"));
+    await run(admin.getCurrentCheckpointStorageUsage({ projectId: "p" }));
+    await run(admin.getAuditLog({ eventType: "projects", day: "2026-07-13" }));
+    expect(stub.calls.slice(-3).map(({ path: at, headers }) => [at, headers["x-sdk-method"]])).toEqual([
+      [
+        "/api/v1/billing/usage/events?starting_on=2026-07-13T00%3A00%3A00Z&ending_before=2026-07-14T00%3A00%3A00Z",
+        "get_billing_usage",
+      ],
+      ["/api/v1/billing/usage/checkpoints/current?project_id=p", "get_current_checkpoint_storage_usage"],
+      ["/api/v1/audit?event_type=projects&day=2026-07-13", "get_audit_log"],
+    ]);
+    await admin.close();
+    expect(await failure(admin.getAuditLog())).toMatchObject({ code: "closed" });
+  });
+});
+
+describe("a server that is too old", () => {
+  it("is called so by the route that it lacks, and not when it did not find what was asked for", async () => {
+    const faults = faultsInOrder("searchSessions", [
+      status(404, { detail: "Not Found" }),
+      status(404, { detail: "no such project" }),
+    ]);
+    const { rest, run } = setup({ faults });
+    expect(await run(failure(rest.searchSessions()))).toMatchObject({
+      name: "UnsupportedFeatureError",
+      feature: "/sessions/search",
+      since: "0.36",
+      cause: { status: 404 },
+    });
+    expect(await run(failure(rest.searchSessions()))).toMatchObject({ name: "NotFoundError" });
+    const old = setup({ faults: faultsInOrder("getTrainingRun", [status(404, { detail: "Not Found" })]) });
+    expect(await old.run(failure(old.rest.getTrainingRun("x")))).toMatchObject({ name: "NotFoundError" }); // every server has it
+  });
+});
+
+describe("pages of the console", () => {
+  it("are the official SDK's", async () => {
+    const { service, run } = setup();
+    const base = "https://tinker.thinkingmachines.ai";
+    expect(service.getConsoleUrl()).toBe(`${base}/sessions`);
+    const trainer = await run(service.createLoraTrainingClient({ baseModel: "m" }));
+    expect(service.getConsoleUrl()).toBe(`${base}/sessions/session-1`);
+    expect(trainer.getConsoleUrl()).toBe(`${base}/training_runs/session-1:train:0`);
+    expect(getConsoleUrl(path)).toBe(`${base}/checkpoints/run-1%3Atrain%3A0/weights%2Fa`);
+    expect(getPlaygroundUrl("tinker://r/sampler_weights/a")).toBe(
+      `${base}/playground?mode=checkpoint&checkpoint=tinker%3A%2F%2Fr%2Fsampler_weights%2Fa`,
+    );
+    expect(() => getPlaygroundUrl("r")).toThrow(/tinker:/);
+  });
+});
 
 describe("one request each", () => {
   it("needs no session", async () => {
@@ -49,6 +133,10 @@ describe("one request each", () => {
     expect(copied).toEqual({ tinkerPath: "tinker://run-9/weights/copy" });
     expect(last().body).toEqual({ sourcePath: path, destinationProjectId: "p" });
     expect(stub.calls.at(-1)?.headers).toMatchObject({ "x-tinker-weights-access-token": "secret" });
+
+    const mine = harness({}, { projectId: "mine" });
+    await mine.run(mine.service.copyWeights(path, { ttlSeconds: 3600 }));
+    expect(mine.stub.calls.at(-1)?.body).toEqual({ sourcePath: path, destinationProjectId: "mine", ttlSeconds: 3600 });
 
     const { data } = await run(rest.getCurrentCheckpointStorageUsage({ projectId: "p" }));
     expect(data).toEqual([{ checkpointCount: 2, sizeBytes: 2e9, sizeGigabytes: 2 }]);

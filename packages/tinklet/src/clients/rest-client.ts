@@ -3,14 +3,16 @@
  * archive and the trace, which the server may still be preparing.
  */
 
-import { InvalidInputError, ResponseValidationError, TinkerError } from "../errors.ts";
+import { InvalidInputError, TinkerError } from "../errors.ts";
 import { given } from "../given.ts";
-import type { HttpResponse } from "../transport/exchange.ts";
+import { environment } from "../transport/environment.ts";
+import type { FailureFacts } from "../transport/hints.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import { checkOptions, type OptionNames } from "../wire/check-options.ts";
+import type { CopyWeightsResponse, ExternalWeightsUrlsResponse, WeightsInfoResponse } from "../wire/checkpoints.ts";
 import type { QueryTime, RequestOf, ResponseOf } from "../wire/contract.ts";
-import { loadRoute } from "../wire/known-routes.ts";
 import type { InputTypeOf } from "../wire/message.ts";
+import { snakeCase } from "../wire/message.ts";
 import type {
   AccessScope,
   AuditEventType,
@@ -26,14 +28,14 @@ import type {
   TrainingRun,
   TrainingRunsResponse,
 } from "../wire/rest.ts";
+import { mirroredSdkVersion } from "../wire/route.ts";
 import type { WhoamiResponse } from "../wire/session.ts";
 import type { SessionSearchRequest, SessionSearchResponse } from "../wire/session-search.ts";
 import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
-import type { CopyWeightsResponse, ExternalWeightsUrlsResponse, WeightsInfoResponse } from "../wire/weights.ts";
 import type { DownloadProgress } from "./download.node.ts";
-import { callNames, type OperationOptions } from "./options.ts";
+import { type ClientOptions, callNames, type OperationOptions } from "./options.ts";
 import { PagedList, type PageRequest } from "./paged-list.ts";
-import type { Session } from "./session.ts";
+import { Session } from "./session.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { TrainingClient } from "./training-client.ts";
 
@@ -57,30 +59,57 @@ const pageNames: OptionNames<PageOptions> = { ...callNames, limit: true, offset:
 /** Opens training weights; the clients make each other, and this way only one of them knows the other's file. */
 type OpenTraining = (path: string, options: OperationOptions) => PromiseLike<TrainingClient>;
 
-/** An archive that is being packed is asked for again after so long, so often. */
-const archiveRetryMs = 30_000;
-const archiveAttempts = 6;
-/** A link whose end the server does not tell is taken to live so long. */
-const archiveLifeMs = 15 * 60_000;
-const tracePollMs = 5_000;
+/** What a client that stands alone is asked under, where the service's own name for the method differs from the route's here. */
+const methodNames: Partial<Record<RestOperation, string>> = {
+  publishCheckpoint: "publish_checkpoint_from_tinker_path",
+  unpublishCheckpoint: "unpublish_checkpoint_from_tinker_path",
+  setCheckpointTtl: "set_checkpoint_ttl_from_tinker_path",
+  weightsInfo: "get_weights_info_by_tinker_path",
+};
 
 /**
- * Client for runs, checkpoints, sessions, billing and audit. Created by {@link ServiceClient.createRestClient}.
+ * Client for runs, checkpoints, sessions, billing and audit. Stands alone, without a session, or shares the connections of a service
+ * ({@link ServiceClient.createRestClient}).
  *
  * @example
  * ```ts
- * const rest = service.createRestClient();
+ * const rest = new RestClient(); // TINKER_API_KEY, TINKER_BASE_URL; close() it when done
  * for await (const run of rest.listTrainingRuns()) console.log(run.trainingRunId, run.baseModel);
  * ```
  */
 export class RestClient {
   readonly #session: Session;
   readonly #openTraining: OpenTraining;
+  /** What it closes: nothing that belongs to a service. */
+  readonly #closers: (() => Promise<void>)[] = [];
 
-  /** @internal */
-  constructor(session: Session, openTraining: OpenTraining) {
-    this.#session = session;
-    this.#openTraining = openTraining;
+  /** Does no I/O; the first call connects. @throws {@link TinkerError} when there is no usable key or URL. */
+  constructor(from: Session | ClientOptions = {}, openTraining?: OpenTraining) {
+    if (from instanceof Session) {
+      this.#session = from;
+    } else {
+      const session = new Session({ telemetry: false, ...from });
+      this.#session = session;
+      this.#closers.push(() => session.close());
+    }
+    this.#openTraining = openTraining ?? ((path, options) => this.#openAlone(path, options));
+  }
+
+  /** A trainer for the time of an export; it needs a session, which this client does not have. */
+  async #openAlone(path: string, options: OperationOptions): Promise<TrainingClient> {
+    const { ServiceClient } = await import("./service-client.ts");
+    const service = new ServiceClient(this.#session.options);
+    this.#closers.push(() => service.close());
+    return service.createTrainingClientFromState(path, options);
+  }
+
+  /** Closes the connections of a client that stands alone; others belong to their service. */
+  async close(): Promise<void> {
+    await Promise.all(this.#closers.splice(0).map((close) => close()));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
   }
 
   async #call<K extends RestOperation>(
@@ -88,9 +117,19 @@ export class RestClient {
     request: RequestOf<K>,
     options: CallOptions,
     known: Readonly<Record<string, true>> = callNames,
+    facts?: Partial<FailureFacts>,
   ): Promise<ResponseOf<K>> {
     checkOptions(operation, options, known);
-    return this.#session.call(operation, request, callOptions(options));
+    const { headers } = options;
+    const method = {
+      "x-sdk-version": mirroredSdkVersion,
+      "x-sdk-method": methodNames[operation] ?? snakeCase(operation),
+    };
+    return this.#session.call(operation, request, {
+      ...callOptions(options),
+      headers: { ...method, ...headers },
+      ...given({ facts }),
+    });
   }
 
   // ---- training runs ------------------------------------------------------------------------------------------------
@@ -155,43 +194,10 @@ export class RestClient {
     options: CallOptions = {},
   ): Promise<CheckpointArchiveUrlResponse> {
     checkOptions("getCheckpointArchiveUrl", options, callNames);
-    return this.#session.within("getCheckpointArchiveUrl", options, (inner) =>
-      this.#archiveUrl(trainingRunId, checkpointId, inner),
-    );
-  }
-
-  async #archiveUrl(
-    trainingRunId: string,
-    checkpointId: string,
-    options: CallOptions,
-  ): Promise<CheckpointArchiveUrlResponse> {
-    await this.#session.connect(options);
-    const { transport, clock, reporter } = this.#session;
-    await loadRoute("getCheckpointArchiveUrl");
-    const request = transport.prepare("getCheckpointArchiveUrl", { trainingRunId, checkpointId });
-    const read = (response: HttpResponse): CheckpointArchiveUrlResponse => {
-      const url = response.header("location");
-      if (response.status !== 302 || url === undefined) return transport.decode("getCheckpointArchiveUrl", response);
-      const expires = httpDate(response.header("expires")) ?? new Date(clock.now() + archiveLifeMs);
-      return { url, expires };
-    };
-    // The redirect is the answer; 503 means "being packed", which the usual retries are too impatient for.
-    const accept = ({ status }: HttpResponse) => status === 302 || status === 503;
-    for (let attempt = 1; ; attempt++) {
-      const response = await transport.send(request, { ...callOptions(options), accept });
-      if (response.status !== 503 && !(response.status === 302 && response.header("location") === undefined)) {
-        return read(response);
-      }
-      if (response.status === 302 || attempt === archiveAttempts) {
-        throw transport.failure(request, response, { path: checkpointId });
-      }
-      reporter.logSometimes(
-        "warn",
-        `archive ${checkpointId}`,
-        `The archive of ${checkpointId} is being packed; waiting.`,
-      );
-      await transport.sleep(archiveRetryMs, options.signal);
-    }
+    return this.#session.within("getCheckpointArchiveUrl", options, async (inner) => {
+      const { archiveUrl } = await import("./rest-waits.ts");
+      return archiveUrl(this.#session, { trainingRunId, checkpointId }, callOptions(inner));
+    });
   }
 
   /** As {@link getCheckpointArchiveUrl}, by path. */
@@ -256,6 +262,7 @@ export class RestClient {
   /**
    * Copies a checkpoint into a project of your own, so that it outlives its owner's copy. Needs a server of 0.34 or newer.
    *
+   * @param options.destinationProjectId - the project; `TINKER_PROJECT_ID`, unless given
    * @param options.weightsAccessToken - access token for another account's weights
    */
   async copyWeights(
@@ -267,7 +274,8 @@ export class RestClient {
     } = {},
   ): Promise<CopyWeightsResponse> {
     ParsedCheckpointTinkerPath.fromTinkerPath(sourcePath);
-    const { destinationProjectId, ttlSeconds, weightsAccessToken, headers } = options;
+    const { ttlSeconds, weightsAccessToken, headers } = options;
+    const destinationProjectId = options.destinationProjectId ?? environment("TINKER_PROJECT_ID");
     const request = {
       sourcePath,
       ...given({ destinationProjectId, ttlSeconds }),
@@ -319,8 +327,7 @@ export class RestClient {
 
   /** Base model and LoRA configuration of a checkpoint. */
   async getWeightsInfoByTinkerPath(tinkerPath: string, options: CallOptions = {}): Promise<WeightsInfoResponse> {
-    checkOptions("getWeightsInfoByTinkerPath", options, callNames);
-    return this.#session.call("weightsInfo", { tinkerPath }, { ...callOptions(options), facts: { path: tinkerPath } });
+    return this.#call("weightsInfo", { tinkerPath }, options, callNames, { path: tinkerPath });
   }
 
   // ---- sessions and samplers ----------------------------------------------------------------------------------------
@@ -364,26 +371,15 @@ export class RestClient {
   /** Exports a session's trace and returns its download URL. Waits until it is ready. */
   async exportSessionTrace(sessionId: string, options: CallOptions = {}): Promise<string> {
     checkOptions("exportSessionTrace", options, callNames);
-    return this.#session.within("exportSessionTrace", options, (inner) => this.#traceUrl(sessionId, inner));
-  }
-
-  async #traceUrl(sessionId: string, options: CallOptions): Promise<string> {
-    for (;;) {
-      const { status, url, error } = await this.#call("exportSessionTrace", { sessionId }, options);
-      if (status === "failed") {
-        throw new TinkerError(
-          `The trace of session ${sessionId} could not be exported: ${error ?? "no reason given"}`,
-          {
-            code: "trace_export_failed",
-          },
-        );
-      }
-      if (status === "ready") {
-        if (url === undefined) throw new ResponseValidationError("url", "is missing from a trace that is ready");
-        return url;
-      }
-      await this.#session.transport.sleep(tracePollMs, options.signal);
-    }
+    return this.#session.within("exportSessionTrace", options, async (inner) => {
+      const { traceUrl } = await import("./rest-waits.ts");
+      return traceUrl(
+        this.#session,
+        sessionId,
+        () => this.#call("exportSessionTrace", { sessionId }, inner),
+        inner.signal,
+      );
+    });
   }
 
   /** Base model and checkpoint of a sampler. */
@@ -464,6 +460,7 @@ type RestOperation =
   | "getSampler"
   | "getBillingUsage"
   | "getExternalWeightsUrls"
+  | "weightsInfo"
   | "copyWeights"
   | "searchSessions"
   | "getCurrentCheckpointStorageUsage"
@@ -487,11 +484,6 @@ function page({ limit, offset }: PageOptions, defaultLimit: number): PageRequest
 function checkpointOf(tinkerPath: string): { trainingRunId: string; checkpointId: string } {
   const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
   return { trainingRunId, checkpointId };
-}
-
-function httpDate(text: string | undefined): Date | undefined {
-  const ms = text === undefined ? Number.NaN : Date.parse(text);
-  return Number.isNaN(ms) ? undefined : new Date(ms);
 }
 
 function dayText(day: Date | string): string {

@@ -466,6 +466,38 @@ describe("what newer releases added to a sample", () => {
   });
 });
 
+describe("a handle as text", () => {
+  it("is the official SDK's, holds no credential, and makes a client of its own", async () => {
+    const { sampler, stub, run, clock } = await setup({}, { config: { sample_join_sampling_session: true } });
+    const handle = await run(sampler.getSamplerHandle());
+    const state = JSON.parse(Buffer.from(handle, "base64url").toString());
+    expect(state).toMatchObject({
+      session_id: "session-1",
+      sampling_session_id: "session-1:sample:0",
+      holder: { base_url: "http://stub.example", api_key: null, client_config: { sample_join_sampling_session: true } },
+      record_stability_info: false,
+    });
+    expect(JSON.stringify(state)).not.toContain("tml-");
+    const other = await SamplingClient.fromSamplerHandle(handle, {
+      apiKey: "tml-other",
+      fetch: stub.fetch,
+      clock,
+      telemetry: false,
+    });
+    await run(other.sample(prompt));
+    expect(stub.callsOf("asample")[0]).toMatchObject({
+      headers: { "x-api-key": "tml-other" },
+      body: { samplingSessionId: "session-1:sample:0", seqId: 1e9 },
+    });
+    await other.close();
+    for (const bad of ["", "!!!", "e30=", Buffer.from("[]").toString("base64url")]) {
+      expect(await failure(SamplingClient.fromSamplerHandle(bad, { apiKey: "tml-x" })), bad).toMatchObject({
+        field: "handle",
+      });
+    }
+  });
+});
+
 describe("a handle for another thread", () => {
   it("is plain data, and samples on the same session under numbers of its own", async () => {
     const { sampler, stub, run, clock } = await setup();

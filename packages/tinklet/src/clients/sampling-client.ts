@@ -372,7 +372,29 @@ export class SamplingClient {
     });
   }
 
-  /** Closes a client made by {@link SamplingClient.fromHandle}; other clients belong to their service. */
+  /**
+   * This client's sampler as a text without a credential, for other processes and for the official SDK, which writes and reads the same
+   * handles. {@link SamplingClient.fromSamplerHandle} makes a client of it.
+   */
+  async getSamplerHandle(options: CallOptions = {}): Promise<string> {
+    checkOptions("getSamplerHandle", options, callNames);
+    const { samplingSessionId } = this;
+    const handle = await this.#session.within("getSamplerHandle", options, (inner) => this.#session.handle(inner));
+    const { writeHandle } = await import("./sampler-handle.ts");
+    return writeHandle(handle, { samplingSessionId, recordStabilityInfo: this.#recordStabilityInfo });
+  }
+
+  /**
+   * A client for the sampler behind a handle, under a credential of its own: `apiKey`, else what {@link ServiceClient} would find.
+   * Any number of them may share one sampler. Close it when done.
+   *
+   * @throws {@link InvalidInputError} (by rejecting) when it is no handle.
+   */
+  static async fromSamplerHandle(handle: string, options: ClientOptions = {}): Promise<SamplingClient> {
+    return (await import("./sampler-handle.ts")).clientOfHandle(handle, options);
+  }
+
+  /** Closes a client made by {@link SamplingClient.fromHandle} or {@link SamplingClient.fromSamplerHandle}; other clients belong to their service. */
   async close(): Promise<void> {
     if (this.#foreign) await this.#session.close();
   }

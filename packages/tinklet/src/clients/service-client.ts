@@ -11,6 +11,7 @@ import type { Tokenizer } from "../tokenizer/index.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import { checkOptions, type OptionNames } from "../wire/check-options.ts";
+import type { CopyWeightsResponse } from "../wire/checkpoints.ts";
 import type { FutureResult, FutureResultName, Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
 import type { CustomLossGraph } from "../wire/custom-loss.ts";
 import type { UntypedAPIFuture } from "../wire/futures.ts";
@@ -18,6 +19,7 @@ import type { OptimizerConfig } from "../wire/optimizer.ts";
 import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
 import type { ClientSessionFinishReasonType } from "../wire/session-search.ts";
 import { LoraConfig } from "../wire/training.ts";
+import { sessionUrl } from "./console-urls.ts";
 import type { LocalOptions } from "./local.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
@@ -451,6 +453,24 @@ export class ServiceClient {
       const { importAdapterFolder } = await import("./adapter-import.node.ts");
       return { path: await importAdapterFolder(this.#session, folder, options, inner.signal) };
     });
+  }
+
+  /** The hosted service's page of this session; of all sessions before there is one. */
+  getConsoleUrl(): string {
+    return sessionUrl(this.sessionId);
+  }
+
+  /**
+   * Copies a checkpoint into this client's project ({@link ClientOptions.projectId}). Needs a server of 0.27.
+   *
+   * @param options.weightsAccessToken - access token for another account's weights
+   */
+  async copyWeights(
+    sourcePath: string,
+    options: CallOptions & { readonly ttlSeconds?: number; readonly weightsAccessToken?: string } = {},
+  ): Promise<CopyWeightsResponse> {
+    const destinationProjectId = this.#session.options.projectId;
+    return this.createRestClient().copyWeights(sourcePath, { ...options, ...given({ destinationProjectId }) });
   }
 
   /** Creates a client for runs, checkpoints, sessions and billing. Needs no session. */

@@ -25,6 +25,7 @@ import type {
   SaveWeightsForSamplerResponse,
   SaveWeightsResponse,
 } from "../wire/weights.ts";
+import { runUrl } from "./console-urls.ts";
 import { type CustomLossFn, CustomLossOutput, customForwardData, customLossCarrier } from "./custom-loss.ts";
 import type { HasInputsFor, PassOutput } from "./loss-inputs.ts";
 import { ModelRequests, type OptimSettings } from "./model-requests.ts";
@@ -395,6 +396,11 @@ export class TrainingClient {
     options: OperationOptions & { readonly retryConfig?: RetryConfig } = {},
   ): Promise<SamplingClient> {
     return SamplingClient.create(this.#requests.session, "createSamplingClient", { modelPath, ...options });
+  }
+
+  /** The hosted service's page of this training run. */
+  getConsoleUrl(): string {
+    return runUrl(this.modelId);
   }
 
   /** Information about this model from the server. */

@@ -111,6 +111,19 @@ describe("what is sent", () => {
     expect(sent[0]?.body).toBe('{"tags":[],"sdk_version":"0.25.0","type":"create_session"}');
   });
 
+  it("says once what the server says will go", async () => {
+    const note = (text: string, level?: string) => ({
+      ...ok,
+      headers: { "x-deprecation-note": text, ...(level === undefined ? {} : { "x-deprecation-level": level }) },
+    });
+    const { transport, logger } = setup([note("use b"), note("use b"), note("gone soon", " Error "), ok]);
+    for (let i = 0; i < 4; i++) await transport.call("healthz", {});
+    expect(logger.with("Deprecation")).toEqual([
+      "warn: [tinklet] Deprecation notice: use b",
+      "error: [tinklet] Deprecation notice: gone soon",
+    ]);
+  });
+
   it("sends neither a content type nor an idempotency key with a GET", async () => {
     const { sent, transport } = setup([ok]);
     await transport.call("healthz", {});

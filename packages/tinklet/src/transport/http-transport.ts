@@ -49,6 +49,8 @@ export interface HttpTransportOptions {
 /** Bare 400s in a row, per pool, that are taken for a proxy's hiccup. */
 const bareBadRequestBudget = 16;
 const mostRedirects = 20;
+/** Deprecation notices that are remembered as said. */
+const mostNotes = 1_000;
 /** Even at the end of a window an attempt gets this long. */
 const shortestAttemptMs = 1_000;
 const utf8 = new TextDecoder();
@@ -85,6 +87,7 @@ export class HttpTransport implements Transport {
   readonly #bareBudget = new Map<Pool, number>();
   readonly #closing = new AbortController();
   #contacted = false;
+  readonly #notes = new Set<string>();
 
   constructor(options: HttpTransportOptions) {
     this.baseUrl = checkedBaseUrl(options.baseUrl);
@@ -135,6 +138,7 @@ export class HttpTransport implements Transport {
     }
     const response = await this.#exchangeOnce(request, options, timeoutMs);
     if (response.status < 500) this.#contacted = true;
+    this.#deprecated(response);
     const spare = this.#bareBudget.get(request.pool) ?? bareBadRequestBudget;
     if (response.status < 300 && spare < bareBadRequestBudget) this.#bareBudget.set(request.pool, spare + 1);
     if (response.status === 400 && response.body.byteLength === 0 && spare > 0) {
@@ -142,6 +146,15 @@ export class HttpTransport implements Transport {
       throw new APIConnectionError(`${request.method} ${request.path}: a proxy on the way lost the request (bare 400)`);
     }
     return response;
+  }
+
+  /** What the server says will go, said once. */
+  #deprecated(response: HttpResponse): void {
+    const note = response.header("x-deprecation-note");
+    if (note === undefined || note === "" || this.#notes.has(note)) return;
+    if (this.#notes.size < mostNotes) this.#notes.add(note);
+    const level = response.header("x-deprecation-level")?.trim().toLowerCase() === "error" ? "error" : "warn";
+    this.reporter.log(level, `Deprecation notice: ${note}`);
   }
 
   async #exchangeOnce(request: PreparedRequest, options: SendOptions, timeoutMs: number): Promise<HttpResponse> {

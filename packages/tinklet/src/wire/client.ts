@@ -1,6 +1,7 @@
 /**
  * The wire as a client needs it: everything but a server's half of the codecs, which a browser bundle should not carry.
  */
+export * from "./checkpoints.ts";
 export * from "./contract.ts";
 export * from "./custom-loss.ts";
 export { readDate, writeDate } from "./dates.ts";

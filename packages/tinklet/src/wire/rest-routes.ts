@@ -3,6 +3,15 @@
  * Tinklet's own servers. A client loads this file when it first calls one of them.
  */
 
+import {
+  CopyWeightsRequest,
+  CopyWeightsResponse,
+  ExternalWeightsUrlsResponse,
+  SaveWeightsExternalRequest,
+  SetCheckpointTtlRequest,
+  WeightsInfoRequest,
+  WeightsInfoResponse,
+} from "./checkpoints.ts";
 import { CreateCustomLossRequest } from "./custom-loss.ts";
 import { date } from "./dates.ts";
 import { type Field, int, oneOf, optional, string, withDefault } from "./fields.ts";
@@ -34,15 +43,6 @@ import { TelemetryResponse, TelemetrySendRequest } from "./telemetry.ts";
 import { TokenizerFilesQuery, TokenizerFilesResponse } from "./tokenizer.ts";
 import { UnloadModelRequest } from "./training.ts";
 import { ForwardRequest } from "./training-json.ts";
-import {
-  CopyWeightsRequest,
-  CopyWeightsResponse,
-  ExternalWeightsUrlsResponse,
-  SaveWeightsExternalRequest,
-  SetCheckpointTtlRequest,
-  WeightsInfoRequest,
-  WeightsInfoResponse,
-} from "./weights.ts";
 
 // ---- queries ----------------------------------------------------------------------------------------------------
 

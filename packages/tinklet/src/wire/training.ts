@@ -5,9 +5,8 @@
 
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import { given } from "../given.ts";
-import { Datum, type LossFnOutput } from "./datum.ts";
+import type { LossFnOutput } from "./datum.ts";
 import {
-  at,
   bool,
   custom,
   describe,
@@ -15,20 +14,17 @@ import {
   FieldProblem,
   float,
   int,
-  isPlainObject,
   json,
   list,
   literal,
   long,
   map,
   oneOf,
-  openWord,
   optional,
   string,
   withDefault,
 } from "./fields.ts";
-import { closest, type InputOf, type Message, message } from "./message.ts";
-import { ModelInput } from "./model-input.ts";
+import { closest, type InputOf, message } from "./message.ts";
 import type { UserMetadata } from "./session.ts";
 import { TensorData, type TensorDtype } from "./tensor-data.ts";
 

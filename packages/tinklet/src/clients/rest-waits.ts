@@ -1,0 +1,77 @@
+/** What a server may still be preparing when it is asked for: archives and traces. Loaded with the first of them. */
+import { ResponseValidationError, TinkerError } from "../errors.ts";
+import type { HttpResponse } from "../transport/exchange.ts";
+import type { CallOptions } from "../transport/transport.ts";
+import { loadRoute } from "../wire/known-routes.ts";
+import type { CheckpointArchiveUrlResponse, TraceExportResponse } from "../wire/rest.ts";
+import type { Session } from "./session.ts";
+
+/** An archive that is being packed is asked for again after so long, so often. */
+const archiveRetryMs = 30_000;
+const archiveAttempts = 6;
+/** A link whose end the server does not tell is taken to live so long. */
+const archiveLifeMs = 15 * 60_000;
+const tracePollMs = 5_000;
+
+/** Where a checkpoint's archive can be fetched; waits while the server packs it. */
+export async function archiveUrl(
+  session: Session,
+  checkpoint: { readonly trainingRunId: string; readonly checkpointId: string },
+  options: CallOptions,
+): Promise<CheckpointArchiveUrlResponse> {
+  await session.connect(options);
+  const { transport, clock, reporter } = session;
+  const { checkpointId } = checkpoint;
+  await loadRoute("getCheckpointArchiveUrl");
+  const request = transport.prepare("getCheckpointArchiveUrl", checkpoint);
+  const read = (response: HttpResponse): CheckpointArchiveUrlResponse => {
+    const url = response.header("location");
+    if (response.status !== 302 || url === undefined) return transport.decode("getCheckpointArchiveUrl", response);
+    const expires = httpDate(response.header("expires")) ?? new Date(clock.now() + archiveLifeMs);
+    return { url, expires };
+  };
+  // The redirect is the answer; 503 means "being packed", which the usual retries are too impatient for.
+  const accept = ({ status }: HttpResponse) => status === 302 || status === 503;
+  for (let attempt = 1; ; attempt++) {
+    const response = await transport.send(request, { ...options, accept });
+    if (response.status !== 503 && !(response.status === 302 && response.header("location") === undefined)) {
+      return read(response);
+    }
+    if (response.status === 302 || attempt === archiveAttempts) {
+      throw transport.failure(request, response, { path: checkpointId });
+    }
+    reporter.logSometimes(
+      "warn",
+      `archive ${checkpointId}`,
+      `The archive of ${checkpointId} is being packed; waiting.`,
+    );
+    await transport.sleep(archiveRetryMs, options.signal);
+  }
+}
+
+/** Where a session's trace can be fetched; waits until it is there. @param ask - asks how far it is */
+export async function traceUrl(
+  session: Session,
+  sessionId: string,
+  ask: () => Promise<TraceExportResponse>,
+  signal: AbortSignal | undefined,
+): Promise<string> {
+  for (;;) {
+    const { status, url, error } = await ask();
+    if (status === "failed") {
+      throw new TinkerError(`The trace of session ${sessionId} could not be exported: ${error ?? "no reason given"}`, {
+        code: "trace_export_failed",
+      });
+    }
+    if (status === "ready") {
+      if (url === undefined) throw new ResponseValidationError("url", "is missing from a trace that is ready");
+      return url;
+    }
+    await session.transport.sleep(tracePollMs, signal);
+  }
+}
+
+function httpDate(text: string | undefined): Date | undefined {
+  const ms = text === undefined ? Number.NaN : Date.parse(text);
+  return Number.isNaN(ms) ? undefined : new Date(ms);
+}
