@@ -53,6 +53,9 @@ function trainingRequest({ modelId, seqId, forwardOnly, forwardBackwardInput }) 
     lossFn,
     lossFnConfig: lossFnConfig ?? {},
     data: data.map((datum) => ({
+      ...(datum.modelInputSpans === undefined
+        ? {}
+        : { modelInputSpans: datum.modelInputSpans, lossFnInputSpans: datum.lossFnInputSpans }),
       modelInput: datum.modelInput.chunks.map((chunk) => ({ ...chunk, tokens: plain(chunk.tokens) })),
       lossFnInputs: Object.fromEntries(
         Object.entries(datum.lossFnInputs)
@@ -115,29 +118,36 @@ const drop = (name) => (log) =>
     return { ...request, headers };
   });
 
+/** Until the server has answered once an attempt takes at most 15 s, less what has passed already. */
+const isFirst = (seconds) => seconds > 10 && seconds <= 15;
+
+/** The first fetch of each configuration. */
+function once(log) {
+  const seen = new Set();
+  return log.filter(({ path }) => {
+    const again = path.startsWith("/client/") && seen.has(path);
+    seen.add(path);
+    return !again;
+  });
+}
+
 /**
  * The differences that stay. `ours` and `theirs` change a log so that the difference is gone; a difference that changes
  * neither log has ceased to exist and must leave the list.
  */
-export const explained = [
+const always = [
   {
     name: "one configuration for all",
     why: "The Python SDK fetches client and dynamic configuration once for sessions and once more for REST; here one service has one.",
-    theirs: (log) => {
-      const seen = new Set();
-      return log.filter(({ path }) => {
-        const again = path.startsWith("/client/") && seen.has(path);
-        seen.add(path);
-        return !again;
-      });
-    },
+    ours: once,
+    theirs: once,
   },
   {
     name: "a short first attempt",
     why: "Until the server has answered once an attempt takes at most 15 s, so that a wrong URL shows soon.",
     ours: (log) =>
       log.map((request) =>
-        request.headers["x-stainless-read-timeout"] === "15"
+        isFirst(Number(request.headers["x-stainless-read-timeout"]))
           ? { ...request, headers: { ...request.headers, "x-stainless-read-timeout": "60" } }
           : request,
       ),
@@ -150,6 +160,7 @@ export const explained = [
   },
   {
     name: "accept said once",
+    old: true, // the archive is gone from newer releases
     why: "For an archive the Python SDK says twice that it takes JSON.",
     theirs: (log) =>
       log.map((request) =>
@@ -165,12 +176,49 @@ export const explained = [
   },
 ];
 
+/** What is so with the oldest release alone. */
+const explainedOld = [
+  {
+    name: "the method's name",
+    why: "Since 0.28 REST calls say which release and which method they come from.",
+    ours: (log) => drop("x-sdk-method")(drop("x-sdk-version")(log)),
+  },
+];
+
+/** What a request carries without saying anything; newer releases send it all the same. */
+const idleFields = { topk_sample_logprobs: 0, prompt_alt_tokens_k: 0, record_stability_info: false };
+
+/** What is so with the newest release alone. */
+const explainedNew = [
+  {
+    name: "a short goodbye",
+    why: "The end of a session is told within 5 s: a server that is gone must not keep a program from ending.",
+    ours: (log) =>
+      log.map((request) =>
+        request.path.endsWith("/finish")
+          ? { ...request, headers: { ...request.headers, "x-stainless-read-timeout": "60" } }
+          : request,
+      ),
+  },
+  {
+    name: "only what carries something",
+    why: "0.36.0 sends new fields with their defaults, too; here servers of 0.25 get the requests that they know.",
+    theirs: (log) =>
+      log.map((request) => {
+        const body = { ...request.body };
+        for (const [field, idle] of Object.entries(idleFields)) if (body[field] === idle) delete body[field];
+        if (body.optimizer_config?.type === "adamw") delete body.optimizer_config;
+        return request.body === null ? request : { ...request, body };
+      }),
+  },
+];
+
 /** Both logs without the explained differences, and the names of those that did not occur. */
-export function comparable(ours, theirs) {
+export function comparable(ours, theirs, differences = explained["0.25.0"]) {
   let left = ours;
   let right = theirs;
   const idle = [];
-  for (const { name, ours: changeOurs = (log) => log, theirs: changeTheirs = (log) => log } of explained) {
+  for (const { name, ours: changeOurs = (log) => log, theirs: changeTheirs = (log) => log } of differences) {
     const before = JSON.stringify([left, right]);
     left = changeOurs(left);
     right = changeTheirs(right);
@@ -178,3 +226,9 @@ export function comparable(ours, theirs) {
   }
   return { ours: ordered(left), theirs: ordered(right), idle };
 }
+
+/** The differences with a release. */
+export const explained = {
+  "0.25.0": [...always, ...explainedOld],
+  "0.36.0": [...always.filter(({ old }) => old !== true), ...explainedNew],
+};

@@ -1,5 +1,6 @@
-// `node test/client/conversation/record.mjs [--check]`: runs program.py with the official Python SDK against the recording
-// stub and keeps its requests in test/fixtures/conversation/python-0.25.0.json, which the test suite compares this SDK with.
+// `node test/client/conversation/record.mjs [--check] [--newest]`: runs program.py with the official Python SDK 0.25.0, or
+// program_newer.py with 0.36.0, against the recording stub and keeps its requests in
+// test/fixtures/conversation/python-VERSION.json, which the test suite compares this SDK with.
 // With --check nothing is written: a recording that differs from the kept one is an error. Build first: `npm run build`.
 import { spawn } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -9,22 +10,28 @@ import { decodeForwardBackwardRequest } from "../../../packages/tinklet/dist/wir
 import { ensureVenv } from "../../python/venv.mjs";
 import { oracles, withEverything } from "../../python/versions.mjs";
 import { entry, ordered } from "./log.mjs";
+import { stubConfig } from "./program.mjs";
 
-const fixture = new URL("../../fixtures/conversation/python-0.25.0.json", import.meta.url);
-const oracle = oracles.find(({ version }) => version === "0.25.0");
+const newest = process.argv.includes("--newest");
+const oracle = newest ? oracles.at(-1) : oracles[0];
+const fixture = new URL(`../../fixtures/conversation/python-${oracle.version}.json`, import.meta.url);
 // Custom losses of the official SDK need PyTorch. TINKER_PYTHON names an interpreter that already has both.
 const python = process.env.TINKER_PYTHON ?? ensureVenv(...withEverything(oracle));
 
 const log = [];
 const stub = new StubServer({
-  config: { fwdbwd_max_chunk_len: 2 },
+  config: stubConfig,
   onRequest: (request) => log.push(entry(request, decodeForwardBackwardRequest)),
 });
 const listener = await listen(stub);
-const child = spawn(python, [fileURLToPath(new URL("program.py", import.meta.url)), listener.url], {
-  stdio: ["ignore", "inherit", "inherit"],
-  env: { ...process.env, TINKER_TELEMETRY: "0" },
-});
+const child = spawn(
+  python,
+  [fileURLToPath(new URL(newest ? "program_newer.py" : "program.py", import.meta.url)), listener.url],
+  {
+    stdio: ["ignore", "inherit", "inherit"],
+    env: { ...process.env, TINKER_TELEMETRY: "0" },
+  },
+);
 const status = await new Promise((resolve) => child.on("exit", resolve));
 await listener.close();
 if (status !== 0) throw new Error(`program.py ended with status ${status}`);
