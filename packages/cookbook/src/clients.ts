@@ -12,7 +12,7 @@ import type {
   SamplingParamsInput,
 } from "tinklet";
 
-/** What one step reports. */
+/** Result of one training step. */
 export interface TrainedStep {
   readonly loss: number | undefined;
   /** Metrics of the pass and of the optimizer, by the server's names. */

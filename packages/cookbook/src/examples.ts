@@ -6,7 +6,7 @@ import type { ChatMessage } from "tinklet";
 import { DataError } from "./data-error.ts";
 import { readJsonl } from "./jsonl.ts";
 
-/** Where an example stands. */
+/** File and line of an example, for error messages. */
 export interface Place {
   readonly file: string;
   readonly line: number;

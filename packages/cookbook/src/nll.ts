@@ -21,7 +21,7 @@ export function meanNll(output: ForwardBackwardOutput, data: readonly Datum[]): 
   return total === 0 ? Number.NaN : nll / total;
 }
 
-/** The mean loss of the weights as they are when the call's turn comes. */
+/** Mean negative log-likelihood per weighted token, by a forward pass with the trainer's current weights. */
 export async function evaluateNll(trainer: Pick<Trainer, "forward">, data: readonly Datum[]): Promise<number> {
   return meanNll(await trainer.forward(data, "cross_entropy"), data);
 }

@@ -28,16 +28,16 @@ import type { PreparedData } from "./prepare.ts";
 import { type CheckpointRecord, type ClaimOptions, RunFolder } from "./run-folder.ts";
 import { type SupervisedEvent, type SupervisedOptions, type SupervisedResult, trainSupervised } from "./supervised.ts";
 
-/** Where a run is recorded, and what it trains. */
+/** The folder, the model and the adapter of a run. */
 export interface RunOptions {
-  /** Makes the trainer: a `ServiceClient` fits. */
+  /** Creates the training client, for example a `ServiceClient`. */
   readonly service: Service;
-  /** The record of the run. One that is there already is resumed. */
+  /** Folder for the run's configuration, metrics and checkpoints. A run that is already in it is resumed. */
   readonly folder: string;
   readonly baseModel: string;
-  /** Of the LoRA adapter. @defaultValue 32 */
+  /** Rank of the LoRA adapter. @defaultValue 32 */
   readonly rank?: number;
-  /** Of the first weights, and of whatever else is drawn. @defaultValue 0 */
+  /** Random seed of the initial weights, of shuffling and of sampling. @defaultValue 0 */
   readonly seed?: number;
   /** A training checkpoint whose weights the run begins with, instead of an empty adapter. Its optimizer begins anew. */
   readonly from?: string | undefined;
@@ -113,11 +113,11 @@ async function trainerFor(options: RunOptions, { run, resumeFrom }: Claimed): Pr
   return service.createLoraTrainingClient({ baseModel, rank, seed, ...call });
 }
 
-/** What {@link runSupervised} is given: the loop's options, with data in place of the things that it makes by itself. */
+/** Options of {@link runSupervised}: those of the loop, with data in place of the trainer, the dataset and the run folder, which it makes. */
 export interface SupervisedRunOptions
   extends RunOptions,
     Omit<SupervisedOptions, "trainer" | "run" | "resumeFrom" | "dataset" | "testData" | "signal"> {
-  /** Of `prepareSupervised`. */
+  /** Training and evaluation data, from {@link prepareSupervised}. */
   readonly data: Pick<PreparedData, "train" | "test" | "digest">;
   /** Examples per step. @defaultValue 8 */
   readonly batchSize?: number;
@@ -125,7 +125,7 @@ export interface SupervisedRunOptions
   readonly settings?: Readonly<Record<string, unknown>>;
 }
 
-/** Told before the first step. */
+/** Event before the first step. */
 export interface RunStarts {
   readonly type: "start";
   readonly run: RunFolder;
@@ -209,7 +209,7 @@ function supervisedSettings(options: SupervisedRunOptions): Record<string, unkno
   };
 }
 
-/** What {@link runPolicyGradient} is given: the loop's options, without the things that it makes by itself. */
+/** Options of {@link runPolicyGradient}: those of the loop, without the trainer and the run folder, which it makes. */
 export interface PolicyGradientRunOptions<P extends Problem>
   extends RunOptions,
     Omit<PolicyGradientOptions<P>, "trainer" | "run" | "resumeFrom" | "signal" | "seed"> {

@@ -12,7 +12,7 @@ import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
 import { repeatable } from "./supervised.ts";
 
-/** Something to answer. */
+/** A prompt whose sampled answers are rewarded. Further fields are passed on to the reward function. */
 export interface Problem {
   /** Token ids of the prompt. */
   readonly prompt: readonly number[];
@@ -25,18 +25,18 @@ export interface Answer {
   readonly stopReason: string;
 }
 
-/** An answer with its reward and what it is worth against its group. */
+/** An answer with its reward and its advantage over its group. */
 export interface ScoredAnswer extends Answer {
   readonly reward: number;
   /** The reward minus the mean of the group; exactly 0 where all rewards of the group are equal. */
   readonly advantage: number;
 }
 
-/** What the loop is given. */
+/** Options of {@link trainPolicyGradient}. */
 export interface PolicyGradientOptions<P extends Problem> {
   readonly trainer: Trainer;
   readonly problems: readonly P[];
-  /** How good an answer is. Higher is better; the scale does not matter within a group. */
+  /** The reward function: higher is better. Rewards are centred within each group. */
   readonly reward: (answer: Answer, problem: P) => number | Promise<number>;
   readonly steps: number;
   readonly learningRate: number;
@@ -46,7 +46,7 @@ export interface PolicyGradientOptions<P extends Problem> {
   readonly groupsPerStep?: number;
   /** Temperature must stay at 1: log-probabilities are those of the untempered distribution. */
   readonly samplingParams?: Omit<SamplingParamsInput, "temperature" | "seed">;
-  /** @defaultValue "constant" */
+  /** Learning-rate schedule. @defaultValue "constant" */
   readonly schedule?: Schedule;
   readonly adam?: Omit<AdamParamsInput, "learningRate">;
   /** @defaultValue 0 */
@@ -63,7 +63,7 @@ export interface PolicyGradientOptions<P extends Problem> {
   readonly signal?: AbortSignal;
 }
 
-/** A step that is done. */
+/** Event: one training step has finished. */
 export interface PolicyStepDone<P extends Problem> {
   readonly type: "step";
   readonly step: number;
@@ -72,7 +72,7 @@ export interface PolicyStepDone<P extends Problem> {
   readonly groups: readonly { readonly problem: P; readonly answers: readonly ScoredAnswer[] }[];
 }
 
-/** What the loop tells while it runs. The last event is always `done`. */
+/** Events of {@link trainPolicyGradient}. The last one is always `done`. */
 export type PolicyGradientEvent<P extends Problem> =
   | PolicyStepDone<P>
   | { readonly type: "checkpoint"; readonly record: CheckpointRecord }

@@ -16,11 +16,11 @@ import {
 } from "./render.ts";
 
 export interface PrepareOptions extends DatumOptions {
-  /** @defaultValue "all_answers" */
+  /** Which tokens carry weight in the loss. @defaultValue "all_answers" */
   readonly trainOn?: TrainOn;
   /** Share (below 1) or number of distinct examples kept for evaluation. @defaultValue 0 */
   readonly testShare?: number;
-  /** @defaultValue 0 */
+  /** Random seed of the split. @defaultValue 0 */
   readonly seed?: number;
 }
 
@@ -36,11 +36,11 @@ const prepareNames: OptionNames<PrepareOptions> = {
 export interface PreparedData {
   readonly train: readonly SupervisedDatum[];
   readonly test: readonly SupervisedDatum[];
-  /** Of the training part. */
+  /** Figures of the training data. */
   readonly summary: DataSummary;
-  /** Of the evaluation part. */
+  /** Figures of the evaluation data. */
   readonly testSummary: DataSummary;
-  /** Changes when tokens, weights or their order change: a run must not go on with other data. */
+  /** Hash of tokens, weights and their order: a run is resumed only with the same data. */
   readonly digest: string;
 }
 

@@ -12,7 +12,7 @@ export interface ModelPrice {
 /** Prices by the service's model names. */
 export type PriceTable = Readonly<Record<string, ModelPrice>>;
 
-/** Where the prices stand; for a person to look up the ones that are missing here. */
+/** Web page with the service's current prices. */
 export const priceSource = "https://tinker-docs.thinkingmachines.ai/tinker/models/";
 
 export const prices: PriceTable = {

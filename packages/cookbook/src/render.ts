@@ -8,7 +8,7 @@ import { checkOptions, type OptionNames } from "tinklet/wire";
 import { DataError } from "./data-error.ts";
 import type { Example, Place } from "./examples.ts";
 
-/** Which tokens the model learns to write. */
+/** Which tokens carry weight in the loss: the last answer's, all answers', or every token. */
 export type TrainOn = "last_answer" | "all_answers" | "everything";
 export const trainOnChoices: readonly TrainOn[] = ["last_answer", "all_answers", "everything"];
 
@@ -18,11 +18,11 @@ export interface Rendered {
   readonly weights: readonly number[];
 }
 
-/** What a supervised loss reads. */
+/** A datum of the loss `cross_entropy`. */
 export type SupervisedDatum = Datum<"target_tokens" | "weights">;
 
 export interface RenderOptions {
-  /** @defaultValue "all_answers" */
+  /** Which tokens carry weight in the loss. @defaultValue "all_answers" */
   readonly trainOn?: TrainOn;
 }
 

@@ -36,9 +36,9 @@ export interface SpendingRow {
 
 /** Settings that may differ from those of the run that is in the folder. */
 export interface ClaimOptions {
-  /** May have any other value. */
+  /** Names of settings that may change. */
   readonly changeable?: readonly string[];
-  /** May grow; null means without end. */
+  /** Names of settings that may only grow; null means without end. */
   readonly growing?: readonly string[];
 }
 
@@ -51,7 +51,7 @@ const files = {
 } as const;
 const lockFile = "run.lock";
 
-/** The folder of one run. Whoever writes first has it to itself until {@link RunFolder.close}. */
+/** The folder of one run, locked by its first write until {@link RunFolder.close}. */
 export class RunFolder {
   readonly path: string;
   #unlock: Promise<() => Promise<void>> | undefined;
@@ -66,12 +66,12 @@ export class RunFolder {
     return new RunFolder(path);
   }
 
-  /** Looks at a folder without making it. */
+  /** Opens a folder for reading only; it need not exist. */
   static at(path: string): RunFolder {
     return new RunFolder(path);
   }
 
-  /** Lets others write. What is written later takes the folder again. */
+  /** Releases the folder's lock. Writing later takes it again. */
   async close(): Promise<void> {
     const unlock = this.#unlock;
     this.#unlock = undefined;
@@ -94,7 +94,7 @@ export class RunFolder {
     }
   }
 
-  /** Forgets a run: removes its files, and nothing else that lies in the folder. */
+  /** Deletes the run's files, and nothing else in the folder. */
   async clear(): Promise<void> {
     await this.#lock();
     await Promise.all(Object.values(files).map((name) => rm(join(this.path, name), { force: true })));
@@ -166,7 +166,7 @@ export class RunFolder {
     return this.#rows<CheckpointRecord>(files.checkpoints);
   }
 
-  /** Durable when it resolves: a resume relies on this line. */
+  /** Appends a line to `checkpoints.jsonl`. On disk when it resolves: a resume relies on it. */
   async appendCheckpoint(record: CheckpointRecord): Promise<void> {
     await this.#append(files.checkpoints, record, { durable: true });
   }

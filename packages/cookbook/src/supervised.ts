@@ -12,17 +12,17 @@ import { batchOf, evaluatesBefore, nextStepOf, type Plan, totalStepsOf } from ".
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
 
-/** What the loop is given. */
+/** Options of {@link trainSupervised}. */
 export interface SupervisedOptions extends Plan {
   readonly trainer: Trainer;
-  /** Where metrics and checkpoints are recorded. Absent: nothing is written or saved. */
+  /** Run folder for metrics and checkpoints. @defaultValue none: nothing is written or saved */
   readonly run?: RunFolder;
   readonly learningRate: number;
-  /** @defaultValue "linear" */
+  /** Learning-rate schedule. @defaultValue "linear" */
   readonly schedule?: Schedule;
-  /** @defaultValue 0 */
+  /** Steps in which the learning rate rises to its full value. @defaultValue 0 */
   readonly warmupSteps?: number;
-  /** Everything of the optimizer but its rate. */
+  /** Optimizer settings besides the learning rate: Adam's betas and epsilon, weight decay, gradient clipping. */
   readonly adam?: Omit<AdamParamsInput, "learningRate">;
   /** Save after every so many steps. 0: only at the end. @defaultValue 20 */
   readonly saveEvery?: number;
@@ -38,7 +38,7 @@ export interface SupervisedOptions extends Plan {
   readonly stopWhen?: (progress: StepDone) => string | undefined;
 }
 
-/** A step that is done. */
+/** Event: one training step has finished. */
 export interface StepDone {
   readonly type: "step";
   /** Counted from 0. */
@@ -49,7 +49,7 @@ export interface StepDone {
   readonly elapsedTokens: number;
 }
 
-/** What the loop tells while it runs. The last event is always `done`. */
+/** Events of {@link trainSupervised}. The last one is always `done`. */
 export type SupervisedEvent =
   | StepDone
   | { readonly type: "checkpoint"; readonly record: CheckpointRecord }

@@ -1,4 +1,4 @@
-/** Every bound the server keeps, in one place. All of them can be set; the defaults fit one machine with a few users. */
+/** Every limit of the server, in one place. All of them can be set; the defaults fit one machine with a few users. */
 
 /** How many things may be stored, and how large they may be together. */
 export interface StoredLimit {
@@ -6,6 +6,7 @@ export interface StoredLimit {
   readonly bytes: number;
 }
 
+/** Limits of the server; times are in milliseconds. */
 export interface Limits {
   /** Bytes of one request body as sent, where it carries training data or a prompt. @defaultValue 64 MiB */
   readonly bodyBytes: number;
@@ -45,15 +46,15 @@ export interface Limits {
   readonly lossesPerSession: StoredLimit;
   /** Custom losses that one tenant stores. @defaultValue 10 000, of 128 MiB together */
   readonly lossesPerTenant: StoredLimit;
-  /** How long a poll is held open. @defaultValue 30 000 */
+  /** How long a long poll (`retrieve_future`) is held open. @defaultValue 30 000 */
   readonly pollMs: number;
-  /** How long a missing `seq_id` is waited for. @defaultValue 330 000 */
+  /** How long later requests of a model wait for a missing `seq_id`. @defaultValue 330 000 */
   readonly gapMs: number;
-  /** Silence after which a session's models leave the engine's memory (they come back by themselves). @defaultValue 900 000 */
+  /** Time without a heartbeat or request after which a session's models are unloaded; the next call loads them again. @defaultValue 900 000 */
   readonly staleSessionMs: number;
-  /** Silence after which a session's samplers, with weights that were saved without a name, are removed. @defaultValue a day */
+  /** The same time after which a session's samplers are deleted, with weights that were saved without a name. @defaultValue a day */
   readonly samplerTtlMs: number;
-  /** Silence after which a session that left no run behind is forgotten. @defaultValue 30 days */
+  /** The same time after which a session without a training run is deleted. @defaultValue 30 days */
   readonly sessionTtlMs: number;
   /** Adapters and snapshots that may be in the engine's memory at once. @defaultValue 32 */
   readonly residentAdapters: number;

@@ -7,24 +7,29 @@ import { resolveModels } from "./models.ts";
 import { serve } from "./serve.ts";
 import { createServer, type ModelSource } from "./server.ts";
 
+/** Options of {@link createLocalServer}. */
 export interface LocalServerOptions {
-  /** Models to serve, as on the command line. @defaultValue the bundled model, `tinklet/base` */
+  /** Models to serve: folders, `.gguf` files, Hub ids, or `name=` one of these. @defaultValue the bundled model, `tinklet/base` */
   readonly models?: readonly string[];
-  /** One model, or one that is opened by the caller. */
+  /** A single model, by name or as an opened source. */
   readonly model?: string | ModelSource;
   /** Folder for checkpoints and state. @defaultValue none: everything is kept in memory and lost with the server */
   readonly dataDir?: string;
   /** Refuse what the hosted service is known to refuse. @defaultValue false */
   readonly strict?: boolean;
-  /** Listen here too; 0 takes a free port. @defaultValue no socket */
+  /** Also listen on this TCP port; 0 picks a free one. @defaultValue no socket */
   readonly port?: number;
+  /** Source of time, for tests. */
   readonly clock?: Clock;
+  /** Options of the engine: runtime, threads, memory budget. */
   readonly engine?: EngineOptions;
-  /** @defaultValue "off" */
+  /** Log format. @defaultValue "off" */
   readonly log?: LogFormat;
 }
 
+/** A server in this process. */
 export interface LocalServer {
+  /** Base URL for clients. */
   readonly url: string;
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
   close(): Promise<void>;

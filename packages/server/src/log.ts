@@ -4,9 +4,12 @@
  */
 import type { Clock } from "tinklet";
 
+/** Fields of a log line. */
 export type LogFields = Readonly<Record<string, string | number | boolean | null | undefined>>;
+/** JSON lines, lines for a person, or no log. */
 export type LogFormat = "json" | "pretty" | "off";
 
+/** A structured logger. */
 export interface Log {
   info(event: string, fields?: LogFields): void;
   warn(event: string, fields?: LogFields): void;
@@ -19,7 +22,7 @@ const colours = { info: 36, warn: 33, error: 31 } as const;
 const printable = (text: string): string =>
   text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
-/** @param write - takes one line, without its end. @defaultValue standard error */
+/** Creates a logger. @param write - receives one line, without its line break. @defaultValue standard error */
 export function createLog(
   clock: Pick<Clock, "now">,
   format: LogFormat,

@@ -10,13 +10,16 @@ import { bundledModel, bundledModelFolder, loadTokenizerFiles } from "@tinklet/m
 import { given } from "tinklet/wire";
 import type { ModelSource } from "./server.ts";
 
+/** Options of {@link resolveModels}. */
 export interface ResolveOptions {
-  /** Options of every engine; the memory budget, given or not, is shared out evenly. */
+  /** Options of every engine; the memory budget is divided evenly among them. */
   readonly engine?: EngineOptions;
 }
 
 /**
- * @param names - as on the command line; empty means the bundled model.
+ * Finds the base models to serve.
+ *
+ * @param names - folders, `.gguf` files, Hub ids, or `name=` one of these; empty means the bundled model.
  * @throws WeightsError when the bundled model is meant and not installed; Error when a name is given twice.
  */
 export async function resolveModels(names: readonly string[], options: ResolveOptions = {}): Promise<ModelSource[]> {

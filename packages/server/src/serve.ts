@@ -7,19 +7,22 @@ import { type AddressInfo, isIP } from "node:net";
 import { createAdaptorServer, type HttpBindings } from "@hono/node-server";
 import { createServer, type ServerOptions } from "./server.ts";
 
+/** Options of {@link serve}. */
 export interface ServeOptions extends ServerOptions {
-  /** @defaultValue "127.0.0.1" */
+  /** Address to listen on. @defaultValue "127.0.0.1" */
   readonly host?: string;
-  /** 0 takes a free one. @defaultValue 8471 */
+  /** TCP port; 0 picks a free one. @defaultValue 8471 */
   readonly port?: number;
 }
 
+/** A server that listens on a socket. */
 export interface RunningServer {
-  /** Where clients reach it, for `TINKER_BASE_URL`. */
+  /** Base URL for clients (`TINKER_BASE_URL`). */
   readonly url: string;
   readonly port: number;
-  /** Answers a request without the socket. */
+  /** Answers a request in process, without the socket. */
   readonly fetch: (request: Request) => Promise<Response>;
+  /** Number of requests that a crash interrupted and that are being run again. */
   readonly recovered: { readonly requests: number };
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -91,6 +94,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   return { url, port: bound, fetch: server.fetch, recovered: server.recovered, close, [Symbol.asyncDispose]: close };
 }
 
+/** Whether a host name or address is this machine's own (`localhost`, `127.0.0.0/8`, `::1`). */
 export const isLoopback = (host: string): boolean =>
   host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
 

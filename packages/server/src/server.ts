@@ -24,9 +24,9 @@ import { createSideThread } from "./thread/side-thread.ts";
 
 /** A base model to serve. */
 export interface ModelSource {
-  /** Its name in the API. */
+  /** Name by which clients ask for it (`base_model`). */
   readonly name: string;
-  /** Opens the engine; called again should the engine die. */
+  /** Opens the engine; called again after an engine has died. */
   readonly open: () => Promise<Engine>;
   /** A folder with `tokenizer.json` that the Python client can load. */
   readonly tokenizerId?: string | undefined;
@@ -34,13 +34,15 @@ export interface ModelSource {
   readonly tokenizerFiles?: (() => Promise<TokenizerFiles>) | undefined;
 }
 
+/** Options of {@link createServer}. */
 export interface ServerOptions {
+  /** Base models to serve. */
   readonly models: readonly ModelSource[];
-  /** Folder for everything that is kept. @defaultValue none: everything is lost with the process */
+  /** Data folder: checkpoints, pending requests and results. @defaultValue none: kept in memory, lost with the process */
   readonly dataDir?: string | undefined;
-  /** Keys that may be used, each a tenant. @defaultValue none: any well-formed key is the one local user */
+  /** API keys that are accepted, each a tenant of its own. @defaultValue none: any well-formed key is accepted, as the same tenant */
   readonly apiKeys?: readonly ApiKey[];
-  /** Host names that requests may be addressed to, besides `localhost` and addresses. */
+  /** Accepted `Host` headers besides `localhost` and IP addresses. */
   readonly allowedHosts?: readonly string[];
   /** Whether `healthz` and `/metrics` answer without a key. @defaultValue true */
   readonly openProbes?: boolean;
@@ -49,29 +51,32 @@ export interface ServerOptions {
    * call works, and is logged once. @defaultValue false
    */
   readonly strict?: boolean;
+  /** Limits on requests, queue and memory; those not given keep their defaults. */
   readonly limits?: Partial<Limits>;
-  /** Bytes that the data folder may take up; beyond, new work is refused with 507. @defaultValue no bound */
+  /** Maximum size of the data folder in bytes; beyond it new work is refused with 507. @defaultValue no limit */
   readonly maxDiskBytes?: number | undefined;
-  /** @defaultValue "pretty" on a terminal, else "json" */
+  /** Log format, or a logger. @defaultValue "pretty" on a terminal, else "json" */
   readonly log?: LogFormat | Log;
+  /** Source of time, for tests. */
   readonly clock?: Clock;
   /** Have clients create models from checkpoints with one call instead of three. @defaultValue false */
   readonly createModelViaLoadWeights?: boolean;
   /** Have clients compress training requests. @defaultValue false */
   readonly compressRequests?: boolean;
-  /** The number of the engines' arithmetic. @defaultValue this release's */
+  /** Version of the engines' arithmetic, for tests of upgrades. @defaultValue this release's */
   readonly arithmetic?: number;
   /** Called at named instants of the life of a request; for crash drills. */
   readonly onPoint?: (point: string) => void;
 }
 
+/** A server without a socket: requests go through `fetch`. */
 export interface TinkletServer {
   /** Answers one request. Never rejects. */
   readonly fetch: (request: Request) => Promise<Response>;
   readonly log: Log;
-  /** What a crash had interrupted and is now going on. */
+  /** Number of requests that a crash interrupted and that are being run again. */
   readonly recovered: { readonly requests: number };
-  /** Finishes or keeps what is running, then closes engines and store. Idempotent. */
+  /** Shuts down: finishes running requests or keeps them for the next start, then closes engines and store. Idempotent. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }

@@ -71,6 +71,8 @@ const methodNames: Partial<Record<RestOperation, string>> = {
  * Client for runs, checkpoints, sessions, billing and audit. Stands alone, without a session, or shares the connections of a service
  * ({@link ServiceClient.createRestClient}).
  *
+ * Methods return a `Promise`; listings return a {@link PagedList}: a page when awaited, every item when iterated.
+ *
  * @example
  * ```ts
  * const rest = new RestClient(); // TINKER_API_KEY, TINKER_BASE_URL; close() it when done

@@ -98,6 +98,9 @@ const sampleNames: OptionNames<SampleOptions> = {
  * Samples from a base model or a checkpoint. Made by {@link ServiceClient.createSamplingClient} and
  * {@link TrainingClient.saveWeightsAndGetSamplingClient}.
  *
+ * `sample` and `computeLogprobs` return an {@link APIFuture}, `stream` a {@link SampleStream} (tokens when iterated, the whole response
+ * when awaited); everything else is one question and its answer and returns a `Promise`.
+ *
  * @example
  * ```ts
  * const sampler = await service.createSamplingClient({ baseModel: "Qwen/Qwen3-8B" });

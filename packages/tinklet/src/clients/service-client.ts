@@ -89,6 +89,10 @@ export type LowLevelApi = {
 /**
  * Entry point of the SDK: a client of one Tinker service.
  *
+ * What the methods of all clients return follows one rule. What the server works on for a while returns an {@link APIFuture}: the
+ * request is on its way, in order, and `await` gives the result. What is one question and its answer returns a `Promise`; listings
+ * return a {@link PagedList}.
+ *
  * @example
  * ```ts
  * const service = await ServiceClient.connect();             // TINKER_API_KEY, TINKER_BASE_URL

@@ -80,6 +80,9 @@ export type BatchFor<L extends LossFnType, K extends string> = readonly (DatumLi
  * Calls go out in the order in which they are made, without being awaited in between. A call that fails, is cancelled or
  * times out never blocks the ones behind it.
  *
+ * Training, saving and loading return an {@link APIFuture} at once: the request is on its way, and `await` gives the result. `getInfo`
+ * and `getTokenizer` are one question and its answer and return a `Promise`.
+ *
  * @example
  * ```ts
  * const trainer = await service.createLoraTrainingClient({ baseModel: "Qwen/Qwen3-8B", rank: 32 });
