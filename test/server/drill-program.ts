@@ -8,6 +8,12 @@ import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/ind
 const [url, stepsText] = process.argv.slice(2) as [string, string];
 const service = await ServiceClient.connect({ baseUrl: url, apiKey: "tml-drill" });
 const training = await service.createLoraTrainingClient({ baseModel: "test/model", rank: 4, seed: 3 });
+// Stored on the server and run there: it must be there again after a kill, for passes that are run again too.
+const squares = await service.createCustomLoss(
+  ({ logprobs, weights }) => ({ loss: logprobs.mul(logprobs).mul(weights).sum().mul(0.5) }),
+  { logprobs: 1, weights: 1 },
+  { name: "squares" },
+);
 const seen: unknown[] = [];
 const paths: string[] = [];
 for (let step = 0; step < Number(stepsText); step++) {
@@ -23,6 +29,7 @@ for (let step = 0; step < Number(stepsText); step++) {
   const passes = [
     training.forwardBackward(batch, "cross_entropy"),
     training.forward(batch.slice(0, 1), "cross_entropy"),
+    ...(step % 2 === 1 ? [training.forwardBackwardCustom(batch.slice(1), squares)] : []),
   ];
   const stepped = training.optimStep({ learningRate: 0.01 });
   for (const pass of passes) seen.push((await pass).metrics);

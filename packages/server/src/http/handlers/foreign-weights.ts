@@ -28,11 +28,12 @@ import {
 } from "../../store/models.ts";
 import { addSession } from "../../store/sessions.ts";
 import { addAudit } from "../../store/usage.ts";
+import { openSession } from "../access.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 import { readForm } from "../form.ts";
 import { checkText } from "./fields.ts";
-import { checkBaseModel } from "./training.ts";
+import { checkBaseModel, checkModelSeq } from "./training.ts";
 
 export function foreignWeightsHandlers(api: Api): Pick<Handlers, "copyWeights" | "importAdapter"> {
   return {
@@ -48,6 +49,8 @@ interface Origin {
   readonly key?: string;
   readonly event: string;
   readonly projectId?: string | undefined;
+  /** The session and the place in it that the run takes. @defaultValue a session of its own */
+  readonly place?: { readonly sessionId: string; readonly modelSeq: number } | undefined;
 }
 
 /** A run that holds one checkpoint. The same call again finds the run that the first one made. */
@@ -56,30 +59,34 @@ function addWeightsRun(
   call: Call,
   sql: Sql,
   weights: Omit<CheckpointRow, "run_id" | "tenant" | "session_id" | "created_at" | "public">,
-  { how, event, projectId, ...origin }: Origin,
+  { how, event, projectId, place, ...origin }: Origin,
 ): string {
   const key = origin.key ?? call.request.headers.get("x-idempotency-key");
   const now = api.clock.now();
   const { tenant } = call.caller;
-  const sessionId = addSession(sql, {
-    id: `s-${randomBytes(10).toString("hex")}`,
-    tenant,
-    idempotencyKey: key === null || key.length > 200 ? undefined : `${how} ${key}`,
-    tags: [],
-    userMetadata: {},
-    sdkVersion: how,
-    projectId,
-    displayName: undefined,
-    now,
-  });
-  const run = `${sessionId}:train:0`;
+  const sessionId =
+    place?.sessionId ??
+    addSession(sql, {
+      id: `s-${randomBytes(10).toString("hex")}`,
+      tenant,
+      idempotencyKey: key === null || key.length > 200 ? undefined : `${how} ${key}`,
+      tags: [],
+      userMetadata: {},
+      sdkVersion: how,
+      projectId,
+      displayName: undefined,
+      now,
+    });
+  const modelSeq = place?.modelSeq ?? 0;
+  const run = `${sessionId}:train:${modelSeq}`;
   const row: CheckpointRow = { ...weights, run_id: run, tenant, session_id: sessionId, created_at: now, public: 0 };
-  if (getModel(sql, run) === undefined) {
+  const isNew = getModel(sql, run) === undefined;
+  if (isNew) {
     addModel(sql, {
       id: run,
       sessionId,
       tenant,
-      modelSeq: 0,
+      modelSeq,
       baseModel: row.base_model,
       lora: JSON.parse(row.lora) as Lora,
       userMetadata: undefined,
@@ -87,7 +94,11 @@ function addWeightsRun(
     });
     closeModel(sql, run, "it holds weights made elsewhere and cannot be trained");
   }
-  if (getCheckpoint(sql, run, row.kind, row.name) === undefined) {
+  const known = getCheckpoint(sql, run, row.kind, row.name);
+  if (place !== undefined && known?.files_id !== row.files_id && !isNew) {
+    throw new Refusal(422, "number_reused", `model_seq_id ${modelSeq} of ${sessionId} was used for another model.`);
+  }
+  if (known === undefined) {
     putCheckpoint(sql, row);
     addAudit(sql, { at: now, tenant, event, modelId: run, tinkerPath: tinkerPath(row) });
   }
@@ -99,6 +110,7 @@ async function copyWeights(api: Api, call: Call, body: CopyWeightsRequest): Prom
   const token = call.request.headers.get("x-tinker-weights-access-token") ?? body.weightsAccessToken;
   const access = token === undefined ? undefined : api.auth.tenantOf(token);
   checkText("destination_project_id", body.destinationProjectId);
+  const place = placeOf(api, call, body);
   let source: CheckpointRow;
   try {
     source = findReadable(api.store.db.sql, body.sourcePath, [call.caller.tenant, access], api.clock.now());
@@ -112,9 +124,24 @@ async function copyWeights(api: Api, call: Call, body: CopyWeightsRequest): Prom
       how: "copy_weights",
       event: "checkpoint_copied",
       projectId: body.destinationProjectId,
+      place,
     }),
   );
   return { tinkerPath: path };
+}
+
+/** Where a copy goes: the place of a session, or, where none is named, a session of its own in the project that is. */
+function placeOf(api: Api, call: Call, { sessionId, modelSeqId, destinationProjectId }: CopyWeightsRequest) {
+  if (sessionId === undefined && modelSeqId === undefined) return undefined;
+  if (sessionId === undefined || modelSeqId === undefined || destinationProjectId !== undefined) {
+    throw new Refusal(
+      422,
+      "invalid_request",
+      "copy_weights takes either destination_project_id, or session_id and model_seq_id.",
+    );
+  }
+  checkModelSeq(modelSeqId);
+  return { sessionId: openSession(api, call, sessionId).id, modelSeq: modelSeqId };
 }
 
 /** The files of a PEFT folder that count; a form's other files are ignored, and no name from a request becomes a path. */

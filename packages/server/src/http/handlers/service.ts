@@ -37,7 +37,7 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
       sampleMaxConcurrentRequests: 2000,
       usePyqwestTransport: false,
       createModelViaLoadWeights: api.clientConfig.createModelViaLoadWeights,
-      sampleUseRetrieveFutures: false,
+      sampleUseRetrieveFutures: true,
       customLossServerSide: true,
       sampleJoinSamplingSession: true,
       tinkletExtensions: ["tokenizer", "sample_tokens", "import_adapter"],

@@ -281,7 +281,7 @@ function checkSeq(seqId: number): number {
   return seqId;
 }
 
-function checkModelSeq(seq: number): void {
+export function checkModelSeq(seq: number): void {
   if (seq < 0 || seq > 2 ** 31 - 1)
     throw new Refusal(422, "invalid_request", `model_seq_id: ${seq} is not between 0 and 2^31.`);
 }
