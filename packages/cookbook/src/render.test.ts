@@ -66,6 +66,13 @@ describe("renderExample", () => {
   });
 });
 
+it("a misspelt choice of what to train on is refused by name", () => {
+  const text = toExample({ text: "hello" }, { file: "x.jsonl", line: 1 });
+  expect(() => renderExample(text, letterTokenizer(), { trainOn: "last" as "last_answer" })).toThrow(
+    "trainOn: must be one of last_answer, all_answers, everything, and is last",
+  );
+});
+
 describe("toDatum", () => {
   const rendered = { tokens: [10, 11, 12, 13], weights: [1, 0, 1, 1] };
 

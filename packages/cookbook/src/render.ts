@@ -3,7 +3,7 @@
  * prompt at sampling time would end and each piece is encoded by itself, so that training sees the same token boundaries
  * as sampling.
  */
-import { type ChatMessage, Datum, ModelInput, type Tokenizer } from "tinklet";
+import { type ChatMessage, Datum, InvalidInputError, ModelInput, type Tokenizer } from "tinklet";
 import { checkOptions, type OptionNames } from "tinklet/wire";
 import { DataError } from "./data-error.ts";
 import type { Example, Place } from "./examples.ts";
@@ -21,6 +21,7 @@ export interface Rendered {
 /** A datum of the loss `cross_entropy`. */
 export type SupervisedDatum = Datum<"target_tokens" | "weights">;
 
+/** Options of {@link renderExample}. */
 export interface RenderOptions {
   /** Which tokens carry weight in the loss. @defaultValue "all_answers" */
   readonly trainOn?: TrainOn;
@@ -33,11 +34,14 @@ export interface RenderOptions {
  * conversation an answer is what the template writes for an `assistant` message, up to and including the token that ends
  * the turn.
  *
- * @throws {@link DataError} when a conversation has no answer or the template rewrites earlier turns.
+ * @throws InvalidInputError for a `trainOn` that does not exist; {@link DataError} when a conversation has no answer or the template rewrites earlier turns.
  */
 export function renderExample(example: Example, tokenizer: Tokenizer, options: RenderOptions = {}): Rendered {
   checkOptions("renderExample", options, { trainOn: true });
   const { trainOn = "all_answers" } = options;
+  if (!trainOnChoices.includes(trainOn)) {
+    throw new InvalidInputError("trainOn", `must be one of ${trainOnChoices.join(", ")}, and is ${String(trainOn)}`);
+  }
   const pieces = new Pieces(tokenizer);
   if (example.kind === "chat") addChat(pieces, example.messages, trainOn, example);
   else {

@@ -8,6 +8,7 @@ import { formatCount } from "../format.ts";
 import { type Inspection, inspection, type ShownExample, someLines } from "../inspection.ts";
 import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import type { Output } from "../output.ts";
+import { trainOnOption } from "../train-on.ts";
 
 export const inspect: Command = {
   usage: "inspect DATA.jsonl [--train-on WHAT] [--out FILE.html]",
@@ -15,11 +16,7 @@ export const inspect: Command = {
   arguments: ["DATA"],
   options: {
     ...modelOptions,
-    "train-on": {
-      type: "string",
-      choices: ["last_answer", "all_answers", "everything"],
-      about: "which tokens are learned (default all_answers)",
-    },
+    ...trainOnOption,
     "max-length": { type: "string", value: "N", about: "context in tokens; what is longer is cut" },
     limit: { type: "string", value: "N", about: "examples to show (default 3; in HTML 200)" },
     out: { type: "string", short: "o", value: "FILE", about: "write an HTML page" },

@@ -16,6 +16,7 @@ import { type Input, UsageError } from "../parse.ts";
 import { terminalPlot } from "../plot-terminal.ts";
 import { resolveCheckpoint } from "../references.ts";
 import { StepLine } from "../step-line.ts";
+import { trainOnOption } from "../train-on.ts";
 
 /** The bundled model is small: the rule of thumb for billions of parameters is far too careful for it. */
 const bundledLearningRate = 2e-3;
@@ -50,11 +51,7 @@ export const train: Command = {
       value: "N",
       about: "tokens per example; what is longer is cut (default: the context)",
     },
-    "train-on": {
-      type: "string",
-      choices: ["last_answer", "all_answers", "everything"],
-      about: "which tokens are learned (default all_answers)",
-    },
+    ...trainOnOption,
     "test-share": {
       type: "string",
       value: "X",
