@@ -1,11 +1,13 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import * as sdk from "../index.ts";
 import type { Fault } from "../testing/faults.ts";
 import { batch, datum, failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
 import { contract, type Operation } from "../wire/contract.ts";
 import { Datum } from "../wire/datum.ts";
+import { AdminClient } from "./admin-client.ts";
 import type { OperationOptions } from "./options.ts";
 import { RestClient } from "./rest-client.ts";
 import { SamplingClient } from "./sampling-client.ts";
@@ -38,6 +40,7 @@ interface Clients {
   readonly trainer: TrainingClient;
   readonly sampler: SamplingClient;
   readonly rest: RestClient;
+  readonly admin: AdminClient;
 }
 type Call = (clients: Clients, options: OperationOptions) => PromiseLike<unknown>;
 
@@ -115,6 +118,9 @@ const calls: Readonly<Record<string, Call>> = {
   "RestClient.whoami": ({ rest }, o) => rest.whoami(o),
   "RestClient.getBillingUsage": ({ rest }, o) => rest.getBillingUsage("2026-01-01", "2026-02-01", o),
   "RestClient.getAuditLog": ({ rest }, o) => rest.getAuditLog(o),
+  "AdminClient.getBillingUsage": ({ admin }, o) => admin.getBillingUsage("2026-01-01", "2026-02-01", o),
+  "AdminClient.getCurrentCheckpointStorageUsage": ({ admin }, o) => admin.getCurrentCheckpointStorageUsage(o),
+  "AdminClient.getAuditLog": ({ admin }, o) => admin.getAuditLog(o),
 };
 
 /** Requests of the low-level API, by operation; the others are sent without fields, and refused before anything is sent. */
@@ -140,6 +146,7 @@ const notCalls: Readonly<Record<string, readonly string[]>> = {
   TrainingClient: ["getConsoleUrl", "modelId"],
   SamplingClient: ["close"],
   RestClient: ["close", "getTelemetry"],
+  AdminClient: ["close"],
 };
 
 const methodsOf = (Class: { readonly name: string; readonly prototype: object }): string[] =>
@@ -148,7 +155,10 @@ const methodsOf = (Class: { readonly name: string; readonly prototype: object })
     .map((name) => `${Class.name}.${name}`);
 
 it("every public call of the clients is among those that are tried", () => {
-  const all = [ServiceClient, TrainingClient, SamplingClient, RestClient].flatMap(methodsOf);
+  const clients = [ServiceClient, TrainingClient, SamplingClient, RestClient, AdminClient];
+  const exported = Object.keys(sdk).filter((name) => name.endsWith("Client"));
+  expect(exported.sort()).toEqual(clients.map(({ name }) => name).sort()); // a new one needs its rows
+  const all = clients.flatMap(methodsOf);
   expect(Object.keys(calls).sort()).toEqual(all.sort());
 });
 
@@ -177,11 +187,13 @@ async function setup(state: string, fresh: boolean) {
   const kit = harness(states[state]!(() => on));
   const { service } = kit;
   const rest = service.createRestClient();
-  if (fresh) return { ...kit, clients: { service, rest } as unknown as Clients };
+  const { clock, stub, logger } = kit;
+  const admin = new AdminClient({ apiKey: "tml-x", baseUrl: "http://stub.example", fetch: stub.fetch, clock, logger });
+  if (fresh) return { ...kit, clients: { service, rest, admin } as unknown as Clients };
   const trainer = await kit.run(service.createLoraTrainingClient({ baseModel: "m" }));
   const sampler = await kit.run(service.createSamplingClient({ baseModel: "m" }));
   on = true;
-  return { ...kit, clients: { service, rest, trainer, sampler } };
+  return { ...kit, clients: { service, rest, admin, trainer, sampler } };
 }
 
 /** Starts calls together and tells which of them go on after their bound, and how long on the fake clock. */
@@ -202,14 +214,16 @@ async function overruns(
   controller.abort("enough");
   await clock.advance(promptlyMs);
   await clock.advance(40_000);
-  await service.close();
+  await Promise.all([service.close(), clients.admin.close()]);
   const over = (name: string) => (endedAtMs.get(name) ?? Infinity) - startedAtMs - atMs;
   return Object.keys(these)
     .filter((name) => over(name) > promptlyMs)
     .map((name) => `${name}: ${over(name)} ms`);
 }
 
-const atFirstContact = Object.fromEntries(Object.entries(calls).filter(([name]) => /^(Service|Rest)Client/.test(name)));
+const atFirstContact = Object.fromEntries(
+  Object.entries(calls).filter(([name]) => /^(Service|Rest|Admin)Client/.test(name)),
+);
 
 describe.each(Object.keys(states))("on a server that is %s", (state) => {
   // Tokenizers are fetched elsewhere, and nobody is there either.
