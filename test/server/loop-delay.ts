@@ -16,6 +16,8 @@ export function watchLoop(): () => { readonly maxMs: number; readonly p99Ms: num
 export interface Turns {
   readonly turnMs: number;
   readonly turnWithWaitMs: number;
+  /** The most that a turn was on a core; the rest of a longer one it waited for the disk. */
+  readonly turnCpuMs: number;
 }
 
 /** Turns as they are watched. */
@@ -33,26 +35,32 @@ export interface TurnWatch {
 export function watchTurns(): TurnWatch {
   const everyMs = 5;
   const file = `/proc/self/task/${process.pid}/schedstat`;
-  const waitedMs = () => Number(readFileSync(file, "utf8").split(" ")[1]) / 1e6;
-  let longest = { turnMs: 0, turnWithWaitMs: 0 };
-  let [at, waited] = [performance.now(), waitedMs()];
+  /** Milliseconds: now, on a core so far, and waiting for one. */
+  const look = () => {
+    const [ran, waited] = readFileSync(file, "utf8").split(" ");
+    return { now: performance.now(), ran: Number(ran) / 1e6, waited: Number(waited) / 1e6 };
+  };
+  const none: Turns = { turnMs: 0, turnWithWaitMs: 0, turnCpuMs: 0 };
+  let longest = none;
+  let last = look();
   setInterval(() => {
-    const [now, nextWaited] = [performance.now(), waitedMs()];
-    const turn = Math.max(0, now - at - everyMs);
+    const next = look();
+    const turn = Math.max(0, next.now - last.now - everyMs);
     longest = {
-      turnMs: Math.max(longest.turnMs, turn - (nextWaited - waited)),
+      turnMs: Math.max(longest.turnMs, turn - (next.waited - last.waited)),
       turnWithWaitMs: Math.max(longest.turnWithWaitMs, turn),
+      turnCpuMs: Math.max(longest.turnCpuMs, next.ran - last.ran),
     };
-    [at, waited] = [now, nextWaited];
+    last = next;
   }, everyMs).unref();
   return {
     look: () => {
       const seen = longest;
-      longest = { turnMs: 0, turnWithWaitMs: 0 };
+      longest = none;
       return seen;
     },
     restart: () => {
-      [at, waited] = [performance.now(), waitedMs()];
+      last = look();
     },
   };
 }
