@@ -4,7 +4,7 @@
  * disk. Knows SQLite; knows nothing of what the tables mean.
  */
 import Libsql from "libsql";
-import { openDatabaseFiles } from "./database-files.ts";
+import { type DatabaseFiles, openDatabaseFiles } from "./database-files.ts";
 import { formatVersion, migrations } from "./schema.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
 
@@ -77,6 +77,7 @@ export function openDatabase(options: DatabaseOptions): Database {
 
 function open({ file, onPoint, onCommit, now = () => performance.now() }: DatabaseOptions): Database {
   const connection = new Libsql(file);
+  let files: DatabaseFiles | undefined;
   try {
     connection.pragma("busy_timeout = 0");
     connection.pragma("locking_mode = EXCLUSIVE");
@@ -94,6 +95,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     check(connection);
     migrate(connection);
     makeShrinkable(connection);
+    if (file !== ":memory:") files = openDatabaseFiles(file);
   } catch (error) {
     connection.close();
     throw error;
@@ -175,7 +177,6 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     return outcomes;
   };
 
-  const files = file === ":memory:" ? undefined : openDatabaseFiles(file);
   /** Set when a sync failed: what the disk holds is not known any more. */
   let broken: StoreError | undefined;
   let flushing: Promise<void> = Promise.resolve();
