@@ -66,14 +66,6 @@ export function textTokens(input: ModelInput, field: string): Int32Array {
   return tokens;
 }
 
-/** Tokens of an input as far as they can be counted: non-text chunks count what they announce. */
-export function countTokens(input: ModelInput): number {
-  return input.chunks.reduce((sum, chunk) => {
-    if (chunk.type === "encoded_text") return sum + chunk.tokens.length;
-    return sum + ("expectedTokens" in chunk ? (chunk.expectedTokens ?? 0) : 0);
-  }, 0);
-}
-
 /** The engine's losses; a name on the wire that is none of them is refused. */
 const servedLosses: Readonly<Record<LossFnName, true>> = {
   cross_entropy: true,
@@ -159,7 +151,7 @@ export function sampleRequest(request: SampleRequest, adapter: string | undefine
 
 /** What a sample's `target_prompt_logprobs` asks for; how much that may be was checked when it was accepted. */
 const cellsOf = ({ prompt, targetPromptLogprobs }: SampleRequest): TargetCells | undefined =>
-  targetPromptLogprobs && targetCells(targetPromptLogprobs, countTokens(prompt), Number.POSITIVE_INFINITY);
+  targetPromptLogprobs && targetCells(targetPromptLogprobs, prompt.tokenCount, Number.POSITIVE_INFINITY);
 
 const tableOf = (table: TokenTable | undefined): TopkLogprobs | undefined =>
   table && { ...table, length: table.tokenIds.length / table.k };

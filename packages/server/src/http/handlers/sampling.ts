@@ -3,7 +3,6 @@ import type { SampleRequest } from "tinklet/wire";
 import { given } from "tinklet/wire";
 import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
 import { clientOf } from "../../queue/completions.ts";
-import { countTokens } from "../../queue/engine-input.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
 import { type Draws, failureOf } from "../../queue/job.ts";
 import { targetCells } from "../../queue/prompt-targets.ts";
@@ -109,7 +108,7 @@ export function samplingHandlers(
           payloadType: "json",
           draws: { ...draws },
           ...given({ filesId: from.filesId }),
-          tokens: countTokens(body.prompt),
+          tokens: body.prompt.tokenCount,
           now: api.clock.now(),
           ...given({ failure }),
         },
@@ -143,7 +142,7 @@ export function samplingHandlers(
 function checkSample(api: Api, body: SampleRequest): Failure | undefined {
   const { limits } = api;
   const { numSamples, topkPromptLogprobs: topk, promptLogprobsLastN: lastN } = body;
-  const length = countTokens(body.prompt);
+  const length = body.prompt.tokenCount;
   const { maxTokens, temperature, topP, topK } = body.samplingParams;
   const between = (value: number, low: number, high: number) => value >= low && value <= high; // false for NaN
   const rules: readonly (readonly [holds: boolean, otherwise: string])[] = [

@@ -9,7 +9,7 @@ import {
 } from "tinklet/wire";
 import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { customLossId, findLoss } from "../../queue/custom-pass.ts";
-import { countTokens, decodePass } from "../../queue/engine-input.ts";
+import { decodePass } from "../../queue/engine-input.ts";
 import { fingerprintJson, fingerprintPass } from "../../queue/fingerprint.ts";
 import { type Draws, failureOf, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
@@ -350,7 +350,7 @@ export function peekJson(wire: unknown): { modelId: string; seqId: number } | un
 }
 
 const passTokens = (pass: ForwardBackwardRequest): number =>
-  pass.forwardBackwardInput.data.reduce((sum, datum) => sum + countTokens(datum.modelInput), 0);
+  pass.forwardBackwardInput.data.reduce((sum, datum) => sum + datum.modelInput.tokenCount, 0);
 
 function checkPass(api: Api, pass: ForwardBackwardRequest): void {
   const { limits } = api;
