@@ -7,6 +7,9 @@ import { type Dim, product } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
 import { add, concat, gather, matmul, mul, reduceSum, reshape, rope, softmax, squeeze, sub } from "../graph/ops.ts";
 
+/** Added to a score that must not count: its probability is exactly 0. */
+export const masked = -1e30;
+
 /** A rectangle of sequences. Indices point into the packed rows; padding points at any row and is switched off by `valid`. */
 export interface AttentionGroup {
   /** `[batch, heads, time]` into the q rows. */

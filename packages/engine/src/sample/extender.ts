@@ -1,5 +1,6 @@
 /** Runs the extend graph: compiles its variants on first use and lays out their inputs. Knows nothing of requests or sampling. */
 import type { AdapterWeights } from "../adapter/adapter.ts";
+import { masked } from "../model/attention.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { RopeCache } from "../model/rope.ts";
 import { createProgramCache } from "../runtime/program-cache.ts";
@@ -9,7 +10,7 @@ import type { Past } from "./cache.ts";
 import { fuseWeights } from "./fused.ts";
 import { extendGraph, scoreTail } from "./graph.ts";
 import { lengthOf } from "./kv-block.ts";
-import { masked, type PromptPiece, prefillInputs } from "./prefill-inputs.ts";
+import { type PromptPiece, prefillInputs } from "./prefill-inputs.ts";
 import { type RowLimits, rowLimits } from "./run-rows.ts";
 
 /** One new token for each sequence. */

@@ -3,6 +3,7 @@
  * own queries and, in the order of the prompt, the keys of all that comes before them. Nothing of a token's result depends on the pieces.
  */
 import type { ModelConfig } from "@tinklet/models/config";
+import { masked } from "../model/attention.ts";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
 import { type KvBlock, lengthOf, sideOffset } from "./kv-block.ts";
 import { fewestQueries, keyStep } from "./run-rows.ts";
@@ -12,9 +13,6 @@ export interface PromptPiece {
   readonly past: readonly KvBlock[];
   readonly tokens: Int32Array;
 }
-
-/** Masked scores become probabilities of exactly 0. */
-export const masked = -1e30;
 
 /** Where each piece's tokens begin; rows of padding come last. */
 export const startsOf = (pieces: readonly PromptPiece[]): number[] => {

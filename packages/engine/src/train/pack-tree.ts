@@ -4,10 +4,10 @@
  */
 
 import type { ModelConfig } from "@tinklet/models/config";
-import { keyGradientClasses } from "../model/attention.ts";
+import { keyGradientClasses, masked } from "../model/attention.ts";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
 import { type Cluster, keysOf, planClusters, type Segment, segmentsOf } from "./clusters.ts";
-import { groupCounts, masked } from "./pack.ts";
+import { groupCounts } from "./pack.ts";
 import { partition } from "./partition.ts";
 
 export interface PackedTree {

@@ -3,13 +3,12 @@
  * attention chosen so that little of them is padding. Pure index arithmetic; the graph side is `model/attention.ts`.
  */
 import type { ModelConfig } from "@tinklet/models/config";
+import { masked } from "../model/attention.ts";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
 import { partition } from "./partition.ts";
 
 /** Rectangles a program can have; a run uses the smallest number that serves it and fills the rest with a dummy token. */
 export const groupCounts = [1, 2, 4] as const;
-/** Added to a score that must not count. */
-export const masked = -1e30;
 
 /** Sequences (by index) that share a rectangle as long as the longest of them. */
 export interface Rectangle {
