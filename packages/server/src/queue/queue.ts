@@ -290,10 +290,6 @@ export class Queue {
       this.#fetched.add(id);
       return { kind: "done", ...recent };
     }
-    // Its row may say already what is not durable yet: until then it is told as pending.
-    if (this.#jobs.has(id)) {
-      return this.#closing.signal.aborted ? { kind: "closing" } : { kind: "pending", ...this.#explain(id) };
-    }
     const row = getRequest(this.context.store.db.sql, id);
     if (row === undefined || (row.state !== "pending" && row.result === undefined)) return { kind: "expired" };
     if (row.result !== undefined) {

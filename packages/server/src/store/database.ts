@@ -4,7 +4,6 @@
  * disk. Knows SQLite; knows nothing of what the tables mean.
  */
 import Libsql from "libsql";
-import { type DatabaseFiles, openDatabaseFiles } from "./database-files.ts";
 import { formatVersion, migrations } from "./schema.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
 
@@ -60,9 +59,6 @@ interface Writer {
   readonly reject: (error: unknown) => void;
 }
 
-/** Bytes of the log from which it is taken over into the database. */
-const longLogBytes = 4 * 1024 * 1024;
-
 /** Milliseconds of work after which a group is committed and the rest waits for the next: polls must not wait for a long one. */
 const groupMs = 4;
 
@@ -77,17 +73,13 @@ export function openDatabase(options: DatabaseOptions): Database {
 
 function open({ file, onPoint, onCommit, now = () => performance.now() }: DatabaseOptions): Database {
   const connection = new Libsql(file);
-  let files: DatabaseFiles | undefined;
   try {
     connection.pragma("busy_timeout = 0");
     connection.pragma("locking_mode = EXCLUSIVE");
     // before the first page is written: afterwards only a VACUUM brings it about
     connection.pragma("auto_vacuum = INCREMENTAL");
     connection.pragma("journal_mode = WAL");
-    // SQLite syncs at the start and at the end; what is committed in between is synced here, beside the event loop.
-    connection.pragma("synchronous = NORMAL");
-    connection.pragma("wal_autocheckpoint = 0");
-    connection.pragma("journal_size_limit = 0"); // a log that begins anew is short: its length says what it holds
+    connection.pragma("synchronous = FULL");
     connection.pragma("foreign_keys = ON");
     // The first write takes the lock; it is held until the process ends.
     connection.exec("BEGIN EXCLUSIVE");
@@ -95,7 +87,6 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     check(connection);
     migrate(connection);
     makeShrinkable(connection);
-    if (file !== ":memory:") files = openDatabaseFiles(file);
   } catch (error) {
     connection.close();
     throw error;
@@ -129,12 +120,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     if (scheduled) return;
     scheduled = true;
     // After the I/O callbacks of this turn: requests that arrived together are committed together.
-    setImmediate(() => {
-      flushing = flush().finally(() => {
-        scheduled = false;
-        if (waiting.length > 0) schedule();
-      });
-    });
+    setImmediate(flush);
   };
 
   const undo = (): void => {
@@ -174,50 +160,18 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     }
     onPoint?.("commit.before");
     sql.run("COMMIT");
+    onPoint?.("commit.after");
     return outcomes;
   };
 
-  /** Set when a sync failed: what the disk holds is not known any more. */
-  let broken: StoreError | undefined;
-  let flushing: Promise<void> = Promise.resolve();
-
-  const durable = async (work: () => Promise<void>): Promise<void> => {
-    try {
-      await work();
-    } catch (error) {
-      broken = new StoreError(
-        "io",
-        "The data folder could not be synced.",
-        "Look at the disk; then start again.",
-        error,
-      );
-      throw broken;
-    }
-  };
-
-  /**
-   * Takes the log over into the database when it is long. The log is durable by now, and is not written again before the database is, too:
-   * only then may it begin anew.
-   */
-  const checkpoint = async (atLeastBytes: number): Promise<void> => {
-    if (files === undefined || (await files.logBytes()) < atLeastBytes) return;
-    connection.pragma("synchronous = OFF");
-    try {
-      connection.pragma("wal_checkpoint(PASSIVE)");
-    } finally {
-      connection.pragma("synchronous = NORMAL");
-    }
-    await durable(files.syncDatabase);
-  };
-
-  const flush = async (): Promise<void> => {
+  const flush = (): void => {
+    scheduled = false;
     const group = waiting;
     waiting = [];
     if (group.length === 0) return;
     const started = performance.now();
     let outcomes: readonly (() => void)[];
     try {
-      if (broken !== undefined) throw broken;
       outcomes = transaction(group, false) ?? transaction(group, true)!;
     } catch (error) {
       undo();
@@ -225,17 +179,12 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
       for (const { reject } of group) reject(failure);
       return;
     }
-    waiting = [...group.slice(outcomes.length), ...waiting];
-    try {
-      if (files !== undefined) await durable(files.syncLog);
-    } catch (error) {
-      for (const { reject } of group.slice(0, outcomes.length)) reject(error);
-      return;
+    if (outcomes.length < group.length) {
+      waiting = [...group.slice(outcomes.length), ...waiting];
+      schedule();
     }
-    onPoint?.("commit.after");
     onCommit?.(performance.now() - started, outcomes.length);
     for (const settle of outcomes) settle();
-    if (files !== undefined) await checkpoint(longLogBytes).catch(() => {}); // then the next commit says what is wrong
   };
 
   return {
@@ -249,15 +198,11 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     close: async () => {
       if (closed) return;
       closed = true;
-      while (scheduled || waiting.length > 0) {
-        await flushing;
-        if (waiting.length > 0) await new Promise((resume) => setImmediate(resume));
-      }
-      await checkpoint(1).catch(() => {}); // a disk that fails at the very end: the next start recovers from the log
+      while (waiting.length > 0) flush();
+      await Promise.resolve();
       statements.clear();
       release(connection);
       connection.close();
-      files?.close();
     },
   };
 }
