@@ -20,7 +20,7 @@ import { Queue } from "./queue/queue.ts";
 import { keepArithmetic } from "./store/arithmetic.ts";
 import { openStore } from "./store/store.ts";
 import { sweep } from "./sweep.ts";
-import { createSideThread } from "./thread/side-thread.ts";
+import { createSideThread, type SideThread } from "./thread/side-thread.ts";
 
 /** A base model to serve. */
 export interface ModelSource {
@@ -117,8 +117,12 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     });
   }
 
-  // Two, so that no loss keeps a body waiting.
-  const [losses, unpacking] = [createSideThread({ clock }), createSideThread({ clock })];
+  // Apart, so that no loss keeps a body waiting, and neither keeps a chat.
+  const [losses, unpacking, prompts] = [0, 1, 2].map(() => createSideThread({ clock })) as [
+    SideThread,
+    SideThread,
+    SideThread,
+  ];
   const queue = new Queue({
     store,
     clock,
@@ -163,6 +167,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
       links: new SignedLinks(store.secret, clock),
       presence,
       models: served,
+      promptThread: prompts,
       clientConfig: {
         createModelViaLoadWeights: options.createModelViaLoadWeights ?? false,
         protoCompressFwdbwd: options.compressRequests ?? false,
@@ -199,7 +204,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     stopSweeping();
     await queue.close();
     await Promise.all([...queue.lanes.values()].map((lane) => lane.engine.close()));
-    await Promise.all([losses.close(), unpacking.close()]);
+    await Promise.all([losses.close(), unpacking.close(), prompts.close()]);
     await store.close();
     log.info("closed");
   };

@@ -7,6 +7,7 @@ import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { Store } from "../store/store.ts";
+import type { SideThread } from "../thread/side-thread.ts";
 import type { Auth, Caller } from "./auth.ts";
 import type { SignedLinks } from "./signed-links.ts";
 
@@ -40,6 +41,8 @@ export interface Api {
   readonly links: SignedLinks;
   readonly presence: Presence;
   readonly models: ReadonlyMap<string, ServedModel>;
+  /** Makes the prompts of chats that clients have made large. */
+  readonly promptThread: SideThread;
   /** Flags that `client/config` answers. */
   readonly clientConfig: { readonly createModelViaLoadWeights: boolean; readonly protoCompressFwdbwd: boolean };
 }

@@ -74,6 +74,8 @@ export class Queue {
   readonly lanes = new Map<string, Lane>();
   readonly #ids: RequestIds;
   readonly #closing = new AbortController();
+  /** What ends each draw that is under way. */
+  readonly #draws = new Set<AbortController>();
   readonly #jobs = new Map<number, Job>();
   readonly #pendingByTenant = new Map<string, { count: number; bytes: number }>();
   #pendingBytes = 0;
@@ -225,14 +227,13 @@ export class Queue {
     const unpin = draw.filesId === undefined ? undefined : store.pin(draw.filesId);
     const stop = new AbortController();
     const abort = () => stop.abort(draw.signal.reason);
-    const close = () => stop.abort(shuttingDown());
     draw.signal.addEventListener("abort", abort, { once: true });
-    closing.addEventListener("abort", close, { once: true });
+    this.#draws.add(stop);
     let drawn = 0;
     let cached = 0;
     try {
       if (draw.signal.aborted) abort();
-      if (closing.aborted) close();
+      if (closing.aborted) stop.abort(shuttingDown());
       stop.signal.throwIfAborted();
       const counted = (event: TokenEvent) => {
         drawn++;
@@ -242,7 +243,7 @@ export class Queue {
       return await lane.draw({ ...draw, signal: stop.signal, onToken: counted });
     } finally {
       draw.signal.removeEventListener("abort", abort);
-      closing.removeEventListener("abort", close);
+      this.#draws.delete(stop);
       unpin?.();
       if (drawn > 0 && !closing.aborted) {
         const account = { tenant: draw.tenant, sessionId: "", baseModel, now: clock.now() };
@@ -418,6 +419,7 @@ export class Queue {
   async close(graceMs = 5000): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new Error("The server is shutting down."));
+    for (const draw of [...this.#draws]) draw.abort(shuttingDown());
     this.context.futures.close();
     this.context.feeds.close();
     this.context.completions.close();

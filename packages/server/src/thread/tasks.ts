@@ -3,6 +3,7 @@ import { CustomLossGraph, CustomLossInput, parseJson, TensorData, unpackZstdFram
 import { CustomLossError } from "../custom-loss/custom-loss-error.ts";
 import { type ReadLoss, readLoss } from "../custom-loss/read-loss.ts";
 import { type LossInput, type LossOfDatum, runLoss } from "../custom-loss/run-loss.ts";
+import { chatTasks } from "./chat-tasks.ts";
 
 /** A tensor of a datum as it came, perhaps sparse; what a thread is sent has no methods. */
 export type SentTensor = Parameters<typeof TensorData.ofParts>[0];
@@ -37,6 +38,8 @@ function lossOf(body: string): ReadLoss {
 }
 
 export const tasks = {
+  ...chatTasks,
+
   /** The names of a loss's inputs. @throws CustomLossError when it may not run */
   readLoss: (body: string): readonly string[] => lossOf(body).inputs.map(({ name }) => name),
 

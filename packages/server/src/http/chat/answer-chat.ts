@@ -15,23 +15,43 @@ export interface ChatContext {
   readonly modelOf: (served: ServedModel) => Promise<ChatModel>;
 }
 
-/** Runs a chat that is answered when it is complete. */
-export async function answerWhole<T>(
+/** A chat's place among all of them. */
+export interface Place {
+  /** Keeps it beyond the answer's head; the function gives it back. */
+  keep(): () => void;
+}
+
+/** Answers within a place, from the first look at the body on. @throws Refusal 429 when there is none */
+export async function withPlace(
   { slots }: ChatContext,
   call: Call,
-  run: (signal: AbortSignal) => Promise<T>,
-): Promise<T> {
+  answer: (place: Place) => Promise<Response>,
+): Promise<Response> {
   const release = slots.take(call.caller.tenant);
+  let isKept = false;
+  const keep = () => {
+    isKept = true;
+    return release;
+  };
+  try {
+    return await answer({ keep });
+  } finally {
+    if (!isKept) release();
+  }
+}
+
+/** Runs a chat that is answered when it is complete. */
+export async function answerWhole<T>(call: Call, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const { signal, stopWatching } = watchClient(call);
   try {
     return await run(signal);
   } finally {
     stopWatching();
-    release();
   }
 }
 
 export interface StreamedChat {
+  readonly place: Place;
   /** Writes the events; what it throws before the first one is the answer's status. */
   readonly run: (send: (text: string) => void, signal: AbortSignal) => Promise<void>;
   readonly heartbeat: () => string;
@@ -41,11 +61,11 @@ export interface StreamedChat {
 
 /** Runs a chat that is answered while it is drawn. The head goes out with the first event, or the first sign of life. */
 export async function answerStreamed(
-  { api, slots }: ChatContext,
+  { api }: ChatContext,
   call: Call,
-  { run, heartbeat, failure }: StreamedChat,
+  { run, heartbeat, failure, place }: StreamedChat,
 ): Promise<Response> {
-  const release = slots.take(call.caller.tenant);
+  let release = () => {};
   const { signal, leave, stopWatching } = watchClient(call);
   const stream = createEventStream({
     clock: api.clock,
@@ -68,9 +88,9 @@ export async function answerStreamed(
     await Promise.race([stream.first, done]);
   } catch (error) {
     stopWatching();
-    release();
     throw error;
   }
+  release = place.keep();
   done.catch(() => {}); // it has begun: failures are events
   return stream.response();
 }

@@ -1,13 +1,15 @@
 /** Tokenizers and chat templates of the served models, made when the first chat asks and kept. */
 import { ModelError } from "@tinklet/models";
 import { type Chat, createChat } from "@tinklet/models/chat";
-import { type Tokenizer, tokenizerFromFiles } from "@tinklet/models/tokenizer";
+import { type Tokenizer, type TokenizerFiles, tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Api, ServedModel } from "../api.ts";
 
 export interface ChatModel {
   readonly tokenizer: Tokenizer;
   readonly chat: Chat;
+  /** What they are made of. */
+  readonly files: TokenizerFiles;
 }
 
 /** @returns a function that finds a model's tokenizer; it throws {@link Refusal} 400 where the model has none. */
@@ -17,7 +19,7 @@ export function createChatModels(api: Pick<Api, "log">): (served: ServedModel) =
     const files = await served.tokenizerFiles?.();
     if (files === undefined) throw noTokenizer(served.name);
     const tokenizer = tokenizerFromFiles(files, served.name);
-    return { tokenizer, chat: createChat(tokenizer) };
+    return { tokenizer, chat: createChat(tokenizer), files };
   };
   return (served) => {
     let known = made.get(served.name);

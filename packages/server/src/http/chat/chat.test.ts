@@ -108,6 +108,47 @@ describe("chat/completions", () => {
     expect(without.every(({ data }) => data.usage === undefined)).toBe(true);
   });
 
+  test("500 prompts: what is streamed is the whole answer, byte for byte, with any stop texts", async () => {
+    const words = [
+      "hello",
+      " world",
+      "👩‍👩‍👧",
+      "日本語",
+      "e\u0301",
+      "ß",
+      " ",
+      "\n",
+      "STOP",
+      "ST",
+      "OP",
+      "\u{1f3f4}",
+      "{",
+      "<tool_call>",
+    ];
+    let state = 7;
+    const random = (below: number) => {
+      state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+      return Math.floor((state / 2 ** 32) * below);
+    };
+    const texts = (count: number) => Array.from({ length: count }, () => words[random(words.length)]!).join("");
+    let reply = "";
+    const server = await open({ engine: { reply: () => [...encode(reply), end] } });
+    for (let i = 0; i < 500; i++) {
+      reply = texts(random(25));
+      const stop = Array.from({ length: random(3) }, () => texts(1 + random(2)));
+      const body = { stop, ...(i % 3 === 0 ? { tools: [weather] } : {}) };
+      const { json } = await chat(server, body);
+      const { content } = json.choices[0].message;
+      const events = await stream(server, body);
+      expect(contentOf(events)).toBe(content);
+      expect(deltas(events).at(-1).finish_reason).toBe(json.choices[0].finish_reason);
+      const first = stop.map((text) => reply.indexOf(text)).filter((at) => at >= 0);
+      expect(reply.startsWith(content)).toBe(true);
+      if (first.length === 0) expect(content).toBe(reply);
+      else for (const text of stop) expect(content).not.toContain(text);
+    }
+  });
+
   test("stop texts end the answer, whole and streamed, and never show", async () => {
     const server = await open(replying("one two END three"));
     const { json } = await chat(server, { stop: ["END", "never"] });
@@ -427,6 +468,46 @@ describe("many chats, and clients that leave", () => {
     const events = parseEvents(await begun.text());
     expect(events.at(-1)?.data.error).toMatchObject({ code: "shutting_down" });
     expect((await whole).status).toBe(503);
+  });
+});
+
+describe("prompts that a client has made large", () => {
+  const large = { metadata: { padding: "x".repeat(3000) } };
+
+  test("are made on a thread, and are the same", async () => {
+    const prompts: number[][] = [];
+    const server = await open(replying("x", { onSample: ({ prompt }) => prompts.push(Array.from(prompt)) }));
+    const messages = [{ role: "system", content: "e\u0301 日本" }, ...question.messages];
+    const body = { messages, tools: [weather] };
+    await chat(server, body);
+    await chat(server, { ...body, ...large });
+    expect(prompts[1]).toEqual(prompts[0]);
+    await server.post("/v1/completions", { model: baseModel, prompt: "hello", user: "u" });
+    await server.post("/v1/completions", { model: baseModel, prompt: "hello", ...large });
+    expect(prompts[3]).toEqual(prompts[2]);
+    const counts = "/anthropic/api/v1/messages/count_tokens";
+    const small = await server.post(counts, question);
+    const padded = await server.post(counts, { ...question, cache_control: { type: "x".repeat(3000) } });
+    expect(padded.json).toEqual(small.json);
+  });
+
+  test("are refused there as they are here, and the thread goes on", async () => {
+    const settings = JSON.parse(tinyTokenizer["tokenizer_config.json"]);
+    const template =
+      "{% if messages[0].content == 'bad' %}{{ raise_exception('No.') }}{% endif %}{{ messages[0].content }}";
+    const files = {
+      ...tinyTokenizer,
+      "tokenizer_config.json": JSON.stringify({ ...settings, chat_template: template }),
+    };
+    const source = { name: baseModel, open: async () => fakeEngine(), tokenizerFiles: async () => files };
+    const server = await open({ models: [source] });
+    const bad = { messages: [{ role: "user", content: "bad" }] };
+    const [here, there] = [await chat(server, bad), await chat(server, { ...bad, ...large })];
+    expect(here.json).toEqual(there.json);
+    expect(there.json.error).toMatchObject({ code: "chat_template", message: expect.stringContaining("No.") });
+    expect((await chat(server, large)).status).toBe(200);
+    const long = await chat(server, { messages: [{ role: "user", content: "a".repeat(1000) }], ...large });
+    expect(long.json.error.code).toBe("context_length_exceeded");
   });
 });
 

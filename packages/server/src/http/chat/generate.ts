@@ -27,7 +27,7 @@ export interface Listener {
 export interface Generation {
   readonly tenant: string;
   readonly model: NamedModel;
-  readonly prompt: readonly number[];
+  readonly prompt: Int32Array;
   /** Texts at which the engine may end. */
   readonly stop: readonly string[];
   readonly params: Omit<NonNullable<SampleRequest["params"]>, "stop">;

@@ -2,9 +2,9 @@
 import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
 import { given } from "tinklet/wire";
 import type { Limits } from "../../../limits.ts";
+import type { Conversation } from "../../../thread/chat-tasks.ts";
 import { type Body, badField, listField, objectField, textField, unsupported } from "../fields.ts";
 import { toolName } from "../openai/messages.ts";
-import type { Conversation } from "../prompt.ts";
 
 /** What a body says about the conversation. @throws Refusal 400 naming what cannot be read */
 export function readConversation(body: Body, limits: Limits): Conversation {

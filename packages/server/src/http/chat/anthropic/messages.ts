@@ -4,11 +4,11 @@ import type { ReplyEvent } from "@tinklet/models/chat";
 import { given } from "tinklet/wire";
 import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
-import { answerStreamed, answerWhole, type ChatContext } from "../answer-chat.ts";
+import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
 import { badField, booleanField, checkFields, type FieldRules, objectField, stopField } from "../fields.ts";
 import { type Generation, generate, type Totals } from "../generate.ts";
 import { findModel } from "../model-names.ts";
-import { renderConversation } from "../prompt.ts";
+import { renderPrompt } from "../prompt.ts";
 import type { ChatHandlers } from "../routes.ts";
 import { engineStops, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
@@ -49,89 +49,101 @@ export function anthropicHandlers(
     const model = findModel(api, call.caller.tenant, body["model"]);
     const conversation = readConversation(body, api.limits);
     const chatModel = await modelOf(model.served);
-    return { body, model, chatModel, ...renderConversation(chatModel, model.served, conversation) };
+    const place = {
+      api,
+      model: chatModel,
+      served: model.served,
+      tenant: call.caller.tenant,
+      bytes: call.bytes.byteLength,
+      param: "messages",
+    };
+    return { body, model, chatModel, ...(await renderPrompt(place, conversation)) };
+  };
+
+  const countTokens = async (call: Call): Promise<Response> => {
+    const { prompt } = await prepare(call, countRules);
+    return jsonAnswer({ input_tokens: prompt.length });
+  };
+
+  const answer = async (call: Call, slot: Place): Promise<Response> => {
+    const { body, model, chatModel, rendered, prompt } = await prepare(call, rules);
+    const maxTokens = tokensField(body, "max_tokens");
+    if (maxTokens === undefined) throw badField("max_tokens", "is required", "missing_required_parameter");
+    const stop = stopField(body["stop_sequences"], "stop_sequences", api.limits.chatStops);
+    const params = { ...samplingOf(body), ...given({ maxTokens }) };
+    const generation = (signal: AbortSignal): Generation => ({
+      tenant: call.caller.tenant,
+      model,
+      prompt,
+      stop: engineStops(stop, chatModel, model),
+      params,
+      n: 1,
+      createReader: () => chatModel.chat.read(rendered, { stop }),
+      signal,
+    });
+    const head = {
+      id: `msg_${randomUUID().replaceAll("-", "").slice(0, 24)}`,
+      type: "message",
+      role: "assistant",
+      model: model.id,
+    };
+
+    if (!booleanField(body, "stream")) {
+      const events: ReplyEvent[] = [];
+      let ending = { reason: "stop" as "stop" | "length", stopText: undefined as string | undefined };
+      const totals = await answerWhole(call, (signal) =>
+        generate(api, generation(signal), {
+          piece: (_index, more) => {
+            for (const event of more) events.push(event);
+          },
+          ending: (_index, reason, stopText) => {
+            ending = { reason, stopText };
+          },
+        }),
+      );
+      const calls = events.filter(({ type }) => type === "tool_call").length;
+      return jsonAnswer({
+        ...head,
+        content: blocksOf(events),
+        ...stopOf(ending.reason, ending.stopText, calls),
+        usage: usageOf(totals),
+      });
+    }
+
+    let begun = false;
+    /** The first event of a message, once. */
+    const opening = (): string => {
+      if (begun) return "";
+      begun = true;
+      const usage = usageOf({ promptTokens: prompt.length, cachedTokens: 0, completionTokens: 0 });
+      const message = { ...head, content: [], stop_reason: null, stop_sequence: null, usage };
+      return namedEvent({ type: "message_start", message });
+    };
+    return answerStreamed(context, call, {
+      place: slot,
+      heartbeat: () => opening() + namedEvent({ type: "ping" }),
+      failure: (problem) => namedEvent(errorBody("anthropic", problem) as { type: string }),
+      run: async (send, signal) => {
+        const blocks = createBlockWriter((text) => send(opening() + text));
+        let delta = stopOf("stop", undefined, 0);
+        const totals = await generate(api, generation(signal), {
+          piece: (_index, events) => {
+            for (const event of events) blocks.write(event);
+          },
+          ending: (_index, reason, stopText) => {
+            blocks.end();
+            delta = stopOf(reason, stopText, blocks.calls);
+          },
+        });
+        const last = { type: "message_delta", delta, usage: usageOf(totals) };
+        send(opening() + namedEvent(last) + namedEvent({ type: "message_stop" }));
+      },
+    });
   };
 
   return {
-    anthropicCountTokens: async (call) => {
-      const { prompt } = await prepare(call, countRules);
-      return jsonAnswer({ input_tokens: prompt.length });
-    },
-
-    anthropicMessages: async (call) => {
-      const { body, model, chatModel, rendered, prompt } = await prepare(call, rules);
-      const maxTokens = tokensField(body, "max_tokens");
-      if (maxTokens === undefined) throw badField("max_tokens", "is required", "missing_required_parameter");
-      const stop = stopField(body["stop_sequences"], "stop_sequences", api.limits.chatStops);
-      const params = { ...samplingOf(body), ...given({ maxTokens }) };
-      const generation = (signal: AbortSignal): Generation => ({
-        tenant: call.caller.tenant,
-        model,
-        prompt,
-        stop: engineStops(stop, chatModel, model),
-        params,
-        n: 1,
-        createReader: () => chatModel.chat.read(rendered, { stop }),
-        signal,
-      });
-      const head = {
-        id: `msg_${randomUUID().replaceAll("-", "").slice(0, 24)}`,
-        type: "message",
-        role: "assistant",
-        model: model.id,
-      };
-
-      if (!booleanField(body, "stream")) {
-        const events: ReplyEvent[] = [];
-        let ending = { reason: "stop" as "stop" | "length", stopText: undefined as string | undefined };
-        const totals = await answerWhole(context, call, (signal) =>
-          generate(api, generation(signal), {
-            piece: (_index, more) => {
-              for (const event of more) events.push(event);
-            },
-            ending: (_index, reason, stopText) => {
-              ending = { reason, stopText };
-            },
-          }),
-        );
-        const calls = events.filter(({ type }) => type === "tool_call").length;
-        return jsonAnswer({
-          ...head,
-          content: blocksOf(events),
-          ...stopOf(ending.reason, ending.stopText, calls),
-          usage: usageOf(totals),
-        });
-      }
-
-      let begun = false;
-      /** The first event of a message, once. */
-      const opening = (): string => {
-        if (begun) return "";
-        begun = true;
-        const usage = usageOf({ promptTokens: prompt.length, cachedTokens: 0, completionTokens: 0 });
-        const message = { ...head, content: [], stop_reason: null, stop_sequence: null, usage };
-        return namedEvent({ type: "message_start", message });
-      };
-      return answerStreamed(context, call, {
-        heartbeat: () => opening() + namedEvent({ type: "ping" }),
-        failure: (problem) => namedEvent(errorBody("anthropic", problem) as { type: string }),
-        run: async (send, signal) => {
-          const blocks = createBlockWriter((text) => send(opening() + text));
-          let delta = stopOf("stop", undefined, 0);
-          const totals = await generate(api, generation(signal), {
-            piece: (_index, events) => {
-              for (const event of events) blocks.write(event);
-            },
-            ending: (_index, reason, stopText) => {
-              blocks.end();
-              delta = stopOf(reason, stopText, blocks.calls);
-            },
-          });
-          const last = { type: "message_delta", delta, usage: usageOf(totals) };
-          send(opening() + namedEvent(last) + namedEvent({ type: "message_stop" }));
-        },
-      });
-    },
+    anthropicCountTokens: (call) => withPlace(context, call, () => countTokens(call)),
+    anthropicMessages: (call) => withPlace(context, call, (slot) => answer(call, slot)),
   };
 }
 

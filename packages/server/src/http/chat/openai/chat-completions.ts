@@ -3,7 +3,8 @@ import { randomUUID } from "node:crypto";
 import type { ReplyEvent, ToolCall } from "@tinklet/models/chat";
 import { given } from "tinklet/wire";
 import { jsonAnswer } from "../../answers.ts";
-import { answerStreamed, answerWhole, type ChatContext } from "../answer-chat.ts";
+import type { Call } from "../../api.ts";
+import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
 import {
   type Body,
   badField,
@@ -17,7 +18,7 @@ import {
 } from "../fields.ts";
 import { type DrawnToken, type Generation, generate } from "../generate.ts";
 import { findModel } from "../model-names.ts";
-import { renderConversation } from "../prompt.ts";
+import { renderPrompt } from "../prompt.ts";
 import type { ChatHandler } from "../routes.ts";
 import { countField, engineStops, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
@@ -107,7 +108,7 @@ function readVariables(body: Body): Record<string, unknown> {
 
 export function chatCompletionsHandler(context: ChatContext): ChatHandler {
   const { api, modelOf } = context;
-  return async (call) => {
+  const answer = async (call: Call, slot: Place): Promise<Response> => {
     const body = objectField(call.wire, "body");
     checkFields(body, rules);
     const model = findModel(api, call.caller.tenant, body["model"]);
@@ -124,7 +125,15 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const variables = readVariables(body);
     const chatModel = await modelOf(model.served);
     const { tokenizer, chat } = chatModel;
-    const { rendered, prompt } = renderConversation(chatModel, model.served, { messages, tools, variables });
+    const place = {
+      api,
+      model: chatModel,
+      served: model.served,
+      tenant: call.caller.tenant,
+      bytes: call.bytes.byteLength,
+      param: "messages",
+    };
+    const { rendered, prompt } = await renderPrompt(place, { messages, tools, variables });
     const generation = (signal: AbortSignal): Generation => ({
       tenant: call.caller.tenant,
       model,
@@ -142,7 +151,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
 
     if (!stream) {
       const replies = Array.from({ length: n }, () => new Whole());
-      const totals = await answerWhole(context, call, (signal) =>
+      const totals = await answerWhole(call, (signal) =>
         generate(api, generation(signal), {
           piece: (index, events, tokens) => replies[index]!.add(events, tokens),
           ending: (index, reason) => {
@@ -172,6 +181,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
         ...rest,
       });
     return answerStreamed(context, call, {
+      place: slot,
       heartbeat: keepAlive,
       failure: (problem) => dataEvent(errorBody("openai", problem)),
       run: async (send, signal) => {
@@ -202,6 +212,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
       },
     });
   };
+  return (call) => withPlace(context, call, (slot) => answer(call, slot));
 }
 
 const finishReason = (reason: "stop" | "length", calls: number): string =>

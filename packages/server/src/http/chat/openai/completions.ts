@@ -2,7 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { createReplyReader } from "@tinklet/models/chat";
 import { jsonAnswer } from "../../answers.ts";
-import { answerStreamed, answerWhole, type ChatContext } from "../answer-chat.ts";
+import type { Call } from "../../api.ts";
+import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
 import {
   badField,
   booleanField,
@@ -16,7 +17,7 @@ import {
 } from "../fields.ts";
 import { type DrawnToken, type Generation, generate, type Totals } from "../generate.ts";
 import { findModel } from "../model-names.ts";
-import { encodeText, tooLong } from "../prompt.ts";
+import { checkRoom, encodePrompt } from "../prompt.ts";
 import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
@@ -39,7 +40,7 @@ const defaultMaxTokens = 16;
 
 export function completionsHandler(context: ChatContext): ChatHandler {
   const { api, modelOf } = context;
-  return async (call) => {
+  const answer = async (call: Call, slot: Place): Promise<Response> => {
     const body = objectField(call.wire, "body");
     checkFields(body, rules);
     const model = findModel(api, call.caller.tenant, body["model"]);
@@ -53,16 +54,22 @@ export function completionsHandler(context: ChatContext): ChatHandler {
     const params = samplingOf(body);
     const chatModel = await modelOf(model.served);
     const { tokenizer } = chatModel;
-    const prompts = readPrompts(body["prompt"], Math.floor(api.limits.numSamples / n)).map((given_, i) => {
-      const prompt =
-        typeof given_ === "string"
-          ? encodeText(chatModel, model.served, given_, { param: "prompt", addSpecialTokens: true })
-          : given_;
+    const place = {
+      api,
+      model: chatModel,
+      served: model.served,
+      tenant: call.caller.tenant,
+      bytes: call.bytes.byteLength,
+      param: "prompt",
+    };
+    const prompts: { prompt: ArrayLike<number> & Iterable<number>; text: string }[] = [];
+    for (const [i, given_] of readPrompts(body["prompt"], Math.floor(api.limits.numSamples / n)).entries()) {
+      const prompt = typeof given_ === "string" ? await encodePrompt(place, given_) : given_;
       if (prompt.length === 0) throw badField(`prompt[${i}]`, "is empty");
-      const room = model.served.info.contextLength - prompt.length;
-      if (room < 0 || (room === 0 && maxTokens > 0)) throw tooLong("prompt", prompt.length, model.served);
-      return { prompt, text: echo ? (typeof given_ === "string" ? given_ : tokenizer.decode(given_)) : "" };
-    });
+      checkRoom(place, prompt.length, maxTokens);
+      const text = typeof given_ === "string" ? given_ : tokenizer.decode(given_);
+      prompts.push({ prompt, text: echo ? text : "" });
+    }
     const head = {
       id: `cmpl-${randomUUID().replaceAll("-", "")}`,
       object: "text_completion",
@@ -79,7 +86,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
           const generation: Generation = {
             tenant: call.caller.tenant,
             model,
-            prompt,
+            prompt: Int32Array.from(prompt),
             stop,
             params: { ...params, maxTokens },
             n,
@@ -108,7 +115,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
       const replies = prompts.flatMap(({ text }) =>
         Array.from({ length: n }, () => ({ text, tokens: [] as DrawnToken[], reason: "stop" })),
       );
-      const totals = await answerWhole(context, call, (signal) =>
+      const totals = await answerWhole(call, (signal) =>
         runAll(signal, {
           piece: (index, text, tokens) => {
             replies[index]!.text += text;
@@ -129,6 +136,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
 
     if (echo && top !== undefined) throw unsupported("stream", "with echo and logprobs, answers come whole");
     return answerStreamed(context, call, {
+      place: slot,
       heartbeat: keepAlive,
       failure: (problem) => dataEvent(errorBody("openai", problem)),
       run: async (send, signal) => {
@@ -157,6 +165,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
       },
     });
   };
+  return (call) => withPlace(context, call, (slot) => answer(call, slot));
 }
 
 interface Listener {

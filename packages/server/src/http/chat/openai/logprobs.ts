@@ -47,11 +47,11 @@ export function textLogprobs(tokenizer: Tokenizer, tokens: readonly ScoredToken[
 
 /** The tokens of a prompt with their scores. */
 export function promptTokens(
-  prompt: readonly number[],
+  prompt: Iterable<number>,
   { promptLogprobs: scores, promptTop: table }: Totals,
 ): ScoredToken[] {
   if (scores === undefined) return [];
-  return prompt.map((id, at) => {
+  return Array.from(prompt, (id, at) => {
     if (at === 0) return { id, logprob: undefined };
     const cells = table === undefined ? [] : Array.from({ length: table.k }, (_, i) => at * table.k + i);
     const top = cells.map((cell) => [table!.tokenIds[cell]!, table!.logprobs[cell]!] as const);
