@@ -14,5 +14,6 @@ export * from "./prepare.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";
 export * from "./render.ts";
 export * from "./run-folder.ts";
+export type { RunResult } from "./run-result.ts";
 export { recommendedLearningRate, type Schedule, scheduleFactor, schedules } from "./schedule.ts";
 export * from "./supervised.ts";

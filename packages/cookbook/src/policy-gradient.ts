@@ -9,6 +9,7 @@ import { policyGradientNames } from "./option-names.ts";
 import { nextStepOf } from "./plan.ts";
 import { derivedSeed, permutation } from "./random.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
+import type { RunResult } from "./run-result.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
 import { repeatable } from "./supervised.ts";
 
@@ -79,15 +80,7 @@ export type PolicyGradientEvent<P extends Problem> =
   | ({ readonly type: "done" } & PolicyGradientResult);
 
 /** How the run ended. */
-export interface PolicyGradientResult {
-  /** The step that would come next; `totalSteps` when the run is complete. */
-  readonly nextStep: number;
-  readonly totalSteps: number;
-  /** `interrupted` by the signal. Absent: complete. */
-  readonly stopped?: string;
-  /** The last checkpoint of the run, also where this call had nothing to do. */
-  readonly checkpoint?: CheckpointRecord;
-}
+export type PolicyGradientResult = RunResult;
 
 /**
  * Trains on rewards. Iterate to run it; the last event, `done`, says how it ended (and so does the generator's return value).

@@ -10,6 +10,7 @@ import { evaluateNll, inputTokens, lossTokens, meanNll } from "./nll.ts";
 import { supervisedNames } from "./option-names.ts";
 import { batchOf, evaluatesBefore, nextStepOf, type Plan, totalStepsOf } from "./plan.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
+import type { RunResult } from "./run-result.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
 
 /** Options of {@link trainSupervised}. */
@@ -56,14 +57,7 @@ export type SupervisedEvent =
   | ({ readonly type: "done" } & SupervisedResult);
 
 /** How the run ended. */
-export interface SupervisedResult {
-  /** The step that would come next; `totalSteps` when the run is complete. */
-  readonly nextStep: number;
-  readonly totalSteps: number;
-  /** `interrupted` by the signal, or what `beforeStep` or `stopWhen` said. Absent: complete. */
-  readonly stopped?: string;
-  /** The last checkpoint of the run, also where this call had nothing to do. */
-  readonly checkpoint?: CheckpointRecord;
+export interface SupervisedResult extends RunResult {
   /** Loss on the held-out data after the last step; absent where this call did not take it. */
   readonly testNll?: number;
 }
