@@ -22,13 +22,22 @@ export interface Fixture {
   >;
   readonly training: { loss: readonly number[]; norm: readonly number[]; parameters: Record<string, string> };
   readonly greedy: readonly number[];
+  /** Of batches that share prefixes: each sequence as names and lengths of its parts. */
+  readonly parts?: readonly (readonly (readonly [string, number])[])[];
 }
 
-const folder = new URL("./fixtures/", import.meta.url);
-export const fixtures = readdirSync(folder).map((file): [string, Fixture] => [
-  file.replace(".json", ""),
-  JSON.parse(readFileSync(new URL(file, folder), "utf8")) as Fixture,
-]);
+const readFolder = <T>(name: string): [string, T][] => {
+  const folder = new URL(`./${name}/`, import.meta.url);
+  return readdirSync(folder).map((file) => [
+    file.replace(".json", ""),
+    JSON.parse(readFileSync(new URL(file, folder), "utf8")) as T,
+  ]);
+};
+export const fixtures = readFolder<Fixture>("fixtures");
+/** The same models and adapters with batches that share prefixes. */
+export const trees = readFolder<Pick<Fixture, "parts" | "lengths" | "sampling" | "losses">>("trees/fixtures").map(
+  ([name, tree]): [string, Fixture] => [name, { ...new Map(fixtures).get(name)!, ...tree }],
+);
 
 /** Values as the fixture stores them: little-endian float32 in base64. */
 export const decode = (text: string): Float32Array => {
@@ -71,6 +80,11 @@ export const adapterOf = (model: LoadedModel, fixture: Fixture): Adapter => {
   return importState(model.config, { lora, step: 0, weights });
 };
 
+const sequenceOf = ({ parts, lengths }: Fixture, index: number, vocab: number): Int32Array =>
+  parts
+    ? Int32Array.from(parts[index]!.flatMap(([part, length]) => [...tokens(`tree.${part}`, length, vocab)]))
+    : tokens(`tokens${index}`, lengths[index]!, vocab);
+
 export const requestOf = (fixture: Fixture, lossFn: LossFnName): LossRequest => ({
   lossFn,
   data: fixture.lengths.map((length, index) => {
@@ -85,7 +99,7 @@ export const requestOf = (fixture: Fixture, lossFn: LossFnName): LossRequest => 
       inputs["logprobs"] = { data: decode(fixture.sampling[index]!) };
       inputs["advantages"] = { data: uniform(`advantages${index}`, length) };
     }
-    return { tokens: tokens(`tokens${index}`, length, vocab), lossFnInputs: inputs };
+    return { tokens: sequenceOf(fixture, index, vocab), lossFnInputs: inputs };
   }),
 });
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import pathlib
+import sys
 
 import numpy as np
 import torch
@@ -12,18 +13,22 @@ from record_models import ALPHA, MODELS, RANK, VOCAB, adapted, build, reset
 
 torch.set_num_threads(1)
 LENGTHS = [11, 5, 16]
+# Sequences that begin alike, as names and lengths of their parts: one goes on from another, and one ends within all of them.
+TREE = [[("root", 9), ("a", 4)], [("root", 9), ("b", 6)], [("root", 9), ("b", 6), ("c", 3)], [("root", 9)], [("alone", 7)]]
+TREE_MODELS = ["llama-tied", "qwen2-untied", "qwen3-untied"]
 
 
 def encode(values):
     return base64.b64encode(np.asarray(values, dtype="<f4").tobytes()).decode()
 
 
-def data():
+def data(sequences):
     batch = []
-    for index, length in enumerate(LENGTHS):
+    for index, tokens in enumerate(sequences):
+        length = len(tokens)
         floats = lambda name: torch.from_numpy(seeded.uniform(f"{name}{index}", length))
         batch.append(dict(
-            tokens=torch.from_numpy(seeded.tokens(f"tokens{index}", length, VOCAB)),
+            tokens=torch.from_numpy(tokens),
             targets=torch.from_numpy(seeded.tokens(f"targets{index}", length, VOCAB)),
             weights=(floats("weights") + 1) * (floats("mask") > -0.5),
             noise=floats("logprobs"),
@@ -59,23 +64,44 @@ def gradients(peft):
     return grads
 
 
-def record(name):
-    config, peft, targets = build(name)
-    batch = data()
+def add_sampling(peft, batch):
+    """The sampler's log-probs are near the model's, so that ratios fall on both sides of the clipping thresholds."""
     with torch.no_grad():
-        # The sampler's log-probs are near the model's, so that ratios fall on both sides of the clipping thresholds.
         for item in batch:
             item["sampling"] = logprobs_of(peft, item) + 0.4 * item["noise"]
-        logits = peft(input_ids=batch[0]["tokens"][None]).logits[0]
-    fixture = dict(name=name, config=config.to_dict(), rank=RANK, alpha=ALPHA, lengths=LENGTHS, targetModules=targets,
-                   logits=encode(logits), sampling=[encode(item["sampling"]) for item in batch], losses={})
-    every = ["cross_entropy", "importance_sampling", "ppo", "cispo", "dro"]
-    for loss_fn in every if name in ("llama-tied", "qwen3-untied") else ["cross_entropy", "ppo"]:
+
+
+def losses(peft, batch, names):
+    result = {}
+    for loss_fn in names:
         logprobs = [logprobs_of(peft, item) for item in batch]
         values = [loss_of(loss_fn, lp, item) for lp, item in zip(logprobs, batch)]
         torch.cat(values).sum().backward()
-        fixture["losses"][loss_fn] = dict(logprobs=[encode(lp.detach()) for lp in logprobs],
-                                          values=[encode(value.detach()) for value in values], gradients=gradients(peft))
+        result[loss_fn] = dict(logprobs=[encode(lp.detach()) for lp in logprobs],
+                               values=[encode(value.detach()) for value in values], gradients=gradients(peft))
+    return result
+
+
+def record_tree(name):
+    _, peft, _ = build(name)
+    batch = data([np.concatenate([seeded.tokens(f"tree.{part}", length, VOCAB) for part, length in parts]) for parts in TREE])
+    add_sampling(peft, batch)
+    return dict(parts=TREE, lengths=[len(item["tokens"]) for item in batch],
+                sampling=[encode(item["sampling"]) for item in batch],
+                losses=losses(peft, batch, ["cross_entropy", "importance_sampling"]))
+
+
+def record(name):
+    config, peft, targets = build(name)
+    batch = data([seeded.tokens(f"tokens{index}", length, VOCAB) for index, length in enumerate(LENGTHS)])
+    add_sampling(peft, batch)
+    with torch.no_grad():
+        logits = peft(input_ids=batch[0]["tokens"][None]).logits[0]
+    every = ["cross_entropy", "importance_sampling", "ppo", "cispo", "dro"]
+    named = every if name in ("llama-tied", "qwen3-untied") else ["cross_entropy", "ppo"]
+    fixture = dict(name=name, config=config.to_dict(), rank=RANK, alpha=ALPHA, lengths=LENGTHS, targetModules=targets,
+                   logits=encode(logits), sampling=[encode(item["sampling"]) for item in batch],
+                   losses=losses(peft, batch, named))
     parameters = list(adapted(peft).values())
     optimizer = torch.optim.AdamW(parameters, lr=3e-3, betas=(0.9, 0.95), eps=1e-12, weight_decay=0.1)
     history = dict(loss=[], norm=[])
@@ -96,8 +122,16 @@ def record(name):
     return fixture
 
 
-folder = pathlib.Path(__file__).parent / "fixtures"
-folder.mkdir(exist_ok=True)
-for name in MODELS:
-    (folder / f"{name}.json").write_text(json.dumps(record(name), sort_keys=True) + "\n")
-    print("recorded", name)
+def write(folder, name, fixture):
+    path = pathlib.Path(__file__).parent / folder / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(fixture, sort_keys=True) + "\n")
+    print("recorded", f"{folder}/{name}")
+
+
+if __name__ == "__main__":
+    if "trees" not in sys.argv:
+        for name in MODELS:
+            write("fixtures", name, record(name))
+    for name in TREE_MODELS:
+        write("trees/fixtures", name, record_tree(name))

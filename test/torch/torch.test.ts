@@ -21,7 +21,17 @@ import {
 import { optimStep } from "../../packages/engine/src/train/optimizer.ts";
 import { Trainer } from "../../packages/engine/src/train/trainer.ts";
 import type { AdamParams, LossFnName } from "../../packages/engine/src/types.ts";
-import { adapterOf, decode, decodeAll, type Fixture, fixtures, modelOf, requestOf, underNames } from "./fixtures.ts";
+import {
+  adapterOf,
+  decode,
+  decodeAll,
+  type Fixture,
+  fixtures,
+  modelOf,
+  requestOf,
+  trees,
+  underNames,
+} from "./fixtures.ts";
 import { tokens } from "./seeded.ts";
 
 vi.setConfig({ testTimeout: 120_000 }); // float64 is computed in plain TypeScript, many times over
@@ -94,6 +104,48 @@ const history = (loss: readonly number[], norm: readonly number[]): Groups => {
   return groups;
 };
 
+/** Log-probs, losses and gradients of PyTorch and of every runtime lie as near to the truth as float32 can promise. */
+const expectRecorded = async (model: LoadedModel, fixture: Fixture, lossFn: LossFnName): Promise<void> => {
+  const adapter = (): Adapter => adapterOf(model, fixture);
+  const compute = lossAndGradients(model, fixture, lossFn);
+  const tolerance = await toleranceOf(compute, adapter, 4);
+  const { logprobs, values, gradients } = fixture.losses[lossFn]!;
+  const recorded = logprobs.flatMap((text, index) => [
+    [`logprobs ${index}`, decode(text)] as const,
+    [`values ${index}`, decode(values[index]!)] as const,
+  ]);
+  expectWithin(tolerance, { ...Object.fromEntries(recorded), ...decodeAll(gradients) }, "PyTorch");
+  for (const runtime of runtimes) expectWithin(tolerance, await compute(runtime, adapter()), runtime.name);
+};
+
+describe.each(trees)("data of %s that share prefixes", (_, fixture) => {
+  const model = modelOf(fixture);
+
+  it.each(Object.keys(fixture.losses) as LossFnName[])("%s and its gradients", (lossFn) =>
+    expectRecorded(model, fixture, lossFn),
+  );
+
+  it("are computed as a tree", async () => {
+    const distinct: number[] = [];
+    const [runtime] = runtimes as [Runtime];
+    const counting: Runtime = {
+      ...runtime,
+      compile: async (...args) => {
+        const program = await runtime.compile(...args);
+        const run: Program["run"] = (inputs) => {
+          distinct.push(inputs["tokens"]!.dims[0]!);
+          return program.run(inputs);
+        };
+        return { run, dispose: () => program.dispose() };
+      },
+    };
+    const request = requestOf(fixture, "cross_entropy");
+    await new Trainer(model, counting, options).forwardBackward(adapterOf(model, fixture), request);
+    const all = fixture.lengths.reduce((sum, length) => sum + length, 0);
+    expect(distinct.reduce((sum, count) => sum + count, 0)).toBe(all - 3 * 9 - 6);
+  });
+});
+
 describe.each(fixtures)("%s", (name, fixture) => {
   const model = modelOf(fixture);
   const vocab = model.config.vocabSize;
@@ -107,17 +159,9 @@ describe.each(fixtures)("%s", (name, fixture) => {
     for (const runtime of runtimes) expectWithin(tolerance, await compute(runtime, adapter()), runtime.name);
   });
 
-  it.each(Object.keys(fixture.losses) as LossFnName[])("%s and its gradients", async (lossFn) => {
-    const compute = lossAndGradients(model, fixture, lossFn);
-    const tolerance = await toleranceOf(compute, adapter, 4);
-    const { logprobs, values, gradients } = fixture.losses[lossFn]!;
-    const recorded = logprobs.flatMap((text, index) => [
-      [`logprobs ${index}`, decode(text)] as const,
-      [`values ${index}`, decode(values[index]!)] as const,
-    ]);
-    expectWithin(tolerance, { ...Object.fromEntries(recorded), ...decodeAll(gradients) }, "PyTorch");
-    for (const runtime of runtimes) expectWithin(tolerance, await compute(runtime, adapter()), runtime.name);
-  });
+  it.each(Object.keys(fixture.losses) as LossFnName[])("%s and its gradients", (lossFn) =>
+    expectRecorded(model, fixture, lossFn),
+  );
 
   it("50 steps of AdamW with decay and clipping", async () => {
     const compute = training(model, fixture);
