@@ -22,8 +22,8 @@ const retryMs = 1_000;
 /** A 400 may be a proxy's; so many in a row are tried again. */
 const badRequestBudget = 3;
 /** The more samples wait, the more of them one poll may gather: polls begin at least this long apart, for each that waits. */
-const paceMsPerSample = 0.25;
-const longestPaceMs = 250;
+const paceMsPerSample = 4;
+const longestPaceMs = 1_000;
 /** What was fetched is told with the next poll, or on its own after so long without one. */
 const reportMs = 1_000;
 /** Completions kept for samples whose acknowledgement is still on its way. */
