@@ -1,6 +1,7 @@
 /** Runs the program and the conformance kit against a server; a JSON argument says where, the report goes to a file. */
 import { writeFileSync } from "node:fs";
 import { formatReport, runConformance } from "../../packages/conformance/src/index.ts";
+import { newerCalls } from "./newer-calls.ts";
 import { trainAndSample } from "./program.ts";
 
 interface Options {
@@ -19,6 +20,7 @@ try {
 } catch (error) {
   console.log("program FAILED", String(error), (error as { hint?: string }).hint ?? "");
 }
+console.log("newer calls", JSON.stringify(await newerCalls(options).catch(String), null, 1));
 const report = await runConformance({
   ...options,
   onCase: ({ id, status, ms }) => console.error(`${status.padEnd(11)} ${id} (${ms} ms)`),

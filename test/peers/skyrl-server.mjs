@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 import { root } from "../server/bundle.mjs";
 
-const packages = ["skyrl[tinker,jax]==0.3.0", "uv", "zstandard", "xxhash", "psutil", "protobuf<7"];
+const packages = ["skyrl[tinker,jax]==0.4.0", "uv", "psutil", "aiohttp"];
 const port = 8123;
 
 /** A Python that SkyRL runs on: its server does not import on 3.11. */

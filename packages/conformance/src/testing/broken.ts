@@ -334,7 +334,8 @@ export const asOld: Wrapper = (request, answer) => {
       route,
     ) || /\/(finish|external_weights_urls)$|^auth\/apikey|^billing\/usage\/checkpoints/.test(route);
   if (isNew) return Promise.resolve(jsonResponse({ detail: "Not Found" }, 404));
-  const dropping = editing(["asample"], (body) => {
+  const dropping = editing(["asample", "create_model"], ({ optimizer_config: _, ...body }) => {
+    if (route === "create_model") return body;
     const known = ["num_samples", "prompt", "sampling_params", "sampling_session_id", "seq_id", "prompt_logprobs"];
     return Object.fromEntries(Object.entries(body).filter(([key]) => known.includes(key)));
   });

@@ -30,6 +30,16 @@ describe("Completions", () => {
     expect(ids(again)).toEqual([2]);
   });
 
+  it("begins again for a client that begins again", async () => {
+    const { completions, known } = setUp();
+    const { cursor } = await completions.next({ target, after: 0, timeoutMs: 0 });
+    known.push(done(1));
+    completions.note(target, done(1));
+    const { cursor: seen } = await completions.next({ target, after: cursor, timeoutMs: 1000 });
+    await completions.next({ target, after: seen, timeoutMs: 0 }); // what was seen is forgotten
+    expect(ids(await completions.next({ target, after: 0, timeoutMs: 0 }))).toEqual([1]);
+  });
+
   it("begins again for a cursor of an earlier process", async () => {
     const { completions, known, clock } = setUp([done(1)]);
     const { cursor } = await completions.next({ target, after: 0, timeoutMs: 1000 });
