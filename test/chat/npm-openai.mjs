@@ -80,6 +80,12 @@ export async function checkOpenai({ default: OpenAI }, url, checks) {
     "It is 21.",
   );
 
+  const padded = await client.chat.completions.create({ ...say(text), metadata: { padding: "x".repeat(5000) } });
+  checks.is(
+    at("a large body"),
+    [padded.choices[0].message.content, padded.usage.prompt_tokens],
+    [text, whole.usage.prompt_tokens],
+  );
   const stopped = await client.chat.completions.create({ ...say("one two three"), stop: [" three", "never"] });
   checks.is(at("stop"), [stopped.choices[0].message.content, stopped.choices[0].finish_reason], ["one two", "stop"]);
   const cut = await client.chat.completions.create({ ...say("one two three"), max_completion_tokens: 2 });
