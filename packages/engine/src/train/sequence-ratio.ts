@@ -2,7 +2,7 @@
 import type { CheckedDatum } from "./data.ts";
 
 /** log s: the mean of l − q over the tokens that the mask marks. */
-export const logSequenceRatio = ({ ratioTargets, position }: CheckedDatum, logprobs: Float32Array): number => {
+const logSequenceRatio = ({ ratioTargets, position }: CheckedDatum, logprobs: Float32Array): number => {
   let sum = 0;
   for (const i of ratioTargets) sum += logprobs[i]! - position(i).samplingLogprob;
   return sum / ratioTargets.length;

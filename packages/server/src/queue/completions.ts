@@ -55,7 +55,7 @@ const gatherMs = 100;
 /** The share of the unfinished samples that is company enough: a few samples are answered at once, thousands some hundred at a time. */
 const enoughShare = 1 / 16;
 /** Numbers per client of a sampling session, by the protocol. */
-export const seqsPerClient = 1_000_000_000;
+const seqsPerClient = 1_000_000_000;
 
 /** The client that a sample's number belongs to. */
 export const clientOf = (seq: number | bigint | undefined): number =>
