@@ -225,6 +225,12 @@ export class Queue {
     if (lane === undefined) throw new Refusal(503, "not_loaded", `The base model ${baseModel} is not loaded.`);
     const { store, closing, clock } = this.context;
     const unpin = draw.filesId === undefined ? undefined : store.pin(draw.filesId);
+    if (draw.filesId !== undefined && !hasFiles(store.db.sql, draw.filesId)) {
+      unpin?.();
+      throw new Refusal(404, "model_not_found", "The checkpoint was deleted while this request was being read.", {
+        param: "model",
+      });
+    }
     const stop = new AbortController();
     const abort = () => stop.abort(draw.signal.reason);
     draw.signal.addEventListener("abort", abort, { once: true });

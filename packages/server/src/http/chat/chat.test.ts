@@ -552,6 +552,22 @@ describe("models", () => {
   });
 });
 
+test("a checkpoint that is deleted while its chat is being read is not found", async () => {
+  const gate = gateway();
+  const tokenizerFiles = () => gate.promise.then(() => tinyTokenizer);
+  const server = await open({ models: [{ name: baseModel, open: async () => fakeEngine(), tokenizerFiles }] });
+  const run = await server.model();
+  const save = { model_id: run, seq_id: 1, path: "gone" };
+  const { path } = await server.result(server.post("save_weights_for_sampler", save));
+  const reading = chat(server, { model: path });
+  await server.clock.advance(0);
+  expect((await server.send("DELETE", `training_runs/${run}/checkpoints/sampler_weights/gone`)).status).toBe(200);
+  await server.clock.advance(3_600_000); // whatever nobody refers to is collected by then
+  gate.resolve();
+  const { status, json } = await reading;
+  expect([status, json.error.code]).toEqual([404, "model_not_found"]);
+});
+
 describe("completions", () => {
   const complete = (server: TestServer, body: object) => server.post("/v1/completions", { model: baseModel, ...body });
 
