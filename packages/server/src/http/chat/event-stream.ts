@@ -28,9 +28,13 @@ export interface EventStream {
 
 const encoder = new TextEncoder();
 
+/** Characters of one chunk, unless a single event is longer. */
+const chunkLength = 16_384;
+
 export function createEventStream(options: EventStreamOptions): EventStream {
   const { clock, heartbeatMs, heartbeat, onGone, onOver } = options;
   let pending: string[] = [];
+  let next = 0; // the first of them that was not taken
   let ended = false;
   let over = false;
   let hasBegun = false;
@@ -62,6 +66,19 @@ export function createEventStream(options: EventStreamOptions): EventStream {
     stopBeat();
     onOver();
   };
+  /** Events for one chunk: a few, so that a reader who takes none holds up the rest here, where it counts. */
+  const takeSome = (): string => {
+    let some = "";
+    while (next < pending.length && some.length < chunkLength) {
+      some += pending[next]!;
+      pending[next++] = "";
+    }
+    if (next === pending.length) {
+      pending = [];
+      next = 0;
+    }
+    return some;
+  };
   beat();
   return {
     send,
@@ -85,9 +102,8 @@ export function createEventStream(options: EventStreamOptions): EventStream {
               });
             }
             if (over) return;
-            if (pending.length > 0) controller.enqueue(encoder.encode(pending.join("")));
-            pending = [];
-            if (!ended) return;
+            if (pending.length > 0) controller.enqueue(encoder.encode(takeSome()));
+            if (!ended || pending.length > 0) return;
             controller.close();
             finish();
           },
