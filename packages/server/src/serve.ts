@@ -31,7 +31,7 @@ export interface RunningServer {
 /** Idle connections are kept longer than any client keeps them, so that no call meets a socket that just closed. */
 const keepAliveMs = 125_000;
 
-/** A stream that nobody reads is given up after this. */
+/** A stream that nobody reads is given up after this, or twice this: what was last written counts as a move. */
 const stalledMs = 60_000;
 
 const isEventStream = (response: Response): boolean =>
