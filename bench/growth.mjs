@@ -1,7 +1,7 @@
 // `npm run bench -- growth [--repeats N] [--axis NAME]`: how the cost of training and sampling grows, on the 10M shape with random weights:
 // context 256 … 4,096, 1 … 64 sequences, rank 4 … 128, 1 … 32 adapters at once. Every point is a process of its own. What is told is time and
 // peak memory per token, and how far each is above a line through its neighbours (where only one side has any, through the two nearest).
-// A whole run also draws docs/pictures/growth-{train,sample}-{time,memory}.svg.
+// A whole run also draws four pictures: what training and sampling take, in time and in memory.
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { bundle } from "../test/server/bundle.mjs";
