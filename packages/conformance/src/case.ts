@@ -1,20 +1,9 @@
 /** What a case is: an id, why it matters, what the official service does, and a body that fails by throwing. */
+import type { NewerRelease } from "tinklet/wire";
 import type { Context } from "./context.ts";
 
 /** A release of the official SDK that brought something to the wire. Servers of 0.25 have nothing that is newer. */
-export type Release =
-  | "0.25"
-  | "0.26"
-  | "0.27"
-  | "0.28"
-  | "0.29"
-  | "0.30"
-  | "0.31"
-  | "0.32"
-  | "0.33"
-  | "0.34"
-  | "0.35"
-  | "0.36";
+export type Release = "0.25" | NewerRelease;
 
 /** One thing that a server of the Tinker API must do. */
 export interface Case {

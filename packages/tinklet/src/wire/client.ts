@@ -29,6 +29,7 @@ export {
 } from "./proto/tensors.ts";
 export type { PromptProvenanceSpan, ProvenanceSpans, SampledProvenanceSpan } from "./provenance.ts";
 export * from "./rest.ts";
+export type { NewerRelease } from "./route.ts";
 export * from "./sampling.ts";
 export * from "./session.ts";
 export * from "./session-search.ts";

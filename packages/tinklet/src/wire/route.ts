@@ -56,19 +56,11 @@ export interface Route<Path extends string = string, Query = unknown, Body = unk
   readonly since?: Release;
 }
 
-/** Releases of the official SDK that brought routes or fields, oldest first; `tinklet` are routes of our own servers, which no other has. */
-export type Release =
-  | "0.26"
-  | "0.27"
-  | "0.28"
-  | "0.29"
-  | "0.30"
-  | "0.31"
-  | "0.32"
-  | "0.33"
-  | "0.34"
-  | "0.36"
-  | "tinklet";
+/** Releases of the official SDK after 0.25 that brought routes or fields, oldest first. */
+export type NewerRelease = "0.26" | "0.27" | "0.28" | "0.29" | "0.30" | "0.31" | "0.32" | "0.33" | "0.34" | "0.36";
+
+/** Who brought a route or a field; `tinklet` are routes of our own servers, which no other has. */
+export type Release = NewerRelease | "tinklet";
 
 /** Fields of requests that are newer than 0.25, by their name on the wire. They are sent only where they carry something. */
 export const fieldsSince: Readonly<Record<string, Release>> = {

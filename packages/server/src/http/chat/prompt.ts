@@ -7,9 +7,11 @@ import { shuttingDown } from "../../queue/draw.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { type ChatPrompt, type Conversation, encodeText, renderChat } from "../../thread/chat-tasks.ts";
 import { type SideThread, TaskError, ThreadClosed, ThreadDied } from "../../thread/side-thread.ts";
-import type { Api, ServedModel } from "../api.ts";
+import type { Api, Call, ServedModel } from "../api.ts";
+import type { ChatContext } from "./answer-chat.ts";
 import type { ChatModel } from "./chat-models.ts";
 import { badField } from "./fields.ts";
+import type { NamedModel } from "./model-names.ts";
 
 /** Longer texts have more tokens than the context: no tokenizer has words of so many characters on average. */
 const charactersPerToken = 32;
@@ -34,6 +36,16 @@ export interface PromptPlace {
   readonly bytes: number;
   /** The parameter that is at fault when it cannot be made. */
   readonly param: string;
+}
+
+/** @param param - what a client calls the prompt. @throws {@link Refusal} 400 where the model has no tokenizer */
+export async function promptPlace(
+  { api, modelOf }: ChatContext,
+  call: Call,
+  { served, param }: Pick<NamedModel, "served"> & Pick<PromptPlace, "param">,
+): Promise<PromptPlace> {
+  const { tenant } = call.caller;
+  return { api, model: await modelOf(served), served, tenant, bytes: call.bytes.byteLength, param };
 }
 
 /** A text's ids. @throws {@link Refusal} 400 when they do not fit */

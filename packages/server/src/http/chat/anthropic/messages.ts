@@ -6,11 +6,12 @@ import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
 import { badField, booleanField, checkFields, type FieldRules, objectField, stopField } from "../fields.ts";
-import { type Generation, generate, type Totals } from "../generate.ts";
+import { generate, type Totals } from "../generate.ts";
 import { findModel } from "../model-names.ts";
-import { renderPrompt } from "../prompt.ts";
+import { promptPlace, renderPrompt } from "../prompt.ts";
+import { drawOf } from "../reply.ts";
 import type { ChatHandlers } from "../routes.ts";
-import { engineStops, samplingOf, tokensField } from "../sampling.ts";
+import { samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
 import { blocksOf, createBlockWriter, namedEvent } from "./blocks.ts";
 import { readConversation } from "./conversation.ts";
@@ -41,46 +42,30 @@ const usageOf = ({ promptTokens, cachedTokens, completionTokens }: Totals): obje
 export function anthropicHandlers(
   context: ChatContext,
 ): Pick<ChatHandlers, "anthropicMessages" | "anthropicCountTokens"> {
-  const { api, modelOf } = context;
+  const { api } = context;
 
   const prepare = async (call: Call, fields: FieldRules) => {
     const body = objectField(call.wire, "body");
     checkFields(body, fields);
     const model = findModel(api, call.caller.tenant, body["model"]);
     const conversation = readConversation(body, api.limits);
-    const chatModel = await modelOf(model.served);
-    const place = {
-      api,
-      model: chatModel,
-      served: model.served,
-      tenant: call.caller.tenant,
-      bytes: call.bytes.byteLength,
-      param: "messages",
-    };
-    return { body, model, chatModel, ...(await renderPrompt(place, conversation)) };
+    const place = await promptPlace(context, call, { served: model.served, param: "messages" });
+    return { body, model, place, chatPrompt: await renderPrompt(place, conversation) };
   };
 
   const countTokens = async (call: Call): Promise<Response> => {
-    const { prompt } = await prepare(call, countRules);
-    return jsonAnswer({ input_tokens: prompt.length });
+    const { chatPrompt } = await prepare(call, countRules);
+    return jsonAnswer({ input_tokens: chatPrompt.prompt.length });
   };
 
   const answer = async (call: Call, slot: Place): Promise<Response> => {
-    const { body, model, chatModel, rendered, prompt } = await prepare(call, rules);
+    const { body, ...prepared } = await prepare(call, rules);
+    const { model } = prepared;
     const maxTokens = tokensField(body, "max_tokens");
     if (maxTokens === undefined) throw badField("max_tokens", "is required", "missing_required_parameter");
     const stop = stopField(body["stop_sequences"], "stop_sequences", api.limits.chatStops);
     const params = { ...samplingOf(body), ...given({ maxTokens }) };
-    const generation = (signal: AbortSignal): Generation => ({
-      tenant: call.caller.tenant,
-      model,
-      prompt,
-      stop: engineStops(stop, chatModel, model),
-      params,
-      n: 1,
-      createReader: () => chatModel.chat.read(rendered, { stop }),
-      signal,
-    });
+    const generation = drawOf({ ...prepared, stop, params, n: 1 });
     const head = {
       id: `msg_${randomUUID().replaceAll("-", "").slice(0, 24)}`,
       type: "message",
@@ -115,7 +100,7 @@ export function anthropicHandlers(
     const opening = (): string => {
       if (begun) return "";
       begun = true;
-      const usage = usageOf({ promptTokens: prompt.length, cachedTokens: 0, completionTokens: 0 });
+      const usage = usageOf({ promptTokens: prepared.chatPrompt.prompt.length, cachedTokens: 0, completionTokens: 0 });
       const message = { ...head, content: [], stop_reason: null, stop_sequence: null, usage };
       return namedEvent({ type: "message_start", message });
     };

@@ -16,11 +16,12 @@ import {
   stopField,
   textField,
 } from "../fields.ts";
-import { type DrawnToken, type Generation, generate } from "../generate.ts";
+import { type DrawnToken, generate } from "../generate.ts";
 import { findModel } from "../model-names.ts";
-import { renderPrompt } from "../prompt.ts";
+import { promptPlace, renderPrompt } from "../prompt.ts";
+import { drawOf } from "../reply.ts";
 import type { ChatHandler } from "../routes.ts";
-import { countField, engineStops, samplingOf, tokensField } from "../sampling.ts";
+import { countField, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
 import { chatLogprobs } from "./logprobs.ts";
 import { readMessages, readTools } from "./messages.ts";
@@ -107,7 +108,7 @@ function readVariables(body: Body): Record<string, unknown> {
 }
 
 export function chatCompletionsHandler(context: ChatContext): ChatHandler {
-  const { api, modelOf } = context;
+  const { api } = context;
   const answer = async (call: Call, slot: Place): Promise<Response> => {
     const body = objectField(call.wire, "body");
     checkFields(body, rules);
@@ -123,28 +124,10 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const params = { ...samplingOf(body), ...given({ maxTokens }) };
     const n = countField(api, body);
     const variables = readVariables(body);
-    const chatModel = await modelOf(model.served);
-    const { tokenizer, chat } = chatModel;
-    const place = {
-      api,
-      model: chatModel,
-      served: model.served,
-      tenant: call.caller.tenant,
-      bytes: call.bytes.byteLength,
-      param: "messages",
-    };
-    const { rendered, prompt } = await renderPrompt(place, { messages, tools, variables });
-    const generation = (signal: AbortSignal): Generation => ({
-      tenant: call.caller.tenant,
-      model,
-      prompt,
-      stop: engineStops(stop, chatModel, model),
-      params,
-      n,
-      top,
-      createReader: () => chat.read(rendered, { stop }),
-      signal,
-    });
+    const place = await promptPlace(context, call, { served: model.served, param: "messages" });
+    const chatPrompt = await renderPrompt(place, { messages, tools, variables });
+    const generation = drawOf({ model, place, chatPrompt, stop, params, n, top });
+    const { tokenizer } = place.model;
     const id = `chatcmpl-${randomUUID().replaceAll("-", "")}`;
     const head = { id, created: Math.floor(api.clock.now() / 1000), model: model.id };
     const logprobs = (tokens: readonly DrawnToken[]) => (withLogprobs ? chatLogprobs(tokenizer, tokens) : null);

@@ -17,7 +17,7 @@ import {
 } from "../fields.ts";
 import { type DrawnToken, type Generation, generate, type Totals } from "../generate.ts";
 import { findModel } from "../model-names.ts";
-import { checkRoom, encodePrompt } from "../prompt.ts";
+import { checkRoom, encodePrompt, promptPlace } from "../prompt.ts";
 import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
@@ -39,7 +39,7 @@ const rules: FieldRules = {
 const defaultMaxTokens = 16;
 
 export function completionsHandler(context: ChatContext): ChatHandler {
-  const { api, modelOf } = context;
+  const { api } = context;
   const answer = async (call: Call, slot: Place): Promise<Response> => {
     const body = objectField(call.wire, "body");
     checkFields(body, rules);
@@ -52,16 +52,8 @@ export function completionsHandler(context: ChatContext): ChatHandler {
     if (maxTokens === 0 && !echo) throw badField("max_tokens", "0 is for echo");
     const n = countField(api, body);
     const params = samplingOf(body);
-    const chatModel = await modelOf(model.served);
-    const { tokenizer } = chatModel;
-    const place = {
-      api,
-      model: chatModel,
-      served: model.served,
-      tenant: call.caller.tenant,
-      bytes: call.bytes.byteLength,
-      param: "prompt",
-    };
+    const place = await promptPlace(context, call, { served: model.served, param: "prompt" });
+    const { tokenizer } = place.model;
     const prompts: { prompt: ArrayLike<number> & Iterable<number>; text: string }[] = [];
     for (const [i, given_] of readPrompts(body["prompt"], Math.floor(api.limits.numSamples / n)).entries()) {
       const prompt = typeof given_ === "string" ? await encodePrompt(place, given_) : given_;
