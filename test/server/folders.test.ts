@@ -15,13 +15,13 @@ const mountPoint = () => {
 };
 const canMount = (() => {
   const path = mkdtempSync(join(tmpdir(), "tinklet-mount-"));
-  const tried = spawnSync("unshare", ["-rm", "mount", "-t", "tmpfs", "tmpfs", path]);
+  const tried = spawnSync("unshare", ["-rmpf", "mount", "-t", "tmpfs", "tmpfs", path]);
   rmSync(path, { recursive: true, force: true });
   return tried.status === 0;
 })();
-/** Runs a shell script in a namespace of its own; its output. */
+/** Runs a shell script in namespaces of its own, of mounts and of processes: with it end all that it started. Its output. */
 const inNamespace = async (script: string, env: Record<string, string>): Promise<string> => {
-  const child: ChildProcess = spawn("unshare", ["-rm", "--kill-child", "sh", "-ec", script], {
+  const child: ChildProcess = spawn("unshare", ["-rmpf", "--kill-child", "sh", "-ec", script], {
     env: { ...process.env, NODE: process.execPath, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

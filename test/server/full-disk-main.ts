@@ -64,20 +64,16 @@ setTimeout(() => {
   rmSync(filler);
   console.log("there is room again");
 }, 3000);
-const accepted = answers.filter(({ status }) => status === 200);
-for (const { json } of accepted) {
-  const saved = await result(json["request_id"]);
-  if (saved["path"] === undefined) throw new Error(JSON.stringify(saved));
-}
-// what was refused is sent again, as clients do
-for (const [i, { status }] of answers.entries()) {
-  if (status !== 503) continue;
-  let again = await post("save_weights", { model_id: model, seq_id: i + 2, path: `full-${i + 2}` });
-  while (again.status === 503) {
-    await new Promise((resolve) => setTimeout(resolve, 1000));
-    again = await post("save_weights", { model_id: model, seq_id: i + 2, path: `full-${i + 2}` });
-  }
-  const saved = await result(again.json["request_id"]);
-  if (saved["path"] === undefined) throw new Error(JSON.stringify(saved));
-}
+// What was refused is sent again, as clients do, while the accepted are waited for: one of these may stand behind a number that was refused.
+await Promise.all(
+  answers.map(async (first, i) => {
+    let answer = first;
+    while (answer.status === 503) {
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      answer = await post("save_weights", { model_id: model, seq_id: i + 2, path: `full-${i + 2}` });
+    }
+    const saved = await result(answer.json["request_id"]);
+    if (saved["path"] === undefined) throw new Error(JSON.stringify(saved));
+  }),
+);
 console.log("all", answers.length, "saves are there");

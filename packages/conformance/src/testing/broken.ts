@@ -211,6 +211,8 @@ export function mutableSnapshots(): Wrapper {
       }
       return response;
     }
+    // Samples are drawn in other sessions than the client knows, so that it must ask for each by itself.
+    if (route === "retrieve_futures") return jsonResponse({ detail: "Not Found" }, 404);
     if (route !== "asample") return answer(request);
     const body = (await request.clone().json()) as Body;
     const run = runOf.get(body.sampling_session_id);
