@@ -35,6 +35,7 @@ export async function bundle(entry) {
     alias: {
       tinklet: join(root, "packages/tinklet/src/index.ts"),
       "tinklet/wire": join(root, "packages/tinklet/src/wire/index.ts"),
+      "tinklet/testing": join(root, "packages/tinklet/src/testing/index.ts"),
       "@tinklet/models": join(root, "packages/models/src/index.ts"),
       "@tinklet/models/tokenizer": join(root, "packages/models/src/tokenizer/index.ts"),
       "@tinklet/models/chat": join(root, "packages/models/src/chat/index.ts"),
