@@ -39,6 +39,21 @@ test("runs tasks in their order, and says what is wrong with one", async () => {
   expect(workers).toHaveLength(1);
 });
 
+test("tasks that come while the thread is being started are given to it once", async () => {
+  const { thread, hooks } = open();
+  const posted: unknown[] = [];
+  hooks.started = (worker) => {
+    const post = worker.postMessage.bind(worker);
+    worker.postMessage = (message: { readonly id: number }) => {
+      posted.push(message.id);
+      post(message);
+    };
+  };
+  await Promise.all([1, 2, 3].map(() => thread.run("unpackZstd", unpack)));
+  await thread.run("unpackZstd", unpack);
+  expect(posted).toEqual([1, 2, 3, 4]);
+});
+
 test("a task whose thread dies runs again on another; one that is fatal to each is refused, and the rest goes on", async () => {
   const { thread, workers, hooks } = open();
   hooks.started = (worker) => {
@@ -65,6 +80,18 @@ test("ends when it has been idle, and comes back", async () => {
   const gone = new Promise((resolve) => workers[0]!.once("exit", resolve));
   await clock.advance(60_000);
   await gone;
+  expect(await thread.run("unpackZstd", unpack)).toEqual(bytes);
+  expect(workers).toHaveLength(2);
+});
+
+test("the end of an idle thread does not disturb the one that follows it at once", async () => {
+  const { clock, thread, workers } = open();
+  await thread.run("unpackZstd", unpack);
+  const gone = new Promise((resolve) => workers[0]!.once("exit", resolve));
+  await clock.advance(60_000);
+  const next = thread.run("unpackZstd", unpack);
+  await gone;
+  expect(await next).toEqual(bytes);
   expect(await thread.run("unpackZstd", unpack)).toEqual(bytes);
   expect(workers).toHaveLength(2);
 });

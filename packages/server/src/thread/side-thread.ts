@@ -75,6 +75,8 @@ export const startSideThread = (): Promise<Worker> =>
 export function createSideThread({ clock, start = startSideThread }: SideThreadOptions): SideThread {
   const pending = new Map<number, Pending>();
   let worker: Promise<Worker> | undefined;
+  /** The thread, once it has been sent what was pending. */
+  let ready: Worker | undefined;
   let nextId = 1;
   let closed = false;
   let stopIdling: (() => void) | undefined;
@@ -92,11 +94,11 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
     });
     started.on("error", (error) => died(error.message));
     started.on("exit", () => died("it ended"));
-    let over = false;
+    // One that was ended on purpose, or has died already, is no longer the one that is ready.
     const died = (reason: string) => {
-      if (over) return;
-      over = true;
+      if (ready !== started) return;
       worker = undefined;
+      ready = undefined;
       // The first in line was the one it was working on.
       const [first] = pending.values();
       if (first !== undefined && ++first.deaths > mostDeaths) {
@@ -106,6 +108,7 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
       if (pending.size > 0 && !closed) worker = opened();
     };
     for (const { message } of pending.values()) started.postMessage(message);
+    ready = started;
     return started;
   };
   const opened = (): Promise<Worker> => {
@@ -126,6 +129,7 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
     idle.unref();
     stopIdling = clock.timer(idleMs, () => {
       worker = undefined;
+      ready = undefined;
       void idle.terminate();
     });
   };
@@ -138,20 +142,19 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
         stopIdling = undefined;
         const message: ToThread = { id: nextId++, task, input };
         pending.set(message.id, { message, resolve, reject, deaths: 0 });
-        if (worker === undefined) {
-          worker = opened();
-          return;
-        }
-        void worker.then((ready) => {
+        // One that is being started is sent all that is pending when it is there.
+        if (ready === undefined) worker ??= opened();
+        else {
           ready.ref();
           ready.postMessage(message);
-        });
+        }
       }),
     close: async () => {
       closed = true;
       stopIdling?.();
       const last = worker;
       worker = undefined;
+      ready = undefined;
       refuse(new ThreadClosed());
       await (await last?.catch(() => undefined))?.terminate();
     },
