@@ -114,6 +114,9 @@ test("a server that is stopping sends polls away for a second instead of answeri
     expect(answer.headers.get("retry-after")).toBe("1");
   }
   await closing;
+  // On a connection that is still open when the store is closed already.
+  const late = await server.retrieve(waiting.json.request_id);
+  expect([late.status, late.headers.get("retry-after")]).toEqual([503, "2"]);
 });
 
 describe("a model that is unloaded", () => {

@@ -93,7 +93,9 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
   }
 
   const statements = new Map<string, Libsql.Statement>();
+  let released = false;
   const prepared = (text: string): Libsql.Statement => {
+    if (released) throw storeClosed();
     let statement = statements.get(text);
     if (statement === undefined) {
       statement = connection.prepare(text);
@@ -191,7 +193,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     sql,
     write: <T>(work: (sql: Sql) => T) =>
       new Promise<T>((resolve, reject) => {
-        if (closed) return reject(new StoreError("io", "The store is closed.", "The server is shutting down."));
+        if (closed) return reject(storeClosed());
         waiting.push({ work, resolve: resolve as (value: never) => void, reject });
         schedule();
       }),
@@ -200,12 +202,15 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
       closed = true;
       while (waiting.length > 0) flush();
       await Promise.resolve();
+      released = true;
       statements.clear();
       release(connection);
       connection.close();
     },
   };
 }
+
+const storeClosed = (): StoreError => new StoreError("io", "The store is closed.", "The server is shutting down.");
 
 /**
  * Gives the lock back. Statements keep a connection alive until they are collected, so closing alone would leave the folder

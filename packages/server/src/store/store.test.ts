@@ -42,6 +42,16 @@ const session = (id: string) => ({
   now: 1,
 });
 
+test("a database that is closed refuses to be read or written, and says why", async () => {
+  const db = openDatabase({ file: join(await folder(), "x.db") });
+  await db.write((sql) => addSession(sql, session("a")));
+  expect(getSession(db.sql, "a")?.id).toBe("a");
+  await db.close();
+  const refusal = { name: "StoreError", code: "io", message: expect.stringContaining("closed") };
+  expect(() => getSession(db.sql, "a")).toThrow(expect.objectContaining(refusal));
+  await expect(db.write((sql) => addSession(sql, session("b")))).rejects.toMatchObject(refusal);
+});
+
 describe("group commit", () => {
   test("writers that come together share one commit, and one that throws is undone alone", async () => {
     const groups: number[] = [];
