@@ -8,6 +8,9 @@ interface Host {
   readonly process?: { getBuiltinModule?(id: string): unknown };
 }
 
+/** Whether there are any; a browser has none. */
+export const hasNodeBuiltins = (): boolean => (globalThis as Host).process?.getBuiltinModule !== undefined;
+
 /** One of Node's own modules: `nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises")`. */
 export function nodeBuiltin<T>(id: `node:${string}`): T {
   const found = (globalThis as Host).process?.getBuiltinModule?.(id);

@@ -1,13 +1,14 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { FakeClock } from "../clock.ts";
 import { failure } from "../testing/harness.ts";
 import { stubToken } from "../testing/stub-server.ts";
 import { ClientConfigResponse } from "../wire/session.ts";
 import { credentialSource, exchangeCredentials, firstCredentials } from "./auth.ts";
-import { credentialsFile } from "./stored-key.node.ts";
+import { credentialsFile } from "./credentials-file.node.ts";
+import { readCredentials } from "./stored-key.node.ts";
 import { ExchangedToken, passportToken, tokenClaims, whoamiOf } from "./token.ts";
 
 afterEach(() => vi.unstubAllEnvs());
@@ -23,6 +24,100 @@ const errorOf = (body: () => unknown) => {
   throw new Error("did not throw");
 };
 
+describe("a key that auth login stored", () => {
+  const record = { type: "manual", key: "tml-stored", name: "mine" };
+  /** A home folder, and how to write its file of stored keys. */
+  async function home() {
+    const folder = await mkdtemp(join(tmpdir(), "tinklet-home-"));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const file = join(folder, ".tinker", "credentials.json");
+    await mkdir(join(folder, ".tinker"));
+    vi.stubEnv("HOME", folder);
+    for (const name of ["TINKER_API_KEY", "TINKER_CREDENTIAL_CMD"]) vi.stubEnv(name, "");
+    const write = (content: unknown) =>
+      writeFile(file, typeof content === "string" ? content : JSON.stringify(content));
+    return { file, write };
+  }
+  const first = (options: { apiKey?: string } = {}) => firstCredentials(credentialSource(options));
+
+  it("comes last, is read once, and then stands among what was given", async () => {
+    const { file, write } = await home();
+    expect(errorOf(() => first()).code).toBe("no_api_key"); // there is no file
+    await write({ version: 1, default: "7", keys: { 7: record } });
+    expect(credentialsFile()).toBe(file);
+    const given = credentialSource({});
+    const credentials = firstCredentials(given);
+    expect(given.apiKey).toBeUndefined();
+    expect(await credentials.token()).toBe("tml-stored");
+    expect(given).toEqual({ apiKey: "tml-stored", command: undefined });
+    await write("broken since");
+    expect(credentials.token()).toBe("tml-stored");
+    expect(await exchangeCredentials(given, config()).token()).toBe("tml-stored");
+    expect(first({ apiKey: "tml-option" }).token()).toBe("tml-option");
+    vi.stubEnv("TINKER_API_KEY", "tml-env");
+    expect(first().token()).toBe("tml-env");
+    expect(errorOf(() => first({ apiKey: "sk-wrong" })).code).toBe("bad_api_key"); // never replaced by another key
+  });
+
+  it("where none of them is the one to use, the first request says that there is none", async () => {
+    const { write } = await home();
+    for (const chosen of [{}, { default: "8" }, { default: 7 }, { default: "toString" }]) {
+      await write({ version: 1, ...chosen, keys: { 7: record } });
+      expect(await failure(first().token() as Promise<string>)).toMatchObject({ code: "no_api_key" });
+    }
+    await write({ default: "7", keys: { 7: { ...record, key: "sk-other" } } });
+    const credentials = first();
+    expect(await failure(credentials.token() as Promise<string>)).toMatchObject({ code: "bad_api_key" });
+    await write({ default: "7", keys: { 7: record } });
+    expect(await credentials.token()).toBe("tml-stored"); // stored meanwhile
+  });
+
+  it("a file that cannot be used is named, and nothing of its content", async () => {
+    const { file, write } = await home();
+    const badKeys = [{ key: 5, name: "x" }, { key: "tml-secret" }, "tml-secret", null];
+    const problems: (readonly [unknown, RegExp])[] = [
+      ['{"keys": {"7": "tml-secret', /is not JSON\.$/],
+      ["[]", /that this version knows\.$/],
+      ["null", /that this version knows\.$/],
+      [{ version: 2 }, /that this version knows\.$/],
+      [{ keys: [] }, /that this version knows\.$/],
+      ...badKeys.map((key) => [{ keys: { 6: record, 7: key } }, /that this version knows\.$/] as const),
+    ];
+    for (const [bad, message] of problems) {
+      await write(bad);
+      const error = await failure(first().token() as Promise<string>);
+      expect([error.code, error.message], JSON.stringify(bad)).toEqual([
+        "bad_credentials_file",
+        expect.stringContaining(file),
+      ]);
+      expect(error.message).toMatch(message);
+      expect(error["hint"]).toMatch(/TINKER_API_KEY.*auth login/);
+      expect(`${error.message}${error["hint"]}${error.cause}`).not.toContain("secret");
+      vi.stubEnv("TINKER_CREDENTIAL_CMD", "echo x");
+      expect(await first().token()).toBe("x"); // is not looked for where there is a command
+      vi.stubEnv("TINKER_CREDENTIAL_CMD", "");
+    }
+    await rm(file);
+    await mkdir(file); // a folder in its place
+    expect(await failure(first().token() as Promise<string>)).toMatchObject({
+      code: "bad_credentials_file",
+      message: `${file} cannot be read (EISDIR).`,
+    });
+  });
+
+  it("a file that went away holds no keys, and a browser has no file", async () => {
+    const { file, write } = await home();
+    expect(readCredentials(file)).toEqual({ version: 1, keys: {} });
+    expect(readCredentials(join(file, "below"))).toEqual({ version: 1, keys: {} });
+    await write({ default: "7", keys: { 7: record } });
+    expect(readCredentials(file)).toEqual({ version: 1, default: "7", keys: { 7: record } });
+    expect(() => readCredentials(join(file, "below"))).not.toThrow(); // below a file
+    vi.stubGlobal("process", { env: {} });
+    onTestFinished(() => void vi.unstubAllGlobals());
+    expect(errorOf(() => first()).code).toBe("no_api_key");
+  });
+});
+
 describe("where the credential comes from", () => {
   it("M-808: the option, else TINKER_API_KEY; TINKER_CREDENTIAL_CMD beside it", () => {
     vi.stubEnv("TINKER_API_KEY", "tml-env");
@@ -33,51 +128,6 @@ describe("where the credential comes from", () => {
     vi.stubEnv("TINKER_CREDENTIAL_CMD", "");
     vi.stubEnv("HOME", "/nowhere");
     expect(credentialSource({})).toEqual({ apiKey: undefined, command: undefined });
-  });
-
-  it("the key that auth login stored comes last, and is not looked for where there is a command", async () => {
-    const home = await mkdtemp(join(tmpdir(), "tinklet-home-"));
-    const file = join(home, ".tinker", "credentials.json");
-    vi.stubEnv("HOME", home);
-    for (const name of ["TINKER_API_KEY", "TINKER_CREDENTIAL_CMD"]) vi.stubEnv(name, "");
-    const stored = (content: unknown) =>
-      writeFile(file, typeof content === "string" ? content : JSON.stringify(content));
-    const record = { type: "manual", key: "tml-stored", name: "mine" };
-    try {
-      expect(credentialSource({}).apiKey).toBeUndefined();
-      await mkdir(join(home, ".tinker"));
-      await stored({ version: 1, default: "7", keys: { 7: record } });
-      expect(credentialsFile()).toBe(file);
-      expect(credentialSource({})).toEqual({ apiKey: "tml-stored", command: undefined });
-      expect(credentialSource({ apiKey: "tml-option" }).apiKey).toBe("tml-option");
-      vi.stubEnv("TINKER_API_KEY", "tml-env");
-      expect(credentialSource({}).apiKey).toBe("tml-env");
-      vi.stubEnv("TINKER_API_KEY", "");
-      await stored({ version: 1, keys: { 7: record } });
-      expect(credentialSource({}).apiKey).toBeUndefined(); // none of them is the one to use
-      await stored({ version: 1, default: "8", keys: { 7: record } });
-      expect(credentialSource({}).apiKey).toBeUndefined();
-      for (const bad of [
-        '{"keys": {"7": "tml-secret',
-        "[]",
-        { version: 2 },
-        { keys: [] },
-        { keys: { 7: { key: 5 } } },
-      ]) {
-        await stored(bad);
-        const error = errorOf(() => credentialSource({}));
-        expect([error.code, error.message], JSON.stringify(bad)).toEqual([
-          "bad_credentials_file",
-          expect.stringContaining(file),
-        ]);
-        expect(`${error.message}${error.hint}${error.cause}`).not.toContain("secret");
-        vi.stubEnv("TINKER_CREDENTIAL_CMD", "echo x");
-        expect(credentialSource({})).toEqual({ apiKey: undefined, command: "echo x" });
-        vi.stubEnv("TINKER_CREDENTIAL_CMD", "");
-      }
-    } finally {
-      await rm(home, { recursive: true });
-    }
   });
 
   it("a missing key says what to set, and that local needs none", () => {

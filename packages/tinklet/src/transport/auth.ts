@@ -4,8 +4,8 @@
  */
 import { TinkerError } from "../errors.ts";
 import type { ClientConfigResponse } from "../wire/session.ts";
+import { hasCredentialsFile } from "./credentials-file.node.ts";
 import { environment, isNode } from "./environment.ts";
-import { storedKey } from "./stored-key.node.ts";
 
 /** Gives the value of `X-API-Key` for each request. */
 export interface Credentials {
@@ -14,19 +14,17 @@ export interface Credentials {
 
 /** What the user gave. */
 export interface CredentialSource {
-  readonly apiKey: string | undefined;
+  /** A stored key is filled in when the first request needs it. */
+  apiKey: string | undefined;
   readonly command: string | undefined;
 }
 
-/**
- * The key and the command that the options or the environment name; without either the key that `auth login` stored.
- *
- * @throws {@link TinkerError} with code `bad_credentials_file` when the stored key is needed and cannot be read.
- */
+/** The key and the command that the options or the environment name. */
 export function credentialSource(options: { readonly apiKey?: string | undefined }): CredentialSource {
-  const command = environment("TINKER_CREDENTIAL_CMD");
-  const given = options.apiKey ?? environment("TINKER_API_KEY");
-  return { apiKey: given ?? (command === undefined ? storedKey() : undefined), command };
+  return {
+    apiKey: options.apiKey ?? environment("TINKER_API_KEY"),
+    command: environment("TINKER_CREDENTIAL_CMD"),
+  };
 }
 
 /** Whether a key is a token, which needs no exchange. */
@@ -66,14 +64,29 @@ function commanded(command: string): Credentials {
   };
 }
 
+/** The key that `auth login` stored; read with the first request, so that programs that bring a key never load the reader. */
+function stored(source: CredentialSource): Credentials {
+  const read = async () => {
+    const { storedKey } = await import("./stored-key.node.ts");
+    const key = storedKey();
+    if (!isKey(key)) throw keyProblem(key);
+    source.apiKey = key;
+    return key;
+  };
+  return { token: () => source.apiKey ?? read() };
+}
+
 /**
  * The credential of the first request, before the server has said how it wants to be asked.
  *
- * @throws {@link TinkerError} with code `no_api_key` or `bad_api_key` when there is neither a usable key nor a command.
+ * @throws {@link TinkerError} with code `no_api_key` or `bad_api_key` when there is neither a usable key, nor a command, nor a file
+ * of stored keys. What is wrong with that file is told by the first request, with code `bad_credentials_file`.
  */
-export function firstCredentials({ apiKey, command }: CredentialSource): Credentials {
+export function firstCredentials(source: CredentialSource): Credentials {
+  const { apiKey, command } = source;
   if (isKey(apiKey)) return fixed(apiKey);
   if (command !== undefined) return commanded(command);
+  if (apiKey === undefined && hasCredentialsFile()) return stored(source);
   throw keyProblem(apiKey);
 }
 

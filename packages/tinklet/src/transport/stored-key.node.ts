@@ -5,6 +5,7 @@
 import { TinkerError } from "../errors.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
 import { isPlainObject } from "../wire/fields.ts";
+import { credentialsFile } from "./credentials-file.node.ts";
 
 /** A stored key. `manual`: pasted by its owner; `generated`: made by an older tool for this machine alone. */
 export interface StoredKey {
@@ -24,12 +25,6 @@ export interface StoredCredentials {
   /** Id of the key that is used. */
   readonly default?: string;
   readonly keys: Readonly<Record<string, StoredKey>>;
-}
-
-/** Where the official tool keeps it, too. */
-export function credentialsFile(): string {
-  const { homedir } = nodeBuiltin<typeof import("node:os")>("node:os");
-  return nodeBuiltin<typeof import("node:path")>("node:path").join(homedir(), ".tinker", "credentials.json");
 }
 
 /** What is stored; no keys where there is no file. @throws {@link TinkerError} with code `bad_credentials_file`. */
@@ -67,11 +62,8 @@ const unreadable = (file: string, problem: string) =>
     hint: "Set TINKER_API_KEY, or delete the file and run: npx tinklet auth login.",
   });
 
-/** The key to use, where one is stored. A browser has none. */
+/** The key to use, where one is stored. @throws {@link TinkerError} with code `bad_credentials_file`. */
 export function storedKey(): string | undefined {
-  if (typeof (globalThis as { process?: { getBuiltinModule?: unknown } }).process?.getBuiltinModule !== "function") {
-    return undefined;
-  }
   const { default: chosen = "", keys } = readCredentials(credentialsFile());
   return Object.hasOwn(keys, chosen) ? keys[chosen]?.key : undefined;
 }

@@ -1,7 +1,7 @@
 /** `auth login|logout|status|whoami`: the key of this machine's user, stored as the official tool stores it. */
 import { hostname } from "node:os";
 import { credentialSource, firstCredentials } from "../../transport/auth.ts";
-import { credentialsFile } from "../../transport/stored-key.node.ts";
+import { credentialsFile } from "../../transport/credentials-file.node.ts";
 import type { WhoamiResponse } from "../../wire/session.ts";
 import { deleteKey, describeKey } from "../auth-api.ts";
 import type { Command } from "../command.ts";
@@ -82,7 +82,7 @@ export const authStatus: Command = {
   async run(input, context) {
     const { output, signal } = context;
     const apiKey = input.text("api-key");
-    const has = context.isLocal || hasCredential(apiKey);
+    const has = context.isLocal || (await hasCredential(apiKey));
     if (!output.isJson) output.line(`Credentials available: ${has ? "yes" : "no"}`);
     if (!has) {
       if (output.isJson) output.result({ json: { credentials: false, accessible: false }, columns: [], rows: [] });
@@ -102,9 +102,11 @@ export const authStatus: Command = {
 };
 
 /** Whether the SDK would find a credential; a command counts without being run. */
-function hasCredential(apiKey: string | undefined): boolean {
+async function hasCredential(apiKey: string | undefined): Promise<boolean> {
+  const source = credentialSource({ apiKey });
   try {
-    firstCredentials(credentialSource({ apiKey }));
+    const credentials = firstCredentials(source);
+    if (source.command === undefined) await credentials.token(); // reads a stored key
     return true;
   } catch {
     return false;
