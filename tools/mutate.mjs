@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const src = "packages/tinklet/src";
 const folder = (name) => [`${src}/${name}/**/*.ts`, `!${src}/${name}/**/*.test.ts`];
+const inClients = (...names) => names.map((name) => `${src}/clients/${name}.ts`);
 const layers = {
   wire: {
     mutate: [...folder("wire"), `!${src}/wire/proto/gen/**`],
@@ -17,6 +18,33 @@ const layers = {
   futures: {
     mutate: [...folder("futures"), `${src}/clients/submission-queue.ts`],
     tests: [`${src}/futures/*.test.ts`, `${src}/clients/submission-queue.test.ts`],
+  },
+  // Sampling by one poll, custom losses, handles, credentials and the clients without a session: what release 0.36 brought.
+  "sampling-0.36": {
+    mutate: inClients("abandoned-samples", "futures-poller", "sample-dispatch", "sample-parts", "sampler-handle"),
+    tests: inClients("futures-poller.test", "sampling-client.test", "sampler-handle.test", "rest-client.test"),
+  },
+  "losses-0.36": {
+    mutate: [...inClients("per-datum-loss", "trace-loss", "run-custom-loss"), `${src}/wire/custom-loss.ts`],
+    tests: [
+      ...inClients("per-datum-loss.test", "trace-loss.test", "custom-loss.test"),
+      `${src}/wire/custom-loss.test.ts`,
+    ],
+  },
+  "rest-0.36": {
+    mutate: [
+      ...inClients("admin-client", "console-urls", "rest-waits", "rest-client"),
+      ...["session-search", "provenance", "optimizer", "checkpoints", "duration"].map(
+        (name) => `${src}/wire/${name}.ts`,
+      ),
+    ],
+    tests: [...inClients("rest-client.test", "training-client.test"), `${src}/wire/*.test.ts`],
+  },
+  "credentials-0.36": {
+    mutate: ["stored-key.node", "token", "unsupported", "credential-command.node"].map(
+      (name) => `${src}/transport/${name}.ts`,
+    ),
+    tests: [`${src}/transport/*.test.ts`, `${src}/clients/session.test.ts`],
   },
 };
 
