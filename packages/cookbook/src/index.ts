@@ -4,6 +4,7 @@ export * from "./clients.ts";
 export * from "./cost.ts";
 export { DataError } from "./data-error.ts";
 export { BatchedDataset, splitData } from "./dataset.ts";
+export * from "./environments/index.ts";
 export { type Example, type Place, readExamples, toExample } from "./examples.ts";
 export { type JsonLine, readJsonl } from "./jsonl.ts";
 export * from "./nll.ts";

@@ -1,0 +1,101 @@
+/**
+ * From trajectories to data for a policy loss. A prompt that continues the tokens of the last turn continues its datum, so that a
+ * conversation becomes one; any other prompt begins a new one.
+ */
+import { Datum, ModelInput } from "tinklet";
+import type { Trajectory, TrajectoryGroup } from "./env.ts";
+
+/** How rewards become advantages: minus the group's mean, and divided by its standard deviation where `normalised`. */
+export type AdvantageKind = "centred" | "normalised";
+export const advantageKinds: readonly AdvantageKind[] = ["centred", "normalised"];
+
+/** A datum for the losses that learn from advantages. */
+export type PolicyDatum = Datum<"target_tokens" | "logprobs" | "advantages">;
+
+/** A datum before it is one: what may still be changed. All lists are as long as the targets. */
+export interface PolicyTokens {
+  readonly tokens: readonly number[];
+  readonly logprobs: number[];
+  readonly advantages: number[];
+  /** 1 where the token was sampled. */
+  readonly mask: number[];
+}
+
+/**
+ * Advantages within one group; exactly 0 where all rewards are equal.
+ *
+ * @example
+ * ```ts
+ * advantagesOf([1, 0, 0, 1]); // [0.5, -0.5, -0.5, 0.5]
+ * ```
+ */
+export function advantagesOf(rewards: readonly number[], kind: AdvantageKind = "centred"): number[] {
+  // Compared, not subtracted: the mean of equal rewards is not always their value to the last bit.
+  if (rewards.every((reward) => reward === rewards[0])) return rewards.map(() => 0);
+  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
+  const centred = rewards.map((reward) => reward - mean);
+  if (kind === "centred") return centred;
+  const deviation = Math.sqrt(centred.reduce((sum, one) => sum + one * one, 0) / rewards.length);
+  return centred.map((one) => one / (deviation + 1e-6));
+}
+
+/** The token sequences of one trajectory with its advantage on every sampled token. */
+export function trajectoryTokens(trajectory: Trajectory, advantage: number): PolicyTokens[] {
+  const done: PolicyTokens[] = [];
+  let tokens: number[] = [];
+  let [logprobs, advantages, mask]: number[][] = [[], [], []] as number[][];
+  const add = (more: readonly number[], own: { readonly logprobs: readonly number[] } | undefined) => {
+    more.forEach((token, i) => {
+      tokens.push(token);
+      logprobs?.push(own?.logprobs[i] ?? 0);
+      advantages?.push(own === undefined ? 0 : advantage);
+      mask?.push(own === undefined ? 0 : 1);
+    });
+  };
+  const end = () => {
+    // The first token is never a target.
+    if (mask?.includes(1))
+      done.push({
+        tokens,
+        logprobs: (logprobs as number[]).slice(1),
+        advantages: (advantages as number[]).slice(1),
+        mask: mask.slice(1),
+      });
+    tokens = [];
+    [logprobs, advantages, mask] = [[], [], []];
+  };
+  for (const { observation, action } of trajectory.transitions) {
+    if (!continues(observation.tokens, tokens)) end();
+    add(observation.tokens.slice(tokens.length), undefined);
+    add(action.tokens, action);
+  }
+  end();
+  return done;
+}
+
+/** Whether a prompt begins with these tokens. */
+export function continues(prompt: readonly number[], tokens: readonly number[]): boolean {
+  return prompt.length >= tokens.length && tokens.every((token, i) => token === prompt[i]);
+}
+
+/**
+ * The sequences of a group.
+ *
+ * @param options.keepEqual - also where all rewards are equal, because something else will make advantages differ.
+ */
+export function groupTokens(
+  group: TrajectoryGroup,
+  options: { readonly advantages?: AdvantageKind; readonly keepEqual?: boolean } = {},
+): PolicyTokens[] {
+  const all = advantagesOf(group.totalRewards, options.advantages);
+  if (!options.keepEqual && all.every((advantage) => advantage === 0)) return [];
+  return group.trajectories.flatMap((trajectory, at) => trajectoryTokens(trajectory, all[at] as number));
+}
+
+/** The datum of a sequence. */
+export function toPolicyDatum({ tokens, logprobs, advantages }: PolicyTokens): PolicyDatum {
+  return new Datum({
+    modelInput: ModelInput.fromInts(tokens.slice(0, -1)),
+    lossFnInputs: { target_tokens: tokens.slice(1), logprobs, advantages },
+  });
+}

@@ -1,0 +1,43 @@
+/** A sampler for tests that answers what it is told, by the text of the prompt, and counts what it is asked. */
+import { type ModelInput, SampledSequence, SampleResponse, type SamplingParamsInput, type Tokenizer } from "tinklet";
+import type { Sampler } from "../clients.ts";
+
+export class ScriptedSampler implements Sampler {
+  readonly prompts: string[] = [];
+  /** Requests under way, and the most there ever were. */
+  open = 0;
+  mostOpen = 0;
+  readonly #tokenizer: Tokenizer;
+  readonly #answer: (prompt: string, index: number, seed: number) => string | Promise<string>;
+
+  constructor(tokenizer: Tokenizer, answer: (prompt: string, index: number, seed: number) => string | Promise<string>) {
+    this.#tokenizer = tokenizer;
+    this.#answer = answer;
+  }
+
+  async sample(
+    prompt: ModelInput,
+    options: {
+      readonly numSamples?: number;
+      readonly samplingParams?: SamplingParamsInput;
+      readonly signal?: AbortSignal;
+    },
+  ): Promise<SampleResponse> {
+    options.signal?.throwIfAborted();
+    const text = this.#tokenizer.decode(prompt.toInts());
+    this.prompts.push(text);
+    this.open += 1;
+    this.mostOpen = Math.max(this.open, this.mostOpen);
+    try {
+      const seed = Number(options.samplingParams?.seed ?? 0);
+      const texts = Array.from({ length: options.numSamples ?? 1 }, (_, i) => this.#answer(text, i, seed));
+      const sequences = (await Promise.all(texts)).map((answer) => {
+        const tokens = this.#tokenizer.encode(answer, { addSpecialTokens: false });
+        return new SampledSequence({ stopReason: "stop", tokens, logprobs: tokens.map((_, i) => -i - 1) });
+      });
+      return new SampleResponse({ sequences });
+    } finally {
+      this.open -= 1;
+    }
+  }
+}
