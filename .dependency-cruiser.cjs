@@ -25,9 +25,10 @@ module.exports = {
     layer("transport-is-below", sdk("transport/"), sdk("(futures|clients|cli)/")),
     layer("futures-are-below", sdk("futures/"), sdk("(clients|cli)/")),
     layer("clients-are-below", sdk("(clients|autodiff)/"), sdk("cli/")),
-    layer("models-are-below", "^packages/models/src", "^packages/(tinklet|engine|server|cookbook|conformance)/"),
+    layer("models-are-below", "^packages/models/src", "^packages/(tinklet|engine|server|cookbook|ai|conformance)/"),
     layer("sdk-knows-no-engine", "^packages/tinklet/src", "^packages/(engine|base-model)/"),
-    layer("engine-stands-alone", "^packages/engine/src", "^packages/(tinklet|server|cookbook)/"),
+    layer("engine-stands-alone", "^packages/engine/src", "^packages/(tinklet|server|cookbook|ai)/"),
+    layer("provider-speaks-the-sdk", "^packages/ai/src", "^packages/(engine|server|base-model)/"),
     {
       name: "engine-core-without-node",
       comment: "a browser build of the engine must stay one step away",

@@ -1,6 +1,7 @@
 /**
  * `tinklet/wire`: what the bytes are. Client and server import the same types, codecs and routes from here.
  */
+export { untilAborted } from "../abort.ts";
 export { given } from "../given.ts";
 export { checkOptions, type OptionNames } from "./check-options.ts";
 export * from "./client.ts";

@@ -1,0 +1,155 @@
+/** The provider: models by name, over one `ServiceClient` that is made with the first call. */
+import { type LanguageModelV3, NoSuchModelError, type ProviderV3 } from "@ai-sdk/provider";
+import {
+  type ClientOptions,
+  InvalidInputError,
+  type LocalOptions,
+  type SamplingClient,
+  ServiceClient,
+  TinkerError,
+} from "tinklet";
+import { createLanguageModel, type OpenSampler, openSampler } from "./language-model.ts";
+
+/** Options of {@link createTinklet}: those of the SDK's client, or a client that is there already. */
+export interface TinkletProviderOptions extends ClientOptions {
+  /** A client of yours to use instead of a new one. It stays yours to close. */
+  readonly service?: ServiceClient;
+}
+
+/** A provider for the AI SDK. Call it with a model's name to get a language model. */
+export interface TinkletProvider extends ProviderV3 {
+  /** @param modelId - a base model's name, or a `tinker://…/sampler_weights/…` path */
+  (modelId: string): LanguageModelV3;
+  languageModel(modelId: string): LanguageModelV3;
+  /** The client that the models use; for training with it, too. */
+  service(): Promise<ServiceClient>;
+  /**
+   * A provider whose server runs inside this process: no key, no network, no HTTP. Needs the packages `@tinklet/server` and, unless
+   * models are named, `@tinklet/base-model`. It starts with the first call and ends with `close()`.
+   *
+   * @example
+   * ```ts
+   * const local = tinklet.local({ dataDir: "memory" });
+   * const { text } = await generateText({ model: local("tinklet/base"), prompt: "What is 2 + 3?", maxOutputTokens: 20 });
+   * await local.close();
+   * ```
+   */
+  local(options?: LocalOptions & ClientOptions): TinkletProvider;
+  /** Ends what the provider has started: calls under way reject, and a server in the process stops. May be called twice. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Makes a provider. Does no I/O; the first call of a model connects.
+ *
+ * @example
+ * ```ts
+ * const tinklet = createTinklet({ baseUrl: "http://127.0.0.1:8471", apiKey: "tml-any" });
+ * const { text } = await generateText({ model: tinklet("tinklet/base"), prompt: "What is 2 + 3?", maxOutputTokens: 20 });
+ * await tinklet.close();
+ * ```
+ */
+export function createTinklet(options: TinkletProviderOptions = {}): TinkletProvider {
+  const { service, ...client } = options;
+  if (service !== undefined && Object.keys(client).length > 0) {
+    throw new InvalidInputError("service", `leaves no room for ${Object.keys(client).join(", ")}`, {
+      hint: "Give these to the client when it is made.",
+    });
+  }
+  return createProvider(async () => service ?? new ServiceClient(client), service !== undefined);
+}
+
+/** @param isForeign - the client belongs to somebody else, who closes it */
+function createProvider(connect: () => Promise<ServiceClient>, isForeign: boolean): TinkletProvider {
+  let closed = false;
+  const service = remembered(connect);
+  const samplers = new Map<string, () => Promise<OpenSampler>>();
+  const checkOpen = () => {
+    if (closed) {
+      throw new TinkerError("This provider is closed.", { code: "closed", hint: "Make another with createTinklet()." });
+    }
+  };
+  const openService = async (): Promise<ServiceClient> => {
+    checkOpen();
+    return service.get();
+  };
+  const languageModel = (modelId: string): LanguageModelV3 => {
+    if (typeof modelId !== "string" || modelId === "") {
+      throw new InvalidInputError("modelId", "must be a base model's name or a tinker:// path");
+    }
+    const open = async (): Promise<OpenSampler> => {
+      const client = await openService();
+      return openSampler(await client.createSamplingClient(sourceOf(modelId)));
+    };
+    const known = samplers.get(modelId) ?? remembered(open).get;
+    samplers.set(modelId, known);
+    return createLanguageModel({
+      modelId,
+      open: async () => {
+        checkOpen();
+        return known();
+      },
+    });
+  };
+  const none = (modelType: "embeddingModel" | "imageModel") => (modelId: string) => {
+    throw new NoSuchModelError({ modelId, modelType, message: "The Tinker API has language models only." });
+  };
+  const close = async (): Promise<void> => {
+    closed = true;
+    if (!isForeign)
+      await service.ifMade()?.then(
+        (client) => client.close(),
+        () => {},
+      );
+  };
+  return Object.assign((modelId: string) => languageModel(modelId), {
+    specificationVersion: "v3" as const,
+    languageModel,
+    embeddingModel: none("embeddingModel"),
+    imageModel: none("imageModel"),
+    service: openService,
+    local: (options: LocalOptions & ClientOptions = {}) => createProvider(() => ServiceClient.local(options), false),
+    close,
+    [Symbol.asyncDispose]: close,
+  });
+}
+
+const sourceOf = (modelId: string) =>
+  modelId.startsWith("tinker://") ? { modelPath: modelId } : { baseModel: modelId };
+
+/** A promise that is made once; a failure is forgotten, so that the next call tries again. */
+function remembered<T>(make: () => Promise<T>): { get: () => Promise<T>; ifMade: () => Promise<T> | undefined } {
+  let made: Promise<T> | undefined;
+  const get = (): Promise<T> => {
+    made ??= make().catch((error: unknown) => {
+      made = undefined;
+      throw error;
+    });
+    return made;
+  };
+  return { get, ifMade: () => made };
+}
+
+/**
+ * The default provider: key and address from `TINKER_API_KEY` and `TINKER_BASE_URL`; {@link TinkletProvider.local} for a server inside
+ * this process.
+ */
+export const tinklet: TinkletProvider = /* @__PURE__ */ createTinklet();
+
+/**
+ * A language model over a sampling client that is there already, for example the one that
+ * `trainer.saveWeightsAndGetSamplingClient()` gives between two steps of training.
+ *
+ * @param modelId - what the model is called in results. @defaultValue the id of its sampling session
+ *
+ * @example
+ * ```ts
+ * const sampler = await trainer.saveWeightsAndGetSamplingClient();
+ * const { text } = await generateText({ model: samplerModel(sampler), prompt: "What is 2 + 3?", maxOutputTokens: 20 });
+ * ```
+ */
+export function samplerModel(sampler: SamplingClient, modelId: string = sampler.samplingSessionId): LanguageModelV3 {
+  const { get } = remembered(() => openSampler(sampler));
+  return createLanguageModel({ modelId, open: get });
+}
