@@ -1,10 +1,10 @@
 /** The example losses: their gradients against finite differences, known values, and that training on them works. */
+
+import { bradleyTerry, dpo } from "@tinklet/cookbook";
 import fc from "fast-check";
 import { autodiff, type CustomLossFn, Datum, gradient, ModelInput, type Var } from "tinklet";
 import { describe, expect, test } from "vitest";
-import { bradleyTerry } from "./bradley-terry.ts";
 import { clippedSurrogate } from "./clipped-surrogate.ts";
-import { dpo } from "./dpo.ts";
 import { reverseKl } from "./reverse-kl.ts";
 import { runs, train } from "./run.ts";
 

@@ -7,10 +7,9 @@
  */
 import { argv } from "node:process";
 import { pathToFileURL } from "node:url";
+import { bradleyTerry, dpo } from "@tinklet/cookbook";
 import { autodiff, type CustomLossFn, Datum, gradient, ModelInput, type Var } from "tinklet";
-import { bradleyTerry } from "./bradley-terry.ts";
 import { clippedSurrogate } from "./clipped-surrogate.ts";
-import { dpo } from "./dpo.ts";
 import { reverseKl } from "./reverse-kl.ts";
 
 const vocabulary = 5;

@@ -4,17 +4,20 @@
  * not exceed the sum. Tokens are noted in the run's `spending.jsonl` before they go out and never taken back, so that steps in flight,
  * lost steps, and earlier calls count.
  */
+import { given } from "tinklet/wire";
 import { trainingCost } from "./cost.ts";
 import { inputTokens } from "./nll.ts";
 import { batchOf, evaluatesBefore, type Plan, totalStepsOf } from "./plan.ts";
 import type { ModelPrice } from "./prices.ts";
-import type { RunFolder } from "./run-folder.ts";
+import type { RunFolder, SpendingRow } from "./run-folder.ts";
 
 /** Tokens that were submitted or will be. */
 export interface TokenCounts {
   readonly train: number;
   /** Of forward passes only. */
   readonly evaluate: number;
+  /** Sampled. @defaultValue 0 */
+  readonly sample?: number;
 }
 
 /** A step that is about to be submitted. */
@@ -79,11 +82,45 @@ export async function openSpending(
 /** Everything that a run has submitted, according to its folder. */
 export async function spentBy(run: RunFolder | undefined): Promise<TokenCounts> {
   const rows = (await run?.readSpending()) ?? [];
-  return rows.reduce<TokenCounts>((all, row) => sum(all, { train: row.train_tokens, evaluate: row.evaluate_tokens }), {
-    train: 0,
-    evaluate: 0,
-  });
+  return rows.reduce<TokenCounts>((all, row) => sum(all, countsOf(row)), { train: 0, evaluate: 0 });
 }
+
+/** A line of `spending.jsonl` as counts. */
+const countsOf = (row: SpendingRow): TokenCounts => ({
+  train: row.train_tokens,
+  evaluate: row.evaluate_tokens,
+  ...given({ sample: row.sample_tokens }),
+});
+
+/** The spending of a run whose steps are known only when they were sampled. */
+export interface MeasuredSpending {
+  /** Whether a step may begin, if it is as large as the largest so far: a text says why not. */
+  readonly refusal: (step: number, totalSteps: number) => string | undefined;
+  /** Notes what a step takes, before it is trained. */
+  readonly note: (step: number, tokens: TokenCounts) => Promise<void>;
+}
+
+/** @param run - where the tokens are noted; without one they are only counted */
+export async function measureSpending(
+  run: RunFolder | undefined,
+  beforeStep: BeforeStep | undefined,
+): Promise<MeasuredSpending> {
+  const nothing: TokenCounts = { train: 0, evaluate: 0 };
+  const rows = ((await run?.readSpending()) ?? []).map(countsOf);
+  let spent = rows.reduce(sum, nothing);
+  let largest = rows.reduce((most, row) => (total(row) > total(most) ? row : most), nothing);
+  return {
+    refusal: (step, totalSteps) => beforeStep?.({ step, totalSteps, tokens: largest, spent }),
+    note: async (step, tokens) => {
+      const { train, evaluate, sample = 0 } = tokens;
+      await run?.appendSpending({ step, train_tokens: train, evaluate_tokens: evaluate, sample_tokens: sample });
+      spent = sum(spent, tokens);
+      if (total(tokens) > total(largest)) largest = tokens;
+    },
+  };
+}
+
+const total = ({ train, evaluate, sample = 0 }: TokenCounts): number => train + evaluate + sample;
 
 /** A step before it is submitted. @param spent - of everything before it */
 export function plannedStep(plan: Plan, step: number, spent: TokenCounts): PlannedStep {
@@ -98,4 +135,5 @@ export function plannedStep(plan: Plan, step: number, spent: TokenCounts): Plann
 const sum = (a: TokenCounts, b: TokenCounts): TokenCounts => ({
   train: a.train + b.train,
   evaluate: a.evaluate + b.evaluate,
+  ...(a.sample === undefined && b.sample === undefined ? {} : { sample: (a.sample ?? 0) + (b.sample ?? 0) }),
 });

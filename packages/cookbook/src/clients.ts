@@ -4,8 +4,10 @@
  */
 import type {
   AdamParamsInput,
+  CustomLossFn,
   Datum,
   ForwardBackwardOutput,
+  LossFnConfig,
   LossFnType,
   ModelInput,
   SampleResponse,
@@ -32,9 +34,23 @@ export interface Sampler {
   ): PromiseLike<SampleResponse>;
 }
 
+/** Tells how likely given tokens are under fixed weights. */
+export interface Scorer {
+  /** The log-probability of each token after those before it; the first has none. */
+  computeLogprobs(
+    prompt: ModelInput,
+    options?: { readonly signal?: AbortSignal },
+  ): PromiseLike<readonly (number | null)[]>;
+}
+
 /** Trains one model; calls take effect in the order in which they are made. */
 export interface Trainer {
-  step(data: readonly Datum[], lossFn: LossFnType, adamParams?: AdamParamsInput): PromiseLike<TrainedStep>;
+  step(
+    data: readonly Datum[],
+    lossFn: LossFnType,
+    adamParams?: AdamParamsInput,
+    options?: { readonly lossFnConfig?: LossFnConfig | undefined },
+  ): PromiseLike<TrainedStep>;
   forward(data: readonly Datum[], lossFn: LossFnType): PromiseLike<ForwardBackwardOutput>;
   saveState(
     name: string,
@@ -44,7 +60,11 @@ export interface Trainer {
     name: string,
     options?: { readonly ttlSeconds?: number | undefined },
   ): PromiseLike<{ readonly path: string }>;
-  saveWeightsAndGetSamplingClient(): PromiseLike<Sampler>;
+  saveWeightsAndGetSamplingClient(): PromiseLike<Sampler & Partial<Scorer>>;
+  /** A pass with a loss of one's own; needed by preference learning. */
+  forwardBackwardCustom?(data: readonly Datum[], lossFn: CustomLossFn): PromiseLike<ForwardBackwardOutput>;
+  /** Needed by preference learning. */
+  optimStep?(adamParams?: AdamParamsInput): PromiseLike<{ readonly metrics?: Readonly<Record<string, number>> }>;
 }
 
 /** Makes trainers; the SDK's `ServiceClient` fits. */

@@ -63,12 +63,13 @@ export function priceOf(modelName: string, table: PriceTable = prices): ModelPri
   return Object.hasOwn(table, modelName) ? table[modelName] : undefined;
 }
 
-/** US dollars for so many tokens of training and evaluation (a forward pass costs a prefill). */
+/** US dollars for so many tokens of training, evaluation (a forward pass costs a prefill) and sampling. */
 export function trainingCost(
   price: ModelPrice,
-  tokens: { readonly train: number; readonly evaluate?: number },
+  tokens: { readonly train: number; readonly evaluate?: number; readonly sample?: number },
 ): number {
-  return (tokens.train * price.train + (tokens.evaluate ?? 0) * price.prefill) / 1e6;
+  const { train, evaluate = 0, sample = 0 } = tokens;
+  return (train * price.train + evaluate * price.prefill + sample * price.sample) / 1e6;
 }
 
 /**

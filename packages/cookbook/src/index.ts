@@ -7,12 +7,33 @@ export { BatchedDataset, splitData } from "./dataset.ts";
 export * from "./environments/index.ts";
 export { type Example, type Place, readExamples, toExample } from "./examples.ts";
 export { type JsonLine, readJsonl } from "./jsonl.ts";
+export type { KlOptions } from "./kl-advantages.ts";
 export * from "./nll.ts";
 export * from "./open-run.ts";
 export { nextStepOf, type Plan, totalStepsOf } from "./plan.ts";
 export * from "./policy-gradient.ts";
+export * from "./preference.ts";
+export * from "./preference-losses.ts";
 export * from "./prepare.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";
+export {
+  type RecordedEvent,
+  type RecordedOptions,
+  type RecordedStep,
+  recordedSteps,
+  type StepsOf,
+  type TakenStep,
+} from "./recorded-steps.ts";
+export {
+  type PolicyLoss,
+  policyLosses,
+  type ReinforcementDetail,
+  type ReinforcementEvent,
+  type ReinforcementOptions,
+  type ReinforcementSettings,
+  trainReinforcement,
+} from "./reinforcement.ts";
+export * from "./reinforcement-run.ts";
 export * from "./render.ts";
 export * from "./run-folder.ts";
 export type { RunResult } from "./run-result.ts";

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { checkOptions, given } from "tinklet/wire";
-import { openSpending } from "./budget.ts";
+import { type BeforeStep, measureSpending, openSpending } from "./budget.ts";
 import type { Service, Trainer } from "./clients.ts";
 import { BatchedDataset } from "./dataset.ts";
 import { isGone, lostCheckpoint } from "./lost-checkpoint.ts";
@@ -26,6 +26,7 @@ import {
 } from "./policy-gradient.ts";
 import type { PreparedData } from "./prepare.ts";
 import { type CheckpointRecord, type ClaimOptions, RunFolder } from "./run-folder.ts";
+import type { RunResult } from "./run-result.ts";
 import { type SupervisedEvent, type SupervisedOptions, type SupervisedResult, trainSupervised } from "./supervised.ts";
 
 /** The folder, the model and the adapter of a run. */
@@ -181,6 +182,44 @@ export async function* runSupervised(
   }
 }
 
+/** A loop, and what decides the run that it makes. */
+export interface LoopInFolder<E, R> {
+  /** Everything that decides what the run computes, besides the model; written to `config.json`. */
+  readonly settings: Readonly<Record<string, unknown>>;
+  readonly claim?: ClaimOptions;
+  readonly totalSteps: number;
+  readonly beforeStep?: BeforeStep | undefined;
+  /** The loop itself, over the trainer and the folder. Its step is the checkpoint's `batch`. */
+  readonly train: (opened: OpenRun) => AsyncGenerator<E, R, void>;
+}
+
+/**
+ * Runs a loop in a folder: begins, or goes on from the last checkpoint. A loop of your own becomes a run by this.
+ *
+ * @throws {@link DataError} as {@link openRun}.
+ */
+export async function* runLoop<E extends { readonly type: string }, R extends RunResult>(
+  options: RunOptions,
+  { settings, claim = {}, totalSteps, beforeStep, train }: LoopInFolder<E, R>,
+): AsyncGenerator<RunStarts | E | ({ readonly type: "done" } & RunResult), RunResult, void> {
+  const found = await claimed(options, settings, claim);
+  try {
+    const { run, resumeFrom } = found;
+    const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
+    // Asked before the trainer is made: what may not begin leaves nothing on the server.
+    const stopped =
+      startStep < totalSteps ? (await measureSpending(run, beforeStep)).refusal(startStep, totalSteps) : undefined;
+    if (startStep >= totalSteps || stopped !== undefined) {
+      const nextStep = Math.min(startStep, totalSteps);
+      return yield* nothingToDo(run, { nextStep, totalSteps, ...given({ stopped, checkpoint: resumeFrom }) });
+    }
+    yield { type: "start", run, startStep, totalSteps, resumeFrom };
+    return yield* train({ ...found, trainer: await trainerFor(options, found) });
+  } finally {
+    await found.run.close();
+  }
+}
+
 /** The end of a call that trains nothing: it is told like any other. */
 async function* nothingToDo<R extends object>(
   run: RunFolder,
@@ -236,27 +275,15 @@ export async function* runPolicyGradient<P extends Problem>(
 ): AsyncGenerator<RunStarts | PolicyGradientEvent<P>, PolicyGradientResult, void> {
   checkOptions("runPolicyGradient", options, policyGradientRunNames);
   const { steps: totalSteps, problems, reward, learningRate } = options;
-  const found = await claimed(options, policySettings(options), { changeable: ["save_every"], growing: ["steps"] });
-  try {
-    const { run, resumeFrom } = found;
-    const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
-    if (startStep >= totalSteps)
-      return yield* nothingToDo(run, { nextStep: totalSteps, totalSteps, ...given({ checkpoint: resumeFrom }) });
-    yield { type: "start", run, startStep, totalSteps, resumeFrom };
-    const loop = only<PolicyGradientOptions<P>>(options, policyGradientNames);
-    const trainer = await trainerFor(options, found);
-    return yield* trainPolicyGradient({
-      ...loop,
-      problems,
-      reward,
-      steps: totalSteps,
-      learningRate,
-      ...found,
-      trainer,
-    });
-  } finally {
-    await found.run.close();
-  }
+  return yield* runLoop(options, {
+    settings: policySettings(options),
+    claim: { changeable: ["save_every"], growing: ["steps"] },
+    totalSteps,
+    train: (opened) => {
+      const loop = only<PolicyGradientOptions<P>>(options, policyGradientNames);
+      return trainPolicyGradient({ ...loop, problems, reward, steps: totalSteps, learningRate, ...opened });
+    },
+  });
 }
 
 function policySettings<P extends Problem>(options: PolicyGradientRunOptions<P>): Record<string, unknown> {

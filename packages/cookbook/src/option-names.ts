@@ -69,7 +69,7 @@ export const policyGradientRunNames: OptionNames<PolicyGradientRunOptions<Proble
   settings: true,
 };
 
-function without<T extends object, K extends keyof T>(names: T, left: readonly K[]): Omit<T, K> {
+export function without<T extends object, K extends keyof T>(names: T, left: readonly K[]): Omit<T, K> {
   return Object.fromEntries(Object.entries(names).filter(([name]) => !left.includes(name as K))) as Omit<T, K>;
 }
 

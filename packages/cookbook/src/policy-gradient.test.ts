@@ -65,11 +65,9 @@ describe("trainPolicyGradient", () => {
   it("records metrics and checkpoints, and stops between steps", async () => {
     const folder = await RunFolder.open(join(await mkdtemp(join(tmpdir(), "tinklet-rl-")), "run"));
     const stop = new AbortController();
-    const reward = (answer: Answer) => {
-      if (answer.tokens.length > 0) stop.abort();
-      return evens(answer);
-    };
-    const { result } = await run({ ...settings, reward, run: folder, signal: stop.signal, saveEvery: 4 });
+    const service = new BigramService(8);
+    service.onStep = () => stop.abort();
+    const { result } = await run({ ...settings, run: folder, signal: stop.signal, saveEvery: 4 }, service);
     expect(result).toMatchObject({ nextStep: 1, stopped: "interrupted", checkpoint: { name: "000001", batch: 1 } });
     expect((await folder.readMetrics()).length).toBe(1);
   });

@@ -1,10 +1,11 @@
 /**
  * The record of one run on disk, in the official cookbook's files: `config.json`, `metrics.jsonl`, `checkpoints.jsonl` and
- * `timing_spans.jsonl`; and `spending.jsonl`, the tokens that were submitted, whatever became of them. Knows how a run that
+ * `timing_spans.jsonl`, and `iteration_N/train_rollout_summaries.jsonl`; besides them `spending.jsonl`, the tokens that were submitted,
+ * whatever became of them, and `failures.jsonl`, the environments that failed. Knows how a run that
  * ended anywhere goes on: the last checkpoint says which step is next, and what was written after it is taken back. One
  * writer at a time.
  */
-import { type FileHandle, mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { TinkerError } from "tinklet";
 import { checkOptions } from "tinklet/wire";
@@ -32,6 +33,16 @@ export interface SpendingRow {
   readonly step: number;
   readonly train_tokens: number;
   readonly evaluate_tokens: number;
+  readonly sample_tokens?: number;
+}
+
+/** A line of `failures.jsonl`: an environment that failed, and at which step. */
+export interface FailureRow {
+  readonly step: number;
+  readonly group: string;
+  readonly env: number;
+  readonly kind: string;
+  readonly message: string;
 }
 
 /** Settings that may differ from those of the run that is in the folder. */
@@ -48,7 +59,11 @@ const files = {
   checkpoints: "checkpoints.jsonl",
   timing: "timing_spans.jsonl",
   spending: "spending.jsonl",
+  failures: "failures.jsonl",
 } as const;
+const rolloutFile = "train_rollout_summaries.jsonl";
+/** The folder of one step, named as the official cookbook does. */
+const iterationFolder = (step: number) => `iteration_${String(step).padStart(6, "0")}`;
 const lockFile = "run.lock";
 
 /** The folder of one run, locked by its first write until {@link RunFolder.close}. */
@@ -98,6 +113,7 @@ export class RunFolder {
   async clear(): Promise<void> {
     await this.#lock();
     await Promise.all(Object.values(files).map((name) => rm(join(this.path, name), { force: true })));
+    await this.#removeRollouts(0);
   }
 
   readConfig(): Promise<Readonly<Record<string, unknown>> | undefined> {
@@ -191,6 +207,37 @@ export class RunFolder {
     await this.#append(files.timing, { step, spans });
   }
 
+  readFailures(): Promise<FailureRow[]> {
+    return this.#rows<FailureRow>(files.failures);
+  }
+
+  async appendFailure(row: FailureRow): Promise<void> {
+    await this.#append(files.failures, row);
+  }
+
+  /** The rollouts of a step, one record per trajectory. */
+  readRollouts(step: number): Promise<Readonly<Record<string, unknown>>[]> {
+    return this.#rows(join(iterationFolder(step), rolloutFile));
+  }
+
+  async writeRollouts(step: number, records: readonly object[]): Promise<void> {
+    const folder = join(this.path, iterationFolder(step));
+    await this.#lock();
+    await writing(folder, () => mkdir(folder, { recursive: true }));
+    const text = records.map((record) => `${JSON.stringify(record)}\n`).join("");
+    await this.#replace(join(iterationFolder(step), rolloutFile), text);
+  }
+
+  /** Removes the rollouts of a step and of later ones; what else lies in their folders stays. */
+  async #removeRollouts(fromStep: number): Promise<void> {
+    for (const name of await readdir(this.path)) {
+      const step = /^iteration_(\d+)$/.exec(name)?.[1];
+      if (step === undefined || Number(step) < fromStep) continue;
+      await rm(join(this.path, name, rolloutFile), { force: true });
+      await rmdir(join(this.path, name)).catch(() => {}); // not empty: somebody else's
+    }
+  }
+
   /** The last checkpoint that can be trained on. */
   async lastCheckpoint(): Promise<(CheckpointRecord & { readonly state_path: string }) | undefined> {
     const records = await this.readCheckpoints();
@@ -201,7 +248,8 @@ export class RunFolder {
 
   /** Takes back what was recorded of `nextStep` and later, so that going on from there repeats no line. */
   async rewind(nextStep: number): Promise<void> {
-    for (const name of [files.metrics, files.timing]) {
+    await this.#removeRollouts(nextStep);
+    for (const name of [files.metrics, files.timing, files.failures]) {
       if ((await this.#read(name)) === undefined) continue;
       const kept = (await this.#rows<{ readonly step: number }>(name)).filter(({ step }) => step < nextStep);
       await this.#replace(name, kept.map((row) => `${JSON.stringify(row)}\n`).join(""));

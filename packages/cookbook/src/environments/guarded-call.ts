@@ -45,7 +45,7 @@ export async function guardedCall<T>(
   let release = () => {};
   const ended = new Promise<never>((_, reject) => {
     const cancel = clock.timer(timeLimitMs, () => reject(failed("timed_out", `took more than ${timeLimitMs} ms`)));
-    const abort = () => reject(signal?.reason);
+    const abort = () => setImmediate(() => reject(signal?.reason)); // a failure of the same moment comes first
     signal?.addEventListener("abort", abort, { once: true });
     release = () => {
       cancel();

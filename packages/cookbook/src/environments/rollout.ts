@@ -3,6 +3,7 @@
  * limit, each failure dealt with by a stated strategy. An environment that fails costs its group, never the run; a sampler that
  * fails is the server's failure and is passed on.
  */
+import { setMaxListeners } from "node:events";
 import { type Clock, InvalidInputError, type SamplingParamsInput, systemClock } from "tinklet";
 import { checkOptions, type OptionNames } from "tinklet/wire";
 import type { Sampler } from "../clients.ts";
@@ -104,18 +105,25 @@ export async function rolloutGroups(groups: readonly EnvGroup[], options: Rollou
   const limit = new EpisodeLimit(maxEpisodes);
   const stop = new AbortController();
   const signal = options.signal === undefined ? stop.signal : AbortSignal.any([stop.signal, options.signal]);
-  try {
-    const done = await Promise.all(
-      groups.map((group, index) =>
-        limit.run(groupSize, () => rolloutGroup(group, { ...options, signal }, derivedSeed(seed, index))),
-      ),
-    );
-    const isUsable = (one: TrajectoryGroup | EpisodeFailure): one is TrajectoryGroup => "trajectories" in one;
-    return { groups: done.filter(isUsable), failed: done.filter((one): one is EpisodeFailure => !isUsable(one)) };
-  } catch (error) {
-    stop.abort(error); // what the other groups are at is of no use any more
-    throw options.signal?.aborted ? options.signal.reason : error;
+  setMaxListeners(0, signal); // one for each episode
+  const settled = await Promise.allSettled(
+    groups.map((group, index) =>
+      limit
+        .run(groupSize, () => rolloutGroup(group, { ...options, signal }, derivedSeed(seed, index)))
+        .catch((error: unknown) => {
+          stop.abort(error); // what the other groups are at is of no use any more
+          throw error;
+        }),
+    ),
+  );
+  const errors = settled.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : []));
+  if (errors.length > 0) {
+    const own = errors.find((error) => error instanceof EnvironmentError);
+    throw own ?? (options.signal?.aborted ? options.signal.reason : errors[0]);
   }
+  const done = settled.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+  const isUsable = (one: TrajectoryGroup | EpisodeFailure): one is TrajectoryGroup => "trajectories" in one;
+  return { groups: done.filter(isUsable), failed: done.filter((one): one is EpisodeFailure => !isUsable(one)) };
 }
 
 /** @throws InvalidInputError naming the option. */
@@ -210,17 +218,18 @@ async function attemptGroup(group: EnvGroup, options: RolloutOptions, seed: numb
     );
     if (failures.length > 0 && strategy?.onFailure !== "keep") return { trajectories: [], groupRewards: [], failures };
     const first = await firstActions(opened, options, seed, group.name);
-    const episodes = await Promise.all(
+    const settled = await Promise.allSettled(
       envs.map(async (env: Env, index): Promise<readonly Trajectory[]> => {
         const observation = opened[index];
         if (observation === undefined) return [];
         const place = { group: group.name, env: index, guard, seed: derivedSeed(seed, 0xe, index) };
-        return episode(env, observation, first[index], place, options)
-          .catch(fail)
-          .then((done) => done ?? []);
+        return (await episode(env, observation, first[index], place, options).catch(fail)) ?? [];
       }),
     );
-    const trajectories = episodes.flat();
+    const lost = settled.find((one) => one.status === "rejected");
+    if (failures[0] !== undefined && strategy?.onFailure === "fail") throw new EnvironmentError(failures[0]);
+    if (lost !== undefined) throw lost.reason;
+    const trajectories = settled.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
     if (trajectories.length === 0 || (failures.length > 0 && strategy?.onFailure !== "keep"))
       return { trajectories: [], groupRewards: [], failures };
     const groupRewards = await guardedCall(at(-1, "groupRewards"), guard, (signal) =>

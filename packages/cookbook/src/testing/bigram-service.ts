@@ -4,8 +4,11 @@
  */
 import {
   type AdamParamsInput,
-  type Datum,
+  autodiff,
+  type CustomLossFn,
+  Datum,
   ForwardBackwardOutput,
+  gradient,
   type LossFnType,
   type ModelInput,
   SampledSequence,
@@ -13,7 +16,7 @@ import {
   type SamplingParamsInput,
   TensorData,
 } from "tinklet";
-import type { Sampler, Service, TrainedStep, Trainer } from "../clients.ts";
+import type { Sampler, Scorer, Service, TrainedStep, Trainer } from "../clients.ts";
 import { inputTokens } from "../nll.ts";
 import { seededRandom } from "../random.ts";
 
@@ -48,6 +51,13 @@ export class BigramService implements Service {
     return new BigramTrainer(this, structuredClone(loaded ?? empty));
   }
 
+  /** The untrained weights, for reference. */
+  reference(): Sampler & Scorer {
+    const size = this.vocabSize ** 2;
+    const [weights, m, v] = [new Float64Array(size), new Float64Array(size), new Float64Array(size)];
+    return new BigramSampler(this, { weights, m, v, steps: 0 });
+  }
+
   async createLoraTrainingClient(): Promise<Trainer> {
     return this.trainer();
   }
@@ -68,6 +78,8 @@ class BigramTrainer implements Trainer {
   readonly #service: BigramService;
   #state: State;
   readonly #run: string;
+  #accumulated = new Float64Array(0);
+  #custom: Promise<ForwardBackwardOutput> | undefined;
 
   constructor(service: BigramService, state: State) {
     this.#service = service;
@@ -80,8 +92,13 @@ class BigramTrainer implements Trainer {
     this.#service.calls.push("step");
     this.#service.onTokens?.({ train: inputTokens(data) });
     this.#service.onStep?.();
-    const gradient = new Float64Array(this.#state.weights.length);
-    const output = this.#pass(data, lossFn, gradient);
+    const slopes = new Float64Array(this.#state.weights.length);
+    const output = this.#pass(data, lossFn, slopes);
+    this.#update(slopes, adam);
+    return { loss: output.loss, metrics: { ...output.metrics, "compute_ms:mean": performance.now() }, output };
+  }
+
+  #update(gradient: Float64Array, adam: AdamParamsInput): void {
     const { learningRate = 1e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-12 } = adam;
     const { weights, m, v } = this.#state;
     const steps = this.#state.steps + 1;
@@ -94,13 +111,44 @@ class BigramTrainer implements Trainer {
         (weights[i] as number) - (learningRate * up) / (Math.sqrt((v[i] as number) / (1 - beta2 ** steps)) + eps);
     }
     this.#state = { weights, m, v, steps };
-    return { loss: output.loss, metrics: { ...output.metrics, "compute_ms:mean": performance.now() }, output };
   }
 
   async forward(data: readonly Datum[], lossFn: LossFnType): Promise<ForwardBackwardOutput> {
     this.#service.calls.push("forward");
     this.#service.onTokens?.({ evaluate: inputTokens(data) });
     return this.#pass(data, lossFn);
+  }
+
+  forwardBackwardCustom(data: readonly Datum[], lossFn: CustomLossFn): Promise<ForwardBackwardOutput> {
+    this.#service.calls.push("custom");
+    this.#custom = this.#customPass(data, lossFn);
+    return this.#custom;
+  }
+
+  async #customPass(data: readonly Datum[], lossFn: CustomLossFn): Promise<ForwardBackwardOutput> {
+    const output = this.#pass(data, "cross_entropy");
+    const leaves = output.lossFnOutputs.map(({ logprobs }) =>
+      autodiff.leaf(Array.from(logprobs?.values ?? [], Number)),
+    );
+    const { loss, metrics } = await lossFn(data, leaves);
+    if (typeof loss === "number") throw new Error("only losses on the tape");
+    const slopes = gradient(loss, leaves);
+    const carried = data.map(
+      ({ modelInput, lossFnInputs }, i) =>
+        new Datum({ modelInput, lossFnInputs: { ...lossFnInputs, weights: slopes[i]!.map((slope) => -slope) } }),
+    );
+    this.#accumulated = new Float64Array(this.#state.weights.length);
+    this.#pass(carried, "cross_entropy", this.#accumulated);
+    this.#service.onTokens?.({ train: inputTokens(data) });
+    return new ForwardBackwardOutput({ ...output, metrics: { ...output.metrics, ...metrics } });
+  }
+
+  async optimStep(adam: AdamParamsInput = {}): Promise<{ metrics: Record<string, number> }> {
+    this.#service.calls.push("optimStep");
+    await this.#custom; // calls take effect in their order
+    this.#service.onStep?.();
+    this.#update(this.#accumulated, adam);
+    return { metrics: {} };
   }
 
   async saveState(name: string): Promise<{ path: string }> {
@@ -163,13 +211,21 @@ function logSoftmax(weights: Float64Array, token: number, vocabSize: number): Fl
   return row.map((x) => x - sum);
 }
 
-class BigramSampler implements Sampler {
+class BigramSampler implements Sampler, Scorer {
   readonly #service: BigramService;
   readonly #state: State;
 
   constructor(service: BigramService, state: State) {
     this.#service = service;
     this.#state = state;
+  }
+
+  async computeLogprobs(prompt: ModelInput): Promise<(number | null)[]> {
+    const tokens = prompt.toInts();
+    return tokens.map((token, i) => {
+      if (i === 0) return null;
+      return logSoftmax(this.#state.weights, tokens[i - 1] as number, this.#service.vocabSize)[token] as number;
+    });
   }
 
   async sample(
@@ -184,7 +240,8 @@ class BigramSampler implements Sampler {
       const tokens: number[] = [];
       const logprobs: number[] = [];
       let last = prompt.toInts().at(-1) as number;
-      while (tokens.length < (samplingParams.maxTokens ?? 4)) {
+      const stops = Array.isArray(samplingParams.stop) ? (samplingParams.stop as unknown[]) : [];
+      while (tokens.length < (samplingParams.maxTokens ?? 4) && !stops.includes(tokens.at(-1))) {
         const row = logSoftmax(this.#state.weights, last, vocabSize);
         let left = random();
         last = 0;
