@@ -5,6 +5,7 @@ export * from "./cost.ts";
 export { DataError } from "./data-error.ts";
 export { BatchedDataset, splitData } from "./dataset.ts";
 export * from "./environments/index.ts";
+export * from "./evaluation/index.ts";
 export { type Example, type Place, readExamples, toExample } from "./examples.ts";
 export { type JsonLine, readJsonl } from "./jsonl.ts";
 export type { KlOptions } from "./kl-advantages.ts";
@@ -16,6 +17,7 @@ export * from "./preference.ts";
 export * from "./preference-losses.ts";
 export * from "./prepare.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";
+export * from "./recipe.ts";
 export {
   type RecordedEvent,
   type RecordedOptions,
