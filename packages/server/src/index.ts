@@ -2,6 +2,7 @@
 export { type FoundRuntime, findRuntime } from "@tinklet/engine";
 export type { ServedModel } from "./http/api.ts";
 export { type ApiKey, hashApiKey, parseApiKeys } from "./http/auth.ts";
+export type { RunFolderInfo, RunFolders, Studio, StudioFile } from "./http/studio/studio.ts";
 export { defaultLimits, type Limits } from "./limits.ts";
 export {
   createLocalServer,

@@ -76,6 +76,10 @@ export interface Limits {
   readonly chatTools: number;
   /** Stop texts of one chat. @defaultValue 16 */
   readonly chatStops: number;
+  /** Optimizer steps that are kept of one run's curve; then every other one is dropped. @defaultValue 50 000 */
+  readonly stepsPerRun: number;
+  /** Streams of events that one tenant may have open; more are answered 429. @defaultValue 64 */
+  readonly watchersPerTenant: number;
   /** Silence after which a streamed chat sends a sign of life. @defaultValue 10 000 */
   readonly chatHeartbeatMs: number;
 }
@@ -115,5 +119,7 @@ export const defaultLimits: Limits = {
   chatMessages: 4096,
   chatTools: 128,
   chatStops: 16,
+  stepsPerRun: 50_000,
+  watchersPerTenant: 64,
   chatHeartbeatMs: 10_000,
 };

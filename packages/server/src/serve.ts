@@ -22,6 +22,8 @@ export interface RunningServer {
   readonly port: number;
   /** Answers a request in process, without the socket. */
   readonly fetch: (request: Request) => Promise<Response>;
+  /** A link to the studio that signs a browser in, once. @param place - a deep link, such as `/runs/ID`. `undefined` without a studio */
+  readonly studioUrl: (place?: string) => string | undefined;
   /** Number of requests that a crash interrupted and that are being run again. */
   readonly recovered: { readonly requests: number };
   close(): Promise<void>;
@@ -91,7 +93,12 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     })();
     return closing;
   };
-  return { url, port: bound, fetch: server.fetch, recovered: server.recovered, close, [Symbol.asyncDispose]: close };
+  const studioUrl = (place?: string) => {
+    const path = server.studioPath(place);
+    return path === undefined ? undefined : `${url}${path}`;
+  };
+  const { fetch, recovered } = server;
+  return { url, port: bound, fetch, studioUrl, recovered, close, [Symbol.asyncDispose]: close };
 }
 
 /** Whether a host name or address is this machine's own (`localhost`, `127.0.0.0/8`, `::1`). */

@@ -12,6 +12,8 @@ import { createApp } from "./http/app.ts";
 import { type ApiKey, Auth } from "./http/auth.ts";
 import { Metrics } from "./http/metrics.ts";
 import { SignedLinks } from "./http/signed-links.ts";
+import { SignIn } from "./http/studio/sign-in.ts";
+import type { Studio } from "./http/studio/studio.ts";
 import { defaultLimits, type Limits } from "./limits.ts";
 import { createLog, type Log, type LogFormat } from "./log.ts";
 import { createPresence } from "./presence.ts";
@@ -51,6 +53,8 @@ export interface ServerOptions {
    * call works, and is logged once. @defaultValue false
    */
   readonly strict?: boolean;
+  /** The page at `/`: `openStudio()` of `@tinklet/studio`. @defaultValue none */
+  readonly studio?: Studio | undefined;
   /** Limits on requests, queue and memory; those not given keep their defaults. */
   readonly limits?: Partial<Limits>;
   /** Maximum size of the data folder in bytes; beyond it new work is refused with 507. @defaultValue no limit */
@@ -76,6 +80,8 @@ export interface TinkletServer {
   readonly log: Log;
   /** Number of requests that a crash interrupted and that are being run again. */
   readonly recovered: { readonly requests: number };
+  /** The page's path with a token that signs a browser in, once; without a token where keys are configured. `undefined` without a page. */
+  readonly studioPath: (place?: string) => string | undefined;
   /** Shuts down: finishes running requests or keeps them for the next start, then closes engines and store. Idempotent. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -156,14 +162,23 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   if (recovered.requests > 0) log.info("recovered", recovered);
   const stopSweeping = sweep({ store, queue, clock, log, limits, presence });
 
+  const auth = new Auth(options.apiKeys ?? [], store.secret, clock);
+  const signIn = new SignIn({ auth, secret: store.secret, clock });
+  const { studio } = options;
+  const studioPath = (place = "/runs"): string | undefined => {
+    if (studio === undefined) return undefined;
+    return signIn.needsKey ? `/#${place}` : `/#${place}?token=${signIn.token()}`;
+  };
   const app = createApp({
+    studio,
+    signIn,
     api: {
       store,
       queue,
       clock,
       log,
       limits,
-      auth: new Auth(options.apiKeys ?? [], store.secret, clock),
+      auth,
       links: new SignedLinks(store.secret, clock),
       presence,
       models: served,
@@ -202,6 +217,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
 
   const close = async (): Promise<void> => {
     stopSweeping();
+    queue.context.steps.close();
     await queue.close();
     await Promise.all([...queue.lanes.values()].map((lane) => lane.engine.close()));
     await Promise.all([losses.close(), unpacking.close(), prompts.close()]);
@@ -212,5 +228,5 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     closing ??= close();
     return closing;
   };
-  return { fetch: app, log, recovered, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
+  return { fetch: app, log, recovered, studioPath, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
 }

@@ -28,6 +28,7 @@ import { customLossHandlers } from "./handlers/custom-loss.ts";
 import { deleteRun } from "./handlers/delete-run.ts";
 import { foreignWeightsHandlers } from "./handlers/foreign-weights.ts";
 import { futuresHandlers } from "./handlers/futures.ts";
+import { progressHandlers } from "./handlers/progress.ts";
 import { restHandlers } from "./handlers/rest.ts";
 import { samplingHandlers } from "./handlers/sampling.ts";
 import { serviceHandlers } from "./handlers/service.ts";
@@ -35,8 +36,11 @@ import { sessionHandlers } from "./handlers/sessions.ts";
 import { numberedKinds, peekJson, refuseOtherOptimizers, trainingHandlers } from "./handlers/training.ts";
 import { usageHandlers } from "./handlers/usage.ts";
 import { hostedCheck } from "./hosted-rules.ts";
-import { checkHost } from "./hosts.ts";
+import { checkHost, checkHostName } from "./hosts.ts";
 import type { Metrics } from "./metrics.ts";
+import { studioPage } from "./studio/page.ts";
+import type { SignIn } from "./studio/sign-in.ts";
+import type { Studio } from "./studio/studio.ts";
 
 export interface AppOptions {
   readonly api: Api;
@@ -51,6 +55,9 @@ export interface AppOptions {
   readonly strict: boolean;
   /** Whether the engines are ready, and why not. */
   readonly health: () => { readonly ready: boolean; readonly reason?: string };
+  /** The page at `/`. @defaultValue none */
+  readonly studio: Studio | undefined;
+  readonly signIn: SignIn;
   /** Current values for `/metrics`. */
   readonly gauges: () => Promise<Readonly<Record<string, number>>>;
 }
@@ -81,10 +88,17 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     ...futuresHandlers(api),
     ...sessionHandlers(api),
     ...usageHandlers(api),
+    ...progressHandlers(api),
     ...foreignWeightsHandlers(api),
     deleteRun: ({ params }, call) => deleteRun(api, call, params.trainingRunId),
   };
   const chat = chatHandlers(api);
+  const { studio, signIn } = options;
+  const page = studioPage({ studio, signIn, limits: api.limits, thread, hasModels: api.models.size > 0 });
+  /** By key, or, where there is a page, by the cookie of a browser that is signed in. */
+  const identify = (request: Request, url: URL, credential: string | null) =>
+    (credential === null && studio !== undefined ? signIn.callerOf(request, url) : undefined) ??
+    api.auth.identify(credential);
   const told = new Set<string>();
   const hosted = hostedCheck(options.strict, api.log);
   const bodies = new BodyBudget(api.limits.bodiesBytes);
@@ -166,10 +180,14 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     match: RouteMatch | undefined,
     hold: BodyHold,
   ): Promise<Response> => {
+    checkHostName(url, options.allowedHosts);
+    // Before the check of origins: a link to the page may be followed from anywhere, and the page holds nothing.
+    const own = await page(request, url, hold);
+    if (own !== undefined) return own;
     checkHost(request, url, options.allowedHosts);
     const open = (await probe(request, url)) ?? (request.method === "GET" ? await download(api, url) : undefined);
     if (open !== undefined) return open;
-    const caller = api.auth.identify(request.headers.get("x-api-key"));
+    const caller = identify(request, url, request.headers.get("x-api-key"));
     if (match === undefined) throw unknownRoute(request, url);
     const { carries } = contract[match.operation] as Route;
     const contentType = contentTypeOf(request);
@@ -198,7 +216,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     hold: BodyHold,
   ): Promise<Response> => {
     checkHost(request, url, options.allowedHosts);
-    const caller = api.auth.identify(credentialOf(request));
+    const caller = identify(request, url, credentialOf(request));
     if (match === undefined) throw unknownRoute(request, url);
     const { chatBytes: bound } = api.limits;
     const bounds = { bodyBytes: bound, decompressedBytes: bound };

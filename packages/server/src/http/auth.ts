@@ -109,6 +109,11 @@ export class Auth {
     return found;
   }
 
+  /** Whether a tenant is one of this server's. */
+  knows(tenant: string): boolean {
+    return this.strict ? this.#keys.some(({ name }) => name === tenant) : tenant === localTenant;
+  }
+
   /** A token for a tenant, good for an hour. */
   token(tenant: string): string {
     const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url");
@@ -135,7 +140,7 @@ export class Auth {
     if (claims.exp * 1000 <= this.#clock.now()) return undefined;
     const tenant = claims.sub.slice("tml:user:".length);
     // a key that was taken out of the file ends its tokens too
-    return !this.strict ? localTenant : this.#keys.some(({ name }) => name === tenant) ? tenant : undefined;
+    return !this.strict ? localTenant : this.knows(tenant) ? tenant : undefined;
   }
 
   #sign(text: string): string {

@@ -7,7 +7,7 @@ import { isIP } from "node:net";
 import { Refusal } from "../queue/refusal.ts";
 
 /** @param allowed - further host names, without ports. @throws {@link Refusal} 403 */
-export function checkHost(request: Request, url: URL, allowed: readonly string[]): void {
+export function checkHostName(url: URL, allowed: readonly string[]): void {
   const known = (host: string): boolean => {
     const name = host
       .toLowerCase()
@@ -22,6 +22,11 @@ export function checkHost(request: Request, url: URL, allowed: readonly string[]
       `The Host ${JSON.stringify(url.hostname.slice(0, 100))} is not one of this server's names. Add it (--allow-host, allowedHosts) if it should be.`,
     );
   }
+}
+
+/** The same, and that no page of another origin asks. @throws {@link Refusal} 403 */
+export function checkHost(request: Request, url: URL, allowed: readonly string[]): void {
+  checkHostName(url, allowed);
   const origin = request.headers.get("origin");
   if (origin !== null && origin !== url.origin) {
     throw new Refusal(403, "foreign_origin", "Requests from web pages of other origins are refused.");

@@ -57,6 +57,7 @@ export async function finish(context: QueueContext, job: Job, ending: Ending): P
     return result;
   });
   if (outcome?.filesId !== undefined) void owned(context, outcome.filesId);
+  if (outcome?.usage !== undefined) context.rates.add(job.tenant, outcome.usage);
   context.payloads.delete(job.id);
   context.onFinished(job, state);
   const target = targetOf(job);

@@ -14,8 +14,10 @@ import type { SideThread } from "../thread/side-thread.ts";
 import type { Completions, CompletionTarget } from "./completions.ts";
 import { decodePass } from "./engine-input.ts";
 import type { Futures } from "./futures.ts";
+import type { StepFeed } from "./step-feed.ts";
 import type { Suspects } from "./suspects.ts";
 import type { TokenFeeds } from "./token-feed.ts";
+import type { TokenRateMeter } from "./token-rates.ts";
 import { wireMessage } from "./wire-field.ts";
 
 /** What the server drew or resolved when it accepted a request, so that running it again gives the same. */
@@ -142,6 +144,9 @@ export interface QueueContext {
   /** Where stored losses run. */
   readonly losses: SideThread;
   readonly suspects: Suspects;
+  /** Tells of stored steps and changed runs. */
+  readonly steps: StepFeed;
+  readonly rates: TokenRateMeter;
   readonly closing: AbortSignal;
   readonly onPoint?: ((point: string) => void) | undefined;
   /** Told about each request that is over. */

@@ -18,6 +18,7 @@ import {
   unloadModel,
 } from "../store/models.ts";
 import { replayRequests } from "../store/requests.ts";
+import { addStep, type StepRow } from "../store/steps.ts";
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
 import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
@@ -27,6 +28,7 @@ import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
 import { NoRoomYet } from "./room-line.ts";
 import type { SeqOrder } from "./seq-order.ts";
+import { passPart, StepMeter } from "./step-meter.ts";
 import { checkDeaths } from "./suspects.ts";
 
 /** The rest of the engine that a model needs. */
@@ -74,6 +76,7 @@ export class ModelRunner {
   #uncommitted = 0;
   #settled: Promise<unknown> = Promise.resolve();
   #lastFinishedAt = 0;
+  readonly #meter = new StepMeter();
   #committed: Promise<unknown> = Promise.resolve();
 
   constructor(row: ModelRow, around: Surroundings, order: SeqOrder<Job>) {
@@ -271,12 +274,18 @@ export class ModelRunner {
         const pass = passOf(context, job);
         const result = await this.#timed(() => this.#pass(adapter, pass, true));
         this.#gradientsClean = false;
-        return { body: passResult(result), type: "proto", usage: { training: job.tokens } };
+        const part = passPart(pass, result, job.tokens);
+        return { body: passResult(result), type: "proto", usage: { training: job.tokens }, part };
       }
       case "optim_step": {
-        const { metrics } = await this.#timed(() => engine.optimStep(adapter, optimParams(payloadOf(context, job))));
+        const params = optimParams(payloadOf(context, job));
+        const { metrics } = await this.#timed(() => engine.optimStep(adapter, params));
         this.#gradientsClean = true;
-        return jsonOutcome({ metrics: finiteOnly(metrics), type: "optim_step" });
+        const gradientNorm = metrics["unclipped_grad_l2:mean"];
+        return {
+          ...jsonOutcome({ metrics: finiteOnly(metrics), type: "optim_step" }),
+          part: { kind: "step", gradientNorm, learningRate: params.learningRate },
+        };
       }
       case "save_weights":
         return saveWeights(parts);
@@ -349,16 +358,19 @@ export class ModelRunner {
     const { context, engine } = this.#around;
     this.#gradientsClean = true;
     this.#unsavedMs = 0;
+    this.#meter.reset();
     let count = 0;
     for (const row of replayRequests(context.store.db.sql, this.id, after)) {
       const payload = row.payload!;
       if (row.kind === "optim_step") {
         await this.#timed(() => engine.optimStep(adapter, optimParams(payload)));
         this.#gradientsClean = true;
+        this.#meter.reset();
       } else if (row.kind === "forward_backward") {
         const pass = decodePass(payload, row.payload_type);
-        await this.#timed(() => this.#pass(adapter, pass, true));
+        const result = await this.#timed(() => this.#pass(adapter, pass, true));
         this.#gradientsClean = false;
+        this.#meter.add(passPart(pass, result, row.tokens));
       }
       count++;
     }
@@ -382,6 +394,9 @@ export class ModelRunner {
     this.#committed = this.#committed
       .then(async () => {
         const position = this.#executed + 1;
+        const part = result.ok ? result.value.part : undefined;
+        const totals = part && this.#meter.add(part, { acceptedAt: job.acceptedAt, ...at });
+        let step: StepRow | undefined;
         await finish(context, job, {
           result,
           baseModel: this.baseModel,
@@ -395,9 +410,14 @@ export class ModelRunner {
               failModel(sql, this.id, failure.error);
             }
             advanceModel(sql, this.id, { executed: position, nextSeq: next, now: context.clock.now() });
+            if (totals !== undefined) {
+              const { id: model_id, sessionId: session_id, tenant } = this;
+              step = addStep(sql, { model_id, session_id, tenant, ...totals }, context.limits.stepsPerRun);
+            }
           },
         });
         this.#executed = position;
+        if (step !== undefined) context.steps.stored(step);
       })
       .catch((error: unknown) => {
         if (context.closing.aborted) return;

@@ -3,6 +3,7 @@ import { given, stringifyJson } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
 import type { PayloadType } from "../store/requests.ts";
 import type { UsageKind } from "../store/usage.ts";
+import type { StepPart } from "./step-meter.ts";
 
 /**
  * What running a request gave. `effects` are stored in the same transaction as the result; what they return replaces the body, for
@@ -15,6 +16,8 @@ export interface Outcome {
   readonly effects?: (sql: Sql, position: number) => Uint8Array | void;
   /** What it is booked as. */
   readonly usage?: Partial<Record<UsageKind, number>>;
+  /** What it adds to its run's curve. */
+  readonly part?: StepPart;
   /** The folder that was written for it, which the effects store an owner of. */
   readonly filesId?: string;
   /** Called when it is stored, or will never be. */

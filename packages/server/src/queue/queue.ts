@@ -39,8 +39,10 @@ import type { Lane } from "./lane.ts";
 import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
 import { RequestIds } from "./request-id.ts";
+import { StepFeed } from "./step-feed.ts";
 import { Suspects } from "./suspects.ts";
 import { TokenFeeds } from "./token-feed.ts";
+import { TokenRateMeter } from "./token-rates.ts";
 
 export interface QueueOptions {
   readonly store: Store;
@@ -99,10 +101,13 @@ export class Queue {
       payloads: new PayloadCache(),
       losses,
       suspects: new Suspects(),
+      steps: new StepFeed(),
+      rates: new TokenRateMeter(clock),
       closing: this.#closing.signal,
       onPoint,
       onFinished: (job, outcome) => {
         this.#count(job, -1);
+        if (job.modelId !== undefined) this.context.steps.changed(job.tenant, job.modelId);
         if (this.context.suspects.cleared(job)) for (const lane of this.lanes.values()) lane.pump();
         onFinished?.(job, outcome);
       },
@@ -148,8 +153,26 @@ export class Queue {
     } else if (accepted.isNew) {
       const job = this.#track(accepted.id, entry, pass);
       if (lane !== undefined) lane.addTraining(job, this.#runner(lane, model));
+      this.context.steps.changed(request.tenant, request.modelId);
     }
     return this.#ids.make(accepted.id, request.tenant);
+  }
+
+  /** What a model is doing, and what its next request waits for. */
+  modelState(model: Pick<ModelRow, "id" | "base_model">): {
+    readonly running: number;
+    readonly waiting: number;
+    readonly reason: string | undefined;
+  } {
+    const lane = this.lanes.get(model.base_model);
+    const runner = lane?.runners.get(model.id);
+    if (lane === undefined || runner === undefined) return { running: 0, waiting: 0, reason: undefined };
+    const [job] = runner.running.size > 0 ? runner.running : [runner.order.first];
+    return {
+      running: runner.running.size,
+      waiting: runner.order.size,
+      reason: job === undefined ? undefined : lane.explain(job)?.reason,
+    };
   }
 
   /** Uses up the number of a request that is refused: its future, should anybody ask, says why. */
@@ -191,6 +214,7 @@ export class Queue {
       const lane = this.lanes.get(model.baseModel);
       const row = getModel(this.context.store.db.sql, model.id);
       if (lane !== undefined && row !== undefined) lane.addTraining(job, this.#runner(lane, row));
+      this.context.steps.changed(request.tenant, model.id);
     }
     return this.#ids.make(accepted.id, request.tenant);
   }
@@ -258,6 +282,7 @@ export class Queue {
           sampling_prefill_cached: cached,
           sampling_sample: drawn,
         };
+        this.context.rates.add(draw.tenant, usage);
         store.db
           .write((sql) => addUsage(sql, account, usage))
           .catch((error: unknown) => this.context.log.warn("usage.lost", { tokens: drawn, error: String(error) }));

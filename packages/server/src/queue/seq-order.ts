@@ -55,6 +55,12 @@ export class SeqOrder<J extends Numbered> {
     this.#advance();
   }
 
+  /** What comes next, whether or not it may run. */
+  get first(): J | undefined {
+    const { lowest } = this.#numbers;
+    return this.peek() ?? (lowest === undefined ? this.#unnumbered[0]?.job : this.#numbered.get(lowest));
+  }
+
   /** What may run now. */
   peek(): J | undefined {
     if (this.#returned.length > 0) return this.#returned[0];

@@ -23,7 +23,7 @@ function deleteSession(sql: Sql, id: string): boolean {
   if (sql.get("SELECT 1 FROM requests WHERE session_id = ? AND state = 'pending' LIMIT 1", id) !== undefined)
     return false;
   sql.run("DELETE FROM audit WHERE model_id IN (SELECT id FROM models WHERE session_id = ?)", id);
-  for (const table of ["requests", "checkpoints", "samplers", "custom_losses", "usage", "models"]) {
+  for (const table of ["requests", "checkpoints", "samplers", "custom_losses", "usage", "steps", "models"]) {
     sql.run(`DELETE FROM ${table} WHERE session_id = ?`, id);
   }
   return sql.run("DELETE FROM sessions WHERE id = ?", id).changes > 0;

@@ -204,6 +204,7 @@ export function deleteModel(sql: Sql, id: string): number {
   const { n } = sql.get<{ n: number }>("SELECT COUNT(*) AS n FROM checkpoints WHERE run_id = ?", id)!;
   sql.run("DELETE FROM checkpoints WHERE run_id = ?", id);
   sql.run("UPDATE requests SET payload = NULL WHERE model_id = ? AND payload IS NOT NULL", id);
+  sql.run("DELETE FROM steps WHERE model_id = ?", id);
   sql.run("DELETE FROM models WHERE id = ?", id);
   return n;
 }

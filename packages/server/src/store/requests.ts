@@ -282,3 +282,21 @@ export function deleteSpent(sql: Sql, after: number, limit: number): number | un
   }
   return rows.length < limit ? undefined : rows.at(-1)!.id;
 }
+
+/** The latest requests of a model that failed, and why. */
+export function failedRequests(
+  sql: Sql,
+  modelId: string,
+  limit: number,
+): { readonly kind: string; readonly finishedAt: number; readonly error: string }[] {
+  const rows = sql.all<{ kind: string; finished_at: number; result: unknown }>(
+    `SELECT kind, finished_at, result FROM requests
+     WHERE model_id = ? AND state = 'failed' AND result IS NOT NULL AND finished_at IS NOT NULL ORDER BY id DESC LIMIT ?`,
+    modelId,
+    limit,
+  );
+  return rows.map(({ kind, finished_at, result }) => {
+    const { error } = JSON.parse(new TextDecoder().decode(bytesOf(result))) as { error?: string };
+    return { kind, finishedAt: finished_at, error: error ?? "" };
+  });
+}

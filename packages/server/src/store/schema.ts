@@ -183,6 +183,26 @@ export const migrations: readonly string[] = [
   -- How often a request that was found pending was begun again: a request under which the process dies is not begun for ever.
   ALTER TABLE requests ADD COLUMN starts INTEGER NOT NULL DEFAULT 0;
   `,
+  `
+  -- What each optimizer step came to. tokens counts from the run's beginning, so that rows may be thinned out.
+  CREATE TABLE steps (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    model_id TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    loss REAL,
+    gradient_norm REAL,
+    learning_rate REAL,
+    queue_ms INTEGER NOT NULL,
+    compute_ms INTEGER NOT NULL
+  );
+  CREATE INDEX steps_model ON steps (model_id, id);
+  CREATE INDEX steps_tenant ON steps (tenant, id);
+  CREATE INDEX steps_session ON steps (session_id);
+  `,
 ];
 
 /** The format that this version writes. */

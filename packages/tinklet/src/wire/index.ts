@@ -6,6 +6,7 @@ export { given } from "../given.ts";
 export { checkOptions, type OptionNames } from "./check-options.ts";
 export * from "./client.ts";
 export * from "./match-route.ts";
+export * from "./progress.ts";
 export {
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,

@@ -18,6 +18,13 @@ import { type Field, int, oneOf, optional, string, withDefault } from "./fields.
 import { FuturesRetrieveRequest, FuturesRetrieveResponse, UntypedAPIFuture } from "./futures.ts";
 import { message } from "./message.ts";
 import {
+  RunProgressListResponse,
+  RunStepsQuery,
+  RunStepsResponse,
+  ServerStateResponse,
+  WatchRunsQuery,
+} from "./progress.ts";
+import {
   type AccessScope,
   AssignSessionProjectRequest,
   type AuditEventType,
@@ -71,6 +78,10 @@ const ListSessionsQuery = message<
   { readonly limit: number; readonly offset: number; readonly accessScope: AccessScope },
   "limit" | "offset" | "accessScope"
 >("ListSessionsQuery", { limit: withDefault(int(), 20), offset: withDefault(int(), 0), accessScope: accessScope() });
+const ListRunProgressQuery = message<{ readonly limit: number; readonly offset: number }, "limit" | "offset">(
+  "ListRunProgressQuery",
+  { limit: withDefault(int(), 100), offset: withDefault(int(), 0) },
+);
 const ListCheckpointsQuery = message<{ readonly limit: number; readonly offset: number }, "limit" | "offset">(
   "ListCheckpointsQuery",
   { limit: withDefault(int(), 100), offset: withDefault(int(), 0) },
@@ -175,5 +186,20 @@ export const restRoutes = {
   ),
   sampleTokens: get("/tinklet/samples/{requestId}/tokens", undefined, { pool: "rest", since: "tinklet" }, TokensQuery),
   deleteRun: route("POST", "/tinklet/runs/{trainingRunId}/delete", {}, { pool: "rest", since: "tinklet" }),
+  listRunProgress: get(
+    "/tinklet/progress",
+    RunProgressListResponse,
+    { pool: "rest", since: "tinklet" },
+    ListRunProgressQuery,
+  ),
+  getRunSteps: get(
+    "/tinklet/runs/{trainingRunId}/steps",
+    RunStepsResponse,
+    { pool: "rest", since: "tinklet" },
+    RunStepsQuery,
+  ),
+  /** Server-sent events; `Last-Event-ID` goes on where a stream ended. */
+  watchRuns: get("/tinklet/events", undefined, { pool: "rest", since: "tinklet" }, WatchRunsQuery),
+  getServerState: get("/tinklet/server", ServerStateResponse, { pool: "rest", since: "tinklet" }),
   importAdapter: route("POST", "/tinklet/import_adapter", {}, { pool: "rest", carries: "adapter", since: "tinklet" }),
 } as const;

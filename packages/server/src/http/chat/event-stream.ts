@@ -23,6 +23,8 @@ export interface EventStream {
   readonly first: Promise<void>;
   /** Whether anything was sent. */
   readonly hasBegun: boolean;
+  /** Events that the reader has not taken. */
+  readonly untaken: number;
   readonly response: () => Response;
 }
 
@@ -91,6 +93,9 @@ export function createEventStream(options: EventStreamOptions): EventStream {
     },
     get hasBegun() {
       return hasBegun;
+    },
+    get untaken() {
+      return pending.length - next;
     },
     response: () => {
       const body = new ReadableStream<Uint8Array>(

@@ -1,0 +1,80 @@
+/** How a run is getting on, as the API shows it: from its row, its session's, its last steps and the queue. */
+import { given, type RunEvent, type RunProgress, type RunStatus, type StepColumns } from "tinklet/wire";
+import { liveCheckpoints, type ModelRow, tinkerPath } from "../store/models.ts";
+import { failedRequests } from "../store/requests.ts";
+import { getSession } from "../store/sessions.ts";
+import { lastStep, lossOutline, type StepRow } from "../store/steps.ts";
+import type { Api } from "./api.ts";
+import { textValues } from "./views.ts";
+
+/** Values of a sparkline. */
+const outlineValues = 48;
+/** Failed requests that are shown. */
+const shownFailures = 50;
+
+export function runProgress(api: Api, row: ModelRow): RunProgress {
+  const { sql } = api.store.db;
+  const session = getSession(sql, row.session_id);
+  const last = lastStep(sql, row.id);
+  const now = api.queue.modelState(row);
+  const isOver = row.state === "unloaded" || (session?.finished_at ?? null) !== null;
+  const status: RunStatus =
+    row.state === "failed"
+      ? "failed"
+      : now.running > 0
+        ? "training"
+        : now.waiting > 0
+          ? "waiting"
+          : isOver
+            ? "done"
+            : "idle";
+  const reason = status === "failed" ? (row.error ?? undefined) : status === "idle" ? undefined : now.reason;
+  return {
+    runId: row.id,
+    sessionId: row.session_id,
+    status,
+    ...given({ reason }),
+    baseModel: row.base_model,
+    loraRank: (JSON.parse(row.lora) as { rank: number }).rank,
+    ...given({ displayName: session?.display_name ?? undefined }),
+    tags: session === undefined ? [] : (JSON.parse(session.tags) as string[]),
+    userMetadata: { ...textValues(session?.user_metadata ?? null), ...textValues(row.user_metadata) },
+    createdAt: new Date(row.created_at),
+    lastRequestAt: new Date(row.last_request_at),
+    steps: last?.step ?? 0,
+    tokens: last?.tokens ?? 0,
+    ...given({ loss: last?.loss ?? undefined, gradientNorm: last?.gradient_norm ?? undefined }),
+    sparkline: lossOutline(sql, row.id, outlineValues),
+  };
+}
+
+export function stepColumns(rows: readonly StepRow[]): StepColumns {
+  return {
+    id: rows.map(({ id }) => id),
+    step: rows.map(({ step }) => step),
+    time: rows.map(({ at }) => at),
+    tokens: rows.map(({ tokens }) => tokens),
+    loss: rows.map(({ loss }) => loss),
+    gradientNorm: rows.map((row) => row.gradient_norm),
+    learningRate: rows.map((row) => row.learning_rate),
+    queueMs: rows.map((row) => row.queue_ms),
+    computeMs: rows.map((row) => row.compute_ms),
+  };
+}
+
+/** What happened to a run: its creation, what was saved, and which requests failed. */
+export function runEvents(api: Api, row: ModelRow): RunEvent[] {
+  const { sql } = api.store.db;
+  const saved = liveCheckpoints(sql, row.id, api.clock.now()).map((checkpoint) => ({
+    time: new Date(checkpoint.created_at),
+    kind: "saved",
+    detail: tinkerPath(checkpoint),
+  }));
+  const failed = failedRequests(sql, row.id, shownFailures).map(({ kind, finishedAt, error }) => ({
+    time: new Date(finishedAt),
+    kind: "failed",
+    detail: `${kind}: ${error}`,
+  }));
+  const created = { time: new Date(row.created_at), kind: "created", detail: row.base_model };
+  return [...saved, ...failed, created].sort((a, b) => b.time.getTime() - a.time.getTime());
+}

@@ -1,0 +1,66 @@
+/**
+ * What the server knows of the studio: files of a page that it hands out, and folders of runs that it lists. The package
+ * `@tinklet/studio` has both; a server without it is the same server without a page.
+ */
+import type { JsonValue } from "tinklet/wire";
+
+/** A file of the page. */
+export interface StudioFile {
+  readonly bytes: Uint8Array;
+  /** The same, packed with gzip. */
+  readonly gzip: Uint8Array;
+  readonly contentType: string;
+  /** Changes with the contents. */
+  readonly etag: string;
+}
+
+/** The page, and where it finds runs besides the server's own. */
+export interface Studio {
+  /** A file by its path; `/` is the page. */
+  readonly file: (path: string) => StudioFile | undefined;
+  /** @defaultValue none */
+  readonly folders?: RunFolders | undefined;
+}
+
+/** The folder of one run. */
+export interface RunFolderInfo {
+  /** Stands in paths of the API: letters, digits, `.`, `_`, `-`. */
+  readonly id: string;
+  readonly name: string;
+  /** The runs that its checkpoints belong to: whoever owns one of them may see the folder. */
+  readonly runIds: readonly string[];
+  readonly updatedAt: number;
+  readonly rows: number;
+  /** The last value of each metric. */
+  readonly last: Readonly<Record<string, number>>;
+  /** The main metric's name and outline. */
+  readonly metric: string | undefined;
+  readonly sparkline: readonly number[];
+  readonly config: Readonly<Record<string, JsonValue>>;
+  /** Files of rollouts, by their path in the folder. */
+  readonly rollouts: readonly string[];
+}
+
+/** Reads folders of runs. */
+export interface RunFolders {
+  readonly list: () => Promise<readonly RunFolderInfo[]>;
+  /** Rows of `metrics.jsonl` from the `after`-th on, and the other files. */
+  readonly read: (
+    id: string,
+    after: number,
+  ) => Promise<
+    | {
+        readonly info: RunFolderInfo;
+        readonly metrics: readonly Readonly<Record<string, JsonValue>>[];
+        readonly checkpoints: readonly Readonly<Record<string, JsonValue>>[];
+        readonly timing: readonly Readonly<Record<string, JsonValue>>[];
+      }
+    | undefined
+  >;
+  /** A page of the lines of a file of rollouts, and how many there are. */
+  readonly rollouts: (
+    id: string,
+    file: string,
+    page: { readonly offset: number; readonly limit: number },
+  ) => Promise<{ readonly rows: readonly JsonValue[]; readonly total: number } | undefined>;
+}
