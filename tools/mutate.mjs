@@ -22,7 +22,13 @@ const layers = {
   // Sampling by one poll, custom losses, handles, credentials and the clients without a session: what release 0.36 brought.
   "sampling-0.36": {
     mutate: inClients("abandoned-samples", "futures-poller", "sample-dispatch", "sample-parts", "sampler-handle"),
-    tests: inClients("futures-poller.test", "sampling-client.test", "sampler-handle.test", "rest-client.test"),
+    tests: inClients(
+      "futures-poller.test",
+      "futures-poller.scripted.test",
+      "sampling-client.test",
+      "sampler-handle.test",
+      "rest-client.test",
+    ),
   },
   "losses-0.36": {
     mutate: [...inClients("per-datum-loss", "trace-loss", "run-custom-loss"), `${src}/wire/custom-loss.ts`],

@@ -150,8 +150,10 @@ export class FuturesPoller {
     wake?.(completed);
     if (wake !== undefined || this.#givenUp.delete(requestId)) return;
     this.#unclaimed.set(requestId, completed);
-    for (const oldest of this.#unclaimed.keys())
-      if (this.#unclaimed.size > mostUnclaimed) this.#unclaimed.delete(oldest);
+    for (const oldest of this.#unclaimed.keys()) {
+      if (this.#unclaimed.size <= mostUnclaimed) break;
+      this.#unclaimed.delete(oldest);
+    }
   }
 
   #fail(error: Error): void {

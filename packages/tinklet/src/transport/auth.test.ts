@@ -32,7 +32,8 @@ describe("a key that auth login stored", () => {
     onTestFinished(() => rm(folder, { recursive: true }));
     const file = join(folder, ".tinker", "credentials.json");
     await mkdir(join(folder, ".tinker"));
-    vi.stubEnv("HOME", folder);
+    const home = vi.spyOn(process.getBuiltinModule("node:os"), "homedir").mockReturnValue(folder);
+    onTestFinished(() => home.mockRestore());
     for (const name of ["TINKER_API_KEY", "TINKER_CREDENTIAL_CMD"]) vi.stubEnv(name, "");
     const write = (content: unknown) =>
       writeFile(file, typeof content === "string" ? content : JSON.stringify(content));
