@@ -6,6 +6,7 @@ Run by parity.mjs inside an environment that holds that release (see venv.mjs an
 
     schemas    every type: fields, types, defaults; enums and aliases; routes that the source calls
     proto      the protobuf descriptor
+    surface    public names: exports, methods, commands
     requests   JSON that the SDK sends: recipe in, wire text or refusal out
     training   protobuf that the SDK sends: tensors, datums, forward/backward requests
     responses  JSON that a server sends: text in, parsed value or refusal out
@@ -23,7 +24,7 @@ import pathlib
 import sys
 import warnings
 
-from recording import derived, output, requests, responses, results, schemas, sdk, training
+from recording import derived, output, requests, responses, results, schemas, sdk, surface, training
 
 
 def main(folder: pathlib.Path) -> None:
@@ -34,6 +35,7 @@ def main(folder: pathlib.Path) -> None:
     received, no_response = responses.cases()
     output.write(target, "schemas", header | {"types": schemas.schemas(), "routes": schemas.routes()})
     output.write(target, "proto", header | schemas.proto())
+    output.write(target, "surface", header | surface.surface())
     output.write(target, "requests", header | {"values": sent})
     output.write(target, "training", header | {"values": training.cases()})
     output.write(target, "responses", header | {"values": received})

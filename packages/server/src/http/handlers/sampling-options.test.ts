@@ -99,6 +99,15 @@ describe("a sample's options", () => {
     expect(server.logged.filter(({ event }) => event === "request.unknown_field")).toEqual([]);
   });
 
+  it("record_stability_info has no effect, and no word about it: nothing that this server runs reads what it would record", async () => {
+    const drawn = async (fields: object) => {
+      const { sequences } = await server.sampleResult(ask(fields, { seed: 5 }));
+      return sequences[0]!.tokens;
+    };
+    expect(await drawn({ record_stability_info: true })).toEqual(await drawn({}));
+    expect(server.logged.filter(({ event }) => event === "request.unknown_field")).toEqual([]);
+  });
+
   it("stop: [] is handed on as it is", async () => {
     const { sequences } = await server.sampleResult(ask({}, { stop: [] }));
     expect(sequences[0]!.stopReason).toBe("length");
