@@ -1,16 +1,14 @@
 // The unmodified official chat clients against the local server: `openai` and `@anthropic-ai/sdk` from npm, here, and `openai` and `anthropic`
 // from PyPI, in clients.py. Packages are installed under .cache/ and .venv/ from their registries. Every check prints one line; exits 0
 // when all held. Nothing here depends on how fast the machine is.
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { pathToFileURL } from "node:url";
 import { ensureVenv } from "../python/venv.mjs";
 import { bundle, root } from "../server/bundle.mjs";
 import { createChecks } from "./checks.mjs";
+import { installPackages } from "./install-packages.mjs";
 import { checkAnthropic } from "./npm-anthropic.mjs";
 import { checkCompatible } from "./npm-compatible.mjs";
 import { checkOpenai } from "./npm-openai.mjs";
@@ -25,33 +23,7 @@ const npmPackages = [
 ];
 const pythonPackages = ["openai==3.49.0", "anthropic==2.8.0"];
 
-/** Installs packages under `.cache/chat-clients`, unless they are there. */
-function installClients() {
-  const folder = join(root, ".cache/chat-clients");
-  const stamp = join(folder, "packages.stamp");
-  const wanted = `${npmPackages.join("\n")}\n`;
-  if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== wanted) {
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
-    const args = [
-      "install",
-      "--prefix",
-      folder,
-      "--no-audit",
-      "--no-fund",
-      "--ignore-scripts",
-      "--no-save",
-      ...npmPackages,
-    ];
-    const done = spawnSync("npm", args, { encoding: "utf8", cwd: folder });
-    if (done.status !== 0) throw new Error(done.stderr);
-    writeFileSync(stamp, wanted);
-  }
-  const require = createRequire(join(folder, "package.json"));
-  return (name) => import(pathToFileURL(require.resolve(name)).href);
-}
-
-const load = installClients();
+const load = installPackages("chat-clients", npmPackages);
 const python = ensureVenv("chat-clients", pythonPackages);
 const server = spawn(process.execPath, [await bundle("test/chat/serve-main.ts")], {
   stdio: ["ignore", "pipe", "inherit"],

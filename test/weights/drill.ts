@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ModelError, TokenizerError, WeightsError } from "../../packages/models/src/errors.ts";
 import { codecs } from "../../packages/models/src/weights/codecs.ts";
-import { halfRotationRow } from "../../packages/models/src/weights/file-weights.ts";
+import { halfRotationRow } from "../../packages/models/src/weights/gguf-names.ts";
 import { openModel } from "../../packages/models/src/weights/open-model.ts";
 import type { OpenedModel, TensorInfo } from "../../packages/models/src/weights/types.ts";
 import { ggufMutations, indexMutations, type Mutate, type Mutation, safetensorsMutations } from "./mutations.ts";

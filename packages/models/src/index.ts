@@ -1,5 +1,17 @@
 /** `@tinklet/models`: where models come from, their tokenizers, their weights and their adapters on disk. Needs Node. */
 export { ConfigError, ModelError, TokenizerError, WeightsError } from "./errors.ts";
+export {
+  type ExportDtype,
+  type ExportFormat,
+  type ExportOptions,
+  type ExportProgress,
+  type ExportResult,
+  exportDtypes,
+  exportFormats,
+  exportModel,
+} from "./export/export-model.ts";
+export { type MergeBase, type MergedModel, type MergedTensor, mergeAdapter, type Product } from "./export/merge.ts";
+export { writeMergedModel } from "./export/write-merged-model.ts";
 export { HubError, type HubErrorCode } from "./hub/hub-error.ts";
 export { type HubSettings, hubSettings } from "./hub/hub-settings.ts";
 export { type LoadTokenizerOptions, loadTokenizer, loadTokenizerFiles } from "./load-tokenizer.ts";

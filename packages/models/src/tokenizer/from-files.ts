@@ -82,7 +82,7 @@ export function tokenizerFromParts(parts: TokenizerParts, origin: string): Token
 }
 
 /** `bos_token` and its kin, given as text or as an object with `content`. */
-function specialTokensOf(settings: Settings): Record<string, string> {
+export function specialTokensOf(settings: Settings): Record<string, string> {
   const tokens: Record<string, string> = {};
   for (const [key, value] of Object.entries(settings)) {
     const text = typeof value === "object" && value !== null ? (value as { content?: unknown }).content : value;
@@ -92,7 +92,7 @@ function specialTokensOf(settings: Settings): Record<string, string> {
 }
 
 /** A file of its own (newer models), one text, or several by name, of which "default" is for plain chat. */
-function chatTemplatesOf(file: string | undefined, settings: Settings): ReadonlyMap<string, string> {
+export function chatTemplatesOf(file: string | undefined, settings: Settings): ReadonlyMap<string, string> {
   if (file !== undefined) return new Map([["default", file]]);
   const given = settings["chat_template"];
   if (typeof given === "string") return new Map([["default", given]]);

@@ -8,14 +8,12 @@ import { TokenizerError } from "../errors.ts";
 import type { GgufValue } from "../weights/gguf.ts";
 import type { AddedTokenDefinition, Component } from "./definition.ts";
 import { type TokenizerParts, tokenizerFromParts } from "./from-files.ts";
+import { tokenType, wholeDefinitionKey } from "./gguf-vocabulary.ts";
 import { preTokenizers } from "./pre-tokenizers.ts";
 import { mergesFromScores } from "./sentencepiece.ts";
 import type { Tokenizer, TokenizerFiles } from "./types.ts";
 
 type Metadata = ReadonlyMap<string, GgufValue>;
-
-/** GGML's kinds of tokens that matter here. */
-const tokenType = { unknown: 2, control: 3, userDefined: 4, byte: 6 } as const;
 
 /** @throws TokenizerError when the file has none, or one of a kind that cannot be rebuilt exactly. */
 function ggufParts(metadata: Metadata, origin: string): TokenizerParts {
@@ -70,7 +68,7 @@ function ggufParts(metadata: Metadata, origin: string): TokenizerParts {
   const templates = chatTemplates(metadata);
   const ends = [eos, id("eot"), id("eom")].filter((value) => value !== undefined);
   return {
-    definition,
+    definition: wholeDefinition(metadata, origin) ?? definition,
     settings: {
       tokenizer_class: "PreTrainedTokenizerFast",
       clean_up_tokenization_spaces: false,
@@ -83,6 +81,17 @@ function ggufParts(metadata: Metadata, origin: string): TokenizerParts {
     },
     config: {},
   };
+}
+
+/** The model's own `tokenizer.json`, where the file carries it: then nothing is left to be rebuilt. */
+function wholeDefinition(metadata: Metadata, origin: string): unknown {
+  const text = metadata.get(wholeDefinitionKey);
+  if (typeof text !== "string") return undefined;
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new TokenizerError(`${origin}: ${wholeDefinitionKey} is not JSON: ${(cause as Error).message}`, { cause });
+  }
 }
 
 /** The tokenizer inside a GGUF file. @throws TokenizerError when there is none, or one that cannot be rebuilt exactly. */

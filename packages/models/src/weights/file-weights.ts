@@ -5,6 +5,7 @@
 
 import { WeightsError } from "../errors.ts";
 import { codecs, countValues } from "./codecs.ts";
+import { halfRotationRow } from "./gguf-names.ts";
 import type { TensorInfo, WeightSource } from "./types.ts";
 import type { WeightFile } from "./weight-file.ts";
 
@@ -113,15 +114,6 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
       for (const file of files.values()) file.close();
     },
   };
-}
-
-/**
- * Where a row of a llama GGUF belongs. llama.cpp rotates neighbours (2i, 2i + 1), Hugging Face the halves (i, i + size/2); the
- * converter therefore interleaves the halves of each head's q and k rows, and this is the way back.
- */
-export function halfRotationRow(row: number, headSize: number): number {
-  const within = row % headSize;
-  return row - within + (within % 2) * (headSize / 2) + Math.floor(within / 2);
 }
 
 /** A NaN or an infinity would spread over every later number; better to know now, and where. */

@@ -6,8 +6,8 @@ import { afterAll, describe, expect, test } from "vitest";
 import { ggufFields } from "../../../../test/weights/gguf-fields.ts";
 import { tinyGguf } from "../../../../test/weights/tiny-models.ts";
 import { ModelError, WeightsError } from "../errors.ts";
-import { halfRotationRow } from "./file-weights.ts";
-import { huggingFaceName, openGguf } from "./gguf-model.ts";
+import { openGguf } from "./gguf-model.ts";
+import { ggufName, halfRotationRow, huggingFaceName } from "./gguf-names.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "gguf-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -155,6 +155,12 @@ test("names", () => {
     "x",
   ]) {
     expect(huggingFaceName(name)).toBeUndefined();
+  }
+  for (const name of ["blk.12.attn_output.weight", "blk.3.attn_q.bias", "output.weight", "token_embd.weight"]) {
+    expect(ggufName(huggingFaceName(name) as string)).toBe(name);
+  }
+  for (const name of ["model.layers.0.self_attn.constructor.weight", "model.layers.0.weight", "lm_head", "x.weight"]) {
+    expect(ggufName(name)).toBeUndefined();
   }
 });
 

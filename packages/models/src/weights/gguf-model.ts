@@ -1,61 +1,22 @@
 /**
- * From llama.cpp's vocabulary to Hugging Face's: tensor names, dimension order, the order of q and k rows, and a `config.json`
- * rebuilt from GGUF metadata, so that the rest of the engine knows one world only.
+ * Opens a GGUF as if it were Hugging Face's: tensors under its names and in its order, and a `config.json` rebuilt from the metadata, so
+ * that the rest of the engine knows one world only.
  */
 
 import { ConfigError, WeightsError } from "../errors.ts";
 import { assertLittleEndian } from "./codecs.ts";
 import { fileWeights } from "./file-weights.ts";
 import { type GgufHeader, type GgufValue, readGgufHeader } from "./gguf.ts";
+import { architectures, huggingFaceName, interleavedHeads, ropeFactorsName } from "./gguf-names.ts";
 import { llama3Scaling } from "./rope-factors.ts";
 import type { TensorInfo, WeightSource } from "./types.ts";
 import { WeightFile } from "./weight-file.ts";
-
-const architectures: Readonly<Record<string, string>> = {
-  llama: "LlamaForCausalLM",
-  qwen2: "Qwen2ForCausalLM",
-  qwen3: "Qwen3ForCausalLM",
-};
-
-const topLevelNames: Readonly<Record<string, string>> = {
-  token_embd: "model.embed_tokens",
-  output_norm: "model.norm",
-  output: "lm_head",
-};
-
-const layerNames: Readonly<Record<string, string>> = {
-  attn_norm: "input_layernorm",
-  attn_q: "self_attn.q_proj",
-  attn_k: "self_attn.k_proj",
-  attn_v: "self_attn.v_proj",
-  attn_output: "self_attn.o_proj",
-  attn_q_norm: "self_attn.q_norm",
-  attn_k_norm: "self_attn.k_norm",
-  ffn_norm: "post_attention_layernorm",
-  ffn_gate: "mlp.gate_proj",
-  ffn_up: "mlp.up_proj",
-  ffn_down: "mlp.down_proj",
-};
-
-/** RoPE frequency divisors of Llama 3; they become `rope_scaling` in the configuration. */
-const ropeFactors = "rope_freqs.weight";
 
 export interface OpenedGguf {
   readonly config: Record<string, unknown>;
   readonly weights: WeightSource;
   /** For the tokenizer. */
   readonly metadata: ReadonlyMap<string, GgufValue>;
-}
-
-/** Hugging Face's name of a GGUF tensor, or undefined when it has none. */
-export function huggingFaceName(name: string): string | undefined {
-  const parts = /^(?:blk\.(0|[1-9]\d{0,4})\.)?([a-z_]+)\.(weight|bias)$/.exec(name);
-  if (!parts) return undefined;
-  const [, layer, stem, kind] = parts;
-  const table = layer === undefined ? topLevelNames : layerNames;
-  if (!Object.hasOwn(table, stem as string)) return undefined;
-  const target = table[stem as string];
-  return layer === undefined ? `${target}.${kind}` : `model.layers.${layer}.${target}.${kind}`;
 }
 
 export function openGguf(path: string): OpenedGguf {
@@ -75,20 +36,22 @@ export function openGguf(path: string): OpenedGguf {
     const tensors = new Map<string, TensorInfo>();
     let factors: TensorInfo | undefined;
     for (const { name, dtype, dimensions, offset, byteLength } of header.tensors) {
-      const target = name === ropeFactors ? name : huggingFaceName(name);
+      const target = name === ropeFactorsName ? name : huggingFaceName(name);
       if (target === undefined) {
         const message = `${path}: tensor ${name} belongs to no supported architecture`;
         throw new WeightsError(message, { code: "unknown_tensor", tensor: name, file: path });
       }
       const info = { name: target, dtype, shape: [...dimensions].reverse(), file: path, offset, byteLength };
-      if (name === ropeFactors) factors = info;
+      if (name === ropeFactorsName) factors = info;
       else tensors.set(target, info);
     }
 
     const config = ggufConfig(header, tensors, path);
     if (factors) {
       const files = new Map([[path, file]]);
-      const values = fileWeights({ files, tensors: new Map([[ropeFactors, factors]]) }).readFloat32(ropeFactors);
+      const values = fileWeights({ files, tensors: new Map([[ropeFactorsName, factors]]) }).readFloat32(
+        ropeFactorsName,
+      );
       config["rope_scaling"] = llama3Scaling(
         values,
         config["head_dim"] as number,
@@ -96,7 +59,14 @@ export function openGguf(path: string): OpenedGguf {
         path,
       );
     }
-    const heads = metadata.get("general.architecture") === "llama" ? interleavedHeads(config, tensors) : undefined;
+    const heads =
+      metadata.get("general.architecture") === "llama"
+        ? interleavedHeads(
+            tensors.keys(),
+            config["num_attention_heads"] as number,
+            config["num_key_value_heads"] as number,
+          )
+        : undefined;
     const weights = fileWeights({
       files: new Map([[path, file]]),
       tensors,
@@ -196,20 +166,6 @@ function ggufConfig(
     config["rope_scaling"] = { rope_type: describe(scaling), factor: positive("rope.scaling.factor") };
   }
   return config;
-}
-
-/** The llama tensors whose rows llama.cpp's converter interleaves, with their number of heads. */
-function interleavedHeads(
-  config: Record<string, unknown>,
-  tensors: ReadonlyMap<string, TensorInfo>,
-): ReadonlyMap<string, number> {
-  const heads = new Map<string, number>();
-  for (const name of tensors.keys()) {
-    const projection = /self_attn\.([qk])_proj\.(?:weight|bias)$/.exec(name)?.[1];
-    if (projection === "q") heads.set(name, config["num_attention_heads"] as number);
-    if (projection === "k") heads.set(name, config["num_key_value_heads"] as number);
-  }
-  return heads;
 }
 
 function describe(value: GgufValue): string {

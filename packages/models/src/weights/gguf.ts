@@ -28,8 +28,13 @@ export interface GgufHeader {
   readonly tensors: readonly GgufTensor[];
 }
 
+/** What every GGUF file begins with, as a little-endian number: "GGUF". */
+export const ggufMagic = 0x46554747;
+/** What tensors begin at a multiple of, where `general.alignment` does not say otherwise. */
+export const defaultAlignment = 32;
+
 /** GGML's numbers for the formats that are read. */
-const dtypeOfGgml: ReadonlyMap<number, StoredDtype> = new Map([
+export const dtypeOfGgml: ReadonlyMap<number, StoredDtype> = new Map([
   [0, "F32"],
   [1, "F16"],
   [2, "Q4_0"],
@@ -43,22 +48,37 @@ const dtypeOfGgml: ReadonlyMap<number, StoredDtype> = new Map([
   [30, "BF16"],
 ]);
 
-/** Bytes of each scalar metadata type; 8 is a string, 9 an array. */
+/** GGUF's numbers for the types of metadata values. */
+export const valueType = {
+  u8: 0,
+  i8: 1,
+  u16: 2,
+  i16: 3,
+  u32: 4,
+  i32: 5,
+  f32: 6,
+  bool: 7,
+  string: 8,
+  array: 9,
+  u64: 10,
+  i64: 11,
+  f64: 12,
+} as const;
+
+/** Bytes of each scalar metadata type. */
 const scalarBytes: Readonly<Record<number, number>> = {
-  0: 1,
-  1: 1,
-  2: 2,
-  3: 2,
-  4: 4,
-  5: 4,
-  6: 4,
-  7: 1,
-  10: 8,
-  11: 8,
-  12: 8,
+  [valueType.u8]: 1,
+  [valueType.i8]: 1,
+  [valueType.u16]: 2,
+  [valueType.i16]: 2,
+  [valueType.u32]: 4,
+  [valueType.i32]: 4,
+  [valueType.f32]: 4,
+  [valueType.bool]: 1,
+  [valueType.u64]: 8,
+  [valueType.i64]: 8,
+  [valueType.f64]: 8,
 };
-const stringType = 8;
-const arrayType = 9;
 /** Longest name of a tensor that GGML accepts is 64 bytes; keys may have 65,535. */
 const longestKeyBytes = 65_535;
 const mostDimensions = 4;
@@ -77,7 +97,7 @@ export function readGgufMetadata(path: string): ReadonlyMap<string, GgufValue> {
 /** Reads and checks the header of an open file. @throws WeightsError naming the file and, where there is one, the tensor. */
 export function readGgufHeader(file: WeightFile): GgufHeader {
   const cursor = new Cursor(file);
-  if (file.size < 24 || cursor.u32() !== 0x46554747) throw cursor.refuse("this is not a GGUF file", "bad_header");
+  if (file.size < 24 || cursor.u32() !== ggufMagic) throw cursor.refuse("this is not a GGUF file", "bad_header");
   const version = cursor.u32();
   if (version !== 2 && version !== 3) {
     const swapped = version === 0x02000000 || version === 0x03000000;
@@ -97,7 +117,7 @@ export function readGgufHeader(file: WeightFile): GgufHeader {
     metadata.set(key, readValue(cursor, cursor.u32(), key));
   }
 
-  const alignment = metadata.get("general.alignment") ?? 32;
+  const alignment = metadata.get("general.alignment") ?? defaultAlignment;
   if (
     typeof alignment !== "number" ||
     !Number.isInteger(Math.log2(alignment)) ||
@@ -174,10 +194,10 @@ function readTensorRow(cursor: Cursor) {
 }
 
 function readValue(cursor: Cursor, type: number, key: string): GgufValue {
-  if (type === stringType) return cursor.string(`the value of ${key}`);
-  if (type !== arrayType) return readScalar(cursor, type, key);
+  if (type === valueType.string) return cursor.string(`the value of ${key}`);
+  if (type !== valueType.array) return readScalar(cursor, type, key);
   const itemType = cursor.u32();
-  if (itemType === stringType) {
+  if (itemType === valueType.string) {
     const count = cursor.count(`items of ${key}`, 8);
     return Array.from({ length: count }, () => cursor.string(`an item of ${key}`));
   }
@@ -196,28 +216,28 @@ function readScalar(cursor: Cursor, type: number, key: string): number | boolean
   if (bytes === undefined) throw cursor.refuse(`${key} has the unknown type ${type}`, "bad_header");
   const { view, at } = cursor.take(bytes);
   switch (type) {
-    case 0:
+    case valueType.u8:
       return view.getUint8(at);
-    case 1:
+    case valueType.i8:
       return view.getInt8(at);
-    case 2:
+    case valueType.u16:
       return view.getUint16(at, true);
-    case 3:
+    case valueType.i16:
       return view.getInt16(at, true);
-    case 4:
+    case valueType.u32:
       return view.getUint32(at, true);
-    case 5:
+    case valueType.i32:
       return view.getInt32(at, true);
-    case 6:
+    case valueType.f32:
       return shortestDecimal(view.getFloat32(at, true));
-    case 7: {
+    case valueType.bool: {
       const value = view.getUint8(at);
       if (value > 1) throw cursor.refuse(`${key} is a boolean of value ${value}`, "bad_header");
       return value === 1;
     }
-    case 10:
+    case valueType.u64:
       return Number(view.getBigUint64(at, true)); // only counts and ids that fit are of use; the users of a key check it
-    case 11:
+    case valueType.i64:
       return Number(view.getBigInt64(at, true));
     default:
       return view.getFloat64(at, true);

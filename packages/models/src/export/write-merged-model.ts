@@ -1,0 +1,34 @@
+/** A merged model as transformers writes it: `model.safetensors` and `config.json`. The tokenizer is put beside it by others. */
+
+import { join } from "node:path";
+import type { StoredDtype } from "../weights/types.ts";
+import { type TensorToWrite, writeSafetensors } from "../weights/write-safetensors.ts";
+import { writeTextAtomically } from "../write-text.ts";
+import type { MergedTensor } from "./merge.ts";
+
+/** What is written. */
+export interface MergedModelToWrite {
+  readonly config: Readonly<Record<string, unknown>>;
+  /** With the format that each has in the base. */
+  readonly tensors: readonly (MergedTensor & { readonly dtype: StoredDtype })[];
+  /** `base` keeps the formats of the base; what is quantised there becomes `f16`. */
+  readonly dtype: string;
+}
+
+const dtypes: Readonly<Record<string, TensorToWrite["dtype"]>> = { f32: "F32", f16: "F16", bf16: "BF16" };
+const torchNames = { F32: "float32", F16: "float16", BF16: "bfloat16" } as const;
+
+/** Writes into a folder that is there. @throws WeightsError naming a tensor that the format cannot hold. */
+export async function writeMergedModel(folder: string, { config, tensors, dtype }: MergedModelToWrite): Promise<void> {
+  const stored = (own: StoredDtype): TensorToWrite["dtype"] =>
+    dtypes[dtype] ?? (own === "F32" || own === "F16" || own === "BF16" ? own : "F16");
+  const list = tensors.map(({ name, shape, dtype: own, read }) => ({ name, shape, dtype: stored(own), data: read }));
+  await writeSafetensors(join(folder, "model.safetensors"), list, { format: "pt" });
+  // Norms are often kept in float32 beside halves: most values decide what loaders are told.
+  const values = { F32: 0, F16: 0, BF16: 0 };
+  for (const one of list) values[one.dtype] += one.shape.reduce((product, size) => product * size, 1);
+  const [main] = Object.entries(values).toSorted(([, a], [, b]) => b - a)[0] as [keyof typeof torchNames, number];
+  const { quantization_config: _, ...kept } = config;
+  const written = { ...kept, dtype: torchNames[main], torch_dtype: torchNames[main] };
+  await writeTextAtomically(join(folder, "config.json"), `${JSON.stringify(written, null, 2)}\n`);
+}

@@ -1,0 +1,189 @@
+/**
+ * A tokenizer as GGUF metadata: the way back from `from-gguf.ts`. llama.cpp knows ways to cut text by name only; where none of them is the
+ * model's own, the nearest is named, the difference is said, and the whole `tokenizer.json` goes along for readers that take it.
+ */
+
+import { TokenizerError } from "../errors.ts";
+import type { GgufField } from "../weights/write-gguf.ts";
+import { type Component, soundDefinition, type TokenizerDefinition } from "./definition.ts";
+import { chatTemplatesOf, specialTokensOf, tokenizerFromFiles } from "./from-files.ts";
+import { tokenType, wholeDefinitionKey } from "./gguf-vocabulary.ts";
+import { nameOfPreTokenizer } from "./name-pre-tokenizer.ts";
+import { mergesFromScores } from "./sentencepiece.ts";
+import type { TokenizerFiles } from "./types.ts";
+
+/** Metadata of a tokenizer, and what a reader of them must know. */
+export interface GgufTokenizer {
+  readonly fields: ReadonlyMap<string, GgufField>;
+  /** Where llama.cpp cuts text into other tokens than the model was trained on. Token ids given as such are not concerned. */
+  readonly notes: readonly string[];
+}
+
+/** The key under which the file itself says so. */
+const notesKey = "tinklet.tokenizer.notes";
+
+/**
+ * @param rows - rows of the embedding; ids without a token are filled up.
+ * @param origin - what the tokenizer is called in messages.
+ * @throws TokenizerError when GGUF has no form for it.
+ */
+export function tokenizerToGguf(files: TokenizerFiles, rows: number, origin: string): GgufTokenizer {
+  const tokenizer = tokenizerFromFiles(files, origin); // also checks the files
+  const definition = soundDefinition(JSON.parse(files["tokenizer.json"]), origin);
+  const settings = JSON.parse(files["tokenizer_config.json"] ?? "{}") as Record<string, unknown>;
+  const { tokens, types } = vocabularyOf(definition, rows, origin);
+
+  const fields = new Map<string, GgufField>();
+  const set = (name: string, field: GgufField) => fields.set(`tokenizer.ggml.${name}`, field);
+  const kind = isByteLevel(definition) ? "gpt2" : "llama";
+  set("model", { type: "string", value: kind });
+  const notes: string[] = [];
+  if (kind === "gpt2") {
+    const { name, note } = nameOfPreTokenizer(definition, origin);
+    if (note !== undefined) notes.push(note);
+    set("pre", { type: "string", value: name });
+    set("tokens", { type: "strings", value: tokens });
+    set("token_type", { type: "i32s", value: types });
+    set("merges", { type: "strings", value: mergesOf(definition).map((pair) => pair.join(" ")) });
+  } else {
+    const { prefix, note } = sentencePieceSpaces(definition, origin);
+    if (note !== undefined) notes.push(note);
+    set("pre", { type: "string", value: "default" });
+    set("tokens", { type: "strings", value: tokens });
+    set("scores", { type: "f32s", value: scoresOf(definition, tokens, types, origin) });
+    set("token_type", { type: "i32s", value: types });
+    set("add_space_prefix", { type: "bool", value: prefix });
+  }
+
+  const id = (name: string, value: number | undefined) => {
+    if (value !== undefined) set(`${name}_token_id`, { type: "u32", value });
+  };
+  const special = specialTokensOf(settings);
+  const [eos, eot, eom, ...others] = tokenizer.eosTokenIds;
+  id("bos", tokenizer.bosTokenId);
+  id("eos", eos);
+  id("eot", eot);
+  id("eom", eom);
+  if (others.length > 0) {
+    notes.push(`GGUF has room for three tokens that end a text; ${others.join(", ")} are left out`);
+  }
+  id("unknown", tokenizer.tokenToId(special["unk_token"] ?? String(definition.model["unk_token"] ?? "")));
+  id("padding", tokenizer.tokenToId(special["pad_token"] ?? ""));
+  const framed = tokenizer.encode("a");
+  const addsBos = tokenizer.bosTokenId !== undefined && framed[0] === tokenizer.bosTokenId;
+  const addsEos = framed.length > 1 && tokenizer.eosTokenIds.includes(framed.at(-1) as number);
+  set("add_bos_token", { type: "bool", value: addsBos });
+  set("add_eos_token", { type: "bool", value: addsEos });
+
+  const templates = chatTemplatesOf(files["chat_template.jinja"], settings);
+  const named = [...templates.keys()].filter((name) => name !== "default");
+  if (named.length > 0) fields.set("tokenizer.chat_templates", { type: "strings", value: named });
+  for (const [name, source] of templates) {
+    const key = name === "default" ? "tokenizer.chat_template" : `tokenizer.chat_template.${name}`;
+    fields.set(key, { type: "string", value: source });
+  }
+  if (notes.length > 0) {
+    fields.set(notesKey, { type: "string", value: notes.join("\n") });
+    fields.set(wholeDefinitionKey, { type: "string", value: files["tokenizer.json"] });
+  }
+  return { fields, notes };
+}
+
+/** Every id's text and kind, as many as the embedding has rows. */
+function vocabularyOf(definition: TokenizerDefinition, rows: number, origin: string) {
+  const tokens = new Array<string | undefined>(rows).fill(undefined);
+  const types = new Int32Array(rows).fill(tokenType.unused);
+  const put = (content: string, id: number, type: number) => {
+    if (id >= rows) {
+      throw new TokenizerError(`${origin}: token ${JSON.stringify(content)} has the id ${id}, the model ${rows} rows`);
+    }
+    tokens[id] = content;
+    types[id] = type;
+  };
+  const unknown = definition.model["unk_token"];
+  const hasBytes = definition.model["byte_fallback"] === true;
+  for (const [content, id] of Object.entries(definition.model["vocab"] as Record<string, number>)) {
+    const isByte = hasBytes && /^<0x[0-9A-F]{2}>$/.test(content);
+    put(content, id, content === unknown ? tokenType.unknown : isByte ? tokenType.byte : tokenType.normal);
+  }
+  for (const { content, id, special } of definition.added_tokens) {
+    if (types[id] === tokenType.unknown) continue;
+    put(content, id, special ? tokenType.control : tokenType.userDefined);
+  }
+  const taken = new Set(tokens);
+  const filled = tokens.map((token, id) => {
+    if (token !== undefined) return token;
+    let filler = `[PAD${id}]`; // as llama.cpp's converter calls them; every token needs a text of its own
+    while (taken.has(filler)) filler = `[${filler}]`;
+    return filler;
+  });
+  return { tokens: filled, types };
+}
+
+const isByteLevel = ({ pre_tokenizer, decoder }: TokenizerDefinition): boolean =>
+  [pre_tokenizer, decoder].every((part) => part !== null && partsOf(part).some(({ type }) => type === "ByteLevel"));
+
+/** A component and, of a sequence, those that it consists of. */
+function partsOf(component: Component): readonly Component[] {
+  const list = component["pretokenizers"] ?? component["normalizers"] ?? component["decoders"];
+  return Array.isArray(list) ? (list as Component[]).flatMap(partsOf) : [component];
+}
+
+const mergesOf = ({ model }: TokenizerDefinition): readonly (readonly [string, string])[] =>
+  (model["merges"] as (string | [string, string])[]).map((merge) =>
+    typeof merge === "string" ? (merge.split(" ") as [string, string]) : merge,
+  );
+
+/** Whether texts get a space in front, of a tokenizer that writes spaces as ▁. @throws TokenizerError when it is no such one. */
+function sentencePieceSpaces(definition: TokenizerDefinition, origin: string): { prefix: boolean; note?: string } {
+  const refuse = (what: string) =>
+    new TokenizerError(`${origin}: GGUF has no form for this tokenizer: ${what}`, {
+      code: "unsupported_tokenizer",
+      hint: "export it as merged, which keeps the tokenizer as it is",
+    });
+  const { normalizer, pre_tokenizer: pre, model } = definition;
+  if (model["byte_fallback"] !== true) throw refuse("it is neither byte-level nor SentencePiece with bytes");
+  if (pre !== null) {
+    const first = partsOf(pre);
+    const [metaspace] = first;
+    if (first.length > 1 || metaspace?.type !== "Metaspace" || normalizer !== null || metaspace["split"] === true) {
+      throw refuse(`its pre-tokenizer is ${first.map(({ type }) => type).join(", ")}`);
+    }
+    const scheme = metaspace["prepend_scheme"] ?? (metaspace["add_prefix_space"] === false ? "never" : "always");
+    if (scheme !== "first") return { prefix: scheme === "always" };
+    return {
+      prefix: true,
+      note: "llama.cpp puts a space before text that follows a special token, and this tokenizer does not: give llama.cpp token ids where that matters",
+    };
+  }
+  const normalizers = normalizer === null ? [] : partsOf(normalizer);
+  const replaces = normalizers.some(({ type, content }) => type === "Replace" && content === "▁");
+  const other = normalizers.find(({ type }) => type !== "Replace" && type !== "Prepend");
+  if (!replaces || other !== undefined) throw refuse(`its normalizer is ${other?.type ?? "not SentencePiece's"}`);
+  return { prefix: normalizers.some(({ type }) => type === "Prepend") };
+}
+
+/** Scores that put merges into the order of the tokenizer's list. @throws TokenizerError when no scores can. */
+function scoresOf(definition: TokenizerDefinition, tokens: readonly string[], types: Int32Array, origin: string) {
+  const merges = mergesOf(definition);
+  const rank = new Map<string, number>();
+  merges.forEach(([left, right], at) => {
+    if (!rank.has(left + right)) rank.set(left + right, at);
+  });
+  // Single characters are never the product of a merge; their scores say nothing.
+  const scores = Float32Array.from(tokens, (token) => -(rank.get(token) ?? merges.length));
+  const isPiece = (id: number) => types[id] === tokenType.normal || types[id] === tokenType.userDefined;
+  const rebuilt = mergesFromScores(tokens, scores, isPiece);
+  // Several ways to build one token have its one score: their order among each other is the only freedom.
+  const listed = (pairs: readonly (readonly [string, string])[]) =>
+    pairs
+      .map((pair) => ({ pair: pair.join(" "), at: rank.get(pair.join("")) ?? Number.POSITIVE_INFINITY }))
+      .toSorted((a, b) => a.at - b.at || (a.pair < b.pair ? -1 : 1))
+      .map(({ pair }) => pair);
+  const [ours, theirs] = [listed(merges), listed(rebuilt)];
+  if (ours.length === theirs.length && ours.every((pair, at) => pair === theirs[at])) return scores;
+  throw new TokenizerError(`${origin}: GGUF has no form for this tokenizer: no scores give its merges`, {
+    code: "unsupported_tokenizer",
+    hint: "export it as merged, which keeps the tokenizer as it is",
+  });
+}
