@@ -1,6 +1,8 @@
 /** Many samples of our client on our server, through one long poll: how often it asks, and what becomes of those given up. */
 import { ServiceClient } from "tinklet";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
+import { fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
+import { gateway, TestServer } from "../../packages/server/src/testing/test-server.ts";
 import { baseModel, fakeServer } from "../cli/executable.ts";
 
 let server: Awaited<ReturnType<typeof fakeServer>>;
@@ -65,3 +67,70 @@ it("samples that are given up are cancelled on the server, and the others come",
   expect(asked["cancel_future"] ?? 0).toBeLessThanOrEqual(given); // those that were never sent need none
   await service.close();
 }, 60_000);
+
+it("samples that are given up (SAMPLES=2000: 1,000 of as many) leave the engine, no other of them begins, and every future ends", async () => {
+  const total = Number(process.env["SAMPLES"] ?? 400);
+  const open = gateway();
+  const engine = fakeEngine({ beforeCall: () => open.promise });
+  const onEngine = new Set<number>();
+  const begun: number[] = [];
+  let awaited = Number.POSITIVE_INFINITY;
+  const arrived = gateway();
+  const model = {
+    name: "test/model",
+    open: async () => ({
+      ...engine,
+      sample: async (...[request, options]: Parameters<typeof engine.sample>) => {
+        const seed = request.params?.seed ?? -1;
+        onEngine.add(seed);
+        if (begun.push(seed) === awaited) arrived.resolve();
+        return engine.sample(request, options).finally(() => onEngine.delete(seed));
+      },
+    }),
+  };
+  const inProcess = await TestServer.open({ models: [model] });
+  onTestFinished(() => inProcess.close());
+  const cancelled = gateway();
+  let cancels = 0;
+  const service = new ServiceClient({
+    apiKey: inProcess.key,
+    baseUrl: "http://localhost",
+    telemetry: false,
+    logLevel: "error",
+    fetch: async (url, init) => {
+      const answer = await inProcess.server.fetch(new Request(url, init));
+      if (String(url).endsWith("/cancel_future") && ++cancels === total / 2) cancelled.resolve();
+      return answer;
+    },
+  });
+  const sampler = await service.createSamplingClient({ baseModel: "test/model" });
+  const controller = new AbortController();
+  const samples = Array.from({ length: total }, (_, seed) =>
+    sampler.sample([1, 2, 3], {
+      samplingParams: { maxTokens: 2, seed },
+      ...(seed % 2 === 0 ? { signal: controller.signal } : {}),
+    }),
+  );
+  const given = samples.filter((_, seed) => seed % 2 === 0);
+  const ends = Promise.allSettled(given);
+  await Promise.all(samples.map(({ submitted }) => submitted));
+  const places = onEngine.size;
+  const before = begun.length;
+  const running = [...onEngine].filter((seed) => seed % 2 === 0).length;
+  expect(running).toBeGreaterThan(0);
+  awaited = before + running;
+  const reason = new Error("enough");
+  controller.abort(reason);
+  expect((await ends).every((end) => end.status === "rejected" && end.reason === reason)).toBe(true);
+  await cancelled.promise;
+  const told = await Promise.all(given.map(({ requestId }) => inProcess.retrieve(requestId as string)));
+  expect(told.every(({ json }) => json.error === "The sample was cancelled by its client.")).toBe(true);
+  await arrived.promise; // as many others have taken the places of those that ran, while the engine drew nothing
+  expect(onEngine.size).toBe(places);
+  expect([...onEngine].every((seed) => seed % 2 === 1)).toBe(true);
+  open.resolve();
+  const kept = await Promise.all(samples.filter((_, seed) => seed % 2 === 1));
+  expect(kept.every(({ sequences }) => sequences[0]?.tokens.length === 2)).toBe(true);
+  expect(begun.slice(before).every((seed) => seed % 2 === 1)).toBe(true);
+  await service.close();
+}, 120_000);

@@ -444,6 +444,25 @@ describe("ends", () => {
     expect((await other.result).sequences[0]!.tokens.length).toBe(30);
   });
 
+  it("samples that are cancelled while they run take no part in the next step, and each of them ends", async () => {
+    const total = 64;
+    const sampler = new Sampler(model, runtime, { ...defaults, maxBatch: total });
+    const drawn = new Int32Array(total);
+    const handles = Array.from({ length: total }, (_, i) =>
+      sampler.submit({ prompt: [7, i % 8], params: { maxTokens: 6, seed: i } }, undefined, () => void drawn[i]!++),
+    );
+    while (sampler.stats.activeSequences < total) await sampler.step();
+    const ends = handles.map(({ result }) => result.then(({ sequences }) => sequences[0]!.tokens.length, String));
+    for (let i = 0; i < total; i += 2) handles[i]!.cancel(`given up ${i}`);
+    const before = drawn.slice();
+    await sampler.step(); // their rows are given back before anything is computed
+    expect(sampler.stats.activeSequences).toBe(total / 2);
+    expect([...drawn].map((count, i) => count - before[i]!)).toEqual(Array.from(drawn, (_, i) => i % 2));
+    while (sampler.busy) await sampler.step();
+    expect(await Promise.all(ends)).toEqual(ends.map((_, i) => (i % 2 === 0 ? `given up ${i}` : 6)));
+    expect(sampler.stats).toMatchObject({ activeSequences: 0, waitingSequences: 0 });
+  });
+
   const first = async (params: SamplingParams, of = model): Promise<SampledSequence> => {
     const [result] = await runAll(new Sampler(of, runtime, defaults), [{ prompt: [7, 8], params }]);
     return result!.sequences[0]!;
