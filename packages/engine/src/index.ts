@@ -3,6 +3,7 @@ export { arithmeticVersion } from "./arithmetic.ts";
 export { openEngine } from "./engine.ts";
 export * from "./errors.ts";
 export { defaultMemoryBudget } from "./memory-plan.ts";
+export { ownTurn } from "./own-turn.ts";
 export { type FoundRuntime, findRuntime } from "./runtime/find-runtime.ts";
 export { startThread } from "./start-thread.ts";
 export type * from "./types.ts";

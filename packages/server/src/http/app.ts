@@ -206,7 +206,9 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
         : await readBody(request, { bounds: boundsOf(carries), hold, thread });
     const isJson = !contentType.includes(protobufContentType) && !isForm;
     const wire = isJson ? readJson(bytes, api.limits) : undefined;
-    return run(match.operation, match.params, { caller, request, url, wire, bytes });
+    const response = await run(match.operation, match.params, { caller, request, url, wire, bytes });
+    await api.queue.context.store.db.synced();
+    return response;
   };
 
   const answerChat = async (

@@ -2,8 +2,8 @@
  * Reading a request's body within bounds: size as sent, size unpacked, depth and parts of JSON, and the size of all bodies together.
  * Every way a body can be too much ends in a typed refusal before it costs memory.
  */
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { createGunzip } from "node:zlib";
+import { ownTurn } from "@tinklet/engine";
 import { InvalidInputError, ResponseValidationError } from "tinklet";
 import { decompressZstd, parseJson } from "tinklet/wire";
 import type { Limits } from "../limits.ts";
@@ -148,7 +148,7 @@ async function joined(parts: readonly Uint8Array[], total: number): Promise<Uint
     since += part.byteLength;
     if (since < copyPiece) continue;
     since = 0;
-    await nextTurn();
+    await ownTurn();
   }
   return bytes;
 }

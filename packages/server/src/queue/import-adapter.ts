@@ -3,8 +3,7 @@
  * scaling that every model here has. What PEFT can express and LoRA training here cannot (DoRA, rank patterns, biases) is refused by
  * the engine in its own words.
  */
-import { setImmediate as nextTurn } from "node:timers/promises";
-import { type AdapterState, type Engine, InputError, type TensorOutput } from "@tinklet/engine";
+import { type AdapterState, type Engine, InputError, ownTurn, type TensorOutput } from "@tinklet/engine";
 
 /** What `create_model` gives every adapter; a checkpoint with another could not be loaded into a model made by it. */
 export const servedAlpha = 32;
@@ -42,8 +41,8 @@ async function times(values: Float32Array, factor: number): Promise<Float32Array
   const product = new Float32Array(values.length);
   for (let at = 0; at < values.length; at += pieceLength) {
     const end = Math.min(at + pieceLength, values.length);
+    await ownTurn();
     for (let i = at; i < end; i++) product[i] = values[i]! * factor;
-    await nextTurn();
   }
   return product;
 }

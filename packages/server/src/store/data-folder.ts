@@ -75,7 +75,7 @@ export async function openDataFolder(
       const lost = await chosenLost(dataDir, choice);
       const outcome = which === undefined ? nothing : await store.db.write((sql) => pruneRows(sql, which, now()));
       await store.collect();
-      store.db.sql.all("PRAGMA incremental_vacuum");
+      await store.db.write((sql) => sql.all("PRAGMA incremental_vacuum"));
       for (const { name } of lost) await rm(join(dataDir, "lost", name), { recursive: true, force: true });
       return withLost(outcome, lost);
     },

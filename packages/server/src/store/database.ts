@@ -1,9 +1,10 @@
 /**
  * The database: opening, locking, migrating, and group commit. Writers hand in a function; all functions that came in while the
  * previous commit was being synced run in one transaction, and each caller's promise settles when that transaction is on the
- * disk. Knows SQLite; knows nothing of what the tables mean.
+ * disk. The event loop does not wait for the disk. Knows SQLite; knows nothing of what the tables mean.
  */
 import Libsql from "libsql";
+import { type DatabaseFiles, openDatabaseFiles } from "./database-files.ts";
 import { formatVersion, migrations } from "./schema.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
 
@@ -42,6 +43,13 @@ export interface Database {
    * @throws {@link StoreError} when the commit itself failed: then nothing of the group happened.
    */
   write<T>(work: (sql: Sql) => T): Promise<T>;
+  /**
+   * Resolves when everything that can be read now is durable; undefined when it is. What was read leaves the process only then: after a
+   * power cut it must not be unknown here.
+   *
+   * @throws {@link StoreError} when the disk refused.
+   */
+  synced(): Promise<void> | undefined;
   /** Commits what is waiting and closes. Idempotent. */
   close(): Promise<void>;
 }
@@ -59,6 +67,9 @@ interface Writer {
   readonly reject: (error: unknown) => void;
 }
 
+/** Bytes of the log from which it is taken over into the database. */
+const longLogBytes = 4 * 1024 * 1024;
+
 /** Milliseconds of work after which a group is committed and the rest waits for the next: polls must not wait for a long one. */
 const groupMs = 4;
 
@@ -73,6 +84,7 @@ export function openDatabase(options: DatabaseOptions): Database {
 
 function open({ file, onPoint, onCommit, now = () => performance.now() }: DatabaseOptions): Database {
   const connection = new Libsql(file);
+  let files: DatabaseFiles | undefined;
   try {
     connection.pragma("busy_timeout = 0");
     connection.pragma("locking_mode = EXCLUSIVE");
@@ -80,6 +92,8 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     connection.pragma("auto_vacuum = INCREMENTAL");
     connection.pragma("journal_mode = WAL");
     connection.pragma("synchronous = FULL");
+    connection.pragma("wal_autocheckpoint = 0");
+    connection.pragma("journal_size_limit = 0"); // a log that begins anew is short: its length says what it holds
     connection.pragma("foreign_keys = ON");
     // The first write takes the lock; it is held until the process ends.
     connection.exec("BEGIN EXCLUSIVE");
@@ -87,6 +101,9 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     check(connection);
     migrate(connection);
     makeShrinkable(connection);
+    if (file !== ":memory:") files = openDatabaseFiles(file);
+    // SQLite syncs at the start and at the end; what is committed in between is synced below, beside the event loop.
+    connection.pragma("synchronous = OFF");
   } catch (error) {
     connection.close();
     throw error;
@@ -122,7 +139,12 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     if (scheduled) return;
     scheduled = true;
     // After the I/O callbacks of this turn: requests that arrived together are committed together.
-    setImmediate(flush);
+    setImmediate(() => {
+      flushing = flush().finally(() => {
+        scheduled = false;
+        if (waiting.length > 0) schedule();
+      });
+    });
   };
 
   const undo = (): void => {
@@ -162,18 +184,46 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     }
     onPoint?.("commit.before");
     sql.run("COMMIT");
-    onPoint?.("commit.after");
     return outcomes;
   };
 
-  const flush = (): void => {
-    scheduled = false;
+  /** Set when a sync failed: what the disk holds is not known any more. */
+  let broken: StoreError | undefined;
+  let flushing: Promise<void> = Promise.resolve();
+  let syncing: Promise<void> | undefined;
+
+  const durable = async (work: () => Promise<void>): Promise<void> => {
+    try {
+      await work();
+    } catch (error) {
+      broken = new StoreError(
+        "io",
+        "The data folder could not be synced.",
+        "Look at the disk; then start again.",
+        error,
+      );
+      throw broken;
+    }
+  };
+
+  /**
+   * Takes the log over into the database when it is long. The log is durable by now, and is not written again before the database is, too:
+   * only then may it begin anew.
+   */
+  const checkpoint = async (atLeastBytes: number): Promise<void> => {
+    if (files === undefined || (await files.logBytes()) < atLeastBytes) return;
+    connection.pragma("wal_checkpoint(PASSIVE)");
+    await durable(files.syncDatabase);
+  };
+
+  const flush = async (): Promise<void> => {
     const group = waiting;
     waiting = [];
     if (group.length === 0) return;
     const started = performance.now();
     let outcomes: readonly (() => void)[];
     try {
+      if (broken !== undefined) throw broken;
       outcomes = transaction(group, false) ?? transaction(group, true)!;
     } catch (error) {
       undo();
@@ -181,12 +231,22 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
       for (const { reject } of group) reject(failure);
       return;
     }
-    if (outcomes.length < group.length) {
-      waiting = [...group.slice(outcomes.length), ...waiting];
-      schedule();
+    waiting = [...group.slice(outcomes.length), ...waiting];
+    try {
+      if (files !== undefined) {
+        syncing = durable(files.syncLog);
+        await syncing;
+      }
+    } catch (error) {
+      for (const { reject } of group.slice(0, outcomes.length)) reject(error);
+      return;
+    } finally {
+      syncing = undefined;
     }
+    onPoint?.("commit.after");
     onCommit?.(performance.now() - started, outcomes.length);
     for (const settle of outcomes) settle();
+    if (files !== undefined) await checkpoint(longLogBytes).catch(() => {}); // then the next commit says what is wrong
   };
 
   return {
@@ -197,15 +257,20 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
         waiting.push({ work, resolve: resolve as (value: never) => void, reject });
         schedule();
       }),
+    synced: () => syncing,
     close: async () => {
       if (closed) return;
       closed = true;
-      while (waiting.length > 0) flush();
-      await Promise.resolve();
+      while (scheduled || waiting.length > 0) {
+        await flushing;
+        if (waiting.length > 0) await new Promise((resume) => setImmediate(resume));
+      }
+      await checkpoint(1).catch(() => {}); // a disk that fails at the very end: the next start recovers from the log
       released = true;
       statements.clear();
       release(connection);
       connection.close();
+      files?.close();
     },
   };
 }
@@ -218,6 +283,7 @@ const storeClosed = (): StoreError => new StoreError("io", "The store is closed.
  */
 function release(connection: Libsql.Database): void {
   try {
+    connection.pragma("synchronous = FULL");
     connection.pragma("journal_mode = DELETE");
     connection.pragma("locking_mode = NORMAL");
     connection.prepare("SELECT COUNT(*) FROM meta").get();

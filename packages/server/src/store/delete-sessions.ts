@@ -15,7 +15,7 @@ export async function deleteSessions(store: Store, ids: readonly string[]): Prom
     deleted += await store.db.write((sql) => ids.slice(at, at + batch).filter((id) => deleteSession(sql, id)).length);
   }
   await store.collect();
-  store.db.sql.all("PRAGMA incremental_vacuum");
+  await store.db.write((sql) => sql.all("PRAGMA incremental_vacuum"));
   return deleted;
 }
 

@@ -35,9 +35,9 @@ export interface StoreOptions extends Omit<DatabaseOptions, "file"> {
 /** Pages of the database that are given back to the disk at once: four megabytes, some milliseconds. */
 const freedPages = 1000;
 
-function shrink(db: Database): void {
+async function shrink(db: Database): Promise<void> {
   try {
-    db.sql.all(`PRAGMA incremental_vacuum(${freedPages})`);
+    await db.write((sql) => sql.all(`PRAGMA incremental_vacuum(${freedPages})`));
   } catch (error) {
     unlessFull(error);
   }
@@ -103,7 +103,7 @@ async function open(options: StoreOptions): Promise<Store> {
         const { dropped, kept } = await db.write((sql) => dropUnusedFiles(sql, candidates, (id) => pinned.has(id)));
         for (const id of kept) await files.markOwned(id, true);
         for (const id of dropped) await files.removeFolder(id);
-        if (dataDir !== undefined) shrink(db);
+        if (dataDir !== undefined) await shrink(db);
         return dropped.length;
       },
       close: () => db.close(),
