@@ -32,39 +32,42 @@ export interface TurnWatch {
 }
 
 /**
- * Watches the turns of this thread's event loop (Linux only). What the thread waited for a core is taken off each: on a busy machine that
- * is most of a long turn, and not the program's. The scheduler counts it for each thread, but not while a hypervisor gives the whole core
- * to others; that is counted for each core ("steal"), in hundredths of a second.
+ * Watches the turns of this thread's event loop (Linux only). What it waited for a core is taken off each: on a busy machine that is most
+ * of a long turn, and not the program's. The scheduler counts it for each thread, but not while a hypervisor gives a core to others: that
+ * is counted for each core ("steal"), in hundredths of a second and a moment late. It is taken off wherever it happened, since the thread
+ * may wait for another that sits on the stolen core.
  */
 export function watchTurns(): TurnWatch {
   const everyMs = 5;
-  const thread = `/proc/self/task/${process.pid}`;
-  /** Milliseconds: now, on a core so far, waiting for one, and stolen from each; and the core that it is on. */
+  /** Looks after which the steal of a turn has been counted. */
+  const lateBy = 4;
+  const schedule = `/proc/self/task/${process.pid}/schedstat`;
+  /** Milliseconds: now, on a core so far, waiting for one, and stolen from each. */
   const look = () => {
-    const [ran, waited] = readFileSync(`${thread}/schedstat`, "utf8").split(" ");
-    const core = Number(readFileSync(`${thread}/stat`, "utf8").split(") ")[1]?.split(" ")[36]);
+    const [ran, waited] = readFileSync(schedule, "utf8").split(" ");
     const cores = readFileSync("/proc/stat", "utf8").matchAll(/^cpu\d+(?: \d+){7} (\d+)/gm);
     const stolen = [...cores].map(([, hundredths]) => 10 * Number(hundredths));
-    return { now: performance.now(), ran: Number(ran) / 1e6, waited: Number(waited) / 1e6, core, stolen };
+    return { now: performance.now(), ran: Number(ran) / 1e6, waited: Number(waited) / 1e6, stolen };
   };
-  type Look = ReturnType<typeof look>;
-  /** From the cores that it was on. */
-  const stolen = (from: Look, to: Look) =>
-    Math.max(...[from.core, to.core].map((core) => (to.stolen[core] ?? 0) - (from.stolen[core] ?? 0)));
   const none: Turns = { turnMs: 0, turnWithStealMs: 0, turnWithWaitMs: 0, turnCpuMs: 0 };
   let longest = none;
-  let last = look();
+  /** The last looks, the oldest first; a turn lies between two. */
+  let looks = [look()];
   setInterval(() => {
-    const next = look();
-    const turn = Math.max(0, next.now - last.now - everyMs);
-    const ready = turn - (next.waited - last.waited);
+    looks.push(look());
+    if (looks.length < lateBy + 2) return;
+    const [from, to] = looks as [ReturnType<typeof look>, ReturnType<typeof look>];
+    const counted = looks.at(-1)!.stolen;
+    looks.shift();
+    const turn = Math.max(0, to.now - from.now - everyMs);
+    const ready = turn - (to.waited - from.waited);
+    const stolen = Math.max(...from.stolen.map((before, core) => (counted[core] ?? before) - before));
     longest = {
-      turnMs: Math.max(longest.turnMs, ready - stolen(last, next)),
+      turnMs: Math.max(longest.turnMs, ready - stolen),
       turnWithStealMs: Math.max(longest.turnWithStealMs, ready),
       turnWithWaitMs: Math.max(longest.turnWithWaitMs, turn),
-      turnCpuMs: Math.max(longest.turnCpuMs, next.ran - last.ran),
+      turnCpuMs: Math.max(longest.turnCpuMs, to.ran - from.ran - stolen),
     };
-    last = next;
   }, everyMs).unref();
   return {
     look: () => {
@@ -73,7 +76,7 @@ export function watchTurns(): TurnWatch {
       return seen;
     },
     restart: () => {
-      last = look();
+      looks = [look()];
     },
   };
 }
