@@ -193,6 +193,23 @@ describe("shapes", () => {
     expect(() => ops.matmul(stacked, one, trainable, { transB: true })).toThrow(/^matmul: leading axes differ/);
   });
 
+  it("multiplies several matrices with each of a stack, without gradient", async () => {
+    const shared = new Graph();
+    const a = shared.input("a", ["batch", 2, 1, 2]);
+    shared.output("y", ops.matmul(shared, a, shared.input("b", ["batch", 1, "columns", 2]), { transB: true }));
+    const given = {
+      a: { data: Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8), dims: [2, 2, 1, 2] },
+      b: { data: Float32Array.of(1, 0, 0, 1, 1, 1, 2, 0, 0, 2, 2, 2), dims: [2, 1, 3, 2] },
+    };
+    for (const each of runtimes) {
+      const { y } = await (await each.compile(shared, new Map())).run(given);
+      expect(y!.dims).toEqual([2, 2, 1, 3]);
+      expect([...(y!.data as Float32Array)]).toEqual([1, 2, 3, 3, 4, 7, 10, 12, 22, 14, 16, 30]);
+    }
+    const trainable = shared.input("trainable", ["batch", 1, 3, 2], { trainable: true });
+    expect(() => ops.matmul(shared, a, trainable, { transB: true })).toThrow(/^matmul: leading axes differ/);
+  });
+
   it("multiplies and compares named sizes", () => {
     expect(product(["tokens", 2, "heads", 3])).toBe("6*heads*tokens");
     expect(product(["3*tokens", 0])).toBe(0);

@@ -102,7 +102,10 @@ export interface MatmulOptions {
   readonly alpha?: number;
 }
 
-/** alpha · op(a) · op(b) over the last two axes; leading axes must be equal or absent on one side (on `a`: without gradient). */
+/**
+ * alpha · op(a) · op(b) over the last two axes; leading axes must be equal or absent on one side (on `a`: without gradient). Without gradients
+ * an axis of `b` may also be 1 where `a` has more.
+ */
 export const matmul = (graph: Graph, a: Tensor, b: Tensor, options: MatmulOptions = {}): Tensor => {
   const { transA = false, transB = false, alpha = 1 } = options;
   if (a.shape.length < 2 || b.shape.length < 2) {
@@ -118,9 +121,11 @@ export const matmul = (graph: Graph, a: Tensor, b: Tensor, options: MatmulOption
     ]);
   }
   const shared = b.shape.length === 2 && a.shape.length > 2;
-  const sharedA = a.shape.length === 2 && b.shape.length > 2 && !a.requiresGrad && !b.requiresGrad;
+  const frozen = !a.requiresGrad && !b.requiresGrad;
+  const sharedA = a.shape.length === 2 && b.shape.length > 2 && frozen;
   const leading = (sharedA ? b : a).shape.slice(0, -2);
-  if (!shared && !sameShape(leading, b.shape.slice(0, -2))) {
+  const leadingB = b.shape.slice(0, -2).map((dim, axis) => (frozen && dim === 1 ? leading[axis]! : dim));
+  if (!shared && !sameShape(leading, leadingB)) {
     throw new ShapeError("matmul", "leading axes differ", [a.shape, b.shape]);
   }
   if (shared && (a.requiresGrad || b.requiresGrad) && b.requiresGrad) {

@@ -44,6 +44,12 @@ export function loraInputs(
   return { scale, modules };
 }
 
+/** Names of linears of a layer that have a common input. */
+export const sharedInputs = {
+  attention: ["q_proj", "k_proj", "v_proj"],
+  mlp: ["gate_proj", "up_proj"],
+} as const;
+
 /** Linears of one input, by their full names: their frozen parts, x·Wᵀ (+ bias). x is `[tokens, in]`. */
 export type FrozenLinears = (
   graph: Graph,
@@ -116,7 +122,11 @@ export function buildLayers(
   const { hiddenSize, headDim, normEpsilon } = config;
   const norm = (value: Tensor, name: string, size: number): Tensor =>
     rmsNorm(graph, value, graph.weight(`${name}.weight`, [size]), normEpsilon);
-  const linears = (input: Tensor, prefix: string, { names, bias }: { names: string[]; bias: boolean }): Tensor[] => {
+  const linears = (
+    input: Tensor,
+    prefix: string,
+    { names, bias }: { names: readonly string[]; bias: boolean },
+  ): Tensor[] => {
     const named = names.map((name) => ({ name: `${prefix}.${name}`, outSize: linearSizes(config, name).outSize }));
     return frozen(graph, input, { linears: named, bias }).map((y, index) => {
       const adapted = lora?.modules.get(named[index]!.name);
@@ -128,7 +138,7 @@ export function buildLayers(
     const prefix = `model.layers.${layer}`;
     const attention = `${prefix}.self_attn`;
     const h = norm(x, `${prefix}.input_layernorm`, hiddenSize);
-    const projections = { names: ["q_proj", "k_proj", "v_proj"], bias: config.qkvBias };
+    const projections = { names: sharedInputs.attention, bias: config.qkvBias };
     const [q, k, v] = linears(h, attention, projections) as [Tensor, Tensor, Tensor];
     const normed = (flat: Tensor, name: string): Tensor =>
       config.qkNorm ? norm(headRows(graph, flat, headDim), `${attention}.${name}`, headDim) : flat;
@@ -139,7 +149,7 @@ export function buildLayers(
     const mlp = `${prefix}.mlp`;
     const h2 = norm(x, `${prefix}.post_attention_layernorm`, hiddenSize);
     const bias = config.mlpBias;
-    const [gate, up] = linears(h2, mlp, { names: ["gate_proj", "up_proj"], bias }) as [Tensor, Tensor];
+    const [gate, up] = linears(h2, mlp, { names: sharedInputs.mlp, bias }) as [Tensor, Tensor];
     const [down] = linears(swiglu(graph, gate, up), mlp, { names: ["down_proj"], bias }) as [Tensor];
     x = add(graph, x, down);
   }

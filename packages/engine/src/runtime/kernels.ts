@@ -23,6 +23,8 @@ function number(attributes: Readonly<Record<string, Attribute>>, name: string, f
   return typeof value === "number" ? value : (value as { float: number }).float;
 }
 
+type Shaped = Pick<Value, "dims">;
+
 /** Row-major strides; 0 along axes of size 1, so that reading broadcasts. */
 function strides(dims: readonly number[], rank: number): number[] {
   const result = new Array<number>(rank).fill(0);
@@ -34,7 +36,7 @@ function strides(dims: readonly number[], rank: number): number[] {
   return result;
 }
 
-function broadcastDims(values: readonly Value[]): number[] {
+function broadcastDims(values: readonly Shaped[]): number[] {
   const rank = Math.max(...values.map((value) => value.dims.length));
   return Array.from({ length: rank }, (_, axis) => {
     let size = 1;
@@ -54,7 +56,7 @@ function broadcastDims(values: readonly Value[]): number[] {
  */
 function walk(
   dims: readonly number[],
-  inputs: readonly Value[],
+  inputs: readonly Shaped[],
   visit: (run: { out: number; offsets: readonly number[]; steps: readonly number[]; width: number }) => void,
 ): void {
   const width = dims.at(-1) ?? 1;
@@ -109,22 +111,21 @@ const matmul: Kernel = ([a, b], attributes, arrays) => {
   const columns = transB ? rowsB : columnsB;
   if (inner !== (transB ? columnsB : rowsB))
     throw new EngineError("shape_mismatch", `matmul of ${a!.dims} and ${b!.dims}`);
-  const leading = (a!.dims.length > 2 ? a! : b!).dims.slice(0, -2);
-  const batches = count(leading);
-  const stepA = a!.dims.length > 2 ? rowsA * columnsA : 0;
-  const stepB = b!.dims.length > 2 ? rowsB * columnsB : 0;
-  const data = new arrays(batches * rows * columns);
+  // Matrices as elements of what is left of the shapes, with a last axis of their own.
+  const matrices = [a!, b!].map((value): Shaped => ({ dims: [...value.dims.slice(0, -2), 1] }));
+  const leading = broadcastDims(matrices);
+  const data = new arrays(count(leading) * rows * columns);
   const [x, y] = [doubles(a!), doubles(b!)];
   // Steps from one row, column and summand to the next.
   const [rowA, innerA] = transA ? [1, columnsA] : [columnsA, 1];
   const [innerB, columnB] = transB ? [1, columnsB] : [columnsB, 1];
   let out = 0;
-  for (let batch = 0; batch < batches; batch++) {
+  walk(leading, matrices, ({ offsets: [matrixA, matrixB] }) => {
     for (let i = 0; i < rows; i++) {
       for (let j = 0; j < columns; j++) {
         let sum = 0;
-        let atA = batch * stepA + i * rowA;
-        let atB = batch * stepB + j * columnB;
+        let atA = matrixA! * rowsA * columnsA + i * rowA;
+        let atB = matrixB! * rowsB * columnsB + j * columnB;
         for (let k = 0; k < inner; k++) {
           sum += x[atA]! * y[atB]!;
           atA += innerA;
@@ -133,8 +134,8 @@ const matmul: Kernel = ([a, b], attributes, arrays) => {
         data[out++] = alpha * sum;
       }
     }
-  }
-  return [{ data, dims: [...leading, rows, columns] }];
+  });
+  return [{ data, dims: [...leading.slice(0, -1), rows, columns] }];
 };
 
 /** Applies `compute` to each run of the last axis; it writes its results to `out`. */

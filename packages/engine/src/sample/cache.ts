@@ -14,7 +14,7 @@ export interface Past {
   /** Tokens of each sequence; padding has none. */
   readonly lengths: readonly number[];
   readonly room: number;
-  /** `[rows, kvHeads, room, headDim]`. */
+  /** `[rows, kvHeads, 1, room, headDim]`: the axis of 1 is that of queries that share keys. */
   view(layer: number, side: "k" | "v"): { readonly data: Float32Array; readonly dims: readonly number[] };
 }
 
@@ -109,7 +109,9 @@ export class KvCache {
     this.#layers.forEach((stored, layer) => {
       for (const side of ["k", "v"] as const) {
         // Masked positions count with weight 0, and 0 · NaN is NaN: what an earlier sequence left must not stay behind the new one.
-        stored[side].fill(0, row * size, (row + 1) * size);
+        for (let line = row * size; line < (row + 1) * size; line += this.#room * headDim) {
+          stored[side].fill(0, line + length * headDim, line + this.#room * headDim);
+        }
         let at = 0;
         for (const block of blocks) {
           const from = {
@@ -167,7 +169,7 @@ export class KvCache {
       room,
       view: (layer, side) => ({
         data: this.#layers[layer]![side].subarray(0, size),
-        dims: [rows, kvHeads, room, headDim],
+        dims: [rows, kvHeads, 1, room, headDim],
       }),
     };
   }

@@ -8,7 +8,7 @@ import { f32, i32, type Program, type Runtime, type Value } from "../runtime/run
 import { type AdapterStack, selectionOf, stackAdapters } from "./adapters.ts";
 import type { Past } from "./cache.ts";
 import { fuseWeights } from "./fused.ts";
-import { extendGraph, scoreTail } from "./graph.ts";
+import { extendGraph, queryRows, scoreTail } from "./graph.ts";
 import { lengthOf } from "./kv-block.ts";
 import { type PromptPiece, prefillInputs } from "./prefill-inputs.ts";
 import { type RowLimits, rowLimits } from "./run-rows.ts";
@@ -73,12 +73,10 @@ export class Extender {
   #program(stack: AdapterStack | undefined, decode: boolean, prompt: boolean): Promise<Program> {
     const adapters = stack ? { targets: stack.targets, blocked: stack.blocked } : {};
     return this.#programs.get([adapters, decode, prompt], () => {
-      // Prompts have the rows to do without.
-      const own = this.#packWeights && decode;
-      const graph = extendGraph(this.#model.config, { ...adapters, decode, fused: own, prompt });
+      const own = this.#packWeights && decode; // prompts have the rows to do without
+      const graph = extendGraph(this.#model.config, { ...adapters, decode, prompt });
       const names = graph.weights.map(({ name }) => name);
-      const weights = own ? fuseWeights(this.#model.weights, names) : this.#model.weights;
-      return this.#runtime.compile(graph, weights, { packWeights: own });
+      return this.#runtime.compile(graph, fuseWeights(this.#model.weights, names), { packWeights: own });
     });
   }
 
@@ -110,11 +108,12 @@ export class Extender {
       pastMask.fill(0, row * room, row * room + length);
     });
     const tail = new Float32Array(rows * heads * scoreTail).fill(masked);
+    const each = queryRows(this.#model.config);
     const inputs: Record<string, Value> = {
       tokens: i32(padded(tokens, rows), [rows]),
       position_ids: i32(padded(Int32Array.from(past.lengths), rows), [rows, 1]),
-      "mask.past": f32(pastMask, [rows, 1, 1, room]),
-      "mask.tail": f32(tail, [rows, kvHeads, heads / kvHeads, scoreTail]),
+      "mask.past": f32(pastMask, [rows, 1, 1, 1, room]),
+      "mask.tail": f32(tail, [rows, kvHeads, each.products, each.rows, scoreTail]),
       lengths: i32(Int32Array.of(1, room, scoreTail), [3]),
     };
     for (let layer = 0; layer < layers; layer++) {

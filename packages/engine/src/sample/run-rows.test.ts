@@ -85,9 +85,9 @@ describe.each(runtimes.flatMap((runtime) => (runtime ? [[runtime.name, runtime.t
 const bytes = (values: Float32Array): Buffer => Buffer.from(values.buffer, values.byteOffset, values.byteLength);
 
 it("has fewer rows than the narrowest linear with long sums has columns, and enough for all threads", () => {
-  expect(rowLimits(config, 2)).toEqual({ fewest: 8, most: 127 });
-  expect(rowLimits(config, 4)).toEqual({ fewest: 24, most: 127 });
-  expect(rowLimits(config, 64).fewest).toBe(127);
+  expect(rowLimits(config, 2)).toEqual({ fewest: 4, most: 255 });
+  expect(rowLimits(config, 4)).toEqual({ fewest: 12, most: 255 });
+  expect(rowLimits(config, 64).fewest).toBe(252);
   expect(rowLimits(config, 1)).toEqual({ fewest: 2, most: 256 });
   expect(rowLimits({ ...config, hiddenSize: 2048, heads: 16, kvHeads: 8, headDim: 128 }, 2).most).toBe(256);
 });

@@ -4,8 +4,8 @@
  * pieces, and where depends on how many columns a thread has. A product with fewer rows than columns is divided among threads by columns,
  * others by rows; one that is too small for all threads among fewer of them. Within these limits every product is divided alike.
  */
-import type { ModelConfig } from "@tinklet/models/config";
-import { targetLinears } from "../adapter/layout.ts";
+import { linearSizes, type ModelConfig } from "@tinklet/models/config";
+import { sharedInputs } from "../model/transformer.ts";
 
 export interface RowLimits {
   readonly fewest: number;
@@ -19,8 +19,15 @@ const workPerThread = 2 ** 18;
 /** More make a run no faster: attention within it sees all of its keys, also those that are masked. */
 const enough = 256;
 
+/** The products of a layer; those with a common input are one (`fused.ts`). */
+const productSizes = (config: ModelConfig): { inSize: number; outSize: number }[] =>
+  [sharedInputs.attention, ["o_proj"], sharedInputs.mlp, ["down_proj"]].map((names) => {
+    const sizes = names.map((name) => linearSizes(config, name));
+    return { inSize: sizes[0]!.inSize, outSize: sizes.reduce((sum, { outSize }) => sum + outSize, 0) };
+  });
+
 export const rowLimits = (config: ModelConfig, threads: number): RowLimits => {
-  const linears = targetLinears({ ...config, layers: 1 }, { attn: true, mlp: true, unembed: false });
+  const linears = productSizes(config);
   const cut = threads === 1 ? [] : linears.filter(({ inSize }) => inSize > uncutTerms);
   const fewest = cut.map(({ inSize, outSize }) => Math.ceil((workPerThread * (threads - 1)) / (inSize * outSize)));
   const most = cut.map(({ outSize }) => outSize - 1);
