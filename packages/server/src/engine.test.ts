@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { openEngine } from "@tinklet/engine";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { writeTinyModel } from "../../engine/src/testing/tiny-model.ts";
+import { hashApiKey } from "./http/auth.ts";
 import { baseModel, TestServer } from "./testing/test-server.ts";
 
 let root: string;
@@ -62,6 +63,35 @@ test("training through the API is the engine's own training, bit for bit", async
     expect(metrics["loss:sum"]).toBe(losses[step]);
     await engine.optimStep(adapterId, { learningRate: 0.01 });
   }
+});
+
+test("of two tenants with equal prompts neither is told, by any field or counter, what the other has asked", async () => {
+  const server = await TestServer.open({
+    models: [source()],
+    apiKeys: ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
+  });
+  const cachedInAll = async () => {
+    const text = await (await server.server.fetch(new Request("http://localhost/metrics"))).text();
+    return Number(/^tinklet_tokens_total\{kind="sampling_prefill_cached"\} (\d+)$/m.exec(text)?.[1]);
+  };
+  const ask = async (name: string) => {
+    server.key = `tml-${name}`;
+    const before = await cachedInAll();
+    const { json } = await server.post("asample", {
+      base_model: baseModel,
+      prompt: { chunks: [{ tokens: Array.from({ length: 40 }, (_, i) => 1 + (i % 30)) }] },
+      sampling_params: { max_tokens: 3, seed: 1 },
+    });
+    const { bytes, headers } = await server.retrieve(json.request_id);
+    const timing = /cache;desc="(\d+) prompt tokens"/.exec(headers.get("server-timing") ?? "")?.[1];
+    return { body: Buffer.from(bytes).toString("hex"), timing, cached: (await cachedInAll()) - (before || 0) };
+  };
+  const alone = await ask("alice");
+  expect(await ask("bob")).toEqual(alone);
+  expect(alone).toMatchObject({ timing: "0", cached: 0 });
+  // What is her own she is told: the comparison above can fail.
+  expect(await ask("alice")).toMatchObject({ timing: "40", cached: 40 });
+  await server.close();
 });
 
 test("a restart, and a resume from a checkpoint, are bitwise the run that was never stopped", async () => {

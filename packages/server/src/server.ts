@@ -138,6 +138,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     maxDiskBytes: options.maxDiskBytes,
     onPoint,
     onFinished: ({ kind }, outcome) => metrics.finished(kind, outcome),
+    onUsed: (usage) => metrics.used(usage),
   });
   const served = new Map<string, ServedModel>();
   const engines: Engine[] = [];

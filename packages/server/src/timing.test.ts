@@ -46,6 +46,23 @@ test("step() tells the time in the queue and the time of computing, as the serve
   await server.close();
 });
 
+test("a sample's header and the server's counters tell what was cached of its prompt, now and from the store", async () => {
+  const server = await TestServer.open({ engine: { cachedTokens: 2 } });
+  const { json } = await server.post("asample", {
+    base_model: baseModel,
+    prompt: { chunks: [{ type: "encoded_text", tokens: [1, 2, 3] }] },
+    sampling_params: { max_tokens: 1 },
+  });
+  const told = 'queue;dur=0, compute;dur=0, cache;desc="2 prompt tokens"';
+  expect((await server.retrieve(json.request_id)).headers.get("server-timing")).toBe(told);
+  await server.clock.advance(60_000); // the sweep forgets what is at hand: this comes from the store
+  expect((await server.retrieve(json.request_id)).headers.get("server-timing")).toBe(told);
+  const metrics = await (await server.server.fetch(new Request("http://localhost/metrics"))).text();
+  expect(metrics).toMatch(/^tinklet_tokens_total\{kind="sampling_prefill_cached"\} 2$/m);
+  expect(metrics).toMatch(/^tinklet_tokens_total\{kind="sampling_prefill"\} 1$/m);
+  await server.close();
+});
+
 test("the time is told again for a result that was stored, and never for one that did not run", async () => {
   const server: TestServer = await TestServer.open({ engine: { beforeCall: () => server.clock.jump(30) } });
   const model = await server.model();

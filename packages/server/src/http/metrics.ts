@@ -2,6 +2,8 @@
  * Counters for Prometheus. Labels name routes, statuses and base models, never tenants, sessions or keys. Reading them costs
  * nothing but their text.
  */
+import type { Usage } from "../store/usage.ts";
+
 const latencyBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60];
 
 interface Histogram {
@@ -14,6 +16,7 @@ export class Metrics {
   readonly #requests = new Map<string, number>();
   readonly #latency = new Map<string, Histogram>();
   readonly #finished = new Map<string, number>();
+  readonly #tokens = new Map<string, number>();
   readonly #commits: Histogram = emptyHistogram();
   #writers = 0;
 
@@ -33,6 +36,14 @@ export class Metrics {
     this.#finished.set(key, (this.#finished.get(key) ?? 0) + 1);
   }
 
+  /** Counts what was used, by kind: of prompts, tokens that were computed apart from those that were found in the prefix cache. */
+  used(amounts: Usage): void {
+    for (const [kind, amount] of Object.entries(amounts)) {
+      if (kind === "checkpoint") continue; // not a number of tokens
+      this.#tokens.set(kind, (this.#tokens.get(kind) ?? 0) + amount);
+    }
+  }
+
   commit(seconds: number, writers: number): void {
     observe(this.#commits, seconds);
     this.#writers += writers;
@@ -50,6 +61,12 @@ export class Metrics {
       lines.push(...series("tinklet_http_request_seconds", `route="${route}"`, histogram));
     head("tinklet_requests_finished_total", "counter", "Asynchronous requests that are over.");
     for (const [labels, count] of this.#finished) lines.push(`tinklet_requests_finished_total{${labels}} ${count}`);
+    head(
+      "tinklet_tokens_total",
+      "counter",
+      "Tokens trained on, sampled and of prompts; cached ones were not computed again.",
+    );
+    for (const [kind, amount] of this.#tokens) lines.push(`tinklet_tokens_total{kind="${kind}"} ${amount}`);
     head("tinklet_commit_seconds", "histogram", "Time of one group commit, with its sync.");
     lines.push(...series("tinklet_commit_seconds", "", this.#commits));
     head("tinklet_commit_writers_total", "counter", "Writers that shared the commits.");

@@ -2,6 +2,7 @@
  * The one end of a request: what became of it is told to the log where that is the server's fault, stored with its effects and its use
  * in one transaction, and only then handed out.
  */
+import { given } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
 import { type Failure, failureBytes, finishRequest } from "../store/requests.ts";
 import { addUsage } from "../store/usage.ts";
@@ -57,11 +58,12 @@ export async function finish(context: QueueContext, job: Job, ending: Ending): P
     return result;
   });
   if (outcome?.filesId !== undefined) void owned(context, outcome.filesId);
-  if (outcome?.usage !== undefined) context.rates.add(job.tenant, outcome.usage);
+  if (outcome?.usage !== undefined) context.onUsed(job.tenant, outcome.usage);
   context.payloads.delete(job.id);
   context.onFinished(job, state);
   const target = targetOf(job);
   if (target !== undefined) context.completions.end(target, { id: job.id, state, bytes: body.byteLength });
-  const timing = timingOf(job.acceptedAt, startedAt, finishedAt);
+  const cachedTokens = outcome?.usage?.sampling_prefill_cached;
+  const timing = { ...timingOf(job.acceptedAt, startedAt, finishedAt), ...given({ cachedTokens }) };
   context.futures.settle(job.id, { tenant: job.tenant, body, type, timing });
 }

@@ -19,6 +19,8 @@ export interface Timing {
   readonly queueMs: number;
   /** From there to its result. */
   readonly computeMs: number;
+  /** Of a sample: tokens of its prompt that were not computed again. */
+  readonly cachedTokens?: number;
 }
 
 /** From wall-clock times; a clock that was set back in between must not show as a negative time. */

@@ -10,6 +10,7 @@ import type { Failure, PayloadType, RequestHead, RequestKind } from "../store/re
 import { beginAgain, getRequest } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
+import type { Usage } from "../store/usage.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import type { Completions, CompletionTarget } from "./completions.ts";
 import { decodePass } from "./engine-input.ts";
@@ -149,6 +150,8 @@ export interface QueueContext {
   readonly rates: TokenRateMeter;
   readonly closing: AbortSignal;
   readonly onPoint?: ((point: string) => void) | undefined;
+  /** Told what was used: once it is stored, or while that is under way where nobody waits for it. */
+  readonly onUsed: (tenant: string, usage: Usage) => void;
   /** Told about each request that is over. */
   readonly onFinished: (job: Job, outcome: "done" | "failed") => void;
 }

@@ -2,7 +2,7 @@
 import { given, stringifyJson } from "tinklet/wire";
 import type { Sql } from "../store/database.ts";
 import type { PayloadType } from "../store/requests.ts";
-import type { UsageKind } from "../store/usage.ts";
+import type { Usage } from "../store/usage.ts";
 import type { StepPart } from "./step-meter.ts";
 
 /**
@@ -15,7 +15,7 @@ export interface Outcome {
   // biome-ignore lint/suspicious/noConfusingVoidType: most effects return nothing
   readonly effects?: (sql: Sql, position: number) => Uint8Array | void;
   /** What it is booked as. */
-  readonly usage?: Partial<Record<UsageKind, number>>;
+  readonly usage?: Usage;
   /** What it adds to its run's curve. */
   readonly part?: StepPart;
   /** The folder that was written for it, which the effects store an owner of. */

@@ -4,7 +4,7 @@
  */
 import type { SampleResult, TokenEvent } from "@tinklet/engine";
 import type { Clock } from "tinklet";
-import type { ForwardBackwardRequest } from "tinklet/wire";
+import { decodeSampleResponse, type ForwardBackwardRequest, given } from "tinklet/wire";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
@@ -28,7 +28,7 @@ import {
 } from "../store/requests.ts";
 import { getSampler } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
-import { addUsage } from "../store/usage.ts";
+import { addUsage, type Usage } from "../store/usage.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import { type CompletionPage, type CompletionQuery, Completions } from "./completions.ts";
 import { DiskGuard } from "./disk-guard.ts";
@@ -55,6 +55,7 @@ export interface QueueOptions {
   readonly maxDiskBytes?: number | undefined;
   readonly onPoint?: ((point: string) => void) | undefined;
   readonly onFinished?: (job: Job, outcome: "done" | "failed") => void;
+  readonly onUsed?: (usage: Usage) => void;
 }
 
 /** What `retrieve_future` found. */
@@ -84,7 +85,7 @@ export class Queue {
   readonly #fetched = new Set<number>();
   readonly #disk: DiskGuard;
 
-  constructor({ store, clock, log, limits, losses, maxDiskBytes, onPoint, onFinished }: QueueOptions) {
+  constructor({ store, clock, log, limits, losses, maxDiskBytes, onPoint, onFinished, onUsed }: QueueOptions) {
     this.#disk = new DiskGuard(store, clock, maxDiskBytes);
     this.#ids = new RequestIds(store.secret);
     this.context = {
@@ -105,6 +106,10 @@ export class Queue {
       rates: new TokenRateMeter(clock),
       closing: this.#closing.signal,
       onPoint,
+      onUsed: (tenant, usage) => {
+        this.context.rates.add(tenant, usage);
+        onUsed?.(usage);
+      },
       onFinished: (job, outcome) => {
         this.#count(job, -1);
         if (job.modelId !== undefined) this.context.steps.changed(job.tenant, job.modelId);
@@ -282,7 +287,7 @@ export class Queue {
           sampling_prefill_cached: cached,
           sampling_sample: drawn,
         };
-        this.context.rates.add(draw.tenant, usage);
+        this.context.onUsed(draw.tenant, usage);
         store.db
           .write((sql) => addUsage(sql, account, usage))
           .catch((error: unknown) => this.context.log.warn("usage.lost", { tokens: drawn, error: String(error) }));
@@ -329,7 +334,9 @@ export class Queue {
       const done = { kind: "done", body: row.result, type: row.result_type ?? "json" } as const;
       const { accepted_at, started_at, finished_at } = row;
       if (started_at === null || finished_at === null) return done;
-      return { ...done, timing: timingOf(accepted_at, started_at, finished_at) };
+      const isSample = row.kind === "sample" && done.type === "proto";
+      const cachedTokens = isSample ? decodeSampleResponse(row.result).promptCacheHitTokens : undefined;
+      return { ...done, timing: { ...timingOf(accepted_at, started_at, finished_at), ...given({ cachedTokens }) } };
     }
     if (this.#closing.signal.aborted) return { kind: "closing" };
     return { kind: "pending", ...this.#explain(id) };

@@ -1,6 +1,6 @@
 /** How many tokens each tenant trained on and sampled in the last hour, in intervals. In memory: the account of use is in the store. */
 import type { Clock } from "tinklet";
-import type { UsageKind } from "../store/usage.ts";
+import type { Usage } from "../store/usage.ts";
 
 /** The kinds that are counted. */
 const counted = ["training", "sampling_sample", "sampling_prefill", "sampling_prefill_cached"] as const;
@@ -23,7 +23,7 @@ export class TokenRateMeter {
     this.#clock = clock;
   }
 
-  add(tenant: string, usage: Partial<Record<UsageKind, number>>): void {
+  add(tenant: string, usage: Usage): void {
     const ring = this.#ring(tenant);
     for (const kind of counted) ring.amounts[kind][ring.latest % intervals]! += usage[kind] ?? 0;
   }

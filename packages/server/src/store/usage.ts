@@ -3,11 +3,14 @@ import type { Sql } from "./database.ts";
 
 export type UsageKind = "training" | "sampling_prefill" | "sampling_prefill_cached" | "sampling_sample" | "checkpoint";
 
+/** Amounts of what was used. */
+export type Usage = Partial<Record<UsageKind, number>>;
+
 /** Adds to the hourly account of use, all kinds in one statement. */
 export function addUsage(
   sql: Sql,
   account: { readonly tenant: string; readonly sessionId: string; readonly baseModel: string; readonly now: number },
-  amounts: Partial<Record<UsageKind, number>>,
+  amounts: Usage,
 ): void {
   const used = Object.entries(amounts).filter(([, amount]) => amount !== 0);
   if (used.length === 0) return;

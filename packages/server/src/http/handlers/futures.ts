@@ -85,7 +85,9 @@ export function futuresHandlers(
 /** Beside the result and not in its metrics: two runs of the same request must give the same bytes. */
 function timingHeader(timing: Timing | undefined): Record<string, string> {
   if (timing === undefined) return {};
-  return { "server-timing": `queue;dur=${timing.queueMs}, compute;dur=${timing.computeMs}` };
+  const { queueMs, computeMs, cachedTokens } = timing;
+  const cache = cachedTokens === undefined ? "" : `, cache;desc="${cachedTokens} prompt tokens"`;
+  return { "server-timing": `queue;dur=${queueMs}, compute;dur=${computeMs}${cache}` };
 }
 
 /** Binary results for clients from before the binary form. */
