@@ -10,6 +10,7 @@ const suites = {
   cli: ["cli-interop.mjs"],
   cookbook: ["cookbook-interop.mjs"],
   chat: ["../chat/clients.mjs"],
+  ai: ["../ai/sdk.mjs"],
   peft: ["../torch/archive.mjs"],
 };
 const wanted = process.argv.slice(2);
