@@ -33,14 +33,20 @@ module.exports = {
       name: "engine-core-without-node",
       comment: "a browser build of the engine must stay one step away",
       severity: "error",
-      from: { path: "^packages/engine/src/(graph|onnx|runtime|model|train|sample)/", pathNot: "\\.test\\.ts$" },
+      from: {
+        path: "^packages/engine/src/(graph|onnx|runtime|model|train|sample|constrain)/",
+        pathNot: "\\.test\\.ts$",
+      },
       to: { dependencyTypes: ["core"] },
     },
     {
       name: "engine-core-takes-light-entries",
       comment: "the entry . of @tinklet/models needs Node; its types do not",
       severity: "error",
-      from: { path: "^packages/engine/src/(graph|onnx|runtime|model|train|sample)/", pathNot: "\\.test\\.ts$" },
+      from: {
+        path: "^packages/engine/src/(graph|onnx|runtime|model|train|sample|constrain)/",
+        pathNot: "\\.test\\.ts$",
+      },
       to: { path: "^packages/models/src/index\\.ts$", dependencyTypesNot: ["type-only"] },
     },
     {

@@ -45,6 +45,7 @@ const paramFields: Readonly<Record<keyof SamplingParams, true>> = {
   presencePenalty: true,
   frequencyPenalty: true,
   logitBias: true,
+  constraint: true,
 };
 /** Names under which other parts of the API, or other SDKs, know a field. */
 const aliases: Readonly<Record<string, string>> = {

@@ -143,7 +143,15 @@ export interface SamplingParams {
   readonly frequencyPenalty?: number;
   /** Added to the logits of these tokens. Log-probs in results are the model's own, without it. @defaultValue none */
   readonly logitBias?: readonly (readonly [token: number, bias: number])[];
+  /** A format that the sample has: only tokens that keep to it are drawn, and it is whole before `maxTokens` run out. @defaultValue none */
+  readonly constraint?: Constraint;
 }
+
+/**
+ * A format of samples. A JSON schema is taken in its common part; a keyword outside of it is refused by name. Log-probs in results stay
+ * the model's own, over the whole vocabulary.
+ */
+export type Constraint = { readonly type: "json_object" } | { readonly type: "json_schema"; readonly schema: unknown };
 
 export interface SampleRequest {
   readonly prompt: Int32Array | readonly number[];

@@ -339,8 +339,10 @@ describe("a failure is its own request's", () => {
     const sampler = new Sampler(model, runtime, defaults);
     let heard = 0;
     const results = await settle(sampler, [
-      sampler.submit(request([1, 2]), undefined, () => {
-        if (++heard === 3) throw new Error("listener");
+      sampler.submit(request([1, 2]), undefined, {
+        onToken: () => {
+          if (++heard === 3) throw new Error("listener");
+        },
       }),
       sampler.submit(request([3, 4], 2), undefined),
     ]);
@@ -434,8 +436,10 @@ describe("ends", () => {
     const sampler = new Sampler(model, runtime, defaults);
     const events: number[] = [];
     const other = sampler.submit({ prompt: [1], params: greedy }, undefined);
-    const handle = sampler.submit({ prompt: [7, 8], params: greedy }, undefined, ({ token }) => {
-      if (events.push(token) === 4) handle.cancel(new Error("enough"));
+    const handle = sampler.submit({ prompt: [7, 8], params: greedy }, undefined, {
+      onToken: ({ token }) => {
+        if (events.push(token) === 4) handle.cancel(new Error("enough"));
+      },
     });
     handle.result.catch(() => {});
     while (sampler.busy) await sampler.step();
@@ -449,7 +453,9 @@ describe("ends", () => {
     const sampler = new Sampler(model, runtime, { ...defaults, maxBatch: total });
     const drawn = new Int32Array(total);
     const handles = Array.from({ length: total }, (_, i) =>
-      sampler.submit({ prompt: [7, i % 8], params: { maxTokens: 6, seed: i } }, undefined, () => void drawn[i]!++),
+      sampler.submit({ prompt: [7, i % 8], params: { maxTokens: 6, seed: i } }, undefined, {
+        onToken: () => void drawn[i]!++,
+      }),
     );
     while (sampler.stats.activeSequences < total) await sampler.step();
     const ends = handles.map(({ result }) => result.then(({ sequences }) => sequences[0]!.tokens.length, String));

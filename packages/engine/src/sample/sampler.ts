@@ -6,6 +6,7 @@
 
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { type AdapterWeights, areFinite } from "../adapter/adapter.ts";
+import type { Follower, Grammar } from "../constrain/grammar.ts";
 import { EngineError, InputError, MemoryError } from "../errors.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { createRandom, drawSeed } from "../random.ts";
@@ -30,7 +31,7 @@ import {
   type PrefixLease,
   type PrefixQuery,
 } from "./prefix-cache.ts";
-import { readShape, type Shape, shaped } from "./shape.ts";
+import { narrowed, readShape, type Shape, shaped } from "./shape.ts";
 import { type StopRules, StopWatch, stopRules } from "./stop.ts";
 
 const notFinite = "the model's output is not a number: its weights, or the adapter's, are broken or overflow";
@@ -58,6 +59,8 @@ interface Job extends PromptScores {
   readonly rules: StopRules;
   readonly topkSampleLogprobs: number;
   readonly onToken: ((event: TokenEvent) => void) | undefined;
+  /** The format that its samples have. */
+  readonly grammar: Grammar | undefined;
   readonly resolve: (result: SampleResult) => void;
   readonly reject: (error: unknown) => void;
   readonly sequences: Sequence[];
@@ -81,6 +84,7 @@ interface Sequence {
   readonly top: TokenTableDraft;
   /** How often it has each token, where that matters. */
   readonly counts: Map<number, number>;
+  readonly follower: Follower | undefined;
   stopReason?: "stop" | "length";
 }
 
@@ -103,6 +107,13 @@ const queryOf = (job: Job): PrefixQuery => ({
   coldness: coldnessOf(job.temperature),
   usable: unscoredTokens(job, job.prompt.length),
 });
+
+/** What a request brings that is not data. */
+export interface SubmitOptions {
+  readonly onToken?: ((event: TokenEvent) => void) | undefined;
+  /** Its compiled constraint. */
+  readonly grammar?: Grammar | undefined;
+}
 
 /** A submitted request. */
 export interface SampleHandle {
@@ -152,15 +163,13 @@ export class Sampler {
   }
 
   /** Checks and queues a request; `adapter` is frozen by the caller for as long as the request lives. */
-  submit(
-    request: SampleRequest,
-    adapter: AdapterWeights | undefined,
-    onToken?: (event: TokenEvent) => void,
-  ): SampleHandle {
+  submit(request: SampleRequest, adapter: AdapterWeights | undefined, options: SubmitOptions = {}): SampleHandle {
+    const { onToken, grammar } = options;
     let job: Job | undefined;
     const result = new Promise<SampleResult>((resolve, reject) => {
       if (adapter) this.#checkAdapter(adapter);
-      job = { ...this.#check(request), adapter, onToken, resolve, reject, sequences: [] };
+      job = { ...this.#check(request), adapter, onToken, grammar, resolve, reject, sequences: [] };
+      checkRoom(job);
       this.#waiting.push(job);
     });
     return {
@@ -180,7 +189,7 @@ export class Sampler {
     this.#finite.add(adapter);
   }
 
-  #check(request: SampleRequest): Omit<Job, "adapter" | "onToken" | "resolve" | "reject" | "sequences"> {
+  #check(request: SampleRequest): Omit<Job, "adapter" | "grammar" | "onToken" | "resolve" | "reject" | "sequences"> {
     const params: SamplingParams = request.params ?? {};
     const { vocabSize } = this.#model.config;
     const { contextLength } = this.#options;
@@ -375,6 +384,7 @@ export class Sampler {
       logprobs: [],
       top: { tokenIds: [], logprobs: [] },
       counts: new Map(),
+      follower: job.grammar?.follow(job.rules.tokens),
     };
     job.sequences.push(sequence);
     if (job.sequences.length === job.numSamples) {
@@ -417,10 +427,21 @@ export class Sampler {
       return;
     }
     const { shape, temperature } = job;
-    const wanted = shape ? shaped(row, shape, { counts: sequence.counts, coldness: coldnessOf(temperature) }) : row;
+    const { follower } = sequence;
+    const coldness = coldnessOf(temperature);
+    const free = shape ? shaped(row, shape, { counts: sequence.counts, coldness }) : row;
+    let allowed: Int32Array | undefined;
+    try {
+      allowed = follower?.allowed(job.maxTokens - sequence.tokens.length);
+    } catch (error) {
+      job.cancelled ??= { reason: error };
+      return;
+    }
+    const wanted = allowed ? narrowed(free, allowed, coldness) : free;
     // Logits that overflow at the temperature, and only those, leave no probability that is a number: the largest logit has all of it.
     const greedy = temperature === 0 || Number.isNaN(wanted.probabilities[0]);
-    const token = greedy ? argmax(wanted.logits) : pick(wanted.probabilities, job.choice, sequence.random());
+    const choice = greedy ? argmax(wanted.logits) : pick(wanted.probabilities, job.choice, sequence.random());
+    const token = allowed ? allowed[choice]! : choice;
     const logprobOf = (id: number): number => Math.min(0, row.logits[id]! - row.logSumExp);
     const logprob = logprobOf(token);
     sequence.tokens.push(token);
@@ -431,8 +452,10 @@ export class Sampler {
       sequence.top.tokenIds.push(id);
       sequence.top.logprobs.push(logprobOf(id));
     }
-    if (sequence.watch.push(token)) sequence.stopReason = "stop";
-    else if (sequence.tokens.length >= job.maxTokens) sequence.stopReason = "length";
+    follower?.push(token);
+    const isLast = sequence.tokens.length >= job.maxTokens;
+    if (sequence.watch.push(token) || follower?.isOver || (isLast && follower?.isWhole)) sequence.stopReason = "stop";
+    else if (isLast) sequence.stopReason = "length";
     try {
       job.onToken?.({
         index: sequence.index,
@@ -535,6 +558,16 @@ export class Sampler {
     await this.#extender.dispose();
   }
 }
+
+/** @throws InputError when no text of the format fits. */
+const checkRoom = ({ grammar, maxTokens }: Job): void => {
+  if (!grammar || grammar.cost <= maxTokens) return;
+  throw new InputError(
+    "params.maxTokens",
+    `the shortest answer in this format may take ${grammar.cost} tokens, and ${maxTokens} are left for it`,
+    { code: "no_room_for_format" },
+  );
+};
 
 /** The request needs what its prompt left no longer. */
 const endPrefill = (job: Job): void => {

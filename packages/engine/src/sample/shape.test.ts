@@ -14,7 +14,7 @@ const options = { contextLength: 64, maxBatch: 8, cacheBytes: 1e9, eosTokenIds: 
 const sample = async (params: SamplingParams, more: Partial<SampleRequest> = {}, events?: TokenEvent[]) => {
   const sampler = new Sampler(model, createInterpreter(), options);
   const request = { prompt: [7, 8], ...more, params: { maxTokens: 8, seed: 3, ...params } };
-  const { result } = sampler.submit(request, undefined, (event) => void events?.push(event));
+  const { result } = sampler.submit(request, undefined, { onToken: (event) => void events?.push(event) });
   while (sampler.busy) await sampler.step();
   return (await result) as SampleResult;
 };

@@ -1,4 +1,7 @@
-/** Changes of a distribution that a request asks for by token: a bias, and penalties for what its own sample has said already. */
+/**
+ * Changes of a distribution that a request asks for by token: a bias, penalties for what its own sample has said already, and the tokens that
+ * its format allows.
+ */
 import { InputError } from "../errors.ts";
 import type { SamplingParams } from "../types.ts";
 import type { Distribution } from "./prefix-cache.ts";
@@ -53,3 +56,26 @@ export function shaped(
   for (let i = 0; i < probabilities.length; i++) probabilities[i]! /= sum;
   return { logits: changed, probabilities };
 }
+
+/** The distribution over these tokens alone, in their order. */
+export function narrowed(
+  { logits, probabilities }: Pick<Distribution, "logits" | "probabilities">,
+  ids: Int32Array,
+  coldness: number,
+): Pick<Distribution, "logits" | "probabilities"> {
+  const own = new Float32Array(ids.length);
+  const shares = new Float32Array(ids.length);
+  let sum = 0;
+  for (let i = 0; i < ids.length; i++) {
+    own[i] = logits[ids[i]!]!;
+    shares[i] = probabilities[ids[i]!]!;
+    sum += shares[i]!;
+  }
+  // What is left may be less than float32 tells apart: then from the logits.
+  if (!(sum > leastSum)) return shaped({ logits: own }, plain, { counts: new Map(), coldness });
+  for (let i = 0; i < shares.length; i++) shares[i]! /= sum;
+  return { logits: own, probabilities: shares };
+}
+
+const plain: Shape = { presencePenalty: 0, frequencyPenalty: 0, bias: [] };
+const leastSum = 1e-30;

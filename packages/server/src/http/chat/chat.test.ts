@@ -285,7 +285,6 @@ describe("what cannot be honoured is a 400 that names it", () => {
     ["tools[0].function.strict", { tools: [{ ...weather, function: { ...weather.function, strict: true } }] }],
     ["tools[0].function.name", { tools: [{ type: "function", function: { name: "a b" } }] }],
     ["tools", { tools: Array.from({ length: 129 }, () => weather) }],
-    ["response_format", { response_format: { type: "json_object" } }],
     ["presence_penalty", { presence_penalty: 3 }],
     ["min_p", { min_p: 2 }],
     ["logit_bias", { logit_bias: { hello: 1 } }],

@@ -8,6 +8,7 @@ import { given } from "tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Api } from "../api.ts";
 import type { NamedModel } from "./model-names.ts";
+import { formatRefusal, type ResponseFormat } from "./response-format.ts";
 
 /** A token that belongs to a reply. */
 export interface DrawnToken {
@@ -35,6 +36,8 @@ export interface Generation {
   readonly promptLogprobs?: boolean;
   /** Likeliest tokens that are wanted with each token, also with those of the prompt where their log-probs are wanted. */
   readonly top?: number;
+  /** The format that the replies have. */
+  readonly format?: ResponseFormat | undefined;
   readonly createReader: () => ReplyReader;
   readonly signal: AbortSignal;
 }
@@ -54,7 +57,7 @@ const enough = Symbol("every reply is complete");
 
 /** @throws {@link Refusal} for what the engine refuses, and when it goes away. */
 export async function generate(api: Api, generation: Generation, listener: Listener): Promise<Totals> {
-  const { model, prompt, stop, params, n, signal, promptLogprobs = false, top = 0 } = generation;
+  const { model, prompt, stop, params, n, signal, promptLogprobs = false, top = 0, format } = generation;
   const end = new AbortController();
   const abort = () => end.abort(signal.reason);
   signal.addEventListener("abort", abort, { once: true });
@@ -96,7 +99,7 @@ export async function generate(api: Api, generation: Generation, listener: Liste
       request: {
         prompt,
         numSamples: n,
-        params: { ...params, ...(stop.length === 0 ? {} : { stop }) },
+        params: { ...params, ...(stop.length === 0 ? {} : { stop }), ...given({ constraint: format?.constraint }) },
         promptLogprobs,
         ...(top > 0 ? { topkSampleLogprobs: top, topkPromptLogprobs: promptLogprobs ? top : 0 } : {}),
       },
@@ -113,7 +116,7 @@ export async function generate(api: Api, generation: Generation, listener: Liste
     if (error instanceof ConfigError || error instanceof MemoryError) {
       throw new Refusal(400, "invalid_request", error.message);
     }
-    throw error;
+    throw format === undefined ? error : formatRefusal(error, format);
   } finally {
     signal.removeEventListener("abort", abort);
   }

@@ -5,18 +5,36 @@ import { given } from "tinklet/wire";
 import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
-import { badField, booleanField, checkFields, type FieldRules, objectField, stopField } from "../fields.ts";
+import {
+  badField,
+  booleanField,
+  checkFields,
+  type FieldRules,
+  objectField,
+  stopField,
+  unsupported,
+} from "../fields.ts";
 import { generate, type Totals } from "../generate.ts";
 import { findModel } from "../model-names.ts";
 import { promptPlace, renderPrompt } from "../prompt.ts";
 import { drawOf } from "../reply.ts";
+import { readOutputFormat } from "../response-format.ts";
 import type { ChatHandlers } from "../routes.ts";
 import { samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
 import { blocksOf, createBlockWriter, namedEvent } from "./blocks.ts";
 import { readConversation } from "./conversation.ts";
 
-const promptFields = ["model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"];
+const promptFields = [
+  "model",
+  "messages",
+  "system",
+  "tools",
+  "tool_choice",
+  "thinking",
+  "output_config",
+  "output_format",
+];
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
 
 const countRules: FieldRules = {
@@ -50,7 +68,8 @@ export function anthropicHandlers(
     const model = findModel(api, call.caller.tenant, body["model"]);
     const conversation = readConversation(body, api.limits);
     const place = await promptPlace(context, call, { served: model.served, param: "messages" });
-    return { body, model, place, chatPrompt: await renderPrompt(place, conversation) };
+    const { tools = [] } = conversation;
+    return { body, model, place, tools, chatPrompt: await renderPrompt(place, conversation) };
   };
 
   const countTokens = async (call: Call): Promise<Response> => {
@@ -59,13 +78,17 @@ export function anthropicHandlers(
   };
 
   const answer = async (call: Call, slot: Place): Promise<Response> => {
-    const { body, ...prepared } = await prepare(call, rules);
+    const { body, tools, ...prepared } = await prepare(call, rules);
     const { model } = prepared;
     const maxTokens = tokensField(body, "max_tokens");
     if (maxTokens === undefined) throw badField("max_tokens", "is required", "missing_required_parameter");
     const stop = stopField(body["stop_sequences"], "stop_sequences", api.limits.chatStops);
     const params = { ...samplingOf(body), ...given({ maxTokens }) };
-    const generation = drawOf({ ...prepared, stop, params, n: 1 });
+    const format = readOutputFormat(body);
+    if (format !== undefined && tools.length > 0) {
+      throw unsupported(format.param, "a reply that may call tools has no format; set tool_choice to none");
+    }
+    const generation = drawOf({ ...prepared, stop, params, n: 1, format });
     const head = {
       id: `msg_${randomUUID().replaceAll("-", "").slice(0, 24)}`,
       type: "message",

@@ -15,11 +15,13 @@ import {
   objectField,
   stopField,
   textField,
+  unsupported,
 } from "../fields.ts";
 import { type DrawnToken, generate } from "../generate.ts";
 import { findModel } from "../model-names.ts";
 import { promptPlace, renderPrompt } from "../prompt.ts";
 import { drawOf } from "../reply.ts";
+import { readResponseFormat } from "../response-format.ts";
 import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
@@ -48,6 +50,7 @@ export const commonRules: FieldRules = {
     "presence_penalty",
     "frequency_penalty",
     "logit_bias",
+    "response_format",
   ],
   bookkeeping: [
     "user",
@@ -76,7 +79,6 @@ const rules: FieldRules = {
   bookkeeping: [...commonRules.bookkeeping, "prediction"],
   neutral: {
     ...commonRules.neutral,
-    response_format: (value) => (value as Body)["type"] === "text",
     parallel_tool_calls: (value) => value === true,
     modalities: (value) => Array.isArray(value) && value.every((each) => each === "text"),
     verbosity: (value) => value === "medium",
@@ -115,6 +117,10 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const model = findModel(api, call.caller.tenant, body["model"]);
     const messages = readMessages(body["messages"], api.limits);
     const tools = readTools(body, api.limits);
+    const format = readResponseFormat(body);
+    if (format !== undefined && tools.length > 0) {
+      throw unsupported("response_format", 'a reply that may call tools has no format; set tool_choice to "none"');
+    }
     const { stream, includeUsage } = readStream(body);
     const withLogprobs = booleanField(body, "logprobs");
     const top = numberField(body, "top_logprobs", { least: 0, most: mostTop, integer: true }) ?? 0;
@@ -126,7 +132,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const variables = readVariables(body);
     const place = await promptPlace(context, call, { served: model.served, param: "messages" });
     const chatPrompt = await renderPrompt(place, { messages, tools, variables });
-    const generation = drawOf({ model, place, chatPrompt, stop, params, n, top });
+    const generation = drawOf({ model, place, chatPrompt, stop, params, n, top, format });
     const { tokenizer } = place.model;
     const id = `chatcmpl-${randomUUID().replaceAll("-", "")}`;
     const head = { id, created: Math.floor(api.clock.now() / 1000), model: model.id };

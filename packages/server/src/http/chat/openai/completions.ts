@@ -18,6 +18,7 @@ import {
 import { type DrawnToken, type Generation, generate, type Totals } from "../generate.ts";
 import { findModel } from "../model-names.ts";
 import { checkRoom, encodePrompt, promptPlace } from "../prompt.ts";
+import { readResponseFormat } from "../response-format.ts";
 import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
@@ -51,6 +52,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
     const maxTokens = tokensField(body, "max_tokens", 0) ?? defaultMaxTokens;
     if (maxTokens === 0 && !echo) throw badField("max_tokens", "0 is for echo");
     const n = countField(api, body);
+    const format = readResponseFormat(body);
     const params = samplingOf(body);
     const place = await promptPlace(context, call, { served: model.served, param: "prompt" });
     const { tokenizer } = place.model;
@@ -84,6 +86,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
             n,
             promptLogprobs: echo && top !== undefined,
             top: top ?? 0,
+            format,
             createReader: () => createReplyReader({ tokenizer, endTokenIds: tokenizer.eosTokenIds, stop }),
             signal: either,
           };

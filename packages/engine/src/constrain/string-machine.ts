@@ -1,0 +1,189 @@
+/**
+ * Reads a JSON string: whole UTF-8 characters and escapes between quotation marks, as many characters as allowed. A state is the number of
+ * characters so far, as far as that matters, times 16, plus a phase.
+ */
+import type { Machine } from "./machine.ts";
+import type { Vocabulary } from "./vocabulary.ts";
+
+/** Where within a character it is. */
+export const stringPhase = {
+  body: 0,
+  /** Behind a backslash. */
+  escape: 1,
+  /** Behind `\u`; a first digit d must be followed by 0 to 7: halves of pairs are no characters. */
+  hex4: 2,
+  hex3AfterD: 3,
+  hex3: 4,
+  hex2: 5,
+  hex1: 6,
+  /** Bytes of a character that are to come, and those whose first one has a narrower range. */
+  more1: 7,
+  more2: 8,
+  more3: 9,
+  afterE0: 10,
+  afterEd: 11,
+  afterF0: 12,
+  afterF4: 13,
+  closed: 14,
+  start: 15,
+} as const;
+
+const phases = 16;
+const phaseOf = (state: number): number => state % phases;
+const countOf = (state: number): number => Math.floor(state / phases);
+
+const escapes = new Set([...'"\\/bfnrt'].map((character) => character.charCodeAt(0)));
+const isHex = (byte: number): boolean =>
+  (byte >= 0x30 && byte <= 0x39) || (byte >= 0x41 && byte <= 0x46) || (byte >= 0x61 && byte <= 0x66);
+
+/** The phase behind the first byte of a character, or undefined where none begins so. */
+function leadPhase(byte: number): number | undefined {
+  if (byte < 0x20) return undefined;
+  if (byte < 0x80) return stringPhase.body;
+  if (byte < 0xc2) return undefined;
+  if (byte < 0xe0) return stringPhase.more1;
+  if (byte === 0xe0) return stringPhase.afterE0;
+  if (byte === 0xed) return stringPhase.afterEd;
+  if (byte < 0xf0) return stringPhase.more2;
+  if (byte === 0xf0) return stringPhase.afterF0;
+  if (byte < 0xf4) return stringPhase.more3;
+  return byte === 0xf4 ? stringPhase.afterF4 : undefined;
+}
+
+/** Ranges of the next byte, and the phase behind it. */
+const follow: Readonly<Record<number, readonly [least: number, most: number, next: number]>> = {
+  [stringPhase.more1]: [0x80, 0xbf, stringPhase.body],
+  [stringPhase.more2]: [0x80, 0xbf, stringPhase.more1],
+  [stringPhase.more3]: [0x80, 0xbf, stringPhase.more2],
+  [stringPhase.afterE0]: [0xa0, 0xbf, stringPhase.more1],
+  [stringPhase.afterEd]: [0x80, 0x9f, stringPhase.more1],
+  [stringPhase.afterF0]: [0x90, 0xbf, stringPhase.more2],
+  [stringPhase.afterF4]: [0x80, 0x8f, stringPhase.more2],
+};
+
+/** The phase behind a byte within a character; `body` when the character is whole. */
+function nextPhase(phase: number, byte: number): number | undefined {
+  const range = follow[phase];
+  if (range !== undefined) return byte >= range[0] && byte <= range[1] ? range[2] : undefined;
+  switch (phase) {
+    case stringPhase.escape:
+      if (byte === 0x75) return stringPhase.hex4;
+      return escapes.has(byte) ? stringPhase.body : undefined;
+    case stringPhase.hex4:
+      if (!isHex(byte)) return undefined;
+      return byte === 0x44 || byte === 0x64 ? stringPhase.hex3AfterD : stringPhase.hex3;
+    case stringPhase.hex3AfterD:
+      return byte >= 0x30 && byte <= 0x37 ? stringPhase.hex2 : undefined;
+    case stringPhase.hex3:
+    case stringPhase.hex2:
+    case stringPhase.hex1:
+      return isHex(byte) ? (phase === stringPhase.hex1 ? stringPhase.body : phase + 1) : undefined;
+    default:
+      return byte === 0x5c ? stringPhase.escape : leadPhase(byte);
+  }
+}
+
+/** Tokens to the end of a character from each phase: a byte at a time, where there are tokens for such bytes. */
+function phaseCosts({ single }: Vocabulary): readonly number[] {
+  const costs = new Array<number>(phases).fill(0);
+  costs[stringPhase.escape] = 1;
+  costs[stringPhase.hex4] = 4;
+  costs[stringPhase.hex3AfterD] = 3;
+  costs[stringPhase.hex3] = 3;
+  costs[stringPhase.hex2] = 2;
+  costs[stringPhase.hex1] = 1;
+  for (const phase of [7, 8, 9, 10, 11, 12, 13]) {
+    const [least, most, next] = follow[phase]!;
+    let has = false;
+    for (let byte = least; byte <= most; byte++) has ||= single.has(byte);
+    costs[phase] = has ? 1 + costs[next]! : Number.POSITIVE_INFINITY;
+  }
+  return costs;
+}
+
+/** How a token without a quotation mark goes on within a string. */
+interface InnerToken {
+  readonly id: number;
+  /** Characters that it completes. */
+  readonly characters: number;
+  readonly phase: number;
+}
+
+/** What all strings of a vocabulary share. */
+export interface StringTables {
+  readonly phaseCosts: readonly number[];
+  /** Tokens that may stand between two characters and leave the string open. */
+  readonly inner: readonly InnerToken[];
+}
+
+export function stringTables(vocabulary: Vocabulary): StringTables {
+  const inner: InnerToken[] = [];
+  for (const [id, bytes] of vocabulary.bytesOf) {
+    if (bytes.includes(0x22)) continue;
+    let phase: number | undefined = stringPhase.body;
+    let characters = 0;
+    for (const byte of bytes) {
+      phase = nextPhase(phase, byte);
+      if (phase === undefined) break;
+      if (phase === stringPhase.body) characters++;
+    }
+    if (phase !== undefined) inner.push({ id, characters, phase });
+  }
+  return { phaseCosts: phaseCosts(vocabulary), inner };
+}
+
+export interface StringBounds {
+  readonly minLength: number;
+  /** Infinity: any. */
+  readonly maxLength: number;
+}
+
+export interface StringMachine extends Machine<number> {
+  /** Whether it stands between two characters, where {@link eachInner} holds. */
+  isInBody(state: number): boolean;
+  /** Calls with every token that may stand here and leaves the string open, and with the state behind it. */
+  eachInner(state: number, take: (id: number, state: number) => void): void;
+}
+
+export const stringStart = stringPhase.start;
+
+export function stringMachine(id: number, tables: StringTables, { minLength, maxLength }: StringBounds): StringMachine {
+  // Where nothing bounds the number of characters from above, more than the least need no counting.
+  const counted = maxLength === Number.POSITIVE_INFINITY ? minLength : maxLength;
+  const at = (count: number, phase: number): number => Math.min(count, counted) * phases + phase;
+  const nothing = [undefined] as const;
+  return {
+    id,
+    step(state, byte) {
+      const phase = phaseOf(state);
+      const count = countOf(state);
+      if (phase === stringPhase.closed) return undefined;
+      if (phase === stringPhase.start) return byte === 0x22 ? at(0, stringPhase.body) : undefined;
+      if (phase === stringPhase.body) {
+        if (byte === 0x22) return count >= minLength ? at(count, stringPhase.closed) : undefined;
+        if (count >= maxLength) return undefined;
+      }
+      const next = nextPhase(phase, byte);
+      if (next === undefined) return undefined;
+      return at(next === stringPhase.body ? count + 1 : count, next);
+    },
+    ending: (state) => (phaseOf(state) === stringPhase.closed ? nothing : undefined),
+    isOver: (state) => phaseOf(state) === stringPhase.closed,
+    cost(state) {
+      const phase = phaseOf(state);
+      if (phase === stringPhase.closed) return 0;
+      if (phase === stringPhase.start) return 2 + minLength;
+      const within = phase === stringPhase.body ? 0 : 1;
+      return tables.phaseCosts[phase]! + Math.max(0, minLength - countOf(state) - within) + 1;
+    },
+    keyOf: (state) => state,
+    isInBody: (state) => phaseOf(state) === stringPhase.body,
+    eachInner(state, take) {
+      const count = countOf(state);
+      for (const { id: token, characters, phase } of tables.inner) {
+        const all = characters + (phase === stringPhase.body ? 0 : 1);
+        if (count + all <= maxLength) take(token, at(count + characters, phase));
+      }
+    },
+  };
+}

@@ -1,0 +1,139 @@
+/** Structured output over the real engine with a small random model: what is asked for is what is answered, in each API's words. */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openEngine } from "@tinklet/engine";
+import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { writeTinyModel } from "../../../../engine/src/testing/tiny-model.ts";
+import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
+import { baseModel, TestServer } from "../../testing/test-server.ts";
+
+const { vocabSize } = tokenizerFromFiles(tinyTokenizer, "tiny");
+let folder: string;
+let server: TestServer;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "tinklet-format-"));
+  await writeTinyModel(folder, { vocab_size: vocabSize, max_position_embeddings: 512, eos_token_id: 267 });
+  for (const [name, text] of Object.entries(tinyTokenizer)) {
+    if (name !== "config.json") await writeFile(join(folder, name), text as string);
+  }
+  const open = () => openEngine(folder, { inThread: true, runtime: "interpreter" });
+  server = await TestServer.open({ models: [{ name: baseModel, open, tokenizerFiles: async () => tinyTokenizer }] });
+});
+afterAll(async () => {
+  await server.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const question = { model: baseModel, max_tokens: 60, messages: [{ role: "user", content: "hello" }] };
+const chat = (body: object) => server.post("/v1/chat/completions", { ...question, ...body });
+const messages = (body: object) => server.post("/anthropic/api/v1/messages", { ...question, ...body });
+const schema = {
+  type: "object",
+  properties: { city: { enum: ["Oslo", "日本"] }, degrees: { type: "integer", minimum: -40, maximum: 40 } },
+  required: ["city", "degrees"],
+  additionalProperties: false,
+};
+const formatOf = (given: unknown) => ({
+  response_format: { type: "json_schema", json_schema: { name: "weather", strict: true, schema: given } },
+});
+const expected = { city: expect.stringMatching(/^(Oslo|日本)$/), degrees: expect.any(Number) };
+
+describe("a reply has the format that was asked for", () => {
+  test("of a schema, in chats, completions and messages, n of them, also streamed", async () => {
+    const { status, json } = await chat({ ...formatOf(schema), n: 3, logprobs: true });
+    expect(status).toBe(200);
+    expect(json.choices).toHaveLength(3);
+    for (const { message, finish_reason: reason, logprobs } of json.choices) {
+      expect([JSON.parse(message.content), reason]).toEqual([expected, "stop"]);
+      expect(logprobs.content.map(({ token }: { token: string }) => token).join("")).toContain("city");
+    }
+    const completion = await server.post("/v1/completions", {
+      model: baseModel,
+      prompt: "x",
+      max_tokens: 60,
+      ...formatOf(schema),
+    });
+    expect(JSON.parse(completion.json.choices[0].text)).toEqual(expected);
+    for (const asked of [
+      { output_config: { format: { type: "json_schema", schema } } },
+      { output_format: { type: "json_schema", schema } },
+    ]) {
+      const reply = (await messages(asked)).json;
+      expect([JSON.parse(reply.content[0].text), reply.stop_reason]).toEqual([expected, "end_turn"]);
+    }
+    const seeded = { ...formatOf(schema), seed: 5 };
+    const whole = (await chat(seeded)).json.choices[0].message.content;
+    const { bytes } = await chat({ ...seeded, stream: true });
+    const deltas = [...new TextDecoder().decode(bytes).matchAll(/^data: (\{.*)$/gm)].map(([, data]) =>
+      JSON.parse(data!),
+    );
+    expect(deltas.map(({ choices }) => choices[0].delta.content ?? "").join("")).toBe(whole);
+  });
+
+  test("of any object", async () => {
+    for (let seed = 0; seed < 5; seed++) {
+      const { json } = await chat({ response_format: { type: "json_object" }, seed });
+      expect(JSON.parse(json.choices[0].message.content)).toBeTypeOf("object");
+    }
+  });
+
+  test("and is text, even where it looks like a call", async () => {
+    const call = { tool_calls: [{ name: "f", arguments: {} }] };
+    const { json } = await chat({ ...formatOf({ const: call }), max_tokens: 200 });
+    expect(JSON.parse(json.choices[0].message.content)).toEqual(call);
+    expect(json.choices[0].finish_reason).toBe("stop");
+  });
+
+  test("with names that are those of JavaScript's own", async () => {
+    const odd = JSON.parse('{"type": "object", "properties": {"__proto__": {"const": 1}}, "required": ["__proto__"]}');
+    const { json } = await chat(formatOf(odd));
+    expect(json.choices[0].message.content).toMatch(/^\{"__proto__": ?1\}$/);
+  });
+});
+
+describe("what cannot be honoured is a 400 that names it", () => {
+  const pattern = { type: "object", properties: { a: { type: "string", pattern: "x" } } };
+  test.each<[string, object, RegExp]>([
+    ["response_format.json_schema.schema", formatOf(pattern), /schema\/properties\/a: the keyword "pattern"/],
+    ["response_format.json_schema.schema", formatOf({ $ref: "#" }), /no value fits it/],
+    ["response_format.json_schema.schema", formatOf("x"), /must be an object/],
+    ["response_format.json_schema.name", { response_format: { type: "json_schema", json_schema: { schema } } }, /text/],
+    ["response_format.json_schema", { response_format: { type: "json_schema" } }, /must be an object/],
+    ["response_format.type", { response_format: { type: "grammar" } }, /only text, json_object and json_schema/],
+    ["response_format", { response_format: 3 }, /must be an object/],
+    ["max_tokens", { ...formatOf(schema), max_tokens: 2 }, /may take \d+ tokens, and 2 are left/],
+    ["max_completion_tokens", { ...formatOf(schema), max_tokens: null, max_completion_tokens: 2 }, /2 are left/],
+    [
+      "response_format",
+      { ...formatOf(schema), tools: [{ type: "function", function: { name: "f" } }] },
+      /tool_choice to "none"/,
+    ],
+  ])("%s", async (param, body, message) => {
+    for (const stream of [false, true]) {
+      const { status, json } = await chat({ ...body, stream });
+      expect([status, json.error.param]).toEqual([400, param]);
+      expect(json.error.message).toMatch(message);
+      expect(json.error.message.startsWith(param)).toBe(true);
+    }
+  });
+
+  test("of messages", async () => {
+    const format = { type: "json_schema", schema: pattern };
+    const refused = async (body: object) => (await messages(body)).json.error.message as string;
+    expect(await refused({ output_config: { format } })).toMatch(
+      /^output_config.format.schema\/properties\/a: the keyword/,
+    );
+    expect(await refused({ output_format: { type: "text" } })).toMatch(/^output_format.type: only json_schema/);
+    expect(await refused({ output_format: format, output_config: { format } })).toMatch(/is given twice/);
+    const tools = [{ name: "f", input_schema: {} }];
+    expect(await refused({ output_format: { type: "json_schema", schema }, tools })).toMatch(/tool_choice to none/);
+  });
+
+  test("and the server goes on", async () => {
+    const wide = { anyOf: Array.from({ length: 5000 }, () => ({ type: "null" })) };
+    expect((await chat(formatOf(wide))).json.error.message).toMatch(/more than 1000 schemas/);
+    expect((await chat(formatOf(schema))).status).toBe(200);
+  });
+});
