@@ -6,6 +6,7 @@
  */
 import { createHash } from "node:crypto";
 import { readTar } from "../../packages/conformance/src/archive.ts";
+import { random } from "../../packages/server/src/testing/random.ts";
 import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
 import { decodeSampleResponse } from "../../packages/tinklet/src/wire/index.ts";
 
@@ -23,15 +24,6 @@ const count = (what: string) => {
 };
 process.on("unhandledRejection", (error) => void wrong.push(`unhandled rejection in a client: ${String(error)}`));
 
-function random(seed: number): () => number {
-  let state = (seed * 2654435761) >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const digest = (value: unknown) => createHash("sha256").update(JSON.stringify(value)).digest("hex").slice(0, 16);
 const tokensOf = (seed: number, length: number) => {

@@ -3,6 +3,7 @@
  * what the database knows, and forgets what the client has seen; it is only a convenience, and may be dropped and begun again at any time.
  */
 import type { Clock } from "tinklet";
+import { seqsPerClient } from "../store/requests.ts";
 
 /** The samples of one client of a sampling session. */
 export interface CompletionTarget {
@@ -54,12 +55,10 @@ const pageSize = 1000;
 const gatherMs = 100;
 /** The share of the unfinished samples that is company enough: a few samples are answered at once, thousands some hundred at a time. */
 const enoughShare = 1 / 16;
-/** Numbers per client of a sampling session, by the protocol. */
-const seqsPerClient = 1_000_000_000;
 
 /** The client that a sample's number belongs to. */
 export const clientOf = (seq: number | bigint | undefined): number =>
-  seq === undefined ? 0 : Number(BigInt(seq) / BigInt(seqsPerClient));
+  seq === undefined ? 0 : Number(BigInt(seq) / seqsPerClient);
 
 const keyOf = ({ samplerId, client }: CompletionTarget): string => `${samplerId} ${client}`;
 

@@ -123,6 +123,9 @@ export interface KnownRequest {
 export const findRequest = (sql: Sql, of: "model_id" | "sampler_id", id: string, seq: number | bigint) =>
   sql.get<KnownRequest>(`SELECT id, fingerprint FROM requests WHERE ${of} = ? AND seq = ?`, id, seq);
 
+/** Numbers that each client of a sampling session has, by the protocol. */
+export const seqsPerClient = 1_000_000_000n;
+
 /** The samples of one client of a sampling session that are over and whose results nobody has fetched. */
 export const finishedSamples = (
   sql: Sql,
@@ -133,8 +136,8 @@ export const finishedSamples = (
      WHERE sampler_id = ? AND seq >= ? AND seq < ? AND state <> 'pending' AND result IS NOT NULL AND retrieved_at IS NULL
      ORDER BY finished_at, id`,
     samplerId,
-    BigInt(client) * 1_000_000_000n,
-    (BigInt(client) + 1n) * 1_000_000_000n,
+    BigInt(client) * seqsPerClient,
+    (BigInt(client) + 1n) * seqsPerClient,
   );
 
 /** A request without the bytes that it carries. */

@@ -17,6 +17,7 @@ import {
   type SampleResult,
   type TensorOutput,
 } from "@tinklet/engine";
+import { random } from "./random.ts";
 
 export interface FakeEngineOptions {
   readonly contextLength?: number;
@@ -47,17 +48,6 @@ interface Adapter {
 const width = 8;
 const nameA = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
 const nameB = "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight";
-
-/** A small generator of numbers in [0, 1), so that nothing depends on Math.random. */
-function random(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 export function fakeEngine(options: FakeEngineOptions = {}): Engine {
   const { contextLength = 512, vocabSize = 512, maxRank = 64, cachedTokens = 0 } = options;

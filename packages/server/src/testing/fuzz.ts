@@ -5,6 +5,7 @@
 import { gzipSync } from "node:zlib";
 import { contract } from "../../../tinklet/src/wire/contract.ts";
 import { compressZstd } from "../../../tinklet/src/wire/zstd.ts";
+import { type Random, random } from "./random.ts";
 import { passBytes, TestServer } from "./test-server.ts";
 
 export interface FuzzReport {
@@ -17,18 +18,6 @@ export interface FuzzReport {
   /** Futures that did not end, with what they wait for. */
   readonly hanging: string[];
   readonly heapGrowthBytes: number;
-}
-
-type Random = () => number;
-
-function random(seed: number): Random {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 const pick = <T>(draw: Random, items: readonly T[]): T => items[Math.floor(draw() * items.length)]!;
