@@ -10,9 +10,9 @@ import { median, round, spread } from "./measure.mjs";
 const run = promisify(execFile);
 const file = (name) => fileURLToPath(new URL(`client/${name}`, import.meta.url));
 
-/** Runs `body` with the URL of a fresh stub. */
-async function withStub(sampleMs, body) {
-  const child = fork(file("stub.mjs"), [String(sampleMs)], { stdio: ["ignore", "pipe", "inherit", "ipc"] });
+/** Runs `body` with the URL of a fresh stub. @param way - `one-poll` where all samples are asked for by one poll */
+async function withStub(sampleMs, body, way = "") {
+  const child = fork(file("stub.mjs"), [String(sampleMs), way], { stdio: ["ignore", "pipe", "inherit", "ipc"] });
   try {
     const url = await new Promise((resolve) => child.stdout.once("data", (line) => resolve(String(line).trim())));
     const result = await body(url);
@@ -48,6 +48,14 @@ export default async function bench({ args }) {
     json(process.execPath, [file("load.mjs"), url, "2000", JSON.stringify(smallPools)]),
   );
   const heap = await withStub(20_000, (url) => json(process.execPath, ["--expose-gc", file("heap.mjs"), url, "2000"]));
+  const ways = await withStub(200, (alone) =>
+    withStub(
+      200,
+      (together) => json(process.execPath, [file("both-ways.mjs"), alone, together, String(5 * repeats)]),
+      "one-poll",
+    ),
+  );
+  const shares = sorted(ways.together.map((cpu, i) => cpu / ways.alone[i]));
   return {
     note: "2,000 samples at once (64 prompt tokens, 32 drawn), each one submission and one poll over HTTP/1.1 on loopback; CPU of the client's process alone. The official SDK runs with its default transport (pyqwest) and `asyncio.gather`.",
     rows: [
@@ -65,6 +73,14 @@ export default async function bench({ args }) {
         value: Math.round(median(sorted(theirs))),
         unit: "1/s",
         spread: spread(sorted(theirs), 0),
+      },
+      {
+        name: "CPU per sample with one poll for all (retrieve_futures)",
+        value: round((median(sorted(ways.together)) / 2_000) * 1e6, 0),
+        unit: "µs",
+        ratio: round(median(shares), 2),
+        target: "≤ 1",
+        note: `ratio to asking for each sample alone (${round((median(sorted(ways.alone)) / 2_000) * 1e6, 0)} µs), rounds of 2,000 samples of 200 ms alternating in one process, ${round(shares[0], 2)}–${round(shares.at(-1), 2)}`,
       },
       {
         name: "heap per waiting sample",

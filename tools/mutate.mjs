@@ -26,7 +26,7 @@ const layers = {
       "futures-poller.test",
       "futures-poller.scripted.test",
       "sampling-client.test",
-      "sampler-handle.test",
+      "sample-parts.test",
       "rest-client.test",
     ),
   },
@@ -47,7 +47,7 @@ const layers = {
     tests: [...inClients("rest-client.test", "training-client.test"), `${src}/wire/*.test.ts`],
   },
   "credentials-0.36": {
-    mutate: ["stored-key.node", "token", "unsupported", "credential-command.node"].map(
+    mutate: ["stored-key.node", "credentials-file.node", "token", "unsupported", "credential-command.node"].map(
       (name) => `${src}/transport/${name}.ts`,
     ),
     tests: [`${src}/transport/*.test.ts`, `${src}/clients/session.test.ts`],

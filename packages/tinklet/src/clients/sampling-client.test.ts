@@ -490,9 +490,46 @@ describe("a handle as text", () => {
       body: { samplingSessionId: "session-1:sample:0", seqId: 1e9 },
     });
     await other.close();
-    for (const bad of ["", "!!!", "e30=", Buffer.from("[]").toString("base64url")]) {
-      expect(await failure(SamplingClient.fromSamplerHandle(bad, { apiKey: "tml-x" })), bad).toMatchObject({
+  });
+
+  it("goes on recording stability information, with characters that URLs allow", async () => {
+    const { service, stub, run, clock } = await setup();
+    const recording = await run(service.createSamplingClient({ baseModel: "m?>~ü", recordStabilityInfo: true }));
+    const handle = await run(recording.getSamplerHandle());
+    expect(handle).toMatch(/^[\w=-]+$/);
+    const other = await SamplingClient.fromSamplerHandle(handle, {
+      apiKey: "tml-o",
+      fetch: stub.fetch,
+      clock,
+      telemetry: false,
+    });
+    await run(other.sample(prompt));
+    expect(stub.callsOf("asample")[0]?.body).toMatchObject({ recordStabilityInfo: true });
+    await other.close();
+  });
+
+  it("is refused when it is none, or half of one", async () => {
+    const text = (state: unknown) => Buffer.from(JSON.stringify(state)).toString("base64url");
+    const holder = { base_url: "http://stub.example", client_config: {} };
+    const whole = { session_id: "s", sampling_session_id: "s:0", holder };
+    const client = await SamplingClient.fromSamplerHandle(text(whole), { apiKey: "tml-x", telemetry: false });
+    expect(client.samplingSessionId).toBe("s:0");
+    await client.close();
+    for (const bad of [
+      "",
+      "!!!",
+      "e30=",
+      text([]),
+      text(null),
+      text({ ...whole, session_id: 5 }),
+      text({ ...whole, sampling_session_id: undefined }),
+      text({ ...whole, holder: { client_config: {} } }),
+      text({ ...whole, holder: "http://stub.example" }),
+    ]) {
+      const error = await failure(SamplingClient.fromSamplerHandle(bad, { apiKey: "tml-x" }));
+      expect(error, bad).toMatchObject({
         field: "handle",
+        message: expect.stringContaining("is not the handle of a sampler"),
       });
     }
   });

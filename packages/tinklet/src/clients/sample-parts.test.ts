@@ -1,0 +1,87 @@
+import { describe, expect, it } from "vitest";
+import { InvalidInputError } from "../errors.ts";
+import { SampledSequence, SampleResponse } from "../wire/sampling.ts";
+import { TensorData } from "../wire/tensor-data.ts";
+import { checkHonoured, newerParts } from "./sample-parts.ts";
+
+const ids = TensorData.from([[5], [-1]], { dtype: "int64" });
+const problem = (run: () => unknown) => {
+  try {
+    run();
+  } catch (error) {
+    expect(error).toBeInstanceOf(Error);
+    return error as Error & { field?: string; feature?: string };
+  }
+  throw new Error("did not throw");
+};
+
+describe("the newer fields of a request", () => {
+  it("are there when they carry something", () => {
+    expect(newerParts({}, undefined, false)).toEqual({});
+    expect(newerParts({ topkSampleLogprobs: 0, promptAltTokensK: 0 }, undefined, false)).toEqual({});
+    const options = { topkSampleLogprobs: 2, promptAltTokensK: 3, includePromptLogprobs: true, promptLogprobsLastN: 1 };
+    expect(newerParts(options, ids, true)).toEqual({
+      topkSampleLogprobs: 2,
+      targetPromptLogprobs: ids,
+      promptAltTokensK: 3,
+      promptLogprobsLastN: 1,
+      recordStabilityInfo: true,
+    });
+  });
+
+  it.each([
+    [{ topkSampleLogprobs: 1.5 }, "topkSampleLogprobs", "must be an integer from 0 on, and is 1.5"],
+    [{ topkSampleLogprobs: -1 }, "topkSampleLogprobs", "must be an integer from 0 on, and is -1"],
+    [{ promptAltTokensK: Number.NaN }, "promptAltTokensK", "must be an integer from 0 on, and is NaN"],
+    [{ includePromptLogprobs: true, promptLogprobsLastN: 0 }, "promptLogprobsLastN", "must be an integer from 1 on"],
+    [{ promptLogprobsLastN: 2 }, "promptLogprobsLastN", "set includePromptLogprobs"],
+    [{ promptLogprobsLastN: 2, includePromptLogprobs: false }, "promptLogprobsLastN", "set includePromptLogprobs"],
+  ])("%j cannot be meant", (options, field, message) => {
+    const error = problem(() => newerParts(options, undefined, false));
+    expect(error).toBeInstanceOf(InvalidInputError);
+    expect([error.field, error.message]).toEqual([field, expect.stringContaining(message)]);
+  });
+
+  it("target tokens are a table of ids", () => {
+    const of = (tensor: TensorData) => problem(() => newerParts({}, tensor, false)).message;
+    expect(of(TensorData.from([[1]], { dtype: "float32" }))).toContain("must hold token ids (int64), not float32");
+    expect(of(TensorData.from([1, 2], { dtype: "int64" }))).toContain("must be [prompt length - 1, K], and is [2]");
+  });
+});
+
+describe("an answer", () => {
+  const table = { tokenIds: new Int32Array(2), logprobs: new Float32Array(2), k: 1, length: 2 } as never;
+  const sequence = (topk: boolean) =>
+    new SampledSequence({
+      stopReason: "length",
+      tokens: [1, 2],
+      logprobs: [-1, -2],
+      topkSampledLogprobs: topk ? table : undefined,
+    });
+  const answer = (parts: Partial<ConstructorParameters<typeof SampleResponse>[0]> = {}) =>
+    new SampleResponse({ sequences: [sequence(true), sequence(true)], ...parts });
+  const alternatives = { tokens: ids, logprobs: ids } as never;
+
+  it("that has what was asked for is good, and so is one to a request that asked for nothing", () => {
+    checkHonoured({}, answer({ sequences: [sequence(false)] }));
+    checkHonoured(
+      { topkSampleLogprobs: 1, targetPromptLogprobs: ids, promptAltTokensK: 1 },
+      answer({ targetPromptLogprobs: ids, promptAltTokens: alternatives }),
+    );
+    const scored = Float32Array.of(Number.NaN, Number.NaN, -3);
+    checkHonoured({ promptLogprobsLastN: 1 }, answer({ promptLogprobs: scored }));
+    checkHonoured({ promptLogprobsLastN: 2 }, answer({ promptLogprobs: Float32Array.of(Number.NaN, -2, -3) }));
+    checkHonoured({ promptLogprobsLastN: 1 }, answer());
+  });
+
+  it("that lacks something names it", () => {
+    const lacks = (request: Parameters<typeof checkHonoured>[0], response: SampleResponse) =>
+      problem(() => checkHonoured(request, response)).feature;
+    expect(lacks({ promptAltTokensK: 1 }, answer())).toBe("prompt_alt_tokens_k");
+    expect(lacks({ targetPromptLogprobs: ids }, answer())).toBe("target_prompt_logprobs");
+    const one = answer({ sequences: [sequence(true), sequence(false)] });
+    expect(lacks({ topkSampleLogprobs: 1 }, one)).toBe("topk_sample_logprobs");
+    const all = answer({ promptLogprobs: Float32Array.of(Number.NaN, -2, -3) });
+    expect(lacks({ promptLogprobsLastN: 1 }, all)).toBe("prompt_logprobs_last_n");
+  });
+});
