@@ -314,6 +314,36 @@ const rows: Readonly<Record<string, Row>> = {
     asks: () => ["checkpoint", "download", path(), "-o", "elsewhere"],
     fails: [noSuchCheckpoint("checkpoint", "download")],
   },
+  export: {
+    args: (mode) => ["export", path(), "--format", "peft", "--out", `exported-${mode}`],
+    prints: /Written to +.*exported-/,
+    json: { format: "peft", destination: expect.stringMatching(/exported-json$/), notes: [] },
+    remote: true,
+    asks: () => ["export", path(), "--format", "peft", "--out", "never"],
+    fails: [
+      noSuchCheckpoint("export", "--format", "peft"),
+      ["no format", () => ["export", path()], 2, /--format is missing: one of peft, merged, gguf/],
+      ["a wrong format", () => ["export", path(), "--format", "json"], 2, /--format must be one of peft, merged, gguf/],
+      [
+        "a dtype of another format",
+        () => ["export", path(), "--format", "merged", "--dtype", "q8_0", "--out", "x"],
+        2,
+        /--dtype must be one of base, f32, f16, bf16 for merged/,
+      ],
+      [
+        "a place that is taken",
+        () => ["export", path(), "--format", "gguf", "--out", "."],
+        2,
+        /--out .* is already there/,
+      ],
+      [
+        "a base that is not here",
+        () => ["export", path(), "--format", "gguf", "--out", "x.gguf"],
+        1,
+        /as the server calls it, was not found from this machine[\s\S]*--base/,
+      ],
+    ],
+  },
   "checkpoint push-hf": {
     args: (mode) => ["checkpoint", "push-hf", path(), "--repo", `mine-${mode}`],
     prints: /Repo ID +someone\/mine-/,

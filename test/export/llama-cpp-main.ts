@@ -2,7 +2,7 @@
 // tokens.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Engine, openEngine } from "@tinklet/engine";
+import { type Engine, openEngine, type SnapshotId } from "@tinklet/engine";
 import {
   bundledModel,
   bundledModelFolder,
@@ -17,6 +17,8 @@ import { families, randomModel } from "./random-model.ts";
 
 const folder = process.argv[2] as string;
 const maxTokens = 16;
+/** As in llama-cpp.mjs: two of them apart, the order cannot change. */
+const tolerance = 1e-2;
 const models: unknown[] = [];
 
 const texts = [
@@ -52,14 +54,21 @@ async function describe(
 ) {
   const file = `${name.replaceAll(" ", "-")}.gguf`;
   await exportModel(base, join(folder, file), { ...options, format: "gguf", adapter });
-  const engine = await openEngine(base, { inThread: true, threads: 1 });
+  const live = await openEngine(base, { inThread: true, threads: 1 });
+  const snapshot = await live.importSnapshot(await readPeft(adapter));
+  const before = await Promise.all(prompts.map((prompt) => continued(live, prompt, snapshot)));
+  await live.close();
+  // The same numbers that llama.cpp reads: what is compared is how they are used.
+  const engine = await openEngine(join(folder, file), { inThread: true, threads: 1 });
   try {
-    const snapshot = await engine.importSnapshot(await readPeft(adapter));
+    const after = await Promise.all(prompts.map((prompt) => continued(engine, prompt)));
     models.push({
       name,
       file,
       exact: options.dtype === "f16",
-      prompts: await Promise.all(prompts.map((prompt) => continued(engine, snapshot, prompt))),
+      isBundled: base === bundledModel,
+      isLive: before.every((one, at) => sameBeginning(one.continuation, after[at]!.continuation)),
+      prompts: after,
       vocabulary: await vocabularyOf(engine),
     });
   } finally {
@@ -67,14 +76,19 @@ async function describe(
   }
 }
 
-async function continued(
-  engine: Engine,
-  adapter: Awaited<ReturnType<Engine["importSnapshot"]>>,
-  prompt: readonly number[],
-) {
-  const { sequences } = await engine.sample({ prompt, adapter, params: { temperature: 0, maxTokens, stop: [] } });
-  const { tokens, logprobs } = sequences[0]!;
-  return { prompt, continuation: [...tokens], logprobs: [...logprobs] };
+/** Near ties may end one of them earlier. */
+const sameBeginning = (a: readonly number[], b: readonly number[]) =>
+  a.slice(0, b.length).every((token, at) => token === b[at]);
+
+/** Our greedy continuation. Random models have near ties, where rounding decides: it ends before the first one. */
+async function continued(engine: Engine, prompt: readonly number[], adapter?: SnapshotId) {
+  const params = { temperature: 0, maxTokens, stop: [] };
+  const { sequences } = await engine.sample({ prompt, ...(adapter && { adapter }), params, topkSampleLogprobs: 2 });
+  const { tokens, logprobs, topkLogprobs } = sequences[0]!;
+  const isTie = (at: number) => topkLogprobs!.logprobs[2 * at]! - topkLogprobs!.logprobs[2 * at + 1]! < 2 * tolerance;
+  const end = tokens.findIndex((_, at) => isTie(at));
+  const length = end < 0 ? tokens.length : end;
+  return { prompt, continuation: [...tokens.slice(0, length)], logprobs: [...logprobs.slice(0, length)] };
 }
 
 /** What some tokens stand for: those that are text of their own. */
@@ -105,7 +119,7 @@ const weights = Object.fromEntries(
     .filter(([name]) => name !== "model.embed_tokens.weight")
     .flatMap(([name, [outSize = 0, inSize = 0]]) => {
       const module = `base_model.model.${name.replace(/\.weight$/, "")}`;
-      const values = (size: number) => Float32Array.from({ length: size }, () => 0.03 * random.normal());
+      const values = (size: number) => Float32Array.from({ length: size }, () => 0.015 * random.normal());
       return [
         [`${module}.lora_A.weight`, { shape: [4, inSize], data: values(4 * inSize) }],
         [`${module}.lora_B.weight`, { shape: [outSize, 4], data: values(4 * outSize) }],

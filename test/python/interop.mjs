@@ -11,6 +11,7 @@ const suites = {
   cookbook: ["cookbook-interop.mjs"],
   chat: ["../chat/clients.mjs"],
   ai: ["../ai/sdk.mjs"],
+  "llama-cpp": ["../export/llama-cpp.mjs"],
   peft: ["../torch/archive.mjs"],
 };
 const wanted = process.argv.slice(2);

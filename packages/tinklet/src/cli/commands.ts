@@ -58,6 +58,12 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/chat.ts")).chat,
   },
   {
+    words: ["export"],
+    about: "write a checkpoint for other programs: an adapter, a merged model, or a GGUF",
+    section: train,
+    load: async () => (await import("./commands/export.ts")).exportCommand,
+  },
+  {
     words: ["serve"],
     about: "run the Tinker API on this machine",
     section: train,

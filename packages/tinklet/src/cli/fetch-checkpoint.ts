@@ -1,5 +1,9 @@
 /** Brings a checkpoint's files into a folder, with progress on the terminal. */
-import { fetchCheckpoint as fetchFiles, fetchInto as unpackInto } from "../clients/checkpoint-files.node.ts";
+import {
+  type CheckpointFetching,
+  fetchCheckpoint as fetchFiles,
+  fetchInto as unpackInto,
+} from "../clients/checkpoint-files.node.ts";
 import type { RestClient } from "../clients/rest-client.ts";
 import type { Context } from "./context.ts";
 import { showProgress } from "./download.ts";
@@ -17,13 +21,17 @@ export async function fetchCheckpoint(
   context: Context,
   rest: RestClient,
 ): Promise<number> {
+  return fetchFiles(path, target, parent, fetchingOf(context, rest)).finally(() => context.output.endProgress());
+}
+
+/** How files of checkpoints are fetched, with progress on the terminal. */
+export function fetchingOf(context: Context, rest: RestClient): CheckpointFetching {
   const { signal, fetch, output } = context;
   const openTraining = async (from: string) => {
     output.progress(`Exporting ${from}`);
     return (await context.service()).createTrainingClientFromState(from, { signal });
   };
-  const how = { signal, fetch, rest, openTraining, onProgress: showProgress(context) };
-  return fetchFiles(path, target, parent, how).finally(() => output.endProgress());
+  return { signal, fetch, rest, openTraining, onProgress: showProgress(context) };
 }
 
 /** Unpacks an archive beside the target and moves it there. */

@@ -80,7 +80,7 @@ function complaint(message: string, options: readonly string[]): string {
 
 /** Parses what follows a command's words. */
 export function parseInput(command: Command, args: readonly string[]): Input {
-  const options = { ...command.options, ...globalOptions };
+  const options = { ...globalOptions, ...command.options }; // a command may have a meaning of its own for a name
   let parsed: ReturnType<typeof parseArgs>;
   try {
     parsed = parseArgs({

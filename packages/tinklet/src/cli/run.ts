@@ -47,7 +47,9 @@ function usage(words: readonly string[], command: Command, error: UsageError): n
 
 function commandHelp({ usage: line, about, options = {}, examples = [] }: Command): string {
   const own = Object.entries(options).map(optionLine);
-  const shared = Object.entries(globalOptions).map(optionLine);
+  const shared = Object.entries(globalOptions)
+    .filter(([name]) => !Object.hasOwn(options, name))
+    .map(optionLine);
   const width = Math.max(...[...own, ...shared].map(([name]) => name.length));
   const listed = (lines: readonly (readonly [string, string])[]) =>
     lines.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`);

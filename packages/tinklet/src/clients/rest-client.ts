@@ -228,21 +228,77 @@ export class RestClient {
     options: CallOptions & { readonly onProgress?: ((progress: DownloadProgress) => void) | undefined } = {},
   ): Promise<{ readonly bytes: number }> {
     checkOptions("downloadCheckpoint", options, { ...callNames, onProgress: true });
-    const { onProgress = () => {} } = options;
+    const { onProgress } = options;
     ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
     return this.#session.within("downloadCheckpoint", options, async ({ signal }) => {
       const { fetchCheckpointInto } = await import("./checkpoint-files.node.ts");
-      // A local server has no socket: its links are reached as it is.
-      const fetch = this.#session.options.fetch;
-      const bytes = await fetchCheckpointInto(tinkerPath, folder, {
-        fetch: (url, init) => (fetch === undefined ? globalThis.fetch(url, init) : fetch(url, init ?? {})),
-        signal,
-        onProgress,
-        rest: this,
-        openTraining: (path) => this.#openTraining(path, { signal }),
-      });
+      const bytes = await fetchCheckpointInto(tinkerPath, folder, this.#fetching(signal, onProgress));
       return { bytes };
     });
+  }
+
+  /**
+   * Writes a checkpoint for other programs: the adapter alone (`peft`), or base model and adapter merged, as a folder that transformers
+   * opens (`merged`) or as a file that llama.cpp and its kin open (`gguf`, with tokenizer and chat template inside). What is written
+   * appears when it is complete. The base model must be found from this machine. Node only; merging needs `@tinklet/models`.
+   *
+   * @param out - the file (`gguf`) or folder to make; it must not be there yet
+   * @param options.dtype - `merged`: `base` (as the base model has it), `f32`, `f16`, `bf16`; `gguf`: `f16`, `q8_0`, `bf16`, `f32`.
+   *   @defaultValue the first of each
+   * @param options.baseModel - where the base model lies: a folder, a file, or a Hub name. @defaultValue the name that the server has for it
+   * @param options.onProgress - told of every piece that is fetched
+   * @param options.onTensor - told of every tensor that is written
+   * @returns `notes`: what whoever uses the result should know
+   *
+   * @throws {@link InvalidInputError} for an option that is not possible. {@link TinkerError} with code `base_model_not_found`,
+   *   `export_failed`, `missing_peer`, or one of {@link downloadCheckpoint}.
+   *
+   * @example
+   * ```ts
+   * await rest.exportCheckpoint("tinker://…/sampler_weights/final", "pirate.gguf", { format: "gguf", dtype: "q8_0" });
+   * ```
+   */
+  async exportCheckpoint(
+    tinkerPath: string,
+    out: string,
+    options: CallOptions & {
+      readonly format: "peft" | "merged" | "gguf";
+      readonly dtype?: "base" | "f32" | "f16" | "bf16" | "q8_0" | undefined;
+      readonly baseModel?: string | undefined;
+      readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;
+      readonly onTensor?: ((progress: { tensor: string; done: number; total: number }) => void) | undefined;
+    },
+  ): Promise<{ readonly path: string; readonly bytes: number; readonly notes: readonly string[] }> {
+    const { onProgress, ...rest } = options;
+    const own = { format: true, dtype: true, baseModel: true, onProgress: true, onTensor: true } as const;
+    checkOptions("exportCheckpoint", options, { ...callNames, ...own });
+    ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
+    let running: Promise<unknown> | undefined;
+    try {
+      return await this.#session.within("exportCheckpoint", options, async ({ signal }) => {
+        const { exportCheckpoint } = await import("./checkpoint-export.node.ts");
+        const how = { ...rest, onDownload: onProgress, ...this.#fetching(signal, onProgress) };
+        const written = exportCheckpoint(tinkerPath, out, how);
+        running = written;
+        return await written;
+      });
+    } finally {
+      await running?.catch(() => {}); // an abort is told when what was begun is cleared away
+    }
+  }
+
+  /** How files of checkpoints are fetched. */
+  #fetching(signal: AbortSignal | undefined, onProgress: (progress: DownloadProgress) => void = () => {}) {
+    // A local server has no socket: its links are reached as it is.
+    const fetch = this.#session.options.fetch;
+    return {
+      fetch: (url: string, init?: RequestInit) =>
+        fetch === undefined ? globalThis.fetch(url, init) : fetch(url, init ?? {}),
+      signal,
+      onProgress,
+      rest: this,
+      openTraining: (path: string) => this.#openTraining(path, { signal }),
+    };
   }
 
   /**

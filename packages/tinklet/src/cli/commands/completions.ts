@@ -27,7 +27,7 @@ export const completions: Command = {
     const all = await Promise.all(
       commandTable.map(async ({ words, about, load }) => {
         const { options = {} } = await load();
-        return { words, about, options: Object.entries({ ...options, ...globalOptions }) };
+        return { words, about, options: Object.entries({ ...globalOptions, ...options }) };
       }),
     );
     output.line(write(all));

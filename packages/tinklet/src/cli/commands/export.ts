@@ -1,0 +1,115 @@
+/** `export`: writes a checkpoint for other programs. */
+import {
+  checkExport,
+  checkpointFormats,
+  type ExportedCheckpoint,
+  exportAdapter,
+  exportCheckpoint,
+} from "../../clients/checkpoint-export.node.ts";
+import { given } from "../../given.ts";
+import { isAdapterFolder } from "../adapter-folder.ts";
+import type { Command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { showProgress } from "../download.ts";
+import { fetchingOf } from "../fetch-checkpoint.ts";
+import { portableName } from "../files.ts";
+import { formatSize } from "../format.ts";
+import { UsageError } from "../parse.ts";
+import { referenceHelp } from "../references.ts";
+import { resolved } from "./checkpoint.ts";
+
+export const exportCommand: Command = {
+  usage: "export CHECKPOINT --format peft|merged|gguf [--dtype TYPE] [--out PATH] [--base MODEL]",
+  about: `Writes a checkpoint for other programs: the adapter alone, or merged into its base model, as a folder that transformers opens or as a file that llama.cpp and its kin open. CHECKPOINT is the folder of an adapter, ${referenceHelp}.`,
+  arguments: ["CHECKPOINT"],
+  options: {
+    format: {
+      type: "string",
+      short: "f",
+      choices: checkpointFormats,
+      about: "what is written",
+    },
+    json: { type: "boolean", about: "tell of the result as JSON" },
+    dtype: {
+      type: "string",
+      choices: ["base", "f32", "f16", "bf16", "q8_0"],
+      about: "numbers of merged (default: as the base model has them) and gguf (default f16; not base)",
+    },
+    out: {
+      type: "string",
+      short: "o",
+      value: "PATH",
+      about: "the file (gguf) or folder to make (default: RUN_KIND_NAME, here)",
+    },
+    base: {
+      type: "string",
+      value: "MODEL",
+      about: "where the base model lies: a folder, a .gguf file, or a Hub name (default: as the server calls it)",
+    },
+  },
+  examples: [
+    "export @latest --local --format gguf --dtype q8_0 --out pirate.gguf",
+    "export runs/sft --format merged --out models/sft",
+  ],
+  async run(input, context) {
+    const format = input.text("format") as (typeof checkpointFormats)[number] | undefined;
+    if (format === undefined) throw new UsageError(`--format is missing: one of ${checkpointFormats.join(", ")}`);
+    const [reference = ""] = input.positionals;
+    const { output, signal } = context;
+    const how = {
+      format,
+      signal,
+      dtype: input.text("dtype"),
+      baseModel: input.text("base"),
+      onDownload: showProgress(context),
+      onTensor: ({ tensor, done, total }: { tensor: string; done: number; total: number }) =>
+        output.progress(`Writing ${tensor} (${Math.floor((100 * done) / total)} %)`),
+    };
+    const asked = input.text("out");
+    if (asked !== undefined) await checkExport(how, asked);
+    const written = await writtenFrom(reference, { context, how, asked }).finally(() => output.endProgress());
+    const { source, result } = written;
+    for (const note of result.notes) output.note(`Note: ${note}.`);
+    output.result({
+      title: `Export: ${source}`,
+      columns: ["Property", "Value"],
+      rows: [
+        ["Checkpoint", source],
+        ["Format", [format, how.dtype].filter(Boolean).join(" ")],
+        ["Size", formatSize(result.bytes)],
+        ["Written to", result.path],
+      ],
+      json: {
+        checkpoint_path: source,
+        format,
+        ...given({ dtype: how.dtype }),
+        destination: result.path,
+        size_bytes: result.bytes,
+        notes: result.notes,
+      },
+    });
+  },
+};
+
+interface Asked {
+  readonly context: Context;
+  readonly how: Parameters<typeof exportAdapter>[2];
+  readonly asked: string | undefined;
+}
+
+/** Writes what a reference means; an adapter's folder needs no server. */
+async function writtenFrom(
+  reference: string,
+  { context, how, asked }: Asked,
+): Promise<{ source: string; result: ExportedCheckpoint }> {
+  const ending = how.format === "gguf" ? ".gguf" : "";
+  if (isAdapterFolder(reference)) {
+    if (how.format === "peft") throw new UsageError(`${reference} is an adapter already: copy the folder`);
+    const out = asked ?? `${portableName(reference)}-${how.format}${ending}`;
+    return { source: reference, result: await exportAdapter(reference, out, how) };
+  }
+  const { rest, path } = await resolved(reference, context);
+  const out = asked ?? `${portableName(path.replace("tinker://", ""))}${how.format === "merged" ? "-merged" : ending}`;
+  const result = await exportCheckpoint(path, out, { ...how, ...fetchingOf(context, rest) });
+  return { source: path, result };
+}
