@@ -1,7 +1,6 @@
-import { defineConfig } from "tsdown";
+import { defineConfig, type UserConfig } from "tsdown";
 
-export default defineConfig({
-  entry: { index: "src/index.ts" },
+const common: UserConfig = {
   format: "esm",
   platform: "node",
   fixedExtension: false, // .js, as package.json says
@@ -9,6 +8,18 @@ export default defineConfig({
   dts: true,
   banner: { dts: '/// <reference lib="esnext.disposable" />' }, // what `await using` needs, for projects that name no `lib`
   sourcemap: true,
-  clean: true,
   inputOptions: { checks: { pluginTimings: false } },
-});
+};
+
+export default defineConfig([
+  { ...common, entry: { index: "src/index.ts" }, clean: true },
+  // Each recipe by itself, importing the package by its name, as a user's copy does.
+  {
+    ...common,
+    entry: ["recipes/*.ts"],
+    outDir: "dist/recipes",
+    deps: { neverBundle: [/^@tinklet\/cookbook$/] },
+    sourcemap: false,
+    clean: false,
+  },
+]);

@@ -52,9 +52,14 @@ const examplesOf = (path: string): Example[] =>
   }));
 
 const packages = readdirSync(join(root, "packages")).map((name) => `packages/${name}/README.md`);
-const pages = ["README.md", "docs/your-project.md", "docs/from-python.md", "docs/conformance.md", ...packages].flatMap(
-  (page) => blocksOf(join(root, page), /^```ts\n([\s\S]*?)\n```/gm),
-);
+const pages = [
+  "README.md",
+  "docs/your-project.md",
+  "docs/from-python.md",
+  "docs/conformance.md",
+  "docs/cookbook.md",
+  ...packages,
+].flatMap((page) => blocksOf(join(root, page), /^```ts\n([\s\S]*?)\n```/gm));
 
 const publicNames = new Set(Object.keys(tinklet));
 const autodiffNames = new Set(Object.keys(tinklet.autodiff));

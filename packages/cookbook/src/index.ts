@@ -18,6 +18,7 @@ export * from "./preference-losses.ts";
 export * from "./prepare.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";
 export * from "./recipe.ts";
+export { loadRecipe, recipeNames, recipeText } from "./recipe-files.ts";
 export {
   type RecordedEvent,
   type RecordedOptions,

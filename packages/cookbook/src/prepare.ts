@@ -5,7 +5,7 @@ import { checkOptions, given, type OptionNames } from "tinklet/wire";
 import { type DataSummary, summarize } from "./cost.ts";
 import { DataError } from "./data-error.ts";
 import { splitData } from "./dataset.ts";
-import { readExamples } from "./examples.ts";
+import { type Example, readExamples, toExample } from "./examples.ts";
 import {
   type DatumOptions,
   type Rendered,
@@ -55,21 +55,51 @@ export async function prepareSupervised(
   options: PrepareOptions = {},
 ): Promise<PreparedData> {
   checkOptions("prepareSupervised", options, prepareNames);
+  return prepared(file, await readExamples(file), tokenizer, options);
+}
+
+/**
+ * Renders and splits examples that a program made: conversations, prompts with completions, or texts, as lines of a file would be.
+ *
+ * @throws {@link DataError} naming the example, counted from 1, or when nothing is left to learn from.
+ *
+ * @example
+ * ```ts
+ * const data = prepareExamples([{ prompt: "2 + 2 =", completion: " 4" }], tokenizer);
+ * ```
+ */
+export function prepareExamples(
+  examples: readonly object[],
+  tokenizer: Tokenizer,
+  options: PrepareOptions = {},
+): PreparedData {
+  checkOptions("prepareExamples", options, prepareNames);
+  const file = "examples";
+  if (examples.length === 0) throw new DataError({ file }, "are empty");
+  const checked = examples.map((example, at) => toExample(example, { file, line: at + 1 }));
+  return prepared(file, checked, tokenizer, options);
+}
+
+function prepared(
+  file: string,
+  examples: readonly Example[],
+  tokenizer: Tokenizer,
+  options: PrepareOptions,
+): PreparedData {
   const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength, reduction } = options;
-  const examples = await readExamples(file);
   const rendered = examples.map((example) => renderExample(example, tokenizer, { trainOn }));
   const { train, test } = splitData(rendered, { share: testShare, seed, key: ({ tokens }) => tokens.join(",") });
   const data = (part: readonly Rendered[]) =>
     part.map((one) => toDatum(one, given({ maxLength, reduction }))).filter((datum) => datum !== undefined);
-  const prepared = { train: data(train), test: data(test) };
-  if (prepared.train.length === 0) {
+  const both = { train: data(train), test: data(test) };
+  if (both.train.length === 0) {
     throw new DataError({ file }, "has no example with anything left to learn", {
       hint:
         maxLength === undefined ? undefined : `All answers lie beyond ${maxLength} tokens: raise the maximum length.`,
     });
   }
   return {
-    ...prepared,
+    ...both,
     summary: summarize(train, { maxLength }),
     testSummary: summarize(test, { maxLength }),
     digest: digestOf(rendered),

@@ -34,6 +34,24 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/train.ts")).train,
   },
   {
+    words: ["recipe", "list"],
+    about: "list recipes: reinforcement, tools, preferences, distillation and more",
+    section: train,
+    load: async () => (await import("./commands/recipe.ts")).recipeList,
+  },
+  {
+    words: ["recipe", "run"],
+    about: "run a recipe and see what the model learned",
+    section: train,
+    load: async () => (await import("./commands/recipe.ts")).recipeRun,
+  },
+  {
+    words: ["recipe", "copy"],
+    about: "write a recipe's file, to change it",
+    section: train,
+    load: async () => (await import("./commands/recipe.ts")).recipeCopy,
+  },
+  {
     words: ["inspect"],
     about: "show a data file as tokens, coloured by their weight in the loss",
     section: train,

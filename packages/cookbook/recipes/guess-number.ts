@@ -1,0 +1,93 @@
+/**
+ * Several turns: the model guesses a number and is told "Higher." or "Lower.". First it sees how the game is played, by guesses
+ * at random; then it learns by reward alone to make use of what it is told.
+ */
+import {
+  type ConversationOptions,
+  defineRecipe,
+  type EnvGroup,
+  messageEnvs,
+  prepareExamples,
+  rolloutGroups,
+  runReinforcement,
+  runSupervised,
+  seededRandom,
+} from "@tinklet/cookbook";
+
+const highest = 9;
+const maxGuesses = 4;
+const opening = { role: "user", content: `Guess my number, 1 to ${highest}.` };
+const hint = (guess: number, secret: number) => ({ role: "user", content: guess < secret ? "Higher." : "Lower." });
+
+/** The game. The reward is higher the sooner the number is found. */
+function game(secret: number, options: ConversationOptions): EnvGroup {
+  return messageEnvs(`secret ${secret}`, { ...options, maxTokens: 3 }, () => {
+    let guesses = 0;
+    return {
+      initialMessages: () => [opening],
+      step({ text }) {
+        guesses += 1;
+        const guess = Number(text.trim());
+        if (!Number.isInteger(guess) || guess < 1 || guess > highest)
+          return { reward: -0.5, done: true, metrics: { found: 0 } };
+        if (guess === secret) return { reward: 1.2 - 0.2 * guesses, done: true, metrics: { found: 1, guesses } };
+        if (guesses === maxGuesses) return { reward: 0, done: true, metrics: { found: 0 } };
+        return { reward: 0, done: false, messages: [hint(guess, secret)] };
+      },
+    };
+  });
+}
+
+/** Games in which every guess is made at random: what an answer looks like, and no more. */
+function randomGames(count: number, seed: number): object[] {
+  const random = seededRandom(seed);
+  const draw = () => 1 + Math.floor(random() * highest);
+  return Array.from({ length: count }, () => {
+    const secret = draw();
+    const messages: { role: string; content: string }[] = [opening];
+    for (let i = 0; i < maxGuesses; i++) {
+      const guess = draw();
+      messages.push({ role: "assistant", content: String(guess) });
+      if (guess === secret || i === maxGuesses - 1) break;
+      messages.push(hint(guess, secret));
+    }
+    return { messages };
+  });
+}
+
+export default defineRecipe({
+  about: "a game of several turns: guess a number, told higher or lower",
+  metric: `share of numbers found within ${maxGuesses} guesses, after the rules were shown and after playing`,
+  async run(task) {
+    const { chat, tokenizer, seed } = task;
+    const games = Array.from({ length: highest }, (_, i) => game(i + 1, { chat, tokenizer }));
+    const played = async (sampler: Parameters<typeof rolloutGroups>[1]["sampler"]) => {
+      const { groups } = await rolloutGroups(games, { sampler, groupSize: 24, seed: 12345 });
+      const ends = groups.flatMap(({ trajectories }) => trajectories.map(({ transitions }) => transitions.at(-1)));
+      return ends.reduce((sum, end) => sum + (end?.metrics["found"] ?? 0), 0) / ends.length;
+    };
+
+    const data = prepareExamples(randomGames(320, seed), tokenizer);
+    const rules = runSupervised({
+      ...task.stage("rules"),
+      data,
+      rank: 16,
+      learningRate: task.learningRate(2e-3),
+      maxSteps: task.steps(40),
+    });
+    const shown = await task.follow("rules", rules);
+    const before = await played(shown.sampler);
+    const loop = runReinforcement({
+      ...task.stage("play"),
+      from: shown.statePath,
+      environments: games,
+      groupsPerStep: 18,
+      groupSize: 16,
+      steps: task.steps(30),
+      rank: 16,
+      learningRate: task.learningRate(1.5e-3),
+    });
+    const after = await played((await task.follow("play", loop)).sampler);
+    return { before, after, episodes: games.length * 24 };
+  },
+});

@@ -1,0 +1,60 @@
+/**
+ * On-policy distillation: the student answers, and the teacher says of each token how likely it finds it. Here the teacher is the
+ * same model after it was fine-tuned on sums; with another model it is `createSamplingClient({ baseModel: "…" })` of the same tokens.
+ */
+import {
+  defineRecipe,
+  evaluate,
+  exactMatch,
+  prepareExamples,
+  problemEnv,
+  runDistillation,
+  runSupervised,
+  seededRandom,
+} from "@tinklet/cookbook";
+
+function sums(count: number, seed: number): { readonly question: string; readonly answer: string }[] {
+  const random = seededRandom(seed);
+  const made = new Map<string, string>();
+  while (made.size < count) {
+    const [a, b] = [Math.floor(random() * 90) + 10, Math.floor(random() * 90) + 10];
+    made.set(`What is ${a} + ${b}?`, String(a + b));
+  }
+  return [...made].map(([question, answer]) => ({ question, answer }));
+}
+
+export default defineRecipe({
+  about: "on-policy distillation: a student learns a teacher's distribution on its own answers",
+  metric: "share of sums the student answers rightly, of those neither was trained on",
+  async run(task) {
+    const { base, chat, tokenizer, seed } = task;
+    const all = sums(2260, seed);
+    const held = exactMatch({ name: "sums", items: all.slice(0, 120), maxTokens: 6 });
+    const score = async (sampler: typeof base) => (await evaluate(sampler, [held], { chat, tokenizer }))[0]?.mean ?? 0;
+
+    const taught = all.slice(120, 1620).map(({ question, answer }) => ({
+      messages: [
+        { role: "user", content: question },
+        { role: "assistant", content: answer },
+      ],
+    }));
+    const teaching = runSupervised({
+      ...task.stage("teacher"),
+      data: prepareExamples(taught, tokenizer),
+      ...{ rank: 16, learningRate: task.learningRate(2e-3), batchSize: 16, maxSteps: task.steps(94) },
+    });
+    const teacher = (await task.follow("teacher", teaching)).sampler;
+
+    // No reward: the teacher is all the student has.
+    const environments = all
+      .slice(1620)
+      .map(({ question }) => problemEnv({ chat, tokenizer, question, maxTokens: 6, check: () => 0 }));
+    const before = await score(base);
+    const loop = runDistillation({
+      ...{ ...task.stage("student"), environments, teacher, steps: task.steps(20) },
+      ...{ groupsPerStep: 32, groupSize: 4, rank: 16, learningRate: task.learningRate(1.5e-3) },
+    });
+    const after = await score((await task.follow("student", loop)).sampler);
+    return { before, after, teacher: await score(teacher) };
+  },
+});

@@ -1,0 +1,129 @@
+/** `recipe list|run|copy`: recipes of the cookbook, and those that users made of them. Parses and prints; a recipe says what is done. */
+import { existsSync } from "node:fs";
+import { join, parse } from "node:path";
+import type { RecipeEvent, RecipeResult } from "@tinklet/cookbook";
+import { given } from "../../given.ts";
+import type { Command } from "../command.ts";
+import { type Context, optionalPackage } from "../context.ts";
+import { CliError } from "../explain.ts";
+import { writeWhole } from "../files.ts";
+import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
+import type { Output } from "../output.ts";
+import { StepLine } from "../step-line.ts";
+
+const loadCookbook = () => optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+
+export const recipeList: Command = {
+  usage: "recipe list",
+  about: "Lists the recipes: each trains the bundled model in minutes and shows what it learned.",
+  async run(_, { output }) {
+    const { loadRecipe, recipeNames } = await loadCookbook();
+    const names = await recipeNames();
+    const recipes = await Promise.all(names.map(async (name) => ({ name, ...(await loadRecipe(name)) })));
+    output.result({
+      json: recipes.map(({ name, about, metric }) => ({ name, about, metric })),
+      columns: ["RECIPE", "WHAT IT DOES"],
+      rows: recipes.map(({ name, about }) => [name, about]),
+    });
+    output.note("\ntinklet recipe run NAME --local runs one; tinklet recipe copy NAME makes it yours.");
+    return 0;
+  },
+};
+
+export const recipeCopy: Command = {
+  usage: "recipe copy NAME [FILE]",
+  about: "Writes a recipe's file, to change: NAME.ts, or JavaScript where FILE ends in .js or .mjs.",
+  arguments: ["NAME", "FILE?"],
+  options: { force: { type: "boolean", about: "write over a file that is there" } },
+  examples: ["recipe copy math-rl", "recipe copy math-rl mine.js", "recipe run ./mine.js --local"],
+  async run(input, { output }) {
+    const { recipeText } = await loadCookbook();
+    const [name = "", file = `${name}.ts`] = input.positionals;
+    const text = await recipeText(name, /\.m?js$/.test(file) ? "js" : "ts");
+    if (existsSync(file) && !input.flag("force"))
+      throw new CliError(`${file} is there already.`, { hint: "Choose another name, or --force to write over it." });
+    await writeWhole(file, text);
+    if (output.isJson) output.event({ recipe: name, file });
+    else output.line(`${file} is yours now. Run it:\n\n  tinklet recipe run ./${file} --local`);
+    return 0;
+  },
+};
+
+export const recipeRun: Command = {
+  usage: "recipe run NAME|FILE [--local] [--out FOLDER] [--max-steps N] [--seed N]",
+  about:
+    "Runs a recipe: trains, and says how good the model was before and after. The same command again goes on where it\n" +
+    "stopped. FILE is a recipe of your own, for example a copy.",
+  arguments: ["RECIPE"],
+  options: {
+    ...modelOptions,
+    out: { type: "string", short: "o", value: "FOLDER", about: "record of the run (default runs/NAME)" },
+    data: { type: "string", value: "FILE", about: "your own data, for recipes that take some" },
+    "learning-rate": { type: "string", value: "X", about: "default: the recipe's, made for the bundled model" },
+    "max-steps": { type: "string", value: "N", about: "end each stage after so many" },
+    seed: { type: "string", value: "N", about: "of the data, the order and the first weights (default 0)" },
+  },
+  examples: ["recipe run math-rl --local", "recipe run sft --local --max-steps 5", "recipe run ./mine.js --local"],
+  async run(input, context) {
+    const { loadRecipe, runRecipe } = await loadCookbook();
+    const [name = ""] = input.positionals;
+    const recipe = await loadRecipe(name);
+    const options = {
+      maxSteps: input.integer("max-steps", 1),
+      learningRate: input.number("learning-rate", 0),
+      data: input.text("data"),
+      seed: input.integer("seed", 0) ?? 0,
+    };
+    const model = await chosenModel(input, context);
+    const service = await context.service(model.serve);
+    const ask = async (of: string) => service.getTokenizer(of, { signal: context.signal });
+    const tokenizer = await tokenizerFor(input, model, context.isLocal ? undefined : ask);
+    const folder = input.text("out") ?? join("runs", parse(name).name);
+    const { output, signal } = context;
+    output.note(`${output.style(parse(name).name, "bold")}: ${recipe.about}`);
+    const since = performance.now();
+    const result = await runRecipe(recipe, {
+      ...given(options),
+      ...{ service, baseModel: model.name, tokenizer, folder, signal },
+      onEvent: follower(output),
+      onNote: (text) => output.note(text),
+    });
+    return report(result, { folder, seconds: (performance.now() - since) / 1000 }, context);
+  },
+};
+
+/** Shows the events of the loops. */
+function follower(output: Output): (event: RecipeEvent) => void {
+  let line: { readonly stage: string; readonly of: StepLine } | undefined;
+  const shown = ["env/all/reward/total", "train_mean_nll", "teacher_kl", "dpo/accuracy", "bt/accuracy", "test/nll"];
+  return ({ stage, type, step, totalSteps, metrics, record, failed = [] }) => {
+    if (type === "checkpoint") output.event({ type, stage, ...record });
+    for (const { group, message } of failed) output.note(`${stage}: left out ${group}: ${message}`);
+    if (type !== "step" || step === undefined || totalSteps === undefined || metrics === undefined) return;
+    output.event({ type, stage, ...metrics });
+    if (line?.stage !== stage) line = { stage, of: new StepLine(totalSteps) };
+    const figures = shown.flatMap((name) =>
+      metrics[name] === undefined ? [] : [[name.split("/").at(-1) ?? name, metrics[name].toFixed(3)] as const],
+    );
+    const text = line.of.text(step, metrics["num_tokens"] ?? 0, Object.fromEntries(figures));
+    output.progress(`${stage}: ${text}`, { always: step === totalSteps - 1 });
+  };
+}
+
+function report(
+  result: RecipeResult,
+  { folder, seconds }: { readonly folder: string; readonly seconds: number },
+  { output }: Context,
+): number {
+  output.endProgress();
+  if (output.isJson) output.event({ type: "done", run: folder, seconds, ...result });
+  if ("stopped" in result) {
+    output.note(`Stopped: ${String(result.stopped)}. The same command goes on from there.`);
+    return result.stopped === "interrupted" ? 130 : 0;
+  }
+  if (output.isJson) return 0;
+  const { metric, before, after } = result;
+  output.line(`${metric}: ${before.toFixed(3)} before, ${after.toFixed(3)} after (${Math.round(seconds)} s).`);
+  output.line(`The record is in ${folder}.`);
+  return 0;
+}
