@@ -25,7 +25,11 @@ module.exports = {
     layer("transport-is-below", sdk("transport/"), sdk("(futures|clients|cli)/")),
     layer("futures-are-below", sdk("futures/"), sdk("(clients|cli)/")),
     layer("clients-are-below", sdk("(clients|autodiff)/"), sdk("cli/")),
-    layer("models-are-below", "^packages/models/src", "^packages/(tinklet|engine|server|cookbook|ai|conformance)/"),
+    layer(
+      "models-are-below",
+      "^packages/models/src",
+      "^packages/(tinklet|engine|server|cookbook|ai|studio|conformance)/",
+    ),
     layer("sdk-knows-no-engine", "^packages/tinklet/src", "^packages/(engine|base-model)/"),
     layer("engine-stands-alone", "^packages/engine/src", "^packages/(tinklet|server|cookbook|ai)/"),
     layer("provider-speaks-the-sdk", "^packages/ai/src", "^packages/(engine|server|base-model)/"),
@@ -61,6 +65,14 @@ module.exports = {
     },
     layer("server-queue-is-below", "^packages/server/src/queue/", "^packages/server/src/(http/|serve|server|local)"),
     layer("server-store-is-below", "^packages/server/src/store/", "^packages/server/src/(http|queue)/"),
+    layer("server-knows-no-studio", "^packages/server/src", "^packages/studio/"),
+    {
+      name: "studio-page-without-node",
+      comment: "the page runs in a browser, and speaks by the wire alone",
+      severity: "error",
+      from: { path: "^packages/studio/src/page/", pathNot: "\\.test\\.ts$" },
+      to: { dependencyTypes: ["core"] },
+    },
     layer("server-speaks-the-wire", "^packages/server/src", sdk("(transport|futures|clients|cli)/")),
     {
       name: "no-node-on-the-sdk-path",

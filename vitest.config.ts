@@ -16,6 +16,7 @@ export default defineConfig({
       { find: /^@tinklet\/server$/, replacement: source("packages/server/src/index.ts") },
       { find: /^@tinklet\/cookbook$/, replacement: source("packages/cookbook/src/index.ts") },
       { find: /^@tinklet\/ai$/, replacement: source("packages/ai/src/index.ts") },
+      { find: /^@tinklet\/studio$/, replacement: source("packages/studio/src/index.ts") },
       { find: /^@tinklet\/conformance$/, replacement: source("packages/conformance/src/index.ts") },
     ],
   },

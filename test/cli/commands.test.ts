@@ -222,6 +222,13 @@ const rows: Readonly<Record<string, Row>> = {
       ["a budget that is none", () => ["serve", "--memory-budget", "lots"], 2, /must be a size such as 4GB/],
     ],
   },
+  studio: {
+    args: () => ["studio", "run", "--port", "0"],
+    prints: /Studio: http:\/\/127\.0\.0\.1:\d+\/#\/runs\?token=[\w-]{32}$/m,
+    json: { studio: expect.stringMatching(/#\/runs\?token=/), folders: ["run"] },
+    runsOn: true,
+    fails: [["a folder that is none", () => ["studio", "nowhere"], 1, /^Error: nowhere is not a folder/m]],
+  },
   conformance: {
     args: () => ["conformance", "--only", "sessions/heartbeat", "--only", "sessions/distinct"],
     prints: /2 cases: 2 passed, 0 failed/,

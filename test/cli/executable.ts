@@ -72,6 +72,7 @@ const bundling = (server: boolean): BuildOptions => ({
   external: [
     ...(server ? [] : ["@tinklet/server", "@tinklet/conformance"]),
     "@tinklet/base-model",
+    "@tinklet/studio",
     "@huggingface/*",
     "undici",
     "@opentelemetry/*",
@@ -124,7 +125,10 @@ export class Executable {
       outdir: join(folder, "dist"),
       chunkNames: "cli/[name]-[hash]",
     });
-    if (options.server) installServer(join(folder, "node_modules", "@tinklet", "server"));
+    if (options.server) {
+      installServer(join(folder, "node_modules", "@tinklet", "server"));
+      await installStudio(join(folder, "node_modules", "@tinklet", "studio"));
+    }
     return new Executable(folder, mkdtempSync(join(tmpdir(), "tinklet-cli-")));
   }
 
@@ -204,6 +208,15 @@ async function installTinyBaseModel(folder: string): Promise<void> {
   for (const name of ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "data"])
     cpSync(join(tokenizer, name), join(folder, name), { recursive: true });
   writeFileSync(join(folder, "package.json"), '{ "name": "@tinklet/base-model", "version": "0.1.0" }\n');
+}
+
+/** The studio from its sources, with its page. */
+async function installStudio(folder: string): Promise<void> {
+  const { buildPage } = await import("../../packages/studio/build-page.ts");
+  const entryPoints = { index: source("studio/src/index.ts") };
+  await build({ entryPoints, outdir: join(folder, "dist"), bundle: true, format: "esm", platform: "node" });
+  await buildPage(join(folder, "dist", "page"));
+  copyFileSync(source("studio/package.json"), join(folder, "package.json"));
 }
 
 /** `@tinklet/server` under its name, for programs that load it as an installed package: the bundle of its sources. */

@@ -2,6 +2,7 @@
 import type { EngineOptions } from "@tinklet/engine";
 import type { Clock } from "tinklet";
 import { given } from "tinklet/wire";
+import type { Studio } from "./http/studio/studio.ts";
 import type { LogFormat } from "./log.ts";
 import { resolveModels } from "./models.ts";
 import { serve } from "./serve.ts";
@@ -19,6 +20,8 @@ export interface LocalServerOptions {
   readonly strict?: boolean;
   /** Also listen on this TCP port; 0 picks a free one. @defaultValue no socket */
   readonly port?: number;
+  /** The page, on the port: `openStudio()` of `@tinklet/studio`. @defaultValue none */
+  readonly studio?: Studio;
   /** Source of time, for tests. */
   readonly clock?: Clock;
   /** Options of the engine: runtime, threads, memory budget. */
@@ -32,6 +35,8 @@ export interface LocalServer {
   /** Base URL for clients. */
   readonly url: string;
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
+  /** A link to the studio that signs a browser in, once; `undefined` without a studio or a port. */
+  readonly studioUrl: (place?: string) => string | undefined;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -46,22 +51,24 @@ export interface LocalServer {
  * ```
  */
 export async function createLocalServer(options: LocalServerOptions = {}): Promise<LocalServer> {
-  const { model, dataDir, clock, port, strict, log = "off" } = options;
+  const { model, dataDir, clock, port, strict, studio, log = "off" } = options;
   const named = [...(typeof model === "string" ? [model] : []), ...(options.models ?? [])];
   const models = typeof model === "object" ? [model] : await resolveModels(named, given({ engine: options.engine }));
-  const common = { models, log, dataDir, ...given({ strict }), ...given({ clock }) };
+  const common = { models, log, dataDir, ...given({ strict, clock, studio }) };
   if (port !== undefined) {
     const running = await serve({ ...common, port });
     return {
       url: running.url,
       fetch: asFetch(running.fetch),
+      studioUrl: running.studioUrl,
       close: running.close,
       [Symbol.asyncDispose]: running.close,
     };
   }
   const server = await createServer({ ...common, allowedHosts: ["tinklet.local"] });
   const close = () => server.close();
-  return { url: "http://tinklet.local", fetch: asFetch(server.fetch), close, [Symbol.asyncDispose]: close };
+  const studioUrl = () => undefined;
+  return { url: "http://tinklet.local", fetch: asFetch(server.fetch), studioUrl, close, [Symbol.asyncDispose]: close };
 }
 
 const asFetch =

@@ -30,6 +30,7 @@ import { foreignWeightsHandlers } from "./handlers/foreign-weights.ts";
 import { futuresHandlers } from "./handlers/futures.ts";
 import { progressHandlers } from "./handlers/progress.ts";
 import { restHandlers } from "./handlers/rest.ts";
+import { runFolderHandlers } from "./handlers/run-folders.ts";
 import { samplingHandlers } from "./handlers/sampling.ts";
 import { serviceHandlers } from "./handlers/service.ts";
 import { sessionHandlers } from "./handlers/sessions.ts";
@@ -89,6 +90,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     ...sessionHandlers(api),
     ...usageHandlers(api),
     ...progressHandlers(api),
+    ...runFolderHandlers(api, options.studio?.folders),
     ...foreignWeightsHandlers(api),
     deleteRun: ({ params }, call) => deleteRun(api, call, params.trainingRunId),
   };

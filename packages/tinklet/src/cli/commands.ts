@@ -88,6 +88,12 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/serve.ts")).serve,
   },
   {
+    words: ["studio"],
+    about: "look at runs in a browser: folders of run files, without a server",
+    section: train,
+    load: async () => (await import("./commands/studio.ts")).studio,
+  },
+  {
     words: ["conformance"],
     about: "test any server of the Tinker API from outside",
     section: train,

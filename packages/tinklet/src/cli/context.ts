@@ -1,5 +1,6 @@
 /** What surrounds a command: the service it talks to, Ctrl-C, and what must be closed in the end. */
 import { setMaxListeners } from "node:events";
+import type { Studio } from "@tinklet/server";
 import { localDataDir } from "../clients/data-dir.node.ts";
 import type { ServiceClient } from "../clients/service-client.ts";
 import type { TinkletEvent } from "../events.ts";
@@ -24,6 +25,10 @@ export class Context {
   keepsNothing = false;
   /** Cleared by a command that reports the engine's runtime itself: its notice would say the same again. */
   showsEngineNotices = true;
+  /** The page of a local server; set before the service is first asked for. It then listens on a port, for the page alone. */
+  studio: Studio | undefined;
+  /** A link to that page. */
+  studioUrl: (place?: string) => string | undefined = () => undefined;
   /** Headers of every request; set before the service is first asked for. */
   headers: Readonly<Record<string, string>> = {};
   /** Reaches what the server links to; a local server has no socket. */
@@ -88,8 +93,9 @@ export class Context {
       defaultHeaders: this.headers,
     };
     if (local) {
-      const { url, fetch } = await this.#startServer(models);
+      const { url, fetch, studioUrl } = await this.#startServer(models);
       this.fetch = fetch;
+      this.studioUrl = studioUrl;
       return this.#keep(new ServiceClient({ ...common, apiKey: localKey, baseUrl: url, fetch }));
     }
     const apiKey = this.#input.text("api-key");
@@ -101,7 +107,8 @@ export class Context {
     this.output.progress("Starting the local server …");
     const { startLocalServer } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
     const starting = startLocalServer({
-      ...given({ dataDir: this.dataDir }),
+      ...given({ dataDir: this.dataDir, studio: this.studio }),
+      ...(this.studio === undefined ? {} : { port: 0 }),
       engine: { onNotice: this.showsEngineNotices ? engineNotices(this.output) : () => {} },
       ...(models.length === 0 ? {} : { models }),
     });
@@ -180,4 +187,10 @@ export async function optionalPackage<T>(load: () => Promise<T>, name: string): 
 }
 
 /** The packages beside the SDK that local training uses. */
-const companions = ["@tinklet/models", "@tinklet/cookbook", "@tinklet/server", "@tinklet/base-model"];
+const companions = [
+  "@tinklet/models",
+  "@tinklet/cookbook",
+  "@tinklet/server",
+  "@tinklet/base-model",
+  "@tinklet/studio",
+];

@@ -11,6 +11,7 @@ import { formatCount, formatDuration } from "./format.ts";
 import { terminalPlot } from "./plot-terminal.ts";
 import { write } from "./sampling.ts";
 import { StepLine } from "./step-line.ts";
+import { openStudio } from "./studio.ts";
 
 /** What both quickstarts are given. */
 export interface QuickstartOptions {
@@ -62,6 +63,7 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   output.note(
     `\n${output.style("Training", "bold")} on ${data.train.length} short conversations, LoRA rank ${settings.rank}`,
   );
+  tellStudio(trainer, context);
   const points = await watch(loop, output);
   signal.throwIfAborted();
   if (!output.isJson) {
@@ -111,12 +113,19 @@ export function dataFile(model: string, name: string): string {
 /** A local server with the bundled model; what it keeps stays for the next commands. */
 export async function localService(model: string, context: Context): Promise<ServiceClient> {
   const { output } = context;
+  if (!output.isJson) context.studio = await openStudio([]);
   const service = await context.startLocal([`${bundledModel}=${model}`]);
   const { supportedModels } = await service.getServerCapabilities();
   output.note(
     `A Tinker server runs inside this process with ${supportedModels.map(({ modelName }) => modelName).join(", ")}.\n`,
   );
   return service;
+}
+
+/** Where the run can be watched, for as long as this command runs. */
+export function tellStudio(trainer: TrainingClient, { output, studioUrl }: Context): void {
+  const link = studioUrl(`/runs/${trainer.modelId}`);
+  if (link !== undefined) output.note(`Watch it in a browser: ${link}`);
 }
 
 async function answers(

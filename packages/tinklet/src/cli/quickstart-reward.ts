@@ -5,7 +5,7 @@ import type { Tokenizer } from "../tokenizer/index.ts";
 import { bundledModel, type Context } from "./context.ts";
 import { formatDuration } from "./format.ts";
 import { terminalPlot } from "./plot-terminal.ts";
-import { dataFile, localService, type QuickstartOptions, saveAdapter } from "./quickstart-examples.ts";
+import { dataFile, localService, type QuickstartOptions, saveAdapter, tellStudio } from "./quickstart-examples.ts";
 import { StepLine } from "./step-line.ts";
 
 /** A question and the answer that is right. */
@@ -64,6 +64,7 @@ export async function quickstartByReward(options: QuickstartOptions, context: Co
   const problems = await readSums(dataFile(options.model, "arithmetic/train.jsonl"), tokenizer);
   const service = await localService(options.model, context);
   const trainer = await service.createLoraTrainingClient({ baseModel: bundledModel, rank: settings.rank, seed });
+  tellStudio(trainer, context);
   const run = await RunFolder.open(options.out ?? join("runs", "quickstart-rl"));
   await run.clear();
   await run.writeConfig({ quickstart: "reward", model_name: bundledModel, seed, ...settings });

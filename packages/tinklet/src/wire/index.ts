@@ -13,4 +13,5 @@ export {
   encodeSampleResponse,
   peekForwardBackwardRequest,
 } from "./proto/tensors.ts";
+export * from "./run-folders.ts";
 export { type DecompressOptions, decompressZstd, unpackZstdFrame } from "./zstd.ts";

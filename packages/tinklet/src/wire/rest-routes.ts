@@ -43,6 +43,13 @@ import {
   TrainingRunsResponse,
 } from "./rest.ts";
 import { get, post, route } from "./route.ts";
+import {
+  RolloutsQuery,
+  RolloutsResponse,
+  RunFolderListResponse,
+  RunFolderQuery,
+  RunFolderResponse,
+} from "./run-folders.ts";
 import { JoinSamplingSessionRequest, JoinSamplingSessionResponse } from "./sampling.ts";
 import { GetServerCapabilitiesResponse, HealthResponse } from "./session.ts";
 import { FinishSessionRequest, SessionSearchRequest, SessionSearchResponse } from "./session-search.ts";
@@ -201,5 +208,18 @@ export const restRoutes = {
   /** Server-sent events; `Last-Event-ID` goes on where a stream ended. */
   watchRuns: get("/tinklet/events", undefined, { pool: "rest", since: "tinklet" }, WatchRunsQuery),
   getServerState: get("/tinklet/server", ServerStateResponse, { pool: "rest", since: "tinklet" }),
+  listRunFolders: get("/tinklet/folders", RunFolderListResponse, { pool: "rest", since: "tinklet" }),
+  getRunFolder: get(
+    "/tinklet/folders/{folderId}",
+    RunFolderResponse,
+    { pool: "rest", since: "tinklet" },
+    RunFolderQuery,
+  ),
+  getRollouts: get(
+    "/tinklet/folders/{folderId}/rollouts",
+    RolloutsResponse,
+    { pool: "rest", since: "tinklet" },
+    RolloutsQuery,
+  ),
   importAdapter: route("POST", "/tinklet/import_adapter", {}, { pool: "rest", carries: "adapter", since: "tinklet" }),
 } as const;

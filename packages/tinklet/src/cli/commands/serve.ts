@@ -6,6 +6,7 @@ import { asSaid, engineNotices, optionalPackage } from "../context.ts";
 import { CliError } from "../explain.ts";
 import { checkLocalModel } from "../model.ts";
 import { UsageError } from "../parse.ts";
+import { openStudio } from "../studio.ts";
 
 export const serve: Command = {
   usage: "serve [--host HOST] [--port N] [--model PATH_OR_ID ...]",
@@ -33,6 +34,13 @@ export const serve: Command = {
       value: "SIZE",
       about: "refuse new work when the data folder is this large, for example 50GB",
     },
+    runs: {
+      type: "string",
+      multiple: true,
+      value: "FOLDER",
+      about: "folder of runs that the studio shows too (repeatable)",
+    },
+    "no-studio": { type: "boolean", about: "serve the API alone, without the page at /" },
     strict: { type: "boolean", about: "refuse what the hosted service is known to refuse" },
     log: { type: "string", choices: ["json", "pretty", "off"], about: "default: pretty on a terminal, else json" },
   },
@@ -49,6 +57,10 @@ export const serve: Command = {
     const log = input.text("log") as "json" | "pretty" | "off" | undefined;
     for (const model of input.texts("model")) checkLocalModel(model);
     const apiKeys = keyFile === undefined ? undefined : await readKeys(keyFile, server.parseApiKeys);
+    const folders = input.texts("runs");
+    if (input.flag("no-studio") && folders.length > 0)
+      throw new UsageError("--runs needs the studio: leave --no-studio out");
+    const studio = input.flag("no-studio") ? undefined : await openStudio(folders);
     output.progress("Opening the model …");
     const models = await server.resolveModels(input.texts("model"), {
       engine: {
@@ -59,7 +71,7 @@ export const serve: Command = {
     const running = await server
       .serve({
         models,
-        ...given({ dataDir, host, port, apiKeys, log }),
+        ...given({ dataDir, host, port, apiKeys, log, studio }),
         allowedHosts: input.texts("allow-host"),
         strict: input.flag("strict"),
         ...(maxDisk === undefined ? {} : { maxDiskBytes: bytes(maxDisk, "max-disk") }),
@@ -72,6 +84,7 @@ export const serve: Command = {
         url: running.url,
         port: running.port,
         models: models.map(({ name }) => name),
+        studio: running.studioUrl() ?? null,
         data_dir: dataDir ?? null,
       });
     else {
@@ -81,6 +94,8 @@ export const serve: Command = {
           ? "Keeps nothing: what it has is lost when it stops, with Ctrl-C."
           : `Keeps its things in ${dataDir}. Ctrl-C stops it; what was accepted is finished after the next start.`,
       );
+      const link = running.studioUrl();
+      if (link !== undefined) output.line(`Studio: ${link}`);
       const names = apiKeys?.map(({ name }) => name).join(", ");
       output.note(
         names === undefined

@@ -1,0 +1,48 @@
+/** Handlers that show folders of run files. With configured keys a folder is shown to whoever owns one of its runs, and to nobody else. */
+import { given, type RunFolder } from "tinklet/wire";
+import { Refusal } from "../../queue/refusal.ts";
+import { getModel } from "../../store/models.ts";
+import type { Api, Call, Handlers } from "../api.ts";
+import type { RunFolderInfo, RunFolders } from "../studio/studio.ts";
+
+type FolderOperation = "listRunFolders" | "getRunFolder" | "getRollouts";
+
+/** Lines of one answer. */
+const maxRollouts = 2000;
+
+export function runFolderHandlers(api: Api, folders: RunFolders | undefined): Pick<Handlers, FolderOperation> {
+  const mayRead = ({ caller }: Call, { runIds }: Pick<RunFolderInfo, "runIds">): boolean =>
+    !api.auth.strict || runIds.some((id) => getModel(api.store.db.sql, id)?.tenant === caller.tenant);
+  const missing = (id: string): Refusal =>
+    new Refusal(404, "not_found", `There is no run folder ${JSON.stringify(id.slice(0, 100))} here.`);
+  const view = (info: RunFolderInfo): RunFolder => {
+    const { id: folderId, updatedAt, metric, ...rest } = info;
+    return { ...rest, folderId, updatedAt: new Date(updatedAt), ...given({ metric }) };
+  };
+  return {
+    listRunFolders: async (_received, call) => {
+      const found = (await folders?.list()) ?? [];
+      return { folders: found.filter((info) => mayRead(call, info)).map(view) };
+    },
+    getRunFolder: async ({ params, query }, call) => {
+      const found = await folders?.read(params.folderId, Math.max(0, query.after));
+      if (found === undefined || !mayRead(call, found.info)) throw missing(params.folderId);
+      const { info, ...files } = found;
+      return { folder: view(info), ...files };
+    },
+    getRollouts: async ({ params, query }, call) => {
+      const info = (await folders?.list())?.find(({ id }) => id === params.folderId);
+      if (folders === undefined || info === undefined || !mayRead(call, info)) throw missing(params.folderId);
+      const page = { offset: Math.max(0, query.offset), limit: Math.min(Math.max(0, query.limit), maxRollouts) };
+      const found = await folders.rollouts(info.id, query.file, page);
+      if (found === undefined) {
+        throw new Refusal(
+          404,
+          "not_found",
+          `The folder has no file of rollouts ${JSON.stringify(query.file.slice(0, 100))}.`,
+        );
+      }
+      return found;
+    },
+  };
+}

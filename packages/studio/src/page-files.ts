@@ -1,0 +1,29 @@
+/** The built page's files, read once and packed once. */
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import type { StudioFile } from "@tinklet/server";
+
+const names = {
+  "/": ["index.html", "text/html; charset=utf-8"],
+  "/studio/page.js": ["page.js", "text/javascript; charset=utf-8"],
+  "/studio/page.css": ["page.css", "text/css; charset=utf-8"],
+  "/studio/icon.svg": ["icon.svg", "image/svg+xml"],
+} as const;
+
+/** @throws Error when the page was not built. */
+export async function loadPage(): Promise<ReadonlyMap<string, StudioFile>> {
+  const files = Object.entries(names).map(async ([path, [name, contentType]]): Promise<[string, StudioFile]> => {
+    // The same from src/ and from dist/.
+    const file = fileURLToPath(new URL(`../dist/page/${name}`, import.meta.url));
+    const bytes = await readFile(file).catch((cause: unknown) => {
+      throw new Error(`The studio's page is not built: ${file} is missing. In this repository: npm run build`, {
+        cause,
+      });
+    });
+    const etag = `"${createHash("sha256").update(bytes).digest("base64url").slice(0, 16)}"`;
+    return [path, { bytes, gzip: gzipSync(bytes, { level: 9 }), contentType, etag }];
+  });
+  return new Map(await Promise.all(files));
+}

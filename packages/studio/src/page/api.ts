@@ -1,0 +1,71 @@
+/** Calls of the server by the same routes and codecs as the SDK's. The browser's cookie says who asks; no script ever sees a key. */
+import { contract, encodeRequest, type Message, type Operation, type RequestOf, type ResponseOf } from "tinklet/wire";
+
+/** A call that failed, in words for people. */
+export class CallError extends Error {
+  readonly status: number;
+
+  constructor(message: string, status: number) {
+    super(message);
+    this.status = status;
+  }
+}
+
+const unreachable = "The server does not answer. Is it running? This page goes on by itself when it is back.";
+
+/** Sends a request. @throws {@link CallError} */
+export async function send(path: string, init: RequestInit = {}): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(path, { ...init, credentials: "same-origin", redirect: "error" });
+  } catch (cause) {
+    if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
+    throw new CallError(unreachable, 0);
+  }
+  if (response.ok) return response;
+  throw new CallError(await problemOf(response), response.status);
+}
+
+async function problemOf(response: Response): Promise<string> {
+  const body = (await response.json().catch(() => undefined)) as
+    | { detail?: unknown; error?: { message?: unknown } }
+    | undefined;
+  const told = body?.detail ?? body?.error?.message;
+  return typeof told === "string" ? told : `The server answered ${response.status}.`;
+}
+
+/** Calls a route of the contract. @throws {@link CallError} */
+export async function call<K extends Operation>(operation: K, request: RequestOf<K>): Promise<ResponseOf<K>> {
+  const { method, path, query, body } = encodeRequest(operation, request);
+  const response = await send(`${path}${query === "" ? "" : `?${query}`}`, {
+    method,
+    ...(method === "GET" ? {} : { headers: { "content-type": "application/json" }, body: JSON.stringify(body ?? {}) }),
+  });
+  const { response: schema } = contract[operation] as { response?: Message<unknown> };
+  const json: unknown = await response.json();
+  return (schema === undefined ? json : schema.decode(json)) as ResponseOf<K>;
+}
+
+/** Posts to one of the page's own paths. @throws {@link CallError} */
+export const post = (path: string, body: unknown = {}): Promise<Response> =>
+  send(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+
+/** Reads a stream of server-sent events until it ends. */
+export async function* readEvents(response: Response): AsyncGenerator<string> {
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      const data = text
+        .slice(0, end)
+        .split("\n")
+        .filter((line) => line.startsWith("data:"))
+        .map((line) => line.slice(5).trimStart());
+      text = text.slice(end + 2);
+      if (data.length > 0) yield data.join("\n");
+    }
+  }
+}

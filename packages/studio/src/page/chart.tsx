@@ -1,0 +1,206 @@
+/**
+ * One metric of one or several runs as a chart: zoomed by dragging or with the keyboard, read by pointing, and told in words and in a table
+ * for those who do not see it.
+ */
+import { useEffect, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { formatCount, formatDuration, formatNumber } from "./format.ts";
+import { alignRuns, type RunCurves, type XAxis } from "./series.ts";
+
+export interface ChartProps {
+  readonly metric: string;
+  readonly curves: readonly RunCurves[];
+  readonly axis: XAxis;
+  readonly smoothing: number;
+  readonly isLog: boolean;
+  readonly height?: number;
+  /** Zooming one chart of a page zooms all. */
+  readonly zoom: readonly [number, number] | undefined;
+  readonly onZoom: (zoom: readonly [number, number] | undefined) => void;
+}
+
+const axisNames = { step: "step", time: "seconds since the first step", tokens: "tokens" } as const;
+/** Rows of the table behind a chart. */
+const tableRows = 20;
+
+/** The colours of up to six runs, from the style sheet. */
+export const runColour = (index: number): string => cssValue(`--run-${(index % 6) + 1}`);
+const cssValue = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+const xText = (axis: XAxis, value: number): string =>
+  axis === "time" ? formatDuration(value) : axis === "tokens" ? formatCount(value) : formatNumber(value);
+
+function optionsOf(props: ChartProps, width: number, onSelect: (from: number, to: number) => void): uPlot.Options {
+  const { curves, axis, smoothing, isLog } = props;
+  const [ink, line] = [cssValue("--ink-soft"), cssValue("--line")];
+  const font = "12px system-ui, sans-serif";
+  const axes = { stroke: ink, font, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 } };
+  return {
+    width,
+    height: props.height ?? 240,
+    legend: { show: false },
+    cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 7 }, y: false },
+    scales: { x: { time: false }, y: { distr: isLog ? 3 : 1 } },
+    axes: [
+      { ...axes, values: (_, ticks) => ticks.map((tick) => xText(axis, tick)) },
+      { ...axes, size: 64, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : formatNumber(tick))) },
+    ],
+    series: [
+      {},
+      ...curves.flatMap((_, i): uPlot.Series[] => {
+        const stroke = runColour(i);
+        const main = { stroke, width: 2, spanGaps: true, points: { show: false } };
+        return smoothing > 0 ? [main, { ...main, width: 1, alpha: 0.25 }] : [main];
+      }),
+    ],
+    hooks: {
+      setSelect: [
+        (plot) => {
+          if (plot.select.width < 4) return;
+          onSelect(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"));
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        },
+      ],
+    },
+  };
+}
+
+export function Chart(props: ChartProps) {
+  const { metric, curves, axis, smoothing, isLog, zoom, onZoom, height = 240 } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | undefined>(undefined);
+  const [pointed, setPointed] = useState<{ readonly x: number; readonly ys: readonly (number | null)[] }>();
+  const data = alignRuns(curves, { metric, axis, smoothing });
+  const latest = useRef({ data, onZoom });
+  latest.current = { data, onZoom };
+  const theme = document.documentElement.dataset["theme"] ?? "";
+
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    const options = optionsOf(props, element.clientWidth, (from, to) => latest.current.onZoom([from, to]));
+    const perRun = smoothing > 0 ? 2 : 1;
+    options.hooks!.setCursor = [
+      (drawn) => {
+        const at = drawn.cursor.idx;
+        if (at === null || at === undefined) return setPointed(undefined);
+        const ys = curves.map((_, i) => nearest(drawn.data[1 + i * perRun] as (number | null)[], at));
+        setPointed({ x: drawn.data[0][at]!, ys });
+      },
+    ];
+    const made = new uPlot(options, latest.current.data, element);
+    plot.current = made;
+    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      made.destroy();
+      plot.current = undefined;
+    };
+  }, [curves.map(({ key }) => key).join(" "), axis, smoothing > 0, isLog, theme, height]);
+
+  useEffect(() => {
+    const drawn = plot.current;
+    if (drawn === undefined) return;
+    drawn.batch(() => {
+      drawn.setData(data, zoom === undefined);
+      if (zoom !== undefined) drawn.setScale("x", { min: zoom[0], max: zoom[1] });
+    });
+  });
+
+  const onKey = (event: KeyboardEvent) => {
+    const drawn = plot.current;
+    const [min, max] = [drawn?.scales["x"]?.min, drawn?.scales["x"]?.max];
+    if (min === undefined || max === undefined || min === null || max === null) return;
+    const width = max - min;
+    const moves: Record<string, readonly [number, number] | undefined> = {
+      ArrowLeft: [min - width / 4, max - width / 4],
+      ArrowRight: [min + width / 4, max + width / 4],
+      "+": [min + width / 4, max - width / 4],
+      "-": [min - width / 2, max + width / 2],
+      "0": undefined,
+    };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    onZoom(moves[event.key]);
+  };
+  return (
+    <figure class="chart">
+      <figcaption>
+        <span class="chart-name">{metric}</span>
+        <span class="chart-pointed" aria-hidden="true">
+          {pointed === undefined
+            ? ""
+            : `${xText(axis, pointed.x)}: ${pointed.ys.map((y) => formatNumber(y)).join(" · ")}`}
+        </span>
+      </figcaption>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard zooms it */}
+      <div class="plot" ref={box} role="img" tabIndex={0} aria-label={described(props)} onKeyDown={onKey} />
+      <details class="chart-table">
+        <summary>{metric} as a table</summary>
+        <DataTable data={data} curves={curves} axis={axis} perRun={smoothing > 0 ? 2 : 1} />
+      </details>
+    </figure>
+  );
+}
+
+/** The value at a place, or the last one before it. */
+function nearest(values: readonly (number | null)[] | undefined, at: number): number | null {
+  for (let i = at; i >= 0 && i > at - 50; i--) {
+    const value = values?.[i];
+    if (value !== null && value !== undefined) return value;
+  }
+  return null;
+}
+
+function described({ metric, curves, axis }: ChartProps): string {
+  const parts = curves.map(({ label, y }) => {
+    const values = (y.get(metric) ?? []).filter((value): value is number => value !== null && Number.isFinite(value));
+    if (values.length === 0) return `${label}: nothing yet`;
+    let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+    for (const value of values) {
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    }
+    return `${label}: ${values.length} points, from ${formatNumber(low)} to ${formatNumber(high)}, last ${formatNumber(values.at(-1))}`;
+  });
+  return `${metric} by ${axisNames[axis]}. ${parts.join(". ")}. Arrow keys move, plus and minus zoom, 0 shows all.`;
+}
+
+function DataTable(props: {
+  readonly data: uPlot.AlignedData;
+  readonly curves: readonly RunCurves[];
+  readonly axis: XAxis;
+  readonly perRun: number;
+}) {
+  const { data, curves, axis, perRun } = props;
+  const x = data[0];
+  const every = Math.max(1, Math.ceil(x.length / tableRows));
+  const rows = [...x.keys()].filter((i) => i % every === 0 || i === x.length - 1);
+  return (
+    <div class="scroll">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{axis}</th>
+            {curves.map(({ key, label }) => (
+              <th key={key} scope="col">
+                {label}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((i) => (
+            <tr key={i}>
+              <td>{xText(axis, x[i]!)}</td>
+              {curves.map(({ key }, run) => (
+                <td key={key}>{formatNumber(data[1 + run * perRun]?.[i] as number | null)}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

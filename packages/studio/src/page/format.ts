@@ -1,0 +1,35 @@
+/** Numbers, sizes and times as people read them. */
+
+export function formatNumber(value: number | null | undefined): string {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 0.001 || size >= 1e7)) return value.toExponential(2);
+  return value.toLocaleString("en", { maximumFractionDigits: size >= 100 ? 1 : size >= 1 ? 3 : 4 });
+}
+
+export function formatCount(value: number): string {
+  if (value < 10_000) return Math.round(value).toLocaleString("en");
+  return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+}
+
+export function formatBytes(bytes: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  const power = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(bytes) / 3));
+  return `${(bytes / 1000 ** power).toFixed(power === 0 ? 0 : 1)} ${units[power]}`;
+}
+
+export function formatDuration(seconds: number): string {
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  const [minutes, hours, days] = [seconds / 60, seconds / 3600, seconds / 86_400];
+  if (minutes < 60) return `${Math.floor(minutes)} min`;
+  return hours < 48 ? `${Math.floor(hours)} h` : `${Math.floor(days)} days`;
+}
+
+export const formatAge = (then: Date | number, now: number): string => {
+  const seconds = (now - Number(then)) / 1000;
+  return seconds < 5 ? "now" : `${formatDuration(seconds)} ago`;
+};
+
+export const formatTime = (time: Date | number): string =>
+  new Date(time).toLocaleString("en", { dateStyle: "medium", timeStyle: "medium" });

@@ -1,0 +1,71 @@
+import type { StepColumns } from "tinklet/wire";
+import { describe, expect, test } from "vitest";
+import { formatBytes, formatDuration, formatNumber } from "./format.ts";
+import { alignRuns, folderCurves, smooth, stepCurves } from "./series.ts";
+import { oneLine, plainText, shownText } from "./text.ts";
+
+describe("texts that others wrote", () => {
+  test("steer nothing: escapes go, controls and marks of direction become visible", () => {
+    expect(plainText("\u001b[31mred\u001b[0m")).toBe("red");
+    expect(plainText("\u001b]8;;http://x\u0007link\u001b]8;;\u0007")).toBe("link");
+    expect(plainText("a\u202Eb\u0000c\u200b")).toBe("a‹U+202E›b·c‹U+200B›");
+    expect(plainText("<script>")).toBe("<script>");
+    expect(oneLine("a\n\n  b", 10)).toBe("a b");
+  });
+
+  test("are cut where they are long, without reading the rest", () => {
+    const { text, isWhole } = shownText("x".repeat(10_000_000), 100);
+    expect([text.length, isWhole]).toEqual([100, false]);
+    expect(shownText("abc", 100)).toEqual({ text: "abc", isWhole: true });
+  });
+});
+
+describe("curves", () => {
+  test("a smoothed constant is the constant from its first value on", () => {
+    expect(smooth([2, 2, null, 2], 0.9).map((value) => value && Number(value.toFixed(9)))).toEqual([2, 2, null, 2]);
+    expect(smooth([1, 3], 0.5)).toEqual([1, (0.5 * 0.5 * 1 + 0.5 * 3) / 0.75]);
+    expect(smooth([1, null], 0)).toEqual([1, null]);
+  });
+
+  test("runs of different lengths share an axis", () => {
+    const run = (key: string, steps: number[]) => ({
+      key,
+      label: key,
+      x: { step: steps },
+      y: new Map([["loss", steps.map((step) => step * 10)]]),
+    });
+    const how = { metric: "loss", axis: "step", smoothing: 0 } as const;
+    const data = alignRuns([run("a", [1, 2, 3]), run("b", [2, 4])], how);
+    expect([...data[0]]).toEqual([1, 2, 3, 4]);
+    expect([...data[1]!].map((value) => value ?? null)).toEqual([10, 20, 30, null]);
+    expect([...data[2]!].map((value) => value ?? null)).toEqual([null, 20, null, 40]);
+    expect(alignRuns([], how)).toEqual([[]]);
+  });
+
+  test("come from steps and from files", () => {
+    const one = (value: number) => [value];
+    const steps: StepColumns = {
+      ...{ id: one(1), step: one(1), time: one(5000), tokens: one(8), loss: one(2), gradientNorm: one(3) },
+      ...{ learningRate: one(0.1), queueMs: one(10), computeMs: one(2000) },
+    };
+    const curves = stepCurves("a", "a", steps);
+    expect(curves.y.get("time/compute seconds")).toEqual([2]);
+    expect(curves.x.time).toEqual([0]);
+    const rows = [
+      { step: 0, loss: 1, num_tokens: 5, text: "x" },
+      { step: 1, num_tokens: 5 },
+    ];
+    const folder = folderCurves("b", "b", rows);
+    expect([...folder.y.keys()].sort()).toEqual(["loss", "num_tokens"]);
+    expect(folder.y.get("loss")).toEqual([1, null]);
+    expect(folder.x.tokens).toEqual([5, 10]);
+  });
+});
+
+test("numbers are short", () => {
+  expect([0, 0.00012345, 1.23456, 123.456, 1e9, null].map(formatNumber)).toEqual([
+    ...["0", "1.23e-4", "1.235", "123.5", "1.00e+9", "–"],
+  ]);
+  expect([formatBytes(0), formatBytes(1500), formatBytes(2e9)]).toEqual(["0 B", "1.5 kB", "2.0 GB"]);
+  expect([formatDuration(0.25), formatDuration(90), formatDuration(7200)]).toEqual(["250 ms", "1 min", "2 h"]);
+});

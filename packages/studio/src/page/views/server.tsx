@@ -1,0 +1,155 @@
+/** What the server is doing: queue, memory, tokens per second, reuse of prompts. */
+import { useEffect, useState } from "preact/hooks";
+import type { ServerStateResponse } from "tinklet/wire";
+import { call } from "../api.ts";
+import { Chart } from "../chart.tsx";
+import { formatBytes, formatCount, formatDuration } from "../format.ts";
+import { Notice, Tile } from "../parts.tsx";
+import type { RunCurves } from "../series.ts";
+import { now, problemText } from "../store.ts";
+import { oneLine } from "../text.ts";
+
+const everyMs = 5000;
+
+export function Server() {
+  const [state, setState] = useState<ServerStateResponse>();
+  const [problem, setProblem] = useState<string>();
+  useEffect(() => {
+    const load = () => {
+      if (document.hidden) return;
+      call("getServerState", {}).then(
+        (found) => {
+          setState(found);
+          setProblem(undefined);
+        },
+        (error: unknown) => setProblem(problemText(error)),
+      );
+    };
+    load();
+    const timer = setInterval(load, everyMs);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <section aria-labelledby="title">
+      <div class="head">
+        <h1 id="title">Server</h1>
+      </div>
+      {problem === undefined ? null : <Notice kind="problem" title={problem} />}
+      {state === undefined ? (
+        problem === undefined ? (
+          <Notice kind="loading" title="Asking the server …" />
+        ) : null
+      ) : (
+        <State state={state} />
+      )}
+    </section>
+  );
+}
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+
+function State({ state }: { readonly state: ServerStateResponse }) {
+  const { rates } = state;
+  const recent = (values: readonly number[]) => sum(values.slice(-7, -1)) / (6 * rates.intervalSeconds);
+  const prompts = sum(rates.prefilled) + sum(rates.reused);
+  const reuse = prompts === 0 ? "–" : `${((sum(rates.reused) / prompts) * 100).toFixed(0)} %`;
+  return (
+    <>
+      <dl class="tiles">
+        <Tile name="Unfinished requests" value={formatCount(state.pendingRequests)} detail="of all keys" />
+        <Tile name="Memory" value={formatBytes(state.residentMemoryBytes)} detail="of the process" />
+        <Tile name="Training now" value={`${formatCount(recent(rates.training))}/s`} detail="tokens, last minute" />
+        <Tile name="Sampling now" value={`${formatCount(recent(rates.sampled))}/s`} detail="tokens, last minute" />
+        <Tile name="Prompt reuse" value={reuse} detail="last hour" />
+        <Tile name="Running for" value={formatDuration((now.value - state.startedAt.getTime()) / 1000)} />
+      </dl>
+      {state.durable ? null : (
+        <p class="explain">
+          This server keeps nothing: what it has is lost when it stops. Give it a folder with --data-dir.
+        </p>
+      )}
+      <h2>Your tokens per second, last hour</h2>
+      <div class="charts">
+        {(["training", "sampled", "prefilled", "reused"] as const).map((kind) => (
+          <Chart
+            key={kind}
+            metric={kind}
+            curves={[rateCurve(kind, rates)]}
+            axis="time"
+            smoothing={0}
+            isLog={false}
+            height={160}
+            zoom={undefined}
+            onZoom={() => {}}
+          />
+        ))}
+      </div>
+      <h2>Models</h2>
+      {state.models.length === 0 ? (
+        <Notice kind="empty" title="No model is served.">
+          <p>This page shows folders of runs. To train and to chat, start a server: tinklet serve</p>
+        </Notice>
+      ) : (
+        <Models models={state.models} />
+      )}
+    </>
+  );
+}
+
+function rateCurve(
+  kind: "training" | "sampled" | "prefilled" | "reused",
+  rates: ServerStateResponse["rates"],
+): RunCurves {
+  const values = rates[kind].slice(0, -1);
+  const at = values.map((_, i) => i * rates.intervalSeconds);
+  return {
+    key: kind,
+    label: kind,
+    x: { step: at, time: at },
+    y: new Map([[kind, values.map((n) => n / rates.intervalSeconds)]]),
+  };
+}
+
+function Models({ models }: { readonly models: ServerStateResponse["models"] }) {
+  const columns = [
+    ["Weights", (one: Model) => formatBytes(one.weightsBytes)],
+    ["Adapters", (one: Model) => formatBytes(one.adaptersBytes)],
+    ["Decoding cache", (one: Model) => formatBytes(one.cacheBytes)],
+    ["Prompt cache", (one: Model) => formatBytes(one.prefixCacheBytes)],
+    ["Sequences", (one: Model) => formatCount(one.activeSequences)],
+    ["Waiting: training", (one: Model) => formatCount(one.waitingTraining)],
+    ["Waiting: samples", (one: Model) => formatCount(one.waitingSamples)],
+  ] as const;
+  return (
+    <div class="scroll">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Model</th>
+            {columns.map(([name]) => (
+              <th key={name} scope="col" class="number">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {models.map((one) => (
+            <tr key={one.baseModel}>
+              <th scope="row">
+                {oneLine(one.baseModel, 80)}
+                <small>context of {formatCount(one.contextLength)} tokens</small>
+              </th>
+              {columns.map(([name, value]) => (
+                <td key={name} class="number">
+                  {value(one)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+type Model = ServerStateResponse["models"][number];

@@ -1,0 +1,65 @@
+/** A model's answer as it is written, by the chat endpoints that every OpenAI client uses. */
+import { CallError, readEvents, send } from "../api.ts";
+
+export interface Asked {
+  readonly model: string;
+  readonly mode: "chat" | "complete";
+  readonly prompt: string;
+  readonly system: string;
+  readonly temperature: number;
+  readonly maxTokens: number;
+  readonly seed: number;
+}
+
+/** A piece of an answer; with its log-prob and the likeliest others, where they are told. */
+export interface Token {
+  readonly text: string;
+  readonly logprob?: number | undefined;
+  readonly others?: readonly { readonly text: string; readonly logprob: number }[] | undefined;
+}
+
+interface Chunk {
+  readonly error?: { readonly message?: string };
+  readonly choices?: readonly {
+    readonly delta?: { readonly content?: string | null };
+    readonly text?: string;
+    readonly logprobs?: {
+      readonly content?: readonly {
+        readonly token: string;
+        readonly logprob: number;
+        readonly top_logprobs?: readonly { readonly token: string; readonly logprob: number }[];
+      }[];
+    } | null;
+  }[];
+}
+
+/** Alternatives that are asked for at each token. */
+const alternatives = 5;
+
+/** @throws {@link CallError} */
+export async function* stream(asked: Asked, signal: AbortSignal): AsyncGenerator<Token> {
+  const { model, mode, prompt, system, temperature, seed } = asked;
+  const common = { model, temperature, seed, max_tokens: asked.maxTokens, stream: true };
+  const messages = [...(system === "" ? [] : [{ role: "system", content: system }]), { role: "user", content: prompt }];
+  const body =
+    mode === "chat" ? { ...common, messages, logprobs: true, top_logprobs: alternatives } : { ...common, prompt };
+  const response = await send(mode === "chat" ? "/v1/chat/completions" : "/v1/completions", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
+  for await (const data of readEvents(response)) {
+    if (data === "[DONE]") return;
+    const chunk = JSON.parse(data) as Chunk;
+    if (chunk.error !== undefined) throw new CallError(chunk.error.message ?? "The answer broke off.", 0);
+    const [choice] = chunk.choices ?? [];
+    const text = choice?.delta?.content ?? choice?.text ?? "";
+    const told = choice?.logprobs?.content ?? [];
+    const [only] = told;
+    if (told.length === 1 && only !== undefined && only.token === text) {
+      const others = only.top_logprobs?.map(({ token, logprob }) => ({ text: token, logprob }));
+      yield { text, logprob: only.logprob, others };
+    } else if (text !== "") yield { text };
+  }
+}

@@ -1,0 +1,102 @@
+import { appendFile, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { beforeEach, describe, expect, test } from "vitest";
+import { GrowingLines } from "./growing-lines.ts";
+import { runFolders } from "./run-folders.ts";
+
+let root: string;
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), "studio-"));
+  return () => rm(root, { recursive: true, force: true });
+});
+
+describe("lines of a file that is being written", () => {
+  test("are read on from the last whole one; a half line waits for its end", async () => {
+    const file = join(root, "metrics.jsonl");
+    const lines = new GrowingLines(file);
+    expect(await lines.read()).toEqual([]);
+    await writeFile(file, '{"step":0}\n{"step":1}\n{"st');
+    expect(await lines.read()).toEqual([{ step: 0 }, { step: 1 }]);
+    await appendFile(file, 'ep":2}\n');
+    expect(await lines.read()).toEqual([{ step: 0 }, { step: 1 }, { step: 2 }]);
+  });
+
+  test("what is no object is left out, and what is not finite is missing", async () => {
+    const file = join(root, "metrics.jsonl");
+    await writeFile(file, '7\nnot json\n{"step":1,"loss":NaN,"x":[-Infinity, 2]}\n\n{"text":"NaN, ok"}\n');
+    expect(await new GrowingLines(file).read()).toEqual([{ step: 1, loss: null, x: [null, 2] }, { text: "NaN, ok" }]);
+  });
+
+  test("a file that was begun anew is read anew", async () => {
+    const file = join(root, "metrics.jsonl");
+    await writeFile(file, '{"step":0}\n{"step":1}\n');
+    const lines = new GrowingLines(file);
+    await lines.read();
+    await writeFile(file, '{"step":5}\n');
+    expect(await lines.read()).toEqual([{ step: 5 }]);
+  });
+
+  test("a character that is cut by a chunk's end is whole again", async () => {
+    const file = join(root, "metrics.jsonl");
+    const lines = new GrowingLines(file);
+    const bytes = Buffer.from('{"a":"é"}\n');
+    await writeFile(file, bytes.subarray(0, 7));
+    await lines.read();
+    await appendFile(file, bytes.subarray(7));
+    expect(await lines.read()).toEqual([{ a: "é" }]);
+  });
+});
+
+describe("folders of runs", () => {
+  const write = async (path: string, text: string) => {
+    await mkdir(join(root, path, ".."), { recursive: true });
+    await writeFile(join(root, path), text);
+  };
+
+  test("are found below the given ones, with the run that their checkpoints belong to", async () => {
+    await write("a/metrics.jsonl", '{"step":0,"train_mean_nll":2}\n{"step":1,"train_mean_nll":1.5}\n');
+    await write("a/config.json", '{"model_name":"m","lora_rank":8}');
+    await write("a/checkpoints.jsonl", '{"name":"x","state_path":"tinker://s-1:train:0/weights/x"}\n');
+    await write("deep/b/metrics.jsonl", '{"step":0,"env/all/reward/total":0.5}\n');
+    await write("a/iteration_000002/train_rollout_summaries.jsonl", '{"total_reward":1}\n{"total_reward":0}\n');
+    await write("a/iteration_000010/train_rollout_summaries.jsonl", "");
+    const folders = await runFolders([root]);
+    const list = await folders.list();
+    const a = list.find(({ name }) => name.endsWith("/a"))!;
+    expect(list).toHaveLength(2);
+    expect(a).toMatchObject({ rows: 2, metric: "train_mean_nll", sparkline: [2, 1.5], runIds: ["s-1:train:0"] });
+    expect(a.config).toEqual({ model_name: "m", lora_rank: 8 });
+    expect(a.rollouts).toEqual([
+      "iteration_000002/train_rollout_summaries.jsonl",
+      "iteration_000010/train_rollout_summaries.jsonl",
+    ]);
+    expect(list.find(({ name }) => name.endsWith("deep/b"))!.metric).toBe("env/all/reward/total");
+    const read = (await folders.read(a.id, 1))!;
+    expect(read.metrics).toEqual([{ step: 1, train_mean_nll: 1.5 }]);
+    const page = await folders.rollouts(a.id, a.rollouts[0]!, { offset: 1, limit: 5 });
+    expect(page).toEqual({ rows: [{ total_reward: 0 }], total: 2 });
+  });
+
+  test("only files of rollouts inside the folder can be read", async () => {
+    await write("a/metrics.jsonl", '{"step":0}\n');
+    await write("secret/rollouts.jsonl", '{"secret":1}\n');
+    await symlink(join(root, "secret"), join(root, "a", "iteration_000001"));
+    const folders = await runFolders([join(root, "a")]);
+    const { id, rollouts } = (await folders.list())[0]!;
+    expect(rollouts).toEqual([]);
+    for (const file of [
+      "../secret/rollouts.jsonl",
+      "iteration_000001/rollouts.jsonl",
+      "metrics.jsonl",
+      "/etc/passwd",
+    ]) {
+      expect(await folders.rollouts(id, file, { offset: 0, limit: 5 })).toBeUndefined();
+    }
+    expect(await folders.read("nothing", 0)).toBeUndefined();
+  });
+
+  test("a folder that is none is named", async () => {
+    await expect(runFolders([join(root, "missing")])).rejects.toThrow(/missing is not a folder/);
+  });
+});

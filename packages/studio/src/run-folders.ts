@@ -1,0 +1,160 @@
+/**
+ * Reads folders of run files, ours and the official cookbook's, while they are being written: each file is read on from where it ended,
+ * a half line waits for its end, and a line that is no object is left out. Files are only ever read, and only inside the given folders.
+ */
+import { createHash } from "node:crypto";
+import { type Dirent, realpathSync } from "node:fs";
+import { readdir, readFile, stat } from "node:fs/promises";
+import { basename, join, relative, resolve, sep } from "node:path";
+import type { RunFolderInfo, RunFolders } from "@tinklet/server";
+import type { JsonValue } from "tinklet/wire";
+import { GrowingLines } from "./growing-lines.ts";
+
+type Row = Readonly<Record<string, JsonValue>>;
+
+/** How deep folders of runs are looked for, and how many there may be. */
+const maxDepth = 3;
+const maxFolders = 500;
+/** Bytes of a configuration. */
+const maxConfigBytes = 1_000_000;
+/** Files of rollouts of one folder. */
+const maxRolloutFiles = 2000;
+const outlineValues = 48;
+const timingRows = 200;
+
+/** What is shown when a folder is listed: the first of these that it has. */
+const mainMetrics = ["env/all/reward/total", "train_mean_nll", "test/nll", "loss", "loss:sum", "reward"];
+
+interface OpenFolder {
+  readonly id: string;
+  readonly path: string;
+  readonly name: string;
+  readonly metrics: GrowingLines;
+  readonly checkpoints: GrowingLines;
+  readonly timing: GrowingLines;
+}
+
+/** @throws Error naming a folder that is none. */
+export async function runFolders(given: readonly string[]): Promise<RunFolders> {
+  const roots: string[] = [];
+  for (const folder of given) {
+    const found = await stat(folder).catch(() => undefined);
+    if (!found?.isDirectory())
+      throw new Error(`${folder} is not a folder. Give the folder of a run, or one that holds runs.`);
+    roots.push(realpathSync(resolve(folder)));
+  }
+  const known = new Map<string, OpenFolder>();
+
+  const scan = async (): Promise<readonly OpenFolder[]> => {
+    const paths = new Map<string, string>();
+    for (const root of roots) await findRuns(root, root, 0, paths);
+    const folders = [...paths].map(([path, name]) => {
+      const id = createHash("sha256").update(path).digest("hex").slice(0, 16);
+      let folder = known.get(id);
+      if (folder === undefined) {
+        const lines = (file: string) => new GrowingLines(join(path, file));
+        const files = { metrics: lines("metrics.jsonl"), checkpoints: lines("checkpoints.jsonl") };
+        folder = { id, path, name, ...files, timing: lines("timing_spans.jsonl") };
+        known.set(id, folder);
+      }
+      return folder;
+    });
+    for (const id of known.keys()) if (!folders.some((folder) => folder.id === id)) known.delete(id);
+    return folders;
+  };
+  const find = async (id: string) => known.get(id) ?? (await scan()).find((folder) => folder.id === id);
+
+  return {
+    list: async () => {
+      const infos = await Promise.all((await scan()).map(infoOf));
+      return infos.sort((a, b) => b.updatedAt - a.updatedAt);
+    },
+    read: async (id, after) => {
+      const folder = await find(id);
+      if (folder === undefined) return undefined;
+      const info = await infoOf(folder);
+      const [checkpoints, timing] = [await folder.checkpoints.read(), await folder.timing.read()];
+      return { info, metrics: folder.metrics.rows.slice(after), checkpoints, timing: timing.slice(-timingRows) };
+    },
+    rollouts: async (id, file, { offset, limit }) => {
+      const folder = await find(id);
+      if (folder === undefined || !(await rolloutFiles(folder.path)).includes(file)) return undefined;
+      const rows = await new GrowingLines(join(folder.path, file)).read();
+      return { rows: rows.slice(offset, offset + limit), total: rows.length };
+    },
+  };
+}
+
+/** Folders that hold metrics, below a root and itself; links are not followed. */
+async function findRuns(root: string, path: string, depth: number, into: Map<string, string>): Promise<void> {
+  if (into.size >= maxFolders) return;
+  const entries = await readdir(path, { withFileTypes: true }).catch((): Dirent[] => []);
+  if (entries.some((entry) => entry.isFile() && entry.name === "metrics.jsonl")) {
+    const below = relative(root, path).split(sep).join("/");
+    into.set(path, below === "" ? basename(root) : `${basename(root)}/${below}`);
+  }
+  if (depth >= maxDepth) return;
+  for (const entry of entries) {
+    const isHidden = entry.name.startsWith(".") || entry.name === "node_modules" || /^iteration_\d+$/.test(entry.name);
+    if (entry.isDirectory() && !isHidden) await findRuns(root, join(path, entry.name), depth + 1, into);
+  }
+}
+
+async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
+  const [metrics, checkpoints] = [await folder.metrics.read(), await folder.checkpoints.read()];
+  const last: Record<string, number> = {};
+  for (const row of metrics.slice(-50)) {
+    for (const [name, value] of Object.entries(row)) if (typeof value === "number") last[name] = value;
+  }
+  const metric = mainMetrics.find((name) => last[name] !== undefined);
+  const values =
+    metric === undefined ? [] : metrics.map((row) => row[metric]).filter((value) => typeof value === "number");
+  const every = Math.max(1, Math.ceil(values.length / outlineValues));
+  const runIds = new Set<string>();
+  for (const row of checkpoints) {
+    for (const path of [row["state_path"], row["sampler_path"]]) {
+      const id = typeof path === "string" ? /^tinker:\/\/([^/]+)\//.exec(path)?.[1] : undefined;
+      if (id !== undefined) runIds.add(id);
+    }
+  }
+  return {
+    id: folder.id,
+    name: folder.name,
+    runIds: [...runIds].slice(0, 20),
+    updatedAt: folder.metrics.updatedAt,
+    rows: metrics.length,
+    last,
+    metric,
+    sparkline: values.filter((_, i) => (values.length - 1 - i) % every === 0).slice(-outlineValues),
+    config: await readConfig(join(folder.path, "config.json")),
+    rollouts: await rolloutFiles(folder.path),
+  };
+}
+
+async function readConfig(file: string): Promise<Row> {
+  try {
+    if ((await stat(file)).size > maxConfigBytes) return { note: "config.json is too large to be shown" };
+    const value = JSON.parse(await readFile(file, "utf8")) as JsonValue;
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Row) : {};
+  } catch {
+    return {};
+  }
+}
+
+/** `iteration_N/…rollout….jsonl` and `…rollout….jsonl`, in the order of their steps. */
+async function rolloutFiles(path: string): Promise<string[]> {
+  const isRollouts = (name: string) => /rollout.*\.jsonl$/.test(name);
+  const entries = await readdir(path, { withFileTypes: true }).catch((): Dirent[] => []);
+  const found = entries.filter((entry) => entry.isFile() && isRollouts(entry.name)).map(({ name }) => name);
+  const iterations = entries.flatMap((entry) => {
+    const at = entry.isDirectory() ? /^iteration_(\d{1,9})$/.exec(entry.name)?.[1] : undefined;
+    return at === undefined ? [] : [{ name: entry.name, at: Number(at) }];
+  });
+  for (const { name } of iterations.sort((a, b) => a.at - b.at).slice(-maxRolloutFiles / 2)) {
+    const inside = await readdir(join(path, name), { withFileTypes: true }).catch((): Dirent[] => []);
+    found.push(
+      ...inside.filter((entry) => entry.isFile() && isRollouts(entry.name)).map((entry) => `${name}/${entry.name}`),
+    );
+  }
+  return found.slice(-maxRolloutFiles);
+}

@@ -1,0 +1,38 @@
+/** `studio`: folders of run files in a browser, until Ctrl-C. The same page as `serve` has, on a server without a model. */
+import { given } from "../../given.ts";
+import type { Command } from "../command.ts";
+import { asSaid, optionalPackage } from "../context.ts";
+import { openStudio } from "../studio.ts";
+
+export const studio: Command = {
+  usage: "studio [FOLDER...] [--port N]",
+  about:
+    "Shows the runs of folders in a browser: metrics, configuration, rollouts (ours, and the Python cookbook's).\n" +
+    "Runs that are being written grow on the page. A server's own runs are at its address: tinklet serve.",
+  arguments: ["FOLDER..."],
+  options: { port: { type: "string", value: "N", about: "0 takes a free one (default 8472)" } },
+  examples: ["studio runs", "studio runs/a ../python/runs/b"],
+  async run(input, { output, signal }) {
+    const folders = input.positionals.length === 0 ? ["runs"] : input.positionals;
+    const server = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+    const page = await openStudio(folders);
+    const port = input.integer("port", 0) ?? 8472;
+    const running = await server
+      .serve({ models: [], log: "off", port, ...given({ studio: page }) })
+      .catch(async (cause: Error) => {
+        throw await asSaid(cause);
+      });
+    const link = running.studioUrl();
+    if (output.isJson) output.event({ url: running.url, port: running.port, studio: link ?? null, folders });
+    else {
+      output.line(`Studio: ${link}`);
+      output.note(`Shows ${folders.join(", ")}. Ctrl-C stops it.`);
+    }
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) resolve();
+      else signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    await running.close();
+    return 0;
+  },
+};

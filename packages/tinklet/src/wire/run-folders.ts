@@ -1,0 +1,88 @@
+/** Folders of run files (`metrics.jsonl`, `config.json`, `checkpoints.jsonl`, rollouts) as Tinklet's own servers show them. */
+import { date } from "./dates.ts";
+import { float, int, json, list, map, optional, string, withDefault } from "./fields.ts";
+import type { JsonValue } from "./json.ts";
+import { message } from "./message.ts";
+
+/** The folder of one run at a glance. */
+export interface RunFolder {
+  readonly folderId: string;
+  readonly name: string;
+  /** The runs that its checkpoints belong to. */
+  readonly runIds: readonly string[];
+  readonly updatedAt: Date;
+  /** Lines of `metrics.jsonl`. */
+  readonly rows: number;
+  /** The last value of each metric. */
+  readonly last: Readonly<Record<string, number>>;
+  /** The metric that the outline shows: a loss or a reward. */
+  readonly metric?: string;
+  /** At most 48 values. */
+  readonly sparkline: readonly number[];
+  readonly config: Readonly<Record<string, JsonValue>>;
+  /** Files of rollouts, by their path in the folder. */
+  readonly rollouts: readonly string[];
+}
+export const RunFolder = message<RunFolder>("RunFolder", {
+  folderId: string(),
+  name: string(),
+  runIds: list(string()),
+  updatedAt: date(),
+  rows: int(),
+  last: map(float()),
+  metric: optional(string()),
+  sparkline: list(float()),
+  config: map(json()),
+  rollouts: list(string()),
+});
+
+/** Every folder that the caller may see, the one that was written last first. */
+export interface RunFolderListResponse {
+  readonly folders: readonly RunFolder[];
+}
+export const RunFolderListResponse = message<RunFolderListResponse>("RunFolderListResponse", {
+  folders: list(RunFolder.field),
+});
+
+/** Which lines of `metrics.jsonl`. */
+export interface RunFolderQuery {
+  /** Only those behind so many. */
+  readonly after: number;
+}
+export const RunFolderQuery = message<RunFolderQuery, "after">("RunFolderQuery", { after: withDefault(int(), 0) });
+
+type Row = Readonly<Record<string, JsonValue>>;
+
+/** One folder with its files. */
+export interface RunFolderResponse {
+  readonly folder: RunFolder;
+  readonly metrics: readonly Row[];
+  readonly checkpoints: readonly Row[];
+  readonly timing: readonly Row[];
+}
+export const RunFolderResponse = message<RunFolderResponse>("RunFolderResponse", {
+  folder: RunFolder.field,
+  metrics: list(map(json())),
+  checkpoints: list(map(json())),
+  timing: list(map(json())),
+});
+
+/** Which lines of a file of rollouts. */
+export interface RolloutsQuery {
+  /** One of the folder's `rollouts`. */
+  readonly file: string;
+  readonly offset: number;
+  readonly limit: number;
+}
+export const RolloutsQuery = message<RolloutsQuery, "offset" | "limit">("RolloutsQuery", {
+  file: string(),
+  offset: withDefault(int(), 0),
+  limit: withDefault(int(), 200),
+});
+
+/** Samples of a step, one a line. */
+export interface RolloutsResponse {
+  readonly rows: readonly JsonValue[];
+  readonly total: number;
+}
+export const RolloutsResponse = message<RolloutsResponse>("RolloutsResponse", { rows: list(json()), total: int() });

@@ -1,0 +1,54 @@
+// Pictures of every page for the documentation: light and dark, wide and narrow, small enough to be committed.
+import { fileURLToPath } from "node:url";
+
+const folder = fileURLToPath(new URL("../../docs/pictures/", import.meta.url));
+const sizes = { wide: { width: 1280, height: 800 }, narrow: { width: 390, height: 780 } };
+
+export async function takePictures({ browser, server, alpha, beta, saved }) {
+  const page = await browser.open();
+  await page.goto(`${server.url}/`);
+  await page.getByLabel("Key").fill("tml-local");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Runs" }).waitFor();
+  const places = {
+    runs: "/runs",
+    run: `/runs/${alpha.id}?compare=${beta.id}`,
+    playground: `/playground?model=${encodeURIComponent("tinklet/base")}&model=${encodeURIComponent(saved)}`,
+    checkpoints: "/checkpoints",
+    server: "/server",
+    rollouts: "folder",
+  };
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const [size, viewport] of Object.entries(sizes)) {
+      await page.setViewportSize(viewport);
+      for (const [name, place] of Object.entries(places)) {
+        await page.goto(`${server.url}/#${place === "folder" ? "/runs" : place}`);
+        if (name === "runs") {
+          await page.getByLabel("Search runs").fill("pirate");
+          await page.getByTestId("runs").waitFor();
+        }
+        if (name === "run") await page.getByTestId("charts").waitFor();
+        if (name === "rollouts") {
+          await page.getByLabel("Search runs").fill("");
+          await page.getByRole("link", { name: "runs/official" }).click();
+          await page.getByTestId("rollout-count").getByText(/700/).waitFor();
+          await page.getByRole("heading", { name: "Rollouts" }).scrollIntoViewIfNeeded();
+          await page.evaluate(() => document.querySelector(".rollouts")?.scrollIntoView({ block: "start" }));
+        }
+        if (name === "playground") {
+          await page.getByLabel("Message").fill("What does a farmer do?");
+          await page.getByRole("button", { name: "Ask" }).click();
+          await page.waitForFunction(() => document.querySelectorAll(".answer[aria-busy=false]").length >= 2);
+        }
+        await page.waitForTimeout(300);
+        await page.screenshot({
+          path: `${folder}studio-${name}-${size}-${colorScheme}.jpg`,
+          type: "jpeg",
+          quality: 60,
+        });
+      }
+    }
+  }
+  await page.context().close();
+}
