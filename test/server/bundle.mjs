@@ -41,6 +41,8 @@ export async function bundle(entry) {
       "@tinklet/models/chat": join(root, "packages/models/src/chat/index.ts"),
       "@tinklet/models/config": join(root, "packages/models/src/config/index.ts"),
       "@tinklet/engine": join(root, "packages/engine/src/index.ts"),
+      "@tinklet/cookbook": join(root, "packages/cookbook/src/index.ts"),
+      "@tinklet/ai": join(root, "packages/ai/src/index.ts"),
       "@tinklet/server": join(root, "packages/server/src/index.ts"),
     },
     banner: { js: 'import { createRequire as __cr } from "node:module"; const require = __cr(import.meta.url);' },
