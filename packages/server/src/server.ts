@@ -10,6 +10,7 @@ import { given } from "tinklet/wire";
 import type { ServedModel } from "./http/api.ts";
 import { createApp } from "./http/app.ts";
 import { type ApiKey, Auth } from "./http/auth.ts";
+import { createChatModels } from "./http/chat/chat-models.ts";
 import { Metrics } from "./http/metrics.ts";
 import { SignedLinks } from "./http/signed-links.ts";
 import { SignIn } from "./http/studio/sign-in.ts";
@@ -141,13 +142,17 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     onUsed: (usage) => metrics.used(usage),
   });
   const served = new Map<string, ServedModel>();
+  const chatModel = createChatModels({ log });
   const engines: Engine[] = [];
   try {
     for (const source of options.models) {
       const engine = await source.open();
       engines.push(engine);
       const { name, tokenizerId, tokenizerFiles } = source;
-      served.set(name, { name, info: engine.info, tokenizerId, tokenizerFiles });
+      const model = { name, info: engine.info, tokenizerId, tokenizerFiles };
+      served.set(name, model);
+      // Before anybody is waiting. A model without a tokenizer trains and samples all the same; chats are told.
+      await chatModel(model).catch(() => {});
       const reopen = () => source.open();
       queue.lanes.set(source.name, new Lane(engine, { baseModel: source.name, context: queue.context, reopen }));
     }
@@ -183,6 +188,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
       links: new SignedLinks(store.secret, clock),
       presence,
       models: served,
+      chatModel,
       promptThread: prompts,
       clientConfig: {
         createModelViaLoadWeights: options.createModelViaLoadWeights ?? false,

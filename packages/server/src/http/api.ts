@@ -9,6 +9,7 @@ import type { Queue } from "../queue/queue.ts";
 import type { Store } from "../store/store.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import type { Auth, Caller } from "./auth.ts";
+import type { FindChatModel } from "./chat/chat-models.ts";
 import type { SignedLinks } from "./signed-links.ts";
 
 /** A base model that is served. */
@@ -42,6 +43,7 @@ export interface Api {
   readonly presence: Presence;
   readonly models: ReadonlyMap<string, ServedModel>;
   /** Makes the prompts of chats that clients have made large. */
+  readonly chatModel: FindChatModel;
   readonly promptThread: SideThread;
   /** Flags that `client/config` answers. */
   readonly clientConfig: { readonly createModelViaLoadWeights: boolean; readonly protoCompressFwdbwd: boolean };

@@ -1,8 +1,8 @@
 /** The life of one chat: its place among all of them, its end when the client leaves, and its answer, whole or streamed. */
 import { Refusal } from "../../queue/refusal.ts";
 import { describeError, type Problem } from "../answers.ts";
-import type { Api, Call, ServedModel } from "../api.ts";
-import type { ChatModel } from "./chat-models.ts";
+import type { Api, Call } from "../api.ts";
+import type { FindChatModel } from "./chat-models.ts";
 import { createEventStream } from "./event-stream.ts";
 import type { ChatSlots } from "./slots.ts";
 
@@ -12,7 +12,7 @@ const clientGone = (): Refusal => new Refusal(503, "client_gone", "The client ha
 export interface ChatContext {
   readonly api: Api;
   readonly slots: ChatSlots;
-  readonly modelOf: (served: ServedModel) => Promise<ChatModel>;
+  readonly modelOf: FindChatModel;
 }
 
 /** A chat's place among all of them. */

@@ -1,4 +1,4 @@
-/** Tokenizers and chat templates of the served models, made when the first chat asks and kept. */
+/** Tokenizers and chat templates of the served models, made once and kept: at the start, because a large one takes a second of this thread. */
 import { ModelError } from "@tinklet/models";
 import { type Chat, createChat } from "@tinklet/models/chat";
 import { type Tokenizer, type TokenizerFiles, tokenizerFromFiles } from "@tinklet/models/tokenizer";
@@ -12,8 +12,11 @@ export interface ChatModel {
   readonly files: TokenizerFiles;
 }
 
+/** Finds a model's tokenizer and chat template. */
+export type FindChatModel = (served: ServedModel) => Promise<ChatModel>;
+
 /** @returns a function that finds a model's tokenizer; it throws {@link Refusal} 400 where the model has none. */
-export function createChatModels(api: Pick<Api, "log">): (served: ServedModel) => Promise<ChatModel> {
+export function createChatModels(api: Pick<Api, "log">): FindChatModel {
   const made = new Map<string, Promise<ChatModel>>();
   const make = async (served: ServedModel): Promise<ChatModel> => {
     const files = await served.tokenizerFiles?.();

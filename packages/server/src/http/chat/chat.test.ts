@@ -353,6 +353,18 @@ describe("what cannot be honoured is a 400 that names it", () => {
     expect(json.error.message).toContain("Roles must alternate");
   });
 
+  test("a tokenizer is made at the start, before anybody waits for it", async () => {
+    let read = 0;
+    const tokenizerFiles = async () => {
+      read++;
+      return tinyTokenizer;
+    };
+    const server = await open({ models: [{ name: baseModel, open: async () => fakeEngine(), tokenizerFiles }] });
+    expect(read).toBe(1);
+    expect((await chat(server, { max_tokens: 1 })).status).toBe(200);
+    expect(read).toBe(1);
+  });
+
   test("a model without a tokenizer says so", async () => {
     const server = await open({ models: [{ name: baseModel, open: async () => fakeEngine() }] });
     expect((await chat(server)).json.error).toMatchObject({ code: "no_tokenizer", param: "model" });

@@ -1,7 +1,6 @@
 /** The handlers of the chat endpoints, put together. */
 import type { Api } from "../api.ts";
 import { anthropicHandlers } from "./anthropic/messages.ts";
-import { createChatModels } from "./chat-models.ts";
 import { chatCompletionsHandler } from "./openai/chat-completions.ts";
 import { completionsHandler } from "./openai/completions.ts";
 import { modelHandlers } from "./openai/models.ts";
@@ -9,7 +8,7 @@ import type { ChatHandlers } from "./routes.ts";
 import { createChatSlots } from "./slots.ts";
 
 export function chatHandlers(api: Api): ChatHandlers {
-  const context = { api, slots: createChatSlots(api.limits), modelOf: createChatModels(api) };
+  const context = { api, slots: createChatSlots(api.limits), modelOf: api.chatModel };
   return {
     ...modelHandlers(api),
     ...anthropicHandlers(context),

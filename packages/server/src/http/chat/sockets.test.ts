@@ -1,10 +1,13 @@
 /** Chats over sockets: clients that leave at any moment, and what is left of them. */
+import { once } from "node:events";
 import { readdirSync } from "node:fs";
+import { connect, type Socket } from "node:net";
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { expect, onTestFinished, test } from "vitest";
 import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
 import { serve } from "../../serve.ts";
 import { fakeEngine } from "../../testing/fake-engine.ts";
+import { hashApiKey } from "../auth.ts";
 
 const tokenizer = tokenizerFromFiles(tinyTokenizer, "tiny");
 
@@ -57,4 +60,77 @@ test("50 clients that leave at any moment leave nothing behind: no sequence, no 
   if (process.platform === "linux") {
     await expect.poll(descriptors, { timeout: 20_000 }).toBeLessThanOrEqual(before + 2);
   }
+}, 60_000);
+
+test("clients that never end their head, send a byte at a time or never read hold nobody up, and no more than their share", async () => {
+  let drawn = 0;
+  const engine = fakeEngine({
+    contextLength: 4096,
+    reply: () => [...tokenizer.encode("hello world ".repeat(60), { addSpecialTokens: false }), 267],
+    beforeToken: () => {
+      drawn++;
+      return new Promise((resolve) => setImmediate(resolve));
+    },
+  });
+  const model = { name: "m", open: async () => engine, tokenizerFiles: async () => tinyTokenizer };
+  const server = await serve({
+    models: [model],
+    apiKeys: [
+      { name: "hostile", sha256: hashApiKey("tml-hostile") },
+      { name: "other", sha256: hashApiKey("tml-other") },
+    ],
+    port: 0,
+    log: "off",
+    limits: { chats: 40, chatsPerTenant: 20 },
+  });
+  onTestFinished(() => server.close());
+  const { hostname, port } = new URL(server.url);
+  const sockets: Socket[] = [];
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  const open = async (): Promise<Socket> => {
+    const socket = connect(Number(port), hostname).on("error", () => {});
+    sockets.push(socket);
+    await once(socket, "connect");
+    return socket;
+  };
+  const body = JSON.stringify({
+    model: "m",
+    messages: [{ role: "user", content: "x" }],
+    max_tokens: 500,
+    stream: true,
+  });
+  const head = (length: number) =>
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: ${hostname}\r\nauthorization: Bearer tml-hostile\r\ncontent-type: application/json\r\ncontent-length: ${length}\r\n`;
+  for (let i = 0; i < 50; i++) (await open()).write(head(body.length)); // no end of the head
+  const slow = await Promise.all(Array.from({ length: 50 }, open));
+  for (const socket of slow) socket.write(`${head(body.length)}\r\n${body.slice(0, 5)}`); // bodies that do not come
+  // Streams that nobody reads, ten times as many as one key may have: the rest is told so.
+  const statuses = new Map<string, number>();
+  await Promise.all(
+    Array.from({ length: 200 }, async () => {
+      const socket = await open();
+      const first = once(socket, "data");
+      socket.write(`${head(body.length)}\r\n${body}`);
+      const [data] = (await first) as [Buffer];
+      socket.pause();
+      const status = /^HTTP\/1\.1 (\d+)/.exec(data.toString("latin1"))?.[1] ?? "none";
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    }),
+  );
+  expect(statuses.get("429")).toBeGreaterThan(0);
+  expect([...statuses.keys()].sort()).toEqual(["200", "429"]);
+  for (const socket of slow) socket.write(body.slice(5, 6));
+  // Another key's chat is answered whole meanwhile, and costs its own tokens only, besides those of the streams that were let in.
+  const before = drawn;
+  const answer = await fetch(`${server.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: "Bearer tml-other", "content-type": "application/json" },
+    body: JSON.stringify({ ...JSON.parse(body), stream: false, max_tokens: 50 }),
+  });
+  expect(answer.status).toBe(200);
+  expect(((await answer.json()) as { usage: { completion_tokens: number } }).usage.completion_tokens).toBe(50);
+  // Every step gives one token to each sequence: no more than the twenty of the hostile key were between two of the other's.
+  expect(drawn - before).toBeLessThanOrEqual(50 * 21);
 }, 60_000);
