@@ -19,6 +19,8 @@ export interface Way {
   readonly rest: Stack | undefined;
   readonly cost: number;
   readonly key: string;
+  /** Equal where the same tokens may stand. */
+  readonly maskKey: string;
 }
 
 /** Where a text stands. */
@@ -66,7 +68,10 @@ export function createAutomaton(root: Node): Automaton {
       const key = `${machine.id}:${asMachine(machine).keyOf(state)}:${rest?.id ?? ""}`;
       if (this.#ways.has(key)) return;
       const cost = asMachine(machine).cost(state) + (rest?.cost ?? 0);
-      if (cost < Number.POSITIVE_INFINITY) this.#ways.set(key, { machine, state, rest, cost, key });
+      if (cost === Number.POSITIVE_INFINITY) return;
+      const shared = asMachine(machine).maskKeyOf?.(state);
+      const maskKey = shared === undefined ? key : `${machine.id}:${shared}:${rest?.id ?? ""}`;
+      this.#ways.set(key, { machine, state, rest, cost, key, maskKey });
     }
 
     go(rest: Stack | undefined): void {

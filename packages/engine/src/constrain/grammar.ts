@@ -47,7 +47,7 @@ export function createGrammar(vocabulary: Vocabulary, root: Node): Grammar {
   const masks = new Map<string, Mask>();
   let kept = 0;
   const maskOf = (point: Point): Mask => {
-    const key = point.ways.map((way) => way.key).join(" ");
+    const key = point.ways.map((way) => way.maskKey).join(" ");
     let mask = masks.get(key);
     if (mask === undefined) {
       mask = findMask(vocabulary, automaton, point);

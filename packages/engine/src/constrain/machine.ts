@@ -17,6 +17,8 @@ export interface Machine<S = never> {
   cost(state: S): number;
   /** The state as a key. */
   keyOf(state: S): string | number;
+  /** A key that states share where the same tokens may stand at the same costs. Absent: `keyOf`. */
+  maskKeyOf?(state: S): string | number;
 }
 
 /** A machine that forgot what its states are. */

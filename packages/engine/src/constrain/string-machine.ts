@@ -114,11 +114,15 @@ export interface StringTables {
   readonly phaseCosts: readonly number[];
   /** Tokens that may stand between two characters and leave the string open. */
   readonly inner: readonly InnerToken[];
+  /** No token has more characters. */
+  readonly longest: number;
 }
 
 export function stringTables(vocabulary: Vocabulary): StringTables {
   const inner: InnerToken[] = [];
+  let longest = 0;
   for (const [id, bytes] of vocabulary.bytesOf) {
+    longest = Math.max(longest, bytes.length);
     if (bytes.includes(0x22)) continue;
     let phase: number | undefined = stringPhase.body;
     let characters = 0;
@@ -129,7 +133,7 @@ export function stringTables(vocabulary: Vocabulary): StringTables {
     }
     if (phase !== undefined) inner.push({ id, characters, phase });
   }
-  return { phaseCosts: phaseCosts(vocabulary), inner };
+  return { phaseCosts: phaseCosts(vocabulary), inner, longest };
 }
 
 export interface StringBounds {
@@ -177,6 +181,11 @@ export function stringMachine(id: number, tables: StringTables, { minLength, max
       return tables.phaseCosts[phase]! + Math.max(0, minLength - countOf(state) - within) + 1;
     },
     keyOf: (state) => state,
+    // Where every token fits, the number of characters does not matter.
+    maskKeyOf: (state) => {
+      const count = countOf(state);
+      return count >= minLength && maxLength - count > tables.longest ? `any${phaseOf(state)}` : state;
+    },
     isInBody: (state) => phaseOf(state) === stringPhase.body,
     eachInner(state, take) {
       const count = countOf(state);

@@ -565,11 +565,17 @@ describe("models", () => {
 
 test("a checkpoint that is deleted while its chat is being read is not found", async () => {
   const gate = gateway();
-  const tokenizerFiles = () => gate.promise.then(() => tinyTokenizer);
+  let isOpen = false; // a tokenizer that was not to be had at the start is asked for again by a chat
+  const tokenizerFiles = async () => {
+    if (!isOpen) throw new Error("not yet");
+    await gate.promise;
+    return tinyTokenizer;
+  };
   const server = await open({ models: [{ name: baseModel, open: async () => fakeEngine(), tokenizerFiles }] });
   const run = await server.model();
   const save = { model_id: run, seq_id: 1, path: "gone" };
   const { path } = await server.result(server.post("save_weights_for_sampler", save));
+  isOpen = true;
   const reading = chat(server, { model: path });
   await server.clock.advance(0);
   expect((await server.send("DELETE", `training_runs/${run}/checkpoints/sampler_weights/gone`)).status).toBe(200);
