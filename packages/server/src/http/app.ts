@@ -144,7 +144,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
         body: body?.decode(call.wire),
       };
       noteUnknown(operation, call.wire);
-      hosted.check(operation, received.body);
+      hosted.check(operation, received.body ?? received.query);
       const answer = await (handlers[operation] as (r: unknown, c: Call) => Promise<unknown>)(received, call);
       if (answer instanceof Response) return answer;
       return jsonAnswer(answer === undefined || response === undefined ? {} : response.encode(answer as object));

@@ -18,6 +18,9 @@ async function trained(): Promise<{ model: string; path: string }> {
 const load = (model: string, seq: number, path: string) =>
   server.post("load_weights", { model_id: model, seq_id: seq, path, optimizer: false });
 
+const usage = (from: string, to: string) =>
+  server.get(`billing/usage/events?starting_on=${encodeURIComponent(from)}&ending_before=${encodeURIComponent(to)}`);
+
 /** A call that breaks each rule. */
 const breaking: Record<
   string,
@@ -26,8 +29,12 @@ const breaking: Record<
   load_weights_first: ({ model, path }) => load(model, 4, path),
   ttl_at_least_an_hour: ({ model }) =>
     server.post("save_weights", { model_id: model, seq_id: 4, path: "b", ttl_seconds: 600 }),
+  billing_window: () => usage("2026-01-01T00:00:00Z", "2026-01-15T01:00:00Z"),
   archive_retired: ({ model }) => server.get(`training_runs/${model}/checkpoints/weights/a/archive`),
 };
+
+/** Rules of calls that take no number of a model. */
+const unnumbered = ["archive_retired", "billing_window"];
 
 describe("what the hosted service refuses", () => {
   it("has a source and a case for every rule, and routes that exist", () => {
@@ -56,9 +63,21 @@ describe("what the hosted service refuses", () => {
     const things = await trained();
     const refused = await breaking[name]!(things);
     expect([refused.status, JSON.stringify(refused.json)]).toEqual([status, expect.stringContaining("strict: ")]);
-    const next = await server.passResult(server.pass(things.model, name === "archive_retired" ? 4 : 5));
+    const next = await server.passResult(server.pass(things.model, unnumbered.includes(name) ? 4 : 5));
     expect(next.metrics).toHaveProperty("loss:sum");
     expect(server.logged.filter(({ event }) => event === "hosted.refuses")).toEqual([]);
+  });
+
+  it("a strict server bills by full hours in UTC, for two weeks at most", async () => {
+    server = await TestServer.open({ strict: true });
+    onTestFinished(close);
+    const statusOf = async (from: string, to: string) => (await usage(from, to)).status;
+    expect(await statusOf("2026-01-01T00:00:00Z", "2026-01-15T00:00:00Z")).toBe(200);
+    expect(await statusOf("2026-01-01T00:00:00+01:00", "2026-01-01T02:00:00Z")).toBe(200);
+    expect(await statusOf("2026-01-01T00:30:00Z", "2026-01-02T00:00:00Z")).toBe(400);
+    expect(await statusOf("2026-01-01T00:00:00Z", "2026-01-02T00:00:01Z")).toBe(400);
+    const refused = await usage("2026-01-01T00:00:00Z", "2026-01-15T01:00:00Z");
+    expect(JSON.stringify(refused.json)).toMatch(/ending_before is 14\.04\d* days after starting_on; at most 14/);
   });
 
   it("a strict server takes what the service takes", async () => {

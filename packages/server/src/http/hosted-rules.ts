@@ -12,14 +12,26 @@ export interface HostedRule {
   readonly operations: readonly Operation[];
   /** The status that it is refused with. */
   readonly status: 400 | 410;
-  /** What is wrong with a body, in the service's terms; undefined when nothing is. */
-  readonly broken: (body: Readonly<Record<string, unknown>>) => string | undefined;
+  /** What is wrong with a call's body or query, in the service's terms; undefined when nothing is. */
+  readonly broken: (call: Readonly<Record<string, unknown>>) => string | undefined;
   /** What to do instead. */
   readonly instead: string;
   readonly source: string;
 }
 
 const hour = 3600;
+const longestBillingDays = 14;
+
+/** Why a window of time is none that the service bills by; undefined for a good one, and for what the handler refuses anyway. */
+function windowProblem({ startingOn, endingBefore }: Readonly<Record<string, unknown>>): string | undefined {
+  const [from, to] = [startingOn, endingBefore].map((time) => new Date(time as string | Date).getTime() / 1000);
+  if (from === undefined || to === undefined || Number.isNaN(from + to)) return undefined;
+  if (from % hour !== 0 || to % hour !== 0) return "starting_on and ending_before must be full hours in UTC.";
+  const days = (to - from) / (24 * hour);
+  if (days > longestBillingDays)
+    return `ending_before is ${days} days after starting_on; at most ${longestBillingDays} are allowed.`;
+  return undefined;
+}
 
 export const hostedRules: readonly HostedRule[] = [
   {
@@ -45,6 +57,14 @@ export const hostedRules: readonly HostedRule[] = [
     source: "tinker 0.36.0 on PyPI: RestClient.set_checkpoint_ttl_from_tinker_path, TrainingClient.save_state",
   },
   {
+    name: "billing_window",
+    operations: ["getBillingUsage"],
+    status: 400,
+    broken: windowProblem,
+    instead: "Ask for full hours, two weeks at a time.",
+    source: "tinker 0.36.0 on PyPI: AdminClient.get_billing_usage, BillingUsageRequest",
+  },
+  {
     name: "archive_retired",
     operations: ["getCheckpointArchiveUrl"],
     status: 410,
@@ -55,16 +75,16 @@ export const hostedRules: readonly HostedRule[] = [
 ];
 
 export interface HostedCheck {
-  /** @throws {@link Refusal} in strict mode, for a call that the hosted service is known to refuse. */
-  check(operation: Operation, body: unknown): void;
+  /** @param call - its body or its query. @throws {@link Refusal} in strict mode, for one that the hosted service is known to refuse. */
+  check(operation: Operation, call: unknown): void;
 }
 
 export function hostedCheck(strict: boolean, log: Log): HostedCheck {
   const told = new Set<string>();
   return {
-    check: (operation, body) => {
+    check: (operation, call) => {
       for (const { name, operations, status, broken, instead, source } of hostedRules) {
-        const problem = operations.includes(operation) ? broken((body ?? {}) as Record<string, unknown>) : undefined;
+        const problem = operations.includes(operation) ? broken((call ?? {}) as Record<string, unknown>) : undefined;
         if (problem === undefined) continue;
         if (strict) throw new Refusal(status, "hosted_refuses", `${problem} ${instead} (strict: ${source})`);
         if (told.has(name)) continue;
