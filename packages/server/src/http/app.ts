@@ -81,7 +81,7 @@ const unknownRoute = (request: Request, url: URL): Refusal =>
 export function createApp(options: AppOptions): (request: Request) => Promise<Response> {
   const { api, metrics, thread } = options;
   const handlers: Handlers = {
-    ...serviceHandlers(api),
+    ...serviceHandlers(api, options.studio === undefined ? [] : ["studio"]),
     ...trainingHandlers(api),
     ...samplingHandlers(api),
     ...restHandlers(api),

@@ -1,14 +1,17 @@
-/** Pages of the hosted service's console, as the official SDK links to them. */
+/** Pages that show sessions, runs and checkpoints: the hosted service's console, as the official SDK links to it, or a server's own. */
 import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
 
 const consoleBase = "https://tinker.thinkingmachines.ai";
 
-/** The page of a session; of all sessions where there is none yet. */
-export const sessionUrl = (sessionId: string | undefined): string =>
-  `${consoleBase}/sessions${sessionId === undefined ? "" : `/${sessionId}`}`;
+/** The page of a session, of all sessions where there is none yet. @param own - a server with a page of its own, which lists runs */
+export const sessionUrl = (sessionId: string | undefined, own?: string): string =>
+  own === undefined ? `${consoleBase}/sessions${sessionId === undefined ? "" : `/${sessionId}`}` : `${own}/#/runs`;
 
-/** The page of a training run. */
-export const runUrl = (trainingRunId: string): string => `${consoleBase}/training_runs/${trainingRunId}`;
+/** The page of a training run. @param own - a server with a page of its own */
+export const runUrl = (trainingRunId: string, own?: string): string =>
+  own === undefined
+    ? `${consoleBase}/training_runs/${trainingRunId}`
+    : `${own}/#/runs/${encodeURIComponent(trainingRunId)}`;
 
 /**
  * The hosted service's page of a checkpoint.

@@ -103,6 +103,13 @@ describe("pages of the console", () => {
     );
     expect(() => getPlaygroundUrl("r")).toThrow(/tinker:/);
   });
+
+  it("are the server's own where it has some", async () => {
+    const { service, run } = setup({ config: { tinklet_extensions: ["tokenizer", "studio"] } });
+    const trainer = await run(service.createLoraTrainingClient({ baseModel: "m" }));
+    expect(service.getConsoleUrl()).toBe("http://stub.example/#/runs");
+    expect(trainer.getConsoleUrl()).toBe("http://stub.example/#/runs/session-1%3Atrain%3A0");
+  });
 });
 
 describe("one request each", () => {

@@ -459,9 +459,9 @@ export class ServiceClient {
     });
   }
 
-  /** The hosted service's page of this session; of all sessions before there is one. */
+  /** The hosted service's page of this session; of all sessions before there is one. The studio's list of runs where the server has it. */
   getConsoleUrl(): string {
-    return sessionUrl(this.sessionId);
+    return sessionUrl(this.sessionId, this.#session.ownPages);
   }
 
   /**

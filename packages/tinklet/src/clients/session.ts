@@ -128,6 +128,11 @@ export class Session {
     return this.#config;
   }
 
+  /** Where the server shows its runs, when it has a page for them. Unknown before {@link Session.connect}. */
+  get ownPages(): string | undefined {
+    return this.#config?.tinkletExtensions?.includes("studio") ? this.transport.baseUrl : undefined;
+  }
+
   get sessionId(): string | undefined {
     return this.#sessionId;
   }

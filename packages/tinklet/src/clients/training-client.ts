@@ -401,9 +401,9 @@ export class TrainingClient {
     return SamplingClient.create(this.#requests.session, "createSamplingClient", { modelPath, ...options });
   }
 
-  /** The hosted service's page of this training run. */
+  /** The page of this training run: the hosted service's, or the studio's where the server has it. */
   getConsoleUrl(): string {
-    return runUrl(this.modelId);
+    return runUrl(this.modelId, this.#requests.session.ownPages);
   }
 
   /** Information about this model from the server. */

@@ -18,7 +18,8 @@ type ServiceOperation =
   | "healthz"
   | "telemetry";
 
-export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
+/** @param extensions - what this server has beyond the official routes, for clients that can use it */
+export function serviceHandlers(api: Api, extensions: readonly string[]): Pick<Handlers, ServiceOperation> {
   return {
     clientConfig: () => ({
       // the official client's own defaults, except that plain httpx needs no extra package and the token makes whoami work
@@ -40,7 +41,7 @@ export function serviceHandlers(api: Api): Pick<Handlers, ServiceOperation> {
       sampleUseRetrieveFutures: true,
       customLossServerSide: true,
       sampleJoinSamplingSession: true,
-      tinkletExtensions: ["tokenizer", "sample_tokens", "import_adapter"],
+      tinkletExtensions: ["tokenizer", "sample_tokens", "import_adapter", ...extensions],
     }),
     clientDynamicConfig: () => ({ refreshIntervalSec: 300, sampleCancelEnabled: true, sampleCancelMaxBatchSize: 64 }),
     authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller.tenant) }),

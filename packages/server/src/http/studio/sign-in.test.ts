@@ -43,6 +43,13 @@ describe("the page", () => {
     expect((await signIn(server, { key: "tml-a" })).status).toBe(401);
   });
 
+  test("clients are told whether it is there, for their links to runs", async () => {
+    const extensions = async (server: TestServer) =>
+      (await server.post("client/config", { sdk_version: "0.36.0" })).json.tinklet_extensions as string[];
+    expect(await extensions(await open())).toContain("studio");
+    expect(await extensions(await open({ studio: undefined }))).not.toContain("studio");
+  });
+
   test("a host that is not known is refused", async () => {
     const server = await open();
     expect((await server.server.fetch(new Request("http://evil.example/"))).status).toBe(403);
