@@ -25,14 +25,14 @@ export async function takePictures({ browser, server, alpha, beta, saved }) {
       for (const [name, place] of Object.entries(places)) {
         await page.goto(`${server.url}/#${place === "folder" ? "/runs" : place}`);
         if (name === "runs") {
-          await page.getByLabel("Search runs").fill("pirate");
+          await page.getByLabel("Search runs").fill("tinklet");
           await page.getByTestId("runs").waitFor();
         }
         if (name === "run") await page.getByTestId("charts").waitFor();
         if (name === "rollouts") {
           await page.getByLabel("Search runs").fill("");
-          await page.getByRole("link", { name: "runs/official" }).click();
-          await page.getByTestId("rollout-count").getByText(/700/).waitFor();
+          await page.getByRole("link", { name: "runs/sums" }).click();
+          await page.getByTestId("rollout-count").getByText(/96/).waitFor();
           await page.getByRole("heading", { name: "Rollouts" }).scrollIntoViewIfNeeded();
           await page.evaluate(() => document.querySelector(".rollouts")?.scrollIntoView({ block: "start" }));
         }

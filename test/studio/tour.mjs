@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { takePictures } from "./pictures.mjs";
-import { hostileTexts, openBrowser, startRun, startServer, writeCookbookFolder } from "./world.mjs";
+import { hostileTexts, openBrowser, startRun, startServer, writeCookbookFolder, writeExampleFolder } from "./world.mjs";
 
 const withPictures = process.argv.includes("--pictures");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -39,6 +39,7 @@ let server = await startServer({ dataDir });
 const alpha = await startRun(server.url, { displayName: "pirate-a" });
 const beta = await startRun(server.url, { displayName: "pirate-b", tags: ["sweep"] });
 writeCookbookFolder(folder, alpha.id);
+if (withPictures) writeExampleFolder(join(work, "runs", "sums"));
 await server.stop();
 server = await startServer({ dataDir, port: server.port, runs: [join(work, "runs")] });
 const page = await browser.open();
@@ -205,6 +206,12 @@ try {
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "pirate-a" }).waitFor();
   });
+  if (withPictures) {
+    await alpha.steps(40);
+    await beta.steps(30, 5e-3);
+    const { path } = await alpha.trainer.saveWeightsForSampler("pirate");
+    await takePictures({ browser, server, alpha, beta, saved: path });
+  }
   await check("hostile names, tags and notes of runs are text", async () => {
     const texts = hostileTexts();
     for (let i = 0; i < 20; i++) {
@@ -237,7 +244,6 @@ try {
       await judge("folder");
     });
   }
-  if (withPictures) await takePictures({ browser, server, alpha, beta, saved: saved.path });
   await check("two tenants see their own runs alone", async () => {
     const shared = await startServer({ keys: ["alice", "bob"] });
     try {

@@ -1,7 +1,7 @@
 // What the tour needs around the page: a server that can be stopped and started, training, folders of runs with hostile texts, and a
 // browser that notes every violation of the policy and every request to another origin.
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -61,25 +61,42 @@ export async function openBrowser() {
   return { open, wrongs, close: () => browser.close() };
 }
 
-const tokens = (seed) => Array.from({ length: 24 }, (_, i) => 5 + ((seed * 31 + i * 7) % 200));
+const pirate = fileURLToPath(new URL("../../packages/base-model/data/pirate/train.jsonl", import.meta.url));
+const conversations = () =>
+  readFileSync(pirate, "utf8")
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line).messages);
+
+/** A conversation as training data: the answer is learned, the question is not. */
+function datumOf(tokenizer, messages) {
+  const whole = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: false });
+  const asked = tokenizer.applyChatTemplate(messages.slice(0, 1), { addGenerationPrompt: true });
+  const weights = whole.slice(1).map((_, i) => (i + 1 < asked.length ? 0 : 1));
+  return { modelInput: whole.slice(0, -1), lossFnInputs: { target_tokens: whole.slice(1), weights } };
+}
 
 /** A run that trains step by step, as it is told. */
 export async function startRun(url, { apiKey = "tml-local", ...session } = {}) {
   const service = new ServiceClient({ baseUrl: url, apiKey, logLevel: "error", ...session });
-  const trainer = await service.createLoraTrainingClient({ baseModel: "tinklet/base", rank: 4, seed: 1 });
+  const trainer = await service.createLoraTrainingClient({ baseModel: "tinklet/base", rank: 16, seed: 1 });
+  let data;
   let at = 0;
   return {
     trainer,
     service,
-    id: (await trainer.getInfo()).modelId,
-    steps: async (count, learningRate = 5e-3) => {
+    id: trainer.modelId,
+    steps: async (count, learningRate = 2e-3) => {
+      if (data === undefined) {
+        const tokenizer = await trainer.getTokenizer();
+        data = conversations()
+          .slice(0, 160)
+          .map((messages) => datumOf(tokenizer, messages));
+      }
       for (let i = 0; i < count; i++) {
-        const input = tokens(at++ % 3);
-        const datum = {
-          modelInput: input,
-          lossFnInputs: { target_tokens: input.map((t) => t + 1), weights: input.map(() => 1) },
-        };
-        const pass = trainer.forwardBackward([datum], "cross_entropy");
+        const batch = data.slice((at * 4) % data.length, ((at * 4) % data.length) + 4);
+        at++;
+        const pass = trainer.forwardBackward(batch, "cross_entropy");
         await trainer.optimStep({ learningRate });
         await pass;
       }
@@ -167,4 +184,47 @@ export function writeCookbookFolder(folder, runId) {
     final_ob_len: 0,
   }));
   put("iteration_000020/train_rollout_summaries.jsonl", lines(rollouts));
+}
+
+/** A folder of reinforcement learning as one sees it every day, for the pictures. */
+export function writeExampleFolder(folder) {
+  const at = join(folder, "iteration_000040");
+  mkdirSync(at, { recursive: true });
+  const lines = (rows) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
+  const noise = (i) => Math.sin(i * 12.9898) * 0.06;
+  const metrics = Array.from({ length: 80 }, (_, step) => ({
+    step,
+    "env/all/reward/total": Math.min(1, 0.15 + 0.8 * (1 - Math.exp(-step / 25)) + noise(step)),
+    "optim/kl_sample_train_v1": 0.001 + 0.0004 * noise(step + 7),
+  }));
+  writeFileSync(join(folder, "metrics.jsonl"), lines(metrics));
+  writeFileSync(
+    join(folder, "config.json"),
+    JSON.stringify({ model_name: "tinklet/base", group_size: 8, learning_rate: 4e-4 }),
+  );
+  const rollouts = Array.from({ length: 96 }, (_, i) => {
+    const [a, b] = [3 + ((i * 7) % 40), 5 + ((i * 11) % 30)];
+    const reward = [1, 1, 0, 1, 0.5, 1, 0, 0.5][i % 8];
+    const response =
+      reward === 1 ? `${a} + ${b} = ${a + b}` : reward === 0.5 ? `It is ${a + b}, I think.` : `${a + b - 1}`;
+    const step = {
+      step_idx: 0,
+      ob_len: 14,
+      ac_len: 6,
+      reward,
+      episode_done: true,
+      metrics: {},
+      logs: { problem: `What is ${a} + ${b}?`, response },
+    };
+    return {
+      split: "train",
+      iteration: 40,
+      group_idx: Math.floor(i / 8),
+      traj_idx: i % 8,
+      tags: ["sums"],
+      total_reward: reward,
+      steps: [step],
+    };
+  });
+  writeFileSync(join(at, "train_rollout_summaries.jsonl"), lines(rollouts));
 }

@@ -19,6 +19,8 @@ export function formatBytes(bytes: number): string {
 }
 
 export function formatDuration(seconds: number): string {
+  if (seconds === 0) return "0";
+  if (seconds < 0) return `−${formatDuration(-seconds)}`;
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
   const [minutes, hours, days] = [seconds / 60, seconds / 3600, seconds / 86_400];

@@ -195,13 +195,19 @@ function Row({ line }: { readonly line: Line }) {
       <td>
         <Sparkline values={line.outline} label={`${line.metric}, now ${formatNumber(line.value)}`} />
       </td>
-      <td class="number">
+      <td class="number" data-label={line.metric === "" ? "Loss" : "Value"}>
         {formatNumber(line.value)}
         {line.metric === "" || line.metric === "loss" ? null : <small>{oneLine(line.metric, 32)}</small>}
       </td>
-      <td class="number">{formatCount(line.steps)}</td>
-      <td class="number">{line.tokens === undefined ? "–" : formatCount(line.tokens)}</td>
-      <td class="number">{formatAge(line.at, now.value)}</td>
+      <td class="number" data-label="Steps">
+        {formatCount(line.steps)}
+      </td>
+      <td class="number" data-label="Tokens">
+        {line.tokens === undefined ? "–" : formatCount(line.tokens)}
+      </td>
+      <td class="number" data-label="Last used">
+        {formatAge(line.at, now.value)}
+      </td>
     </tr>
   );
 }

@@ -101,7 +101,7 @@ function rateCurve(
   rates: ServerStateResponse["rates"],
 ): RunCurves {
   const values = rates[kind].slice(0, -1);
-  const at = values.map((_, i) => i * rates.intervalSeconds);
+  const at = values.map((_, i) => (i - values.length + 1) * rates.intervalSeconds);
   return {
     key: kind,
     label: kind,
