@@ -1,5 +1,5 @@
 // The studio in a real Chromium: sign-in, a run that grows, comparing, rollouts, the playground, deleting, a restart, two tenants; each page
-// by axe in both colours; hostile texts everywhere. `--pictures` also writes docs/pictures/studio-*. Needs the built packages.
+// by axe in both colours; hostile texts everywhere. `--pictures` also writes the pictures of docs/studio.md. Needs the built packages.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
