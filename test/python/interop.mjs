@@ -11,6 +11,7 @@ const suites = {
   cookbook: ["cookbook-interop.mjs"],
   chat: ["../chat/clients.mjs"],
   ai: ["../ai/sdk.mjs"],
+  templates: ["../chat/templates/compare.mjs"],
   "llama-cpp": ["../export/llama-cpp.mjs"],
   peft: ["../torch/archive.mjs"],
 };

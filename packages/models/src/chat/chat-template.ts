@@ -35,6 +35,7 @@ export function createChatTemplate({ templates, specialTokens, origin }: ChatTem
     }
     try {
       const template = new Template(source);
+      compactEmptyJson(template.parsed);
       compiled.set(name, template);
       return template;
     } catch (cause) {
@@ -46,6 +47,7 @@ export function createChatTemplate({ templates, specialTokens, origin }: ChatTem
     const template = compile(tools !== undefined && templates.has("tool_use") ? "tool_use" : "default");
     try {
       return template.render({
+        [compactName]: compact,
         ...specialTokens,
         tools: null, // given by Python even when there are none, and templates test for it
         documents: null,
@@ -59,4 +61,31 @@ export function createChatTemplate({ templates, specialTokens, origin }: ChatTem
       throw new TokenizerError(message, { code: "chat_template_failed", cause });
     }
   };
+}
+
+/** The name of {@link compact} inside of templates; no template has it. */
+const compactName = "__tinklet_compact";
+
+/** Empty objects and lists on one line. Texts in JSON hold no line ends of their own, so that these are always structure. */
+const compact = (json: string): string => json.replace(/\{\n\s*\}/g, "{}").replace(/\[\n\s*\]/g, "[]");
+
+/** Indented JSON of the library has a line end within what is empty, that of Python has none: wraps every such filter. */
+function compactEmptyJson(node: unknown): void {
+  if (typeof node !== "object" || node === null) return;
+  for (const [key, child] of Object.entries(node)) {
+    compactEmptyJson(child);
+    if (isIndentedJson(child)) {
+      const wrapped = { type: "CallExpression", callee: { type: "Identifier", value: compactName }, args: [child] };
+      (node as Record<string, unknown>)[key] = wrapped;
+    }
+  }
+}
+
+function isIndentedJson(node: unknown): boolean {
+  const { type, filter } = (node ?? {}) as {
+    type?: unknown;
+    filter?: { callee?: { value?: unknown }; args?: unknown };
+  };
+  if (type !== "FilterExpression" || filter?.callee?.value !== "tojson" || !Array.isArray(filter.args)) return false;
+  return filter.args.some((given: { key?: { value?: unknown } }) => given.key?.value === "indent");
 }

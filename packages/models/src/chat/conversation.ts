@@ -9,12 +9,12 @@ interface CallOfMessage {
 }
 
 /**
- * Content is a text (templates put it into others), arguments of calls are objects (templates write them as JSON themselves), and ids
- * are short where the family wants it.
+ * Content is a text (templates put it into others), arguments of calls are objects (templates write them as JSON themselves) or JSON
+ * text, and ids are short, as the family wants it.
  */
 export function forTemplate(
   messages: readonly ChatMessage[],
-  { shortCallIds = false }: Partial<ReplyFormat>,
+  { shortCallIds = false, textArguments = false }: Partial<ReplyFormat>,
 ): ChatMessage[] {
   const short = new Map<unknown, string>();
   const idOf = (id: unknown): unknown => {
@@ -30,16 +30,18 @@ export function forTemplate(
       content: textOf(content),
       ...(callId === undefined ? {} : { tool_call_id: idOf(callId) }),
       ...(Array.isArray(calls) && calls.length > 0
-        ? { tool_calls: (calls as CallOfMessage[]).map((call) => readCall(call, idOf)) }
+        ? { tool_calls: (calls as CallOfMessage[]).map((call) => readCall(call, idOf, textArguments)) }
         : {}),
     };
   });
 }
 
-function readCall(call: CallOfMessage, idOf: (id: unknown) => unknown): object {
+function readCall(call: CallOfMessage, idOf: (id: unknown) => unknown, asText: boolean): object {
   const { name, arguments: given } = call.function;
   const id = idOf(call.id);
-  return { ...(id === undefined ? {} : { id }), type: "function", function: { name, arguments: readArguments(given) } };
+  const read = readArguments(given);
+  const arguments_ = asText && typeof read !== "string" ? JSON.stringify(read) : read;
+  return { ...(id === undefined ? {} : { id }), type: "function", function: { name, arguments: arguments_ } };
 }
 
 function readArguments(given: unknown): unknown {

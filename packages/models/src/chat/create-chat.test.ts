@@ -201,6 +201,14 @@ const fragments = fc.constantFrom(
     " ",
   ),
   ..."<function=get_weather> <parameter=city> <tool_ [TOOL_ </thi".split(" "),
+  ..."<|start|> <|channel|> analysis commentary <|message|> <|end|> <|call|> to=functions.get_weather <|constrain|>".split(
+    " ",
+  ),
+  ..."<｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <｜tool▁sep｜> <｜tool▁call▁end｜> <｜tool▁calls▁end｜>".split(" "),
+  ..."<|tool_calls_section_begin|> <|tool_call_begin|> <|tool_call_argument_begin|> <|tool_call_end|>".split(" "),
+  ..."<|tool_calls_section_end|> <arg_key> </arg_key> <arg_value> </arg_value> ```json functions.get_weather:0".split(
+    " ",
+  ),
   ...[
     '{"name": "get_weather", "arguments": {"city": "Oslo"}}',
     '{"name": "get_weather", "parameters": {}}',
@@ -233,8 +241,8 @@ const fragments = fc.constantFrom(
 const reply = fc.array(fc.oneof({ weight: 4, arbitrary: fragments }, fc.string({ unit: "grapheme", maxLength: 8 })), {
   maxLength: 14,
 });
-/** Each run is read by four families. */
-const runs = Number(process.env["FUZZ_RUNS"] ?? 2500);
+/** Each is read by every family. */
+const runs = Number(process.env["FUZZ_RUNS"] ?? 10_000);
 
 test("10,000 fuzzed replies parse without an exception, the same in any pieces, and no character is lost", () => {
   const parsers = [...replyFormats];
@@ -259,7 +267,7 @@ test("10,000 fuzzed replies parse without an exception, the same in any pieces, 
         events.push(...piecewise.push(text.slice(at)), ...piecewise.end());
         expect(replyOf(events)).toEqual(expected);
         for (const { arguments: json } of expected.toolCalls) expect(JSON.parse(json)).toBeTypeOf("object");
-        if (!offersTools && !startsInReasoning && !/<think>|\[THINK\]/.test(text)) expect(expected.text).toBe(text);
+        if (!offersTools && !startsInReasoning && !/<think>|\[THINK\]|<\|/.test(text)) expect(expected.text).toBe(text);
       }
     },
   );

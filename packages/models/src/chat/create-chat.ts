@@ -4,8 +4,12 @@
  */
 import type { Tokenizer } from "../tokenizer/types.ts";
 import { forTemplate } from "./conversation.ts";
+import { deepseekFormat } from "./formats/deepseek.ts";
+import { glmFormat } from "./formats/glm.ts";
+import { harmonyFormat } from "./formats/harmony.ts";
 import { hermesFormat } from "./formats/hermes.ts";
 import { jsonFormat, withToolsAsText } from "./formats/json.ts";
+import { kimiFormat } from "./formats/kimi.ts";
 import { llama3Format } from "./formats/llama3.ts";
 import { mistralFormat } from "./formats/mistral.ts";
 import type { ReplyFormat, TemplateProbe } from "./reply-format.ts";
@@ -13,7 +17,16 @@ import { createReplyReader, type ReplyReader, replyOf } from "./reply-reader.ts"
 import type { ChatMessage, ChatTool, Reply } from "./types.ts";
 
 /** The families that are known, in the order in which they are tried. The plain JSON form takes every other template. */
-export const replyFormats: readonly ReplyFormat[] = [hermesFormat, mistralFormat, llama3Format, jsonFormat];
+export const replyFormats: readonly ReplyFormat[] = [
+  harmonyFormat,
+  deepseekFormat,
+  kimiFormat,
+  glmFormat,
+  hermesFormat,
+  mistralFormat,
+  llama3Format,
+  jsonFormat,
+];
 
 export interface ChatOptions {
   /**

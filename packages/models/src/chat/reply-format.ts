@@ -37,6 +37,8 @@ export interface ReplyFormat {
   readonly reasoningOpens?: string;
   /** The template wants ids of tool calls to be nine letters or digits. */
   readonly shortCallIds?: boolean;
+  /** The template wants arguments of calls as JSON text; others write objects as JSON themselves. */
+  readonly textArguments?: boolean;
   /** Whether a template is of this family. The first format of a list that says so is taken. */
   readonly isUsedBy: (probe: TemplateProbe) => boolean;
   readonly createParser: (options: ParserOptions) => ReplyParser;

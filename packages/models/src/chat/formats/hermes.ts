@@ -5,10 +5,11 @@
 import { parseJsonValue } from "../json-value.ts";
 import type { ParserOptions, ReplyFormat } from "../reply-format.ts";
 import { type CallBody, createReplyParser } from "../reply-parser.ts";
-import { createTextSearch } from "../text-search.ts";
 import type { ToolCall } from "../types.ts";
 import { chosenBody } from "./chosen-body.ts";
 import { jsonBody } from "./json-body.ts";
+import { sectionBody } from "./section-body.ts";
+import { taggedValue, typeOfArgument } from "./tagged-value.ts";
 
 const opens = "<tool_call>";
 const closes = "</tool_call>";
@@ -36,27 +37,11 @@ export const hermesFormat: ReplyFormat = {
 const functionEnd = "</function>";
 
 /** `<function=name>` up to `</function>`. */
-function taggedBody(options: ParserOptions): CallBody {
-  const search = createTextSearch([functionEnd]);
-  const pieces: string[] = [];
-  return {
-    push(piece) {
-      const { text, found, rest } = search.push(piece);
-      pieces.push(text);
-      if (found === undefined) return { is: "unfinished" };
-      pieces.push(found);
-      const call = taggedCall(pieces.join(""), options);
-      return call === undefined ? { is: "text", rest } : { is: "calls", calls: [call], rest };
-    },
-    end() {
-      pieces.push(search.end());
-      return undefined;
-    },
-    get text() {
-      return pieces.join("");
-    },
-  };
-}
+const taggedBody = (options: ParserOptions): CallBody =>
+  sectionBody(functionEnd, (text) => {
+    const call = taggedCall(text, options);
+    return call && [call];
+  });
 
 function taggedCall(text: string, { tools }: ParserOptions): ToolCall | undefined {
   const head = /^<function=([^>\s]+)>/.exec(text);
@@ -64,7 +49,7 @@ function taggedCall(text: string, { tools }: ParserOptions): ToolCall | undefine
   const name = head[1]!;
   const schema = tools.find((tool) => tool.function.name === name)?.function.parameters;
   const members: string[] = [];
-  let rest = text.slice(head[0].length, -functionEnd.length).trim();
+  let rest = text.slice(head[0].length).trim();
   while (rest !== "") {
     const open = /^<parameter=([^>\s]+)>/.exec(rest);
     const end = rest.indexOf("</parameter>");
@@ -73,24 +58,9 @@ function taggedCall(text: string, { tools }: ParserOptions): ToolCall | undefine
       .slice(open[0].length, end)
       .replace(/^\r?\n/, "")
       .replace(/\r?\n$/, "");
-    members.push(`${JSON.stringify(open[1])}: ${taggedValue(value, typeOf(schema, open[1]!))}`);
+    members.push(`${JSON.stringify(open[1])}: ${taggedValue(value, typeOfArgument(schema, open[1]!))}`);
     rest = rest.slice(end + "</parameter>".length).trimStart();
   }
   const json = `{${members.join(", ")}}`;
   return parseJsonValue(json) === undefined ? undefined : { name, arguments: json };
-}
-
-/** The type that a tool's schema gives to an argument, if it gives one. */
-function typeOf(schema: unknown, name: string): unknown {
-  const properties = (schema as { properties?: Record<string, { type?: unknown } | null> } | null | undefined)
-    ?.properties;
-  return typeof properties === "object" && properties !== null && Object.hasOwn(properties, name)
-    ? properties[name]?.type
-    : undefined;
-}
-
-/** Values are written bare: a text is one unless the schema says otherwise and it can be read so. */
-function taggedValue(text: string, type: unknown): string {
-  if (type === undefined || type === "string") return JSON.stringify(text);
-  return parseJsonValue(text) === undefined ? JSON.stringify(text) : text.trim();
 }

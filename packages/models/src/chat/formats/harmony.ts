@@ -1,0 +1,110 @@
+/**
+ * gpt-oss: a reply is messages, each with a header and a channel: `<|channel|>analysis<|message|>` is reasoning, `final` is the answer, and
+ * `commentary to=functions.NAME` a call, whose end is a token that also ends the reply.
+ */
+import { parseJsonValue } from "../json-value.ts";
+import type { ParserOptions, ReplyFormat, ReplyParser } from "../reply-format.ts";
+import { createTextSearch } from "../text-search.ts";
+import type { ReplyEvent } from "../types.ts";
+
+const [start, channel, constrain, message] = ["<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"];
+const ends = ["<|end|>", "<|call|>", "<|return|>"];
+
+export const harmonyFormat: ReplyFormat = {
+  name: "harmony",
+  markers: [start, channel, constrain, message, ...ends],
+  isUsedBy: ({ plain, hasToken }) => hasToken(channel) && hasToken(message) && plain?.includes(start) === true,
+  createParser: createHarmonyParser,
+};
+
+/** Longer headers are none. */
+const longestHeader = 512;
+
+type Part = "text" | "reasoning" | "call";
+
+function createHarmonyParser({ tools }: ParserOptions): ReplyParser {
+  const search = createTextSearch([start, channel, constrain, message, ...ends]);
+  let events: ReplyEvent[] = [];
+  /** What stands before `<|message|>`; undefined inside of a message. */
+  let header: string | undefined = "";
+  let part: Part = "text";
+  let name = "";
+  const held: string[] = []; // of a call, until it is complete
+  let began = false;
+
+  const write = (text: string): void => {
+    if (text === "") return;
+    if (part === "call") held.push(text);
+    else events.push({ type: part, text });
+  };
+  const open = (): void => {
+    began = true;
+    const to = /(?:^|\s)to=(?:functions\.)?([\w.-]{1,256})/.exec(header as string)?.[1];
+    name = to ?? "";
+    const isCall = to !== undefined && tools.length > 0;
+    part = isCall ? "call" : (header as string).includes(`${channel}analysis`) ? "reasoning" : "text";
+    header = undefined;
+  };
+  /** A message is over. */
+  const close = (): void => {
+    const json = held.splice(0).join("");
+    if (part === "call") {
+      const value = parseJsonValue(json === "" ? "{}" : json);
+      const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+      if (isObject) events.push({ type: "tool_call", call: { name, arguments: json === "" ? "{}" : json } });
+      else if (json !== "") events.push({ type: "text", text: json });
+    }
+    part = "text";
+    header = "";
+  };
+  const headerText = (text: string): void => {
+    header = (header as string) + text;
+    if (header.length <= longestHeader) return;
+    const all = header; // a model that does not keep to the form: its text
+    header = undefined;
+    part = "text";
+    write(all);
+  };
+  const taken = (): ReplyEvent[] => {
+    const out = events;
+    events = [];
+    return out;
+  };
+  return {
+    push(piece) {
+      for (let rest = piece; rest !== ""; ) {
+        const step = search.push(rest);
+        if (header === undefined) write(step.text);
+        else headerText(step.text);
+        rest = step.rest;
+        if (step.found === undefined) break;
+        if (header === undefined) {
+          if (step.found === start || ends.includes(step.found)) close();
+          else write(step.found);
+        } else if (step.found === message) open();
+        else if (step.found === channel || step.found === constrain) headerText(step.found);
+        else if (ends.includes(step.found)) {
+          // An end without a message: what came is text.
+          const all = header;
+          header = undefined;
+          write(all);
+          close();
+        } // a start begins a header, which this is
+      }
+      return taken();
+    },
+    end() {
+      const left = search.end();
+      if (header === undefined) {
+        write(left);
+        close();
+      } else {
+        const all = (header + left).replaceAll(channel, "").replaceAll(constrain, "");
+        part = "text";
+        // A header that was cut off is no answer; text without any mark is one.
+        if (!began && header + left === all) write(all);
+      }
+      return taken();
+    },
+  };
+}
