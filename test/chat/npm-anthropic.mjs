@@ -109,6 +109,38 @@ export async function checkAnthropic({ default: Anthropic }, url, checks) {
     Anthropic.PermissionDeniedError,
   );
 
+  const asking = (content) => ({ model: "scripted", max_tokens: 50, messages: [{ role: "user", content }] });
+  const failed = await checks.throws(
+    at("a failure of the server"),
+    () => client.messages.create(asking("FAIL AT THIS")),
+    Anthropic.InternalServerError,
+  );
+  checks.is(at("its status"), failed?.status, 500);
+  const closing = await checks.throws(
+    at("a server that closes"),
+    () => client.messages.create({ ...asking("CLOSE AT THIS"), stream: true }),
+    Anthropic.InternalServerError,
+  );
+  checks.is(at("its status and kind"), [closing?.status, closing?.error?.error?.type], [503, "overloaded_error"]);
+  await checks.throws(
+    at("nobody there"),
+    () => new Anthropic({ baseURL: "http://127.0.0.1:9", apiKey: "tml-chat", maxRetries: 0 }).messages.create(real),
+    Anthropic.APIConnectionError,
+  );
+  await checks.throws(
+    at("no answer in time"),
+    () => client.messages.create({ ...real, max_tokens: 900 }, { timeout: 1 }),
+    Anthropic.APIConnectionTimeoutError,
+  );
+  const schema = { type: "object", properties: { sum: { type: "integer" } }, required: ["sum"] };
+  const formatted = await client.messages.create({
+    ...real,
+    max_tokens: 40,
+    output_config: { format: { type: "json_schema", schema } },
+  });
+  checks.holds(at("a schema"), Number.isInteger(JSON.parse(formatted.content[0].text).sum), formatted.content);
+  checks.holds(at("what was given up has ended"), await engineIsIdle(url));
+
   const long = {
     model: "tinklet/base",
     max_tokens: 900,

@@ -179,6 +179,51 @@ export async function checkOpenai({ default: OpenAI }, url, checks) {
     OpenAI.PermissionDeniedError,
   );
 
+  const ask = (content) => ({ model: "scripted", messages: [{ role: "user", content }] });
+  const failed = await checks.throws(
+    at("a failure of the server"),
+    () => client.chat.completions.create(ask("FAIL AT THIS")),
+    OpenAI.InternalServerError,
+  );
+  checks.is(at("its status, and no word of its cause"), [failed?.status, /broken/.test(failed?.message)], [500, false]);
+  const closing = await checks.throws(
+    at("a server that closes"),
+    () => client.chat.completions.create({ ...ask("CLOSE AT THIS"), stream: true }),
+    OpenAI.InternalServerError,
+  );
+  checks.is(at("its status and code"), [closing?.status, closing?.code], [503, "shutting_down"]);
+  await checks.throws(
+    at("nobody there"),
+    () => new OpenAI({ baseURL: "http://127.0.0.1:9/v1", apiKey: "tml-chat", maxRetries: 0 }).models.list(),
+    OpenAI.APIConnectionError,
+  );
+  await checks.throws(
+    at("no answer in time"),
+    () => client.chat.completions.create({ ...real, max_tokens: 900, n: 4, temperature: 2 }, { timeout: 1 }),
+    OpenAI.APIConnectionTimeoutError,
+  );
+  const weatherSchema = {
+    type: "object",
+    properties: { city: { type: "string", maxLength: 20 }, degrees: { type: "integer", minimum: -60, maximum: 60 } },
+    required: ["city", "degrees"],
+    additionalProperties: false,
+  };
+  const formatted = (schema) => ({
+    ...real,
+    max_tokens: 60,
+    temperature: 1,
+    response_format: { type: "json_schema", json_schema: { name: "weather", strict: true, schema } },
+  });
+  const parsed = await client.chat.completions.parse(formatted(weatherSchema));
+  const { city, degrees } = parsed.choices[0].message.parsed ?? {};
+  checks.is(at("a schema"), [typeof city, Number.isInteger(degrees)], ["string", true]);
+  await checks.throws(
+    at("a schema that cannot be honoured"),
+    () => client.chat.completions.create(formatted({ type: "string", pattern: "x" })),
+    OpenAI.BadRequestError,
+  );
+  checks.holds(at("what was given up has ended"), await engineIsIdle(url));
+
   const long = {
     model: "tinklet/base",
     messages: [{ role: "user", content: "Tell me a long story." }],

@@ -32,6 +32,8 @@ export interface RunningServer {
 
 /** Idle connections are kept longer than any client keeps them, so that no call meets a socket that just closed. */
 const keepAliveMs = 125_000;
+/** A head that is not whole by then is a client that holds sockets; those that wait between two requests are not meant. */
+const headMs = 30_000;
 
 /** A stream that nobody reads is given up after this, or twice this: what was last written counts as a move. */
 const stalledMs = 60_000;
@@ -62,7 +64,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     },
   }) as Server;
   socket.keepAliveTimeout = keepAliveMs;
-  socket.headersTimeout = keepAliveMs + 5000;
+  socket.headersTimeout = headMs;
   socket.requestTimeout = 300_000;
   socket.timeout = 0;
   try {

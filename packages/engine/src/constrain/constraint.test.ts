@@ -221,6 +221,24 @@ describe("time", () => {
     }
   });
 
+  it("is not given to a schema whose ways are new at every token", () => {
+    const $defs = Object.fromEntries(
+      Array.from({ length: 60 }, (_, i) => {
+        const refs = [(i + 1) % 60, (i * 7) % 60].map((k) => ({ $ref: `#/$defs/d${k}` }));
+        return [`d${i}`, { anyOf: [refs[0], { type: "array", items: refs[1] }, { type: "null" }] }];
+      }),
+    );
+    const follower = compile(schemaOf({ $ref: "#/$defs/d0", $defs })).follow([end]);
+    const open = tokenizer.encode("[", { addSpecialTokens: false })[0]!;
+    const nest = () => {
+      for (let i = 0; i < 200; i++) {
+        follower.allowed(10_000);
+        follower.push(open);
+      }
+    };
+    expect(nest).toThrow(/too many ways to go on at once/);
+  });
+
   it("does not change what is drawn: masks that are kept equal those that are found anew", () => {
     const digest = (fresh: boolean) => {
       const hash = createHash("sha256");

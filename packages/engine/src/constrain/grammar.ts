@@ -2,7 +2,7 @@
  * Which tokens may come next. Masks are found by walking the tree of the vocabulary beside the automaton and are kept for places that are met
  * again; within strings, where nearly every token may stand, only those with a quotation mark are walked.
  */
-import { EngineError } from "../errors.ts";
+import { EngineError, InputError } from "../errors.ts";
 import { type Automaton, createAutomaton, type Point, type Way } from "./automaton.ts";
 import type { AnyMachine, Node } from "./machine.ts";
 import type { StringMachine } from "./string-machine.ts";
@@ -40,17 +40,34 @@ export interface Follower {
 /** Entries of all masks that are kept. */
 const mostKept = 2_000_000;
 
+/**
+ * What a grammar may cost, in steps for each token of the vocabulary: once, and for each token that is written. Schemas that are meant to be
+ * answered take a hundredth of it; one with ever new ways at every token would hold up everybody's steps.
+ */
+const freeSteps = 100;
+const stepsPerToken = 2;
+/** Small vocabularies have as many bytes to try as large ones. */
+const fewTokens = 4096;
+
+const tooManyWays = (): InputError =>
+  new InputError("params.constraint.schema", "has too many ways to go on at once; use fewer options that begin alike", {
+    code: "unsupported_schema",
+  });
+
 const isString = (machine: AnyMachine): machine is AnyMachine & StringMachine => "eachInner" in machine;
 
 export function createGrammar(vocabulary: Vocabulary, root: Node): Grammar {
   const automaton = createAutomaton(root);
   const masks = new Map<string, Mask>();
   let kept = 0;
+  /** Steps of ways that finding masks took, and tokens that were written, of all texts together. */
+  const work = { steps: 0, tokens: 0 };
   const maskOf = (point: Point): Mask => {
     const key = point.ways.map((way) => way.maskKey).join(" ");
     let mask = masks.get(key);
     if (mask === undefined) {
-      mask = findMask(vocabulary, automaton, point);
+      mask = findMask(vocabulary, automaton, { point, work });
+      if (work.steps > (vocabulary.size + fewTokens) * (freeSteps + stepsPerToken * work.tokens)) throw tooManyWays();
       if (kept + mask.ids.length > mostKept) {
         masks.clear();
         kept = 0;
@@ -79,6 +96,7 @@ export function createGrammar(vocabulary: Vocabulary, root: Node): Grammar {
         for (const byte of vocabulary.bytesOf.get(token) ?? []) next = next && automaton.step(next.ways, byte);
         if (next === undefined) throw new EngineError("internal", `token ${token} does not fit the format`);
         point = next;
+        work.tokens++;
       },
       get isWhole() {
         return point.isWhole;
@@ -91,7 +109,11 @@ export function createGrammar(vocabulary: Vocabulary, root: Node): Grammar {
   return { cost: automaton.start.cost, follow };
 }
 
-function findMask(vocabulary: Vocabulary, automaton: Automaton, { ways }: Point): Mask {
+function findMask(
+  vocabulary: Vocabulary,
+  automaton: Automaton,
+  { point: { ways }, work }: { readonly point: Point; readonly work: { steps: number } },
+): Mask {
   // Costs by token, −1 where it may not stand.
   const costs = new Int32Array(vocabulary.size).fill(-1);
   let count = 0;
@@ -102,6 +124,7 @@ function findMask(vocabulary: Vocabulary, automaton: Automaton, { ways }: Point)
   };
   const walk = (tree: Trie, node: number, from: readonly Way[]): void => {
     for (let child = tree.firstChild(node); child !== 0; child = tree.nextSibling(child)) {
+      work.steps += from.length;
       const next = automaton.step(from, tree.byteOf(child));
       if (next === undefined) continue;
       const { cost } = next;
