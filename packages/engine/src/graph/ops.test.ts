@@ -73,7 +73,7 @@ const cases: Record<string, Case> = {
     inputs: { a: { shape: [2, 3] }, b: { shape: [2, 2] } },
     build: (g, { a, b }) => ops.concat(g, [a!, b!], 1),
   },
-  slice: { inputs: { a: { shape: [2, 5] } }, build: (g, { a }) => ops.slice(g, a!, 1, 1, 4) },
+  slice: { inputs: { a: { shape: [2, 5] } }, build: (g, { a }) => ops.slice(g, a!, { axis: 1, from: 1, to: 4 }) },
   gather: {
     inputs: { a: { shape: [4, 3] } },
     build: (g, { a }) => ops.gather(g, a!, g.constant(Int32Array.of(2, 0, 2, 3, 3, 3), [2, 3])),
@@ -170,7 +170,7 @@ describe("shapes", () => {
     expect(() => ops.matmul(graph, a, graph.weight("w", [3, 5]))).toThrow(/^matmul: .*\[tokens, 4\] and \[3, 5\]/);
     expect(() => ops.add(graph, a, graph.weight("b", [3]))).toThrow(ShapeError);
     expect(() => ops.reshape(graph, a, ["tokens", 5])).toThrow(/^reshape: element counts differ/);
-    expect(() => ops.slice(graph, a, 1, 2, 9)).toThrow(/^slice/);
+    expect(() => ops.slice(graph, a, { axis: 1, from: 2, to: 9 })).toThrow(/^slice/);
     expect(() => ops.rmsNorm(graph, a, graph.weight("n", [5]), 1e-6)).toThrow(/^rmsNorm/);
     expect(() => ops.transpose(graph, a, [0, 0])).toThrow(/^transpose/);
     expect(() => ops.reshape(graph, graph.input("p", ["a*b", 2]), ["a", "b", 2])).toThrow(/more than one size/);

@@ -244,14 +244,18 @@ export const concat = (graph: Graph, parts: readonly Tensor[], axis: number, siz
           throw new ShapeError("concat", "no gradient for parts of unknown size", [part.shape]);
         const from = start;
         start += dim;
-        return part.requiresGrad ? slice(graph, g, axis, from, start) : null;
+        return part.requiresGrad ? slice(graph, g, { axis, from, to: start }) : null;
       });
     },
   });
 };
 
 /** Elements `from` to `to` (exclusive) of one axis of known size. */
-export const slice = (graph: Graph, a: Tensor, axis: number, from: number, to: number): Tensor => {
+export const slice = (
+  graph: Graph,
+  a: Tensor,
+  { axis, from, to }: { readonly axis: number; readonly from: number; readonly to: number },
+): Tensor => {
   const size = a.shape[axis];
   if (typeof size !== "number" || from < 0 || to > size || from >= to) {
     throw new ShapeError("slice", `${from}..${to} of axis ${axis} does not exist`, [a.shape]);

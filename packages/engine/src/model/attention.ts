@@ -5,7 +5,20 @@
  */
 import { type Dim, product } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
-import { add, concat, gather, matmul, mul, reduceSum, reshape, rope, softmax, squeeze, sub } from "../graph/ops.ts";
+import {
+  add,
+  concat,
+  gather,
+  matmul,
+  mul,
+  reduceSum,
+  reshape,
+  rope,
+  slice,
+  softmax,
+  squeeze,
+  sub,
+} from "../graph/ops.ts";
 
 /** Added to a score that must not count: its probability is exactly 0. */
 export const masked = -1e30;
@@ -53,6 +66,31 @@ export interface Rectangle {
   readonly mask: Tensor;
 }
 
+export interface ScoreOptions {
+  /** Factor on the scores. @defaultValue 1 */
+  readonly alpha?: number;
+  /** Columns of a head that are added up in one product; a wider head takes several. @defaultValue all */
+  readonly longestSum?: number;
+}
+
+/** alpha · q·kᵀ. */
+export const scoresOf = (
+  graph: Graph,
+  q: Tensor,
+  k: Tensor,
+  { alpha = 1, longestSum = Number.POSITIVE_INFINITY }: ScoreOptions,
+): Tensor => {
+  const axis = q.shape.length - 1;
+  const columns = q.shape[axis] as number;
+  if (columns <= longestSum) return matmul(graph, q, k, { transB: true, alpha });
+  const parts = Array.from({ length: Math.ceil(columns / longestSum) }, (_, part) => {
+    const [from, to] = [part * longestSum, Math.min(columns, (part + 1) * longestSum)];
+    const [left, right] = [q, k].map((side) => slice(graph, side, { axis, from, to })) as [Tensor, Tensor];
+    return matmul(graph, left, right, { transB: true, alpha });
+  });
+  return parts.reduce((sum, part) => add(graph, sum, part));
+};
+
 /**
  * softmax(q·kᵀ / √headDim + mask)·v. Query heads that share a key head are stacked along time, so that keys are not repeated: the result
  * is `[batch, kvHeads, share · queries, headDim]`.
@@ -60,7 +98,7 @@ export interface Rectangle {
 export const attend = (
   graph: Graph,
   { q, k, v, mask }: Rectangle,
-  { heads, kvHeads, headDim }: Omit<AttentionShape, "recomputeAttention">,
+  { heads, kvHeads, headDim, longestSum = headDim }: Omit<AttentionShape, "recomputeAttention"> & ScoreOptions,
 ) => {
   const [batch, , queries] = q.shape as [Dim, Dim, Dim, Dim];
   const keys = k.shape[2]!;
@@ -68,7 +106,7 @@ export const attend = (
   const alpha = 1 / Math.sqrt(headDim);
   const stacked = reshape(graph, q, [batch, kvHeads, stackedTime, headDim]);
   const probabilities = (): Tensor => {
-    const scores = reshape(graph, matmul(graph, stacked, k, { transB: true, alpha }), [batch, heads, queries, keys]);
+    const scores = reshape(graph, scoresOf(graph, stacked, k, { alpha, longestSum }), [batch, heads, queries, keys]);
     return reshape(graph, softmax(graph, add(graph, scores, mask)), [batch, kvHeads, stackedTime, keys]);
   };
   const kept = probabilities();

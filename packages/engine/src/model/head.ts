@@ -30,7 +30,7 @@ import {
   unsqueeze,
   where,
 } from "../graph/ops.ts";
-import { SLOPE_TERMS, type SlopeTerms } from "../train/losses.ts";
+import { type SlopeTerms, slopeTerms } from "../train/losses.ts";
 import { addLora, type LoraInputs } from "./transformer.ts";
 
 /** What a head needs besides the rows themselves. */
@@ -150,13 +150,13 @@ export const buildTrainingHead = (
   for (let index = 0; index < slots.weighted; index++) {
     const name = `weighted${index}`;
     const slot = declareSlot(graph, name);
-    const table = graph.input(`${name}.terms`, [SLOPE_TERMS.length, name, `${name}.targets`]);
+    const table = graph.input(`${name}.terms`, [slopeTerms.length, name, `${name}.targets`]);
     const x = gather(graph, hidden, slot.rows); // [rows, hidden]
     const { logits, z } = logitsOf(graph, x, head);
     const { probabilities, logSumExp } = normalise(graph, logits);
     const scored = sub(graph, gatherElements(graph, logits, slot.targets), logSumExp);
     const slopes = slopeOf(graph, scored, (term) =>
-      gather(graph, table, graph.constant(Int32Array.of(SLOPE_TERMS.indexOf(term)), [])),
+      gather(graph, table, graph.constant(Int32Array.of(slopeTerms.indexOf(term)), [])),
     );
     const total = reduceSum(graph, slopes, [1]); // [rows, 1]
     /** Σₖ sₖ · matrix[tₖ] − total · P·matrix, for the unembedding and for B alike. */

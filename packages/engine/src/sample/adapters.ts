@@ -12,14 +12,14 @@ import { uncutTerms } from "./run-rows.ts";
  * made in blocks of equal width, and an adapter's sums with B lie between two places where a cut can be. (One of a rank above 128 has cuts
  * inside, and there the last bits may differ.)
  */
-export const RANK_BLOCK = 16;
+export const rankBlock = 16;
 
 /** Adapters stacked for a program. */
 export interface AdapterStack {
   readonly targets: LoraTargets;
   /** Of all adapters together, with the gaps between them. */
   readonly rank: number;
-  /** Whether A matrices come in blocks of `RANK_BLOCK` rows; a single small adapter is one block anyway. */
+  /** Whether A matrices come in blocks of `rankBlock` rows; a single small adapter is one block anyway. */
   readonly blocked: boolean;
   /** First column of each adapter. */
   readonly columns: ReadonlyMap<AdapterWeights, number>;
@@ -33,7 +33,7 @@ const placeOf = (adapters: readonly AdapterWeights[]): { columns: Map<AdapterWei
   const columns = new Map<AdapterWeights, number>();
   let end = 0;
   for (const adapter of adapters) {
-    const width = roundUp(adapter.layout.rank, RANK_BLOCK);
+    const width = roundUp(adapter.layout.rank, rankBlock);
     const start = (end % uncutTerms) + width <= uncutTerms ? end : roundUp(end, uncutTerms);
     columns.set(adapter, start);
     end = start + width;
@@ -45,10 +45,10 @@ export const stackAdapters = (config: ModelConfig, adapters: readonly AdapterWei
   const any = (name: keyof LoraTargets): boolean => adapters.some(({ layout }) => layout.targets[name]);
   const targets = { attn: any("attn"), mlp: any("mlp"), unembed: any("unembed") };
   const [first] = adapters as [AdapterWeights];
-  const inPlace = adapters.length === 1 && (first.layout.rank < RANK_BLOCK || first.layout.rank % RANK_BLOCK === 0);
+  const inPlace = adapters.length === 1 && (first.layout.rank < rankBlock || first.layout.rank % rankBlock === 0);
   const { columns, rank } = inPlace ? { columns: new Map([[first, 0]]), rank: first.layout.rank } : placeOf(adapters);
-  const blocked = rank > RANK_BLOCK;
-  const shapeA = (inSize: number): number[] => (blocked ? [rank / RANK_BLOCK, RANK_BLOCK, inSize] : [rank, inSize]);
+  const blocked = rank > rankBlock;
+  const shapeA = (inSize: number): number[] => (blocked ? [rank / rankBlock, rankBlock, inSize] : [rank, inSize]);
   const modules = adapters.map(({ layout }) => new Map(layout.modules.map((module) => [module.name, module])));
   const inputs: Record<string, Value> = {};
   for (const { name, inSize, outSize } of targetLinears(config, targets)) {

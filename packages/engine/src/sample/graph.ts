@@ -24,11 +24,12 @@ import {
   split,
   topK,
 } from "../graph/ops.ts";
-import { attend } from "../model/attention.ts";
+import { attend, scoresOf } from "../model/attention.ts";
 import { type HeadInputs, headInputs, logitsOf } from "../model/head.ts";
 import { type Attend, buildLayers, embeddingTable, headRows, type LoraInputs } from "../model/transformer.ts";
-import { RANK_BLOCK } from "./adapters.ts";
+import { rankBlock } from "./adapters.ts";
 import { fusedLinears } from "./fused.ts";
+import { uncutTerms } from "./run-rows.ts";
 
 export interface ExtendKey {
   /** One new token for each of many sequences, instead of many for one or more. */
@@ -45,8 +46,12 @@ export interface ExtendKey {
  * Adapters side by side: A matrices stacked to `[rank, in]`, B to `[out, rank]` with `rank` that of the stack. Each row of
  * `lora.select` holds its adapter's scale in that adapter's columns and 0 elsewhere, so that one product serves them all.
  */
-const stackedLora = (graph: Graph, config: ModelConfig, targets: LoraTargets, blocked: boolean): LoraInputs => {
-  const stack: Dim[] = blocked ? ["blocks", RANK_BLOCK] : ["rank"];
+const stackedLora = (
+  graph: Graph,
+  config: ModelConfig,
+  { targets, blocked = false }: { readonly targets: LoraTargets; readonly blocked?: boolean | undefined },
+): LoraInputs => {
+  const stack: Dim[] = blocked ? ["blocks", rankBlock] : ["rank"];
   const rank = product(stack);
   return {
     scale: graph.input("lora.select", ["tokens", rank]),
@@ -102,7 +107,7 @@ const prefillAttention = (graph: Graph, config: ModelConfig): Attend => {
         v: withEarlier("v", rows(v)),
         mask,
       },
-      config,
+      { ...config, longestSum: uncutTerms },
     );
     const flat = reshape(graph, attended, [product([heads, batch, queries]), headDim]);
     return reshape(graph, gather(graph, flat, indices.unpack), [tokens, heads * headDim]);
@@ -152,8 +157,9 @@ const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
     const value = reshape(graph, v, [tokens, kvHeads, 1, 1, headDim]);
     graph.output(`k.${layer}`, key);
     graph.output(`v.${layer}`, value);
-    const scoresOf = (keys: Tensor): Tensor => matmul(graph, query, keys, { transB: true }); // [tokens, kvHeads, products, rows, keys]
-    const scores = concat(graph, [scoresOf(key), add(graph, scoresOf(earlier.k), cacheMask), tail], 4, "keys");
+    /** `[tokens, kvHeads, products, rows, keys]`. */
+    const onKeys = (keys: Tensor): Tensor => scoresOf(graph, query, keys, { longestSum: uncutTerms });
+    const scores = concat(graph, [onKeys(key), add(graph, onKeys(earlier.k), cacheMask), tail], 4, "keys");
     const [onOwn, onEarlier] = split(graph, softmax(graph, scores), 4, [1, past, scoreTail], sizes) as [Tensor, Tensor];
     const attended = add(graph, matmul(graph, onEarlier, earlier.v), mul(graph, onOwn, value));
     return reshape(graph, attended, [tokens, heads * headDim]);
@@ -193,7 +199,8 @@ const selectRows = (graph: Graph, head: HeadInputs, rows: Tensor): HeadInputs =>
 export const extendGraph = (config: ModelConfig, key: ExtendKey): Graph => {
   const graph = new Graph();
   const embedding = embeddingTable(graph, config);
-  const lora = key.targets ? stackedLora(graph, config, key.targets, key.blocked === true) : undefined;
+  const { targets, blocked } = key;
+  const lora = targets ? stackedLora(graph, config, { targets, blocked }) : undefined;
   const tokens = graph.input("tokens", ["tokens"], { dtype: "int32" });
   const attention = (key.decode ? decodeAttention : prefillAttention)(graph, config);
   const embedded = gather(graph, embedding, tokens);

@@ -39,17 +39,17 @@ const sum = (values: ArrayLike<number>): number => {
 };
 
 /** Ids per block of `walkBlocks`: a power of two. */
-const BLOCK = 256;
+const blockSize = 256;
 
 /** As `walk` with a target of `random` times the sum, in one pass over the weights and a part of it: a vocabulary is long, and this runs per token. */
 const walkBlocks = (weights: Float32Array, random: number): number => {
-  const sums = new Float64Array(Math.ceil(weights.length / BLOCK));
+  const sums = new Float64Array(Math.ceil(weights.length / blockSize));
   let total = 0;
   for (let block = 0; block < sums.length; block++) {
-    const end = Math.min(weights.length, (block + 1) * BLOCK);
+    const end = Math.min(weights.length, (block + 1) * blockSize);
     // Four sums at a time, because each addition waits for the one before.
     let [a, b, c, d] = [0, 0, 0, 0];
-    let i = block * BLOCK;
+    let i = block * blockSize;
     for (; i + 4 <= end; i += 4) {
       a += weights[i]!;
       b += weights[i + 1]!;
@@ -64,15 +64,15 @@ const walkBlocks = (weights: Float32Array, random: number): number => {
   const block = walk(sums, target);
   let before = 0;
   for (let i = 0; i < block; i++) before += sums[i]!;
-  return block * BLOCK + walk(weights.subarray(block * BLOCK, (block + 1) * BLOCK), target - before);
+  return block * blockSize + walk(weights.subarray(block * blockSize, (block + 1) * blockSize), target - before);
 };
 
 /** Beyond so many, sorting everything is no slower than inserting one by one. */
-const FEW = 512;
+const fewCandidates = 512;
 
 /** The ids of the k largest values, in falling order. */
 export const best = (probabilities: Float32Array, k: number): number[] => {
-  if (k > FEW) return ordered(probabilities, Number.NEGATIVE_INFINITY).slice(0, k);
+  if (k > fewCandidates) return ordered(probabilities, Number.NEGATIVE_INFINITY).slice(0, k);
   const ids: number[] = [];
   for (let id = 0; id < probabilities.length; id++) {
     const p = probabilities[id]!;

@@ -1,25 +1,21 @@
 /** Prompts that begin alike: computed once within a scope, and nobody can tell from the result. */
 import { describe, expect, it } from "vitest";
-import { type Adapter, createAdapter } from "../adapter/adapter.ts";
+import type { Adapter } from "../adapter/adapter.ts";
 import { createRandom } from "../random.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
 import type { Runtime } from "../runtime/runtime.ts";
-import { tinyModel } from "../testing/tiny-model.ts";
+import { noisyAdapter } from "../testing/noisy-adapter.ts";
+import { tinyModel, wideShape } from "../testing/tiny-model.ts";
 import type { SampleRequest, SampleResult } from "../types.ts";
 import { blockTokens } from "./prefix-cache.ts";
 import { Sampler, type SamplerOptions } from "./sampler.ts";
 
 const wasm = await loadWasmRuntime(1);
 const native = (await loadNativeRuntime(2)).runtime ?? wasm;
-/** As wide as models are: with fewer columns the runtime's number of threads, and with it the last bits, depends on the number of rows. */
 const model = tinyModel({
   model_type: "qwen3",
   max_position_embeddings: 1024,
-  hidden_size: 256,
-  num_attention_heads: 4,
-  num_key_value_heads: 2,
-  head_dim: 64,
-  intermediate_size: 704,
+  ...wideShape,
 });
 const defaults: SamplerOptions = {
   contextLength: 1024,
@@ -33,13 +29,7 @@ const ids = (length: number, seed: number): number[] => {
   const random = createRandom(seed, "ids");
   return Array.from({ length }, () => Math.floor(random() * 37));
 };
-const adapterOf = (seed: number): Adapter => {
-  const lora = { rank: 3, alpha: 32, seed, trainAttn: true, trainMlp: true, trainUnembed: true };
-  const adapter = createAdapter(model.config, lora);
-  const random = createRandom(seed, "noise");
-  for (let i = 0; i < adapter.values.length; i++) adapter.values[i]! += (random() - 0.5) * 0.2;
-  return adapter;
-};
+const adapterOf = (seed: number): Adapter => noisyAdapter(model.config, { seed, noise: 0.1 });
 
 type Asked = SampleRequest & { weights?: Adapter };
 const runAll = async (sampler: Sampler, requests: readonly Asked[]): Promise<SampleResult[]> => {

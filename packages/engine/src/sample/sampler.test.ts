@@ -1,13 +1,15 @@
 /** Sampling on small random models: against full forward passes, and against itself under every kind of company. */
 
+import type { ModelConfig } from "@tinklet/models/config";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { describe, expect, it } from "vitest";
-import { type Adapter, createAdapter } from "../adapter/adapter.ts";
+import type { Adapter } from "../adapter/adapter.ts";
 import { createRandom } from "../random.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime } from "../runtime/ort.ts";
+import { noisyAdapter } from "../testing/noisy-adapter.ts";
 import { type Compute, toleranceOf } from "../testing/rounding.ts";
-import { tinyModel } from "../testing/tiny-model.ts";
+import { tinyModel, wideShape } from "../testing/tiny-model.ts";
 import { Trainer } from "../train/trainer.ts";
 import type { SampledSequence, SampleRequest, SampleResult, SamplingParams } from "../types.ts";
 import { KvCache } from "./cache.ts";
@@ -23,19 +25,8 @@ const defaults: SamplerOptions = {
   packWeights: false,
 };
 
-const adapterOf = (config: Parameters<typeof createAdapter>[0], seed: number, rank = 3): Adapter => {
-  const adapter = createAdapter(config, {
-    rank,
-    alpha: 32,
-    seed,
-    trainAttn: seed !== 2,
-    trainMlp: true,
-    trainUnembed: seed !== 3,
-  });
-  const random = createRandom(seed, "noise");
-  for (let i = 0; i < adapter.values.length; i++) adapter.values[i]! += (random() - 0.5) * 0.2;
-  return adapter;
-};
+const adapterOf = (config: ModelConfig, seed: number, rank = 3): Adapter =>
+  noisyAdapter(config, { rank, seed, trainAttn: seed !== 2, trainUnembed: seed !== 3, noise: 0.1 });
 
 /** Submits requests and steps until all are done. */
 const runAll = async (
@@ -168,11 +159,7 @@ describe("independence of a wider model on two threads", async () => {
   const { runtime: threaded = runtime } = await loadNativeRuntime(2);
   const model = tinyModel({
     model_type: "llama",
-    hidden_size: 256,
-    num_attention_heads: 4,
-    num_key_value_heads: 2,
-    head_dim: 64,
-    intermediate_size: 704,
+    ...wideShape,
     vocab_size: 512,
     eos_token_id: null,
   });

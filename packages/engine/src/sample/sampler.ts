@@ -203,7 +203,7 @@ export class Sampler {
     if (prompt.length > contextLength) {
       throw new InputError("prompt", `${prompt.length} tokens exceed the context of ${contextLength}`);
     }
-    const number = (name: string, value: number, ok: (x: number) => boolean, wanted: string): number => {
+    const number = (name: string, value: number, { ok, wanted }: Wanted): number => {
       if (typeof value !== "number" || !ok(value)) throw new InputError(name, `${value} is not ${wanted}`);
       return value;
     };
@@ -211,27 +211,32 @@ export class Sampler {
     if (typeof scope !== "string") throw new InputError("scope", `${String(scope)} is not a text`);
     const natural = (x: number): boolean => Number.isInteger(x) && x >= 0;
     const room = contextLength - prompt.length;
-    const maxTokens = number("params.maxTokens", params.maxTokens ?? room, natural, "a number of tokens");
-    const numSamples = number(
-      "numSamples",
-      request.numSamples ?? 1,
-      (x) => Number.isInteger(x) && x > 0,
-      "a positive integer",
-    );
-    const temperature = number("params.temperature", params.temperature ?? 1, (x) => x >= 0 && x < Infinity, "≥ 0");
-    const topK = number("params.topK", params.topK ?? -1, (x) => Number.isInteger(x) && x >= -1, "-1 or more");
-    const topP = number("params.topP", params.topP ?? 1, (x) => x > 0 && x <= 1, "within (0, 1]");
-    const minP = number("params.minP", params.minP ?? 0, (x) => x >= 0 && x <= 1, "within [0, 1]");
+    const maxTokens = number("params.maxTokens", params.maxTokens ?? room, {
+      ok: natural,
+      wanted: "a number of tokens",
+    });
+    const numSamples = number("numSamples", request.numSamples ?? 1, {
+      ok: (x) => Number.isInteger(x) && x > 0,
+      wanted: "a positive integer",
+    });
+    const temperature = number("params.temperature", params.temperature ?? 1, {
+      ok: (x) => x >= 0 && x < Infinity,
+      wanted: "≥ 0",
+    });
+    const topK = number("params.topK", params.topK ?? -1, {
+      ok: (x) => Number.isInteger(x) && x >= -1,
+      wanted: "-1 or more",
+    });
+    const topP = number("params.topP", params.topP ?? 1, { ok: (x) => x > 0 && x <= 1, wanted: "within (0, 1]" });
+    const minP = number("params.minP", params.minP ?? 0, { ok: (x) => x >= 0 && x <= 1, wanted: "within [0, 1]" });
     const count = (name: "topkPromptLogprobs" | "topkSampleLogprobs" | "promptAltTokensK"): number =>
-      number(name, request[name] ?? 0, (x) => natural(x) && x <= vocabSize, "a count");
+      number(name, request[name] ?? 0, { ok: (x) => natural(x) && x <= vocabSize, wanted: "a count" });
     checkTargets(request.targetPromptLogprobs, { length: prompt.length, vocabSize });
-    const lastN = number(
-      "promptLogprobsLastN",
-      request.promptLogprobsLastN ?? prompt.length,
-      natural,
-      "a number of tokens",
-    );
-    const seed = number("params.seed", params.seed ?? drawSeed(), Number.isSafeInteger, "an integer");
+    const lastN = number("promptLogprobsLastN", request.promptLogprobsLastN ?? prompt.length, {
+      ok: natural,
+      wanted: "a number of tokens",
+    });
+    const seed = number("params.seed", params.seed ?? drawSeed(), { ok: Number.isSafeInteger, wanted: "an integer" });
     const bytes = KvCache.bytesFor(this.#model.config, 2, prompt.length + Math.min(maxTokens, room));
     if (bytes > this.#options.cacheBytes) {
       throw new MemoryError(`a cache for ${prompt.length + Math.min(maxTokens, room)} tokens does not fit`, {
@@ -568,6 +573,12 @@ const checkRoom = ({ grammar, maxTokens }: Job): void => {
     { code: "no_room_for_format" },
   );
 };
+
+/** What a number in a request must be, as a test and in words. */
+interface Wanted {
+  readonly ok: (value: number) => boolean;
+  readonly wanted: string;
+}
 
 /** The request needs what its prompt left no longer. */
 const endPrefill = (job: Job): void => {

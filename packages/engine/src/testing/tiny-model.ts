@@ -22,6 +22,18 @@ const tiny = {
   eos_token_id: 0,
 };
 
+/**
+ * As wide as the smallest models that people use, for what only shows there: the runtime divides products among threads and long sums into
+ * pieces, and keys and values are narrower than other linears.
+ */
+export const wideShape = {
+  hidden_size: 256,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 64,
+  intermediate_size: 704,
+} as const;
+
 /** The configuration of a small model; override what a test is about. */
 export const tinyConfig = (overrides: Record<string, unknown> = {}): ModelConfig =>
   readConfig({ ...tiny, ...overrides });

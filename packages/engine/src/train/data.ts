@@ -116,9 +116,15 @@ export const lossConfig = (
 const checkDatum = (
   datum: TrainingDatum,
   index: number,
-  lossFn: LossFnName,
-  config: Record<string, number>,
-  limits: { vocabSize: number; contextLength: number },
+  {
+    lossFn,
+    config,
+    limits,
+  }: {
+    readonly lossFn: LossFnName;
+    readonly config: Record<string, number>;
+    readonly limits: { readonly vocabSize: number; readonly contextLength: number };
+  },
 ): CheckedDatum => {
   const path = `data[${index}]`;
   const { inputs } = losses[lossFn];
@@ -251,6 +257,6 @@ export const checkRequest = (
   const config = lossConfig(request.lossFn, request.lossFnConfig);
   return {
     lossFn: request.lossFn,
-    data: request.data.map((datum, index) => checkDatum(datum, index, request.lossFn, config, limits)),
+    data: request.data.map((datum, index) => checkDatum(datum, index, { lossFn: request.lossFn, config, limits })),
   };
 };

@@ -7,7 +7,7 @@ import type { AdapterWeights } from "../adapter/adapter.ts";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
 import type { LossFnName } from "../types.ts";
 import type { CheckedDatum } from "./data.ts";
-import { losses, NO_SLOPE, SLOPE_TERMS, type SlopeTerms } from "./losses.ts";
+import { losses, noSlope, type SlopeTerms, slopeTerms } from "./losses.ts";
 
 /** One row of the projection. */
 export interface HeadRow {
@@ -99,7 +99,7 @@ export const collectHeadRows = (
       const shared = row.targets.length;
       for (let k = 0; k < width; k++) {
         const i = position * width + k;
-        const slope = train ? slopeTerms(datum.position(i)) : NO_SLOPE;
+        const slope = train ? slopeTerms(datum.position(i)) : noSlope;
         place.row[i] = index;
         place.column[i] = columnFor(row, shared, { target: targets[i]!, slope });
       }
@@ -145,12 +145,12 @@ export const slotInputs = (
     const width = widthOf(slot);
     const plane = slot.length * width;
     const targets = new Int32Array(plane);
-    const table = new Float32Array(terms ? SLOPE_TERMS.length * plane : 0);
+    const table = new Float32Array(terms ? slopeTerms.length * plane : 0);
     slot.forEach((row, line) => {
       targets.set(row.targets, line * width);
       if (!terms) return;
       row.terms.forEach((slope, k) => {
-        SLOPE_TERMS.forEach((term, t) => {
+        slopeTerms.forEach((term, t) => {
           table[t * plane + line * width + k] = slope[term];
         });
       });
@@ -158,7 +158,7 @@ export const slotInputs = (
     const rows = Int32Array.from(slot, ({ row }) => row);
     inputs[`${name}${index}.rows`] = i32(rows, [slot.length]);
     inputs[`${name}${index}.targets`] = i32(targets, [slot.length, width]);
-    if (terms) inputs[`${name}${index}.terms`] = f32(table, [SLOPE_TERMS.length, slot.length, width]);
+    if (terms) inputs[`${name}${index}.terms`] = f32(table, [slopeTerms.length, slot.length, width]);
   });
   return inputs;
 };

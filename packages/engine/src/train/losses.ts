@@ -55,7 +55,7 @@ export interface SlopeTerms {
 }
 
 /** Terms of a slope that is 0 everywhere; an empty window, so that not even an infinite ratio gets through. */
-export const NO_SLOPE: SlopeTerms = {
+export const noSlope: SlopeTerms = {
   samplingLogprob: 0,
   ratio: 0,
   windowLow: Number.POSITIVE_INFINITY,
@@ -68,7 +68,7 @@ export const NO_SLOPE: SlopeTerms = {
 };
 
 /** Order in which terms are laid out for the graph. */
-export const SLOPE_TERMS = Object.keys(NO_SLOPE) as (keyof SlopeTerms)[];
+export const slopeTerms = Object.keys(noSlope) as (keyof SlopeTerms)[];
 
 interface Loss {
   readonly value: (position: LossPosition) => number;
@@ -82,8 +82,8 @@ interface Loss {
 
 const ratioOf = ({ logprob, samplingLogprob }: LossPosition): number => Math.exp(logprob - samplingLogprob);
 const clip = (x: number, low: number, high: number): number => Math.min(Math.max(x, low), high);
-const POLICY = { logprobs: true, advantages: true } as const;
-const CLIPPED = { ...POLICY, clip_low_threshold: false, clip_high_threshold: false } as const;
+const policyInputs = { logprobs: true, advantages: true } as const;
+const clippedInputs = { ...policyInputs, clip_low_threshold: false, clip_high_threshold: false } as const;
 
 const ppo: Loss = {
   value: (position) => {
@@ -99,13 +99,13 @@ const ppo: Loss = {
     return flat ? 0 : -weight * ratio * advantage;
   },
   slopeTerms: ({ weight, advantage, samplingLogprob, clipLow, clipHigh }) => ({
-    ...NO_SLOPE,
+    ...noSlope,
     samplingLogprob,
     ratio: -weight * advantage,
     windowLow: advantage > 0 ? Number.NEGATIVE_INFINITY : clipLow,
     windowHigh: advantage > 0 ? clipHigh : Number.POSITIVE_INFINITY,
   }),
-  inputs: CLIPPED,
+  inputs: clippedInputs,
   config: { clip_low_threshold: 0.8, clip_high_threshold: 1.2 },
 };
 
@@ -113,7 +113,7 @@ export const losses: Readonly<Record<LossFnName, Loss>> = {
   cross_entropy: {
     value: ({ weight, logprob }) => -weight * logprob,
     slope: ({ weight }) => -weight,
-    slopeTerms: ({ weight }) => ({ ...NO_SLOPE, constant: -weight }),
+    slopeTerms: ({ weight }) => ({ ...noSlope, constant: -weight }),
     inputs: {},
     config: {},
   },
@@ -122,18 +122,18 @@ export const losses: Readonly<Record<LossFnName, Loss>> = {
     value: (position) => -position.weight * ratioOf(position) * position.advantage,
     slope: (position) => -position.weight * ratioOf(position) * position.advantage, // exp is its own derivative
     slopeTerms: ({ weight, advantage, samplingLogprob }) => ({
-      ...NO_SLOPE,
+      ...noSlope,
       samplingLogprob,
       ratio: -weight * advantage,
       windowLow: Number.NEGATIVE_INFINITY,
       windowHigh: Number.POSITIVE_INFINITY,
     }),
-    inputs: POLICY,
+    inputs: policyInputs,
     config: {},
   },
 
   ppo,
-  gspo: { ...ppo, inputs: { ...CLIPPED, sequence_ratio_mask: true } },
+  gspo: { ...ppo, inputs: { ...clippedInputs, sequence_ratio_mask: true } },
 
   cispo: {
     value: (position) => {
@@ -145,13 +145,13 @@ export const losses: Readonly<Record<LossFnName, Loss>> = {
       return -weight * clip(ratioOf(position), clipLow, clipHigh) * advantage;
     },
     slopeTerms: ({ weight, advantage, samplingLogprob, clipLow, clipHigh }) => ({
-      ...NO_SLOPE,
+      ...noSlope,
       samplingLogprob,
       clipped: -weight * advantage,
       clipLow,
       clipHigh,
     }),
-    inputs: CLIPPED,
+    inputs: clippedInputs,
     config: { clip_low_threshold: 0, clip_high_threshold: 4 },
   },
 
@@ -161,12 +161,12 @@ export const losses: Readonly<Record<LossFnName, Loss>> = {
     slope: ({ weight, advantage, logprob, samplingLogprob, beta }) =>
       -weight * (advantage - beta * (logprob - samplingLogprob)),
     slopeTerms: ({ weight, advantage, samplingLogprob, beta }) => ({
-      ...NO_SLOPE,
+      ...noSlope,
       samplingLogprob,
       constant: -weight * advantage,
       gap: weight * beta,
     }),
-    inputs: POLICY,
+    inputs: policyInputs,
     config: { beta: 0.05 },
   },
 };

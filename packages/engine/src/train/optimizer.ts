@@ -4,7 +4,7 @@ import { InputError } from "../errors.ts";
 import type { AdamParams, OptimStepResult } from "../types.ts";
 
 /** The official defaults. */
-export const ADAM_DEFAULTS: Required<AdamParams> = {
+export const adamDefaults: Required<AdamParams> = {
   learningRate: 1e-4,
   beta1: 0.9,
   beta2: 0.95,
@@ -39,7 +39,7 @@ export const norm = (values: Float32Array): number => {
 /** Given parameters over the defaults; one that is there but undefined is as good as absent. */
 const withDefaults = (given: AdamParams): Required<AdamParams> => {
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
-  return { ...ADAM_DEFAULTS, ...Object.fromEntries(set) };
+  return { ...adamDefaults, ...Object.fromEntries(set) };
 };
 
 /**

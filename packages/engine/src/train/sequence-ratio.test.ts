@@ -1,8 +1,8 @@
 /** gspo on a small model: its values by the formula, its gradient by that of a cross entropy with the slopes as constant weights. */
 import { describe, expect, it } from "vitest";
-import { type Adapter, createAdapter } from "../adapter/adapter.ts";
-import { createRandom } from "../random.ts";
+import type { Adapter } from "../adapter/adapter.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
+import { noisyAdapter } from "../testing/noisy-adapter.ts";
 import { tinyModel } from "../testing/tiny-model.ts";
 import type { LossRequest, TrainingDatum } from "../types.ts";
 import { Trainer } from "./trainer.ts";
@@ -10,19 +10,7 @@ import { Trainer } from "./trainer.ts";
 const model = tinyModel({ model_type: "qwen3" });
 const trainer = new Trainer(model, createInterpreter({ float64: true }), { activationBytes: 1e9, contextLength: 64 });
 
-const freshAdapter = () => {
-  const adapter = createAdapter(model.config, {
-    rank: 3,
-    alpha: 32,
-    seed: 1,
-    trainAttn: true,
-    trainMlp: true,
-    trainUnembed: true,
-  });
-  const random = createRandom(1, "noise");
-  for (let i = 0; i < adapter.values.length; i++) adapter.values[i]! += (random() - 0.5) * 0.2;
-  return adapter;
-};
+const freshAdapter = () => noisyAdapter(model.config, { seed: 1, noise: 0.1 });
 
 const sequences = [
   [3, 1, 4, 1, 5, 9, 2, 6],

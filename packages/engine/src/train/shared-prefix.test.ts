@@ -1,11 +1,12 @@
 /** Training over prefix trees: as exact as training without, the same bits each time, and nothing computed twice. */
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type Adapter, createAdapter } from "../adapter/adapter.ts";
+import type { Adapter } from "../adapter/adapter.ts";
 import { createRandom } from "../random.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
 import type { Runtime } from "../runtime/runtime.ts";
+import { noisyAdapter } from "../testing/noisy-adapter.ts";
 import { unitRoundoff } from "../testing/rounding.ts";
 import { tinyModel } from "../testing/tiny-model.ts";
 import type { LossFnName, LossRequest, LossResult, TrainingDatum } from "../types.ts";
@@ -27,13 +28,7 @@ const datum = (tokens: readonly number[], seed: number, lossFn: LossFnName): Tra
   return { tokens, lossFnInputs: { target_tokens, weights, logprobs: each(() => -3.6 - random()), advantages } };
 };
 
-const adapterOf = (model: ReturnType<typeof tinyModel>): Adapter => {
-  const lora = { rank: 3, alpha: 32, seed: 5, trainAttn: true, trainMlp: true, trainUnembed: true };
-  const adapter = createAdapter(model.config, lora);
-  const random = createRandom(7, "b");
-  for (let i = 0; i < adapter.values.length; i++) adapter.values[i]! += (random() - 0.5) * 0.1;
-  return adapter;
-};
+const adapterOf = (model: ReturnType<typeof tinyModel>): Adapter => noisyAdapter(model.config);
 
 /** A runtime that notes how many tokens and keys each run has; a run without a tree has no count of keys. */
 const counting = (runtime: Runtime): { runtime: Runtime; runs: { tokens: number; keys: number | undefined }[] } => {

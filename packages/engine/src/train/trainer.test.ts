@@ -9,6 +9,7 @@ import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
 import type { Runtime } from "../runtime/runtime.ts";
 import { derivative, type Measured, storedLoss } from "../testing/difference.ts";
+import { noisyAdapter } from "../testing/noisy-adapter.ts";
 import { type Compute, type Groups, inFloat64, toleranceOf, unitRoundoff } from "../testing/rounding.ts";
 import { tinyModel } from "../testing/tiny-model.ts";
 import type { LossFnName, LossRequest, LossResult, TensorInput, TrainingDatum } from "../types.ts";
@@ -94,15 +95,6 @@ const datum = (length: number, seed: number, lossFn: LossFnName, weights?: numbe
   return { tokens: tokens(), lossFnInputs: inputs };
 };
 
-/** An adapter whose B matrices are not zero, so that every gradient path counts. */
-const noisyAdapter = (config: Parameters<typeof createAdapter>[0], rank = 3): Adapter => {
-  const lora = { rank, alpha: 32, seed: 5, trainAttn: true, trainMlp: true, trainUnembed: true };
-  const adapter = createAdapter(config, lora);
-  const random = createRandom(7, "b");
-  for (let i = 0; i < adapter.values.length; i++) adapter.values[i]! += (random() - 0.5) * 0.1;
-  return adapter;
-};
-
 /** Derivative of the loss along the gradient, by differences in float64, over the gradient's own claim. */
 const checkGradient = async (trainer: Trainer, given: Adapter, request: LossRequest): Promise<void> => {
   const adapter = inFloat64(given);
@@ -179,8 +171,8 @@ it("random small architectures have true gradients and agree between runtimes", 
       const model = tinyModel({ ...config, num_attention_heads: share * config.num_key_value_heads });
       const data = lengths.map((length, i) => datum(length, i, "cross_entropy"));
       const request: LossRequest = { data, lossFn: "cross_entropy" };
-      await expectNear(passOf(model, request), () => noisyAdapter(model.config, rank), [], [native ?? wasm]);
-      await expectSlope(new Trainer(model, plain, options), inFloat64(noisyAdapter(model.config, rank)), request);
+      await expectNear(passOf(model, request), () => noisyAdapter(model.config, { rank }), [], [native ?? wasm]);
+      await expectSlope(new Trainer(model, plain, options), inFloat64(noisyAdapter(model.config, { rank })), request);
     }),
     { numRuns: 10, seed: 4 },
   );
