@@ -18,6 +18,20 @@ export const fusedLinears: FrozenLinears = (graph, x, { linears, bias }) => {
   return sizes.length === 1 ? [y] : split(graph, y, 1, sizes);
 };
 
+/** Of so many columns on, a linear does not limit the rows of a run over prompts. */
+export const enoughColumns = 257;
+
+/**
+ * Which linears of a common input one product does for when prompts are computed: only where one is narrow. With many rows it saves nothing, and
+ * cutting its result costs.
+ */
+export const joinedForPrompts = <T extends { readonly outSize: number }>(linears: readonly T[]): (readonly T[])[] =>
+  linears.some(({ outSize }) => outSize < enoughColumns) ? [linears] : linears.map((linear) => [linear]);
+
+/** As `joinedForPrompts` says. */
+export const promptLinears: FrozenLinears = (graph, x, { linears, bias }) =>
+  joinedForPrompts(linears).flatMap((joined) => fusedLinears(graph, x, { linears: joined, bias }));
+
 /** The weights under the names that a graph with fused linears asks for; those that do not lie end to end are copied. */
 export const fuseWeights = (weights: WeightMap, wanted: readonly string[]): WeightMap =>
   new Map(

@@ -28,7 +28,7 @@ import { attend, scoresOf } from "../model/attention.ts";
 import { type HeadInputs, headInputs, logitsOf } from "../model/head.ts";
 import { type Attend, buildLayers, embeddingTable, headRows, type LoraInputs } from "../model/transformer.ts";
 import { rankBlock } from "./adapters.ts";
-import { fusedLinears } from "./fused.ts";
+import { fusedLinears, promptLinears } from "./fused.ts";
 import { uncutTerms } from "./run-rows.ts";
 
 export interface ExtendKey {
@@ -204,7 +204,12 @@ export const extendGraph = (config: ModelConfig, key: ExtendKey): Graph => {
   const tokens = graph.input("tokens", ["tokens"], { dtype: "int32" });
   const attention = (key.decode ? decodeAttention : prefillAttention)(graph, config);
   const embedded = gather(graph, embedding, tokens);
-  const hidden = buildLayers(graph, config, { embedded, lora, attend: attention, frozen: fusedLinears });
+  const hidden = buildLayers(graph, config, {
+    embedded,
+    lora,
+    attend: attention,
+    frozen: key.decode ? fusedLinears : promptLinears,
+  });
   const head = headInputs(graph, config, embedding, lora);
   const rows = graph.input("rows", ["rows"], { dtype: "int32" });
   const coldness = graph.input("coldness", ["rows", 1]); // 1 / temperature

@@ -6,6 +6,7 @@
  */
 import { linearSizes, type ModelConfig } from "@tinklet/models/config";
 import { sharedInputs } from "../model/transformer.ts";
+import { enoughColumns, joinedForPrompts } from "./fused.ts";
 
 export interface RowLimits {
   readonly fewest: number;
@@ -17,14 +18,13 @@ export const uncutTerms = 128;
 /** Multiplications for each thread from which on all threads take part, and some to spare. */
 const workPerThread = 2 ** 18;
 /** More make a run no faster: attention within it sees all of its keys, also those that are masked. */
-const enough = 256;
+const enough = enoughColumns - 1;
 
-/** The products of a layer; those with a common input are one (`fused.ts`). */
+/** The products of a layer. */
 const productSizes = (config: ModelConfig): { inSize: number; outSize: number }[] =>
-  [sharedInputs.attention, ["o_proj"], sharedInputs.mlp, ["down_proj"]].map((names) => {
-    const sizes = names.map((name) => linearSizes(config, name));
-    return { inSize: sizes[0]!.inSize, outSize: sizes.reduce((sum, { outSize }) => sum + outSize, 0) };
-  });
+  [sharedInputs.attention, ["o_proj"], sharedInputs.mlp, ["down_proj"]]
+    .flatMap((names) => joinedForPrompts(names.map((name) => linearSizes(config, name))))
+    .map((sizes) => ({ inSize: sizes[0]!.inSize, outSize: sizes.reduce((sum, { outSize }) => sum + outSize, 0) }));
 
 export const rowLimits = (config: ModelConfig, threads: number): RowLimits => {
   const linears = productSizes(config);
