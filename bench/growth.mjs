@@ -1,8 +1,11 @@
-// `npm run bench -- growth [--repeats N] [--axis NAME]`: how the cost of training and sampling grows, on the 10M shape with random weights:
+// `npm run bench -- growth [--repeats N] [--axis NAME] [--tiny]`: how the cost of training and sampling grows, on the 10M shape with random weights:
 // context 256 … 4,096, 1 … 64 sequences, rank 4 … 128, 1 … 32 adapters at once. Every point is a process of its own. What is told is time and
 // peak memory per token, and how far each is above a line through its neighbours (where only one side has any, through the two nearest).
-// A whole run also draws four pictures: what training and sampling take, in time and in memory.
+// The pictures (what training and sampling take, in time and in memory) are drawn from what is kept in bench/results/growth.json and this run's
+// rows, each as soon as it has all of its axes. `--tiny`, with `--dry`, takes three points of each axis and draws into a folder of its own.
 import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { bundle } from "../test/server/bundle.mjs";
 import { checkpoint, SHAPES } from "./engine/models.mjs";
@@ -57,6 +60,8 @@ const rowsOf = (name, axis, measured) => {
   const memory = ratios(axis, measured, bytesOf);
   return measured.map((result, i) => ({
     name: `${name} ${result.value}`,
+    part: name,
+    perToken: { microseconds: (1e6 * secondsOf(result)) / result.tokens, bytes: result.bytes / result.tokens },
     value: round((1e6 * secondsOf(result)) / result.tokens, 1),
     unit: "µs per token",
     spread: spread(
@@ -69,48 +74,71 @@ const rowsOf = (name, axis, measured) => {
   }));
 };
 
-/** Cost per token relative to the series' middle: the shapes of all of them in one picture. */
-const seriesOf = (series, of) =>
-  series.map(({ name, measured }) => {
-    const perToken = measured.map((result) => of(result) / result.tokens);
-    const middle = median(perToken.toSorted((a, b) => a - b));
-    return { name, points: perToken.map((value, i) => [i, value / middle]) };
-  });
+/** Rows that were kept by earlier runs of other axes. */
+const keptRows = (root) => {
+  const file = join(root, "bench/results/growth.json");
+  return existsSync(file) ? JSON.parse(readFileSync(file, "utf8")).rows : [];
+};
+
+const pictures = [
+  { name: "time", title: "Time per token", of: ({ microseconds }) => microseconds },
+  { name: "memory", title: "Peak memory per token", of: ({ bytes }) => bytes },
+];
+
+/** One picture for each of training and sampling: cost per token relative to the middle of each axis, so that all of them fit. */
+const draw = async (root, rows, folder) => {
+  const plot = await bundle("bench/growth/plot.ts");
+  for (const what of ["train", "sample"]) {
+    const series = Object.keys(axes).map((axis) => ({
+      name: axis,
+      own: rows.filter(({ part }) => part === `${what}, ${axis}`).map(({ perToken }) => perToken),
+    }));
+    if (series.some(({ own }) => own.length === 0)) continue;
+    for (const { name, title, of } of pictures) {
+      const lines = series.map(({ name: axis, own }) => {
+        const values = own.map(of);
+        const middle = median(values.toSorted((a, b) => a - b));
+        return { name: axis, points: values.map((value, i) => [i, value / middle]) };
+      });
+      const file = join(folder, `growth-${what}-${name}.svg`);
+      execFileSync(process.execPath, [
+        plot,
+        file,
+        `${title}, ${what}`,
+        "relative to the middle",
+        JSON.stringify(lines),
+      ]);
+      console.error(`drew ${file}`);
+    }
+  }
+};
 
 export default async ({ root, args }) => {
   const option = (name) => (args.includes(name) ? args[args.indexOf(name) + 1] : undefined);
-  const repeats = Number(option("--repeats") ?? 3);
+  const tiny = args.includes("--tiny");
+  if (tiny && !args.includes("--dry")) throw new Error("--tiny measures nothing: give --dry as well");
+  const repeats = Number(option("--repeats") ?? (tiny ? 1 : 3));
+  if (!Number.isInteger(repeats) || repeats < 1) throw new Error("--repeats must be a positive whole number");
   const only = option("--axis");
+  if (only !== undefined && !(only in axes)) throw new Error(`--axis must be one of ${Object.keys(axes).join(", ")}`);
   const folder = checkpoint(root, "10M-8k", { ...SHAPES["10M"], context: 8192 });
   const rows = [];
-  const series = [];
   for (const what of ["train", "sample"]) {
     for (const [name, axis] of Object.entries(axes).filter(([each]) => only === undefined || only === each)) {
-      const measured = axis.values.map((value) => {
+      const measured = (tiny ? axis.values.slice(0, 3) : axis.values).map((value) => {
         console.error(`measuring ${what}, ${name} ${value}`);
         return { value, ...measure(root, folder, { do: what, ...axis.point(value), repeats }) };
       });
-      series.push({ name: `${what}: ${name}`, measured });
       rows.push(...rowsOf(`${what}, ${name}`, axis, measured));
     }
   }
-  if (only === undefined) {
-    const plot = await bundle("bench/growth/plot.ts");
-    for (const [file, title, of] of [
-      ["growth-time.svg", "Time per token", secondsOf],
-      ["growth-memory.svg", "Peak memory per token", bytesOf],
-    ]) {
-      for (const what of ["train", "sample"]) {
-        const own = series.filter(({ name }) => name.startsWith(what));
-        const target = join(root, "docs/pictures", file.replace("growth", `growth-${what}`));
-        const data = JSON.stringify(seriesOf(own, of));
-        execFileSync(process.execPath, [plot, target, `${title}, ${what}`, "relative to the middle", data]);
-      }
-    }
-  }
+  const own = new Set(rows.map(({ part }) => part));
+  const earlier = tiny ? [] : keptRows(root).filter(({ part }) => !own.has(part));
+  const target = args.includes("--dry") ? mkdtempSync(join(tmpdir(), "tinklet-growth-")) : join(root, "docs/pictures");
+  await draw(root, [...earlier, ...rows], target);
   return {
     rows,
     partial: only !== undefined,
-    note: "10M shape, random weights, LoRA of rank 16 on the linears of attention and MLP unless the row says otherwise. Context: one sequence. Sequences: of 128 tokens, 32 of them sampled. Rank: 4 × 256. Adapters: 32 sequences of 64, shared among them.",
+    note: "10M shape, random weights, LoRA of rank 16 on the linears of attention and MLP unless the row says otherwise. Context: one sequence. Sequences: of 128 tokens, 32 of them sampled. Rank: 4 × 256. Adapters: 32 sequences of 64, shared among them. Pictures: docs/engine.md.",
   };
 };

@@ -1,7 +1,7 @@
-// `npm run bench -- rl --base FOLDER [--repeats N] [--conversations 64] [--part groups|multi-turn|sharing|cold|peft|recipe|quickstart]`: what reinforcement learning
+// `npm run bench -- rl --base FOLDER [--repeats N] [--conversations 64] [--tiny] [--part groups|multi-turn|sharing|cold|peft|recipe|quickstart]`: what reinforcement learning
 // costs when prefixes are computed once, against a build of the engine that computes every copy (`TINKLET_BENCH_BASE` names its folder as
 // well as `--base`: a checkout of 3e75717 in which `node tools/build.mjs` was run). Both sides get the same tokens, in turns, each in a
-// process of its own. Medians with their spread; a ratio is the other build's median over ours.
+// process of its own. Medians with their spread; a ratio is the other build's median over ours. `--tiny`, with `--dry`, only shows that all of it runs.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
@@ -17,6 +17,13 @@ import { conversations, distinctTokens, sharing } from "./rl/scenarios.mjs";
 const planner = await bundle("bench/rl/planner.ts");
 
 const option = (args, name) => (args.includes(name) ? args[args.indexOf(name) + 1] : undefined);
+
+/** A positive whole number given as an option. */
+const countOf = (args, name, fallback) => {
+  const value = Number(option(args, name) ?? fallback);
+  if (!Number.isInteger(value) || value < 1) throw new Error(`${name} must be a positive whole number`);
+  return value;
+};
 
 /** The engine of a build over a model. */
 const openSide = (root, build, folder) =>
@@ -54,18 +61,19 @@ const sampling = (result) => result.sampling;
 const step = (result) => result.training + result.sampling;
 
 const parts = {
-  async groups(sides, repeats) {
-    const results = await inTurns(sides, (seed) => ["groups", { count: 48, answers: 8, seed }], { repeats });
+  async groups(sides, { repeats, tiny }) {
+    const count = tiny ? 2 : 48;
+    const results = await inTurns(sides, (seed) => ["groups", { count, answers: 8, seed }], { repeats });
     return [
       compare("48 prompts × 8 answers: training", results, { of: training, target: "≥ 2×" }),
       compare("48 prompts × 8 answers: sampling", results, { of: sampling }),
     ];
   },
-  async "multi-turn"(sides, repeats, count) {
-    const shape = { count, turns: 10 };
+  async "multi-turn"(sides, { repeats, count, tiny }) {
+    const shape = { count, turns: tiny ? 2 : 10 };
     const results = await inTurns(sides, (seed) => ["multiTurn", { ...shape, seed }], {
       repeats: Math.min(2, repeats),
-      warmUp: ["multiTurn", { count: 4, turns: 3, seed: 0 }],
+      warmUp: ["multiTurn", { count: tiny ? 1 : 4, turns: tiny ? 1 : 3, seed: 0 }],
     });
     const prompts = conversations({ ...shape, vocabSize: 4096, seed: 1 }).flatMap((turns) =>
       turns.map(({ prompt }) => prompt),
@@ -85,8 +93,8 @@ const parts = {
       compare("multi-turn: step", results, { of: step, target: "≥ 2.3×" }),
     ];
   },
-  async sharing(sides, repeats) {
-    const shape = { count: 32, length: 496 };
+  async sharing(sides, { repeats, tiny }) {
+    const shape = { count: tiny ? 2 : 32, length: 496 };
     const shared = await inTurns(sides, (seed) => ["sharing", { ...shape, shared: 480, seed }], { repeats });
     const apart = await inTurns(sides, (seed) => ["sharing", { ...shape, shared: 0, seed }], { repeats });
     const steps = sorted(apart.ours.map(training));
@@ -102,7 +110,7 @@ const parts = {
       ),
     ];
   },
-  async cold(sides, repeats) {
+  async cold(sides, { repeats, tiny }) {
     const rows = [];
     for (const [length, target] of [
       [60, "≥ 0.98×"],
@@ -110,7 +118,7 @@ const parts = {
       [484, "≥ 0.8×"],
       [1000, "≥ 0.8×"],
     ]) {
-      const results = await inTurns(sides, (seed) => ["cold", { length, count: 20, seed }], { repeats });
+      const results = await inTurns(sides, (seed) => ["cold", { length, count: tiny ? 1 : 20, seed }], { repeats });
       rows.push(compare(`20 cold prompts of ${length}, one by one`, results, { of: sampling, target }));
     }
     return rows;
@@ -136,10 +144,10 @@ const planning = (name, sequences, stepSeconds) => {
 const bundledShape = { vocab: 4096, width: 256, layers: 8, heads: 4, kvHeads: 2, headDim: 64, mlp: 704, qkNorm: true };
 
 /** A training step over conversations, against PyTorch + transformers + PEFT at its best batch size. */
-const peft = async (root, repeats) => {
+const peft = async (root, { repeats, tiny }) => {
   const python = torchPython();
   const folder = join(root, "packages/base-model");
-  const shape = { count: 8, turns: 10 };
+  const shape = tiny ? { count: 1, turns: 4 } : { count: 8, turns: 10 };
   const batchOf = (seed) => ({
     data: conversations({ ...shape, vocabSize: 4096, seed })
       .flat()
@@ -229,9 +237,13 @@ export default async ({ root, args }) => {
       "--base (or TINKLET_BENCH_BASE) must name a checkout of 3e75717 in which `node tools/build.mjs` was run",
     );
   }
-  const repeats = Number(option(args, "--repeats") ?? 5);
+  const tiny = args.includes("--tiny");
+  if (tiny && !args.includes("--dry")) throw new Error("--tiny measures nothing: give --dry as well");
+  const repeats = countOf(args, "--repeats", tiny ? 1 : 5);
+  const count = countOf(args, "--conversations", tiny ? 2 : 64);
   const only = option(args, "--part");
-  const conversationCount = Number(option(args, "--conversations") ?? 64);
+  const known = [...Object.keys(parts), "peft", "recipe", "quickstart"];
+  if (only !== undefined && !known.includes(only)) throw new Error(`--part must be one of ${known.join(", ")}`);
   const builds = { base, ours: root };
   const rows = [];
   for (const [model, folder, names] of [
@@ -245,18 +257,24 @@ export default async ({ root, args }) => {
       ours: await openSide(root, root, folder),
     };
     for (const name of wanted) {
-      for (const row of await parts[name](sides, repeats, conversationCount))
-        rows.push({ ...row, name: `${model}: ${row.name}` });
+      for (const row of await parts[name](sides, { repeats, count, tiny }))
+        rows.push({ ...row, name: `${model}: ${row.name}`, part: name });
     }
     await sides.base.quit();
     await sides.ours.quit();
   }
-  if (only === undefined || only === "peft") rows.push(...(await peft(root, repeats)));
-  if (only === undefined || only === "recipe") rows.push(...(await recipe(root, builds)));
-  if (only === undefined || only === "quickstart") rows.push(...quickstart(builds, repeats));
+  const others = {
+    peft: () => peft(root, { repeats, tiny }),
+    recipe: () => recipe(root, builds),
+    quickstart: () => quickstart(builds, repeats),
+  };
+  for (const [part, measure] of Object.entries(others)) {
+    if (only !== undefined && only !== part) continue;
+    for (const row of await measure()) rows.push({ ...row, part });
+  }
   return {
     rows,
     partial: only !== undefined,
-    note: "Against 3e75717, which computes every copy of a shared prefix, in turns in one run; LoRA of rank 16 on all modules. Multi-turn: 64 conversations of ten turns, every turn a datum of its own.",
+    note: `Against 3e75717, which computes every copy of a shared prefix, in turns in one run; LoRA of rank 16 on all modules. Multi-turn: ${count} conversations of ten turns, every turn a datum of its own.`,
   };
 };

@@ -1,9 +1,9 @@
-// `npm run bench -- NAME [arguments]`: builds, runs bench/NAME.mjs (a default export that returns rows), prints them, keeps
-// them in bench/results/NAME.json and writes bench/RESULTS.md anew from all that was kept (a run that calls itself `partial`
-// is only printed). Times mean nothing on shared
+// `npm run bench -- NAME [--dry] [arguments]`: builds, runs bench/NAME.mjs (a default export that returns rows), prints them, keeps
+// them in bench/results/NAME.json and writes bench/RESULTS.md anew from all that was kept; with `--dry` they are only printed. A run that
+// calls itself `partial` replaces the rows of its own `part`s; one whose rows have none is not kept. Times mean nothing on shared
 // machines: a row is a ratio against a peer or a limit of the machine measured in the same run, with its spread.
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, totalmem } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -25,14 +25,21 @@ execFileSync(process.execPath, [join(root, "tools/build.mjs")], { stdio: "inheri
 const { default: bench } = await import(new URL(`${name}.mjs`, import.meta.url));
 const { rows, note, partial } = await bench({ root, args });
 for (const row of rows) console.log(line(row));
-if (partial) {
-  console.error("only a part was run: not kept");
+const parts = new Set(rows.map(({ part }) => part));
+if (args.includes("--dry") || (partial && parts.has(undefined))) {
+  console.error("not kept");
   process.exit();
 }
 mkdirSync(results, { recursive: true });
+const file = join(results, `${name}.json`);
+const date = new Date().toISOString().slice(0, 10);
+const earlier = partial && existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : { rows: [] };
+const others = earlier.rows
+  .filter(({ part }) => !parts.has(part))
+  .map((row) => ({ ...row, date: row.date ?? earlier.date }));
 const machine = `${cpus().length} × ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`;
-const kept = { name, date: new Date().toISOString().slice(0, 10), machine, note, rows };
-writeFileSync(join(results, `${name}.json`), `${JSON.stringify(kept, null, 2)}\n`);
+const kept = { name, date, machine, note, rows: [...others, ...rows.map((row) => (partial ? { ...row, date } : row))] };
+writeFileSync(file, `${JSON.stringify(kept, null, 2)}\n`);
 writeFileSync(join(here, "RESULTS.md"), page());
 
 function line({ name: label, value, unit, spread, ratio, target, note: why }) {
@@ -44,6 +51,12 @@ function line({ name: label, value, unit, spread, ratio, target, note: why }) {
   return parts.join(" ");
 }
 
+/** When the rows were measured: a day, or the first and the last where parts were run apart. */
+function datesOf({ date: latest, rows: measured }) {
+  const days = [...new Set(measured.map((row) => row.date ?? latest))].sort();
+  return days.length > 1 ? `${days[0]} to ${days.at(-1)}` : latest;
+}
+
 function page() {
   const sections = readdirSync(results)
     .filter((file) => file.endsWith(".json"))
@@ -52,7 +65,7 @@ function page() {
     .map(
       (run) => `## ${run.name}
 
-\`npm run bench -- ${run.name}\` · ${run.date} · ${run.machine}${run.note ? `\n\n${run.note}` : ""}
+\`npm run bench -- ${run.name}\` · ${datesOf(run)} · ${run.machine}${run.note ? `\n\n${run.note}` : ""}
 
 | what | value | spread | ratio | target | remark |
 |---|---|---|---|---|---|
