@@ -148,6 +148,7 @@ const unfound = [
   "unauthorized",
   "network",
   "http_status",
+  "bad_response",
 ];
 
 function explained(error: unknown, { base, path, isGiven }: { base: string; path: string; isGiven: boolean }): unknown {
