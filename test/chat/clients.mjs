@@ -1,5 +1,5 @@
-// The unmodified official chat clients against the local server: `openai` and `@anthropic-ai/sdk` from npm, here, and `openai` and `anthropic`
-// from PyPI, in clients.py. Packages are installed under .cache/ and .venv/ from their registries. Every check prints one line; exits 0
+// The unmodified official chat clients against the local server: `openai` and `@anthropic-ai/sdk` from npm, here, and `openai`, `anthropic`
+// and `llm` from PyPI, in clients.py. Packages are installed under .cache/ and .venv/ from their registries. Every check prints one line; exits 0
 // when all held. Nothing here depends on how fast the machine is.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -21,7 +21,7 @@ const npmPackages = [
   "@ai-sdk/openai-compatible@2.0.52",
   "zod@4",
 ];
-const pythonPackages = ["openai==3.49.0", "anthropic==2.8.0"];
+const pythonPackages = ["openai==3.49.0", "anthropic==2.8.0", "llm==0.36"];
 
 const load = installPackages("chat-clients", npmPackages);
 const python = ensureVenv("chat-clients", pythonPackages);

@@ -1,7 +1,11 @@
-"""The unmodified `openai` and `anthropic` packages of PyPI against a local server; one line for each check."""
+"""The unmodified `openai`, `anthropic` and `llm` packages of PyPI against a local server; one line for each check."""
 
 import json
+import os
+import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -43,6 +47,8 @@ def say(what):
 
 
 story = [{"role": "user", "content": "Tell me a long story."}]
+fail = [{"role": "user", "content": "FAIL AT THIS"}]
+close = [{"role": "user", "content": "CLOSE AT THIS"}]
 
 
 def check_openai():
@@ -74,6 +80,13 @@ def check_openai():
     raises(f"{at} an unknown model", lambda: create(model="none", messages=say("x")), openai.NotFoundError)
     raises(f"{at} an unsupported parameter", lambda: create(**real, tool_choice="required", tools=tools), openai.BadRequestError)
     raises(f"{at} another origin", lambda: create(**real, extra_headers={"Origin": "https://evil.example"}), openai.PermissionDeniedError)
+    raises(f"{at} a failure of the server", lambda: create(model="scripted", messages=fail), openai.InternalServerError)
+    raises(f"{at} a server that closes", lambda: create(model="scripted", messages=close, stream=True), openai.InternalServerError)
+    raises(f"{at} nobody there", lambda: openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="tml-x", max_retries=0).models.list(), openai.APIConnectionError)
+    raises(f"{at} no answer in time", lambda: create(**real, max_tokens=900, n=4, timeout=0.001), openai.APITimeoutError)
+    formatted = {"type": "json_schema", "json_schema": {"name": "sum", "schema": {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}}}
+    held = create(**real, max_tokens=40, temperature=1, response_format=formatted).choices[0].message.content
+    check(f"{at} a schema", isinstance(json.loads(held)["sum"], int), True)
     streams = [create(model="tinklet/base", messages=story, max_tokens=900, temperature=2, n=4, stream=True) for _ in range(4)]
     raises(f"{at} too many chats", lambda: create(**real), openai.RateLimitError)
     for stream in streams:
@@ -110,6 +123,10 @@ def check_anthropic():
     raises(f"{at} an unknown model", lambda: create(**{**real, "model": "none"}), anthropic.NotFoundError)
     raises(f"{at} an unsupported parameter", lambda: create(**real, tools=tools, tool_choice={"type": "any"}), anthropic.BadRequestError)
     raises(f"{at} another origin", lambda: create(**real, extra_headers={"Origin": "https://evil.example"}), anthropic.PermissionDeniedError)
+    raises(f"{at} a failure of the server", lambda: create(model="scripted", max_tokens=5, messages=fail), anthropic.InternalServerError)
+    raises(f"{at} a server that closes", lambda: create(model="scripted", max_tokens=5, messages=close, stream=True), anthropic.APIStatusError)
+    raises(f"{at} nobody there", lambda: anthropic.Anthropic(base_url="http://127.0.0.1:9", api_key="tml-x", max_retries=0).messages.create(**real), anthropic.APIConnectionError)
+    raises(f"{at} no answer in time", lambda: create(**{**real, "max_tokens": 900}, timeout=0.001), anthropic.APITimeoutError)
     streams = [create(model="tinklet/base", max_tokens=900, messages=story, stream=True, extra_body={"temperature": 2}) for _ in range(4)]
     raises(f"{at} too many chats", lambda: create(**real), anthropic.RateLimitError)
     for stream in streams:
@@ -118,5 +135,25 @@ def check_anthropic():
     check(f"{at} streams that are left end in the engine", idle(), True)
 
 
+def check_llm():
+    at = "llm (PyPI):"
+    with tempfile.TemporaryDirectory() as folder:
+        models = f"- model_id: tinklet\n  model_name: tinklet/base\n  api_base: {url}/v1\n  api_key_name: tinklet\n- model_id: scripted\n  model_name: scripted\n  api_base: {url}/v1\n  api_key_name: tinklet\n"
+        pathlib.Path(folder, "extra-openai-models.yaml").write_text(models)
+        environment = {**os.environ, "LLM_USER_PATH": folder}
+
+        def run(*words):
+            command = [sys.executable, "-m", "llm", *words]
+            return subprocess.run(command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+        for streams in ([], ["--no-stream"]):
+            done = run("-m", "scripted", "--key", "tml-chat", *streams, f"SAY {text}")
+            check(f"{at} a prompt {' '.join(streams) or 'streamed'}", (done.returncode, done.stdout.strip()), (0, text.strip()))
+        held = run("-m", "tinklet", "--key", "tml-chat", "-o", "max_tokens", "60", "-o", "json_object", "true", "Answer in JSON.")
+        check(f"{at} JSON", isinstance(json.loads(held.stdout or "null"), dict), True)
+        check(f"{at} a wrong key is told", run("-m", "tinklet", "--key", "tml-wrong", "x").returncode, 1)
+
+
 check_openai()
 check_anthropic()
+check_llm()
