@@ -243,15 +243,13 @@ async function attemptGroup(group: EnvGroup, options: RolloutOptions, seed: numb
     return { trajectories, groupRewards, failures };
   } finally {
     await Promise.all(
-      envs.map((env: Env, index) =>
-        env.close === undefined
-          ? undefined
-          : guardedCall(at(index, "close"), { ...guard, signal: undefined }, () => env.close?.()).catch(
-              (error: unknown) => {
-                if (error instanceof EnvironmentError) options.onFailure?.(error.failure);
-              },
-            ),
-      ),
+      envs.map(async (env: Env, index) => {
+        try {
+          await guardedCall(at(index, "close"), { ...guard, signal: undefined }, () => env.close?.());
+        } catch (error) {
+          if (error instanceof EnvironmentError) options.onFailure?.(error.failure);
+        }
+      }),
     );
   }
 }

@@ -30,7 +30,7 @@ export class ScriptedSampler implements Sampler {
     this.mostOpen = Math.max(this.open, this.mostOpen);
     try {
       const seed = Number(options.samplingParams?.seed ?? 0);
-      const texts = Array.from({ length: options.numSamples ?? 1 }, (_, i) => this.#answer(text, i, seed));
+      const texts = Array.from({ length: options.numSamples ?? 1 }, async (_, i) => this.#answer(text, i, seed));
       const sequences = (await Promise.all(texts)).map((answer) => {
         const tokens = this.#tokenizer.encode(answer, { addSpecialTokens: false });
         return new SampledSequence({ stopReason: "stop", tokens, logprobs: tokens.map((_, i) => -i - 1) });
