@@ -44,7 +44,10 @@ export const recipeCopy: Command = {
       throw new CliError(`${file} is there already.`, { hint: "Choose another name, or --force to write over it." });
     await writeWhole(file, text);
     if (output.isJson) output.event({ recipe: name, file });
-    else output.line(`${file} is yours now. Run it:\n\n  tinklet recipe run ./${file} --local`);
+    else {
+      const path = /[/\\]/.test(file) ? file : `./${file}`; // a bare word would be a recipe's name
+      output.line(`${file} is yours now. Run it:\n\n  tinklet recipe run ${path} --local`);
+    }
     return 0;
   },
 };
