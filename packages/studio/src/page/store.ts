@@ -160,7 +160,7 @@ function connect(): void {
     opened.close();
     if (source !== opened) return;
     isConnected.value = false;
-    retry = setTimeout(reconnect, waitMs);
+    retry = setTimeout(() => void reconnect(), waitMs);
     waitMs = Math.min(10_000, waitMs * 2);
   };
 }
@@ -169,7 +169,7 @@ async function reconnect(): Promise<void> {
   await loadSession();
   if (sessionProblem.value === undefined && session.value?.tenant !== null) connect();
   else if (sessionProblem.value !== undefined) {
-    retry = setTimeout(reconnect, waitMs);
+    retry = setTimeout(() => void reconnect(), waitMs);
     waitMs = Math.min(10_000, waitMs * 2);
   }
 }
