@@ -42,7 +42,7 @@ export interface AgentTrajectory extends Trajectory {
 export async function record(
   run: AgentRun | PromiseLike<AgentRun> | readonly (AgentRun | PromiseLike<AgentRun>)[],
 ): Promise<AgentTrajectory> {
-  const runs = await Promise.all(isList(run) ? run : [run]);
+  const runs = await Promise.all((isList(run) ? run : [run]).map(async (each) => each));
   const lists = await Promise.all(
     runs.map(async (each, at): Promise<readonly AgentStep[]> => {
       const steps = await each?.steps;
