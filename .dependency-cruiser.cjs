@@ -32,7 +32,7 @@ module.exports = {
     ),
     layer("sdk-knows-no-engine", "^packages/tinklet/src", "^packages/(engine|base-model)/"),
     layer("engine-stands-alone", "^packages/engine/src", "^packages/(tinklet|server|cookbook|ai)/"),
-    layer("provider-speaks-the-sdk", "^packages/ai/src", "^packages/(engine|server|base-model)/"),
+    layer("provider-speaks-the-sdk", "^packages/ai/src/(?!testing/)", "^packages/(engine|server|base-model)/"),
     {
       name: "engine-core-without-node",
       comment: "a browser build of the engine must stay one step away",

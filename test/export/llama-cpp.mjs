@@ -68,6 +68,7 @@ try {
     if (exact) {
       const told = prompts.filter(({ continuation }) => continuation.length > 0).length;
       checks.is(`${name}: our greedy continuation for each of ${told} prompts`, same, told);
+      checks.holds(`${name}: the base with its adapter continues alike here`, isLive);
       checks.holds(
         `${name}: enough of them say something`,
         told >= (isBundled ? prompts.length : 10) && compared >= 60,

@@ -144,7 +144,7 @@ try {
     await page.getByRole("button", { name: "Ask" }).click();
     for (const number of [1, 2]) {
       const answer = page.getByRole("article", { name: `Answer ${number}` });
-      await until("an answer", async () => /[1-9]\d* tokens/.test(await answer.innerText()));
+      await until("an answer", async () => /[1-9]\d* tokens/.test(await answer.textContent()));
     }
     await until("both ends", async () => (await page.locator(".answer[aria-busy=true]").count()) === 0);
     const [first, second] = await page.locator(".answer").allInnerTexts();
