@@ -14,7 +14,7 @@ import { demonstration } from "./demonstrations.ts";
 /** Settings of a run. */
 export interface AgentTraining {
   readonly seed: number;
-  /** Steps of reinforcement learning. @defaultValue 10 */
+  /** Steps of reinforcement learning. @defaultValue 12 */
   readonly steps?: number;
   /** Steps of the warm-up. @defaultValue 36 */
   readonly warmUpSteps?: number;
@@ -22,7 +22,9 @@ export interface AgentTraining {
   readonly demonstrations?: number;
   /** Tasks that success is measured on, none of which is trained on. @defaultValue 100 */
   readonly testTasks?: number;
-  /** Tasks of a step, and attempts at each. @defaultValue 8 and 8 */
+  /** Rate of reinforcement learning. @defaultValue 1.5e-3 */
+  readonly learningRate?: number;
+  /** Tasks of a step, and attempts at each. @defaultValue 16 and 8 */
   readonly groups?: number;
   readonly groupSize?: number;
   readonly log?: (line: string) => void;
@@ -58,20 +60,23 @@ export async function trainAgent(training: AgentTraining): Promise<AgentResult> 
 
 /** The same on a service that is there already. */
 export async function trainOn(service: ServiceClient, training: AgentTraining): Promise<AgentResult> {
-  const { seed, steps = 10, testTasks = 100, groups = 8, groupSize = 8, log = () => {} } = training;
-  const { warmUpSteps = 36, demonstrations = 16 } = training;
+  const { seed, steps = 12, testTasks = 100, groups = 16, groupSize = 8, log = () => {} } = training;
+  const { warmUpSteps = 36, demonstrations = 16, learningRate = 1.5e-3 } = training;
   const started = performance.now();
   const seconds = () => (performance.now() - started) / 1000;
-  const trainer = await service.createLoraTrainingClient({ baseModel: "tinklet/base", rank: 16, seed });
-  const tokenizer = await trainer.getTokenizer();
+  const shown = await service.createLoraTrainingClient({ baseModel: "tinklet/base", rank: 16, seed });
+  const tokenizer = await shown.getTokenizer();
   const tests = makeTasks(testTasks, derivedSeed(seed, 1));
 
   for (let step = 0; step < warmUpSteps; step++) {
     const data = makeTasks(demonstrations, derivedSeed(seed, 2, step)).map((task) => demonstration(tokenizer, task));
-    const { loss } = await trainer.step(data, "cross_entropy", { learningRate: 4e-3 });
+    const { loss } = await shown.step(data, "cross_entropy", { learningRate: 4e-3 });
     log(`warm-up ${step + 1}/${warmUpSteps}: loss ${((loss ?? 0) / data.length).toFixed(2)} per demonstration`);
   }
   const warmUp = seconds();
+  // Rewards begin with an optimizer of their own: what it has seen of the demonstrations' gradients, which are far larger, would hold it back.
+  const { path } = await shown.saveState("warm-up");
+  const trainer = await service.createTrainingClientFromState(path);
   const before = await successRate(trainer, tests, derivedSeed(seed, 3));
   log(`success after the warm-up: ${before}`);
 
@@ -88,7 +93,7 @@ export async function trainOn(service: ServiceClient, training: AgentTraining): 
     const trajectories = await Promise.all(runs.map((run) => record(run)));
     const scores = runs.map(({ text }, i) => solved(text, attempts[i]!));
     const data = toData(trajectories, scores, { groupSize });
-    if (data.length > 0) await trainer.step(data, "importance_sampling", { learningRate: 1e-3 });
+    if (data.length > 0) await trainer.step(data, "importance_sampling", { learningRate });
     rewards.push(scores.reduce((sum, score) => sum + score, 0) / scores.length);
     log(
       `step ${step + 1}/${steps}: reward ${rewards.at(-1)!.toFixed(3)}, ${data.length} data, ${seconds().toFixed(0)} s`,

@@ -92,10 +92,10 @@ const rules: FieldRules = {
 /** Options of a stream. */
 export function readStream(body: Body): { readonly stream: boolean; readonly includeUsage: boolean } {
   const stream = booleanField(body, "stream");
-  const given_ = body["stream_options"];
-  if (given_ === undefined || given_ === null) return { stream, includeUsage: false };
+  const sent = body["stream_options"];
+  if (sent === undefined || sent === null) return { stream, includeUsage: false };
   if (!stream) throw badField("stream_options", "is for streams: set stream too");
-  return { stream, includeUsage: booleanField(objectField(given_, "stream_options"), "include_usage") };
+  return { stream, includeUsage: booleanField(objectField(sent, "stream_options"), "include_usage") };
 }
 
 /** Variables of the chat template: those that are given, and what `reasoning_effort` means to templates that know of thinking. */

@@ -57,11 +57,11 @@ export function completionsHandler(context: ChatContext): ChatHandler {
     const place = await promptPlace(context, call, { served: model.served, param: "prompt" });
     const { tokenizer } = place.model;
     const prompts: { prompt: ArrayLike<number> & Iterable<number>; text: string }[] = [];
-    for (const [i, given_] of readPrompts(body["prompt"], Math.floor(api.limits.numSamples / n)).entries()) {
-      const prompt = typeof given_ === "string" ? await encodePrompt(place, given_) : given_;
+    for (const [i, sent] of readPrompts(body["prompt"], Math.floor(api.limits.numSamples / n)).entries()) {
+      const prompt = typeof sent === "string" ? await encodePrompt(place, sent) : sent;
       if (prompt.length === 0) throw badField(`prompt[${i}]`, "is empty");
       checkRoom(place, prompt.length, maxTokens);
-      const text = typeof given_ === "string" ? given_ : tokenizer.decode(given_);
+      const text = typeof sent === "string" ? sent : tokenizer.decode(sent);
       prompts.push({ prompt, text: echo ? text : "" });
     }
     const head = {

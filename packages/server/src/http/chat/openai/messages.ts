@@ -19,10 +19,10 @@ export function readMessages(value: unknown, limits: Limits): ChatMessage[] {
 }
 
 function readMessage(message: Body, at: string, limits: Limits): ChatMessage {
-  const given_ = textField(message["role"], `${at}.role`, 100);
-  const role = Object.hasOwn(roles, given_) ? roles[given_]! : undefined;
+  const sent = textField(message["role"], `${at}.role`, 100);
+  const role = Object.hasOwn(roles, sent) ? roles[sent]! : undefined;
   if (role === undefined) {
-    throw badField(`${at}.role`, `${JSON.stringify(given_)} is not one of ${Object.keys(roles).join(", ")}`);
+    throw badField(`${at}.role`, `${JSON.stringify(sent)} is not one of ${Object.keys(roles).join(", ")}`);
   }
   for (const key of ["function_call", "audio"]) {
     if (message[key] !== undefined && message[key] !== null) {
