@@ -254,6 +254,7 @@ export async function fuzz(
       path = operation.path
         .slice(1)
         .replace(/\{\w+\}/g, () => String(pick(draw, ["x", world.session, models[0]!, "a:b:c", "%00", "weights/x"])));
+      if (operation === contract.watchRuns) path += "?follow=false"; // a stream that would never end
       body = pick(draw, oddValues);
     } else if (kind < 0.9) {
       body = Uint8Array.from({ length: Math.floor(draw() * 300) }, () => Math.floor(draw() * 256));
