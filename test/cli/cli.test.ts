@@ -120,7 +120,7 @@ describe("calling it", () => {
       ).stdout;
     expect(both("tinklet data p", 2)).toBe("prune\n");
     expect(both("tinklet data --js", 2)).toBe("--json\n");
-    expect(both("tinklet data prune --lo", 3)).toBe("--lost --local\n");
+    expect(both("tinklet data prune --lo", 3)).toBe("--local --lost\n");
     expect((await tool.run(["completions", "zsh"])).stdout).toMatch(/^#compdef tinklet/);
     expect((await tool.run(["completions", "fish"])).stdout).toContain(
       "complete -c tinklet -n __fish_use_subcommand -a train",

@@ -224,10 +224,28 @@ const rows: Readonly<Record<string, Row>> = {
   },
   studio: {
     args: () => ["studio", "run", "--port", "0"],
-    prints: /Studio: http:\/\/127\.0\.0\.1:\d+\/#\/runs\?token=[\w-]{32}$/m,
+    prints: /Studio: http:\/\/127\.0\.0\.1:\d+\/#\/runs\?token=[\w-]{32}/,
     json: { studio: expect.stringMatching(/#\/runs\?token=/), folders: ["run"] },
     runsOn: true,
     fails: [["a folder that is none", () => ["studio", "nowhere"], 1, /^Error: nowhere is not a folder/m]],
+  },
+  "recipe list": {
+    args: () => ["recipe", "list"],
+    prints: /RECIPE +WHAT IT DOES[\s\S]*math-rl +reinforcement learning on sums/,
+    json: { recipes: expect.arrayContaining([expect.objectContaining({ name: "math-rl" })]) },
+    fails: [["a word too many", () => ["recipe", "list", "sft"], 2, /"sft" is one argument too many/]],
+  },
+  "recipe copy": {
+    args: (mode) => ["recipe", "copy", "sft", `copied-${mode}.ts`],
+    prints: /copied-\w+\.ts is yours now\. Run it:/,
+    json: { recipe: "sft", file: "copied-json.ts" },
+    fails: [["a recipe that is none", () => ["recipe", "copy", "sftt"], 1, /sftt/]],
+  },
+  "recipe run": {
+    args: (mode) => ["recipe", "run", "sft", "--local", "--max-steps", "1", "--out", `recipe-${mode}`],
+    prints: /before[\s\S]*after/i,
+    json: { before: expect.any(Number), after: expect.any(Number) },
+    fails: [["no steps", () => ["recipe", "run", "sft", "--max-steps", "0"], 2, /--max-steps/]],
   },
   conformance: {
     args: () => ["conformance", "--only", "sessions/heartbeat", "--only", "sessions/distinct"],

@@ -3,7 +3,7 @@
  * a whole build takes many), in a pipe or on a terminal, and a server over the fake engine for it to talk to.
  */
 import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from "node:child_process";
-import { copyFileSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -119,6 +119,7 @@ export class Executable {
               "cli/worker": source("engine/src/worker.ts"),
               "cli/side-worker": source("server/src/thread/side-worker.ts"),
               "cli/server": source("server/src/index.ts"),
+              ...recipes(),
             }
           : {}),
       },
@@ -126,6 +127,7 @@ export class Executable {
       chunkNames: "cli/[name]-[hash]",
     });
     if (options.server) {
+      cpSync(source("cookbook/recipes"), join(folder, "recipes"), { recursive: true });
       installServer(join(folder, "node_modules", "@tinklet", "server"));
       await installStudio(join(folder, "node_modules", "@tinklet", "studio"));
     }
@@ -209,6 +211,14 @@ async function installTinyBaseModel(folder: string): Promise<void> {
     cpSync(join(tokenizer, name), join(folder, name), { recursive: true });
   writeFileSync(join(folder, "package.json"), '{ "name": "@tinklet/base-model", "version": "0.1.0" }\n');
 }
+
+/** The cookbook's recipes, each an entry: they are loaded by name, as files. */
+const recipes = (): Record<string, string> =>
+  Object.fromEntries(
+    readdirSync(source("cookbook/recipes"))
+      .filter((file) => file.endsWith(".ts"))
+      .map((file) => [`recipes/${file.slice(0, -3)}`, join(source("cookbook/recipes"), file)]),
+  );
 
 /** The studio from its sources, with its page. */
 async function installStudio(folder: string): Promise<void> {

@@ -46,7 +46,7 @@ const everyEntry = (packages) =>
   [...packages]
     .flatMap(([name, { manifest }]) =>
       Object.keys(manifest.exports)
-        .filter((key) => typeof manifest.exports[key] === "object")
+        .filter((key) => typeof manifest.exports[key] === "object" && !key.includes("*"))
         .map((key) => `${name}${key.slice(1)}`),
     )
     .map((entry, index) => `export * as entry${index} from "${entry}";\n`)

@@ -89,6 +89,8 @@ const calls: Readonly<Record<string, Call>> = {
   "ServiceClient.importAdapter": ({ service }, o) => service.importAdapter(adapterFolder, o),
   "RestClient.downloadCheckpoint": ({ rest }, o) =>
     rest.downloadCheckpoint(path, join(tmpdir(), "tinklet-never-written", "x"), o),
+  "RestClient.exportCheckpoint": ({ rest }, o) =>
+    rest.exportCheckpoint(path, join(tmpdir(), "tinklet-never-written", "y"), { ...o, format: "peft" }),
   "ServiceClient.getTokenizer": ({ service }, o) => service.getTokenizer("m", o),
   "TrainingClient.saveWeightsExternal": ({ trainer }, o) => trainer.saveWeightsExternal("a", o),
   "RestClient.copyWeights": ({ rest }, o) => rest.copyWeights(path, o as { signal: AbortSignal }),

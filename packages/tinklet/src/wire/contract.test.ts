@@ -71,6 +71,13 @@ describe("the contract table", () => {
         "POST /sessions/search",
         "POST /create_custom_loss",
         "GET /tinklet/tokenizer",
+        "GET /tinklet/progress",
+        "GET /tinklet/runs/{}/steps",
+        "GET /tinklet/events",
+        "GET /tinklet/server",
+        "GET /tinklet/folders",
+        "GET /tinklet/folders/{}",
+        "GET /tinklet/folders/{}/rollouts",
       ].sort(),
     );
   });

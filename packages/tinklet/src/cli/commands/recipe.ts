@@ -21,7 +21,7 @@ export const recipeList: Command = {
     const names = await recipeNames();
     const recipes = await Promise.all(names.map(async (name) => ({ name, ...(await loadRecipe(name)) })));
     output.result({
-      json: recipes.map(({ name, about, metric }) => ({ name, about, metric })),
+      json: { recipes: recipes.map(({ name, about, metric }) => ({ name, about, metric })) },
       columns: ["RECIPE", "WHAT IT DOES"],
       rows: recipes.map(({ name, about }) => [name, about]),
     });
