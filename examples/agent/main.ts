@@ -1,4 +1,4 @@
-/** Trains the agent and says how much better it got: `node examples/agent/main.ts [--seed 1] [--steps 12] [--warm-up 36] [--learning-rate 1.5e-3] [--json]`. */
+/** Trains the agent and says how much better it got: `node examples/agent/main.ts [--seed 1] [--steps 12] [--warm-up 36] [--learning-rate 2e-4] [--json]`. */
 import { parseArgs } from "node:util";
 import { trainAgent } from "./train.ts";
 
@@ -6,7 +6,7 @@ const { values } = parseArgs({
   options: {
     seed: { type: "string", default: "1" },
     steps: { type: "string", default: "12" },
-    "learning-rate": { type: "string", default: "1.5e-3" },
+    "learning-rate": { type: "string", default: "2e-4" },
     json: { type: "boolean", default: false },
     "warm-up": { type: "string", default: "36" },
   },

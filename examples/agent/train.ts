@@ -22,7 +22,7 @@ export interface AgentTraining {
   readonly demonstrations?: number;
   /** Tasks that success is measured on, none of which is trained on. @defaultValue 100 */
   readonly testTasks?: number;
-  /** Rate of reinforcement learning. @defaultValue 1.5e-3 */
+  /** Rate of reinforcement learning. @defaultValue 2e-4 */
   readonly learningRate?: number;
   /** Tasks of a step, and attempts at each. @defaultValue 16 and 8 */
   readonly groups?: number;
@@ -61,7 +61,7 @@ export async function trainAgent(training: AgentTraining): Promise<AgentResult> 
 /** The same on a service that is there already. */
 export async function trainOn(service: ServiceClient, training: AgentTraining): Promise<AgentResult> {
   const { seed, steps = 12, testTasks = 100, groups = 16, groupSize = 8, log = () => {} } = training;
-  const { warmUpSteps = 36, demonstrations = 16, learningRate = 1.5e-3 } = training;
+  const { warmUpSteps = 36, demonstrations = 16, learningRate = 2e-4 } = training;
   const started = performance.now();
   const seconds = () => (performance.now() - started) / 1000;
   const shown = await service.createLoraTrainingClient({ baseModel: "tinklet/base", rank: 16, seed });
@@ -74,7 +74,8 @@ export async function trainOn(service: ServiceClient, training: AgentTraining): 
     log(`warm-up ${step + 1}/${warmUpSteps}: loss ${((loss ?? 0) / data.length).toFixed(2)} per demonstration`);
   }
   const warmUp = seconds();
-  // Rewards begin with an optimizer of their own: what it has seen of the demonstrations' gradients, which are far larger, would hold it back.
+  // Rewards begin with an optimizer of their own, since the demonstrations' gradients are far larger. Its first steps are as long as the
+  // rate allows, whatever the gradient: at 1.5e-3 the first one undid the warm-up.
   const { path } = await shown.saveState("warm-up");
   const trainer = await service.createTrainingClientFromState(path);
   const before = await successRate(trainer, tests, derivedSeed(seed, 3));
