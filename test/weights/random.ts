@@ -1,4 +1,5 @@
 /** A seeded generator (mulberry32): the drill must give the same 500 files on every machine. */
+import { random } from "../../packages/server/src/testing/random.ts";
 
 export interface Random {
   /** A whole number from 0 up to, but not including, `below`. */
@@ -10,13 +11,7 @@ export interface Random {
 }
 
 export function seededRandom(seed: number): Random {
-  let state = seed >>> 0;
-  const next = (): number => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
+  const next = random(seed);
   const integer = (below: number) => Math.floor(next() * below);
   return {
     integer,

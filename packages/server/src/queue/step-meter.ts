@@ -4,6 +4,7 @@
  */
 import type { LossResult } from "@tinklet/engine";
 import type { ForwardBackwardRequest } from "tinklet/wire";
+import type { NewStep } from "../store/steps.ts";
 
 /** What a finished request adds to the curve. */
 export type StepPart =
@@ -17,16 +18,8 @@ export interface PartTimes {
   readonly finishedAt: number;
 }
 
-/** What an optimizer step came to. */
-export interface StepTotals {
-  readonly at: number;
-  readonly tokens: number;
-  readonly loss: number | null;
-  readonly gradient_norm: number | null;
-  readonly learning_rate: number | null;
-  readonly queue_ms: number;
-  readonly compute_ms: number;
-}
+/** What an optimizer step came to: its row, but for whose it is. */
+export type StepTotals = Omit<NewStep, "model_id" | "session_id" | "tenant">;
 
 const finite = (value: number | undefined): number | null =>
   value !== undefined && Number.isFinite(value) ? value : null;

@@ -4,9 +4,8 @@
  */
 import { parseJsonValue } from "../json-value.ts";
 import type { ReplyFormat } from "../reply-format.ts";
-import { createReplyParser } from "../reply-parser.ts";
 import type { ToolCall } from "../types.ts";
-import { sectionBody } from "./section-body.ts";
+import { sectionFormat } from "./section-format.ts";
 
 const marks = {
   opens: "<｜tool▁calls▁begin｜>",
@@ -17,34 +16,9 @@ const marks = {
 } as const;
 
 export const deepseekFormat: ReplyFormat = {
-  name: "deepseek",
-  markers: [...Object.values(marks), "<think>", "</think>"],
-  reasoningOpens: "<think>",
+  ...sectionFormat({ name: "deepseek", marks, callOf }),
   textArguments: true,
-  isUsedBy: ({ withCall, hasToken }) => withCall?.includes(marks.opens) === true || hasToken(marks.opens),
-  createParser: (options) =>
-    createReplyParser(
-      {
-        reasoning: { opens: "<think>", closes: "</think>" },
-        callOpens: marks.opens,
-        callCloses: marks.closes,
-        createBody: () => sectionBody(marks.closes, callsOf),
-      },
-      options,
-    ),
 };
-
-/** All calls of a section; undefined when one of them is none. */
-function callsOf(text: string): readonly ToolCall[] | undefined {
-  const calls: ToolCall[] = [];
-  for (const part of text.split(marks.callOpens).slice(1)) {
-    const end = part.indexOf(marks.callCloses);
-    const call = end < 0 ? undefined : callOf(part.slice(0, end));
-    if (call === undefined) return undefined;
-    calls.push(call);
-  }
-  return calls;
-}
 
 function callOf(text: string): ToolCall | undefined {
   const cut = text.indexOf(marks.separates);
