@@ -16,6 +16,7 @@ export * from "./policy-gradient.ts";
 export * from "./preference.ts";
 export * from "./preference-losses.ts";
 export * from "./prepare.ts";
+export type { PromptTokens } from "./prompt-tokens.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";
 export * from "./recipe.ts";
 export { loadRecipe, recipeNames, recipeText } from "./recipe-files.ts";

@@ -7,6 +7,7 @@ import { checkOptions } from "tinklet/wire";
 import type { Trainer } from "./clients.ts";
 import { type Action, advantagesOf, type EnvGroup, type TrajectoryGroup } from "./environments/index.ts";
 import { only, policyGradientNames } from "./option-names.ts";
+import type { PromptTokens } from "./prompt-tokens.ts";
 import { type ReinforcementOptions, reinforcementNames, trainReinforcement } from "./reinforcement.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
 import type { RunResult } from "./run-result.ts";
@@ -66,6 +67,8 @@ export interface PolicyStepDone<P extends Problem> {
   readonly totalSteps: number;
   readonly metrics: MetricsRow;
   readonly groups: readonly { readonly problem: P; readonly answers: readonly ScoredAnswer[] }[];
+  /** Not in the metrics: a step that runs again may find another cache. */
+  readonly prompts: PromptTokens;
 }
 
 /** Events of {@link trainPolicyGradient}. The last one is always `done`. */
@@ -103,12 +106,12 @@ export async function* trainPolicyGradient<P extends Problem>(
     if (done) return value;
     if (value.type !== "step") yield value;
     else {
-      const { type, step, totalSteps, metrics } = value;
+      const { type, step, totalSteps, metrics, prompts } = value;
       const scored = value.groups.map((group) => ({
         problem: groups.get(group.name) as P,
         answers: scoredAnswers(group),
       }));
-      yield { type, step, totalSteps, metrics, groups: scored };
+      yield { type, step, totalSteps, metrics, groups: scored, prompts };
     }
   }
 }

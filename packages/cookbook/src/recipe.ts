@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { type Chat, createChat } from "@tinklet/models/chat";
 import { InvalidInputError, type SamplingClient, type ServiceClient, type Tokenizer } from "tinklet";
 import { given } from "tinklet/wire";
+import type { PromptTokens } from "./prompt-tokens.ts";
 import type { CheckpointRecord } from "./run-folder.ts";
 import type { RunResult } from "./run-result.ts";
 
@@ -41,6 +42,7 @@ export interface RecipeEvent {
   readonly metrics?: Readonly<Record<string, number>>;
   readonly record?: CheckpointRecord;
   readonly failed?: readonly { readonly group: string; readonly message: string }[];
+  readonly prompts?: PromptTokens;
 }
 
 /** What a recipe works with. */

@@ -21,6 +21,7 @@ import {
 } from "./environments/index.ts";
 import { checkRollout, rolloutSettingNames } from "./environments/rollout.ts";
 import { addKlAdvantages, type KlOptions } from "./kl-advantages.ts";
+import { countingPrompts, type PromptTokens } from "./prompt-tokens.ts";
 import { derivedSeed, permutation } from "./random.ts";
 import {
   type RecordedEvent,
@@ -75,6 +76,8 @@ export interface ReinforcementDetail {
   readonly groups: readonly TrajectoryGroup[];
   /** Groups that could not be used, by their last failure. */
   readonly failed: readonly EpisodeFailure[];
+  /** Not in the metrics: a step that runs again may find another cache. */
+  readonly prompts: PromptTokens;
 }
 export type ReinforcementEvent = RecordedEvent<ReinforcementDetail>;
 
@@ -129,7 +132,8 @@ export async function* trainReinforcement(
         "environments",
         `had no usable group in ${emptySteps} steps in a row: ${failure.group}: ${failure.message}`,
       );
-    return trainOn(options, step, rolled, spend);
+    const taken = await trainOn(options, step, rolled, spend);
+    return { ...taken, detail: { ...taken.detail, prompts: rolled.prompts } };
   };
   return yield* recordedSteps(options, { totalSteps: options.steps, take });
 }
@@ -163,9 +167,12 @@ export function checkReinforcement(options: ReinforcementSettings): void {
 }
 
 /** The rollouts of a step; undefined when the signal ended them. */
-async function rollOut(options: ReinforcementOptions, step: number): Promise<Rollouts | undefined> {
+async function rollOut(
+  options: ReinforcementOptions,
+  step: number,
+): Promise<(Rollouts & { readonly prompts: PromptTokens }) | undefined> {
   const { trainer, run, signal, seed = 0, onFailure } = options;
-  const sampler = await trainer.saveWeightsAndGetSamplingClient();
+  const { sampler, prompts } = countingPrompts(await trainer.saveWeightsAndGetSamplingClient());
   const failures: EpisodeFailure[] = [];
   try {
     const rolled = await rolloutGroups(groupsOf(options, step), {
@@ -181,7 +188,7 @@ async function rollOut(options: ReinforcementOptions, step: number): Promise<Rol
       },
     });
     for (const { group, env, kind, message } of failures) await run?.appendFailure({ step, group, env, kind, message });
-    return rolled;
+    return { ...rolled, prompts };
   } catch (error) {
     // The SDK rejects with the signal's reason; other samplers may make an AbortError of their own.
     if (signal?.aborted && (error === signal.reason || (error as Error)?.name === "AbortError")) return undefined;
@@ -207,7 +214,7 @@ async function trainOn(
   step: number,
   { groups, failed }: Rollouts,
   spend: (tokens: TokenCounts) => Promise<void>,
-): Promise<TakenStep<ReinforcementDetail>> {
+): Promise<TakenStep<Omit<ReinforcementDetail, "prompts">>> {
   const {
     trainer,
     run,

@@ -6,7 +6,7 @@ import { bundledModel, type Context } from "./context.ts";
 import { formatDuration } from "./format.ts";
 import { terminalPlot } from "./plot-terminal.ts";
 import { dataFile, localService, type QuickstartOptions, saveAdapter, tellStudio } from "./quickstart-examples.ts";
-import { StepLine } from "./step-line.ts";
+import { cachedShare, StepLine } from "./step-line.ts";
 
 /** A question and the answer that is right. */
 interface Sum extends Problem {
@@ -95,16 +95,18 @@ export async function quickstartByReward(options: QuickstartOptions, context: Co
   });
   for await (const event of loop) {
     if (event.type !== "step") continue;
-    const { metrics, step, groups } = event;
+    const { metrics, step, groups, prompts } = event;
     const mean = metrics["env/all/reward/total"] ?? 0;
     rewards.push([step, mean]);
-    output.event({ type: "step", ...metrics });
+    output.event({ type: "step", ...metrics, cached_prompt_tokens: prompts.cached });
     const tokens = groups.reduce(
       (sum, { problem, answers }) =>
         sum + answers.reduce((n, { tokens: own }) => n + own.length + problem.prompt.length, 0),
       0,
     );
-    output.progress(line.text(step, tokens, { reward: mean.toFixed(3) }), { always: step === steps - 1 });
+    output.progress(line.text(step, tokens, { reward: mean.toFixed(3), ...cachedShare(prompts) }), {
+      always: step === steps - 1,
+    });
     const shown = inProportion(
       groups.map(({ problem, answers: [first] }) => ({ problem, answer: first })),
       mean,

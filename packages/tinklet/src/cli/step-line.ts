@@ -1,6 +1,12 @@
 /** The line that tells how a run goes: step, loss, tokens per second, time left. */
 import { formatCount, formatDuration } from "./format.ts";
 
+/** How much of the prompts the server had computed before, as a figure of the line; nothing where it was none. */
+export const cachedShare = (prompts: { readonly sent: number; readonly cached: number } | undefined) =>
+  prompts === undefined || prompts.cached === 0
+    ? {}
+    : { cached: `${Math.round((100 * prompts.cached) / prompts.sent)} %` };
+
 /** Counts time and tokens of a run, from the first step of this process. */
 export class StepLine {
   readonly #total: number;

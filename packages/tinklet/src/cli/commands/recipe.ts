@@ -9,7 +9,7 @@ import { CliError } from "../explain.ts";
 import { writeWhole } from "../files.ts";
 import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import type { Output } from "../output.ts";
-import { StepLine } from "../step-line.ts";
+import { cachedShare, StepLine } from "../step-line.ts";
 
 const loadCookbook = () => optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
 
@@ -99,16 +99,17 @@ export const recipeRun: Command = {
 function follower(output: Output): (event: RecipeEvent) => void {
   let line: { readonly stage: string; readonly of: StepLine } | undefined;
   const shown = ["env/all/reward/total", "train_mean_nll", "teacher_kl", "dpo/accuracy", "bt/accuracy", "test/nll"];
-  return ({ stage, type, step, totalSteps, metrics, record, failed = [] }) => {
+  return ({ stage, type, step, totalSteps, metrics, record, failed = [], prompts }) => {
     if (type === "checkpoint") output.event({ type, stage, ...record });
     for (const { group, message } of failed) output.note(`${stage}: left out ${group}: ${message}`);
     if (type !== "step" || step === undefined || totalSteps === undefined || metrics === undefined) return;
-    output.event({ type, stage, ...metrics });
+    output.event({ type, stage, ...metrics, ...given({ cached_prompt_tokens: prompts?.cached }) });
     if (line?.stage !== stage) line = { stage, of: new StepLine(totalSteps) };
     const figures = shown.flatMap((name) =>
       metrics[name] === undefined ? [] : [[name.split("/").at(-1) ?? name, metrics[name].toFixed(3)] as const],
     );
-    const text = line.of.text(step, metrics["num_tokens"] ?? 0, Object.fromEntries(figures));
+    const shownFigures = { ...Object.fromEntries(figures), ...cachedShare(prompts) };
+    const text = line.of.text(step, metrics["num_tokens"] ?? 0, shownFigures);
     output.progress(`${stage}: ${text}`, { always: step === totalSteps - 1 });
   };
 }
