@@ -36,7 +36,13 @@ export interface AgentResult {
   readonly after: number;
   /** Mean reward of each step's own runs. */
   readonly rewards: readonly number[];
-  readonly seconds: { readonly warmUp: number; readonly training: number; readonly total: number };
+  /** How long it took; `processor` is the time of all cores of this process, which other programs on the machine do not lengthen much. */
+  readonly seconds: {
+    readonly warmUp: number;
+    readonly training: number;
+    readonly total: number;
+    readonly processor: number;
+  };
 }
 
 const solved = (text: string, task: Task): number => (text.trim() === task.answer ? 1 : 0);
@@ -63,6 +69,7 @@ export async function trainOn(service: ServiceClient, training: AgentTraining): 
   const { seed, steps = 12, testTasks = 100, groups = 16, groupSize = 8, log = () => {} } = training;
   const { warmUpSteps = 36, demonstrations = 16, learningRate = 2e-4 } = training;
   const started = performance.now();
+  const busy = process.cpuUsage();
   const seconds = () => (performance.now() - started) / 1000;
   const shown = await service.createLoraTrainingClient({ baseModel: "tinklet/base", rank: 16, seed });
   const tokenizer = await shown.getTokenizer();
@@ -103,5 +110,7 @@ export async function trainOn(service: ServiceClient, training: AgentTraining): 
   const trained = seconds() - begun;
   const after = await successRate(trainer, tests, derivedSeed(seed, 3));
   log(`success after training: ${after}`);
-  return { before, after, rewards, seconds: { warmUp, training: trained, total: seconds() } };
+  const { user, system } = process.cpuUsage(busy);
+  const processor = (user + system) / 1e6;
+  return { before, after, rewards, seconds: { warmUp, training: trained, total: seconds(), processor } };
 }
