@@ -47,6 +47,7 @@ export const newerFields: ReadonlyMap<string, ReadonlyMap<string, unknown>> = ne
 const unmodelled: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ["TryAgainResponse", new Set(["queue_state_reason"])],
   ["ClientConfigResponse", new Set(["tinklet_extensions"])],
+  ["SampleRequest", new Set(["tinklet_constraint"])],
 ]);
 /**
  * Whether a field is left out of the comparison: one that the official model does not have, or a newer one that carries nothing,

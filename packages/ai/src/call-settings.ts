@@ -10,46 +10,88 @@ import type {
 } from "@ai-sdk/provider";
 import type { Chat, ChatTool } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
-import { InvalidInputError, type SamplingParamsInput } from "tinklet";
-import { checkOptions, given, type OptionNames } from "tinklet/wire";
+import { InvalidInputError, type SampleConstraint, type SamplingParamsInput } from "tinklet";
+import { checkOptions, given, type JsonObject, type OptionNames } from "tinklet/wire";
 import { metadataName } from "./token-record.ts";
 
 /** Options of a call under `providerOptions.tinklet`. */
 export interface TinkletCallOptions {
   /** Further variables of the model's chat template, for example `{ enable_thinking: false }`. */
   readonly templateVariables?: Readonly<Record<string, unknown>>;
+  /**
+   * Whether a reply that is asked for as JSON is bound to it, where the server can. `false` lets the model write what it likes, for schemas
+   * with keywords that cannot be kept. @defaultValue true
+   */
+  readonly constrain?: boolean;
 }
-const callOptionNames: OptionNames<TinkletCallOptions> = { templateVariables: true };
+const callOptionNames: OptionNames<TinkletCallOptions> = { templateVariables: true, constrain: true };
 
 /** A call, read. */
 export interface CallSettings {
   readonly params: SamplingParamsInput;
   /** Texts that end the reply, besides the model's own tokens. */
   readonly stop: readonly string[];
+  /** The format that the reply is bound to. */
+  readonly constraint: SampleConstraint | undefined;
   readonly tools: readonly ChatTool[];
   readonly variables: Readonly<Record<string, unknown>>;
   readonly warnings: SharedV3Warning[];
 }
 
+/** The model that a call is for. */
+export interface CalledModel {
+  readonly chat: Chat;
+  readonly tokenizer: Tokenizer;
+  /** Whether the server can bind a reply to a format. */
+  readonly canConstrain: boolean;
+}
+
 /** @throws InvalidInputError for options of `providerOptions.tinklet` that there are none of. */
-export function readCall(options: LanguageModelV3CallOptions, chat: Chat, tokenizer: Tokenizer): CallSettings {
+export function readCall(
+  options: LanguageModelV3CallOptions,
+  { chat, tokenizer, canConstrain }: CalledModel,
+): CallSettings {
   const warnings: SharedV3Warning[] = [];
   const unsupported = (feature: string, details: string) => warnings.push({ type: "unsupported", feature, details });
   for (const feature of ["presencePenalty", "frequencyPenalty"] as const) {
     if (options[feature]) unsupported(feature, "The Tinker API has no such parameter; nothing is penalised.");
   }
-  if (options.responseFormat?.type === "json") {
-    unsupported("responseFormat", "The reply is not bound to JSON. Ask for it in the prompt, and check it.");
-  }
+  const own = readOwn(options);
+  const tools = readTools(options, unsupported);
   const { maxOutputTokens: maxTokens, temperature, topP, topK, seed, stopSequences: stop = [] } = options;
+  const { responseFormat: format } = options;
+  let constraint: SampleConstraint | undefined;
+  if (format?.type === "json") {
+    const why = unboundBecause({ tools, canConstrain, isWanted: own.constrain ?? true });
+    if (why === undefined) constraint = constraintOf(format.schema);
+    else
+      unsupported("responseFormat", `${why} The reply is not bound to JSON. Ask for it in the prompt, and check it.`);
+  }
+  // A reply with a format ends with it; an empty list would be no end at all.
+  const ends = constraint === undefined ? stopsOf(stop, chat, tokenizer) : stop.length === 0 ? undefined : stop;
   return {
-    params: { ...given({ maxTokens, temperature, topP, topK, seed }), stop: stopsOf(stop, chat, tokenizer) },
+    params: given({ maxTokens, temperature, topP, topK, seed, stop: ends }),
     stop,
-    tools: readTools(options, unsupported),
-    variables: readVariables(options),
+    constraint,
+    tools,
+    variables: readVariables(options, own),
     warnings,
   };
 }
+
+/** Why a reply cannot be bound to a format; undefined where it can. */
+function unboundBecause(call: {
+  readonly tools: readonly ChatTool[];
+  readonly canConstrain: boolean;
+  readonly isWanted: boolean;
+}): string | undefined {
+  if (!call.isWanted) return "It was turned off by providerOptions.tinklet.constrain.";
+  if (!call.canConstrain) return "The server has no constrained decoding.";
+  return call.tools.length > 0 ? "A reply that may call tools has no format." : undefined;
+}
+
+const constraintOf = (schema: unknown): SampleConstraint =>
+  schema === undefined ? { type: "json_object" } : { type: "json_schema", schema: schema as JsonObject };
 
 /** Where the sampler ends. Ids where that is enough: they hold for every tokenizer; the API takes no mix of both. */
 function stopsOf(stop: readonly string[], chat: Chat, tokenizer: Tokenizer): readonly string[] | readonly number[] {
@@ -83,10 +125,19 @@ const isProviderTool = (
   tool: LanguageModelV3FunctionTool | LanguageModelV3ProviderTool,
 ): tool is LanguageModelV3ProviderTool => tool.type === "provider";
 
-function readVariables(options: LanguageModelV3CallOptions): Readonly<Record<string, unknown>> {
+function readOwn(options: LanguageModelV3CallOptions): TinkletCallOptions {
   const own = (options.providerOptions?.[metadataName] ?? {}) as TinkletCallOptions;
   checkOptions("providerOptions.tinklet", own, callOptionNames, "providerOptions.tinklet");
-  const { templateVariables = {} } = own;
+  if (own.constrain !== undefined && typeof own.constrain !== "boolean") {
+    throw new InvalidInputError("providerOptions.tinklet.constrain", "must be true or false");
+  }
+  return own;
+}
+
+function readVariables(
+  options: LanguageModelV3CallOptions,
+  { templateVariables = {} }: TinkletCallOptions,
+): Readonly<Record<string, unknown>> {
   if (typeof templateVariables !== "object" || templateVariables === null || Array.isArray(templateVariables)) {
     throw new InvalidInputError("providerOptions.tinklet.templateVariables", "must be an object");
   }

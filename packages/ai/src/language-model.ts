@@ -9,8 +9,8 @@ import type {
   LanguageModelV3StreamPart,
   LanguageModelV3Usage,
 } from "@ai-sdk/provider";
-import { createChat, type ReplyReader } from "@tinklet/models/chat";
-import { ModelInput, type SampleResponse, type SamplingClient } from "tinklet";
+import { createChat, createReplyReader, type ReplyReader } from "@tinklet/models/chat";
+import { InvalidInputError, ModelInput, type SampleResponse, type SamplingClient } from "tinklet";
 import { given, untilAborted } from "tinklet/wire";
 import { type CallSettings, readCall } from "./call-settings.ts";
 import { chatMessages } from "./chat-messages.ts";
@@ -53,9 +53,16 @@ export function createLanguageModel({ modelId, open }: LanguageModelSource): Lan
     options.abortSignal?.throwIfAborted();
     const messages = chatMessages(options.prompt);
     const model = await untilAborted(open(), options.abortSignal);
-    const settings = readCall(options, model.chat, model.tokenizer);
-    const { tools, variables, params } = settings;
+    const { chat, tokenizer } = model;
+    const canConstrain = model.sampler.extensions.includes("constraint");
+    const settings = readCall(options, { chat, tokenizer, canConstrain });
+    const { tools, variables, params, constraint, stop } = settings;
     const { rendered, tokenIds: prompt } = promptTokens(model, messages, { tools, variables });
+    if (constraint !== undefined && rendered.startsInReasoning) {
+      throw new InvalidInputError("responseFormat", "cannot be JSON: this model begins every reply with thinking", {
+        hint: "Set providerOptions.tinklet: templateVariables may turn thinking off, and constrain: false gives up the format.",
+      });
+    }
     const { samplingSessionId } = model.sampler;
     const { temperature = 1, topK = -1, topP = 1 } = params;
     const { baseModel } = model;
@@ -63,9 +70,13 @@ export function createLanguageModel({ modelId, open }: LanguageModelSource): Lan
       sampler: model.sampler,
       prompt,
       settings,
-      reader: model.chat.read(rendered, { stop: settings.stop }),
+      // All of a reply with a format is text: nothing in it is a call or a thought.
+      reader:
+        constraint === undefined
+          ? chat.read(rendered, { stop })
+          : createReplyReader({ tokenizer, endTokenIds: chat.endTokenIds, stop }),
       parts: createReplyParts(),
-      record: { modelId, baseModel, samplingSessionId, temperature, topK, topP, constrained: false },
+      record: { modelId, baseModel, samplingSessionId, temperature, topK, topP, constrained: constraint !== undefined },
       spent: { reasoning: 0, unknown: 0 },
     };
   };
@@ -80,7 +91,7 @@ export function createLanguageModel({ modelId, open }: LanguageModelSource): Lan
       const { sampler, prompt, settings, reader, parts } = call;
       const response = await sampler.sample(ModelInput.fromInts(prompt), {
         samplingParams: settings.params,
-        ...given({ signal: options.abortSignal }),
+        ...given({ constraint: settings.constraint, signal: options.abortSignal }),
       });
       const { tokens } = response.sequences[0]!;
       const made = [...tokens.map((id) => read(call, id)), parts.push(reader.end()), parts.end(tokens)].flat();
@@ -115,7 +126,7 @@ function streamOf(
   const { sampler, prompt, settings, reader, parts } = call;
   const sample = sampler.stream(ModelInput.fromInts(prompt), {
     samplingParams: settings.params,
-    ...given({ signal }),
+    ...given({ constraint: settings.constraint, signal }),
   });
   const tokens = sample[Symbol.asyncIterator]();
   return new ReadableStream<LanguageModelV3StreamPart>({

@@ -261,6 +261,41 @@ describe("what cannot be done is said clearly", () => {
   });
 });
 
+describe("short names", () => {
+  test("mean the newest weights for sampling of a run, those of a name, or the newest of all", async () => {
+    const used: unknown[] = [];
+    const { service, end } = await open([[267]], { onSample: ({ adapter }) => used.push(adapter) });
+    expect(end).toBe(267);
+    const provider = createTinklet({ service });
+    const trainer = await service.createLoraTrainingClient({ baseModel: modelName, rank: 4 });
+    const run = trainer.modelId;
+    const latest = provider("@latest");
+    await expect(generateText({ model: latest, prompt: "x", maxRetries: 0 })).rejects.toThrow(
+      /no weights for sampling/,
+    );
+    await trainer.saveWeightsForSampler("one");
+    await trainer.saveState("later"); // no weights for sampling
+    const idOf = async (model: ReturnType<typeof provider>) => {
+      const { providerMetadata } = await generateText({ model, prompt: "x", maxRetries: 0 });
+      const { sampler } = recordOf(providerMetadata);
+      const rest = service.createRestClient();
+      return [sampler.modelId, (await rest.getSampler(sampler.samplingSessionId)).modelPath];
+    };
+    const path = (name: string) => `tinker://${run}/sampler_weights/${name}`;
+    expect(await idOf(latest)).toEqual(["@latest", path("one")]);
+    await trainer.saveWeightsForSampler("two");
+    expect(await idOf(latest)).toEqual(["@latest", path("one")]); // a model stays what it is
+    expect(await idOf(provider("@latest"))).toEqual(["@latest", path("two")]);
+    expect(await idOf(provider(run))).toEqual([run, path("two")]);
+    expect(await idOf(provider(`${run}:one`))).toEqual([`${run}:one`, path("one")]);
+    expect(await idOf(provider(path("two")))).toEqual([path("two"), path("two")]);
+    expect(used.every((adapter) => adapter !== undefined)).toBe(true);
+    for (const none of [`${run}:three`, "nobody:train:0", `${run}:later`]) {
+      await expect(generateText({ model: provider(none), prompt: "x", maxRetries: 0 })).rejects.toThrow(none);
+    }
+  });
+});
+
 describe("leaving and sharing", () => {
   const endless = Array.from({ length: 3000 }, () => "a".charCodeAt(0));
   /** Counts tokens; others get their turn between two of them, as beside a real engine. */

@@ -8,6 +8,7 @@ import {
   ServiceClient,
   TinkerError,
 } from "tinklet";
+import { findSource, type SamplerSource } from "./find-source.ts";
 import { createLanguageModel, type OpenSampler, openSampler } from "./language-model.ts";
 
 /** Options of {@link createTinklet}: those of the SDK's client, or a client that is there already. */
@@ -18,7 +19,10 @@ export interface TinkletProviderOptions extends ClientOptions {
 
 /** A provider for the AI SDK. Call it with a model's name to get a language model. */
 export interface TinkletProvider extends ProviderV3 {
-  /** @param modelId - a base model's name, or a `tinker://…/sampler_weights/…` path */
+  /**
+   * @param modelId - a base model's name, a `tinker://…/sampler_weights/…` path, or a short name: `@latest`, `RUN` or `RUN:NAME`. What a
+   *   short name means is looked up with the first call of the model that is made here, and stays so for it.
+   */
   (modelId: string): LanguageModelV3;
   languageModel(modelId: string): LanguageModelV3;
   /** The client that the models use; for training with it, too. */
@@ -74,21 +78,25 @@ function createProvider(connect: () => Promise<ServiceClient>, isForeign: boolea
     checkOpen();
     return service.get();
   };
+  /** One sampler for all models of the same weights. */
+  const samplerOf = (source: SamplerSource): Promise<OpenSampler> => {
+    const name = source.modelPath ?? source.baseModel;
+    const known =
+      samplers.get(name) ??
+      remembered(async () => openSampler(await (await openService()).createSamplingClient(source))).get;
+    samplers.set(name, known);
+    return known();
+  };
   const languageModel = (modelId: string): LanguageModelV3 => {
     if (typeof modelId !== "string" || modelId === "") {
       throw new InvalidInputError("modelId", "must be a base model's name or a tinker:// path");
     }
-    const open = async (): Promise<OpenSampler> => {
-      const client = await openService();
-      return openSampler(await client.createSamplingClient(sourceOf(modelId)));
-    };
-    const known = samplers.get(modelId) ?? remembered(open).get;
-    samplers.set(modelId, known);
+    const source = remembered(async () => findSource(await openService(), modelId));
     return createLanguageModel({
       modelId,
       open: async () => {
         checkOpen();
-        return known();
+        return samplerOf(await source.get());
       },
     });
   };
@@ -114,9 +122,6 @@ function createProvider(connect: () => Promise<ServiceClient>, isForeign: boolea
     [Symbol.asyncDispose]: close,
   });
 }
-
-const sourceOf = (modelId: string) =>
-  modelId.startsWith("tinker://") ? { modelPath: modelId } : { baseModel: modelId };
 
 /** A promise that is made once; a failure is forgotten, so that the next call tries again. */
 function remembered<T>(make: () => Promise<T>): { get: () => Promise<T>; ifMade: () => Promise<T> | undefined } {

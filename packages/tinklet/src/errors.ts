@@ -156,17 +156,18 @@ export class BillingError extends APIStatusError {
   override readonly name = "BillingError";
 }
 
-/** The server is older than what was asked of it. */
+/** The server lacks what was asked of it: it is too old, or has no extensions of Tinklet. */
 export class UnsupportedFeatureError extends APIError {
   override readonly name = "UnsupportedFeatureError";
   /** What it lacks, as the wire calls it: a route, or a field of a request. */
   readonly feature: string;
-  /** The release of the official SDK that brought it. */
-  readonly since: string;
-  constructor(feature: string, since: string, options: { cause?: unknown } = {}) {
-    super(`The server does not have ${feature}, which came with release ${since} of the official SDK.`, {
+  /** The release of the official SDK that brought it; undefined for what is Tinklet's own. */
+  readonly since: string | undefined;
+  constructor(feature: string, since?: string, options: { cause?: unknown } = {}) {
+    const brought = since === undefined ? "is Tinklet's own" : `came with release ${since} of the official SDK`;
+    super(`The server does not have ${feature}, which ${brought}.`, {
       code: "unsupported_feature",
-      hint: "Do without it on this server, or use one that has it: the hosted service, or a Tinklet server of today.",
+      hint: `Do without it on this server, or use one that has it: ${since === undefined ? "" : "the hosted service, or "}a Tinklet server of today.`,
       ...options,
     });
     this.feature = feature;

@@ -12,6 +12,8 @@ export const modelName = "scripted";
 export interface ScriptedOptions extends Omit<FakeEngineOptions, "reply"> {
   /** `plain`: a template that knows nothing of tools; `none`: no template at all. @defaultValue "qwen" */
   readonly family?: TestFamily | "plain" | "none";
+  /** A server without extensions of its own. @defaultValue false */
+  readonly strict?: boolean;
 }
 
 function filesOf(family: NonNullable<ScriptedOptions["family"]>) {
@@ -26,7 +28,7 @@ function filesOf(family: NonNullable<ScriptedOptions["family"]>) {
  */
 export async function scriptedService(
   replies: readonly (string | readonly number[])[],
-  { family = "qwen", ...engine }: ScriptedOptions = {},
+  { family = "qwen", strict = false, ...engine }: ScriptedOptions = {},
 ) {
   const files = filesOf(family);
   const tokenizer = tokenizerFromFiles(files, modelName);
@@ -40,6 +42,7 @@ export async function scriptedService(
     return typeof next === "string" ? [...encode(next), end] : next;
   };
   const server = await createLocalServer({
+    strict,
     model: {
       name: modelName,
       open: async () => fakeEngine({ contextLength: 4096, ...engine, reply }),

@@ -81,9 +81,12 @@ const unknownRoute = (request: Request, url: URL): Refusal =>
 export function createApp(options: AppOptions): (request: Request) => Promise<Response> {
   const { api, metrics, thread } = options;
   const handlers: Handlers = {
-    ...serviceHandlers(api, options.studio === undefined ? [] : ["studio"]),
+    ...serviceHandlers(api, [
+      ...(options.strict ? [] : ["constraint"]),
+      ...(options.studio === undefined ? [] : ["studio"]),
+    ]),
     ...trainingHandlers(api),
-    ...samplingHandlers(api),
+    ...samplingHandlers(api, options.strict),
     ...restHandlers(api),
     ...customLossHandlers(api),
     ...futuresHandlers(api),

@@ -3,6 +3,7 @@
  * Says in the caller's terms what the engine cannot do (images, audio, losses it does not know).
  */
 import {
+  type Constraint,
   type SampleRequest as EngineSampleRequest,
   InputError,
   type LossFnName,
@@ -24,6 +25,7 @@ import {
   type LossFnConfig,
   type ModelInput,
   parseJson,
+  type SampleConstraint,
   SampledSequence,
   type SampleRequest,
   SampleResponse,
@@ -130,7 +132,7 @@ export function passResult(result: LossResult): Uint8Array {
 /** A sample as the engine takes it. `seed` was drawn when the request was accepted. */
 export function sampleRequest(request: SampleRequest, adapter: string | undefined, seed: number): EngineSampleRequest {
   const { maxTokens, stop, temperature, topK, topP } = request.samplingParams;
-  const { promptLogprobsLastN, topkSampleLogprobs, promptAltTokensK } = request;
+  const { promptLogprobsLastN, topkSampleLogprobs, promptAltTokensK, tinkletConstraint } = request;
   return {
     prompt: textTokens(request.prompt, "prompt"),
     ...given({ adapter }),
@@ -140,7 +142,7 @@ export function sampleRequest(request: SampleRequest, adapter: string | undefine
       temperature,
       topK,
       topP,
-      ...given({ maxTokens, stop }),
+      ...given({ maxTokens, stop, constraint: tinkletConstraint && constraintOf(tinkletConstraint) }),
     },
     promptLogprobs: request.promptLogprobs ?? false,
     topkPromptLogprobs: request.topkPromptLogprobs,
@@ -148,6 +150,9 @@ export function sampleRequest(request: SampleRequest, adapter: string | undefine
     ...given({ targetPromptLogprobs: cellsOf(request)?.targets }),
   };
 }
+
+const constraintOf = ({ type, schema }: SampleConstraint): Constraint =>
+  type === "json_object" ? { type } : { type, schema: schema ?? {} };
 
 /** What a sample's `target_prompt_logprobs` asks for; how much that may be was checked when it was accepted. */
 const cellsOf = ({ prompt, targetPromptLogprobs }: SampleRequest): TargetCells | undefined =>

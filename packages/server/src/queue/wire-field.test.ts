@@ -10,6 +10,8 @@ it.each([
   ["lossFnConfig.myKey", "loss_fn_config.myKey"],
   ["params.maxTokens", "sampling_params.max_tokens"],
   ["params.stop[2]", "sampling_params.stop[2]"],
+  ["params.constraint.type", "tinklet_constraint.type"],
+  ["params.constraint.schema/properties/aKey", "tinklet_constraint.schema/properties/aKey"],
   ["numSamples", "num_samples"],
   ["lora.rank", "lora_config.rank"],
   ["prompt[4]", "prompt[4]"],

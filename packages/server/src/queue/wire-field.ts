@@ -24,6 +24,8 @@ export function wireMessage({ field, message }: InputError): string {
 
 /** What is already a name of the wire stays as it is, and so do the keys of loss inputs and configurations: they are data. */
 export function wireField(field: string): string {
+  const constraint = "params.constraint";
+  if (field.startsWith(constraint)) return `tinklet_constraint${field.slice(constraint.length)}`; // what follows are keys of a schema
   const [, datum = "", name = "", rest = ""] = /^(data\[\d+\]\.)?(\w+)(.*)$/s.exec(field) ?? [];
   const tail = name === "params" ? rest.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) : rest;
   return Object.hasOwn(wireNames, name) ? `${datum}${wireNames[name]}${tail}` : field;

@@ -5,6 +5,7 @@ import { TensorData } from "../wire/tensor-data.ts";
 import { checkHonoured, newerParts } from "./sample-parts.ts";
 
 const ids = TensorData.from([[5], [-1]], { dtype: "int64" });
+const around = { target: undefined, recordStabilityInfo: false, extensions: [] };
 const problem = (run: () => unknown) => {
   try {
     run();
@@ -17,10 +18,10 @@ const problem = (run: () => unknown) => {
 
 describe("the newer fields of a request", () => {
   it("are there when they carry something", () => {
-    expect(newerParts({}, undefined, false)).toEqual({});
-    expect(newerParts({ topkSampleLogprobs: 0, promptAltTokensK: 0 }, undefined, false)).toEqual({});
+    expect(newerParts({}, around)).toEqual({});
+    expect(newerParts({ topkSampleLogprobs: 0, promptAltTokensK: 0 }, around)).toEqual({});
     const options = { topkSampleLogprobs: 2, promptAltTokensK: 3, includePromptLogprobs: true, promptLogprobsLastN: 1 };
-    expect(newerParts(options, ids, true)).toEqual({
+    expect(newerParts(options, { ...around, target: ids, recordStabilityInfo: true })).toEqual({
       topkSampleLogprobs: 2,
       targetPromptLogprobs: ids,
       promptAltTokensK: 3,
@@ -37,15 +38,40 @@ describe("the newer fields of a request", () => {
     [{ promptLogprobsLastN: 2 }, "promptLogprobsLastN", "set includePromptLogprobs"],
     [{ promptLogprobsLastN: 2, includePromptLogprobs: false }, "promptLogprobsLastN", "set includePromptLogprobs"],
   ])("%j cannot be meant", (options, field, message) => {
-    const error = problem(() => newerParts(options, undefined, false));
+    const error = problem(() => newerParts(options, around));
     expect(error).toBeInstanceOf(InvalidInputError);
     expect([error.field, error.message]).toEqual([field, expect.stringContaining(message)]);
   });
 
   it("target tokens are a table of ids", () => {
-    const of = (tensor: TensorData) => problem(() => newerParts({}, tensor, false)).message;
+    const of = (tensor: TensorData) => problem(() => newerParts({}, { ...around, target: tensor })).message;
     expect(of(TensorData.from([[1]], { dtype: "float32" }))).toContain("must hold token ids (int64), not float32");
     expect(of(TensorData.from([1, 2], { dtype: "int64" }))).toContain("must be [prompt length - 1, K], and is [2]");
+  });
+
+  it("a constraint goes out as it was when it was asked for, and only to servers that have it", () => {
+    const properties = { aKey: { type: "string" } };
+    const constraint = { type: "json_schema" as const, schema: { type: "object", properties } };
+    const asked = structuredClone(constraint);
+    const parts = newerParts({ constraint }, { ...around, extensions: ["constraint"] });
+    Object.assign(properties, { another: { type: "number" } });
+    expect(parts).toEqual({ tinkletConstraint: asked });
+    const { name, feature, message } = problem(() => newerParts({ constraint }, around));
+    expect([name, feature]).toEqual(["UnsupportedFeatureError", "tinklet_constraint"]);
+    expect(message).toContain("is Tinklet's own");
+  });
+
+  it.each([
+    [{ type: "json_schema" }, "constraint.schema"],
+    [{ type: "json_object", schema: {} }, "constraint.schema"],
+    [{ type: "regex" }, "type"],
+    [{ type: "json_schema", schema: { enum: [() => 1] } }, "schema.enum[0]"],
+  ])("the constraint %j cannot be meant", (constraint, field) => {
+    const error = problem(() =>
+      newerParts({ constraint: constraint as never }, { ...around, extensions: ["constraint"] }),
+    );
+    expect(error).toBeInstanceOf(InvalidInputError);
+    expect(error.field).toContain(field);
   });
 });
 

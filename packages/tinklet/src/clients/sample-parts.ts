@@ -5,21 +5,33 @@
 import { InvalidInputError, UnsupportedFeatureError } from "../errors.ts";
 import { given } from "../given.ts";
 import { fieldsSince } from "../wire/route.ts";
-import type { SampleRequest, SampleResponse } from "../wire/sampling.ts";
+import { SampleConstraint, type SampleRequest, type SampleResponse } from "../wire/sampling.ts";
 import type { TensorData } from "../wire/tensor-data.ts";
 import type { SampleOptions } from "./sampling-client.ts";
 
 type Newer = Pick<
   SampleRequest,
-  "topkSampleLogprobs" | "targetPromptLogprobs" | "promptAltTokensK" | "promptLogprobsLastN" | "recordStabilityInfo"
+  | "topkSampleLogprobs"
+  | "targetPromptLogprobs"
+  | "promptAltTokensK"
+  | "promptLogprobsLastN"
+  | "recordStabilityInfo"
+  | "tinkletConstraint"
 >;
 
-/** The newer fields of a request. @throws {@link InvalidInputError} when one cannot be meant. */
-export function newerParts(
-  options: SampleOptions,
-  target: TensorData | undefined,
-  recordStabilityInfo: boolean,
-): Newer {
+interface Surroundings {
+  readonly target: TensorData | undefined;
+  readonly recordStabilityInfo: boolean;
+  /** What the server has beyond the official API. */
+  readonly extensions: readonly string[];
+}
+
+/**
+ * The newer fields of a request.
+ *
+ * @throws {@link InvalidInputError} when one cannot be meant, {@link UnsupportedFeatureError} for a constraint where the server has none.
+ */
+export function newerParts(options: SampleOptions, { target, recordStabilityInfo, extensions }: Surroundings): Newer {
   const { promptLogprobsLastN } = options;
   if (promptLogprobsLastN !== undefined) {
     whole("promptLogprobsLastN", promptLogprobsLastN, 1);
@@ -33,7 +45,18 @@ export function newerParts(
     promptAltTokensK: whole("promptAltTokensK", options.promptAltTokensK) || undefined,
     promptLogprobsLastN,
     recordStabilityInfo: recordStabilityInfo || undefined,
+    tinkletConstraint: options.constraint && checkedConstraint(options.constraint, extensions),
   });
+}
+
+/** A copy, since it may be sent later. A server without the extension would draw as if nothing had been asked. */
+function checkedConstraint(constraint: SampleConstraint, extensions: readonly string[]): SampleConstraint {
+  if (!extensions.includes("constraint")) throw new UnsupportedFeatureError("tinklet_constraint");
+  const checked = SampleConstraint.decode(structuredClone(SampleConstraint.encode(constraint)));
+  if ((checked.schema === undefined) !== (checked.type === "json_object")) {
+    throw new InvalidInputError("constraint.schema", "belongs to json_schema, and to nothing else");
+  }
+  return checked;
 }
 
 function whole(field: string, value: number | undefined, least = 0): number | undefined {

@@ -406,6 +406,20 @@ describe("what newer releases added to a sample", () => {
     expect(sent(stub).targetPromptLogprobs).toEqual(ids);
   });
 
+  it("a constraint is sent to servers that name the extension, and to no other", async () => {
+    const constraint = { type: "json_schema" as const, schema: { type: "object", properties: { aKey: true } } };
+    const plain = await setup();
+    expect(plain.sampler.extensions).toEqual([]);
+    const error = await plain.run(failure(plain.sampler.sample(prompt, { constraint })));
+    expect(error).toMatchObject({ code: "unsupported_feature", feature: "tinklet_constraint", since: undefined });
+    expect(plain.stub.callsOf("asample")).toEqual([]);
+    const { sampler, stub, run } = await setup({}, { config: { tinklet_extensions: ["constraint"] } });
+    await run(sampler.sample(prompt, { constraint }));
+    expect(sent(stub)).toMatchObject({ tinkletConstraint: constraint });
+    await run(sampler.sample(prompt));
+    expect(sent(stub)).not.toHaveProperty("tinkletConstraint");
+  });
+
   it("a server that passes over it is called too old, by the name of what it lacks", async () => {
     const { sampler, run } = await setup();
     const lacks = async (options: object) => {

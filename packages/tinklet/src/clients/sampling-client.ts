@@ -13,7 +13,12 @@ import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 import { describe } from "../wire/fields.ts";
 import { ModelInput, type ModelInputLike } from "../wire/model-input.ts";
 import type { GetSamplerResponse } from "../wire/rest.ts";
-import { type SampleResponse, SamplingParams, type SamplingParamsInput } from "../wire/sampling.ts";
+import {
+  type SampleConstraint,
+  type SampleResponse,
+  SamplingParams,
+  type SamplingParamsInput,
+} from "../wire/sampling.ts";
 import { TensorData, type TensorLike } from "../wire/tensor-data.ts";
 import { estimatePromptBytes } from "./batching.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
@@ -43,6 +48,11 @@ export interface SampleOptions extends OperationOptions {
   readonly promptAltTokensK?: number;
   /** Score the last n prompt tokens only, which is cheap after a cached prefix. Needs `includePromptLogprobs` and a server of 0.33. @defaultValue all */
   readonly promptLogprobsLastN?: number | undefined;
+  /**
+   * A format that each sample has: tokens that would leave it are not drawn, and it is whole before `maxTokens` run out. Log-probs stay
+   * the model's own. Tinklet's own: needs a server with `constraint` among its {@link SamplingClient.extensions}. @defaultValue none
+   */
+  readonly constraint?: SampleConstraint | undefined;
 }
 
 /** How to sample and to show it. */
@@ -80,6 +90,7 @@ const newerOptions = [
   "targetPromptLogprobs",
   "promptAltTokensK",
   "promptLogprobsLastN",
+  "constraint",
 ] as const satisfies readonly (keyof SampleOptions)[];
 const field = "targetPromptLogprobs";
 const sampleNames: OptionNames<SampleOptions> = {
@@ -92,6 +103,7 @@ const sampleNames: OptionNames<SampleOptions> = {
   targetPromptLogprobs: true,
   promptAltTokensK: true,
   promptLogprobsLastN: true,
+  constraint: true,
 };
 
 /**
@@ -221,7 +233,7 @@ export class SamplingClient {
    */
   stream(prompt: ModelInputLike, options: StreamOptions = {}): SampleStream {
     const { tokenizer, ...rest } = options;
-    const shown = this.#session.config.tinkletExtensions?.includes(tokenFeed) ?? false;
+    const shown = this.extensions.includes(tokenFeed);
     const headers = shown ? tokenFeedHeaders : {};
     const response = this.#start("stream", prompt, rest, sampleNames, (whole) => whole, headers);
     return new SampleStream(this.#session, response, tokenizer);
@@ -297,7 +309,11 @@ export class SamplingClient {
           samplingSessionId: subject,
           promptLogprobs: options.includePromptLogprobs ?? false,
           topkPromptLogprobs: options.topkPromptLogprobs ?? 0,
-          ...parts?.newerParts(options, target, this.#recordStabilityInfo),
+          ...parts?.newerParts(options, {
+            target,
+            recordStabilityInfo: this.#recordStabilityInfo,
+            extensions: this.extensions,
+          }),
         };
         session.notes.sampledWith(request.samplingParams);
         const facts = { promptTokens: prompt.tokenCount, maxTokens: samplingParams.maxTokens };
@@ -316,6 +332,11 @@ export class SamplingClient {
     instruments.tokens("input", promptTokens, attributes);
     const drawn = response.sequences.reduce((sum, sequence) => sum + sequence.tokenArray.length, 0);
     instruments.tokens("output", drawn, attributes);
+  }
+
+  /** What the server has beyond the official API, by name: `constraint` for {@link SampleOptions.constraint}. Other servers than Tinklet's have none. */
+  get extensions(): readonly string[] {
+    return this.#session.config.tinkletExtensions ?? [];
   }
 
   /** The base model behind this sampler. */

@@ -10,13 +10,16 @@ import {
   FieldProblem,
   float,
   int,
+  json,
   list,
   literal,
   long,
+  oneOf,
   optional,
   string,
   withDefault,
 } from "./fields.ts";
+import type { JsonValue } from "./json.ts";
 import { type InputOf, message } from "./message.ts";
 import { ModelInput } from "./model-input.ts";
 import type { TensorData } from "./tensor-data.ts";
@@ -74,6 +77,18 @@ export const SamplingParams = message<SamplingParams, "temperature" | "topK" | "
   topP: withDefault(float(), 1),
 });
 
+/** A format that samples have. Tinklet's own: servers that name `constraint` in `tinklet_extensions` have it, and no other is sent it. */
+export interface SampleConstraint {
+  /** Any JSON object, or a value that fits `schema`. */
+  readonly type: "json_object" | "json_schema";
+  /** A JSON schema; a keyword that the server cannot promise to keep is refused by name. */
+  readonly schema?: JsonValue;
+}
+export const SampleConstraint = message<SampleConstraint>("SampleConstraint", {
+  type: oneOf("json_object", "json_schema"),
+  schema: optional(json()),
+});
+
 /** Asks for samples, in one of three ways: from a sampling session, a base model, or a checkpoint. */
 export interface SampleRequest {
   /** Number of samples. @defaultValue 1 */
@@ -102,6 +117,8 @@ export interface SampleRequest {
   readonly promptLogprobsLastN?: number;
   /** Newer than 0.25: keep what the loss `stable_reinforce` needs of the samples. */
   readonly recordStabilityInfo?: boolean;
+  /** Tinklet's own: the format that the samples have. */
+  readonly tinkletConstraint?: SampleConstraint;
   readonly type: "sample";
 }
 export const SampleRequest = message<SampleRequest, "numSamples" | "topkPromptLogprobs" | "type">("SampleRequest", {
@@ -119,6 +136,7 @@ export const SampleRequest = message<SampleRequest, "numSamples" | "topkPromptLo
   promptAltTokensK: optional(int()),
   promptLogprobsLastN: optional(int()),
   recordStabilityInfo: optional(bool()),
+  tinkletConstraint: optional(SampleConstraint.field),
   type: literal("sample"),
 });
 

@@ -1,5 +1,5 @@
 /** Fields of a sample that 0.29 to 0.33 brought, as they travel; their numbers are checked where they are computed. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { baseModel, TestServer } from "../../testing/test-server.ts";
 
 let server: TestServer;
@@ -106,6 +106,50 @@ describe("a sample's options", () => {
     };
     expect(await drawn({ record_stability_info: true })).toEqual(await drawn({}));
     expect(server.logged.filter(({ event }) => event === "request.unknown_field")).toEqual([]);
+  });
+
+  it("tinklet_constraint reaches the engine, also from what was stored; what cannot be meant is refused", async () => {
+    const asked: unknown[] = [];
+    const own = await TestServer.open({ engine: { onSample: ({ params }) => asked.push(params?.constraint) } });
+    onTestFinished(() => own.close());
+    const sample = (tinklet_constraint: unknown, padding = "") =>
+      own.post("asample", {
+        base_model: baseModel,
+        prompt: { chunks: [{ type: "encoded_text", tokens: [4, 5] }] },
+        sampling_params: { max_tokens: 2, seed: 1 },
+        tinklet_constraint,
+        padding,
+      });
+    const schema = { type: "object", properties: { aKey: { type: ["string", "null"] } } };
+    await own.sampleResult(sample({ type: "json_schema", schema }));
+    await own.sampleResult(sample({ type: "json_object" }));
+    await own.sampleResult(sample(undefined));
+    await own.sampleResult(sample(null));
+    expect(asked).toEqual([{ type: "json_schema", schema }, { type: "json_object" }, undefined, undefined]);
+    for (const wrong of [{ type: "json_schema" }, { type: "json_object", schema }, { type: "regex" }, "json", []]) {
+      const { status, json } = await sample(wrong);
+      expect([status, JSON.stringify(json)]).toEqual([422, expect.stringContaining("tinklet_constraint")]);
+    }
+    expect((await sample({ type: "json_object" }, " ".repeat(5_000_000))).status).toBe(413);
+    expect(asked).toHaveLength(4);
+    await own.sampleResult(sample(undefined, " ".repeat(5_000_000))); // what it was refused for
+    expect((await own.post("client/config", { sdk_version: "0.36.0" })).json.tinklet_extensions).toContain(
+      "constraint",
+    );
+  });
+
+  it("tinklet_constraint is neither offered nor taken in strict mode", async () => {
+    const strict = await TestServer.open({ strict: true });
+    onTestFinished(() => strict.close());
+    const { status, json } = await strict.post("asample", {
+      base_model: baseModel,
+      prompt: { chunks: [{ type: "encoded_text", tokens: [4, 5] }] },
+      sampling_params: { max_tokens: 2 },
+      tinklet_constraint: { type: "json_object" },
+    });
+    expect([status, JSON.stringify(json)]).toEqual([400, expect.stringContaining("tinklet_constraint")]);
+    const { tinklet_extensions } = (await strict.post("client/config", { sdk_version: "0.36.0" })).json;
+    expect(tinklet_extensions).not.toContain("constraint");
   });
 
   it("stop: [] is handed on as it is", async () => {

@@ -14,8 +14,10 @@ import { openSession, ownSampler } from "../access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 import { engineSeed } from "./training.ts";
 
+/** @param isStrict - fields that are Tinklet's own are refused, as a server without them would ignore them */
 export function samplingHandlers(
   api: Api,
+  isStrict: boolean,
 ): Pick<Handlers, "createSamplingSession" | "asample" | "getSampler" | "joinSamplingSession"> {
   const { sql } = api.store.db;
 
@@ -78,6 +80,7 @@ export function samplingHandlers(
     },
 
     asample: async ({ body }, call) => {
+      checkConstraint(body, { isStrict, bytes: call.bytes.byteLength, most: api.limits.chatBytes });
       const sampler = body.samplingSessionId === undefined ? undefined : ownSampler(api, call, body.samplingSessionId);
       if (sampler !== undefined) openSession(api, call, sampler.session_id);
       // made from a checkpoint that was deleted, or unpublished, since
@@ -136,6 +139,25 @@ export function samplingHandlers(
       return { type: "join_sampling_session", clientCounter };
     },
   };
+}
+
+/** @throws {@link Refusal} where a constraint cannot be meant, or is not to be had */
+function checkConstraint(
+  { tinkletConstraint: constraint }: SampleRequest,
+  { isStrict, bytes, most }: { readonly isStrict: boolean; readonly bytes: number; readonly most: number },
+): void {
+  if (constraint === undefined) return;
+  // The engine's own thread reads it: no more than it gets from a chat.
+  if (bytes > most)
+    throw new Refusal(413, "body_too_large", `tinklet_constraint: requests with it have at most ${most} bytes.`);
+  if (isStrict) {
+    const problem = "tinklet_constraint: is Tinklet's own, and strict mode takes what the official SDK can send.";
+    throw new Refusal(400, "hosted_lacks", problem);
+  }
+  if ((constraint.schema === undefined) === (constraint.type === "json_schema")) {
+    const problem = "tinklet_constraint.schema: belongs to json_schema, and to nothing else.";
+    throw new Refusal(422, "invalid_request", problem);
+  }
 }
 
 /** What is wrong with a sample that was understood; told through its future. */
