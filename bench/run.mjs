@@ -23,24 +23,27 @@ if (name === undefined || !benches.includes(name)) {
 
 execFileSync(process.execPath, [join(root, "tools/build.mjs")], { stdio: "inherit" });
 const { default: bench } = await import(new URL(`${name}.mjs`, import.meta.url));
-const { rows, note, partial } = await bench({ root, args });
-for (const row of rows) console.log(line(row));
-const parts = new Set(rows.map(({ part }) => part));
-if (args.includes("--dry") || (partial && parts.has(undefined))) {
-  console.error("not kept");
-  process.exit();
+const measured = await bench({ root, args, keep });
+for (const row of measured.rows) console.log(line(row));
+if (!keep(measured)) console.error("not kept");
+
+/** Keeps rows, unless they are not to be; a long bench calls it as it goes, so that an interruption loses little. */
+function keep({ rows, note, partial }) {
+  const parts = new Set(rows.map(({ part }) => part));
+  if (args.includes("--dry") || (partial && parts.has(undefined))) return false;
+  mkdirSync(results, { recursive: true });
+  const file = join(results, `${name}.json`);
+  const date = new Date().toISOString().slice(0, 10);
+  const earlier = partial && existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : { rows: [] };
+  const others = earlier.rows
+    .filter(({ part }) => !parts.has(part))
+    .map((row) => ({ ...row, date: row.date ?? earlier.date }));
+  const machine = `${cpus().length} × ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`;
+  const own = rows.map((row) => (partial ? { ...row, date } : row));
+  writeFileSync(file, `${JSON.stringify({ name, date, machine, note, rows: [...others, ...own] }, null, 2)}\n`);
+  writeFileSync(join(here, "RESULTS.md"), page());
+  return true;
 }
-mkdirSync(results, { recursive: true });
-const file = join(results, `${name}.json`);
-const date = new Date().toISOString().slice(0, 10);
-const earlier = partial && existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : { rows: [] };
-const others = earlier.rows
-  .filter(({ part }) => !parts.has(part))
-  .map((row) => ({ ...row, date: row.date ?? earlier.date }));
-const machine = `${cpus().length} × ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`;
-const kept = { name, date, machine, note, rows: [...others, ...rows.map((row) => (partial ? { ...row, date } : row))] };
-writeFileSync(file, `${JSON.stringify(kept, null, 2)}\n`);
-writeFileSync(join(here, "RESULTS.md"), page());
 
 function line({ name: label, value, unit, spread, ratio, target, note: why }) {
   const parts = [`${label}: ${value} ${unit}`];
