@@ -183,7 +183,17 @@ describe("selfPlay", () => {
       [1, 1],
     ]);
     expect(groups[0]?.totalRewards).toEqual([1.1, -1, 1.1, -1]);
-    expect(groupTokens(groups[0]!).length).toBe(4);
     expect(groupTokens({ ...groups[0]!, totalRewards: [1, 1, 1, 1] })).toEqual([]);
+  });
+
+  it("compares a player with those that played the same part", async () => {
+    const sampler = scripted((prompt) => (prompt.includes("player 0") ? "7<end>" : "5<end>"));
+    const group = selfPlay("higher", () => new Higher(), { chat, tokenizer });
+    const { groups } = await rolloutGroups([group], { sampler, groupSize: 2, strategy });
+    const advantages = (totalRewards: readonly number[]) =>
+      groupTokens({ ...groups[0]!, totalRewards }).map((tokens) => tokens.advantages.at(-1));
+    expect(advantages([1, -1, 1, -1])).toEqual([]); // who begins always wins: nothing to learn from
+    expect(advantages([1, -1, -1, 1])).toEqual([1, -1, -1, 1]);
+    expect(advantages([3, 0, 1, 0])).toEqual([1, 0, -1, 0]);
   });
 });

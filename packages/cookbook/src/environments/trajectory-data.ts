@@ -79,7 +79,8 @@ export function continues(prompt: readonly number[], tokens: readonly number[]):
 }
 
 /**
- * The sequences of a group.
+ * The sequences of a group. A player is compared with those that played the same part: who begins a game, or holds the better cards,
+ * wins oftener whatever it does, and would otherwise be told that it did well.
  *
  * @param options.keepEqual - also where all rewards are equal, because something else will make advantages differ.
  */
@@ -87,9 +88,17 @@ export function groupTokens(
   group: TrajectoryGroup,
   options: { readonly advantages?: AdvantageKind; readonly keepEqual?: boolean } = {},
 ): PolicyTokens[] {
-  const all = advantagesOf(group.totalRewards, options.advantages);
+  const { trajectories, totalRewards } = group;
+  const all: number[] = totalRewards.map(() => 0);
+  for (const player of new Set(trajectories.map((trajectory) => trajectory.player))) {
+    const own = trajectories.flatMap((trajectory, at) => (trajectory.player === player ? [at] : []));
+    const rewards = own.map((at) => totalRewards[at] as number);
+    advantagesOf(rewards, options.advantages).forEach((advantage, i) => {
+      all[own[i] as number] = advantage;
+    });
+  }
   if (!options.keepEqual && all.every((advantage) => advantage === 0)) return [];
-  return group.trajectories.flatMap((trajectory, at) => trajectoryTokens(trajectory, all[at] as number));
+  return trajectories.flatMap((trajectory, at) => trajectoryTokens(trajectory, all[at] as number));
 }
 
 /** The datum of a sequence. */
