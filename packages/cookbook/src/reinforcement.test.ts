@@ -106,9 +106,10 @@ describe("trainReinforcement", () => {
       evens("throws", 4, () => Promise.reject(new Error("no such room"))),
       evens("hangs", 5, () => new Promise(() => {})),
       evens("NaN", 6, () => ({ reward: Number.NaN, done: true })),
+      evens("late", 7, () => new Promise((answer) => clock.timer(60_000, () => answer({ reward: 1, done: true })))),
     ];
-    const options = { environments: [...environments, ...broken], groupsPerStep: 6, run: folder, clock, steps: 3 };
-    const trained = train({ ...options, strategy: { onFailure: "retry", retries: 0 } });
+    const options = { environments: [...environments, ...broken], groupsPerStep: 7, run: folder, clock, steps: 3 };
+    const trained = train({ ...options, envTimeLimitMs: 59_000, strategy: { onFailure: "retry", retries: 0 } });
     let ended = false;
     void trained.finally(() => {
       ended = true;
@@ -116,13 +117,15 @@ describe("trainReinforcement", () => {
     while (!ended) await clock.advance(60_001);
     const { rows, result } = await trained;
     expect(result).toMatchObject({ nextStep: 3, totalSteps: 3 });
-    expect(rows.map((row) => row["env/all/failed_groups"])).toEqual([3, 3, 3]);
+    expect(rows.map((row) => row["env/all/failed_groups"])).toEqual([4, 4, 4]);
     expect(rows[0]?.["env/all/total_episodes"]).toBe(18);
     const failures = await folder.readFailures();
-    expect(new Set(failures.map(({ step, group }) => `${step} ${group}`)).size).toBe(9);
-    expect(failures).toContainEqual(
-      expect.objectContaining({ group: "throws", kind: "threw", message: "step threw Error: no such room" }),
-    );
+    expect(new Set(failures.map(({ step, group }) => `${step} ${group}`)).size).toBe(12);
+    const saidOf = (name: string) => failures.find(({ group }) => group === name);
+    expect(saidOf("throws")).toMatchObject({ kind: "threw", message: "step threw Error: no such room" });
+    expect(saidOf("hangs")).toMatchObject({ kind: "timed_out", message: "step took more than 59000 ms" });
+    expect(saidOf("NaN")).toMatchObject({ kind: "invalid", message: "step must give a finite reward, and gave NaN" });
+    expect(saidOf("late")).toMatchObject({ kind: "timed_out" });
   });
 
   it("ends when three steps in a row had nothing to learn from", async () => {
