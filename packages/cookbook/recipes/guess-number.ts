@@ -14,12 +14,12 @@ import {
   seededRandom,
 } from "@tinklet/cookbook";
 
-const highest = 9;
-const maxGuesses = 4;
+const highest = 7;
+const maxGuesses = 3; // enough for who halves what is left
 const opening = { role: "user", content: `Guess my number, 1 to ${highest}.` };
 const hint = (guess: number, secret: number) => ({ role: "user", content: guess < secret ? "Higher." : "Lower." });
 
-/** The game. The reward is higher the sooner the number is found. */
+/** The game. Your reward goes here: 1 for the number, 0 for none, less for an answer that is no guess. */
 function game(secret: number, options: ConversationOptions): EnvGroup {
   return messageEnvs(`secret ${secret}`, { ...options, maxTokens: 3 }, () => {
     let guesses = 0;
@@ -30,7 +30,7 @@ function game(secret: number, options: ConversationOptions): EnvGroup {
         const guess = Number(text.trim());
         if (!Number.isInteger(guess) || guess < 1 || guess > highest)
           return { reward: -0.5, done: true, metrics: { found: 0 } };
-        if (guess === secret) return { reward: 1.2 - 0.2 * guesses, done: true, metrics: { found: 1, guesses } };
+        if (guess === secret) return { reward: 1, done: true, metrics: { found: 1, guesses } };
         if (guesses === maxGuesses) return { reward: 0, done: true, metrics: { found: 0 } };
         return { reward: 0, done: false, messages: [hint(guess, secret)] };
       },
@@ -81,9 +81,9 @@ export default defineRecipe({
       ...task.stage("play"),
       from: shown.statePath,
       environments: games,
-      groupsPerStep: 18,
+      groupsPerStep: highest * 2,
       groupSize: 16,
-      steps: task.steps(30),
+      steps: task.steps(14),
       rank: 16,
       learningRate: task.learningRate(1.5e-3),
     });

@@ -20,7 +20,7 @@ const things =
   "dog cat bird fish tree boat house car ball kite hat shoe cake apple river hill star moon king farmer girl boy bear fox".split(
     " ",
   );
-const questions = things.flatMap((thing) => [`Tell me a story about a ${thing}.`, `Write about a ${thing}.`]);
+const questions = things.flatMap((thing) => [`Tell me about a ${thing}.`, `Describe a ${thing}.`]);
 
 /** Your people go here: which of two answers is better? */
 const prefersFirst = (first: string, second: string) => first.length < second.length;
@@ -31,7 +31,7 @@ export default defineRecipe({
   better: "lower",
   async run(task) {
     const { base, chat, tokenizer, seed } = task;
-    const maxTokens = 40;
+    const maxTokens = 32;
     const verdict = (question: string, answer: string): SupervisedDatum => {
       const messages = [
         { role: "user", content: `Question: ${question}\nAnswer: ${answer}\nIs this a good answer?` },
@@ -86,7 +86,7 @@ export default defineRecipe({
     );
     const before = await meanLength(base);
     const loop = runReinforcement({
-      ...{ ...task.stage("rl"), ...learning, environments, steps: task.steps(10), groupsPerStep: 12, groupSize: 8 },
+      ...{ ...task.stage("rl"), ...learning, environments, steps: task.steps(6), groupsPerStep: 10, groupSize: 8 },
       ...{ advantages: "normalised", kl: { reference: base, coefficient: 0.02 } },
     });
     const after = await meanLength((await task.follow("rl", loop)).sampler);

@@ -66,7 +66,7 @@ export default defineRecipe({
       });
     const piles = Array.from({ length: mostStones - 3 }, (_, i) => i + 4);
     const won = async (sampler: Parameters<typeof rolloutGroups>[1]["sampler"]) => {
-      const { groups } = await rolloutGroups(piles.map(match), { sampler, groupSize: 40, seed: 5 });
+      const { groups } = await rolloutGroups(piles.map(match), { sampler, groupSize: 32, seed: 5 });
       const all = groups.flatMap(({ totalRewards }) => totalRewards);
       return all.reduce((sum, reward) => sum + reward, 0) / all.length;
     };
@@ -77,7 +77,7 @@ export default defineRecipe({
       const move = 1 + Math.floor(random() * Math.min(3, stones));
       return { messages: [tell(stones), { role: "assistant", content: String(move) }] };
     });
-    const learning = { rank: 16, learningRate: task.learningRate(1.5e-3) };
+    const learning = { rank: 16, learningRate: task.learningRate(1e-3) };
     const data = prepareExamples(moves, tokenizer);
     const rules = runSupervised({ ...task.stage("rules"), ...learning, data, maxSteps: task.steps(50) });
     const shown = await task.follow("rules", rules);
@@ -85,8 +85,8 @@ export default defineRecipe({
     const environments = piles.map((stones) => selfPlay(`${stones} stones`, () => new Stones(stones), conversation));
     const loop = runReinforcement({
       ...{ ...task.stage("play"), ...learning, from: shown.statePath, environments },
-      ...{ steps: task.steps(30), groupsPerStep: piles.length * 2, groupSize: 16 },
+      ...{ steps: task.steps(14), groupsPerStep: piles.length * 2, groupSize: 16 },
     });
-    return { before, after: await won((await task.follow("play", loop)).sampler), games: piles.length * 40 };
+    return { before, after: await won((await task.follow("play", loop)).sampler), games: piles.length * 32 };
   },
 });

@@ -1,6 +1,6 @@
 /**
- * Tools: the model learns to call a calculator instead of guessing. A few examples show the form of a call; the reward for right
- * answers does the rest. A tool is a plain function with a validator of its arguments (zod, Valibot, ArkType, or by hand as here).
+ * Tools: the model learns to call a calculator instead of guessing. Examples show both, calls and guesses; the reward for
+ * right answers does the rest. A tool is a plain function with a validator of its arguments (zod, Valibot, ArkType, or by hand as here).
  */
 import {
   callTools,
@@ -31,6 +31,7 @@ const numbers: StandardSchema<Numbers> = {
     },
   },
 };
+/** Your tool goes here. */
 const add = tool({
   name: "add",
   parameters: numbers,
@@ -47,52 +48,53 @@ const question = ({ a, b }: Numbers) => `What is ${a} + ${b}?`;
 
 export default defineRecipe({
   about: "tool use: a calculator instead of a guess",
-  metric: "share of sums answered rightly with the tool at hand",
+  metric: "share of sums answered rightly, after examples with and without the tool, and after the reward",
   async run(task) {
-    const { base, chat, tokenizer, seed } = task;
+    const { chat, tokenizer, seed, signal = new AbortController().signal } = task;
+    // Your reward goes here: `check` gets the answer that follows the calls.
     const problem = (sum: Numbers) =>
       toolEnv({
-        ...{ chat, tokenizer, tools: [add], maxTokens: 40, maxCalls: 1, question: question(sum) },
-        check: (answer) => ({ reward: Number(answer === String(sum.a + sum.b)) }),
+        ...{ chat, tokenizer, tools: [add], maxTokens: 30, maxCalls: 1, question: question(sum) },
+        check: (answer) => answer === String(sum.a + sum.b),
       });
     const all = pairs(600, seed);
-    const score = async (sampler: typeof base) => {
+    const score = async (sampler: typeof task.base) => {
       const { groups } = await rolloutGroups(all.slice(0, 100).map(problem), { sampler, groupSize: 1, seed: 7 });
       return groups.reduce((sum, { totalRewards: [reward = 0] }) => sum + reward, 0) / groups.length;
     };
 
-    // Conversations with a call, as the model's template writes them.
-    const signal = new AbortController().signal;
-    const shown = await Promise.all(
-      all.slice(100, 280).map(async (sum) => {
-        const asked = { role: "user", content: question(sum) };
-        const call = { name: "add", arguments: JSON.stringify(sum) };
-        const [answer] = await callTools([add], [call], signal);
-        const called = { role: "assistant", content: "", tool_calls: [{ type: "function", function: call }] };
-        const result = { role: "tool", name: "add", content: answer?.content ?? "" };
-        const tools = [add.definition];
-        const first = chat.render([asked], { tools }).text;
-        const second = chat.render([asked, called, result], { tools }).text;
-        const end = tokenizer.decode(chat.endTokenIds.slice(-1));
-        const written = second.slice(first.length);
-        const callText = written.slice(0, written.indexOf(end));
-        return [
-          { prompt: first, completion: callText },
-          { prompt: second, completion: String(sum.a + sum.b) },
-        ];
-      }),
-    );
-    const before = await score(base);
+    // What the model is asked, as its template writes it, and what it might write: a guess, or a call and then the result.
+    const tools = [add.definition];
+    const guess = (sum: Numbers) => {
+      const prompt = chat.render([{ role: "user", content: question(sum) }], { tools }).text;
+      return [{ prompt, completion: String(sum.a + sum.b) }];
+    };
+    const callFirst = async (sum: Numbers) => {
+      const asked = { role: "user", content: question(sum) };
+      const call = { name: "add", arguments: JSON.stringify(sum) };
+      const [{ content } = { content: "" }] = await callTools([add], [call], signal);
+      const called = chat.templateReadsTools
+        ? { role: "assistant", content: "", tool_calls: [{ type: "function", function: call }] }
+        : { role: "assistant", content: `{"name": "add", "arguments": {"a": ${sum.a}, "b": ${sum.b}}}` }; // is read as a call
+      const prompt = chat.render([asked], { tools }).text;
+      const withResult = chat.render([asked, called, { role: "tool", name: "add", content }], { tools }).text;
+      const [written = ""] = withResult.slice(prompt.length).split(tokenizer.decode(tokenizer.eosTokenIds.slice(0, 1)));
+      return [
+        { prompt, completion: written },
+        { prompt: withResult, completion: content },
+      ];
+    };
+    const shown = [...all.slice(100, 190).map(guess), ...(await Promise.all(all.slice(190, 300).map(callFirst)))];
+
+    const learning = { rank: 16, learningRate: task.learningRate(3e-3) };
     const data = prepareExamples(shown.flat(), tokenizer);
-    const training = { rank: 16, learningRate: task.learningRate(2e-3), maxSteps: task.steps(45) };
-    const form = await task.follow("form", runSupervised({ ...task.stage("form"), ...training, data }));
-    const between = await score(form.sampler);
+    const examples = runSupervised({ ...task.stage("form"), ...learning, data, epochs: 2, maxSteps: task.steps(60) });
+    const form = await task.follow("form", examples);
+    const before = await score(form.sampler);
     const loop = runReinforcement({
-      ...task.stage("rl"),
-      from: form.statePath,
-      environments: all.slice(280).map(problem),
-      ...{ steps: task.steps(8), groupsPerStep: 16, groupSize: 6, rank: 16, learningRate: task.learningRate(1e-3) },
+      ...{ ...task.stage("rl"), from: form.statePath, environments: all.slice(300).map(problem) },
+      ...{ steps: task.steps(5), groupsPerStep: 12, groupSize: 6, rank: 16, learningRate: task.learningRate(5e-4) },
     });
-    return { before, between, after: await score((await task.follow("rl", loop)).sampler) };
+    return { before, after: await score((await task.follow("rl", loop)).sampler) };
   },
 });
