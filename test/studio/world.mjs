@@ -20,6 +20,7 @@ export async function startServer(options) {
   const ended = new Promise((resolve) => child.once("exit", resolve));
   return {
     ...JSON.parse(line),
+    pid: child.pid,
     stop: () => {
       child.stdin.end();
       return ended;

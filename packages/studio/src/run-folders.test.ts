@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { GrowingLines } from "./growing-lines.ts";
+import { MetricColumns } from "./metric-columns.ts";
 import { runFolders } from "./run-folders.ts";
 
 let root: string;
@@ -48,6 +49,28 @@ describe("lines of a file that is being written", () => {
   });
 });
 
+describe("columns of metrics", () => {
+  test("hold numbers that are finite; what a row lacks is missing", () => {
+    const columns = new MetricColumns();
+    columns.add({ step: 0, text: "x" });
+    for (let step = 1; step < 200; step++) columns.add({ step, late: step === 150 ? Number.POSITIVE_INFINITY : step });
+    expect(columns.rows).toBe(200);
+    expect([...columns.names]).toEqual(["step", "late"]);
+    expect(columns.after(149)["late"]!.slice(0, 3)).toEqual([149, null, 151]);
+    expect(columns.after(0)["late"]![0]).toBeNull();
+    columns.clear();
+    expect([columns.rows, columns.after(0)]).toEqual([0, {}]);
+  });
+
+  test("are bounded, however many names a file has", () => {
+    const columns = new MetricColumns();
+    let row = 0;
+    while (row < 40_000 && columns.add({ step: row, [`name ${row}`]: 1 })) row++;
+    expect([...columns.names]).toHaveLength(1000);
+    expect(row).toBe(16_000);
+  });
+});
+
 describe("folders of runs", () => {
   const write = async (path: string, text: string) => {
     await mkdir(join(root, path, ".."), { recursive: true });
@@ -73,7 +96,8 @@ describe("folders of runs", () => {
     ]);
     expect(list.find(({ name }) => name.endsWith("deep/b"))!.metric).toBe("env/all/reward/total");
     const read = (await folders.read(a.id, 1))!;
-    expect(read.metrics).toEqual([{ step: 1, train_mean_nll: 1.5 }]);
+    expect(read.metrics).toEqual({ step: [1], train_mean_nll: [1.5] });
+    expect((await folders.read(a.id, 99))!.metrics).toEqual({ step: [], train_mean_nll: [] });
     const page = await folders.rollouts(a.id, a.rollouts[0]!, { offset: 1, limit: 5 });
     expect(page).toEqual({ rows: [{ total_reward: 0 }], total: 2 });
   });

@@ -8,9 +8,8 @@ import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative, resolve, sep } from "node:path";
 import type { RunFolderInfo, RunFolders } from "@tinklet/server";
 import type { JsonValue } from "tinklet/wire";
-import { GrowingLines } from "./growing-lines.ts";
-
-type Row = Readonly<Record<string, JsonValue>>;
+import { GrowingFile, GrowingLines, type Row } from "./growing-lines.ts";
+import { MetricColumns } from "./metric-columns.ts";
 
 /** How deep folders of runs are looked for, and how many there may be. */
 const maxDepth = 3;
@@ -20,6 +19,8 @@ const maxConfigBytes = 1_000_000;
 /** Files of rollouts of one folder. */
 const maxRolloutFiles = 2000;
 const outlineValues = 48;
+/** A metric that the last so many rows lack has no last value. */
+const lastRows = 50;
 const timingRows = 200;
 
 /** What is shown when a folder is listed: the first of these that it has. */
@@ -29,7 +30,7 @@ interface OpenFolder {
   readonly id: string;
   readonly path: string;
   readonly name: string;
-  readonly metrics: GrowingLines;
+  readonly metrics: GrowingFile<MetricColumns>;
   readonly checkpoints: GrowingLines;
   readonly timing: GrowingLines;
 }
@@ -53,8 +54,9 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
       let folder = known.get(id);
       if (folder === undefined) {
         const lines = (file: string) => new GrowingLines(join(path, file));
-        const files = { metrics: lines("metrics.jsonl"), checkpoints: lines("checkpoints.jsonl") };
-        folder = { id, path, name, ...files, timing: lines("timing_spans.jsonl") };
+        const metrics = new GrowingFile(join(path, "metrics.jsonl"), new MetricColumns());
+        const files = { checkpoints: lines("checkpoints.jsonl"), timing: lines("timing_spans.jsonl") };
+        folder = { id, path, name, metrics, ...files };
         known.set(id, folder);
       }
       return folder;
@@ -66,7 +68,9 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
 
   return {
     list: async () => {
-      const infos = await Promise.all((await scan()).map(infoOf));
+      // One after the other: a folder that somebody is waiting for takes its turn between them.
+      const infos: RunFolderInfo[] = [];
+      for (const folder of await scan()) infos.push(await infoOf(folder));
       return infos.sort((a, b) => b.updatedAt - a.updatedAt);
     },
     read: async (id, after) => {
@@ -74,7 +78,7 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
       if (folder === undefined) return undefined;
       const info = await infoOf(folder);
       const [checkpoints, timing] = [await folder.checkpoints.read(), await folder.timing.read()];
-      return { info, metrics: folder.metrics.rows.slice(after), checkpoints, timing: timing.slice(-timingRows) };
+      return { info, metrics: folder.metrics.kept.after(after), checkpoints, timing: timing.slice(-timingRows) };
     },
     rollouts: async (id, file, { offset, limit }) => {
       const folder = await find(id);
@@ -103,13 +107,14 @@ async function findRuns(root: string, path: string, depth: number, into: Map<str
 async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
   const [metrics, checkpoints] = [await folder.metrics.read(), await folder.checkpoints.read()];
   const last: Record<string, number> = {};
-  for (const row of metrics.slice(-50)) {
-    for (const [name, value] of Object.entries(row)) if (typeof value === "number") last[name] = value;
+  for (const name of metrics.names) {
+    const value = metrics
+      .column(name)
+      .subarray(-lastRows)
+      .findLast((one) => !Number.isNaN(one));
+    if (value !== undefined) last[name] = value;
   }
   const metric = mainMetrics.find((name) => last[name] !== undefined);
-  const values =
-    metric === undefined ? [] : metrics.map((row) => row[metric]).filter((value) => typeof value === "number");
-  const every = Math.max(1, Math.ceil(values.length / outlineValues));
   const runIds = new Set<string>();
   for (const row of checkpoints) {
     for (const path of [row["state_path"], row["sampler_path"]]) {
@@ -122,13 +127,27 @@ async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
     name: folder.name,
     runIds: [...runIds].slice(0, 20),
     updatedAt: folder.metrics.updatedAt,
-    rows: metrics.length,
+    rows: metrics.rows,
     last,
     metric,
-    sparkline: values.filter((_, i) => (values.length - 1 - i) % every === 0).slice(-outlineValues),
+    sparkline: metric === undefined ? [] : outlineOf(metrics.column(metric)),
     config: await readConfig(join(folder.path, "config.json")),
     rollouts: await rolloutFiles(folder.path),
   };
+}
+
+/** Every so many of the numbers that are there, the last one among them. */
+function outlineOf(column: Float64Array): number[] {
+  let count = 0;
+  for (const value of column) if (!Number.isNaN(value)) count++;
+  const every = Math.max(1, Math.ceil(count / outlineValues));
+  const found: number[] = [];
+  for (const value of column) {
+    if (Number.isNaN(value)) continue;
+    count--;
+    if (count % every === 0) found.push(value);
+  }
+  return found.slice(-outlineValues);
 }
 
 async function readConfig(file: string): Promise<Row> {

@@ -2,7 +2,7 @@
  * One metric of one or several runs as a chart: zoomed by dragging or with the keyboard, read by pointing, and told in words and in a table
  * for those who do not see it.
  */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { formatCount, formatDuration, formatNumber } from "./format.ts";
 import { alignRuns, type RunCurves, type XAxis } from "./series.ts";
@@ -69,11 +69,15 @@ export function Chart(props: ChartProps) {
   const { metric, curves, axis, smoothing, isLog, zoom, onZoom, height = 240 } = props;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
+  const [isTableOpen, setTableOpen] = useState(false);
   const [pointed, setPointed] = useState<{ readonly x: number; readonly ys: readonly (number | null)[] }>();
-  const data = alignRuns(curves, { metric, axis, smoothing });
+  const data = useMemo(() => alignRuns(curves, { metric, axis, smoothing }), [curves, metric, axis, smoothing]);
+  const words = useMemo(() => described(metric, curves, axis), [curves, metric, axis]);
   const latest = useRef({ data, onZoom });
   latest.current = { data, onZoom };
   const theme = document.documentElement.dataset["theme"] ?? "";
+  // What needs another chart; anything else is only drawn anew.
+  const shape = [...curves.map(({ key }) => key), axis, smoothing > 0, isLog, theme, height].join(" ");
 
   useEffect(() => {
     const element = box.current;
@@ -97,16 +101,16 @@ export function Chart(props: ChartProps) {
       made.destroy();
       plot.current = undefined;
     };
-  }, [curves.map(({ key }) => key).join(" "), axis, smoothing > 0, isLog, theme, height]);
+  }, [shape]);
 
   useEffect(() => {
     const drawn = plot.current;
     if (drawn === undefined) return;
     drawn.batch(() => {
-      drawn.setData(data, zoom === undefined);
+      if (drawn.data !== data || zoom === undefined) drawn.setData(data, zoom === undefined);
       if (zoom !== undefined) drawn.setScale("x", { min: zoom[0], max: zoom[1] });
     });
-  });
+  }, [shape, data, zoom?.[0], zoom?.[1]]);
 
   const onKey = (event: KeyboardEvent) => {
     const drawn = plot.current;
@@ -135,10 +139,10 @@ export function Chart(props: ChartProps) {
         </span>
       </figcaption>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard zooms it */}
-      <div class="plot" ref={box} role="img" tabIndex={0} aria-label={described(props)} onKeyDown={onKey} />
-      <details class="chart-table">
+      <div class="plot" ref={box} role="img" tabIndex={0} aria-label={words} onKeyDown={onKey} />
+      <details class="chart-table" onToggle={(event) => setTableOpen(event.currentTarget.open)}>
         <summary>{metric} as a table</summary>
-        <DataTable data={data} curves={curves} axis={axis} perRun={smoothing > 0 ? 2 : 1} />
+        {isTableOpen ? <DataTable data={data} curves={curves} axis={axis} perRun={smoothing > 0 ? 2 : 1} /> : null}
       </details>
     </figure>
   );
@@ -153,16 +157,19 @@ function nearest(values: readonly (number | null)[] | undefined, at: number): nu
   return null;
 }
 
-function described({ metric, curves, axis }: ChartProps): string {
+/** What a chart shows, in words. */
+function described(metric: string, curves: readonly RunCurves[], axis: XAxis): string {
   const parts = curves.map(({ label, y }) => {
-    const values = (y.get(metric) ?? []).filter((value): value is number => value !== null && Number.isFinite(value));
-    if (values.length === 0) return `${label}: nothing yet`;
-    let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-    for (const value of values) {
+    let [count, low, high, last] = [0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN];
+    for (const value of y.get(metric) ?? []) {
+      if (value === null || !Number.isFinite(value)) continue;
+      count++;
       low = Math.min(low, value);
       high = Math.max(high, value);
+      last = value;
     }
-    return `${label}: ${values.length} points, from ${formatNumber(low)} to ${formatNumber(high)}, last ${formatNumber(values.at(-1))}`;
+    if (count === 0) return `${label}: nothing yet`;
+    return `${label}: ${count} points, from ${formatNumber(low)} to ${formatNumber(high)}, last ${formatNumber(last)}`;
   });
   return `${metric} by ${axisNames[axis]}. ${parts.join(". ")}. Arrow keys move, plus and minus zoom, 0 shows all.`;
 }
@@ -176,7 +183,8 @@ function DataTable(props: {
   const { data, curves, axis, perRun } = props;
   const x = data[0];
   const every = Math.max(1, Math.ceil(x.length / tableRows));
-  const rows = [...x.keys()].filter((i) => i % every === 0 || i === x.length - 1);
+  const rows = Array.from({ length: Math.ceil(x.length / every) }, (_, i) => i * every);
+  if (x.length > 0 && rows.at(-1) !== x.length - 1) rows.push(x.length - 1);
   return (
     <div class="scroll">
       <table>

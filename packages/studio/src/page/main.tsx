@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { post } from "./api.ts";
 import { Notice } from "./parts.tsx";
 import { parsePlace, place, placeUrl, replacePlace } from "./router.ts";
-import { followEvents, isConnected, loadRuns, loadSession, session, sessionProblem } from "./store.ts";
+import { followEvents, isConnected, loadSession, session, sessionProblem } from "./store.ts";
 import { Checkpoints } from "./views/checkpoints.tsx";
 import { Folder } from "./views/folder.tsx";
 import { Playground } from "./views/playground.tsx";
@@ -105,10 +105,7 @@ function View() {
 }
 
 function Inside() {
-  useEffect(() => {
-    void loadRuns();
-    return followEvents();
-  }, [session.value?.tenant]);
+  useEffect(() => followEvents(), [session.value?.tenant]);
   const [view = "runs"] = place.value.path;
   return (
     <>

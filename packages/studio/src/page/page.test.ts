@@ -1,7 +1,7 @@
 import type { StepColumns } from "tinklet/wire";
 import { describe, expect, test } from "vitest";
 import { formatBytes, formatDuration, formatNumber } from "./format.ts";
-import { alignRuns, folderCurves, smooth, stepCurves } from "./series.ts";
+import { alignRuns, folderCurves, joinColumns, joinMetrics, smooth, stepCurves } from "./series.ts";
 import { oneLine, plainText, shownText } from "./text.ts";
 
 describe("texts that others wrote", () => {
@@ -40,6 +40,25 @@ describe("curves", () => {
     expect([...data[1]!].map((value) => value ?? null)).toEqual([10, 20, 30, null]);
     expect([...data[2]!].map((value) => value ?? null)).toEqual([null, 20, null, 40]);
     expect(alignRuns([], how)).toEqual([[]]);
+    expect(alignRuns([run("a", [1, 1, 2]), run("b", [1, 2])], how)).toEqual([
+      [1, 2],
+      [10, 20],
+      [10, 20],
+    ]);
+  });
+
+  test("grow by what is new; at their bound every other step goes, and the last one stays", () => {
+    const columns = (from: number, count: number): StepColumns => {
+      const values = Array.from({ length: count }, (_, i) => from + i);
+      return {
+        ...{ id: values, step: values, time: values, tokens: values, loss: values, gradientNorm: values },
+        ...{ learningRate: values, queueMs: values, computeMs: values },
+      };
+    };
+    const before = columns(1, 6);
+    expect(joinColumns(before, columns(3, 2))).toBe(before);
+    expect(joinColumns(before, columns(5, 4)).loss).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+    expect(joinColumns(before, columns(5, 4), 7).step).toEqual([2, 4, 6, 8]);
   });
 
   test("come from steps and from files", () => {
@@ -51,14 +70,19 @@ describe("curves", () => {
     const curves = stepCurves("a", "a", steps);
     expect(curves.y.get("time/compute seconds")).toEqual([2]);
     expect(curves.x.time).toEqual([0]);
-    const rows = [
-      { step: 0, loss: 1, num_tokens: 5, text: "x" },
-      { step: 1, num_tokens: 5 },
-    ];
-    const folder = folderCurves("b", "b", rows);
-    expect([...folder.y.keys()].sort()).toEqual(["loss", "num_tokens"]);
-    expect(folder.y.get("loss")).toEqual([1, null]);
-    expect(folder.x.tokens).toEqual([5, 10]);
+    const columns = joinMetrics(
+      { step: [0], num_tokens: [5] },
+      1,
+      { step: [null, 7], loss: [null, 1], late: [2, 3] },
+      2,
+    );
+    const folder = folderCurves("b", "b", columns, 3);
+    expect(Object.fromEntries(folder.y)).toEqual({
+      num_tokens: [5, null, null],
+      loss: [null, null, 1],
+      late: [null, 2, 3],
+    });
+    expect(folder.x).toEqual({ step: [0, 1, 7], tokens: [5, 5, 5] });
   });
 });
 

@@ -30,21 +30,60 @@ export function stepCurves(key: string, label: string, steps: StepColumns): RunC
   };
 }
 
-export function folderCurves(key: string, label: string, rows: RunFolderResponse["metrics"]): RunCurves {
-  const names = new Set<string>();
-  for (const row of rows)
-    for (const [name, value] of Object.entries(row)) if (typeof value === "number") names.add(name);
-  const column = (name: string) => rows.map((row) => (typeof row[name] === "number" ? row[name] : null));
-  const step = rows.map((row, i) => (typeof row["step"] === "number" ? row["step"] : i));
-  names.delete("step");
-  const counted = ["num_tokens", "num_loss_tokens"].find((name) => names.has(name));
+const columnNames = [
+  "id",
+  "step",
+  "time",
+  "tokens",
+  "loss",
+  "gradientNorm",
+  "learningRate",
+  "queueMs",
+  "computeMs",
+] as const satisfies readonly (keyof StepColumns)[];
+
+/** Steps of one run that a page holds; then every other one goes, as on the server. A page that stays open for days does not grow. */
+const maxSteps = 100_000;
+
+/** Columns with later ones behind them; what is there already is left out. */
+export function joinColumns(before: StepColumns, later: StepColumns, most = maxSteps): StepColumns {
+  const last = before.id.at(-1) ?? 0;
+  const from = later.id.findIndex((id) => id > last);
+  if (from < 0) return before;
+  const count = before.id.length + later.id.length - from;
+  return Object.fromEntries(
+    columnNames.map((name) => {
+      const joined = [...before[name], ...later[name].slice(from)];
+      return [name, count > most ? joined.filter((_, i) => (count - 1 - i) % 2 === 0) : joined];
+    }),
+  ) as unknown as StepColumns;
+}
+
+type Columns = RunFolderResponse["metrics"];
+
+/** Columns with later ones behind them; a metric that is new, or that ended, is missing in between. */
+export function joinMetrics(before: Columns, beforeRows: number, later: Columns, laterRows: number): Columns {
+  const names = new Set([...Object.keys(before), ...Object.keys(later)]);
+  const missing = (count: number) => new Array<null>(count).fill(null);
+  return Object.fromEntries(
+    [...names].map((name) => {
+      const first = before[name] ?? missing(beforeRows);
+      return [name, first.concat(later[name] ?? missing(laterRows))];
+    }),
+  );
+}
+
+export function folderCurves(key: string, label: string, columns: Columns, rows: number): RunCurves {
+  const { step: given, ...metrics } = columns;
+  const step = Array.from({ length: rows }, (_, i) => given?.[i] ?? i);
+  const counted = metrics["num_tokens"] ?? metrics["num_loss_tokens"];
   let sum = 0;
-  const tokens = counted === undefined ? undefined : column(counted).map((value) => (sum += value ?? 0));
+  const tokens = counted?.map((value) => (sum += value ?? 0));
   return {
     key,
     label,
     x: { step, ...(tokens === undefined ? {} : { tokens }) },
-    y: new Map([...names].map((name) => [name, column(name)])),
+    y: new Map(Object.entries(metrics)),
   };
 }
 
@@ -52,8 +91,8 @@ export function folderCurves(key: string, label: string, rows: RunFolderResponse
 export const groupOf = (metric: string): string => (metric.includes("/") ? metric.slice(0, metric.indexOf("/")) : "");
 
 /** An exponential mean; `weight` from 0 (as it is) to below 1. Begins without a bias towards zero. */
-export function smooth(values: readonly (number | null)[], weight: number): (number | null)[] {
-  if (weight <= 0) return [...values];
+export function smooth(values: readonly (number | null)[], weight: number): readonly (number | null)[] {
+  if (weight <= 0) return values;
   let mean = 0;
   let known = 0;
   return values.map((value) => {
@@ -64,7 +103,7 @@ export function smooth(values: readonly (number | null)[], weight: number): (num
   });
 }
 
-/** Curves of one metric as the chart takes them: a common x, and one column for each run. */
+/** Curves of one metric as the chart takes them: a common x, and one column for each run. Nothing of it may be changed. */
 export function alignRuns(
   curves: readonly RunCurves[],
   how: { readonly metric: string; readonly axis: XAxis; readonly smoothing: number },
@@ -73,17 +112,32 @@ export function alignRuns(
     const values = y.get(how.metric) ?? [];
     const at = x[how.axis] ?? x.step ?? [];
     const smoothed = smooth(values, how.smoothing);
-    return how.smoothing > 0 ? [[...at], smoothed, [...values]] : [[...at], smoothed];
+    return (how.smoothing > 0 ? [at, smoothed, values] : [at, smoothed]) as unknown as uPlot.AlignedData;
   });
   const [only] = tables;
   if (only === undefined) return [[]];
-  return tables.length === 1 ? only : uPlot.join(tables.map(monotone));
+  if (tables.length === 1) return only;
+  const rising = tables.map(monotone);
+  const [first] = rising;
+  // Runs of the same length by step share their x: joining would build a table of every value.
+  if (rising.every(([x]) => isEqual(x, first![0])))
+    return [first![0], ...rising.flatMap(([, ...columns]) => columns)] as uPlot.AlignedData;
+  return uPlot.join(rising);
 }
+
+const isEqual = (a: ArrayLike<number>, b: ArrayLike<number>): boolean => {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+};
 
 /** Joining needs x values that rise; of equal ones the last counts. */
 function monotone(table: uPlot.AlignedData): uPlot.AlignedData {
-  const x = table[0] as number[];
-  const keep = x.map((value, i) => i === x.length - 1 || value < x[i + 1]!);
-  if (keep.every(Boolean)) return table;
-  return table.map((column) => [...(column as number[])].filter((_, i) => keep[i])) as unknown as uPlot.AlignedData;
+  const x = table[0] as readonly number[];
+  const rises = (i: number) => i === x.length - 1 || x[i]! < x[i + 1]!;
+  let i = 0;
+  while (i < x.length && rises(i)) i++;
+  if (i === x.length) return table;
+  const keep = x.map((_, at) => rises(at));
+  return table.map((column) => [...(column as number[])].filter((_, at) => keep[at])) as unknown as uPlot.AlignedData;
 }

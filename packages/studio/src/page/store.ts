@@ -3,8 +3,9 @@
  * the stream; a hidden tab lets go of it and catches up when it is seen again.
  */
 import { batch, signal } from "@preact/signals";
-import { type RunFolder, RunProgress, type RunStepsResponse, type StepColumns, StepsEvent } from "tinklet/wire";
+import { type RunFolder, RunProgress, type RunStepsResponse, StepsEvent } from "tinklet/wire";
 import { CallError, call, send } from "./api.ts";
+import { joinColumns } from "./series.ts";
 
 export interface Session {
   readonly tenant: string | null;
@@ -44,7 +45,7 @@ export function problemText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-export async function loadRuns(): Promise<void> {
+async function loadRuns(): Promise<void> {
   try {
     const [list, found] = await Promise.all([
       call("listRunProgress", { limit: 200 }),
@@ -79,28 +80,6 @@ export function watchRun(runId: string, onProblem: (problem: string) => void): (
     kept.delete(runId);
     curves.value = kept;
   };
-}
-
-const columnNames = [
-  "id",
-  "step",
-  "time",
-  "tokens",
-  "loss",
-  "gradientNorm",
-  "learningRate",
-  "queueMs",
-  "computeMs",
-] as const satisfies readonly (keyof StepColumns)[];
-
-/** Columns with later ones behind them; what is there already is left out. */
-export function joinColumns(before: StepColumns, later: StepColumns): StepColumns {
-  const last = before.id.at(-1) ?? 0;
-  const from = later.id.findIndex((id) => id > last);
-  if (from < 0) return before;
-  return Object.fromEntries(
-    columnNames.map((name) => [name, [...before[name], ...later[name].slice(from)]]),
-  ) as unknown as StepColumns;
 }
 
 function onSteps({ runId, steps }: StepsEvent): void {
@@ -160,6 +139,7 @@ function connect(): void {
     opened.close();
     if (source !== opened) return;
     isConnected.value = false;
+    if (runs.value === undefined) void loadRuns(); // the list, or why there is none
     retry = setTimeout(() => void reconnect(), waitMs);
     waitMs = Math.min(10_000, waitMs * 2);
   };
@@ -190,6 +170,13 @@ export function followEvents(): () => void {
     clearTimeout(retry);
     source?.close();
     source = undefined;
-    isConnected.value = false;
+    lastId = "";
+    // Whoever signs in next must not see what this one saw.
+    batch(() => {
+      isConnected.value = false;
+      runs.value = undefined;
+      folders.value = [];
+      curves.value = new Map();
+    });
   };
 }

@@ -1,6 +1,6 @@
 /** Folders of run files (`metrics.jsonl`, `config.json`, `checkpoints.jsonl`, rollouts) as Tinklet's own servers show them. */
 import { date } from "./dates.ts";
-import { float, int, json, list, map, optional, string, withDefault } from "./fields.ts";
+import { float, int, json, list, map, nullable, optional, string, withDefault } from "./fields.ts";
 import type { JsonValue } from "./json.ts";
 import { message } from "./message.ts";
 
@@ -56,13 +56,14 @@ type Row = Readonly<Record<string, JsonValue>>;
 /** One folder with its files. */
 export interface RunFolderResponse {
   readonly folder: RunFolder;
-  readonly metrics: readonly Row[];
+  /** Columns: entry i of each metric belongs to the same line; null where a line lacks it. */
+  readonly metrics: Readonly<Record<string, readonly (number | null)[]>>;
   readonly checkpoints: readonly Row[];
   readonly timing: readonly Row[];
 }
 export const RunFolderResponse = message<RunFolderResponse>("RunFolderResponse", {
   folder: RunFolder.field,
-  metrics: list(map(json())),
+  metrics: map(list(nullable(float()))),
   checkpoints: list(map(json())),
   timing: list(map(json())),
 });

@@ -44,14 +44,14 @@ export interface RunFolderInfo {
 /** Reads folders of runs. */
 export interface RunFolders {
   readonly list: () => Promise<readonly RunFolderInfo[]>;
-  /** Rows of `metrics.jsonl` from the `after`-th on, and the other files. */
+  /** Numbers of `metrics.jsonl` from the `after`-th row on, by metric, null where a row lacks one; and the other files. */
   readonly read: (
     id: string,
     after: number,
   ) => Promise<
     | {
         readonly info: RunFolderInfo;
-        readonly metrics: readonly Readonly<Record<string, JsonValue>>[];
+        readonly metrics: Readonly<Record<string, readonly (number | null)[]>>;
         readonly checkpoints: readonly Readonly<Record<string, JsonValue>>[];
         readonly timing: readonly Readonly<Record<string, JsonValue>>[];
       }

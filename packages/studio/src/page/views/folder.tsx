@@ -1,12 +1,12 @@
 /** A run folder: its metrics, configuration, checkpoints, timing and rollouts. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { RunFolderResponse } from "tinklet/wire";
 import { call } from "../api.ts";
 import { Charts } from "../charts.tsx";
 import { formatAge, formatCount, formatDuration } from "../format.ts";
 import { Notice, Status, Tile } from "../parts.tsx";
 import { placeUrl } from "../router.ts";
-import { folderCurves } from "../series.ts";
+import { folderCurves, joinMetrics } from "../series.ts";
 import { now, problemText } from "../store.ts";
 import { oneLine } from "../text.ts";
 import { Config } from "./config.tsx";
@@ -27,10 +27,14 @@ export function Folder({ folderId }: { readonly folderId: string }) {
         if (isOver) return;
         // A run that was begun anew has fewer rows than before.
         const isAnew = later.folder.rows < rows;
-        rows = isAnew ? 0 : later.folder.rows;
-        setFound((before) =>
-          before === undefined || isAnew ? later : { ...later, metrics: [...before.metrics, ...later.metrics] },
-        );
+        const [had, has] = [rows, later.folder.rows];
+        rows = isAnew ? 0 : has;
+        setFound((before) => {
+          if (before === undefined || isAnew) return later;
+          // The same columns, so that charts without a new point are not drawn again.
+          const metrics = has === had ? before.metrics : joinMetrics(before.metrics, had, later.metrics, has - had);
+          return { ...later, metrics };
+        });
         setProblem(undefined);
         if (isAnew) void load();
       } catch (error) {
@@ -45,6 +49,13 @@ export function Folder({ folderId }: { readonly folderId: string }) {
       clearInterval(timer);
     };
   }, [folderId]);
+  const curves = useMemo(
+    () =>
+      found === undefined
+        ? []
+        : [folderCurves(folderId, oneLine(found.folder.name, 40), found.metrics, found.folder.rows)],
+    [folderId, found?.metrics],
+  );
   if (found === undefined) {
     return problem === undefined ? (
       <Notice kind="loading" title="Reading the folder …" />
@@ -83,7 +94,7 @@ export function Folder({ folderId }: { readonly folderId: string }) {
           ))}
         </p>
       )}
-      <Charts curves={[folderCurves(folder.folderId, oneLine(folder.name, 40), found.metrics)]} />
+      <Charts curves={curves} />
       {folder.rollouts.length === 0 ? null : <Rollouts folderId={folderId} files={folder.rollouts} />}
       <Config runs={[{ key: folderId, name: oneLine(folder.name, 40), config: folder.config }]} />
       <Timeline timing={found.timing} />

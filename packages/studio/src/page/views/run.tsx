@@ -1,5 +1,5 @@
 /** One run, or several compared: charts that grow, configuration and its differences, events, and what it waits for. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { JsonValue, RunStepsResponse } from "tinklet/wire";
 import { Charts } from "../charts.tsx";
 import { formatAge, formatCount, formatDuration, formatNumber, formatTime } from "../format.ts";
@@ -25,6 +25,10 @@ export function Run({ runId }: { readonly runId: string }) {
     };
   }, [shown.join(",")]);
   const found = shown.flatMap((id) => curves.value.get(id) ?? []);
+  const drawn = useMemo(
+    () => found.map((one) => stepCurves(one.run.runId, oneLine(runName(one.run), 40), one.steps)),
+    found.flatMap(({ steps, run }): unknown[] => [steps, runName(run)]),
+  );
   const main = curves.value.get(runId);
   if (problem !== undefined && main === undefined) {
     return (
@@ -58,7 +62,7 @@ export function Run({ runId }: { readonly runId: string }) {
       )}
       <Tiles main={main} />
       <Compare runId={runId} compared={compared} />
-      <Charts curves={found.map((one) => stepCurves(one.run.runId, oneLine(runName(one.run), 40), one.steps))} />
+      <Charts curves={drawn} />
       <Config
         runs={found.map((one) => ({ key: one.run.runId, name: oneLine(runName(one.run), 40), config: configOf(one) }))}
       />
