@@ -245,7 +245,15 @@ const rows: Readonly<Record<string, Row>> = {
     args: (mode) => ["recipe", "run", "sft", "--local", "--max-steps", "1", "--out", `recipe-${mode}`],
     prints: /before[\s\S]*after/i,
     json: { before: expect.any(Number), after: expect.any(Number) },
-    fails: [["no steps", () => ["recipe", "run", "sft", "--max-steps", "0"], 2, /--max-steps/]],
+    fails: [
+      ["no steps", () => ["recipe", "run", "sft", "--max-steps", "0"], 2, /--max-steps/],
+      [
+        "a logger that is none",
+        () => ["recipe", "run", "sft", "--log-to", "wandb"],
+        2,
+        /tensorboard, trackio, not "wandb"/,
+      ],
+    ],
   },
   conformance: {
     args: () => ["conformance", "--only", "sessions/heartbeat", "--only", "sessions/distinct"],

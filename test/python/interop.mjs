@@ -9,6 +9,7 @@ const suites = {
   server: ["server-interop.mjs"],
   cli: ["cli-interop.mjs"],
   cookbook: ["cookbook-interop.mjs"],
+  loggers: ["loggers-interop.mjs"],
   chat: ["../chat/clients.mjs"],
   ai: ["../ai/sdk.mjs"],
   templates: ["../chat/templates/compare.mjs"],

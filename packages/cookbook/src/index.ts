@@ -9,6 +9,7 @@ export * from "./evaluation/index.ts";
 export { type Example, type Place, readExamples, toExample } from "./examples.ts";
 export { type JsonLine, readJsonl } from "./jsonl.ts";
 export type { KlOptions } from "./kl-advantages.ts";
+export * from "./loggers/index.ts";
 export * from "./nll.ts";
 export * from "./open-run.ts";
 export { nextStepOf, type Plan, totalStepsOf } from "./plan.ts";

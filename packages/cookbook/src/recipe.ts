@@ -3,10 +3,11 @@
  * after. The command line and the bench give it a service, a model, a folder and a seed.
  */
 import { mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { type Chat, createChat } from "@tinklet/models/chat";
 import { InvalidInputError, type SamplingClient, type ServiceClient, type Tokenizer } from "tinklet";
 import { given } from "tinklet/wire";
+import { type MetricsLogger, withLoggers } from "./loggers/index.ts";
 import type { PromptTokens } from "./prompt-tokens.ts";
 import type { CheckpointRecord } from "./run-folder.ts";
 import type { RunResult } from "./run-result.ts";
@@ -26,6 +27,8 @@ export interface RecipeOptions {
   readonly learningRate?: number | undefined;
   /** A data file of the user's. @defaultValue what the recipe generates */
   readonly data?: string | undefined;
+  /** Where the metrics of every stage go besides its folder. @defaultValue nowhere */
+  readonly loggers?: readonly MetricsLogger[];
   readonly signal?: AbortSignal | undefined;
   /** Called with every event of the loops. */
   readonly onEvent?: (event: RecipeEvent) => void;
@@ -146,7 +149,19 @@ export async function runRecipe(recipe: Recipe, options: RecipeOptions): Promise
 }
 
 async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
-  const { service, baseModel, tokenizer, folder, seed = 0, maxSteps, data, signal, onEvent, onNote } = options;
+  const {
+    service,
+    baseModel,
+    tokenizer,
+    folder,
+    seed = 0,
+    maxSteps,
+    data,
+    loggers = [],
+    signal,
+    onEvent,
+    onNote,
+  } = options;
   return {
     service,
     baseModel,
@@ -161,8 +176,11 @@ async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
     learningRate: (rate) => options.learningRate ?? rate,
     note: (text) => onNote?.(text),
     async follow(stage, loop) {
+      const name = `${basename(resolve(folder))}/${stage}`;
+      const onWarning = (text: string) => (onNote ?? console.warn)(text);
+      const logged = withLoggers(loop, loggers, { name, onWarning });
       for (;;) {
-        const { done, value } = await loop.next();
+        const { done, value } = await logged.next();
         if (!done) {
           onEvent?.({ stage, ...value });
           continue;

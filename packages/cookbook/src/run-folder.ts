@@ -60,6 +60,7 @@ const files = {
   timing: "timing_spans.jsonl",
   spending: "spending.jsonl",
   failures: "failures.jsonl",
+  trackio: "trackio.json", // a logger's: the run begins anew there, too
 } as const;
 const rolloutFile = "train_rollout_summaries.jsonl";
 /** The folder of one step, named as the official cookbook does. */
@@ -70,6 +71,7 @@ const lockFile = "run.lock";
 export class RunFolder {
   readonly path: string;
   #unlock: Promise<() => Promise<void>> | undefined;
+  readonly #listeners = new Set<(row: MetricsRow) => void>();
 
   private constructor(path: string) {
     this.path = path;
@@ -176,6 +178,17 @@ export class RunFolder {
 
   async appendMetrics(row: MetricsRow): Promise<void> {
     await this.#append(files.metrics, row);
+    for (const listener of this.#listeners) listener(row);
+  }
+
+  /**
+   * Calls a function with every row of metrics that is written from now on, and with the times of steps as `time/…`. For loggers.
+   *
+   * @returns a function that ends it.
+   */
+  onRow(listener: (row: MetricsRow) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
   }
 
   readCheckpoints(): Promise<CheckpointRecord[]> {
@@ -205,6 +218,10 @@ export class RunFolder {
       wall_end: duration,
     }));
     await this.#append(files.timing, { step, spans });
+    const times = spans.map(
+      ({ name, duration }) => [name === "step" ? "time/total" : `time/${name}`, duration] as const,
+    );
+    for (const listener of this.#listeners) listener({ ...Object.fromEntries(times), step });
   }
 
   readFailures(): Promise<FailureRow[]> {

@@ -7,6 +7,7 @@ import type { Command } from "../command.ts";
 import { type Context, optionalPackage } from "../context.ts";
 import { CliError } from "../explain.ts";
 import { writeWhole } from "../files.ts";
+import { loggersOf, logToOption, noteLoggers } from "../log-to.ts";
 import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import type { Output } from "../output.ts";
 import { cachedShare, StepLine } from "../step-line.ts";
@@ -65,6 +66,7 @@ export const recipeRun: Command = {
     "learning-rate": { type: "string", value: "X", about: "default: the recipe's, made for the bundled model" },
     "max-steps": { type: "string", value: "N", about: "end each stage after so many" },
     seed: { type: "string", value: "N", about: "of the data, the order and the first weights (default 0)" },
+    ...logToOption,
   },
   examples: ["recipe run math-rl --local", "recipe run sft --local --max-steps 5", "recipe run ./mine.js --local"],
   async run(input, context) {
@@ -77,6 +79,7 @@ export const recipeRun: Command = {
       data: input.text("data"),
       seed: input.integer("seed", 0) ?? 0,
     };
+    const loggers = await loggersOf(input);
     const model = await chosenModel(input, context);
     const service = await context.service(model.serve);
     const ask = async (of: string) => service.getTokenizer(of, { signal: context.signal });
@@ -84,10 +87,11 @@ export const recipeRun: Command = {
     const folder = input.text("out") ?? join("runs", parse(name).name);
     const { output, signal } = context;
     output.note(`${output.style(parse(name).name, "bold")}: ${recipe.about}`);
+    noteLoggers(loggers, folder, output);
     const since = performance.now();
     const result = await runRecipe(recipe, {
       ...given(options),
-      ...{ service, baseModel: model.name, tokenizer, folder, signal },
+      ...{ service, baseModel: model.name, tokenizer, folder, loggers, signal },
       onEvent: follower(output),
       onNote: (text) => output.note(text),
     });

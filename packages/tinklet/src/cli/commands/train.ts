@@ -11,6 +11,7 @@ import { CliError } from "../explain.ts";
 import { fetchCheckpoint } from "../fetch-checkpoint.ts";
 import { writeWhole } from "../files.ts";
 import { counted } from "../format.ts";
+import { loggersOf, logToOption, noteLoggers } from "../log-to.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import { type Input, UsageError } from "../parse.ts";
 import { terminalPlot } from "../plot-terminal.ts";
@@ -63,6 +64,7 @@ export const train: Command = {
     "dry-run": { type: "boolean", about: "count tokens, steps, time and cost, and stop" },
     "max-cost": { type: "string", value: "DOLLARS", about: "stop with a checkpoint before the whole run costs more" },
     prices: { type: "string", value: "FILE", about: "your own price table (JSON) over the built-in one" },
+    ...logToOption,
     "no-export": { type: "boolean", about: "do not fetch the adapter in the end" },
   },
   examples: [
@@ -74,6 +76,7 @@ export const train: Command = {
   async run(input, context) {
     const cookbook = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
     const [file = ""] = input.positionals;
+    const loggers = await loggersOf(input);
     // A checkpoint to begin with lies in the data folder; without one a dry run needs nothing from there, and leaves nothing.
     context.keepsNothing = input.flag("dry-run") && input.text("from") === undefined;
     const { model, settings, start } = await beginningOf(input, context);
@@ -101,20 +104,22 @@ export const train: Command = {
       return 0;
     }
     const folder = input.text("out") ?? join("runs", basename(file, extname(file)));
-    const { signal } = context;
+    const { signal, output } = context;
+    const loop = cookbook.runSupervised({
+      ...training,
+      service: await context.service(model.serve),
+      folder,
+      baseModel: model.name,
+      ...given({ from: start }),
+      data,
+      learningRate,
+      settings: { max_length: maxLength ?? null, train_on: trainOn, test_share: testShare },
+      signal,
+      ...(maxCost === undefined || price === undefined ? {} : { beforeStep: cookbook.budget(price, maxCost) }),
+    });
+    noteLoggers(loggers, folder, output);
     const result = await follow(
-      cookbook.runSupervised({
-        ...training,
-        service: await context.service(model.serve),
-        folder,
-        baseModel: model.name,
-        ...given({ from: start }),
-        data,
-        learningRate,
-        settings: { max_length: maxLength ?? null, train_on: trainOn, test_share: testShare },
-        signal,
-        ...(maxCost === undefined || price === undefined ? {} : { beforeStep: cookbook.budget(price, maxCost) }),
-      }),
+      cookbook.withLoggers(loop, loggers, { onWarning: (text) => output.note(text) }),
       { folder, fresh: introduction(data, totalSteps, model, settings.rank, learningRate) },
       context,
     );

@@ -1,0 +1,35 @@
+/** `--log-to`: where the metrics of a run go besides its folder. */
+import { basename } from "node:path";
+import type { MetricsLogger } from "@tinklet/cookbook";
+import type { OptionSpec } from "./command.ts";
+import { optionalPackage } from "./context.ts";
+import type { Output } from "./output.ts";
+import { type Input, UsageError } from "./parse.ts";
+
+export const logToOption: Readonly<Record<string, OptionSpec>> = {
+  "log-to": {
+    type: "string",
+    multiple: true,
+    value: "LOGGER",
+    about: "tensorboard or trackio, besides the local files; more than once for both",
+  },
+};
+
+/** The loggers that were asked for. @throws {@link UsageError} for a name that is none. */
+export async function loggersOf(input: Input): Promise<readonly MetricsLogger[]> {
+  const names = input.texts("log-to").flatMap((text) => text.split(","));
+  if (names.length === 0) return [];
+  const { loggerNames, loggersNamed } = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+  const unknown = names.find((name) => !loggerNames.includes(name));
+  if (unknown !== undefined)
+    throw new UsageError(`--log-to must be one of ${loggerNames.join(", ")}, not "${unknown}"`);
+  return loggersNamed(names);
+}
+
+/** Says how to look at what was logged. */
+export function noteLoggers(loggers: readonly MetricsLogger[], folder: string, output: Output): void {
+  for (const { name } of loggers) {
+    if (name === "tensorboard") output.note(`tensorboard --logdir ${folder} shows the run.`);
+    else output.note(`${name} shows the run as ${basename(folder)}.`);
+  }
+}
