@@ -24,7 +24,9 @@ export default defineConfig({
     include: ["packages/*/src/**/*.test.ts", "test/**/*.test.ts", "examples/**/*.test.ts"],
     exclude: ["**/node_modules/**", "**/dist/**", "test/python/**"],
     typecheck: { enabled: false },
-    testTimeout: 30_000,
+    // A guard against what hangs, not a judgement of speed: at a load of 25 on two cores the slowest took more than 30 s.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     reporters: process.env["CI"] ? ["dot"] : ["default"],
   },
 });
