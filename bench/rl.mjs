@@ -1,4 +1,4 @@
-// `npm run bench -- rl --base FOLDER [--repeats N] [--conversations 64] [--tiny] [--part groups|multi-turn|sharing|cold|peft|recipe|quickstart]`: what reinforcement learning
+// `npm run bench -- rl --base FOLDER [--repeats N] [--conversations 64] [--tiny] [--part groups|multi-turn|sharing|cold|peft|skyrl|recipe|quickstart]`: what reinforcement learning
 // costs when prefixes are computed once, against a build of the engine that computes every copy (`TINKLET_BENCH_BASE` names its folder as
 // well as `--base`: a checkout of 3e75717 in which `node tools/build.mjs` was run). Both sides get the same tokens, in turns, each in a
 // process of its own. Medians with their spread; a ratio is the other build's median over ours. `--tiny`, with `--dry`, only shows that all of it runs.
@@ -6,6 +6,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
+import { startSkyrl } from "../test/peers/skyrl-server.mjs";
 import { bundle } from "../test/server/bundle.mjs";
 import { torchPython } from "../test/torch/venv.mjs";
 import { checkpoint } from "./engine/models.mjs";
@@ -186,6 +187,38 @@ const peft = async (root, { repeats, tiny }) => {
   ];
 };
 
+/** A policy-gradient step through the API, against SkyRL's server. */
+const skyrl = async (root, { repeats, tiny }) => {
+  const work = mkdtempSync(join(tmpdir(), "tinklet-bench-skyrl-"));
+  const model = join(root, "packages/base-model");
+  const shape = tiny ? { count: 1, turns: 3 } : { count: 8, turns: 10 };
+  const side = await bundle("bench/rl/skyrl.ts");
+  const peer = await startSkyrl({ work, model });
+  try {
+    const options = { model, rounds: Math.min(3, repeats), skyrlUrl: peer.url, shape };
+    const lines = execFileSync(process.execPath, [side, JSON.stringify(options)])
+      .toString()
+      .trim()
+      .split("\n");
+    const told = JSON.parse(lines.at(-1));
+    const results = {
+      base: told.skyrl.map((seconds) => ({ training: seconds })),
+      ours: told.ours.map((seconds) => ({ training: seconds })),
+    };
+    const note = `the other is SkyRL 0.4.0 over JAX; last log-probs of the first pass at most ${told.apart.toExponential(1)} apart`;
+    return [
+      compare(`${shape.count} conversations × ${shape.turns} turns through the API: training, against SkyRL`, results, {
+        of: training,
+        target: "≥ 10×",
+        note,
+      }),
+    ];
+  } finally {
+    peer.stop();
+    rmSync(work, { recursive: true, force: true });
+  }
+};
+
 /** The official cookbook's own times, one step on each build. */
 const recipe = async (root, builds) => {
   const results = { base: [await runRecipe(root, builds.base)], ours: [await runRecipe(root, builds.ours)] };
@@ -242,7 +275,7 @@ export default async ({ root, args }) => {
   const repeats = countOf(args, "--repeats", tiny ? 1 : 5);
   const count = countOf(args, "--conversations", tiny ? 2 : 64);
   const only = option(args, "--part");
-  const known = [...Object.keys(parts), "peft", "recipe", "quickstart"];
+  const known = [...Object.keys(parts), "peft", "skyrl", "recipe", "quickstart"];
   if (only !== undefined && !known.includes(only)) throw new Error(`--part must be one of ${known.join(", ")}`);
   const builds = { base, ours: root };
   const rows = [];
@@ -265,6 +298,7 @@ export default async ({ root, args }) => {
   }
   const others = {
     peft: () => peft(root, { repeats, tiny }),
+    skyrl: () => skyrl(root, { repeats, tiny }),
     recipe: () => recipe(root, builds),
     quickstart: () => quickstart(builds, repeats),
   };
