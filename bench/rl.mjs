@@ -191,9 +191,11 @@ const peft = async (root, { repeats, tiny }) => {
 const skyrl = async (root, { repeats, tiny }) => {
   const work = mkdtempSync(join(tmpdir(), "tinklet-bench-skyrl-"));
   const model = join(root, "packages/base-model");
-  const shape = tiny ? { count: 1, turns: 3 } : { count: 8, turns: 10 };
+  const shape = tiny ? { count: 1, turns: 3 } : { count: 2, turns: 10 };
   const side = await bundle("bench/rl/skyrl.ts");
-  const peer = await startSkyrl({ work, model });
+  // Without it SkyRL pads all of them into one batch: for 80 data it wanted 68 GB.
+  const backend = { train_micro_batch_size: 4 };
+  const peer = await startSkyrl({ work, model, backend });
   try {
     const options = { model, rounds: Math.min(3, repeats), skyrlUrl: peer.url, shape };
     const lines = execFileSync(process.execPath, [side, JSON.stringify(options)])
@@ -205,7 +207,7 @@ const skyrl = async (root, { repeats, tiny }) => {
       base: told.skyrl.map((seconds) => ({ training: seconds })),
       ours: told.ours.map((seconds) => ({ training: seconds })),
     };
-    const note = `the other is SkyRL 0.4.0 over JAX; last log-probs of the first pass at most ${told.apart.toExponential(1)} apart`;
+    const note = `the other is SkyRL 0.4.0 over JAX, ${backend.train_micro_batch_size} sequences at a time; last log-probs of the first pass at most ${told.apart.toExponential(1)} apart`;
     return [
       compare(`${shape.count} conversations × ${shape.turns} turns through the API: training, against SkyRL`, results, {
         of: training,

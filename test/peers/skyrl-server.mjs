@@ -49,17 +49,17 @@ export function tinyModel(work) {
 /**
  * Starts the server over a model; resolves when it answers.
  *
- * @param {{ work: string, model: string, source?: string }} options `work` takes its database and checkpoints; `source` is a
- *   checkout to run instead of the release.
+ * @param {{ work: string, model: string, source?: string, backend?: object }} options `work` takes its database and checkpoints;
+ *   `source` is a checkout to run instead of the release; `backend` further settings of its backend.
  */
-export async function startSkyrl({ work, model, source }) {
+export async function startSkyrl({ work, model, source, backend }) {
   const folder = environment();
   const child = spawn(
     join(folder, "bin", "uv"),
     // The server starts its engine as `uv run …` again and reads its own flags from the parent's command line.
     ["run", "--no-sync", "--extra", "tinker", "--extra", "jax", "-m", "skyrl.tinker.api"].concat(
       ["--host", "127.0.0.1", "--port", String(port), "--base-model", model, "--backend", "jax"],
-      ["--backend-config", '{"max_lora_adapters":32,"max_lora_rank":32}'],
+      ["--backend-config", JSON.stringify({ max_lora_adapters: 32, max_lora_rank: 32, ...backend })],
       ["--database-url", `sqlite:///${join(work, "tinker.db")}`, "--checkpoints-base", join(work, "checkpoints")],
     ),
     {
