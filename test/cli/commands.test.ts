@@ -247,6 +247,7 @@ const rows: Readonly<Record<string, Row>> = {
     json: { before: expect.any(Number), after: expect.any(Number) },
     fails: [
       ["no steps", () => ["recipe", "run", "sft", "--max-steps", "0"], 2, /--max-steps/],
+      ["a recipe that is none", () => ["recipe", "run", "sftt"], 1, /There are: dpo, eval/],
       [
         "a logger that is none",
         () => ["recipe", "run", "sft", "--log-to", "wandb"],

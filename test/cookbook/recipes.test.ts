@@ -33,6 +33,12 @@ afterAll(async () => {
   await rm(work, { recursive: true, force: true });
 });
 
+it("a recipe that takes no data says so before it begins", async () => {
+  const options = { service, baseModel, tokenizer, folder: join(work, "data"), data: "mine.jsonl" };
+  await expect(runRecipe(await loadRecipe("math-rl"), options)).rejects.toThrow(/data: this recipe makes its own/);
+  await expect(runRecipe(await loadRecipe("sft"), options)).rejects.toThrow(/mine\.jsonl: there is no such file/);
+});
+
 it("there are eleven", () => {
   expect(names).toEqual([
     ...["dpo", "eval", "guess-number", "math-rl", "on-policy-distillation", "prompt-distillation", "reward-model"],

@@ -1,6 +1,6 @@
 /**
  * Supervised fine-tuning: the model learns to answer as the examples do. Here it learns to write sums out in full; with
- * `--data FILE` it learns from your own JSONL of conversations instead.
+ * `--data FILE` (JSONL, CSV, Parquet, or a Hub dataset) it learns from your own conversations instead.
  */
 import {
   defineRecipe,
@@ -29,6 +29,7 @@ export default defineRecipe({
   about: "supervised fine-tuning on examples (yours with --data)",
   metric: "loss per token on examples that were held out",
   better: "lower",
+  takesData: true,
   async run(task) {
     const { tokenizer, seed } = task;
     const options = { testShare: 0.1, seed };

@@ -3,8 +3,8 @@
  * turning an example into tokens is `render.ts`.
  */
 import type { ChatMessage } from "tinklet";
+import { type ReadDataOptions, readData } from "./data/read-data.ts";
 import { DataError } from "./data-error.ts";
-import { readJsonl } from "./jsonl.ts";
 
 /** File and line of an example, for error messages. */
 export interface Place {
@@ -25,6 +25,8 @@ const shapes = `Each line is {"messages": [...]}, {"prompt": "...", "completion"
 /**
  * Reads training examples. `prompt` and `completion` may also be lists of messages, which makes a conversation.
  *
+ * @param source - a file (`.jsonl`, `.csv`, `.tsv`, `.parquet`) or a dataset of the Hub, as {@link readData} has it. In a CSV file `messages`
+ *   is JSON in a cell.
  * @throws {@link DataError} naming file and line.
  *
  * @example
@@ -32,10 +34,10 @@ const shapes = `Each line is {"messages": [...]}, {"prompt": "...", "completion"
  * const examples = await readExamples("data.jsonl");
  * ```
  */
-export async function readExamples(file: string): Promise<Example[]> {
+export async function readExamples(source: string, options: ReadDataOptions = {}): Promise<Example[]> {
   const examples: Example[] = [];
-  for await (const { value, line } of readJsonl(file)) examples.push(toExample(value, { file, line }));
-  if (examples.length === 0) throw new DataError({ file }, "has no examples", { hint: shapes });
+  for await (const { value, file, line } of readData(source, options)) examples.push(toExample(value, { file, line }));
+  if (examples.length === 0) throw new DataError({ file: source }, "has no examples", { hint: shapes });
   return examples;
 }
 
@@ -46,7 +48,8 @@ export function toExample(value: unknown, place: Place): Example {
   };
   if (typeof value !== "object" || value === null || Array.isArray(value))
     fail(`must be an object, not ${kindOf(value)}`);
-  const { messages, prompt, completion, text } = value as Record<string, unknown>;
+  const { messages: given, prompt, completion, text } = value as Record<string, unknown>;
+  const messages = typeof given === "string" && given.trimStart().startsWith("[") ? parsed(given, fail) : given;
   if (messages !== undefined) return { kind: "chat", messages: checkedMessages("messages", messages, fail), ...place };
   if (Array.isArray(prompt) && Array.isArray(completion)) {
     const both = [...checkedMessages("prompt", prompt, fail), ...checkedMessages("completion", completion, fail)];
@@ -62,6 +65,15 @@ export function toExample(value: unknown, place: Place): Example {
   return fail(
     `has none of messages, prompt and completion, or text (its keys: ${Object.keys(value as object).join(", ") || "none"})`,
   );
+}
+
+/** A list that stands in a text, as in a CSV file. */
+function parsed(text: string, fail: (problem: string) => never): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return fail("messages must be a list of messages, and is a text that is not JSON");
+  }
 }
 
 function checkedMessages(field: string, value: unknown, fail: (problem: string) => never): ChatMessage[] {

@@ -2,6 +2,9 @@
 export { type BeforeStep, budget, type PlannedStep, plannedStep, spentBy, type TokenCounts } from "./budget.ts";
 export * from "./clients.ts";
 export * from "./cost.ts";
+export { readCsv } from "./data/csv.ts";
+export { readParquet } from "./data/parquet.ts";
+export { type DataRow, dataFileEndings, type ReadDataOptions, readData } from "./data/read-data.ts";
 export { DataError } from "./data-error.ts";
 export { BatchedDataset, splitData } from "./dataset.ts";
 export * from "./environments/index.ts";

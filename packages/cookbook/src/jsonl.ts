@@ -64,7 +64,8 @@ async function* lines(file: string): AsyncGenerator<Uint8Array> {
   if (rest.length > 0) yield rest;
 }
 
-function unreadable(cause: unknown): string {
+/** Why a file cannot be read, in a few words. */
+export function unreadable(cause: unknown): string {
   const code = (cause as NodeJS.ErrnoException).code;
   if (code === "ENOENT") return "there is no such file";
   if (code === "EISDIR") return "is a folder, not a file";

@@ -25,7 +25,7 @@ export interface RecipeOptions {
   readonly maxSteps?: number | undefined;
   /** @defaultValue the recipe's own, which is that of the bundled model */
   readonly learningRate?: number | undefined;
-  /** A data file of the user's. @defaultValue what the recipe generates */
+  /** A data file of the user's, or a dataset of the Hub, for {@link readData}. @defaultValue what the recipe generates */
   readonly data?: string | undefined;
   /** Where the metrics of every stage go besides its folder. @defaultValue nowhere */
   readonly loggers?: readonly MetricsLogger[];
@@ -102,6 +102,8 @@ export interface Recipe {
   readonly about: string;
   /** What `before` and `after` are. */
   readonly metric: string;
+  /** Whether it learns from a user's data; where it does not, data is refused. @defaultValue false */
+  readonly takesData?: boolean;
   /** @defaultValue "higher" */
   readonly better?: "higher" | "lower";
   readonly run: (task: RecipeTask) => Promise<RecipeScore>;
@@ -134,6 +136,10 @@ class Stopped extends Error {
 export async function runRecipe(recipe: Recipe, options: RecipeOptions): Promise<RecipeResult> {
   if (typeof recipe?.run !== "function" || typeof recipe.metric !== "string")
     throw new InvalidInputError("recipe", "must be what defineRecipe makes, as the file's default export");
+  if (options.data !== undefined && recipe.takesData !== true)
+    throw new InvalidInputError("data", "this recipe makes its own and takes none", {
+      hint: "Copy the recipe, read your data in it (readData) and set takesData: true. The recipe sft takes data as it is.",
+    });
   const { folder } = options;
   await mkdir(folder, { recursive: true });
   try {

@@ -12,7 +12,9 @@ export {
 } from "./export/export-model.ts";
 export { type MergeBase, type MergedModel, type MergedTensor, mergeAdapter, type Product } from "./export/merge.ts";
 export { writeMergedModel } from "./export/write-merged-model.ts";
+export { type DatasetFile, type FetchDatasetOptions, fetchDataset } from "./hub/fetch-dataset.ts";
 export { HubError, type HubErrorCode } from "./hub/hub-error.ts";
+export { type HubId, parseDatasetId } from "./hub/hub-id.ts";
 export { type HubSettings, hubSettings } from "./hub/hub-settings.ts";
 export { type LoadTokenizerOptions, loadTokenizer, loadTokenizerFiles } from "./load-tokenizer.ts";
 export {

@@ -1,6 +1,6 @@
 /**
  * The Hugging Face cache on disk, laid out as `huggingface_hub` does, so that both find each other's files:
- * `models--org--name/blobs/<etag>` holds contents, `snapshots/<commit>/<file>` links to them, `refs/<revision>` names a commit.
+ * `models--org--name/blobs/<etag>` (`datasets--…` for data) holds contents, `snapshots/<commit>/<file>` links to them, `refs/<revision>` names a commit.
  * A download in progress is a file of its own beside the blobs, claimed by renaming, so that two processes never write into one.
  */
 
@@ -39,7 +39,10 @@ const incomplete = ".incomplete";
 const machine = createHash("sha256").update(hostname()).digest("hex").slice(0, 8);
 
 export function hubCache(cacheDir: string, id: HubId): HubCache {
-  const root = join(cacheDir, `models--${repositoryOf(id).replaceAll("/", "--")}`);
+  const root = join(
+    cacheDir,
+    `${id.kind === "dataset" ? "datasets" : "models"}--${repositoryOf(id).replaceAll("/", "--")}`,
+  );
   const blobs = join(root, "blobs");
   const ref = join(root, "refs", ...id.revision.split("/"));
   // An ETag that is not a plain checksum (some mirrors) must not choose a file name.

@@ -54,6 +54,9 @@ const largestTextBytes = 256 * 1024 * 1024;
 
 export function hubClient(id: HubId, access: HubAccess, options: HubClientOptions = {}): HubClient {
   const repository = repositoryOf(id);
+  const isDataset = id.kind === "dataset";
+  const resolve = (revision: string, file: string) =>
+    `${access.endpoint}/${isDataset ? "datasets/" : ""}${repository}/resolve/${encodeURIComponent(revision)}/${file.split("/").map(encodeURIComponent).join("/")}`;
   const { signal, redirect = "manual" } = options;
 
   /** One request without following redirects; the token goes to the Hub itself and to nobody else. */
@@ -89,7 +92,7 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
   return {
     async listFiles() {
       const what = `${repository} at ${id.revision}`;
-      let url = `${access.endpoint}/api/models/${repository}/revision/${encodeURIComponent(id.revision)}`;
+      let url = `${access.endpoint}/api/${isDataset ? "datasets" : "models"}/${repository}/revision/${encodeURIComponent(id.revision)}`;
       for (let hop = 0; hop <= mostRedirects; hop++) {
         const response = await request(url, {}, what);
         const next = redirectOf(response, url);
@@ -109,7 +112,7 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
 
     async describeFile(commit, file) {
       const what = `${file} of ${repository}`;
-      let url = `${access.endpoint}/${repository}/resolve/${commit}/${encodeURIComponent(file)}`;
+      let url = resolve(commit, file);
       for (let hop = 0; hop <= mostRedirects; hop++) {
         const response = await request(url, { method: "HEAD", headers: { "accept-encoding": "identity" } }, what);
         await response.body?.cancel();
@@ -160,7 +163,7 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
 
     async readText(revision, file) {
       const what = `${file} of ${repository}`;
-      let url = `${access.endpoint}/${repository}/resolve/${encodeURIComponent(revision)}/${encodeURIComponent(file)}`;
+      let url = resolve(revision, file);
       let commit: string | undefined;
       for (let hop = 0; hop <= mostRedirects; hop++) {
         const response = await request(url, {}, what);

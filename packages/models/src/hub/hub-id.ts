@@ -8,6 +8,8 @@ export interface HubId {
   readonly revision: string;
   /** One GGUF file out of a repository that has several. */
   readonly file?: string;
+  /** @defaultValue a model */
+  readonly kind?: "dataset";
 }
 
 const part = "[A-Za-z0-9_][A-Za-z0-9_.-]*";
@@ -27,6 +29,19 @@ export function parseTokenizerId(text: string, revision?: string): HubId | undef
   const id =
     parseHubId(text) ?? (barePattern.test(text) && !text.includes("..") ? { name: text, revision: "main" } : undefined);
   return id && revision !== undefined ? { ...id, revision } : id;
+}
+
+const datasetPattern = new RegExp(
+  `^(?:hf://datasets/)?(${part})/(${part})(?:@(${part}(?:/${part})*))?(?::(${part}(?:/${part})*))?$`,
+);
+
+/** A dataset on the Hub: `org/name`, `org/name@revision`, `org/name:part`; undefined when `text` is none. */
+export function parseDatasetId(text: string): (HubId & { readonly owner: string; readonly part?: string }) | undefined {
+  const parts = datasetPattern.exec(text);
+  if (!parts || text.includes("..")) return undefined;
+  const [, owner, name, revision = "main", chosen] = parts;
+  const id = { owner: owner as string, name: name as string, revision, kind: "dataset" } as const;
+  return chosen === undefined ? id : { ...id, part: chosen };
 }
 
 /** `org/name`. */

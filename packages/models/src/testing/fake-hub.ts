@@ -43,7 +43,7 @@ export type Fault =
 /** Files from this size on are "large": named by their sha256 and kept by the storage host. */
 const largeBytes = 10_000;
 
-/** A Hub with one repository at one commit, which every revision means. */
+/** A Hub with one repository (`org/name`, or `datasets/org/name`) at one commit, which every revision means. */
 export async function startFakeHub(
   files: Readonly<Record<string, string | Uint8Array | undefined>>,
   repository = "org/name",
@@ -70,7 +70,8 @@ export async function startFakeHub(
     if (self.requiredToken !== undefined && request.headers.authorization !== `Bearer ${self.requiredToken}`) {
       return answer(response, 401);
     }
-    const listing = new RegExp(`^/api/models/${repository}/revision/(.+)$`).exec(url);
+    const api = repository.startsWith("datasets/") ? repository : `models/${repository}`;
+    const listing = new RegExp(`^/api/${api}/revision/(.+)$`).exec(url);
     if (listing) {
       if (!["main", self.commit].includes(decodeURIComponent(listing[1] as string))) return answer(response, 404);
       const siblings = [...contents.keys()].map((rfilename) => ({ rfilename }));

@@ -14,4 +14,4 @@ export {
   peekForwardBackwardRequest,
 } from "./proto/tensors.ts";
 export * from "./run-folders.ts";
-export { type DecompressOptions, decompressZstd, unpackZstdFrame } from "./zstd.ts";
+export { type DecompressOptions, decompressZstd, unpackZstdFrame, zstdUnpacker } from "./zstd.ts";

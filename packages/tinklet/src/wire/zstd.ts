@@ -76,6 +76,11 @@ export async function unpackZstdFrame(bytes: Uint8Array, capacity: number): Prom
   }
 }
 
+/** A function that unpacks a frame whose size is known, at once: for readers that cannot wait. It throws when the content is longer. */
+export async function zstdUnpacker(): Promise<(bytes: Uint8Array, capacity: number) => Uint8Array> {
+  return (await zstd()).decompress;
+}
+
 /**
  * The content of one zstd frame.
  *

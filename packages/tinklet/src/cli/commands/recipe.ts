@@ -62,7 +62,11 @@ export const recipeRun: Command = {
   options: {
     ...modelOptions,
     out: { type: "string", short: "o", value: "FOLDER", about: "record of the run (default runs/NAME)" },
-    data: { type: "string", value: "FILE", about: "your own data, for recipes that take some" },
+    data: {
+      type: "string",
+      value: "FILE",
+      about: "your own: JSONL, CSV or Parquet, or a Hub dataset (org/name:part), where a recipe takes data",
+    },
     "learning-rate": { type: "string", value: "X", about: "default: the recipe's, made for the bundled model" },
     "max-steps": { type: "string", value: "N", about: "end each stage after so many" },
     seed: { type: "string", value: "N", about: "of the data, the order and the first weights (default 0)" },

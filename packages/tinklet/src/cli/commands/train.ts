@@ -25,8 +25,9 @@ const bundledLearningRate = 2e-3;
 export const train: Command = {
   usage: "train DATA.jsonl [--model NAME] [--out FOLDER] [--dry-run]",
   about:
-    "Fine-tunes a model on conversations or prompts with completions. The folder records the run; the same command again\n" +
-    "goes on where it stopped, with no step repeated or left out, also with other intervals or more epochs.",
+    "Fine-tunes a model on conversations or prompts with completions: JSONL, CSV, Parquet, or a dataset of the Hub (org/name:part).\n" +
+    "The folder records the run; the same command again goes on where it stopped, with no step repeated or left out, also with\n" +
+    "other intervals or more epochs.",
   arguments: ["DATA"],
   options: {
     ...modelOptions,
