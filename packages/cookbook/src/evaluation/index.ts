@@ -1,4 +1,5 @@
 /** Evaluations. */
+export { type BenchmarkOptions, finalNumber, gsm8k, ifeval, mmlu } from "./benchmarks.ts";
 export * from "./evaluate.ts";
 export * from "./statistics.ts";
 export {
