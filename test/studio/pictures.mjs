@@ -33,7 +33,9 @@ export async function takePictures({ browser, server, alpha, beta, saved }) {
           await page.getByLabel("Search runs").fill("");
           await page.getByRole("link", { name: "runs/sums" }).click();
           await page.getByTestId("rollout-count").getByText(/96/).waitFor();
-          await page.getByRole("heading", { name: "Rollouts" }).scrollIntoViewIfNeeded();
+          await page.locator(".samples summary").first().click();
+          await page.getByRole("button", { name: "Compare group 0" }).click();
+          await page.getByTestId("group").waitFor();
           await page.evaluate(() => document.querySelector(".rollouts")?.scrollIntoView({ block: "start" }));
         }
         if (name === "playground") {

@@ -1,12 +1,14 @@
 // The studio in a real Chromium: sign-in, a run that grows, comparing, rollouts, the playground, deleting, a restart, two tenants; each page
 // by axe in both colours; hostile texts everywhere. `--pictures` also writes the pictures of docs/studio.md. Needs the built packages.
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
+import { hostileTour } from "./hostile.mjs";
+import { keyboardTour } from "./keyboard.mjs";
 import { takePictures } from "./pictures.mjs";
 import { hostileTexts, openBrowser, startRun, startServer, writeCookbookFolder, writeExampleFolder } from "./world.mjs";
 
@@ -39,7 +41,7 @@ let server = await startServer({ dataDir });
 const alpha = await startRun(server.url, { displayName: "pirate-a" });
 const beta = await startRun(server.url, { displayName: "pirate-b", tags: ["sweep"] });
 writeCookbookFolder(folder, alpha.id);
-if (withPictures) writeExampleFolder(join(work, "runs", "sums"));
+writeExampleFolder(join(work, "runs", "sums"), await alpha.trainer.getTokenizer());
 await server.stop();
 server = await startServer({ dataDir, port: server.port, runs: [join(work, "runs")] });
 const page = await browser.open();
@@ -55,9 +57,9 @@ const until = async (what, test, ms = 20_000) => {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 };
-const judge = async (what) => {
-  await page.evaluate(`${axe}; undefined`).catch(() => {});
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+const judge = async (what, judged = page) => {
+  await judged.evaluate(`${axe}; undefined`).catch(() => {});
+  const { violations } = await judged.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   const told = violations.map(
     ({ id, nodes }) =>
       `${id}: ${nodes
@@ -174,6 +176,49 @@ try {
     for (const summary of (await page.locator(".samples summary").all()).slice(0, 20)) await summary.click();
     await page.getByRole("button", { name: /Show more of 10,000,000/ }).waitFor();
   });
+  await check("rollouts: a group side by side, tokens coloured, raw tokens on demand", async () => {
+    await go("/runs");
+    await page.getByRole("link", { name: "runs/sums" }).click();
+    await page.getByTestId("rollout-count").getByText("96 of 96 samples").waitFor();
+    await page.locator(".samples summary").nth(2).click();
+    const tokens = page.getByTestId("tokens").first();
+    await until("the texts of tokens", async () => /\d \+|=|\d/.test(await tokens.textContent()));
+    await until("colours", async () => (await tokens.locator("[class*=sure-]").count()) > 0);
+    const text = await tokens.locator("p").textContent();
+    await tokens.getByRole("button", { name: "Raw tokens" }).click();
+    assert.match(await tokens.locator("p").textContent(), /^(\d+ )+$/);
+    assert.doesNotMatch(text, /^(\d+ )+$/);
+    await page.getByRole("button", { name: "Compare group 0" }).click();
+    await page.getByTestId("rollout-count").getByText("8 of 96 samples: group 0").waitFor();
+    const cards = page.getByTestId("group").getByRole("listitem").filter({ hasText: "advantage" });
+    const [best] = await cards.allInnerTexts();
+    assert.match(best, /^1\s+advantage 0\.375/);
+    await page.getByLabel("Advantage", { exact: true }).check({ force: true });
+    assert.ok((await page.locator("[class*=gain-]").count()) > 0 && (await page.locator("[class*=cost-]").count()) > 0);
+  });
+  await check("two folders are compared, with what differs", async () => {
+    await page.getByText("Compare with other folders").click();
+    await page.getByRole("checkbox", { name: /runs\/official/ }).check();
+    await page.getByRole("list", { name: "Runs in the charts" }).getByText("runs/official").waitFor();
+    await page.getByText(/Configuration: \d+ differences/).waitFor();
+    await page.reload();
+    await page.getByRole("img", { name: /^env\/all\/reward\/total by step.*80 points.*60 points/ }).waitFor();
+  });
+  await check("what the key has used, and the command that exports a checkpoint", async () => {
+    await go("/server");
+    await page.getByRole("heading", { name: "Tokens of the key local, last 30 days" }).waitFor();
+    const [trained, sampled] = await page
+      .getByTestId("usage")
+      .getByRole("row")
+      .nth(1)
+      .getByRole("cell")
+      .allInnerTexts();
+    assert.ok(/^[1-9]/.test(trained) && /^[1-9]/.test(sampled), `${trained} ${sampled}`);
+    await go("/checkpoints");
+    await page.getByRole("button", { name: "Copy export command" }).first().click();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.match(copied, /^tinklet export tinker:\/\/\S+ --format gguf$/);
+  });
   await check("the server stops and starts: the page reconnects and the curve goes on", async () => {
     await go(`/runs/${alpha.id}`);
     await page.getByTestId("charts").waitFor();
@@ -185,26 +230,8 @@ try {
     await alpha.steps(2);
     await until("the new points", async () => (await points()) === 17);
   });
-  await check("the whole tour by keyboard", async () => {
-    await go("/runs");
-    const names = [];
-    for (let i = 0; i < 24; i++) {
-      await page.keyboard.press("Tab");
-      names.push(
-        await page.evaluate(
-          () => document.activeElement?.textContent?.trim() || document.activeElement?.getAttribute("aria-label"),
-        ),
-      );
-    }
-    for (const name of ["Skip to the content", "Playground", "Checkpoints", "Server", "Search runs", "pirate-a"]) {
-      assert.ok(
-        names.some((one) => one?.includes(name)),
-        `${name} is not reached: ${names.join(", ")}`,
-      );
-    }
-    await page.getByRole("link", { name: "pirate-a" }).focus();
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "pirate-a" }).waitFor();
+  await check("the whole tour by keyboard alone", async () => {
+    await keyboardTour({ browser, server, runName: "pirate-a", otherName: "pirate-b" });
   });
   if (withPictures) {
     await alpha.steps(40);
@@ -230,6 +257,15 @@ try {
     await go("/runs");
     await until("the runs", async () => (await page.getByTestId("runs").getByRole("row").count()) > 20);
   });
+  await check("a thousand hostile texts through every text of every page", async () => {
+    const { folders } = await page.evaluate(async () => (await fetch("/api/v1/tinklet/folders")).json());
+    const { folder_id: folderId, rollouts } = folders.find(({ name }) => name === "runs/official");
+    const told = { runId: alpha.id, folderId, rolloutFile: rollouts[0] };
+    const { given, seen, counts } = await hostileTour({ browser, server, ...told });
+    const shown = Object.entries(counts).map(([name, count]) => `${name} ${count}`);
+    console.log(`      ${given} given, ${seen} different ones seen; ${shown.join(", ")}`);
+    assert.equal(seen, 1000);
+  });
   for (const colour of ["light", "dark"]) {
     await check(`axe finds nothing, ${colour}`, async () => {
       await page.emulateMedia({ colorScheme: colour });
@@ -242,16 +278,43 @@ try {
       await page.getByRole("link", { name: "runs/official" }).click();
       await page.getByTestId("rollout-count").waitFor();
       await judge("folder");
+      await page.getByText("Compare with other folders").waitFor();
+      await page.goto(`${server.url}/#/runs`);
+      await page.getByRole("link", { name: "runs/sums" }).click();
+      await page.locator(".samples summary").first().click();
+      await page.getByRole("button", { name: /^Compare group/ }).click();
+      await page.getByTestId("group").waitFor();
+      for (const colouring of ["Log-prob", "Advantage"]) {
+        await page.getByLabel(colouring, { exact: true }).check({ force: true });
+        await judge(`tokens by ${colouring}`);
+      }
+      await go("/checkpoints");
+      await page
+        .getByRole("button", { name: /^Delete/ })
+        .first()
+        .click();
+      await page.getByRole("dialog").waitFor();
+      await judge("the question before deleting");
+      await page.keyboard.press("Escape");
+      const outside = await browser.open({ colorScheme: colour });
+      await outside.goto(`${server.url}/`);
+      await outside.getByLabel("Key").waitFor();
+      await judge("sign-in", outside);
+      await outside.context().close();
     });
   }
-  await check("two tenants see their own runs alone", async () => {
-    const shared = await startServer({ keys: ["alice", "bob"] });
+  await check("two tenants see their own runs and folders alone", async () => {
+    const hersAlone = join(work, "shared");
+    mkdirSync(hersAlone);
+    const shared = await startServer({ keys: ["alice", "bob"], runs: [hersAlone] });
     try {
       assert.ok(!shared.studio.includes("token"));
       const hers = await startRun(shared.url, { apiKey: "tml-alice", displayName: "hers" });
       const his = await startRun(shared.url, { apiKey: "tml-bob", displayName: "his" });
       await hers.steps(1);
       await his.steps(1);
+      writeCookbookFolder(join(hersAlone, "private"), hers.id);
+      const ids = {};
       for (const [name, own, other] of [
         ["alice", "hers", "his"],
         ["bob", "his", "hers"],
@@ -265,6 +328,14 @@ try {
         await seen.getByRole("button", { name: "Sign in" }).click();
         await seen.getByRole("link", { name: own, exact: true }).waitFor();
         assert.equal(await seen.getByRole("link", { name: other, exact: true }).count(), 0);
+        const found = await seen.evaluate(async () => (await fetch("/api/v1/tinklet/folders")).json());
+        assert.equal(found.folders.length, name === "alice" ? 1 : 0);
+        ids[name] = found.folders[0]?.folder_id;
+        await seen
+          .getByRole("link", { name: "shared/private" })
+          .waitFor({ state: name === "alice" ? "visible" : "detached" });
+        await seen.goto(`${shared.url}/#/folders/${ids.alice}`);
+        await seen.getByText(name === "alice" ? "700 of 700 samples" : /There is no run folder/).waitFor();
         const foreign = own === "hers" ? his.id : hers.id;
         await seen.goto(`${shared.url}/#/runs/${foreign}`);
         await seen.getByRole("alert").waitFor();

@@ -187,8 +187,8 @@ export function writeCookbookFolder(folder, runId) {
   put("iteration_000020/train_rollout_summaries.jsonl", lines(rollouts));
 }
 
-/** A folder of reinforcement learning as one sees it every day, for the pictures. */
-export function writeExampleFolder(folder) {
+/** A folder of reinforcement learning as one sees it every day, with the tokens that our own loops record. */
+export function writeExampleFolder(folder, tokenizer) {
   const at = join(folder, "iteration_000040");
   mkdirSync(at, { recursive: true });
   const lines = (rows) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
@@ -208,14 +208,17 @@ export function writeExampleFolder(folder) {
     const reward = [1, 1, 0, 1, 0.5, 1, 0, 0.5][i % 8];
     const response =
       reward === 1 ? `${a} + ${b} = ${a + b}` : reward === 0.5 ? `It is ${a + b}, I think.` : `${a + b - 1}`;
+    const tokens = [...tokenizer.encode(response)];
     const step = {
       step_idx: 0,
       ob_len: 14,
-      ac_len: 6,
+      ac_len: tokens.length,
       reward,
       episode_done: true,
       metrics: {},
       logs: { problem: `What is ${a} + ${b}?`, response },
+      ac_tokens: tokens,
+      ac_logprobs: tokens.map((token, at) => -Math.abs(Math.sin(token + at * i)) * (reward === 1 ? 1.5 : 4)),
     };
     return {
       split: "train",

@@ -170,6 +170,8 @@ describe("runReinforcement", () => {
       traj_idx: 1,
       steps: [{ step_idx: 0, ac_len: 3 }, { episode_done: true }],
     });
+    const [turn] = (rollouts[7]?.["steps"] ?? []) as { ac_tokens: number[]; ac_logprobs: number[] }[];
+    expect([turn?.ac_tokens.length, turn?.ac_logprobs.every((value) => value <= 0)]).toEqual([3, true]);
   });
 
   it("stops before it costs more than allowed, sampling included", async () => {

@@ -1,5 +1,5 @@
 /** What is recorded of rollouts: figures by the official cookbook's names, and one line per trajectory in its format. */
-import type { EpisodeFailure, TrajectoryGroup } from "./environments/index.ts";
+import type { Action, EpisodeFailure, TrajectoryGroup } from "./environments/index.ts";
 
 /** Figures of the groups of a step, all of them under `env/all/`, and per tag where a tag marks some groups only. */
 export function rolloutMetrics(
@@ -62,8 +62,17 @@ function averages(all: readonly Readonly<Record<string, number>>[]): Record<stri
   );
 }
 
-/** One record per trajectory, in the official cookbook's format. */
+/** Sampled tokens of one file that are recorded with their log-probabilities: about 400 kB. Turns behind them have their figures alone. */
+const recordedTokens = 20_000;
+
+/** One record per trajectory, in the official cookbook's format; `ac_tokens` and `ac_logprobs` are ours, and readers of that format skip them. */
 export function rolloutSummaries(step: number, groups: readonly TrajectoryGroup[]): object[] {
+  let room = recordedTokens;
+  const sampled = ({ tokens, logprobs }: Action): object => {
+    if (tokens.length > room) return {};
+    room -= tokens.length;
+    return { ac_tokens: tokens, ac_logprobs: logprobs.map((value) => Number(value.toFixed(4))) };
+  };
   return groups.flatMap(({ trajectories, tags, groupRewards, totalRewards, name }, groupIndex) =>
     trajectories.map(({ transitions }, index) => ({
       schema_version: 1,
@@ -85,6 +94,7 @@ export function rolloutSummaries(step: number, groups: readonly TrajectoryGroup[
         episode_done: done,
         metrics,
         logs,
+        ...sampled(action),
       })),
       final_ob_len: 0,
     })),

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { formatBytes, formatDuration, formatNumber } from "./format.ts";
 import { alignRuns, folderCurves, joinColumns, joinMetrics, smooth, stepCurves } from "./series.ts";
 import { oneLine, plainText, shownText } from "./text.ts";
+import { colourOf, readVocabulary } from "./tokens.ts";
 
 describe("texts that others wrote", () => {
   test("steer nothing: escapes go, controls and marks of direction become visible", () => {
@@ -83,6 +84,27 @@ describe("curves", () => {
       late: [null, 2, 3],
     });
     expect(folder.x).toEqual({ step: [0, 1, 7], tokens: [5, 5, 5] });
+  });
+});
+
+describe("tokens", () => {
+  test("have the texts of their tokenizer: bytes, marks of words, and tokens that were added", () => {
+    const read = (model: object, decoder?: object) =>
+      readVocabulary(JSON.stringify({ model, decoder, added_tokens: [{ id: 9, content: "<end>" }] }));
+    const bytes = read({ vocab: { "\u0120hi": 0, "\u00c3\u00a9": 1, "\u00c3": 2 } }, { type: "ByteLevel" });
+    expect([0, 1, 2, 9, 7].map((id) => bytes.get(id))).toEqual([" hi", "é", "\ufffd", "<end>", undefined]);
+    const words = read({ vocab: [["\u2581a", -1] as const, ["b", -2] as const] }, { type: "Metaspace" });
+    expect([0, 1].map((id) => words.get(id))).toEqual([" a", "b"]);
+  });
+
+  test("are coloured by how unlikely they were, or by what they earned", () => {
+    expect([-0.1, -2.5, -40, undefined].map((logprob) => colourOf("logprob", logprob, 1))).toEqual([
+      ...["sure-0", "sure-2", "sure-4", ""],
+    ]);
+    expect([0.2, 0.5, -0.2, -3, 0, Number.NaN].map((advantage) => colourOf("advantage", -1, advantage))).toEqual([
+      ...["gain-1", "gain-2", "cost-1", "cost-2", "", ""],
+    ]);
+    expect(colourOf("none", -1, 1)).toBe("");
   });
 });
 

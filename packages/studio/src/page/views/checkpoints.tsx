@@ -151,6 +151,9 @@ function Card({ one, act, onDelete }: CardProps) {
           label={one.checkpointType === "training" ? "Copy resume command" : "Copy chat command"}
         />
         <CopyButton text={one.tinkerPath} label="Copy path" />
+        {one.checkpointType === "external" ? null : (
+          <CopyButton text={`tinklet export ${one.tinkerPath} --format gguf`} label="Copy export command" />
+        )}
         <button type="button" class="quiet" onClick={() => void download()}>
           Download
         </button>

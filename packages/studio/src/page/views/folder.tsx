@@ -5,57 +5,81 @@ import { call } from "../api.ts";
 import { Charts } from "../charts.tsx";
 import { formatAge, formatCount, formatDuration } from "../format.ts";
 import { Notice, Status, Tile } from "../parts.tsx";
-import { placeUrl } from "../router.ts";
+import { place, placeUrl, replacePlace } from "../router.ts";
 import { folderCurves, joinMetrics } from "../series.ts";
-import { now, problemText } from "../store.ts";
+import { folders, now, problemText } from "../store.ts";
 import { oneLine } from "../text.ts";
 import { Config } from "./config.tsx";
 import { Rollouts } from "./rollouts.tsx";
 
 const everyMs = 2000;
+const maxCompared = 6;
 
-export function Folder({ folderId }: { readonly folderId: string }) {
-  const [found, setFound] = useState<RunFolderResponse>();
+/** The model of a run, by the names that the cookbooks give it in their configurations. */
+const modelOf = (config: RunFolderResponse["folder"]["config"]): string | undefined => {
+  const name = config["model_name"] ?? config["base_model"] ?? config["model"];
+  return typeof name === "string" ? name : undefined;
+};
+
+/** Folders that are being looked at, read on every two seconds; and what went wrong last. */
+function useFolders(ids: readonly string[]): [ReadonlyMap<string, RunFolderResponse>, string | undefined] {
+  const [all, setAll] = useState<ReadonlyMap<string, RunFolderResponse>>(new Map());
   const [problem, setProblem] = useState<string>();
   useEffect(() => {
-    let rows = 0;
     let isOver = false;
-    const load = async () => {
-      if (document.hidden && rows > 0) return;
+    const known = new Map<string, number>();
+    const load = async (folderId: string): Promise<void> => {
+      const had = known.get(folderId) ?? 0;
+      if (document.hidden && had > 0) return;
       try {
-        const later = await call("getRunFolder", { folderId, after: rows });
+        const later = await call("getRunFolder", { folderId, after: had });
         if (isOver) return;
+        const has = later.folder.rows;
         // A run that was begun anew has fewer rows than before.
-        const isAnew = later.folder.rows < rows;
-        const [had, has] = [rows, later.folder.rows];
-        rows = isAnew ? 0 : has;
-        setFound((before) => {
-          if (before === undefined || isAnew) return later;
+        const isAnew = has < had;
+        known.set(folderId, isAnew ? 0 : has);
+        setAll((before) => {
+          const old = had === 0 || isAnew ? undefined : before.get(folderId);
           // The same columns, so that charts without a new point are not drawn again.
-          const metrics = has === had ? before.metrics : joinMetrics(before.metrics, had, later.metrics, has - had);
-          return { ...later, metrics };
+          const metrics =
+            old === undefined
+              ? later.metrics
+              : has === had
+                ? old.metrics
+                : joinMetrics(old.metrics, had, later.metrics, has - had);
+          return new Map(before).set(folderId, { ...later, metrics });
         });
         setProblem(undefined);
-        if (isAnew) void load();
+        if (isAnew) await load(folderId);
       } catch (error) {
-        setProblem(problemText(error));
+        if (!isOver) setProblem(problemText(error));
       }
     };
-    setFound(undefined);
-    void load();
-    const timer = setInterval(() => void load(), everyMs);
+    const loadAll = () => {
+      for (const id of ids) void load(id);
+    };
+    setAll((before) => new Map([...before].filter(([id]) => ids.includes(id))));
+    loadAll();
+    const timer = setInterval(loadAll, everyMs);
     return () => {
       isOver = true;
       clearInterval(timer);
     };
-  }, [folderId]);
+  }, [ids.join(",")]);
+  return [all, problem];
+}
+
+export function Folder({ folderId }: { readonly folderId: string }) {
+  const compared = (place.value.query.get("compare") ?? "").split(",").filter((id) => id !== "" && id !== folderId);
+  const ids = [folderId, ...compared].slice(0, maxCompared);
+  const [all, problem] = useFolders(ids);
+  const shown = ids.flatMap((id) => all.get(id) ?? []);
   const curves = useMemo(
     () =>
-      found === undefined
-        ? []
-        : [folderCurves(folderId, oneLine(found.folder.name, 40), found.metrics, found.folder.rows)],
-    [folderId, found?.metrics],
+      shown.map(({ folder, metrics }) => folderCurves(folder.folderId, oneLine(folder.name, 40), metrics, folder.rows)),
+    shown.flatMap(({ folder, metrics }): unknown[] => [folder.folderId, metrics]),
   );
+  const found = all.get(folderId);
   if (found === undefined) {
     return problem === undefined ? (
       <Notice kind="loading" title="Reading the folder …" />
@@ -94,12 +118,50 @@ export function Folder({ folderId }: { readonly folderId: string }) {
           ))}
         </p>
       )}
+      <CompareFolders folderId={folderId} compared={compared} />
       <Charts curves={curves} />
-      {folder.rollouts.length === 0 ? null : <Rollouts folderId={folderId} files={folder.rollouts} />}
-      <Config runs={[{ key: folderId, name: oneLine(folder.name, 40), config: folder.config }]} />
+      {folder.rollouts.length === 0 ? null : (
+        <Rollouts folderId={folderId} files={folder.rollouts} model={modelOf(folder.config)} />
+      )}
+      <Config
+        runs={shown.map((one) => ({
+          key: one.folder.folderId,
+          name: oneLine(one.folder.name, 40),
+          config: one.folder.config,
+        }))}
+      />
       <Timeline timing={found.timing} />
       <Saved checkpoints={found.checkpoints} />
     </section>
+  );
+}
+
+function CompareFolders({ folderId, compared }: { readonly folderId: string; readonly compared: readonly string[] }) {
+  const others = folders.value.filter((one) => one.folderId !== folderId);
+  if (others.length === 0) return null;
+  const choose = (id: string, isChosen: boolean) => {
+    const chosen = isChosen ? [...compared, id] : compared.filter((one) => one !== id);
+    replacePlace(placeUrl(["folders", folderId], { compare: chosen.join(",") }));
+  };
+  return (
+    <details class="panel" open={compared.length > 0}>
+      <summary>Compare with other folders{compared.length > 0 ? ` (${compared.length})` : ""}</summary>
+      <ul class="choices">
+        {others.slice(0, 100).map((one) => (
+          <li key={one.folderId}>
+            <label>
+              <input
+                type="checkbox"
+                checked={compared.includes(one.folderId)}
+                disabled={!compared.includes(one.folderId) && compared.length >= maxCompared - 1}
+                onChange={(event) => choose(one.folderId, event.currentTarget.checked)}
+              />{" "}
+              {oneLine(one.name, 60)}
+            </label>
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

@@ -1,4 +1,4 @@
-/** What the server is doing: queue, memory, tokens per second, reuse of prompts. */
+/** What the server is doing: queue, memory, tokens per second, reuse of prompts, and what the signed-in key has used. */
 import { useEffect, useState } from "preact/hooks";
 import type { ServerStateResponse } from "tinklet/wire";
 import { call } from "../api.ts";
@@ -6,8 +6,9 @@ import { Chart } from "../chart.tsx";
 import { formatBytes, formatCount, formatDuration } from "../format.ts";
 import { Notice, Tile } from "../parts.tsx";
 import type { RunCurves } from "../series.ts";
-import { now, problemText } from "../store.ts";
+import { now, problemText, session } from "../store.ts";
 import { oneLine } from "../text.ts";
+import { Usage } from "./usage.tsx";
 
 const everyMs = 5000;
 
@@ -92,6 +93,7 @@ function State({ state }: { readonly state: ServerStateResponse }) {
       ) : (
         <Models models={state.models} />
       )}
+      {session.value?.tenant == null ? null : <Usage tenant={session.value.tenant} />}
     </>
   );
 }
