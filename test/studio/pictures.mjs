@@ -43,6 +43,7 @@ export async function takePictures({ browser, server, alpha, beta, saved }) {
           await page.getByRole("button", { name: "Ask" }).click();
           await page.waitForFunction(() => document.querySelectorAll(".answer[aria-busy=false]").length >= 2);
         }
+        if (name !== "rollouts") await page.evaluate(() => scrollTo(0, 0));
         await page.waitForTimeout(300);
         await page.screenshot({
           path: `${folder}studio-${name}-${size}-${colorScheme}.jpg`,

@@ -204,7 +204,8 @@ export function writeExampleFolder(folder, tokenizer) {
     JSON.stringify({ model_name: "tinklet/base", group_size: 8, learning_rate: 4e-4 }),
   );
   const rollouts = Array.from({ length: 96 }, (_, i) => {
-    const [a, b] = [3 + ((i * 7) % 40), 5 + ((i * 11) % 30)];
+    const asked = Math.floor(i / 8);
+    const [a, b] = [13 + ((asked * 7) % 40), 25 + ((asked * 11) % 30)];
     const reward = [1, 1, 0, 1, 0.5, 1, 0, 0.5][i % 8];
     const response =
       reward === 1 ? `${a} + ${b} = ${a + b}` : reward === 0.5 ? `It is ${a + b}, I think.` : `${a + b - 1}`;

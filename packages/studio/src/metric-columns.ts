@@ -15,9 +15,15 @@ export class MetricColumns implements RowKeeper {
   /** NaN where a row lacks the metric. Each holds `rows` numbers and room for more. */
   readonly #columns = new Map<string, Float64Array>();
   #room = 0;
+  readonly #maxCells: number;
+
+  /** @param limit - numbers that it holds at most. */
+  constructor(limit = maxCells) {
+    this.#maxCells = limit;
+  }
 
   add(row: Row): boolean {
-    if ((this.rows + 1) * Math.max(1, this.#columns.size) > maxCells) return false;
+    if ((this.rows + 1) * Math.max(1, this.#columns.size) > this.#maxCells) return false;
     if (this.rows === this.#room) this.#grow();
     for (const name in row) {
       const value = row[name];
@@ -57,7 +63,7 @@ export class MetricColumns implements RowKeeper {
   #columnOf(name: string): Float64Array | undefined {
     const known = this.#columns.get(name);
     if (known !== undefined) return known;
-    const isTooMuch = this.#columns.size >= maxNames || (this.#columns.size + 1) * (this.rows + 1) > maxCells;
+    const isTooMuch = this.#columns.size >= maxNames || (this.#columns.size + 1) * (this.rows + 1) > this.#maxCells;
     if (isTooMuch || name === "__proto__") return undefined;
     const made = new Float64Array(this.#room).fill(Number.NaN);
     this.#columns.set(name, made);

@@ -30,7 +30,8 @@ export function formatDuration(seconds: number): string {
 
 export const formatAge = (then: Date | number, now: number): string => {
   const seconds = (now - Number(then)) / 1000;
-  return seconds < 5 ? "now" : `${formatDuration(seconds)} ago`;
+  if (seconds < 5) return "now";
+  return `${seconds < 60 ? `${Math.round(seconds)} s` : formatDuration(seconds)} ago`;
 };
 
 export const formatTime = (time: Date | number): string =>

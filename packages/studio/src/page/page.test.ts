@@ -1,6 +1,6 @@
 import type { StepColumns } from "tinklet/wire";
 import { describe, expect, test } from "vitest";
-import { formatBytes, formatDuration, formatNumber } from "./format.ts";
+import { formatAge, formatBytes, formatDuration, formatNumber } from "./format.ts";
 import { alignRuns, folderCurves, joinColumns, joinMetrics, smooth, stepCurves } from "./series.ts";
 import { oneLine, plainText, shownText } from "./text.ts";
 import { colourOf, readVocabulary } from "./tokens.ts";
@@ -113,5 +113,8 @@ test("numbers are short", () => {
     ...["0", "1.23e-4", "1.235", "123.5", "1.00e+9", "–"],
   ]);
   expect([formatBytes(0), formatBytes(1500), formatBytes(2e9)]).toEqual(["0 B", "1.5 kB", "2.0 GB"]);
+  expect([4000, 5600, 59_000, 61_000].map((then) => formatAge(0, then))).toEqual([
+    ...["now", "6 s ago", "59 s ago", "1 min ago"],
+  ]);
   expect([formatDuration(0.25), formatDuration(90), formatDuration(7200)]).toEqual(["250 ms", "1 min", "2 h"]);
 });
