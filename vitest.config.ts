@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
@@ -23,6 +24,8 @@ export default defineConfig({
   test: {
     include: ["packages/*/src/**/*.test.ts", "test/**/*.test.ts", "examples/**/*.test.ts"],
     exclude: ["**/node_modules/**", "**/dist/**", "test/python/**"],
+    // Vitest leaves a core free, which on two of them is half the machine.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     typecheck: { enabled: false },
     // A guard against what hangs, not a judgement of speed: at a load of 25 on two cores the slowest took more than 30 s.
     testTimeout: 120_000,
