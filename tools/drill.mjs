@@ -27,6 +27,10 @@ const drills = {
     does: "20 clients, good and bad, on the bundled model while the server is stopped and killed: [--minutes 15] [--seed 1]",
     command: (rest) => [`${root}test/server/soak.mjs`, ...rest],
   },
+  streams: {
+    does: "10,000 streams of one key beside the chats of another, on the bundled model: [--streams 10000] [--chats 20]",
+    command: (rest) => [`${root}test/server/streams.mjs`, ...rest],
+  },
   upgrade: {
     does: "data folders of the release before; --record --from CHECKOUT records this one's for the next",
     command: (rest) =>

@@ -260,7 +260,7 @@ export interface EngineOptions {
    * @defaultValue the model's own, or as much of it as one request finds a cache for, with a notice
    */
   readonly contextLength?: number;
-  /** Sequences decoded at once. @defaultValue 32 */
+  /** Sequences decoded at once; a few more where a request comes whose scope has none among them. @defaultValue 32 */
   readonly maxBatch?: number;
   /** Run on the calling thread: for tests and scripts, since it blocks the event loop. @defaultValue false */
   readonly inThread?: boolean;

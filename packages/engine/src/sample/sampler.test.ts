@@ -368,6 +368,60 @@ describe("a failure is its own request's", () => {
     expect(next).toEqual({ status: "fulfilled", value: await alone(request([3, 4])) });
   });
 
+  it("a scope with nothing in a full batch begins at the next step; others wait for an end", async () => {
+    const sampler = new Sampler(model, runtime, { ...defaults, maxBatch: 2 });
+    const long = (first: number, scope: string) => ({
+      ...request([first, 2]),
+      params: { maxTokens: 40, seed: first },
+      scope,
+    });
+    const drawn: number[] = [];
+    const count = (index: number) => {
+      drawn[index] = (drawn[index] ?? 0) + 1;
+    };
+    const submit = (asked: SampleRequest, index: number) =>
+      sampler.submit(asked, undefined, { onToken: () => count(index) });
+    const asked = [
+      long(1, "a"),
+      { ...long(2, "a"), numSamples: 3 }, // one of them begins, and two wait
+      long(3, "a"),
+      long(4, "b"),
+      long(5, "b"),
+      { ...long(6, "c"), numSamples: 2 },
+    ];
+    const handles = asked.slice(0, 2).map(submit);
+    while (sampler.stats.activeSequences < 2) await sampler.step();
+    await sampler.step();
+    const before = drawn[0]!;
+    handles.push(...asked.slice(2).map((each, i) => submit(each, 2 + i)));
+    for (const guest of [3, 5]) {
+      await sampler.step(); // its prompt, and with it its first token
+      expect(drawn[guest]).toBe(1);
+    }
+    await sampler.step();
+    expect([drawn[0], drawn[3], drawn[5]]).toEqual([before + 1, 2, 2]); // one token for each, and c's second sample waits
+    expect([drawn[2], drawn[4], sampler.stats.activeSequences]).toEqual([undefined, undefined, 4]);
+    while (sampler.busy) await sampler.step();
+    const results = await Promise.all(handles.map(({ result }) => result));
+    for (const [i, { sequences }] of results.entries()) {
+      expect(sequences).toEqual((await alone(asked[i]!))!.sequences);
+    }
+  });
+
+  it("guests are few", async () => {
+    const sampler = new Sampler(model, runtime, { ...defaults, maxBatch: 2 });
+    const handles = Array.from({ length: 20 }, (_, i) =>
+      sampler.submit({ ...request([1 + i]), params: { maxTokens: 30, seed: i }, scope: `scope ${i}` }, undefined),
+    );
+    let most = 0;
+    while (sampler.busy) {
+      await sampler.step();
+      most = Math.max(most, sampler.stats.activeSequences);
+    }
+    await Promise.all(handles.map(({ result }) => result));
+    expect(most).toBe(2 + 8);
+  });
+
   it("rows that many short sequences needed are not lengthened for one long one", async () => {
     const sampler = new Sampler(model, runtime, defaults);
     await runAll(

@@ -36,8 +36,15 @@ import { type StopRules, StopWatch, stopRules } from "./stop.ts";
 
 const notFinite = "the model's output is not a number: its weights, or the adapter's, are broken or overflow";
 
+/**
+ * Sequences that may be drawn beyond the batch, by scopes that have none in it: nobody waits for the end of another's replies, however
+ * long they are.
+ */
+const guestSeats = 8;
+
 export interface SamplerOptions {
   readonly contextLength: number;
+  /** Sequences drawn at once; some more where others come to a full batch. */
   readonly maxBatch: number;
   /** Bytes that caches may take. */
   readonly cacheBytes: number;
@@ -268,13 +275,25 @@ export class Sampler {
   async step(): Promise<void> {
     this.#dropCancelled();
     this.#startSamples();
-    const next = this.#waiting[0];
-    if (next && !this.#waiting.some(({ prefilled }) => prefilled) && this.#hasRoomFor(next)) {
+    const next = this.#nextToStart();
+    if (next) {
       await this.#start(next);
       this.#dropCancelled();
       this.#startSamples();
     } else if (this.#active.length > 0) await this.#decode();
     if (!this.busy) this.#extender.forgetAdapters();
+  }
+
+  /** The first that waits, where it has room; in a full batch the first guest. */
+  #nextToStart(): Job | undefined {
+    const [first] = this.#waiting;
+    if (first && !this.#waiting.some(({ prefilled }) => prefilled) && this.#hasRoomFor(first)) return first;
+    return this.#waiting.find((job) => !job.prefilled && this.#isGuest(job) && this.#hasRoomFor(job));
+  }
+
+  /** Whether the batch is full, and none of it is of the request's scope. */
+  #isGuest({ scope }: Job): boolean {
+    return this.#active.length >= this.#options.maxBatch && !this.#active.some(({ job }) => job.scope === scope);
   }
 
   /** Prefills a request, and others with it; those that fail are marked. */
@@ -355,14 +374,16 @@ export class Sampler {
       ...this.#active.map((sequence) => sequence.job.prompt.length + sequence.job.maxTokens),
     );
     return (
-      sequences <= this.#options.maxBatch &&
+      sequences <= this.#options.maxBatch + (this.#isGuest(job) ? guestSeats : 0) &&
       KvCache.bytesFor(this.#model.config, sequences, longest) <= this.#options.cacheBytes
     );
   }
 
   /** Starts samples of prefilled requests, as many as there is room for; each begins with the prompt's cache and distribution. */
   #startSamples(): void {
+    let isBlocked = false; // first come, first served; but guests do not wait for what waits for an end
     for (const job of this.#waiting.filter(({ prefilled }) => prefilled)) {
+      if (isBlocked && !this.#isGuest(job)) continue;
       while (job.prefilled && !job.cancelled && this.#hasRoomFor(job)) {
         try {
           this.#startSample(job, job.prefilled);
@@ -374,7 +395,7 @@ export class Sampler {
           return;
         }
       }
-      if (job.prefilled) return; // first come, first served
+      isBlocked ||= job.prefilled !== undefined;
     }
   }
 

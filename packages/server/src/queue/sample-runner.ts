@@ -86,6 +86,9 @@ class Line {
   }
 }
 
+/** Sequences beyond those, for tenants that have none on the engine: as many as the engine itself takes into a full batch. */
+const guestSeats = 8;
+
 /** A request under which the engine dies more often than this is at fault itself. */
 const maxEngineDeaths = 2;
 
@@ -101,6 +104,8 @@ export class SampleRunner {
   readonly #running = new Map<Job, AbortController>();
   /** Draws that are on the engine, by line. */
   readonly #drawing = new Map<string, number>();
+  /** Turns that are on the engine, by tenant. */
+  readonly #turnsOf = new Map<string, number>();
   #drawn = 0;
   #sequences = 0;
 
@@ -209,8 +214,10 @@ export class SampleRunner {
       if (line !== undefined && turn !== undefined && this.#options.room.mayStart(line.id)) this.#start(line, turn);
       return;
     }
-    while (this.#sequences < this.#options.maxSequences) {
-      const line = this.#shares.pick(this.#readyLines());
+    const { maxSequences } = this.#options;
+    while (this.#sequences < maxSequences + guestSeats) {
+      const isFull = this.#sequences >= maxSequences;
+      const line = this.#shares.pick(isFull ? this.#guestLines() : this.#readyLines());
       const turn = line?.peek();
       if (line === undefined || turn === undefined) return;
       this.#start(line, turn);
@@ -223,14 +230,27 @@ export class SampleRunner {
     const size = turn.sequences;
     this.#shares.charge(line, Math.max(1, turn.tokens) * size);
     this.#sequences += size;
+    this.#countTurns(turn.tenant, 1);
     const glance = room.glance();
     const over = (how: "ran" | "no_room") => {
       this.#sequences -= size;
+      this.#countTurns(turn.tenant, -1);
       if (how === "ran") room.ended(line.id);
       else room.park(line.id, glance);
       ended();
     };
     void turn.run().then(over, () => over("ran"));
+  }
+
+  #countTurns(tenant: string, by: 1 | -1): void {
+    const count = (this.#turnsOf.get(tenant) ?? 0) + by;
+    if (count === 0) this.#turnsOf.delete(tenant);
+    else this.#turnsOf.set(tenant, count);
+  }
+
+  /** Lines of tenants that have nothing on the engine: they do not wait for the end of another's replies. */
+  *#guestLines(): Iterable<Line> {
+    for (const line of this.#readyLines()) if (!this.#turnsOf.has(line.tenant)) yield line;
   }
 
   *#readyLines(): Iterable<Line> {

@@ -425,6 +425,29 @@ describe("many chats, and clients that leave", () => {
     for (let i = 0; i < 4; i++) expect((await chat(server)).status).toBe(200);
   });
 
+  test("a key with nothing on the engine does not wait for the end of another's replies", async () => {
+    const gate = gateway();
+    const scopes: (string | undefined)[] = [];
+    const count = (name: string) => scopes.filter((scope) => scope === name).length;
+    const server = await open({
+      engine: {
+        reply: () => [...encode("hello"), end],
+        beforeToken: () => gate.promise,
+        onSample: ({ scope }) => scopes.push(scope),
+      },
+      apiKeys: ["many", "few"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
+    });
+    server.key = "tml-many";
+    const many = Array.from({ length: 80 }, () => chat(server));
+    await expect.poll(() => count("many"), { timeout: 20_000 }).toBe(64); // all that are handed to the engine at once
+    server.key = "tml-few";
+    const few = [chat(server), chat(server)];
+    await expect.poll(() => count("few"), { timeout: 20_000 }).toBe(1);
+    expect([count("many"), count("few")]).toEqual([64, 1]); // its second one waits like the others
+    gate.resolve();
+    for (const answer of await Promise.all([...many, ...few])) expect(answer.status).toBe(200);
+  });
+
   test.each(["/v1/chat/completions", "/anthropic/api/v1/messages"])(
     "%s: a reader that leaves ends the sequence in the engine, and its place is free",
     async (path) => {
