@@ -19,6 +19,10 @@ const drills = {
     does: "the server killed at named instants: [--runs 200] [--seed 1] [--model FOLDER] [--log FILE]",
     command: (rest) => [`${root}test/server/drill.mjs`, ...rest],
   },
+  recipes: {
+    does: "recipes killed and resumed, their records compared: [--kills 50] [--seed 1] [--steps 5] [--real] [--log FILE]",
+    command: (rest) => [`${root}test/cookbook/kill-drill.mjs`, ...rest],
+  },
   fuzz: {
     does: "broken requests: [requests] [seed]",
     command: async (rest) => [await bundle("packages/server/src/testing/fuzz-main.ts"), ...rest],

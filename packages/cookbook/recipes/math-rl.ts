@@ -36,7 +36,6 @@ export default defineRecipe({
       groupSize: 8,
       rank: 16,
       learningRate: task.learningRate(1.5e-3),
-      saveEvery: 10,
     });
     const { sampler } = await task.follow("rl", loop);
     const [after] = await evaluate(sampler, [held], { chat, tokenizer });

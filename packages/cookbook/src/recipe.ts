@@ -25,6 +25,8 @@ export interface RecipeOptions {
   readonly maxSteps?: number | undefined;
   /** @defaultValue the recipe's own, which is that of the bundled model */
   readonly learningRate?: number | undefined;
+  /** Steps between the checkpoints that a run goes on from after an interruption. @defaultValue 10 */
+  readonly saveEvery?: number | undefined;
   /** A data file of the user's, or a dataset of the Hub, for {@link readData}. @defaultValue what the recipe generates */
   readonly data?: string | undefined;
   /** Where the metrics of every stage go besides its folder. @defaultValue nowhere */
@@ -65,6 +67,7 @@ export interface RecipeTask {
     readonly baseModel: string;
     readonly folder: string;
     readonly seed: number;
+    readonly saveEvery: number;
     readonly signal?: AbortSignal;
   };
   /** That many steps, or fewer where the user wants fewer. */
@@ -163,6 +166,7 @@ async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
     seed = 0,
     maxSteps,
     data,
+    saveEvery = 10,
     loggers = [],
     signal,
     onEvent,
@@ -177,7 +181,7 @@ async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
     data,
     signal,
     base: await service.createSamplingClient({ baseModel }),
-    stage: (name) => ({ service, baseModel, folder: join(folder, name), seed, ...given({ signal }) }),
+    stage: (name) => ({ service, baseModel, folder: join(folder, name), seed, saveEvery, ...given({ signal }) }),
     steps: (count) => Math.min(count, maxSteps ?? count),
     learningRate: (rate) => options.learningRate ?? rate,
     note: (text) => onNote?.(text),
