@@ -83,9 +83,9 @@ export default defineRecipe({
       environments: games,
       groupsPerStep: highest * 2,
       groupSize: 16,
-      steps: task.steps(14),
+      steps: task.steps(24),
       rank: 16,
-      learningRate: task.learningRate(1.5e-3),
+      learningRate: task.learningRate(6e-4),
     });
     const after = await played((await task.follow("play", loop)).sampler);
     return { before, after, episodes: games.length * 24 };

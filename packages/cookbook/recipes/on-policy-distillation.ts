@@ -51,8 +51,8 @@ export default defineRecipe({
       .map(({ question }) => problemEnv({ chat, tokenizer, question, maxTokens: 6, check: () => 0 }));
     const before = await score(base);
     const loop = runDistillation({
-      ...{ ...task.stage("student"), environments, teacher, steps: task.steps(12) },
-      ...{ groupsPerStep: 24, groupSize: 4, rank: 16, learningRate: task.learningRate(1.5e-3) },
+      ...{ ...task.stage("student"), environments, teacher, steps: task.steps(20) },
+      ...{ groupsPerStep: 32, groupSize: 4, rank: 16, learningRate: task.learningRate(1.5e-3) },
     });
     const after = await score((await task.follow("student", loop)).sampler);
     return { before, after, teacher: await score(teacher) };

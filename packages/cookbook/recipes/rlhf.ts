@@ -86,7 +86,7 @@ export default defineRecipe({
     );
     const before = await meanLength(base);
     const loop = runReinforcement({
-      ...{ ...task.stage("rl"), ...learning, environments, steps: task.steps(6), groupsPerStep: 10, groupSize: 8 },
+      ...{ ...task.stage("rl"), ...learning, environments, steps: task.steps(6), groupsPerStep: 12, groupSize: 8 },
       ...{ advantages: "normalised", kl: { reference: base, coefficient: 0.02 } },
     });
     const after = await meanLength((await task.follow("rl", loop)).sampler);
