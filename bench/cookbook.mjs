@@ -1,8 +1,10 @@
-// `npm run bench -- cookbook [--seeds 5] [--recipe NAME,NAME] [--max-steps N]`: every recipe of the cookbook on the bundled model: its
+// `npm run bench -- cookbook [--seeds 5] [--recipe NAME,NAME] [--max-steps N] [--anew]`: every recipe of the cookbook on the bundled model: its
 // metric before and after, as the mean over the seeds with its spread, and the time of a run. An improvement counts where the mean of the
 // differences is more than three of their standard errors. CPU time stands beside wall time: on a machine that does other things too, wall
-// time says little, and 360 s of CPU are the most that fit into 180 s on two cores. Rows are kept recipe by recipe.
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+// time says little, and 360 s of CPU are the most that fit into 180 s on two cores. Rows are kept recipe by recipe, and until then each
+// seed's run under node_modules/.cache, so that an interrupted bench of the same build goes on; `--anew` begins again.
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -32,6 +34,31 @@ async function once({ root, name, seed, maxSteps }) {
   }
 }
 
+/** Runs that are done, by recipe, seed, steps and what was run; a run is of use only to the build that it measured. */
+function doneRuns(root, anew) {
+  const folder = join(root, "node_modules/.cache/tinklet");
+  const file = join(folder, "cookbook-runs.json");
+  const known = !anew && existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {};
+  const keyOf = ({ name, seed, maxSteps }) => {
+    const hash = createHash("sha256");
+    const dist = (of) => readdirSync(join(root, "packages", of, "dist")).filter((path) => path.endsWith(".js"));
+    const files = ["cookbook", "engine"].flatMap((of) => dist(of).map((path) => `${of}/dist/${path}`)).sort();
+    for (const path of [...files, `cookbook/dist/recipes/${name}.js`])
+      hash.update(readFileSync(join(root, "packages", path)));
+    return `${name}, seed ${seed}, ${maxSteps ?? "all"} steps, ${hash.digest("hex").slice(0, 16)}`;
+  };
+  return async (run, measure) => {
+    const key = keyOf(run);
+    if (known[key] === undefined) {
+      const { metric, better, before, after, seconds, cpuSeconds } = await measure();
+      known[key] = { metric, better, before, after, seconds, cpuSeconds };
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(file, `${JSON.stringify(known, null, 2)}\n`);
+    }
+    return known[key];
+  };
+}
+
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const errorOf = (values) => {
   const centre = mean(values);
@@ -49,11 +76,12 @@ export default async function cookbook({ root, args, keep }) {
   if (unknown.length > 0) throw new Error(`there is no recipe ${unknown.join(", ")}; there are: ${all.join(", ")}`);
   const isWhole = seeds >= 5 && maxSteps === undefined; // of a recipe; fewer seeds or steps show nothing
   const note = `${seeds} seeds each, one after the other, on the bundled model.`;
+  const knownOr = doneRuns(root, args.includes("--anew"));
   const rows = [];
   for (const name of names) {
     const runs = [];
     for (let seed = 0; seed < seeds; seed++) {
-      runs.push(await once({ root, name, seed, maxSteps }));
+      runs.push(await knownOr({ name, seed, maxSteps }, () => once({ root, name, seed, maxSteps })));
       const { before, after, seconds, cpuSeconds } = runs.at(-1);
       const took = `${round(seconds, 0)} s, ${round(cpuSeconds, 0)} s of CPU`;
       console.error(`${name}, seed ${seed}: ${round(before, 3)} → ${round(after, 3)} in ${took}`);
