@@ -47,7 +47,7 @@ export function traceLoss(
   const result = { tuple: [trace.scalar(loss, "loss"), { dict: Object.fromEntries(metricRefs) }] };
   return {
     format: 1,
-    nodes: [...trace.nodes, { op: "output", name: "output", target: "output", args: [result], kwargs: {} }],
+    nodes: [...trace.nodes, { op: "output", name: trace.name("output"), target: "output", args: [result], kwargs: {} }],
   };
 }
 
@@ -89,15 +89,30 @@ const operators: Readonly<Record<string, string>> = {
 
 class Trace {
   readonly nodes: CustomLossNode[] = [];
-  readonly #names = new Map<string, number>();
+  readonly #names = new Set<string>();
+  /** The number to try next, by word. */
+  readonly #numbers = new Map<string, number>();
+
+  /** A name that no node has yet: a word, numbered from the second on as PyTorch's tracer does. */
+  name(word: string): string {
+    let count = this.#numbers.get(word) ?? 0;
+    let name: string;
+    do {
+      name = count === 0 ? word : `${word}_${count}`;
+      count++;
+    } while (this.#names.has(name));
+    this.#numbers.set(word, count);
+    this.#names.add(name);
+    return name;
+  }
 
   input(name: string, rank: number): TraceVar {
-    this.#names.set(name, 1);
+    this.#names.add(name);
     this.nodes.push({ op: "placeholder", name, target: name, args: [], kwargs: {} });
     return new TraceVar(this, name, rank);
   }
 
-  /** Notes a call; its name is the last word of what it calls, numbered as PyTorch's tracer does. */
+  /** Notes a call; its name is the last word of what it calls. */
   add(
     target: string,
     args: readonly JsonValue[],
@@ -105,11 +120,7 @@ class Trace {
     kwargs: Readonly<Record<string, JsonValue>> = {},
   ): TraceVar {
     const method = target.startsWith(".");
-    const word = target.slice(target.lastIndexOf(".") + 1).replace(/_$/, "");
-    const count = this.#names.get(word) ?? 0;
-    this.#names.set(word, count + 1);
-    const name = count === 0 ? word : `${word}_${count}`;
-    if (count > 0) this.#names.set(name, 1);
+    const name = this.name(target.slice(target.lastIndexOf(".") + 1));
     const op = method ? "call_method" : "call_function";
     this.nodes.push({ op, name, target: method ? target.slice(1) : target, args, kwargs });
     return new TraceVar(this, name, rank);
