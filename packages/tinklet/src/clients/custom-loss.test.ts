@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { stack, UnusedLeafError } from "../autodiff/index.ts";
+import { stack, UnusedLeafError, type Var } from "../autodiff/index.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { failure } from "../testing/harness.ts";
 import { Datum } from "../wire/datum.ts";
 import { ModelInput } from "../wire/model-input.ts";
 import { TensorData, type TensorLike } from "../wire/tensor-data.ts";
@@ -127,10 +128,56 @@ describe("M-604 the loss and the backward pass", () => {
   ])("refuses by name: %s", async (field, loss) => {
     await expect(run(loss)).rejects.toThrow(expect.objectContaining({ name: "InvalidInputError", field }));
   });
+  test("says what is wrong with what the loss returned", async () => {
+    const problem = async (loss: () => unknown) => {
+      const error = await failure(run(loss));
+      return [error.message, error["hint"]];
+    };
+    const clampHint = expect.stringContaining("log of zero, division by zero or exp of a large number");
+    expect(await problem(() => ({ loss: "low" }))).toEqual([
+      expect.stringContaining("a custom loss must return { loss }, a Var or a number, not "),
+      undefined,
+    ]);
+    expect(await problem(() => ({ loss: 1, gradients: [[1, 1], [1]] }))).toEqual([
+      "gradients: must hold one array for each of the 1 data",
+      expect.stringContaining("Return the loss as a Var"),
+    ]);
+    expect(await problem(() => ({ loss: 1, gradients: [[1]] }))).toEqual([
+      "gradients[0]: must hold 2 numbers, not 1",
+      undefined,
+    ]);
+    expect(await problem(() => ({ loss: 1, gradients: [undefined] }))).toEqual([
+      "gradients[0]: must hold 2 numbers, not 0",
+      undefined,
+    ]);
+    expect(await problem(() => ({ loss: 1, gradients: [[1, Infinity]] }))).toEqual([
+      "gradients[0]: is Infinity at position 1",
+      clampHint,
+    ]);
+    expect(await problem(() => ({ loss: -Infinity, gradients: [[1, 1]] }))).toEqual(["loss: is -Infinity", clampHint]);
+    expect(await problem(() => ({ loss: 1, gradients: [[1, 1]], metrics: { mine: "5" } }))).toEqual([
+      expect.stringMatching(/^metrics\.mine: must be a number, not .*5/),
+      undefined,
+    ]);
+    expect((await failure(run((_: unknown, [lp]: [Var]) => ({ loss: lp })))).name).toBe("ShapeError"); // not a scalar
+  });
+  test("gradients may be sparse or whole numbers, as tensors have them", async () => {
+    const sparse = TensorData.from([[0, 0, 0, 0, 0, 0, 0, 3]], { dtype: "float32" }).toSparse();
+    const eight = [datum({ target_tokens: [[1, 2, 3, 4, 5, 6, 7, 8]] })];
+    const logprobs = answer([Array.from({ length: 8 }, () => -1)]);
+    const back = await runCustomLoss(eight, logprobs, () => ({ loss: 1, gradients: [sparse] }));
+    expect(weights(back.data[0]).toDense().toList()).toEqual([[0, 0, 0, 0, 0, 0, 0, -3]]);
+    const whole = { loss: 1, gradients: [TensorData.from([1, 2], { dtype: "int64" })] };
+    expect(weights((await runCustomLoss(plain, answer([-1, -2]), () => whole)).data[0]).data).toEqual([-1, -2]);
+  });
   test("an answer that does not fit the batch is the server's fault, by name", async () => {
     const fine: CustomLossFn = (_, [lp]) => ({ loss: lp!.sum() });
     await expect(run(fine, answer([-1, -2], [-1]))).rejects.toThrow(ResponseValidationError);
+    await expect(run(fine, answer([-1, -2], [-1]))).rejects.toThrow(/loss_fn_outputs: has 2 entries for 1 data/);
     await expect(run(fine, answer([-1]))).rejects.toThrow(/loss_fn_outputs\[0\]\.logprobs/);
+    await expect(run(fine, answer([-1]))).rejects.toThrow(/has 1 values for target_tokens of shape \[2\]/);
+    const targets = [datum({ target_tokens: [[1, 2], [3, 4]] })]; // biome-ignore format: a matrix
+    await expect(runCustomLoss(targets, answer([-1]), fine)).rejects.toThrow(/of shape \[2, 2\]/);
     const empty = new ForwardBackwardOutput({ lossFnOutputType: "x", lossFnOutputs: [{}] });
     await expect(run(fine, empty)).rejects.toThrow(/logprobs: is missing/);
   });

@@ -2,12 +2,14 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createServer } from "../../../server/src/server.ts";
 import { fakeEngine } from "../../../server/src/testing/fake-engine.ts";
+import { leaf, type Var } from "../autodiff/index.ts";
 import { failure, harness } from "../testing/harness.ts";
 import { Datum } from "../wire/datum.ts";
 import { ModelInput } from "../wire/model-input.ts";
 import { TensorData } from "../wire/tensor-data.ts";
-import type { CustomLoss, PerDatumLossFn } from "./per-datum-loss.ts";
+import { batchLoss, CustomLoss, checkLossInputs, type PerDatumLossFn, withoutLossInputs } from "./per-datum-loss.ts";
 import { ServiceClient } from "./service-client.ts";
+import { lossInputs } from "./trace-loss.ts";
 
 const policy: PerDatumLossFn<"sampling" | "advantages" | "beta"> = ({ logprobs, sampling, advantages, beta }) => {
   const ratio = logprobs.sub(sampling).exp();
@@ -31,6 +33,10 @@ const datum = (tokens: number[]) =>
     },
   });
 const data = [datum([1, 2, 3, 4]), datum([5, 6, 7])];
+
+const never: PerDatumLossFn = () => {
+  throw new Error("is not run");
+};
 
 /** A client of a server in this process; `serverSide` is what the server says of itself. */
 async function connected(serverSide: boolean) {
@@ -114,6 +120,70 @@ describe("createCustomLoss", () => {
       });
       expect(stub.callsOf("forwardBackward")).toHaveLength(0);
     }
+  });
+
+  it("says what is wrong with the data", async () => {
+    const loss = new CustomLoss({ name: "mine", inputs: lossInputs({ logprobs: 2, sampling: 1 }), fn: never });
+    const problem = (lossFnInputs: Record<string, TensorData | number[]>) => {
+      const bad = new Datum({ modelInput: ModelInput.fromInts([1, 2]), lossFnInputs });
+      try {
+        checkLossInputs(loss, [bad]);
+      } catch (error) {
+        return (error as Error).message;
+      }
+      return undefined;
+    };
+    const targets = TensorData.from([[1, 2]], { dtype: "int64" });
+    expect(problem({ target_tokens: targets, sampling: floats([1, 2]) })).toBeUndefined();
+    expect(problem({ target_tokens: targets })).toBe("data[0].lossFnInputs.sampling: is required by the loss mine");
+    expect(problem({ sampling: floats([1, 2]) })).toBe(
+      "data[0].lossFnInputs.target_tokens: is required by the loss mine",
+    );
+    expect(problem({ target_tokens: [1, 2], sampling: floats([1, 2]) })).toBe(
+      "data[0].lossFnInputs.target_tokens: has rank 1, and the loss declared 2", // the log-probs have the targets' shape
+    );
+    const shapeless = TensorData.ofParts({ dtype: "float32", values: Float32Array.of(1, 2) });
+    expect(problem({ target_tokens: targets, sampling: shapeless })).toBeUndefined(); // a vector, as everywhere
+  });
+
+  it("run by the client, a batch's loss is the sum over its data; metrics are summed, or averaged where they say so", () => {
+    const fn: PerDatumLossFn<"scale"> = ({ logprobs, scale }) => ({
+      loss: logprobs.mul(scale).sum(),
+      metrics: { "custom/scale:mean": scale.mean(), "custom/scale:sum": scale.sum() },
+    });
+    const quiet: PerDatumLossFn<"scale"> = ({ logprobs }) => ({ loss: logprobs.sum() });
+    const inputs = lossInputs({ logprobs: 1, scale: 1 });
+    const some = new CustomLoss({ name: "scaled", inputs, fn: fn as never });
+    const scaled = (values: number[]) =>
+      new Datum({
+        modelInput: ModelInput.fromInts([1, 2]),
+        lossFnInputs: { target_tokens: [1, 2], scale: floats(values) },
+      });
+    const run = (batch: readonly Datum[]) =>
+      batchLoss(some, batch)(
+        batch,
+        batch.map(() => leaf([-1, -2])),
+      ) as { loss: Var; metrics: Record<string, number> };
+    const three = run([scaled([1, 1]), scaled([2, 2]), scaled([0, 3])]);
+    expect(three.loss.item()).toBe(-3 - 6 - 6);
+    expect(three.metrics).toEqual({ "custom/scale:mean": 1.5, "custom/scale:sum": 9 });
+    expect(run([scaled([5, 1])]).loss.item()).toBe(-7);
+    const silent = new CustomLoss({ name: "quiet", inputs, fn: quiet as never });
+    expect(batchLoss(silent, [scaled([1, 1])])([], [leaf([-1, -2])])).toMatchObject({ metrics: {} });
+  });
+
+  it("run by the client, the server gets targets and weights, and nothing that only the loss reads", () => {
+    const [plain, weighted] = withoutLossInputs([
+      data[0]!,
+      new Datum({
+        modelInput: data[0]!.modelInput,
+        lossFnInputs: { ...data[0]!.lossFnInputs, weights: floats([1, 0, 0, 1]) },
+      }),
+    ]);
+    expect(Object.keys(plain!.lossFnInputs)).toEqual(["target_tokens"]);
+    expect(plain!.lossFnInputs["target_tokens"]).toBe(data[0]!.lossFnInputs["target_tokens"]);
+    expect(plain!.modelInput).toBe(data[0]!.modelInput);
+    expect(Object.keys(weighted!.lossFnInputs)).toEqual(["target_tokens", "weights"]);
   });
 
   it("names the loss after its function, and asks for what any server would refuse before it is sent", async () => {
