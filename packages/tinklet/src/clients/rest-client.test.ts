@@ -1,11 +1,18 @@
-import { describe, expect, it } from "vitest";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { systemClock } from "../clock.ts";
 import { anyOf, type Fault, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
+import type { FetchLike } from "../transport/exchange.ts";
 import { AdminClient } from "./admin-client.ts";
 import { getConsoleUrl, getPlaygroundUrl } from "./console-urls.ts";
 import { PagedList } from "./paged-list.ts";
 import { RestClient } from "./rest-client.ts";
+import "../wire/rest-routes.ts"; // loaded before the fake clock runs
+import "./rest-waits.ts";
 
 function setup(stub: StubOptions = {}) {
   const kit = harness(stub);
@@ -23,6 +30,8 @@ async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
   for await (const item of items) found.push(item);
   return found;
 }
+
+afterEach(() => vi.unstubAllEnvs());
 
 describe("a client that stands alone", () => {
   const alone = (stub: StubOptions = {}) => {
@@ -43,6 +52,55 @@ describe("a client that stands alone", () => {
     expect(stub.calls.at(-1)?.headers).toMatchObject({ "x-api-key": "tml-alone" });
     await rest.close();
     expect(await failure(rest.getTrainingRun("r"))).toMatchObject({ code: "closed" });
+  });
+
+  it("has no telemetry unless it is asked for, and closes at the end of a block", async () => {
+    const { run, options } = alone();
+    let kept: RestClient;
+    let keptAdmin: AdminClient;
+    {
+      await using rest = new RestClient(options);
+      await using admin = new AdminClient(options);
+      expect(rest.getTelemetry()).toBeUndefined();
+      [kept, keptAdmin] = [rest, admin];
+      await run(Promise.all([rest.getTrainingRun("r"), admin.getAuditLog()]));
+    }
+    expect(await failure(kept.getTrainingRun("r"))).toMatchObject({ code: "closed" });
+    expect(await failure(keptAdmin.getAuditLog())).toMatchObject({ code: "closed" });
+    const asked = new RestClient({ ...options, telemetry: true });
+    expect(asked.getTelemetry()).toBeDefined();
+    await asked.close();
+  });
+
+  it("exports training weights in a session of its own, which ends with it, where archives are off", async () => {
+    const off: Fault = status(404, { detail: "archives are off" });
+    const kit = alone({
+      clock: systemClock(),
+      faults: ({ operation }) => (operation === "getCheckpointArchiveUrl" ? off : undefined),
+    });
+    const files: FetchLike = async (url, init) =>
+      url.startsWith("https://files.example/") ? new Response("{}") : kit.stub.fetch(url, init);
+    const rest = new RestClient({ ...kit.options, fetch: files, clock: systemClock() });
+    const folder = await mkdtemp(join(tmpdir(), "tinklet-alone-"));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    expect(await rest.downloadCheckpoint(path, join(folder, "to"))).toEqual({ bytes: 2 });
+    const operations = () => kit.stub.calls.map(({ operation }) => operation);
+    expect(operations()).toContain("createSession");
+    expect(kit.stub.callsOf("saveWeightsExternal")).toHaveLength(1);
+    expect(kit.stub.callsOf("deleteCheckpoint")).toHaveLength(1);
+    expect(operations()).not.toContain("finishSession");
+    await rest.close();
+    const stopped = operations().length;
+    await rest.close(); // nothing is left to close
+    expect(operations()).toHaveLength(stopped);
+    await expect(rest.downloadCheckpoint(path, folder, { onProgres: 1 } as never)).rejects.toMatchObject({
+      field: "onProgres",
+      message: expect.stringContaining("is not an option of downloadCheckpoint"),
+    });
+    await expect(rest.exportCheckpoint(path, folder, { format: "peft", dtyp: 1 } as never)).rejects.toMatchObject({
+      field: "dtyp",
+      message: expect.stringContaining("is not an option of exportCheckpoint"),
+    });
   });
 
   it("closing the one that a service made closes nothing", async () => {
@@ -134,12 +192,20 @@ describe("one request each", () => {
     expect(urls).toEqual({ "adapter_config.json": "https://files.example/config" });
     expect(expires).toBeInstanceOf(Date);
     expect(last().path).toBe("/training_runs/r/checkpoints/external_weights/out/external_weights_urls");
-    expect(await failure(run(rest.getExternalWeightsUrls(path)))).toMatchObject({ field: "tinkerPath" });
+    expect(await failure(run(rest.getExternalWeightsUrls(path)))).toMatchObject({
+      field: "tinkerPath",
+      message: expect.stringContaining(`"${path}" is not an external checkpoint`),
+      hint: expect.stringContaining("saveWeightsExternal"),
+    });
 
     const copied = await run(rest.copyWeights(path, { destinationProjectId: "p", weightsAccessToken: "secret" }));
     expect(copied).toEqual({ tinkerPath: "tinker://run-9/weights/copy" });
     expect(last().body).toEqual({ sourcePath: path, destinationProjectId: "p" });
     expect(stub.calls.at(-1)?.headers).toMatchObject({ "x-tinker-weights-access-token": "secret" });
+
+    vi.stubEnv("TINKER_PROJECT_ID", "of-the-environment");
+    await run(rest.copyWeights(path));
+    expect(last().body).toEqual({ sourcePath: path, destinationProjectId: "of-the-environment" });
 
     const mine = harness({}, { projectId: "mine" });
     await mine.run(mine.service.copyWeights(path, { ttlSeconds: 3600 }));
@@ -179,6 +245,53 @@ describe("one request each", () => {
     expect(await run(rest.getWeightsInfoByTinkerPath(path))).toMatchObject({ baseModel: "stub/model", loraRank: 16 });
   });
 
+  it("a checkpoint that is not there may have expired", async () => {
+    const gone = (operation: "weightsInfo" | "getCheckpointArchiveUrl") =>
+      setup({ faults: faultsInOrder(operation, [status(404, { detail: "gone" })]) });
+    const info = gone("weightsInfo");
+    const hint = expect.stringContaining("may have expired");
+    expect(await info.run(failure(info.rest.getWeightsInfoByTinkerPath(path)))).toMatchObject({ status: 404, hint });
+    const archive = gone("getCheckpointArchiveUrl");
+    const asked = archive.rest.getCheckpointArchiveUrlFromTinkerPath(path);
+    expect(await archive.run(failure(asked))).toMatchObject({ status: 404, hint });
+  });
+
+  it("an option that a call does not have is refused by its name, and by that of the call", async () => {
+    const { rest, stub } = setup();
+    const wrong = { signl: 1 } as never;
+    for (const [name, call] of Object.entries({
+      getCheckpointArchiveUrl: () => rest.getCheckpointArchiveUrlFromTinkerPath(path, wrong),
+      exportSessionTrace: () => rest.exportSessionTrace("s", wrong),
+      whoami: () => rest.whoami(wrong),
+      getAuditLog: () => rest.getAuditLog(wrong),
+      copyWeights: () => rest.copyWeights(path, wrong),
+    })) {
+      expect(await failure(call()), name).toMatchObject({
+        field: "signl",
+        message: `signl: is not an option of ${name}`,
+      });
+    }
+    expect(stub.calls).toHaveLength(0);
+  });
+
+  it("a call that takes too long says which it was", async () => {
+    const stall: Fault = { kind: "delivery", delivery: "stall" };
+    const { rest, run } = setup({ faults: () => stall });
+    const never = join(tmpdir(), "tinklet-never-written");
+    for (const [name, call] of Object.entries({
+      getCheckpointArchiveUrl: () => rest.getCheckpointArchiveUrlFromTinkerPath(path, { timeoutMs: 10 }),
+      exportSessionTrace: () => rest.exportSessionTrace("s", { timeoutMs: 10 }),
+      whoami: () => rest.whoami({ timeoutMs: 10 }),
+      downloadCheckpoint: () => rest.downloadCheckpoint(path, never, { timeoutMs: 10 }),
+      exportCheckpoint: () => rest.exportCheckpoint(path, never, { format: "peft", timeoutMs: 10 }),
+    })) {
+      expect(await run(failure(call())), name).toMatchObject({
+        code: "timeout",
+        message: expect.stringContaining(name),
+      });
+    }
+  });
+
   it("a path that is none is refused by rejecting", async () => {
     const { rest, stub } = setup();
     for (const call of [
@@ -208,7 +321,12 @@ describe("one request each", () => {
     expect(last().path).toBe("/audit?event_type=checkpoints&day=2025-01-15");
     await run(rest.getAuditLog({ day: "2025-01-16" }));
     expect(last().path).toBe("/audit?event_type=all&day=2025-01-16");
-    expect(await failure(rest.getAuditLog({ day: "yesterday" }))).toMatchObject({ field: "day" });
+    for (const day of ["yesterday", "2025-01-160", "on 2025-01-16"]) {
+      expect(await failure(rest.getAuditLog({ day }))).toMatchObject({
+        field: "day",
+        message: `day: must be a Date or YYYY-MM-DD, and is "${day}"`,
+      });
+    }
   });
 
   it("M-808: per-call options reach the request", async () => {
@@ -254,6 +372,20 @@ describe("listings", () => {
     expect(stub.callsOf("listSessions")).toHaveLength(7); // ends with a short page
     expect(await run(all(rest.listUserCheckpoints()))).toHaveLength(25);
     expect(stub.callsOf("listUserCheckpoints")).toHaveLength(1);
+    // what the server counts ends it, with no page asked for in vain
+    expect(await run(all(rest.listTrainingRuns({ limit: 5 })))).toHaveLength(25);
+    expect(stub.callsOf("listTrainingRuns")).toHaveLength(8);
+    expect(await run(all(rest.listUserCheckpoints({ limit: 25 })))).toHaveLength(25);
+    expect(stub.callsOf("listUserCheckpoints")).toHaveLength(2);
+    // and a server that does not count is asked until a page is short
+    const uncounted = setup({
+      faults: anyOf(
+        faultsInOrder("listTrainingRuns", [status(200, { training_runs: [] })]),
+        faultsInOrder("listUserCheckpoints", [status(200, { checkpoints: [] })]),
+      ),
+    });
+    expect(await uncounted.run(all(uncounted.rest.listTrainingRuns()))).toEqual([]);
+    expect(await uncounted.run(all(uncounted.rest.listUserCheckpoints()))).toEqual([]);
   });
 
   it("fetches nothing until it is awaited or iterated, and the first page once", async () => {
@@ -320,6 +452,9 @@ describe("archives", () => {
     await run(rest.getCheckpointArchiveUrl("r", "weights/a"));
     expect(clock.monotonic()).toBe(60_000);
     expect(logger.with("is being packed")).toHaveLength(1); // once a minute is enough
+    const two = setup({ faults: faultsInOrder("getCheckpointArchiveUrl", [busy, busy]) });
+    await two.run(Promise.all(["weights/a", "weights/b"].map((id) => two.rest.getCheckpointArchiveUrl("r", id))));
+    expect(two.logger.with("is being packed")).toHaveLength(2); // for each of them
     const never = setup({ faults: ({ operation }) => (operation === "getCheckpointArchiveUrl" ? busy : undefined) });
     expect(await never.run(failure(never.rest.getCheckpointArchiveUrl("r", "weights/a")))).toMatchObject({
       status: 503,
@@ -358,7 +493,15 @@ describe("traces", () => {
       faults: faultsInOrder("exportSessionTrace", [status(200, { status: "failed", error: "no disk" })]),
     });
     expect((await run(failure(rest.exportSessionTrace("s")))).message).toContain("no disk");
+    const silent = setup({ faults: faultsInOrder("exportSessionTrace", [status(200, { status: "failed" })]) });
+    expect(await silent.run(failure(silent.rest.exportSessionTrace("s")))).toMatchObject({
+      code: "trace_export_failed",
+      message: "The trace of session s could not be exported: no reason given",
+    });
     const odd = setup({ faults: faultsInOrder("exportSessionTrace", [status(200, { status: "ready" })]) });
-    expect(await odd.run(failure(odd.rest.exportSessionTrace("s")))).toMatchObject({ field: "url" });
+    expect(await odd.run(failure(odd.rest.exportSessionTrace("s")))).toMatchObject({
+      field: "url",
+      message: expect.stringContaining("is missing from a trace that is ready"),
+    });
   });
 });

@@ -21,30 +21,20 @@ export async function archiveUrl(
 ): Promise<CheckpointArchiveUrlResponse> {
   await session.connect(options);
   const { transport, clock, reporter } = session;
-  const { checkpointId } = checkpoint;
+  const facts = { path: checkpoint.checkpointId };
   await loadRoute("getCheckpointArchiveUrl");
   const request = transport.prepare("getCheckpointArchiveUrl", checkpoint);
-  const read = (response: HttpResponse): CheckpointArchiveUrlResponse => {
-    const url = response.header("location");
-    if (response.status !== 302 || url === undefined) return transport.decode("getCheckpointArchiveUrl", response);
-    const expires = httpDate(response.header("expires")) ?? new Date(clock.now() + archiveLifeMs);
-    return { url, expires };
-  };
   // The redirect is the answer; 503 means "being packed", which the usual retries are too impatient for.
   const accept = ({ status }: HttpResponse) => status === 302 || status === 503;
   for (let attempt = 1; ; attempt++) {
-    const response = await transport.send(request, { ...options, accept });
-    if (response.status !== 503 && !(response.status === 302 && response.header("location") === undefined)) {
-      return read(response);
+    const response = await transport.send(request, { ...options, accept, facts });
+    if (!accept(response)) return transport.decode("getCheckpointArchiveUrl", response);
+    const url = response.header("location");
+    if (response.status === 302 && url !== undefined) {
+      return { url, expires: httpDate(response.header("expires")) ?? new Date(clock.now() + archiveLifeMs) };
     }
-    if (response.status === 302 || attempt === archiveAttempts) {
-      throw transport.failure(request, response, { path: checkpointId });
-    }
-    reporter.logSometimes(
-      "warn",
-      `archive ${checkpointId}`,
-      `The archive of ${checkpointId} is being packed; waiting.`,
-    );
+    if (response.status === 302 || attempt === archiveAttempts) throw transport.failure(request, response, facts);
+    reporter.logSometimes("warn", `archive ${facts.path}`, `The archive of ${facts.path} is being packed; waiting.`);
     await transport.sleep(archiveRetryMs, options.signal);
   }
 }
@@ -71,7 +61,7 @@ export async function traceUrl(
   }
 }
 
-function httpDate(text: string | undefined): Date | undefined {
-  const ms = text === undefined ? Number.NaN : Date.parse(text);
+function httpDate(text = ""): Date | undefined {
+  const ms = Date.parse(text);
   return Number.isNaN(ms) ? undefined : new Date(ms);
 }

@@ -109,15 +109,23 @@ describe("Datum", () => {
       /cover 2 positions of 3/,
     );
     expect(refusal(() => datum.withProvenance({ ...spans, lossFnInputs: short })).field).toBe("lossFnInputs");
-    for (const [key, value] of [
-      ["type", "else"],
-      ["sequenceId", ""],
-      ["offset", -1],
-      ["length", 1.5],
+    for (const [key, value, problem] of [
+      ["type", "else", 'must be "prompt" or "sampled", not "else"'],
+      ["sequenceId", "", "must be a sequence's id"],
+      ["sequenceId", 7, "must be a sequence's id"],
+      ["offset", -1, "must be an integer from 0 on, not -1"],
+      ["length", 1.5, "must be an integer from 0 on, not 1.5"],
     ] as const) {
       const modelInput = [{ type: "prompt", sequenceId, length: 3, [key]: value }] as never;
-      expect(refusal(() => datum.withProvenance({ ...spans, modelInput })).field).toBe(`modelInputSpans[0].${key}`);
+      const error = refusal(() => datum.withProvenance({ ...spans, modelInput }));
+      expect([error.field, error.message]).toEqual([
+        `modelInputSpans[0].${key}`,
+        `modelInputSpans[0].${key}: ${problem}`,
+      ]);
     }
+    expect(refusal(() => datum.withProvenance({ ...spans, modelInput: "all" as never })).message).toBe(
+      'modelInputSpans: must be an array of spans, not "all"',
+    );
     expect(refusal(() => new Datum({ modelInput: [1], modelInputSpans: [] })).field).toBe("lossFnInputSpans");
   });
 
