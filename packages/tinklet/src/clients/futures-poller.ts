@@ -133,7 +133,7 @@ export class FuturesPoller {
     } finally {
       this.#polling = undefined;
     }
-    if (response.status < 200 || response.status >= 300) return problem(transport.failure(request, response));
+    if (response.status >= 300) return problem(transport.failure(request, response));
     const { completions, cursor } = transport.decode("retrieveFutures", response);
     for (const requestId of reported) this.#fetched.delete(requestId);
     this.#cursor = cursor;

@@ -224,7 +224,7 @@ async function submit(
       startedAtMs,
       headers: { "x-tinker-sampling-backpressure": "1", ...job.headers },
     });
-    if (response.status >= 200 && response.status < 300) return transport.decode("asample", response);
+    if (response.status < 300) return transport.decode("asample", response);
     const failure: APIStatusError = transport.failure(request, response, job.facts);
     state.lastError = failure;
     if (failure.status === 429) {
