@@ -25,17 +25,14 @@ const layers = {
     tests: inClients(
       "futures-poller.test",
       "futures-poller.scripted.test",
+      "sample-dispatch.test",
       "sampling-client.test",
       "sample-parts.test",
-      "rest-client.test",
     ),
   },
   "losses-0.36": {
     mutate: [...inClients("per-datum-loss", "trace-loss", "run-custom-loss"), `${src}/wire/custom-loss.ts`],
-    tests: [
-      ...inClients("per-datum-loss.test", "trace-loss.test", "custom-loss.test"),
-      `${src}/wire/custom-loss.test.ts`,
-    ],
+    tests: inClients("per-datum-loss.test", "trace-loss.test", "custom-loss.test"),
   },
   "rest-0.36": {
     mutate: [
