@@ -169,7 +169,11 @@ describe("where the credential comes from", () => {
 
   it("a command that prints nothing is an error with a hint", async () => {
     const error = await failure(Promise.resolve(firstCredentials(source(undefined, "true")).token()));
-    expect(error).toMatchObject({ code: "credential_command" });
+    expect(error).toMatchObject({
+      code: "credential_command",
+      message: "TINKER_CREDENTIAL_CMD printed no credential.",
+      hint: expect.stringContaining("must print the key or token on standard output"),
+    });
   });
 
   it("what is exchanged: a token as it is, else what the server prefers, else the key, else the command", async () => {
@@ -219,7 +223,12 @@ describe("claims", () => {
       userUrn: "urn:user:1",
       orgUrn: "tml:organization:9",
     });
-    expect(errorOf(() => whoamiOf(undefined)).code).toBe("whoami_unavailable");
+    expect(whoamiOf(stubToken(5, { email: 7, org_id: 9 }))).toEqual({ userUrn: "urn:user:1" });
+    expect(errorOf(() => whoamiOf(undefined))).toMatchObject({
+      code: "whoami_unavailable",
+      message: "This credential does not say whose it is.",
+      hint: expect.stringContaining("a plain API key carries no name"),
+    });
     expect(errorOf(() => whoamiOf(stubToken(5, { sub: 7 }))).code).toBe("whoami_unavailable");
   });
 
@@ -343,6 +352,19 @@ describe("ExchangedToken", () => {
     expect(count()).toBe(1);
     await clock.advance(60_020);
     expect(count()).toBe(2);
+  });
+
+  it("refreshes a token that is no token after a minute, too", async () => {
+    const clock = new FakeClock();
+    let exchanges = 0;
+    const exchange = async () => `opaque-${++exchanges}`;
+    const token = new ExchangedToken({ clock, warn: () => {}, exchange });
+    await token.start();
+    await clock.advance(59_999);
+    expect(exchanges).toBe(1);
+    await clock.advance(1);
+    expect([exchanges, token.current]).toEqual([2, "opaque-2"]);
+    token.close();
   });
 
   it("takes a token that somebody else already has", async () => {

@@ -33,9 +33,9 @@ export function readCredentials(file: string): StoredCredentials {
   try {
     text = nodeBuiltin<typeof import("node:fs")>("node:fs").readFileSync(file, "utf8");
   } catch (cause) {
-    const { code } = cause as { readonly code?: string };
+    const { code } = cause as { readonly code: string };
     if (code === "ENOENT" || code === "ENOTDIR") return { version: 1, keys: {} };
-    throw unreadable(file, `cannot be read (${code ?? "unknown reason"})`);
+    throw unreadable(file, `cannot be read (${code})`);
   }
   let content: unknown;
   try {

@@ -9,8 +9,7 @@ import { type CredentialSource, type Credentials, isToken } from "./auth.ts";
 
 /** A token's claims, without checking its signature: only the server can. */
 export function tokenClaims(token: string): Readonly<Record<string, unknown>> | undefined {
-  const payload = token.split(".")[1];
-  if (payload === undefined || payload === "") return undefined;
+  const payload = token.split(".")[1] ?? "";
   try {
     const base64 = payload.replaceAll("-", "+").replaceAll("_", "/");
     const text = new TextDecoder().decode(Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)));
@@ -83,8 +82,7 @@ export class ExchangedToken implements Credentials {
 
   /** The first exchange; its failure is the caller's to handle. */
   async start(): Promise<void> {
-    if (this.#token === undefined) await this.#refresh();
-    this.#schedule(this.#nextRefreshMs());
+    this.#schedule(this.#nextRefreshMs(this.#token ?? (await this.#refresh())));
   }
 
   token(): string | Promise<string> {
@@ -115,8 +113,8 @@ export class ExchangedToken implements Credentials {
     return typeof end === "number" ? end * 1000 - this.#clock.now() : undefined;
   }
 
-  #nextRefreshMs(): number {
-    const left = this.#token === undefined ? undefined : this.#leftMs(this.#token);
+  #nextRefreshMs(token: string): number {
+    const left = this.#leftMs(token);
     if (left === undefined) return retryRefreshMs;
     return Math.max(left - refreshAheadMs, shortestRefreshMs);
   }
@@ -125,7 +123,7 @@ export class ExchangedToken implements Credentials {
     if (this.#closed) return;
     this.#cancelTimer = this.#clock.timer(delayMs, () => {
       this.#refresh().then(
-        () => this.#schedule(this.#nextRefreshMs()),
+        (token) => this.#schedule(this.#nextRefreshMs(token)),
         () => this.#schedule(retryRefreshMs),
       );
     });

@@ -65,6 +65,7 @@ describe("a server without a newer field", () => {
   it("is not one that refuses a value, an unknown name, or with another status", () => {
     expect(lacks(422, { detail: [{ type: "int_type", loc: ["body", "topk_sample_logprobs"] }] })).toBeUndefined();
     expect(lacks(422, { detail: [extra("body", "toString")] })).toBeUndefined();
+    expect(lacks(422, { detail: [extra("body", "display_name", "mine")] })).toBeUndefined(); // the last name is meant
     expect(lacks(422, { detail: [] })).toBeUndefined();
     expect(lacks(422, { detail: "topk_sample_logprobs" })).toBeUndefined();
     expect(lacks(409, { detail: [extra("body", "topk_sample_logprobs")] })).toBeUndefined();
@@ -73,5 +74,7 @@ describe("a server without a newer field", () => {
   it("keeps the refusal as the cause", () => {
     const error = refusal(422, { detail: [extra("body", "display_name")] });
     expect(unsupported(error, "asample")?.cause).toBe(error);
+    const missing = refusal(404, { detail: "Not Found" });
+    expect(unsupported(missing, "searchSessions")?.cause).toBe(missing);
   });
 });
