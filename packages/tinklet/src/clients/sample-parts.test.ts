@@ -47,6 +47,8 @@ describe("the newer fields of a request", () => {
     const of = (tensor: TensorData) => problem(() => newerParts({}, { ...around, target: tensor })).message;
     expect(of(TensorData.from([[1]], { dtype: "float32" }))).toContain("must hold token ids (int64), not float32");
     expect(of(TensorData.from([1, 2], { dtype: "int64" }))).toContain("must be [prompt length - 1, K], and is [2]");
+    expect(of(TensorData.from([[[1, 2]]], { dtype: "int64" }))).toContain("and is [1, 1, 2]");
+    expect(of(TensorData.ofParts({ dtype: "int64", values: BigInt64Array.of(1n) }))).toContain("and is []");
   });
 
   it("a constraint goes out as it was when it was asked for, and only to servers that have it", () => {

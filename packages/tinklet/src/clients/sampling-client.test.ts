@@ -377,9 +377,9 @@ describe("the sampler itself", () => {
   });
 });
 
+const sent = (stub: Awaited<ReturnType<typeof setup>>["stub"]) => stub.callsOf("asample").at(-1)?.body as SampleRequest;
+
 describe("what newer releases added to a sample", () => {
-  const sent = (stub: Awaited<ReturnType<typeof setup>>["stub"]) =>
-    stub.callsOf("asample").at(-1)?.body as SampleRequest;
   const ids = TensorData.from([[5], [-1]], { dtype: "int64" });
 
   it("is sent where it carries something, and nowhere else", async () => {
@@ -520,6 +520,26 @@ describe("a handle as text", () => {
     await run(other.sample(prompt));
     expect(stub.callsOf("asample")[0]?.body).toMatchObject({ recordStabilityInfo: true });
     await other.close();
+  });
+
+  it("has letters of URLs only, both ways, and records nothing unless it says so", async () => {
+    const { stub, run, clock } = await setup();
+    const id = "s?????>>>>>"; // its base64 has both + and /, wherever it stands
+    const holder = { base_url: "http://stub.example", client_config: {} };
+    const text = Buffer.from(JSON.stringify({ session_id: "s", sampling_session_id: id, holder })).toString(
+      "base64url",
+    );
+    expect(text).toMatch(/-.*_|_.*-/);
+    const options = { apiKey: "tml-x", fetch: stub.fetch, clock, telemetry: false };
+    const client = await SamplingClient.fromSamplerHandle(text, options);
+    expect(client.samplingSessionId).toBe(id);
+    await run(client.sample(prompt));
+    expect(sent(stub)).toMatchObject({ samplingSessionId: id });
+    expect(sent(stub).recordStabilityInfo).toBeUndefined();
+    const again = await run(client.getSamplerHandle());
+    expect(again).toMatch(/^[\w=-]+$/);
+    expect(JSON.parse(Buffer.from(again, "base64url").toString())).toMatchObject({ sampling_session_id: id });
+    await client.close();
   });
 
   it("is refused when it is none, or half of one", async () => {
