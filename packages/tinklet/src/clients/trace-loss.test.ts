@@ -203,6 +203,21 @@ describe("traceLoss", () => {
     ]);
   });
 
+  it("writes what PyTorch takes where it is stricter than we are", () => {
+    const x = { ref: "logprobs" };
+    expect(written(({ logprobs }) => constant(-1).max(logprobs).min(2).logSumExp())).toEqual([
+      ["call_function", "torch.full_like", [x, -1], {}], // maximum and minimum of tensors only
+      ["call_function", "torch.maximum", [{ ref: "full_like" }, x], {}],
+      ["call_function", "torch.full_like", [{ ref: "maximum" }, 2], {}],
+      ["call_function", "torch.minimum", [{ ref: "maximum" }, { ref: "full_like_1" }], {}],
+      ["call_function", "torch.logsumexp", [{ ref: "minimum" }], { dim: [0] }], // every axis by its number
+    ]);
+    const wide = lossInputs({ logprobs: 2 });
+    const last = (fn: (x: Var) => Var) => traceLoss((given) => ({ loss: fn(given["logprobs"]!) }), wide).nodes.at(-2);
+    expect(last((matrix) => matrix.logSumExp())?.kwargs).toEqual({ dim: [0, 1] });
+    expect(last((matrix) => concat([matrix, matrix]).sum(1).sum())?.op).toBe("call_method"); // still a matrix
+  });
+
   it("gives every node a name of its own, whatever the inputs are called", () => {
     const inputs = lossInputs({ logprobs: 1, mul: 1, sum_1: 1, output: 1 });
     const graph = traceLoss(
@@ -339,5 +354,6 @@ describe("traceLoss", () => {
     const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`i${i}`, 1]));
     expect(lossInputs({ logprobs: 1, ...many(15) })).toHaveLength(16);
     expect(refused(() => lossInputs({ logprobs: 1, ...many(16) }))).toBe("inputRanks");
+    expect(() => lossInputs({ logprobs: 1, ...many(16) })).toThrow("has more than 16 inputs");
   });
 });

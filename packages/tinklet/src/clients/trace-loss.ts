@@ -90,18 +90,11 @@ const operators: Readonly<Record<string, string>> = {
 class Trace {
   readonly nodes: CustomLossNode[] = [];
   readonly #names = new Set<string>();
-  /** The number to try next, by word. */
-  readonly #numbers = new Map<string, number>();
 
   /** A name that no node has yet: a word, numbered from the second on as PyTorch's tracer does. */
   name(word: string): string {
-    let count = this.#numbers.get(word) ?? 0;
-    let name: string;
-    do {
-      name = count === 0 ? word : `${word}_${count}`;
-      count++;
-    } while (this.#names.has(name));
-    this.#numbers.set(word, count);
+    let name = word;
+    for (let number = 1; this.#names.has(name); number++) name = `${word}_${number}`;
     this.#names.add(name);
     return name;
   }
