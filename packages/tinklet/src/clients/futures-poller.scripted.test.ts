@@ -200,6 +200,18 @@ describe("what was fetched", () => {
     expect(asked).toHaveLength(2);
   });
 
+  it("is not told again on its own once a poll has told it", async () => {
+    const { wait, asked, last, poller, clock } = play();
+    await wait("a");
+    poller.fetched("x");
+    await last().answer(answer(1));
+    await clock.advance(4);
+    expect(last().body["retrieved_request_ids"]).toEqual(["x"]);
+    await last().answer(answer(2, "a"));
+    await clock.advance(30_000);
+    expect(asked).toHaveLength(2);
+  });
+
   it("waits for the poll that is under way", async () => {
     const { wait, asked, last, poller, clock } = play();
     await wait("a");
