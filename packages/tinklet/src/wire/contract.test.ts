@@ -171,6 +171,8 @@ describe("the contract table", () => {
       operation: "getCheckpointArchiveUrl",
       params: { trainingRunId: "s:train:0", checkpointId: "sampler_weights/x" },
     });
+    expect(matchRoute("GET", "/api/v1/training_runs/s%3Atrain%3A0")?.params).toEqual({ trainingRunId: "s:train:0" });
+    expect(matchRoute("GET", "/api/v1/training_runs/%zz")?.params).toEqual({ trainingRunId: "%zz" });
     expect(matchRoute("DELETE", "/api/v1/training_runs/r/checkpoints/weights/x")?.operation).toBe("deleteCheckpoint");
     expect(matchRoute("DELETE", "/api/v1/training_runs/r/checkpoints/weights/x/publish")?.operation).toBe(
       "unpublishCheckpoint",

@@ -7,7 +7,7 @@ export interface RouteMatch {
   readonly params: Readonly<Record<string, string>>;
 }
 
-/** The route that a method and a path (prefix included) mean, with its path parameters as they stand there. For servers. */
+/** The route that a method and a path (prefix included) mean, with its path parameters decoded. For servers. */
 export function matchRoute(method: string, path: string): RouteMatch | undefined {
   if (!path.startsWith(`${apiPrefix}/`)) return undefined;
   const rest = path.slice(apiPrefix.length);
@@ -15,9 +15,20 @@ export function matchRoute(method: string, path: string): RouteMatch | undefined
   if (plain !== undefined) return { operation: plain, params: {} };
   for (const { operation, method: own, pattern } of patterns) {
     const match = own === method ? pattern.exec(rest) : null;
-    if (match !== null) return { operation, params: { ...match.groups } };
+    if (match === null) continue;
+    const params = Object.entries(match.groups ?? {}).map(([name, text]) => [name, decodePathPart(text)] as const);
+    return { operation, params: Object.fromEntries(params) };
   }
   return undefined;
+}
+
+/** A part of a path without its escapes; as it stands there when it is not well encoded: then there is no such thing. */
+export function decodePathPart(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 const operations = Object.keys(contract) as Operation[];

@@ -1,4 +1,5 @@
 /** The routes of the chat endpoints, once: which there are, and whose shape their answers have. */
+import { decodePathPart } from "tinklet/wire";
 import type { Call } from "../api.ts";
 
 /** Whose API a path belongs to: it decides what errors look like. */
@@ -52,17 +53,8 @@ export function matchChatRoute(
     if (route.path === path) return { operation: route.operation, params: {} };
     const open = route.path.indexOf("{model}");
     if (open > 0 && path.length > open && path.startsWith(route.path.slice(0, open))) {
-      return { operation: route.operation, params: { model: decoded(path.slice(open)) } };
+      return { operation: route.operation, params: { model: decodePathPart(path.slice(open)) } };
     }
   }
   return undefined;
-}
-
-/** As it stands there when it is not well encoded: then there is no such thing. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
