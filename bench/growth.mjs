@@ -86,7 +86,7 @@ const pictures = [
 ];
 
 /** One picture for each of training and sampling: cost per token relative to the middle of each axis, so that all of them fit. */
-const draw = async (root, rows, folder) => {
+const draw = async (rows, folder) => {
   const plot = await bundle("bench/growth/plot.ts");
   for (const what of ["train", "sample"]) {
     const series = Object.keys(axes).map((axis) => ({
@@ -135,7 +135,7 @@ export default async ({ root, args }) => {
   const own = new Set(rows.map(({ part }) => part));
   const earlier = tiny ? [] : keptRows(root).filter(({ part }) => !own.has(part));
   const target = args.includes("--dry") ? mkdtempSync(join(tmpdir(), "tinklet-growth-")) : join(root, "docs/pictures");
-  await draw(root, [...earlier, ...rows], target);
+  await draw([...earlier, ...rows], target);
   return {
     rows,
     partial: only !== undefined,
