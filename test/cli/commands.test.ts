@@ -247,6 +247,12 @@ const rows: Readonly<Record<string, Row>> = {
     json: { before: expect.any(Number), after: expect.any(Number) },
     fails: [
       ["no steps", () => ["recipe", "run", "sft", "--max-steps", "0"], 2, /--max-steps/],
+      [
+        "no price",
+        () => ["recipe", "run", "sft", "--model", "a/b", "--max-cost", "1"],
+        2,
+        /--max-cost needs a price for a\/b/,
+      ],
       ["a recipe that is none", () => ["recipe", "run", "sftt"], 1, /There are: dpo, eval/],
       [
         "a logger that is none",

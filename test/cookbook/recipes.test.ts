@@ -39,6 +39,13 @@ it("a recipe that takes no data says so before it begins", async () => {
   await expect(runRecipe(await loadRecipe("sft"), options)).rejects.toThrow(/mine\.jsonl: there is no such file/);
 });
 
+it("a recipe that may cost nothing stops before its first step, and says so", async () => {
+  const price = { prefill: 1, sample: 1, train: 1, asOf: "2026-01-01" };
+  const options = { service, baseModel, tokenizer, folder: join(work, "cost"), maxSteps: 1 };
+  const result = await runRecipe(await loadRecipe("sft"), { ...options, costLimit: { price, maxCost: 0 } });
+  expect(result).toEqual({ stopped: expect.stringMatching(/more than the \$0 allowed/) });
+});
+
 it("there are eleven", () => {
   expect(names).toEqual([
     ...["dpo", "eval", "guess-number", "math-rl", "on-policy-distillation", "prompt-distillation", "reward-model"],

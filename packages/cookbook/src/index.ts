@@ -23,6 +23,7 @@ export * from "./prepare.ts";
 export type { PromptTokens } from "./prompt-tokens.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";
 export * from "./recipe.ts";
+export type { CostLimit } from "./recipe-budget.ts";
 export { loadRecipe, recipeNames, recipeText } from "./recipe-files.ts";
 export {
   type RecordedEvent,

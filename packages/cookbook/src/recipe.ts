@@ -7,8 +7,10 @@ import { basename, join, resolve } from "node:path";
 import { type Chat, createChat } from "@tinklet/models/chat";
 import { InvalidInputError, type SamplingClient, type ServiceClient, type Tokenizer } from "tinklet";
 import { given } from "tinklet/wire";
+import type { BeforeStep } from "./budget.ts";
 import { type MetricsLogger, withLoggers } from "./loggers/index.ts";
 import type { PromptTokens } from "./prompt-tokens.ts";
+import { type CostLimit, stageBudget } from "./recipe-budget.ts";
 import type { CheckpointRecord } from "./run-folder.ts";
 import type { RunResult } from "./run-result.ts";
 
@@ -29,6 +31,11 @@ export interface RecipeOptions {
   readonly saveEvery?: number | undefined;
   /** A data file of the user's, or a dataset of the Hub, for {@link readData}. @defaultValue what the recipe generates */
   readonly data?: string | undefined;
+  /**
+   * The most that the stages may cost together; the step that would go beyond it is not begun. Answers that a recipe samples outside
+   * of its stages, to evaluate, are not counted.
+   */
+  readonly costLimit?: CostLimit | undefined;
   /** Where the metrics of every stage go besides its folder. @defaultValue nowhere */
   readonly loggers?: readonly MetricsLogger[];
   readonly signal?: AbortSignal | undefined;
@@ -69,6 +76,7 @@ export interface RecipeTask {
     readonly seed: number;
     readonly saveEvery: number;
     readonly signal?: AbortSignal;
+    readonly beforeStep?: BeforeStep;
   };
   /** That many steps, or fewer where the user wants fewer. */
   readonly steps: (count: number) => number;
@@ -172,6 +180,8 @@ async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
     onEvent,
     onNote,
   } = options;
+  const { costLimit } = options;
+  const limitOf = (stage: string) => (costLimit === undefined ? undefined : stageBudget(folder, stage, costLimit));
   return {
     service,
     baseModel,
@@ -181,7 +191,14 @@ async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
     data,
     signal,
     base: await service.createSamplingClient({ baseModel }),
-    stage: (name) => ({ service, baseModel, folder: join(folder, name), seed, saveEvery, ...given({ signal }) }),
+    stage: (name) => ({
+      service,
+      baseModel,
+      folder: join(folder, name),
+      seed,
+      saveEvery,
+      ...given({ signal, beforeStep: limitOf(name) }),
+    }),
     steps: (count) => Math.min(count, maxSteps ?? count),
     learningRate: (rate) => options.learningRate ?? rate,
     note: (text) => onNote?.(text),
