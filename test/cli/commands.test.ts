@@ -253,7 +253,7 @@ const rows: Readonly<Record<string, Row>> = {
         2,
         /--max-cost needs a price for a\/b/,
       ],
-      ["a recipe that is none", () => ["recipe", "run", "sftt"], 1, /There are: dpo, eval/],
+      ["a recipe that is none", () => ["recipe", "run", "sftt"], 2, /There are: dpo, eval/],
       [
         "a logger that is none",
         () => ["recipe", "run", "sft", "--log-to", "wandb"],

@@ -64,7 +64,7 @@ async function loadFile(path: string): Promise<Recipe> {
 async function checkName(name: string): Promise<void> {
   const names = await recipeNames();
   if (!names.includes(name))
-    throw new InvalidInputError("recipe", `there is no recipe ${JSON.stringify(name)}`, {
+    throw new InvalidInputError("recipe", `must be the name of a recipe, and is ${JSON.stringify(name)}`, {
       hint: `There are: ${names.join(", ")}. A file of your own is named by its path.`,
     });
 }

@@ -99,9 +99,10 @@ export function wrongCall(error: unknown, command: Command, input: Input): Usage
   if (!(error instanceof InvalidInputError)) return undefined;
   const name = (error.field.split(".").at(-1) ?? "").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   const said = error.problem;
-  if (input.text(name) !== undefined) return new UsageError(`--${name} ${said}`);
+  const hint = error.hint === undefined ? undefined : inCommands(error.hint);
+  if (input.text(name) !== undefined) return new UsageError(`--${name} ${said}`, hint);
   const argument = name.toUpperCase().replaceAll("-", "_");
-  return command.arguments?.includes(argument) ? new UsageError(`${argument} ${said}`) : undefined;
+  return command.arguments?.includes(argument) ? new UsageError(`${argument} ${said}`, hint) : undefined;
 }
 
 function headlineOf(error: Error): string | undefined {

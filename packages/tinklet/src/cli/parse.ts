@@ -8,6 +8,11 @@ import type { Listed } from "./commands.ts";
 /** The command was called wrongly: exit code 2, and a look at the help. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
+  readonly hint: string | undefined;
+  constructor(message: string, hint?: string) {
+    super(message);
+    this.hint = hint;
+  }
 }
 
 /** Options of every command; their help stands in `main.ts`. */

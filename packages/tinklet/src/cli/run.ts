@@ -39,8 +39,9 @@ export async function run(words: readonly string[], command: Command, args: read
 }
 
 function usage(words: readonly string[], command: Command, error: UsageError): number {
+  const hint = error.hint === undefined ? "" : `Hint: ${error.hint}\n`;
   process.stderr.write(
-    `Error: ${error.message.replace(/[.?]?$/, (end) => end || ".")}\nUsage: tinklet ${command.usage}\nHelp:  tinklet ${words.join(" ")} --help\n`,
+    `Error: ${error.message.replace(/[.?]?$/, (end) => end || ".")}\n${hint}Usage: tinklet ${command.usage}\nHelp:  tinklet ${words.join(" ")} --help\n`,
   );
   return 2;
 }
