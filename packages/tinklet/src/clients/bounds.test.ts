@@ -146,7 +146,7 @@ const api = Object.fromEntries(
 const notCalls: Readonly<Record<string, readonly string[]>> = {
   ServiceClient: ["getConsoleUrl", "baseUrl", "sessionId", "createRestClient", "api", "getTelemetry", "close"],
   TrainingClient: ["getConsoleUrl", "modelId"],
-  SamplingClient: ["close"],
+  SamplingClient: ["extensions", "close"],
   RestClient: ["close", "getTelemetry"],
   AdminClient: ["close"],
 };
