@@ -28,10 +28,11 @@ const data = {
 };
 const settings = { baseModel: "bigram", data, learningRate: 0.5, batchSize: 1, epochs: 2, evalEvery: 0, saveEvery: 4 };
 const made: string[] = [];
-const newFolder = async () => {
+const newPlace = async () => {
   made.push(await mkdtemp(join(tmpdir(), "tinklet-log-")));
-  return join(made.at(-1) as string, "mine");
+  return made.at(-1) as string;
 };
+const newFolder = async () => join(await newPlace(), "mine");
 afterAll(() => Promise.all(made.map((folder) => rm(folder, { recursive: true }))));
 afterEach(() => void vi.unstubAllEnvs());
 
@@ -261,7 +262,7 @@ describe("trackio", () => {
   it("gives a Hugging Face token to a Space alone", async () => {
     vi.stubEnv("HF_TOKEN", "hf_secret");
     vi.stubEnv("TRACKIO_SPACE_ID", "Me/my_board");
-    const writer = await trackio({ fetch }).open({ ...place, folder: await mkdtemp(join(tmpdir(), "tinklet-log-")) });
+    const writer = await trackio({ fetch }).open({ ...place, folder: await newPlace() });
     await writer.write(
       [{ step: 1, timeMs: 0, metrics: { a: Number.NaN, b: Number.NEGATIVE_INFINITY } }],
       new AbortController().signal,
