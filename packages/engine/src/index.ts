@@ -5,5 +5,6 @@ export * from "./errors.ts";
 export { defaultMemoryBudget } from "./memory-plan.ts";
 export { ownTurn } from "./own-turn.ts";
 export { type FoundRuntime, findRuntime } from "./runtime/find-runtime.ts";
+export { guestSeats } from "./sample/guest-seats.ts";
 export { startThread } from "./start-thread.ts";
 export type * from "./types.ts";

@@ -22,6 +22,7 @@ import type {
 } from "../types.ts";
 import { KvCache } from "./cache.ts";
 import { decodeRows, Extender, type ExtensionResult } from "./extender.ts";
+import { guestSeats } from "./guest-seats.ts";
 import { argmax, best, type Choice, pick } from "./pick.ts";
 import { isScored, type Prefilled, type PromptScores, prefill, unscoredTokens } from "./prefill.ts";
 import {
@@ -35,12 +36,6 @@ import { narrowed, readShape, type Shape, shaped } from "./shape.ts";
 import { type StopRules, StopWatch, stopRules } from "./stop.ts";
 
 const notFinite = "the model's output is not a number: its weights, or the adapter's, are broken or overflow";
-
-/**
- * Sequences that may be drawn beyond the batch, by scopes that have none in it: nobody waits for the end of another's replies, however
- * long they are.
- */
-const guestSeats = 8;
 
 export interface SamplerOptions {
   readonly contextLength: number;

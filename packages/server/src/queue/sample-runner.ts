@@ -2,7 +2,7 @@
  * The samples of one engine: they wait in lines, one for each sampling session, fill the engine's batch by fair shares, and end like
  * every other request. Beside {@link ModelRunner}, which does the same for what changes a model.
  */
-import type { SampleResult, TokenEvent } from "@tinklet/engine";
+import { guestSeats, type SampleResult, type TokenEvent } from "@tinklet/engine";
 import { SampleRequest } from "tinklet/wire";
 import { getSampler } from "../store/sessions.ts";
 import { type Draw, runDraw } from "./draw.ts";
@@ -85,9 +85,6 @@ class Line {
     return this.#ids.countBelow(id);
   }
 }
-
-/** Sequences beyond those, for tenants that have none on the engine: as many as the engine itself takes into a full batch. */
-const guestSeats = 8;
 
 /** A request under which the engine dies more often than this is at fault itself. */
 const maxEngineDeaths = 2;
