@@ -3,9 +3,7 @@
  * and reads a bounded number of bytes. NaN and Infinity, which Python writes, count as missing. Where the rows go is the keeper's business.
  */
 import { open, stat } from "node:fs/promises";
-import type { JsonValue } from "tinklet/wire";
-
-export type Row = Readonly<Record<string, JsonValue>>;
+import type { JsonValue, RunFileRow } from "tinklet/wire";
 
 /** Bytes of one file that are read; of a longer one the rest is not shown. */
 const maxBytes = 256 * 1024 * 1024;
@@ -15,16 +13,16 @@ const chunkBytes = 512 * 1024;
 /** What takes the rows of a file. */
 export interface RowKeeper {
   /** Takes a row. @returns false when it can hold no more: the rest of the file is not read. */
-  add(row: Row): boolean;
+  add(row: RunFileRow): boolean;
   /** Forgets all rows: the file begins anew. */
   clear(): void;
 }
 
 /** Rows as they are. */
 class RowList implements RowKeeper {
-  rows: Row[] = [];
+  rows: RunFileRow[] = [];
 
-  add(row: Row): boolean {
+  add(row: RunFileRow): boolean {
     this.rows.push(row);
     return true;
   }
@@ -112,14 +110,14 @@ export class GrowingLines {
   }
 
   /** All rows that are there now. */
-  async read(): Promise<readonly Row[]> {
+  async read(): Promise<readonly RunFileRow[]> {
     return (await this.#file.read()).rows;
   }
 }
 
-function rowOf(line: string): Row | undefined {
+function rowOf(line: string): RunFileRow | undefined {
   const value = parsed(line) ?? parsed(line.replace(/(?<=[:[,]\s*)(-?Infinity|NaN)(?=\s*[,}\]])/g, "null"));
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Row) : undefined;
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as RunFileRow) : undefined;
 }
 
 function parsed(line: string): JsonValue | undefined {

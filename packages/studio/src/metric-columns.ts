@@ -2,7 +2,8 @@
  * The numbers of `metrics.jsonl` by metric: a hundred thousand rows are a few columns and not as many objects. Bounded by cells, so that
  * a file with a new name in every row takes no more than another.
  */
-import type { Row, RowKeeper } from "./growing-lines.ts";
+import type { RunFileRow } from "tinklet/wire";
+import type { RowKeeper } from "./growing-lines.ts";
 
 /** Numbers of one file: 128 MB. */
 const maxCells = 16_000_000;
@@ -22,7 +23,7 @@ export class MetricColumns implements RowKeeper {
     this.#maxCells = limit;
   }
 
-  add(row: Row): boolean {
+  add(row: RunFileRow): boolean {
     if ((this.rows + 1) * Math.max(1, this.#columns.size) > this.#maxCells) return false;
     if (this.rows === this.#room) this.#grow();
     for (const name in row) {

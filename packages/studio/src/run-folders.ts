@@ -7,8 +7,8 @@ import { type Dirent, realpathSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative, resolve, sep } from "node:path";
 import type { RunFolderInfo, RunFolders } from "@tinklet/server";
-import type { JsonValue } from "tinklet/wire";
-import { GrowingFile, GrowingLines, type Row } from "./growing-lines.ts";
+import type { JsonValue, RunFileRow } from "tinklet/wire";
+import { GrowingFile, GrowingLines } from "./growing-lines.ts";
 import { MetricColumns } from "./metric-columns.ts";
 
 /** How deep folders of runs are looked for, and how many there may be. */
@@ -150,11 +150,11 @@ function outlineOf(column: Float64Array): number[] {
   return found.slice(-outlineValues);
 }
 
-async function readConfig(file: string): Promise<Row> {
+async function readConfig(file: string): Promise<RunFileRow> {
   try {
     if ((await stat(file)).size > maxConfigBytes) return { note: "config.json is too large to be shown" };
     const value = JSON.parse(await readFile(file, "utf8")) as JsonValue;
-    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Row) : {};
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as RunFileRow) : {};
   } catch {
     return {};
   }

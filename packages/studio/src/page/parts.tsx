@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunStatus } from "tinklet/wire";
-import { shownLength, shownText } from "./text.ts";
+import { oneLine, shownLength, shownText } from "./text.ts";
 
 const statusWords: Record<RunStatus | "folder", string> = {
   training: "Training",
@@ -153,5 +153,45 @@ export function Choice<T extends string>(props: {
         </label>
       ))}
     </fieldset>
+  );
+}
+
+/** Runs that one chart shows at most. */
+export const maxCompared = 6;
+
+/** Which others are shown beside the one that the page is about. */
+export function ComparePicker(props: {
+  /** What they are, in the plural. */
+  readonly what: string;
+  readonly others: readonly { readonly id: string; readonly name: string; readonly detail?: string }[];
+  readonly compared: readonly string[];
+  readonly onChange: (compared: readonly string[]) => void;
+}) {
+  const { what, others, compared, onChange } = props;
+  if (others.length === 0) return null;
+  return (
+    <details class="panel" open={compared.length > 0}>
+      <summary>
+        Compare with other {what}
+        {compared.length > 0 ? ` (${compared.length})` : ""}
+      </summary>
+      <ul class="choices">
+        {others.slice(0, 100).map(({ id, name, detail }) => (
+          <li key={id}>
+            <label>
+              <input
+                type="checkbox"
+                checked={compared.includes(id)}
+                disabled={!compared.includes(id) && compared.length >= maxCompared - 1}
+                onChange={(event) =>
+                  onChange(event.currentTarget.checked ? [...compared, id] : compared.filter((one) => one !== id))
+                }
+              />{" "}
+              {oneLine(name, 60)} {detail === undefined ? null : <span class="soft">{detail}</span>}
+            </label>
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }

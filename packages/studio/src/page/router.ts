@@ -32,6 +32,10 @@ addEventListener("hashchange", () => {
   place.value = parsePlace(location.hash);
 });
 
+/** The others that the address asks to compare with one. */
+export const comparedWith = (id: string): readonly string[] =>
+  (place.value.query.get("compare") ?? "").split(",").filter((other) => other !== "" && other !== id);
+
 /** Goes somewhere without a step in the history. */
 export function replacePlace(url: string): void {
   history.replaceState(null, "", url);

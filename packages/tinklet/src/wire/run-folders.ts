@@ -19,7 +19,7 @@ export interface RunFolder {
   readonly metric?: string;
   /** At most 48 values. */
   readonly sparkline: readonly number[];
-  readonly config: Readonly<Record<string, JsonValue>>;
+  readonly config: RunFileRow;
   /** Files of rollouts, by their path in the folder. */
   readonly rollouts: readonly string[];
 }
@@ -51,15 +51,16 @@ export interface RunFolderQuery {
 }
 export const RunFolderQuery = message<RunFolderQuery, "after">("RunFolderQuery", { after: withDefault(int(), 0) });
 
-type Row = Readonly<Record<string, JsonValue>>;
+/** A line of a run file: an object, whatever its fields. */
+export type RunFileRow = Readonly<Record<string, JsonValue>>;
 
 /** One folder with its files. */
 export interface RunFolderResponse {
   readonly folder: RunFolder;
   /** Columns: entry i of each metric belongs to the same line; null where a line lacks it. */
   readonly metrics: Readonly<Record<string, readonly (number | null)[]>>;
-  readonly checkpoints: readonly Row[];
-  readonly timing: readonly Row[];
+  readonly checkpoints: readonly RunFileRow[];
+  readonly timing: readonly RunFileRow[];
 }
 export const RunFolderResponse = message<RunFolderResponse>("RunFolderResponse", {
   folder: RunFolder.field,
@@ -83,7 +84,10 @@ export const RolloutsQuery = message<RolloutsQuery, "offset" | "limit">("Rollout
 
 /** Samples of a step, one a line. */
 export interface RolloutsResponse {
-  readonly rows: readonly JsonValue[];
+  readonly rows: readonly RunFileRow[];
   readonly total: number;
 }
-export const RolloutsResponse = message<RolloutsResponse>("RolloutsResponse", { rows: list(json()), total: int() });
+export const RolloutsResponse = message<RolloutsResponse>("RolloutsResponse", {
+  rows: list(map(json())),
+  total: int(),
+});

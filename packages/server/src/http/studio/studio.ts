@@ -2,7 +2,7 @@
  * What the server knows of the studio: files of a page that it hands out, and folders of runs that it lists. The package
  * `@tinklet/studio` has both; a server without it is the same server without a page.
  */
-import type { JsonValue } from "tinklet/wire";
+import type { RunFileRow } from "tinklet/wire";
 
 /** A file of the page. */
 export interface StudioFile {
@@ -36,7 +36,7 @@ export interface RunFolderInfo {
   /** The main metric's name and outline. */
   readonly metric: string | undefined;
   readonly sparkline: readonly number[];
-  readonly config: Readonly<Record<string, JsonValue>>;
+  readonly config: RunFileRow;
   /** Files of rollouts, by their path in the folder. */
   readonly rollouts: readonly string[];
 }
@@ -52,8 +52,8 @@ export interface RunFolders {
     | {
         readonly info: RunFolderInfo;
         readonly metrics: Readonly<Record<string, readonly (number | null)[]>>;
-        readonly checkpoints: readonly Readonly<Record<string, JsonValue>>[];
-        readonly timing: readonly Readonly<Record<string, JsonValue>>[];
+        readonly checkpoints: readonly RunFileRow[];
+        readonly timing: readonly RunFileRow[];
       }
     | undefined
   >;
@@ -62,5 +62,5 @@ export interface RunFolders {
     id: string,
     file: string,
     page: { readonly offset: number; readonly limit: number },
-  ) => Promise<{ readonly rows: readonly JsonValue[]; readonly total: number } | undefined>;
+  ) => Promise<{ readonly rows: readonly RunFileRow[]; readonly total: number } | undefined>;
 }

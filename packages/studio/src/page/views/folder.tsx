@@ -4,8 +4,9 @@ import type { RunFolderResponse } from "tinklet/wire";
 import { call } from "../api.ts";
 import { Charts } from "../charts.tsx";
 import { formatAge, formatCount, formatDuration } from "../format.ts";
-import { Notice, Status, Tile } from "../parts.tsx";
-import { place, placeUrl, replacePlace } from "../router.ts";
+import { ComparePicker, maxCompared, Notice, Status, Tile } from "../parts.tsx";
+import { comparedWith, placeUrl, replacePlace } from "../router.ts";
+import { modelOf, spansOf } from "../run-rows.ts";
 import { folderCurves, joinMetrics } from "../series.ts";
 import { folders, now, problemText } from "../store.ts";
 import { oneLine } from "../text.ts";
@@ -13,13 +14,6 @@ import { Config } from "./config.tsx";
 import { Rollouts } from "./rollouts.tsx";
 
 const everyMs = 2000;
-const maxCompared = 6;
-
-/** The model of a run, by the names that the cookbooks give it in their configurations. */
-const modelOf = (config: RunFolderResponse["folder"]["config"]): string | undefined => {
-  const name = config["model_name"] ?? config["base_model"] ?? config["model"];
-  return typeof name === "string" ? name : undefined;
-};
 
 /** Folders that are being looked at, read on every two seconds; and what went wrong last. */
 function useFolders(ids: readonly string[]): [ReadonlyMap<string, RunFolderResponse>, string | undefined] {
@@ -70,7 +64,7 @@ function useFolders(ids: readonly string[]): [ReadonlyMap<string, RunFolderRespo
 }
 
 export function Folder({ folderId }: { readonly folderId: string }) {
-  const compared = (place.value.query.get("compare") ?? "").split(",").filter((id) => id !== "" && id !== folderId);
+  const compared = comparedWith(folderId);
   const ids = [folderId, ...compared].slice(0, maxCompared);
   const [all, problem] = useFolders(ids);
   const shown = ids.flatMap((id) => all.get(id) ?? []);
@@ -118,7 +112,14 @@ export function Folder({ folderId }: { readonly folderId: string }) {
           ))}
         </p>
       )}
-      <CompareFolders folderId={folderId} compared={compared} />
+      <ComparePicker
+        what="folders"
+        others={folders.value
+          .filter((one) => one.folderId !== folderId)
+          .map(({ folderId: id, name }) => ({ id, name }))}
+        compared={compared}
+        onChange={(chosen) => replacePlace(placeUrl(["folders", folderId], { compare: chosen.join(",") }))}
+      />
       <Charts curves={curves} />
       {folder.rollouts.length === 0 ? null : (
         <Rollouts folderId={folderId} files={folder.rollouts} model={modelOf(folder.config)} />
@@ -134,52 +135,6 @@ export function Folder({ folderId }: { readonly folderId: string }) {
       <Saved checkpoints={found.checkpoints} />
     </section>
   );
-}
-
-function CompareFolders({ folderId, compared }: { readonly folderId: string; readonly compared: readonly string[] }) {
-  const others = folders.value.filter((one) => one.folderId !== folderId);
-  if (others.length === 0) return null;
-  const choose = (id: string, isChosen: boolean) => {
-    const chosen = isChosen ? [...compared, id] : compared.filter((one) => one !== id);
-    replacePlace(placeUrl(["folders", folderId], { compare: chosen.join(",") }));
-  };
-  return (
-    <details class="panel" open={compared.length > 0}>
-      <summary>Compare with other folders{compared.length > 0 ? ` (${compared.length})` : ""}</summary>
-      <ul class="choices">
-        {others.slice(0, 100).map((one) => (
-          <li key={one.folderId}>
-            <label>
-              <input
-                type="checkbox"
-                checked={compared.includes(one.folderId)}
-                disabled={!compared.includes(one.folderId) && compared.length >= maxCompared - 1}
-                onChange={(event) => choose(one.folderId, event.currentTarget.checked)}
-              />{" "}
-              {oneLine(one.name, 60)}
-            </label>
-          </li>
-        ))}
-      </ul>
-    </details>
-  );
-}
-
-interface Span {
-  readonly name: string;
-  readonly start: number;
-  readonly end: number;
-}
-
-/** Spans of a step, as the official cookbook and ours write them. */
-function spansOf(row: RunFolderResponse["timing"][number]): Span[] {
-  const spans = Array.isArray(row["spans"]) ? row["spans"] : [];
-  return spans.flatMap((span) => {
-    const { name, wall_start: start, wall_end: end } = span as Record<string, unknown>;
-    return typeof name === "string" && typeof start === "number" && typeof end === "number" && end >= start
-      ? [{ name, start, end }]
-      : [];
-  });
 }
 
 const shownSteps = 12;

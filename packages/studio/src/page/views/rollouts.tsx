@@ -1,74 +1,18 @@
 /** The samples of a step with their rewards: chosen by the bars of a histogram, or one group side by side. */
 import { useEffect, useState } from "preact/hooks";
-import type { JsonValue } from "tinklet/wire";
 import { call } from "../api.ts";
 import { formatNumber } from "../format.ts";
 import { Choice, Notice } from "../parts.tsx";
+import { histogram, type Rollout, rolloutOf, withAdvantages } from "../run-rows.ts";
 import { problemText } from "../store.ts";
 import { oneLine } from "../text.ts";
 import { type Colouring, loadVocabulary, type Vocabulary } from "../tokens.ts";
-import { type Fields, numberOf, Turns } from "./turns.tsx";
+import { Turns } from "./turns.tsx";
 
-/** A sample, as the rollout summaries of the cookbooks have it. */
-export interface Rollout {
-  readonly group: number;
-  readonly reward: number;
-  /** Its reward less the mean of its group; 0 where it has none. */
-  readonly advantage: number;
-  readonly tags: string;
-  readonly steps: readonly Fields[];
-  readonly row: Fields;
-}
-
-const bars = 12;
 const maxRows = 2000;
 const firstShown = 40;
 /** Samples of a group that are shown side by side. */
-const maxCompared = 16;
-
-export function rolloutOf(value: JsonValue): Rollout {
-  const row = (typeof value === "object" && value !== null && !Array.isArray(value) ? value : { value }) as Fields;
-  const reward = numberOf(row["total_reward"] ?? row["reward"]);
-  const tags = Array.isArray(row["tags"]) ? row["tags"].join(", ") : "";
-  const steps = Array.isArray(row["steps"]) ? (row["steps"] as Fields[]) : [];
-  return { group: numberOf(row["group_idx"] ?? row["group"]), reward, advantage: 0, tags, steps, row };
-}
-
-/** Samples with their advantages within their groups. */
-export function withAdvantages(rows: readonly Rollout[]): Rollout[] {
-  const sums = new Map<number, { sum: number; count: number }>();
-  for (const { group, reward } of rows) {
-    const one = sums.get(group) ?? { sum: 0, count: 0 };
-    if (Number.isFinite(reward)) sums.set(group, { sum: one.sum + reward, count: one.count + 1 });
-  }
-  return rows.map((row) => {
-    const { sum, count } = sums.get(row.group) ?? { sum: 0, count: 0 };
-    const isKnown = Number.isFinite(row.group) && Number.isFinite(row.reward) && count > 0;
-    return { ...row, advantage: isKnown ? row.reward - sum / count : 0 };
-  });
-}
-
-/** Rewards in bars of equal width. */
-export function histogram(
-  rewards: readonly number[],
-): { readonly from: number; readonly to: number; readonly count: number }[] {
-  const finite = rewards.filter(Number.isFinite);
-  if (finite.length === 0) return [];
-  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const reward of finite) {
-    low = Math.min(low, reward);
-    high = Math.max(high, reward);
-  }
-  const width = (high - low) / bars || 1;
-  const count = high === low ? 1 : bars;
-  const found = Array.from({ length: count }, (_, i) => ({
-    from: low + i * width,
-    to: low + (i + 1) * width,
-    count: 0,
-  }));
-  for (const reward of finite) found[Math.min(count - 1, Math.floor((reward - low) / width))]!.count++;
-  return found;
-}
+const maxBeside = 16;
 
 export function Rollouts(props: {
   readonly folderId: string;
@@ -243,7 +187,7 @@ function Sample(props: { readonly rollout: Rollout; readonly look: Look; readonl
 
 /** The samples of one group side by side, the best first. */
 function Group(props: { readonly rollouts: readonly Rollout[]; readonly look: Look; readonly onClose: () => void }) {
-  const sorted = [...props.rollouts].sort((a, b) => b.reward - a.reward).slice(0, maxCompared);
+  const sorted = [...props.rollouts].sort((a, b) => b.reward - a.reward).slice(0, maxBeside);
   return (
     <>
       <button type="button" onClick={props.onClose}>

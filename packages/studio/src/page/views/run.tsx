@@ -3,19 +3,17 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { JsonValue, RunStepsResponse } from "tinklet/wire";
 import { Charts } from "../charts.tsx";
 import { formatAge, formatCount, formatDuration, formatNumber, formatTime } from "../format.ts";
-import { CopyButton, Notice, Status, Tile } from "../parts.tsx";
-import { place, placeUrl, replacePlace } from "../router.ts";
+import { ComparePicker, CopyButton, maxCompared, Notice, Status, Tile } from "../parts.tsx";
+import { comparedWith, placeUrl, replacePlace } from "../router.ts";
 import { stepCurves } from "../series.ts";
 import { curves, now, runs, watchRun } from "../store.ts";
 import { oneLine } from "../text.ts";
 import { Config } from "./config.tsx";
 import { runName } from "./runs.tsx";
 
-const maxCompared = 6;
-
 export function Run({ runId }: { readonly runId: string }) {
-  const compared = (place.value.query.get("compare") ?? "").split(",").filter(Boolean);
-  const shown = [runId, ...compared.filter((id) => id !== runId)].slice(0, maxCompared);
+  const compared = comparedWith(runId);
+  const shown = [runId, ...compared].slice(0, maxCompared);
   const [problem, setProblem] = useState<string>();
   useEffect(() => {
     setProblem(undefined);
@@ -61,7 +59,14 @@ export function Run({ runId }: { readonly runId: string }) {
         </p>
       )}
       <Tiles main={main} />
-      <Compare runId={runId} compared={compared} />
+      <ComparePicker
+        what="runs"
+        others={(runs.value ?? [])
+          .filter((one) => one.runId !== runId && (one.steps > 0 || compared.includes(one.runId)))
+          .map((one) => ({ id: one.runId, name: runName(one), detail: `loss ${formatNumber(one.loss)}` }))}
+        compared={compared}
+        onChange={(chosen) => replacePlace(placeUrl(["runs", runId], { compare: chosen.join(",") }))}
+      />
       <Charts curves={drawn} />
       <Config
         runs={found.map((one) => ({ key: one.run.runId, name: oneLine(runName(one.run), 40), config: configOf(one) }))}
@@ -98,37 +103,6 @@ function Tiles({ main: { run, steps } }: { readonly main: RunStepsResponse }) {
       />
       <Tile name="Gradient norm" value={formatNumber(run.gradientNorm)} />
     </dl>
-  );
-}
-
-function Compare({ runId, compared }: { readonly runId: string; readonly compared: readonly string[] }) {
-  const others = (runs.value ?? []).filter(
-    (run) => run.runId !== runId && (run.steps > 0 || compared.includes(run.runId)),
-  );
-  if (others.length === 0) return null;
-  const choose = (id: string, isChosen: boolean) => {
-    const chosen = isChosen ? [...compared, id] : compared.filter((one) => one !== id);
-    replacePlace(placeUrl(["runs", runId], { compare: chosen.join(",") }));
-  };
-  return (
-    <details class="panel" open={compared.length > 0}>
-      <summary>Compare with other runs{compared.length > 0 ? ` (${compared.length})` : ""}</summary>
-      <ul class="choices">
-        {others.slice(0, 100).map((run) => (
-          <li key={run.runId}>
-            <label>
-              <input
-                type="checkbox"
-                checked={compared.includes(run.runId)}
-                disabled={!compared.includes(run.runId) && compared.length >= maxCompared - 1}
-                onChange={(event) => choose(run.runId, event.currentTarget.checked)}
-              />{" "}
-              {oneLine(runName(run), 60)} <span class="soft">loss {formatNumber(run.loss)}</span>
-            </label>
-          </li>
-        ))}
-      </ul>
-    </details>
   );
 }
 

@@ -4,6 +4,7 @@ import type { RunFolder, RunProgress } from "tinklet/wire";
 import { formatAge, formatCount, formatNumber } from "../format.ts";
 import { Notice, Sparkline, Status } from "../parts.tsx";
 import { placeUrl } from "../router.ts";
+import { modelOf } from "../run-rows.ts";
 import { folders, now, runCount, runs, runsProblem, session } from "../store.ts";
 import { oneLine } from "../text.ts";
 
@@ -52,7 +53,6 @@ function lineOfRun(run: RunProgress): Line {
 }
 
 function lineOfFolder(folder: RunFolder): Line {
-  const model = folder.config["model_name"] ?? folder.config["model"];
   return {
     key: folder.folderId,
     href: placeUrl(["folders", folder.folderId]),
@@ -60,7 +60,7 @@ function lineOfFolder(folder: RunFolder): Line {
     detail: folder.runIds.join(", "),
     status: "folder",
     reason: undefined,
-    model: typeof model === "string" ? model : "–",
+    model: modelOf(folder.config) ?? "–",
     tags: folder.rollouts.length > 0 ? ["rollouts"] : [],
     steps: folder.rows,
     metric: folder.metric ?? "",

@@ -1,33 +1,26 @@
 /** The turns of a sample: what was logged of each, and its tokens coloured by what the model or the training thought of them. */
 import { useState } from "preact/hooks";
-import type { JsonValue } from "tinklet/wire";
+import type { RunFileRow } from "tinklet/wire";
 import { formatNumber } from "../format.ts";
 import { ForeignText } from "../parts.tsx";
+import { numberOf, numbersOf, textsOf } from "../run-rows.ts";
 import { oneLine, plainText } from "../text.ts";
 import { colourOf } from "../tokens.ts";
 import type { Look } from "./rollouts.tsx";
-
-export type Fields = Readonly<Record<string, JsonValue>>;
 
 const shownTurns = 100;
 /** Tokens of a turn that are shown before somebody asks for more. */
 const firstTokens = 400;
 
-export const numberOf = (value: JsonValue | undefined): number => (typeof value === "number" ? value : Number.NaN);
-
 export function Turns(props: {
-  readonly steps: readonly Fields[];
-  readonly row: Fields;
+  readonly steps: readonly RunFileRow[];
+  readonly row: RunFileRow;
   readonly advantage: number;
   readonly look: Look;
 }) {
   const { steps, row } = props;
-  const texts = (fields: JsonValue | undefined): [string, string][] =>
-    typeof fields === "object" && fields !== null && !Array.isArray(fields)
-      ? Object.entries(fields).map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)])
-      : [];
   const conversation = ["prompt", "messages", "response", "text", "completion"].flatMap((key) =>
-    row[key] === undefined ? [] : texts({ [key]: row[key] }),
+    row[key] === undefined ? [] : textsOf({ [key]: row[key] }),
   );
   return (
     <ol class="turns">
@@ -44,7 +37,7 @@ export function Turns(props: {
             tokens read, {formatNumber(numberOf(step["ac_len"]))} written
           </span>
           <Tokens step={step} advantage={props.advantage} look={props.look} />
-          {[...texts(step["logs"]), ...texts(step["metrics"])].map(([key, text]) => (
+          {[...textsOf(step["logs"]), ...textsOf(step["metrics"])].map(([key, text]) => (
             <div key={key} class="log">
               <strong>{oneLine(key, 60)}</strong>
               <ForeignText text={text} />
@@ -56,11 +49,8 @@ export function Turns(props: {
   );
 }
 
-const numbersOf = (value: JsonValue | undefined): readonly number[] =>
-  Array.isArray(value) ? value.map((one) => numberOf(one)) : [];
-
 /** The sampled tokens of a turn; as texts where the vocabulary is known, as numbers where it is not or where they are asked for. */
-function Tokens(props: { readonly step: Fields; readonly advantage: number; readonly look: Look }) {
+function Tokens(props: { readonly step: RunFileRow; readonly advantage: number; readonly look: Look }) {
   const { step, advantage, look } = props;
   const [isRaw, setRaw] = useState(false);
   const [shown, setShown] = useState(firstTokens);

@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import { histogram, modelOf, rolloutOf, spansOf, textsOf, withAdvantages } from "./run-rows.ts";
+
+test("a sample says its reward, its group and its turns, by either name; fields that hold something else are left out", () => {
+  const turn = { ac_len: 3, reward: 1 };
+  expect(rolloutOf({ total_reward: 1, group_idx: 2, tags: ["a", "b"], steps: [turn, null, "x"] })).toMatchObject({
+    ...{ reward: 1, group: 2, tags: "a, b", steps: [turn] },
+  });
+  expect(rolloutOf({ reward: 0.5, group: 1 })).toMatchObject({ reward: 0.5, group: 1, tags: "", steps: [] });
+  expect(rolloutOf({ total_reward: "much", steps: { 0: turn } })).toMatchObject({ reward: Number.NaN, steps: [] });
+});
+
+test("an advantage is the reward less the mean of the group, of those that have a reward", () => {
+  const rows = withAdvantages(
+    [
+      { total_reward: 1, group_idx: 0 },
+      { total_reward: 0, group_idx: 0 },
+      { total_reward: null, group_idx: 0 },
+      { total_reward: 5, group_idx: 1 },
+      { total_reward: 3 },
+    ].map(rolloutOf),
+  );
+  expect(rows.map(({ advantage }) => advantage)).toEqual([0.5, -0.5, 0, 0, 0]);
+});
+
+test("every finite reward is in one bar, the highest in the last one", () => {
+  const bars = histogram([0, 0.5, 1, 1, Number.NaN]);
+  expect(bars.map(({ count }) => count)).toEqual([1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 2]);
+  expect(histogram([2, 2]).map(({ count }) => count)).toEqual([2]);
+  expect(histogram([Number.NaN])).toEqual([]);
+});
+
+test("a configuration names its model, a step its spans, a log its texts", () => {
+  expect([{ model_name: "a" }, { base_model: "b" }, { model: "c" }, { model: { d: 1 } }].map(modelOf)).toEqual([
+    ...["a", "b", "c", undefined],
+  ]);
+  const span = { name: "train", duration: 2, wall_start: 1, wall_end: 3 };
+  expect(spansOf({ step: 0, spans: [span, { ...span, wall_end: 0 }, { ...span, name: 7 }, 1] })).toEqual([
+    { name: "train", start: 1, end: 3 },
+  ]);
+  expect(textsOf({ a: "x", b: 1, c: [null] })).toEqual([
+    ["a", "x"],
+    ["b", "1"],
+    ["c", "[null]"],
+  ]);
+  expect([textsOf([1]), textsOf("x"), textsOf(null), textsOf(undefined)]).toEqual([[], [], [], []]);
+});

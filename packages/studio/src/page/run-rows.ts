@@ -1,0 +1,95 @@
+/** What the lines of run files say, by the names that the cookbooks give their fields. A field may hold anything: what is none is left out. */
+import type { JsonValue, RunFileRow } from "tinklet/wire";
+
+export const numberOf = (value: JsonValue | undefined): number => (typeof value === "number" ? value : Number.NaN);
+
+export const numbersOf = (value: JsonValue | undefined): readonly number[] =>
+  Array.isArray(value) ? value.map((one) => numberOf(one)) : [];
+
+const isRow = (value: unknown): value is RunFileRow =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const rowsOf = (value: JsonValue | undefined): readonly RunFileRow[] =>
+  Array.isArray(value) ? value.filter((one) => isRow(one)) : [];
+
+/** The fields of an object as texts, each with its name. */
+export const textsOf = (value: JsonValue | undefined): [string, string][] =>
+  isRow(value)
+    ? Object.entries(value).map(([key, one]) => [key, typeof one === "string" ? one : JSON.stringify(one)])
+    : [];
+
+/** The model of a run. */
+export function modelOf(config: RunFileRow): string | undefined {
+  const name = config["model_name"] ?? config["base_model"] ?? config["model"];
+  return typeof name === "string" ? name : undefined;
+}
+
+/** A sample, as the rollout summaries of the cookbooks have it. */
+export interface Rollout {
+  readonly group: number;
+  readonly reward: number;
+  /** Its reward less the mean of its group; 0 where it has none. */
+  readonly advantage: number;
+  readonly tags: string;
+  readonly steps: readonly RunFileRow[];
+  readonly row: RunFileRow;
+}
+
+export function rolloutOf(row: RunFileRow): Rollout {
+  const reward = numberOf(row["total_reward"] ?? row["reward"]);
+  const tags = Array.isArray(row["tags"]) ? row["tags"].join(", ") : "";
+  const group = numberOf(row["group_idx"] ?? row["group"]);
+  return { group, reward, advantage: 0, tags, steps: rowsOf(row["steps"]), row };
+}
+
+/** Samples with their advantages within their groups. */
+export function withAdvantages(rows: readonly Rollout[]): Rollout[] {
+  const sums = new Map<number, { sum: number; count: number }>();
+  for (const { group, reward } of rows) {
+    const one = sums.get(group) ?? { sum: 0, count: 0 };
+    if (Number.isFinite(reward)) sums.set(group, { sum: one.sum + reward, count: one.count + 1 });
+  }
+  return rows.map((row) => {
+    const { sum, count } = sums.get(row.group) ?? { sum: 0, count: 0 };
+    const isKnown = Number.isFinite(row.group) && Number.isFinite(row.reward) && count > 0;
+    return { ...row, advantage: isKnown ? row.reward - sum / count : 0 };
+  });
+}
+
+const bars = 12;
+
+/** Rewards in bars of equal width. */
+export function histogram(
+  rewards: readonly number[],
+): { readonly from: number; readonly to: number; readonly count: number }[] {
+  const finite = rewards.filter(Number.isFinite);
+  if (finite.length === 0) return [];
+  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const reward of finite) {
+    low = Math.min(low, reward);
+    high = Math.max(high, reward);
+  }
+  const width = (high - low) / bars || 1;
+  const count = high === low ? 1 : bars;
+  const found = Array.from({ length: count }, (_, i) => ({
+    from: low + i * width,
+    to: low + (i + 1) * width,
+    count: 0,
+  }));
+  for (const reward of finite) found[Math.min(count - 1, Math.floor((reward - low) / width))]!.count++;
+  return found;
+}
+
+/** A part of a step's time, in seconds of one clock. */
+export interface Span {
+  readonly name: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+export const spansOf = (row: RunFileRow): Span[] =>
+  rowsOf(row["spans"]).flatMap(({ name, wall_start: start, wall_end: end }) =>
+    typeof name === "string" && typeof start === "number" && typeof end === "number" && end >= start
+      ? [{ name, start, end }]
+      : [],
+  );
