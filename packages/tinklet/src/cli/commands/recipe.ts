@@ -1,16 +1,16 @@
 /** `recipe list|run|copy`: recipes of the cookbook, and those that users made of them. Parses and prints; a recipe says what is done. */
 import { existsSync } from "node:fs";
 import { join, parse } from "node:path";
-import type { CostLimit, RecipeEvent, RecipeResult } from "@tinklet/cookbook";
+import type { RecipeEvent, RecipeResult } from "@tinklet/cookbook";
 import { given } from "../../given.ts";
 import type { Command } from "../command.ts";
 import { type Context, optionalPackage } from "../context.ts";
 import { CliError } from "../explain.ts";
 import { writeWhole } from "../files.ts";
 import { loggersOf, logToOption, noteLoggers } from "../log-to.ts";
-import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "../model.ts";
+import { costOf, maxCostOptions, onward } from "../max-cost.ts";
+import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import type { Output } from "../output.ts";
-import { type Input, UsageError } from "../parse.ts";
 import { cachedShare, StepLine } from "../step-line.ts";
 
 const loadCookbook = () => optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
@@ -71,18 +71,12 @@ export const recipeRun: Command = {
     "learning-rate": { type: "string", value: "X", about: "default: the recipe's, made for the bundled model" },
     "max-steps": { type: "string", value: "N", about: "end each stage after so many" },
     seed: { type: "string", value: "N", about: "of the data, the order and the first weights (default 0)" },
-    "max-cost": {
-      type: "string",
-      value: "DOLLARS",
-      about: "stop with a checkpoint before all stages together cost more",
-    },
-    prices: { type: "string", value: "FILE", about: "your own price table (JSON) over the built-in one" },
+    ...maxCostOptions("all stages together cost more"),
     ...logToOption,
   },
   examples: ["recipe run math-rl --local", "recipe run sft --local --max-steps 5", "recipe run ./mine.js --local"],
   async run(input, context) {
-    const cookbook = await loadCookbook();
-    const { loadRecipe, runRecipe } = cookbook;
+    const { loadRecipe, runRecipe } = await loadCookbook();
     const [name = ""] = input.positionals;
     const recipe = await loadRecipe(name);
     const options = {
@@ -93,7 +87,7 @@ export const recipeRun: Command = {
     };
     const loggers = await loggersOf(input);
     const model = await chosenModel(input, context);
-    const costLimit = await costLimitOf(input, model, cookbook);
+    const { limit: costLimit } = await costOf(input, model.name);
     const service = await context.service(model.serve);
     const ask = async (of: string) => service.getTokenizer(of, { signal: context.signal });
     const tokenizer = await tokenizerFor(input, model, context.isLocal ? undefined : ask);
@@ -111,20 +105,6 @@ export const recipeRun: Command = {
     return report(result, { folder, seconds: (performance.now() - since) / 1000 }, context);
   },
 };
-
-/** The sum that `--max-cost` allows. @throws {@link UsageError} where no price is known. */
-async function costLimitOf(
-  input: Input,
-  { name }: ChosenModel,
-  { priceOf, readPrices }: typeof import("@tinklet/cookbook"),
-): Promise<CostLimit | undefined> {
-  const maxCost = input.number("max-cost", 0);
-  if (maxCost === undefined) return undefined;
-  const table = input.text("prices");
-  const price = priceOf(name, table === undefined ? undefined : await readPrices(table));
-  if (price === undefined) throw new UsageError(`--max-cost needs a price for ${name}: give one with --prices`);
-  return { price, maxCost };
-}
 
 /** Shows the events of the loops. */
 function follower(output: Output): (event: RecipeEvent) => void {
@@ -153,9 +133,9 @@ function report(
   output.endProgress();
   if (output.isJson) output.event({ type: "done", run: folder, seconds, ...result });
   if ("stopped" in result) {
-    const onward = result.stopped === "interrupted" ? "The same command" : "A larger --max-cost";
-    output.note(`Stopped: ${String(result.stopped)}. ${onward} goes on from there.`);
-    return result.stopped === "interrupted" ? 130 : 0;
+    const stopped = String(result.stopped);
+    output.note(`Stopped: ${stopped}. ${onward(stopped)}`);
+    return stopped === "interrupted" ? 130 : 0;
   }
   if (output.isJson) return 0;
   const { metric, before, after } = result;

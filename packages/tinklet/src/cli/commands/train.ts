@@ -12,6 +12,7 @@ import { fetchCheckpoint } from "../fetch-checkpoint.ts";
 import { writeWhole } from "../files.ts";
 import { counted } from "../format.ts";
 import { loggersOf, logToOption, noteLoggers } from "../log-to.ts";
+import { costOf, maxCostOptions, onward } from "../max-cost.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import { type Input, UsageError } from "../parse.ts";
 import { terminalPlot } from "../plot-terminal.ts";
@@ -63,8 +64,7 @@ export const train: Command = {
     "save-every": { type: "string", value: "N", about: "steps between checkpoints; 0 for the last only (default 20)" },
     seed: { type: "string", value: "N", about: "of the order and the first weights (default 0)" },
     "dry-run": { type: "boolean", about: "count tokens, steps, time and cost, and stop" },
-    "max-cost": { type: "string", value: "DOLLARS", about: "stop with a checkpoint before the whole run costs more" },
-    prices: { type: "string", value: "FILE", about: "your own price table (JSON) over the built-in one" },
+    ...maxCostOptions("the whole run costs more"),
     ...logToOption,
     "no-export": { type: "boolean", about: "do not fetch the adapter in the end" },
   },
@@ -93,11 +93,7 @@ export const train: Command = {
     const dataset = new cookbook.BatchedDataset(data.train, { batchSize, seed });
     const totalSteps = cookbook.totalStepsOf({ dataset, ...settings });
     const learningRate = input.number("learning-rate", 0) ?? (await usualRate(model));
-    const table = input.text("prices");
-    const price = cookbook.priceOf(model.name, table === undefined ? undefined : await cookbook.readPrices(table));
-    const maxCost = input.number("max-cost", 0);
-    if (maxCost !== undefined && price === undefined)
-      throw new UsageError(`--max-cost needs a price for ${model.name}: give one with --prices`);
+    const { price, limit } = await costOf(input, model.name);
 
     if (input.flag("dry-run")) {
       const { dryRun } = await import("../dry-run.ts");
@@ -116,7 +112,7 @@ export const train: Command = {
       learningRate,
       settings: { max_length: maxLength ?? null, train_on: trainOn, test_share: testShare },
       signal,
-      ...(maxCost === undefined || price === undefined ? {} : { beforeStep: cookbook.budget(price, maxCost) }),
+      ...(limit === undefined ? {} : { beforeStep: cookbook.budget(limit.price, limit.maxCost) }),
     });
     noteLoggers(loggers, folder, output);
     const result = await follow(
@@ -283,9 +279,6 @@ async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
   await writeWhole(note, said);
 }
 
-/** The command that goes on: the same would stop at the same sum again. */
-const onward = (stopped: string) => (stopped === "interrupted" ? "The same command" : "A larger --max-cost");
-
 /** The end: what there is now, and how to use it. */
 async function report(run: RunFolder, result: SupervisedResult, { output, isLocal }: Context): Promise<number> {
   const rows = await run.readMetrics();
@@ -314,7 +307,7 @@ async function report(run: RunFolder, result: SupervisedResult, { output, isLoca
     output.line(
       result.stopped === undefined
         ? `Done. ${checkpoint?.sampler_path ?? checkpoint?.state_path ?? ""}\n\n  tinklet chat${local} --from ${run.path}\n  tinklet plot ${run.path} --out loss.svg`
-        : `Stopped after step ${result.nextStep} of ${result.totalSteps}: ${result.stopped}. ${onward(result.stopped)} goes on from there.`,
+        : `Stopped after step ${result.nextStep} of ${result.totalSteps}: ${result.stopped}. ${onward(result.stopped)}`,
     );
   }
   return result.stopped === "interrupted" ? 130 : 0;
