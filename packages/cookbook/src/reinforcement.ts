@@ -14,7 +14,6 @@ import {
   groupTokens,
   type PolicyTokens,
   type RolloutSettings,
-  type Rollouts,
   rolloutGroups,
   type TrajectoryGroup,
   toPolicyDatum,
@@ -132,8 +131,7 @@ export async function* trainReinforcement(
         "environments",
         `had no usable group in ${emptySteps} steps in a row: ${failure.group}: ${failure.message}`,
       );
-    const taken = await trainOn(options, step, rolled, spend);
-    return { ...taken, detail: { ...taken.detail, prompts: rolled.prompts } };
+    return trainOn(options, step, rolled, spend);
   };
   return yield* recordedSteps(options, { totalSteps: options.steps, take });
 }
@@ -167,10 +165,7 @@ export function checkReinforcement(options: ReinforcementSettings): void {
 }
 
 /** The rollouts of a step; undefined when the signal ended them. */
-async function rollOut(
-  options: ReinforcementOptions,
-  step: number,
-): Promise<(Rollouts & { readonly prompts: PromptTokens }) | undefined> {
+async function rollOut(options: ReinforcementOptions, step: number): Promise<ReinforcementDetail | undefined> {
   const { trainer, run, signal, seed = 0, onFailure } = options;
   const { sampler, prompts } = countingPrompts(await trainer.saveWeightsAndGetSamplingClient());
   const failures: EpisodeFailure[] = [];
@@ -212,9 +207,9 @@ function groupsOf(
 async function trainOn(
   options: ReinforcementOptions,
   step: number,
-  { groups, failed }: Rollouts,
+  { groups, failed, prompts }: ReinforcementDetail,
   spend: (tokens: TokenCounts) => Promise<void>,
-): Promise<TakenStep<Omit<ReinforcementDetail, "prompts">>> {
+): Promise<TakenStep<ReinforcementDetail>> {
   const {
     trainer,
     run,
@@ -246,7 +241,7 @@ async function trainOn(
       ...given({ [kl?.centred === false ? "teacher_kl" : "kl_policy_base"]: divergence }),
       ...rolloutMetrics(groups, failed),
     },
-    detail: { groups, failed },
+    detail: { groups, failed, prompts },
   };
 }
 
