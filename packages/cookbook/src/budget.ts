@@ -31,7 +31,7 @@ export interface PlannedStep {
 }
 
 /** Asked before each step is submitted; a text ends the run like an abort and says why. */
-export type BeforeStep = (planned: PlannedStep) => string | undefined;
+export type BeforeStep = (planned: PlannedStep) => string | undefined | Promise<string | undefined>;
 
 /**
  * Keeps a run within a sum: for `beforeStep` of the loops. What earlier calls and lost steps cost counts as well; a step that
@@ -48,7 +48,7 @@ export type BeforeStep = (planned: PlannedStep) => string | undefined;
  */
 export function budget(price: ModelPrice, maxCost: number): BeforeStep {
   return ({ tokens, spent }) => {
-    const cost = trainingCost(price, sum(spent, tokens));
+    const cost = trainingCost(price, sumOf([spent, tokens]));
     if (cost <= maxCost) return undefined;
     const [so, then] = [trainingCost(price, spent), cost].map((dollars) => `$${dollars.toPrecision(3)}`);
     return `the run has cost ${so} and the next step would make it ${then}, more than the $${maxCost} allowed`;
@@ -58,7 +58,7 @@ export function budget(price: ModelPrice, maxCost: number): BeforeStep {
 /** The spending of one run: what it has submitted, and whether it may submit more. */
 export interface Spending {
   /** Whether a step may be submitted: a text says why not. Notes nothing. */
-  readonly refusal: (step: number) => string | undefined;
+  readonly refusal: (step: number) => Promise<string | undefined>;
   /** Notes a step, which is submitted next. */
   readonly note: (step: number) => Promise<void>;
 }
@@ -70,19 +70,18 @@ export async function openSpending(
 ): Promise<Spending> {
   let spent = await spentBy(run);
   return {
-    refusal: (step) => plan.beforeStep?.(plannedStep(plan, step, spent)),
+    refusal: async (step) => plan.beforeStep?.(plannedStep(plan, step, spent)),
     note: async (step) => {
       const { tokens } = plannedStep(plan, step, spent);
       await run?.appendSpending({ step, train_tokens: tokens.train, evaluate_tokens: tokens.evaluate });
-      spent = sum(spent, tokens);
+      spent = sumOf([spent, tokens]);
     },
   };
 }
 
 /** Everything that a run has submitted, according to its folder. */
 export async function spentBy(run: RunFolder | undefined): Promise<TokenCounts> {
-  const rows = (await run?.readSpending()) ?? [];
-  return rows.reduce<TokenCounts>((all, row) => sum(all, countsOf(row)), { train: 0, evaluate: 0 });
+  return sumOf(((await run?.readSpending()) ?? []).map(countsOf));
 }
 
 /** A line of `spending.jsonl` as counts. */
@@ -95,7 +94,7 @@ const countsOf = (row: SpendingRow): TokenCounts => ({
 /** The spending of a run whose steps are known only when they were sampled. */
 export interface MeasuredSpending {
   /** Whether a step may begin, if it is as large as the largest so far: a text says why not. */
-  readonly refusal: (step: number, totalSteps: number) => string | undefined;
+  readonly refusal: (step: number, totalSteps: number) => Promise<string | undefined>;
   /** Notes what a step takes, before it is trained. */
   readonly note: (step: number, tokens: TokenCounts) => Promise<void>;
 }
@@ -105,16 +104,15 @@ export async function measureSpending(
   run: RunFolder | undefined,
   beforeStep: BeforeStep | undefined,
 ): Promise<MeasuredSpending> {
-  const nothing: TokenCounts = { train: 0, evaluate: 0 };
   const rows = ((await run?.readSpending()) ?? []).map(countsOf);
-  let spent = rows.reduce(sum, nothing);
-  let largest = rows.reduce((most, row) => (total(row) > total(most) ? row : most), nothing);
+  let spent = sumOf(rows);
+  let largest = rows.reduce((most, row) => (total(row) > total(most) ? row : most), sumOf([]));
   return {
-    refusal: (step, totalSteps) => beforeStep?.({ step, totalSteps, tokens: largest, spent }),
+    refusal: async (step, totalSteps) => beforeStep?.({ step, totalSteps, tokens: largest, spent }),
     note: async (step, tokens) => {
       const { train, evaluate, sample = 0 } = tokens;
       await run?.appendSpending({ step, train_tokens: train, evaluate_tokens: evaluate, sample_tokens: sample });
-      spent = sum(spent, tokens);
+      spent = sumOf([spent, tokens]);
       if (total(tokens) > total(largest)) largest = tokens;
     },
   };
@@ -132,8 +130,14 @@ export function plannedStep(plan: Plan, step: number, spent: TokenCounts): Plann
   return { step, totalSteps, tokens, spent };
 }
 
-const sum = (a: TokenCounts, b: TokenCounts): TokenCounts => ({
-  train: a.train + b.train,
-  evaluate: a.evaluate + b.evaluate,
-  ...(a.sample === undefined && b.sample === undefined ? {} : { sample: (a.sample ?? 0) + (b.sample ?? 0) }),
-});
+/** Of several. `sample` is there where one of them has it. */
+export function sumOf(all: readonly TokenCounts[]): TokenCounts {
+  return all.reduce(
+    (a, b) => ({
+      train: a.train + b.train,
+      evaluate: a.evaluate + b.evaluate,
+      ...(a.sample === undefined && b.sample === undefined ? {} : { sample: (a.sample ?? 0) + (b.sample ?? 0) }),
+    }),
+    { train: 0, evaluate: 0 },
+  );
+}

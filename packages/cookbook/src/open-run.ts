@@ -170,7 +170,7 @@ export async function* runSupervised(
     const totalSteps = totalStepsOf(loop);
     const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
     // Asked before the trainer is made: what may not begin leaves nothing on the server.
-    const stopped = startStep < totalSteps ? (await openSpending(loop, run)).refusal(startStep) : undefined;
+    const stopped = startStep < totalSteps ? await (await openSpending(loop, run)).refusal(startStep) : undefined;
     if (startStep >= totalSteps || stopped !== undefined) {
       const nextStep = Math.min(startStep, totalSteps);
       return yield* nothingToDo(run, { nextStep, totalSteps, ...given({ stopped, checkpoint: resumeFrom }) });
@@ -208,7 +208,9 @@ export async function* runLoop<E extends { readonly type: string }, R extends Ru
     const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
     // Asked before the trainer is made: what may not begin leaves nothing on the server.
     const stopped =
-      startStep < totalSteps ? (await measureSpending(run, beforeStep)).refusal(startStep, totalSteps) : undefined;
+      startStep < totalSteps
+        ? await (await measureSpending(run, beforeStep)).refusal(startStep, totalSteps)
+        : undefined;
     if (startStep >= totalSteps || stopped !== undefined) {
       const nextStep = Math.min(startStep, totalSteps);
       return yield* nothingToDo(run, { nextStep, totalSteps, ...given({ stopped, checkpoint: resumeFrom }) });

@@ -23,8 +23,8 @@ it("counts what other stages submitted, and the stage itself once", async () => 
       spent: { train: 1e6, evaluate: 0, sample: 1e6 },
     };
     // The other stage 5, this one 5, the step 3.
-    expect(stageBudget(folder, "rl", { price, maxCost: 13 })(planned)).toBeUndefined();
-    expect(stageBudget(folder, "rl", { price, maxCost: 12 })(planned)).toMatch(
+    expect(await stageBudget(folder, "rl", { price, maxCost: 13 })(planned)).toBeUndefined();
+    expect(await stageBudget(folder, "rl", { price, maxCost: 12 })(planned)).toMatch(
       /has cost \$10\.0 .* \$13\.0, more than the \$12 allowed/,
     );
   } finally {

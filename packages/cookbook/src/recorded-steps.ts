@@ -120,7 +120,7 @@ async function* steps<D extends object>(
   let stopped: string | undefined;
   let step = startStep;
   for (; step < totalSteps && stopped === undefined; step++) {
-    stopped = signal?.aborted ? "interrupted" : spending.refusal(step, totalSteps);
+    stopped = signal?.aborted ? "interrupted" : await spending.refusal(step, totalSteps);
     if (stopped !== undefined) break;
     const since = performance.now();
     const test = await evaluation.at(step);

@@ -114,7 +114,7 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
   while (next < totalSteps || pending.length > 0) {
     if (signal?.aborted) stopped ??= "interrupted";
     if (next < totalSteps && stopped === undefined && pending.length < 2) {
-      stopped = spending.refusal(next);
+      stopped = await spending.refusal(next);
       if (stopped !== undefined) continue;
       await spending.note(next);
       const submitted = submitStep(options, next, totalSteps, submittedTokens);
