@@ -32,7 +32,7 @@ export default defineRecipe({
   takesData: true,
   async run(task) {
     const { tokenizer, seed } = task;
-    const options = { testShare: 0.1, seed };
+    const options = { testShare: 0.1, seed, onWarning: task.note };
     const data =
       task.data === undefined
         ? prepareExamples(examples(800, seed), tokenizer, options)

@@ -10,6 +10,7 @@ export { BatchedDataset, splitData } from "./dataset.ts";
 export * from "./environments/index.ts";
 export * from "./evaluation/index.ts";
 export { type Example, type Place, readExamples, toExample } from "./examples.ts";
+export { type HistoryPolicies, type HistoryPolicy, historyPolicies } from "./history.ts";
 export { type JsonLine, readJsonl } from "./jsonl.ts";
 export type { KlOptions } from "./kl-advantages.ts";
 export * from "./loggers/index.ts";

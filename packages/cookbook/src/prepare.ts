@@ -6,10 +6,11 @@ import { type DataSummary, summarize } from "./cost.ts";
 import { DataError } from "./data-error.ts";
 import { splitData } from "./dataset.ts";
 import { type Example, readExamples, toExample } from "./examples.ts";
+import type { HistoryPolicies, HistoryPolicy } from "./history.ts";
 import {
   type DatumOptions,
   type Rendered,
-  renderExample,
+  renderExamples,
   type SupervisedDatum,
   type TrainOn,
   toDatum,
@@ -18,14 +19,20 @@ import {
 export interface PrepareOptions extends DatumOptions {
   /** Which tokens carry weight in the loss. @defaultValue "all_answers" */
   readonly trainOn?: TrainOn;
+  /** For conversations whose earlier answers the template rewrites. @defaultValue {@link historyPolicies} */
+  readonly history?: HistoryPolicy | HistoryPolicies;
   /** Share (below 1) or number of distinct examples kept for evaluation. @defaultValue 0 */
   readonly testShare?: number;
   /** Random seed of the split. @defaultValue 0 */
   readonly seed?: number;
+  /** Told how many conversations became several examples, where some did. @defaultValue `console.warn` */
+  readonly onWarning?: (text: string) => void;
 }
 
 const prepareNames: OptionNames<PrepareOptions> = {
   trainOn: true,
+  history: true,
+  onWarning: true,
   testShare: true,
   seed: true,
   maxLength: true,
@@ -40,6 +47,8 @@ export interface PreparedData {
   readonly summary: DataSummary;
   /** Figures of the evaluation data. */
   readonly testSummary: DataSummary;
+  /** Conversations that the template could not show as one example, and how many examples they became. */
+  readonly split: { readonly conversations: number; readonly examples: number };
   /** Hash of tokens, weights and their order: a run is resumed only with the same data. */
   readonly digest: string;
 }
@@ -87,8 +96,14 @@ function prepared(
   options: PrepareOptions,
 ): PreparedData {
   const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength, reduction } = options;
-  const rendered = examples.map((example) => renderExample(example, tokenizer, { trainOn }));
-  const { train, test } = splitData(rendered, { share: testShare, seed, key: ({ tokens }) => tokens.join(",") });
+  const render = renderExamples(tokenizer, { trainOn, ...given({ history: options.history }) });
+  const rendered = examples.map(render);
+  const split = splitOf(rendered);
+  if (split.conversations > 0) (options.onWarning ?? console.warn)(splitWarning(split));
+  // Whole conversations: a part of one must not be evaluated on when another was trained on.
+  const key = (parts: readonly Rendered[]) => parts.map(({ tokens }) => tokens.join(",")).join("|");
+  const apart = splitData(rendered, { share: testShare, seed, key });
+  const [train, test] = [apart.train.flat(), apart.test.flat()];
   const data = (part: readonly Rendered[]) =>
     part.map((one) => toDatum(one, given({ maxLength, reduction }))).filter((datum) => datum !== undefined);
   const both = { train: data(train), test: data(test) };
@@ -102,9 +117,18 @@ function prepared(
     ...both,
     summary: summarize(train, { maxLength }),
     testSummary: summarize(test, { maxLength }),
-    digest: digestOf(rendered),
+    split,
+    digest: digestOf(rendered.flat()),
   };
 }
+
+function splitOf(rendered: readonly (readonly Rendered[])[]): PreparedData["split"] {
+  const several = rendered.filter((parts) => parts.length > 1);
+  return { conversations: several.length, examples: several.flat().length };
+}
+
+const splitWarning = ({ conversations, examples }: PreparedData["split"]) =>
+  `${conversations} conversation${conversations === 1 ? "" : "s"} became ${examples} examples: the model's chat template rewrites earlier answers, and each is learned with what came before it when it was given.`;
 
 function digestOf(rendered: readonly Rendered[]): string {
   const hash = createHash("sha256");

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { toExample } from "./examples.ts";
-import { type Rendered, renderExample, type TrainOn, toDatum } from "./render.ts";
+import { prepareExamples } from "./prepare.ts";
+import { type Rendered, renderExample, renderExamples, type TrainOn, toDatum } from "./render.ts";
 import { letterTokenizer } from "./testing/letter-tokenizer.ts";
 
 const place = { file: "d.jsonl", line: 1 };
@@ -63,6 +64,57 @@ describe("renderExample", () => {
     );
     expect(() => renderExample(thinking, forgetful)).toThrow("the chat template changes message 1");
     expect(shown(renderExample(thinking, forgetful, { trainOn: "last_answer" }))).toContain("[hm|D<end>]");
+  });
+});
+
+describe("a template that rewrites earlier answers", () => {
+  const forgetful = letterTokenizer({ forgetful: true });
+  const said = (...contents: string[]) => ({
+    messages: contents.map((content, at) => ({ role: at % 2 === 0 ? "user" : "assistant", content })),
+  });
+  const thought = said("a", "hm|B", "c", "hm|D");
+  const turn = (role: string, text: string) => `<start>${role}\n${text}<end>\n`;
+
+  it("becomes an example for each answer that it rewrites, with the past that the answer had", () => {
+    const rendered = renderExamples(forgetful)(toExample(thought, place)).map(shown);
+    expect(rendered).toEqual([
+      `${turn("user", "a")}<start>assistant\n[hm|B<end>]`,
+      `${turn("user", "a")}${turn("assistant", "B")}${turn("user", "c")}<start>assistant\n[hm|D<end>]`,
+    ]);
+  });
+
+  it("stays together where it is kept, as few examples as there can be", () => {
+    const mixed = said("a", "B", "c", "hm|D", "e", "F");
+    const rendered = renderExamples(forgetful)(toExample(mixed, place)).map(shown);
+    expect(rendered.map((text) => text.match(/\[[^\]]*\]/g))).toEqual([["[hm|D<end>]"], ["[B<end>]", "[F<end>]"]]);
+    const plain = renderExamples(forgetful)(toExample(said("a", "B", "c", "D"), place));
+    expect(plain.map(shown)).toEqual([shown(renderExample(toExample(said("a", "B", "c", "D"), place), forgetful))]);
+  });
+
+  it("follows the policy of its family, which a user may set", () => {
+    const plain = toExample(said("a", "B", "c", "D"), place);
+    expect(renderExamples(forgetful, { history: "split" })(plain).length).toBe(2);
+    expect(renderExamples(forgetful, { history: { json: "split" } })(plain).length).toBe(2);
+    expect(renderExamples(forgetful, { history: { hermes: "split" } })(plain).length).toBe(1);
+    const refusing = renderExamples(forgetful, { history: "refuse" });
+    expect(() => refusing(toExample(thought, place))).toThrow("the chat template changes message 1");
+    expect(() => renderExamples(forgetful, { history: "keep" as "split" })).toThrow(
+      "history: must be one of detect, split, refuse, and is keep",
+    );
+  });
+
+  it("is told how many examples it became, and never divided between training and evaluation", () => {
+    const warnings: string[] = [];
+    const examples = [...Array.from({ length: 6 }, (_, i) => said(`a${i}`, "hm|B", "c", "hm|D")), said("a", "B")];
+    const options = { testShare: 2, onWarning: (text: string) => warnings.push(text) };
+    const { train, test, split } = prepareExamples(examples, forgetful, options);
+    expect(split).toEqual({ conversations: 6, examples: 12 });
+    expect(warnings).toEqual([expect.stringMatching(/^6 conversations became 12 examples: /)]);
+    expect(train.length + test.length).toBe(13);
+    const first = ({ modelInput }: (typeof train)[number]) => forgetful.decode(modelInput.toInts()).slice(0, 15);
+    expect(test.map(first).filter((text) => train.map(first).includes(text))).toEqual([]);
+    prepareExamples(examples, letterTokenizer(), options);
+    expect(warnings.length).toBe(1);
   });
 });
 

@@ -7,6 +7,7 @@ import { type ChatMessage, Datum, InvalidInputError, ModelInput, type Tokenizer 
 import { checkOptions, type OptionNames } from "tinklet/wire";
 import { DataError } from "./data-error.ts";
 import type { Example, Place } from "./examples.ts";
+import { type HistoryPolicies, type HistoryPolicy, historyPolicies, historyPolicyOf } from "./history.ts";
 
 /** Which tokens carry weight in the loss: the last answer's, all answers', or every token. */
 export type TrainOn = "last_answer" | "all_answers" | "everything";
@@ -27,6 +28,35 @@ export interface RenderOptions {
   readonly trainOn?: TrainOn;
 }
 
+/** Options of {@link renderExamples}. */
+export interface RenderAllOptions extends RenderOptions {
+  /** For conversations whose earlier answers the template rewrites: one policy, or one for each family. @defaultValue {@link historyPolicies} */
+  readonly history?: HistoryPolicy | HistoryPolicies;
+}
+
+/** Renders examples one after the other. */
+export type RenderAll = (example: Example) => readonly Rendered[];
+
+/**
+ * Makes the function that renders examples for a model: each becomes one, or several where the template rewrites what was said and
+ * several answers are learned. See {@link renderExample} for what an answer is.
+ *
+ * @throws InvalidInputError for an option that does not exist.
+ *
+ * @example
+ * ```ts
+ * const render = renderExamples(tokenizer, { history: { ...historyPolicies, hermes: "split" } });
+ * const data = examples.flatMap(render).flatMap((one) => toDatum(one) ?? []);
+ * ```
+ */
+export function renderExamples(tokenizer: Tokenizer, options: RenderAllOptions = {}): RenderAll {
+  checkOptions("renderExamples", options, { trainOn: true, history: true });
+  const { trainOn = "all_answers", history = historyPolicies } = options;
+  checkTrainOn(trainOn);
+  const policy = tokenizer.hasChatTemplate ? historyPolicyOf(tokenizer, history) : "detect"; // texts alone
+  return (example) => rendered(example, tokenizer, trainOn, policy);
+}
+
 /**
  * Renders one example.
  *
@@ -39,17 +69,22 @@ export interface RenderOptions {
 export function renderExample(example: Example, tokenizer: Tokenizer, options: RenderOptions = {}): Rendered {
   checkOptions("renderExample", options, { trainOn: true });
   const { trainOn = "all_answers" } = options;
-  if (!trainOnChoices.includes(trainOn)) {
+  checkTrainOn(trainOn);
+  return rendered(example, tokenizer, trainOn, "refuse")[0] as Rendered;
+}
+
+function checkTrainOn(trainOn: TrainOn): void {
+  if (!trainOnChoices.includes(trainOn))
     throw new InvalidInputError("trainOn", `must be one of ${trainOnChoices.join(", ")}, and is ${String(trainOn)}`);
-  }
+}
+
+function rendered(example: Example, tokenizer: Tokenizer, trainOn: TrainOn, history: HistoryPolicy): Rendered[] {
+  if (example.kind === "chat") return conversation(example.messages, { tokenizer, trainOn, history, place: example });
   const pieces = new Pieces(tokenizer);
-  if (example.kind === "chat") addChat(pieces, example.messages, trainOn, example);
-  else {
-    const [prompt, answer] = example.kind === "text" ? ["", example.text] : [example.prompt, example.completion];
-    pieces.add(tokenizer.encode(prompt), trainOn === "everything"); // with the BOS, where the model has one
-    pieces.add([...tokenizer.encode(answer, { addSpecialTokens: false }), ...tokenizer.eosTokenIds.slice(0, 1)], true);
-  }
-  return pieces.trimmed();
+  const [prompt, answer] = example.kind === "text" ? ["", example.text] : [example.prompt, example.completion];
+  pieces.add(tokenizer.encode(prompt), trainOn === "everything"); // with the BOS, where the model has one
+  pieces.add([...tokenizer.encode(answer, { addSpecialTokens: false }), ...tokenizer.eosTokenIds.slice(0, 1)], true);
+  return [pieces.trimmed()];
 }
 
 /** The prompt that asks for the answer to a conversation, as it was when rendering. */
@@ -93,31 +128,76 @@ class Pieces {
   }
 }
 
-function addChat(pieces: Pieces, all: readonly ChatMessage[], trainOn: TrainOn, place: Place): void {
-  const render = (messages: readonly ChatMessage[], addGenerationPrompt: boolean) =>
-    pieces.tokenizer.applyChatTemplate(messages, { addGenerationPrompt, tokenize: false });
+interface ConversationOptions {
+  readonly tokenizer: Tokenizer;
+  readonly trainOn: TrainOn;
+  readonly history: HistoryPolicy;
+  readonly place: Place;
+}
+
+/** What the template writes before an answer and up to its end. */
+interface Answer {
+  readonly index: number;
+  readonly before: string;
+  readonly after: string;
+}
+
+function conversation(messages: readonly ChatMessage[], options: ConversationOptions): Rendered[] {
+  const { tokenizer, trainOn, history, place } = options;
+  const render = (some: readonly ChatMessage[], addGenerationPrompt: boolean) =>
+    tokenizer.applyChatTemplate(some, { addGenerationPrompt, tokenize: false });
   if (trainOn === "everything") {
-    pieces.addText(render(all, false), true);
-    return;
+    const pieces = new Pieces(tokenizer);
+    pieces.addText(render(messages, false), true);
+    return [pieces.trimmed()];
   }
-  const last = all.findLastIndex(({ role }) => role === "assistant");
-  if (last < 0) throw new DataError(place, "has no message of the assistant, so there is nothing to learn");
-  const messages = all.slice(0, last + 1);
-  const whole = render(messages, false);
-  let at = 0; // how much of `whole` is in the pieces
-  messages.forEach(({ role }, index) => {
-    if (role !== "assistant" || (trainOn === "last_answer" && index < last)) return;
-    const before = render(messages.slice(0, index), true);
-    const after = index === last ? whole : render(messages.slice(0, index + 1), false);
-    if (!whole.startsWith(before) || !whole.startsWith(after) || after.length < before.length) {
-      throw new DataError(place, `the chat template changes message ${index} when others follow it`, {
-        hint: "Train on the last answer alone (last_answer): then the model learns on what it will see.",
-      });
-    }
+  const indices = messages.flatMap(({ role }, index) => (role === "assistant" ? [index] : []));
+  if (indices.length === 0) throw new DataError(place, "has no message of the assistant, so there is nothing to learn");
+  let left = (trainOn === "last_answer" ? indices.slice(-1) : indices).map(
+    (index): Answer => ({
+      index,
+      before: render(messages.slice(0, index), true),
+      after: render(messages.slice(0, index + 1), false),
+    }),
+  );
+  const examples: Rendered[] = [];
+  // From the end: the longest conversation shows as many answers as the template kept, the next one those that are left.
+  for (let last = left.at(-1); last !== undefined; last = left.at(-1)) {
+    const whole = last.after;
+    const shown = left.filter(
+      (answer) =>
+        (answer === last || history !== "split") &&
+        whole.startsWith(answer.after) &&
+        answer.after.startsWith(answer.before),
+    );
+    const lost = left.find((answer) => !shown.includes(answer) && (answer === last || history === "refuse"));
+    if (lost !== undefined) throw rewritten(lost, lost === last, place);
+    examples.unshift(sequence(shown, tokenizer));
+    left = left.filter((answer) => !shown.includes(answer));
+  }
+  return examples;
+}
+
+function rewritten({ index }: Answer, isLast: boolean, place: Place): DataError {
+  if (isLast)
+    return new DataError(place, `the chat template writes message ${index} otherwise than it asks for it`, {
+      hint: "The template opens the answer with a text that this answer does not begin with, for example reasoning.",
+    });
+  return new DataError(place, `the chat template changes message ${index} when others follow it`, {
+    hint: "Train on the last answer alone (last_answer), or on examples of their own for the others (renderExamples).",
+  });
+}
+
+/** Answers of one text, each of which continues the one before it. */
+function sequence(answers: readonly Answer[], tokenizer: Tokenizer): Rendered {
+  const pieces = new Pieces(tokenizer);
+  let at = 0; // how much of the text is in the pieces
+  for (const { before, after } of answers) {
     pieces.addText(before.slice(at), false);
     pieces.addAnswer(after.slice(before.length));
     at = after.length;
-  });
+  }
+  return pieces.trimmed();
 }
 
 /** How rendered tokens become a datum. */

@@ -23,18 +23,21 @@ export const inspect: Command = {
   },
   examples: ["inspect data.jsonl --local", "inspect data.jsonl --model Qwen/Qwen3-8B --out data.html"],
   async run(input, context) {
-    const { readExamples, renderExample } = await optionalPackage(
+    const { readExamples, renderExamples } = await optionalPackage(
       () => import("@tinklet/cookbook"),
       "@tinklet/cookbook",
     );
     const { output } = context;
     const [file = ""] = input.positionals;
     const model = await chosenModel(input, context, { askServer: false });
-    const examples = await readExamples(file);
+    const read = await readExamples(file);
     const tokenizer = await tokenizerFor(input, model);
     const trainOn = (input.text("train-on") ?? "all_answers") as TrainOn;
     const maxLength = input.integer("max-length", 2);
-    const rendered = examples.map((example) => renderExample(example, tokenizer, { trainOn }));
+    const render = renderExamples(tokenizer, { trainOn });
+    // A conversation whose earlier answers the template rewrites is several examples of the same line.
+    const parts = read.flatMap((example) => render(example).map((one) => ({ example, one })));
+    const [examples, rendered] = [parts.map(({ example }) => example), parts.map(({ one }) => one)];
     const found = inspection(file, examples, rendered, maxLength);
     const out = input.text("out");
     const limit = input.integer("limit", 0) ?? (out === undefined ? 3 : 200);

@@ -89,7 +89,8 @@ export const train: Command = {
     const maxLength = input.integer("max-length", 2) ?? (await contextLength(model, input, context));
     const { trainOn, testShare, ...training } = settings;
     const { seed, batchSize } = training;
-    const data = await cookbook.prepareSupervised(file, tokenizer, { trainOn, testShare, seed, maxLength });
+    const prepare = { trainOn, testShare, seed, maxLength, onWarning: (text: string) => context.output.note(text) };
+    const data = await cookbook.prepareSupervised(file, tokenizer, prepare);
     const dataset = new cookbook.BatchedDataset(data.train, { batchSize, seed });
     const totalSteps = cookbook.totalStepsOf({ dataset, ...settings });
     const learningRate = input.number("learning-rate", 0) ?? (await usualRate(model));

@@ -1,0 +1,31 @@
+/**
+ * What becomes of a conversation whose template writes an earlier answer otherwise than the model wrote it: without its reasoning, or
+ * with another token at its end. One sequence cannot then show every answer what came before it when it was sampled.
+ */
+import { createChat } from "@tinklet/models/chat";
+import { InvalidInputError, type Tokenizer } from "tinklet";
+
+/**
+ * - `detect`: one example where the template keeps what was said, judged by what it writes for this conversation; else as few as show
+ *   every answer its own past.
+ * - `split`: an example for each answer, as the official cookbook does for such families.
+ * - `refuse`: an error names the message that changed.
+ */
+export type HistoryPolicy = "detect" | "split" | "refuse";
+const policies: readonly HistoryPolicy[] = ["detect", "split", "refuse"];
+
+/** Policies by the name of the family ({@link createChat}'s `format.name`). Lay your own over them: `{ ...historyPolicies, mine: "split" }`. */
+export type HistoryPolicies = Readonly<Record<string, HistoryPolicy>>;
+
+/** The families whose policy is not `detect`. */
+export const historyPolicies: HistoryPolicies = {
+  harmony: "split", // ends the last answer with <|return|>, earlier ones with <|end|>
+};
+
+/** The policy for a model. @throws InvalidInputError for one that does not exist. */
+export function historyPolicyOf(tokenizer: Tokenizer, table: HistoryPolicy | HistoryPolicies): HistoryPolicy {
+  const policy = typeof table === "string" ? table : (table[createChat(tokenizer).format.name] ?? "detect");
+  if (!policies.includes(policy))
+    throw new InvalidInputError("history", `must be one of ${policies.join(", ")}, and is ${String(policy)}`);
+  return policy;
+}
