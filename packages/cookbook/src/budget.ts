@@ -93,9 +93,12 @@ const countsOf = (row: SpendingRow): TokenCounts => ({
 
 /** The spending of a run whose steps are known only when they were sampled. */
 export interface MeasuredSpending {
-  /** Whether a step may begin, if it is as large as the largest so far: a text says why not. */
-  readonly refusal: (step: number, totalSteps: number) => Promise<string | undefined>;
-  /** Notes what a step takes, before it is trained. */
+  /**
+   * Whether a step may begin, if it is as large as the largest so far: a text says why not.
+   * @param ahead - so many later ones begin with it
+   */
+  readonly refusal: (step: number, totalSteps: number, ahead?: number) => Promise<string | undefined>;
+  /** Notes what a step takes, before it is trained; also part by part. */
   readonly note: (step: number, tokens: TokenCounts) => Promise<void>;
 }
 
@@ -104,16 +107,24 @@ export async function measureSpending(
   run: RunFolder | undefined,
   beforeStep: BeforeStep | undefined,
 ): Promise<MeasuredSpending> {
-  const rows = ((await run?.readSpending()) ?? []).map(countsOf);
-  let spent = sumOf(rows);
-  let largest = rows.reduce((most, row) => (total(row) > total(most) ? row : most), sumOf([]));
+  let spent = sumOf([]);
+  let largest = spent;
+  let current = { step: -1, tokens: spent };
+  const count = (step: number, tokens: TokenCounts) => {
+    spent = sumOf([spent, tokens]);
+    current = { step, tokens: current.step === step ? sumOf([current.tokens, tokens]) : tokens };
+    if (total(current.tokens) > total(largest)) largest = current.tokens;
+  };
+  for (const row of (await run?.readSpending()) ?? []) count(row.step, countsOf(row));
   return {
-    refusal: async (step, totalSteps) => beforeStep?.({ step, totalSteps, tokens: largest, spent }),
+    refusal: async (step, totalSteps, ahead = 0) => {
+      const begun = Math.min(ahead + 1, totalSteps - step);
+      return beforeStep?.({ step, totalSteps, tokens: sumOf(new Array(begun).fill(largest)), spent });
+    },
     note: async (step, tokens) => {
       const { train, evaluate, sample = 0 } = tokens;
       await run?.appendSpending({ step, train_tokens: train, evaluate_tokens: evaluate, sample_tokens: sample });
-      spent = sumOf([spent, tokens]);
-      if (total(tokens) > total(largest)) largest = tokens;
+      count(step, tokens);
     },
   };
 }

@@ -61,9 +61,15 @@ export interface Trainer {
     options?: { readonly ttlSeconds?: number | undefined },
   ): PromiseLike<{ readonly path: string }>;
   saveWeightsAndGetSamplingClient(): PromiseLike<Sampler & Partial<Scorer>>;
+  /** A pass whose gradients add to those that are there; needed for `microBatches`. */
+  forwardBackward?(
+    data: readonly Datum[],
+    lossFn: LossFnType,
+    options?: { readonly lossFnConfig?: LossFnConfig | undefined },
+  ): PromiseLike<ForwardBackwardOutput>;
   /** A pass with a loss of one's own; needed by preference learning. */
   forwardBackwardCustom?(data: readonly Datum[], lossFn: CustomLossFn): PromiseLike<ForwardBackwardOutput>;
-  /** Needed by preference learning. */
+  /** Needed by preference learning and for `microBatches`. */
   optimStep?(adamParams?: AdamParamsInput): PromiseLike<{ readonly metrics?: Readonly<Record<string, number>> }>;
 }
 

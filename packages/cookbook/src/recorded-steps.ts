@@ -84,6 +84,8 @@ export interface TakenStep<D extends object> {
 /** What a loop does. */
 export interface StepsOf<D extends object> {
   readonly totalSteps: number;
+  /** Later steps whose sampling is under way while one is trained: what they take is lost when the run stops, and within its budget. @defaultValue 0 */
+  readonly ahead?: number;
   /**
    * Takes one step.
    * @param spend - notes tokens before they are submitted for training
@@ -109,7 +111,7 @@ export async function* recordedSteps<D extends object>(
 
 async function* steps<D extends object>(
   options: RecordedOptions,
-  { totalSteps, take }: StepsOf<D>,
+  { totalSteps, take, ahead = 0 }: StepsOf<D>,
 ): AsyncGenerator<RecordedEvent<D>, RunResult, void> {
   const { run, resumeFrom, saveEvery = 0, signal, stopWhen } = options;
   const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
@@ -120,7 +122,7 @@ async function* steps<D extends object>(
   let stopped: string | undefined;
   let step = startStep;
   for (; step < totalSteps && stopped === undefined; step++) {
-    stopped = signal?.aborted ? "interrupted" : await spending.refusal(step, totalSteps);
+    stopped = signal?.aborted ? "interrupted" : await spending.refusal(step, totalSteps, ahead);
     if (stopped !== undefined) break;
     const since = performance.now();
     const test = await evaluation.at(step);

@@ -60,7 +60,7 @@ export async function* runReinforcement(
 
 /** What decides a run, by the official cookbook's names where it has them. */
 function settingsOf(options: ReinforcementRunOptions): Record<string, unknown> {
-  const { environments, samplingParams, adam, kl, lossFnConfig } = options;
+  const { environments, samplingParams, adam, kl, lossFnConfig, microBatches = 1, maxStepsOffPolicy = 0 } = options;
   return {
     steps: options.steps,
     learning_rate: options.learningRate,
@@ -75,6 +75,8 @@ function settingsOf(options: ReinforcementRunOptions): Record<string, unknown> {
     save_every: options.saveEvery ?? 0,
     eval_every: options.evalEvery ?? 10,
     ...(typeof environments === "function" ? {} : { num_groups: environments.length }),
+    ...(microBatches > 1 ? { num_minibatches: microBatches } : {}),
+    ...(maxStepsOffPolicy > 0 ? { max_steps_off_policy: maxStepsOffPolicy } : {}),
     ...given({ loss_fn_config: lossFnConfig, sampling_params: samplingParams, adam }),
     ...options.settings,
   };

@@ -1,27 +1,23 @@
 /**
- * Reinforcement learning over environments: roll out groups with the weights as they are, compare rewards within each group, and
- * train on what was sampled. On-policy: every step samples afresh. Failures of environments cost their group and are recorded.
+ * Reinforcement learning over environments: roll out groups, compare rewards within each group, and train on what was sampled. On-policy
+ * every step samples afresh; `rollouts-ahead.ts` has the rule for later rollouts that begin before a step is trained. Failures of
+ * environments cost their group and are recorded.
  */
 import { type AdamParamsInput, InvalidInputError, type LossFnConfig, type SamplingParamsInput } from "tinklet";
 import { checkOptions, given, type OptionNames } from "tinklet/wire";
 import type { TokenCounts } from "./budget.ts";
-import type { TrainedStep } from "./clients.ts";
 import {
   type AdvantageKind,
   advantageKinds,
   type EnvGroup,
   type EpisodeFailure,
-  groupTokens,
-  type PolicyTokens,
   type RolloutSettings,
-  rolloutGroups,
   type TrajectoryGroup,
-  toPolicyDatum,
 } from "./environments/index.ts";
 import { checkRollout, rolloutSettingNames } from "./environments/rollout.ts";
-import { addKlAdvantages, type KlOptions } from "./kl-advantages.ts";
-import { countingPrompts, type PromptTokens } from "./prompt-tokens.ts";
-import { derivedSeed, permutation } from "./random.ts";
+import type { KlOptions } from "./kl-advantages.ts";
+import { addingTrainer, type PolicyStep, trainStep } from "./policy-step.ts";
+import type { PromptTokens } from "./prompt-tokens.ts";
 import {
   type RecordedEvent,
   type RecordedOptions,
@@ -30,6 +26,7 @@ import {
   type TakenStep,
 } from "./recorded-steps.ts";
 import { rolloutMetrics, rolloutSummaries } from "./rollout-records.ts";
+import { RolloutsAhead, type StepRollouts } from "./rollouts-ahead.ts";
 import type { RunResult } from "./run-result.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
 import { repeatable } from "./supervised.ts";
@@ -56,6 +53,17 @@ export interface ReinforcementSettings extends RolloutSettings {
   readonly kl?: KlOptions | undefined;
   /** Optimizer steps per step, each on its part of the data; later ones are off-policy by as much. @defaultValue 1 */
   readonly substeps?: number;
+  /**
+   * Passes per step: each trains on its part of the groups as soon as these have ended, while later ones are still being rolled out. The
+   * gradients add up to those of the whole, and one optimizer step follows. @defaultValue 1
+   */
+  readonly microBatches?: number;
+  /**
+   * How many steps may be trained between the weights that answers are sampled with and those that learn from them. Above 0, so many later
+   * steps are rolled out while one is trained; `optim/steps_off_policy` has the difference. Not behind the next checkpoint (`saveEvery`), so
+   * that a run which was killed goes on exactly; one that was told to stop in between does not sample the same again. @defaultValue 0
+   */
+  readonly maxStepsOffPolicy?: number;
   /** Learning-rate schedule. @defaultValue "constant" */
   readonly schedule?: Schedule;
   /** Optimizer settings besides the learning rate. */
@@ -92,6 +100,8 @@ export const reinforcementNames: OptionNames<ReinforcementOptions> = {
   advantages: true,
   kl: true,
   substeps: true,
+  microBatches: true,
+  maxStepsOffPolicy: true,
   schedule: true,
   adam: true,
   seed: true,
@@ -120,20 +130,29 @@ export async function* trainReinforcement(
 ): AsyncGenerator<ReinforcementEvent, RunResult, void> {
   checkOptions("trainReinforcement", options, reinforcementNames);
   checkReinforcement(options);
+  const { trainer, signal, steps: totalSteps, maxStepsOffPolicy: ahead = 0, microBatches = 1 } = options;
+  if (microBatches > 1) addingTrainer(trainer);
+  const rollouts = new RolloutsAhead(options);
   let empty = 0;
   const take = async (step: number, spend: (tokens: TokenCounts) => Promise<void>) => {
-    const rolled = await rollOut(options, step);
-    if (rolled === undefined) return undefined;
-    empty = rolled.groups.length === 0 ? empty + 1 : 0;
-    const [failure] = rolled.failed;
-    if (empty >= emptySteps && failure !== undefined)
-      throw new InvalidInputError(
-        "environments",
-        `had no usable group in ${emptySteps} steps in a row: ${failure.group}: ${failure.message}`,
-      );
-    return trainOn(options, step, rolled, spend);
+    try {
+      const taken = await trainOn(options, step, await rollouts.of(step), spend);
+      const { groups, failed } = taken.detail;
+      empty = groups.length === 0 ? empty + 1 : 0;
+      if (empty < emptySteps || failed[0] === undefined) return taken;
+      const problem = `had no usable group in ${emptySteps} steps in a row: ${failed[0].group}: ${failed[0].message}`;
+      throw new InvalidInputError("environments", problem);
+    } catch (error) {
+      // The SDK rejects with the signal's reason; other samplers may make an AbortError of their own.
+      if (signal?.aborted && (error === signal.reason || (error as Error)?.name === "AbortError")) return undefined;
+      throw error;
+    }
   };
-  return yield* recordedSteps(options, { totalSteps: options.steps, take });
+  try {
+    return yield* recordedSteps(options, { totalSteps, ahead, take });
+  } finally {
+    await rollouts.close();
+  }
 }
 
 /** @throws InvalidInputError naming the option. */
@@ -156,6 +175,7 @@ export function checkReinforcement(options: ReinforcementSettings): void {
     throw new InvalidInputError("advantages", `must be centred or normalised, and is ${String(options.advantages)}`);
   if (!Number.isInteger(substeps) || substeps < 1)
     throw new InvalidInputError("substeps", `must be an integer above 0, and is ${substeps}`);
+  checkParts(options);
   const { temperature = 1, topK = -1, topP = 1 } = samplingParams as SamplingParamsInput;
   if (temperature !== 1 || topK > 0 || topP !== 1) {
     throw new InvalidInputError("samplingParams", "must leave temperature, topK and topP at their defaults", {
@@ -164,122 +184,63 @@ export function checkReinforcement(options: ReinforcementSettings): void {
   }
 }
 
-/** The rollouts of a step; undefined when the signal ended them. */
-async function rollOut(options: ReinforcementOptions, step: number): Promise<ReinforcementDetail | undefined> {
-  const { trainer, run, signal, seed = 0, onFailure } = options;
-  const { sampler, prompts } = countingPrompts(await trainer.saveWeightsAndGetSamplingClient());
-  const failures: EpisodeFailure[] = [];
-  try {
-    const rolled = await rolloutGroups(groupsOf(options, step), {
-      ...(Object.fromEntries(
-        Object.entries(options).filter(([name]) => Object.hasOwn(rolloutSettingNames, name)),
-      ) as RolloutSettings),
-      sampler,
-      seed: derivedSeed(seed, step),
-      signal,
-      onFailure: (failure) => {
-        failures.push(failure);
-        onFailure?.(failure);
-      },
+function checkParts({ microBatches = 1, maxStepsOffPolicy = 0, substeps = 1, kl }: ReinforcementSettings): void {
+  if (!Number.isInteger(maxStepsOffPolicy) || maxStepsOffPolicy < 0)
+    throw new InvalidInputError("maxStepsOffPolicy", `must be an integer from 0, and is ${maxStepsOffPolicy}`);
+  if (!Number.isInteger(microBatches) || microBatches < 1)
+    throw new InvalidInputError("microBatches", `must be an integer above 0, and is ${microBatches}`);
+  if (microBatches === 1) return;
+  if (substeps > 1) throw new InvalidInputError("microBatches", "cannot be had together with substeps");
+  if (kl !== undefined && kl.centred !== false)
+    throw new InvalidInputError("microBatches", "cannot be had together with a kl that is centred", {
+      hint: "Its mean is that of the whole batch, which is not there while groups are rolled out. Set kl.centred to false.",
     });
-    for (const { group, env, kind, message } of failures) await run?.appendFailure({ step, group, env, kind, message });
-    return { ...rolled, prompts };
-  } catch (error) {
-    // The SDK rejects with the signal's reason; other samplers may make an AbortError of their own.
-    if (signal?.aborted && (error === signal.reason || (error as Error)?.name === "AbortError")) return undefined;
-    throw error;
-  }
-}
-
-/** The groups of a step. A list is gone through in a new order each time round. */
-function groupsOf(
-  { environments, groupsPerStep = 8, seed = 0 }: ReinforcementSettings,
-  step: number,
-): readonly EnvGroup[] {
-  if (typeof environments === "function") return environments(step);
-  return Array.from({ length: groupsPerStep }, (_, index) => {
-    const at = step * groupsPerStep + index;
-    const order = permutation(environments.length, derivedSeed(seed, 0x9b, Math.floor(at / environments.length)));
-    return environments[order[at % environments.length] as number] as EnvGroup;
-  });
 }
 
 async function trainOn(
   options: ReinforcementOptions,
   step: number,
-  { groups, failed, prompts }: ReinforcementDetail,
+  rollouts: StepRollouts,
   spend: (tokens: TokenCounts) => Promise<void>,
 ): Promise<TakenStep<ReinforcementDetail>> {
-  const {
-    trainer,
-    run,
-    kl,
-    lossFn = "importance_sampling",
-    lossFnConfig,
-    substeps = 1,
-    schedule = "constant",
-  } = options;
-  const sequences = groups.flatMap((group) =>
-    groupTokens(group, { keepEqual: kl !== undefined, ...given({ advantages: options.advantages }) }),
-  );
-  const divergence = kl === undefined || sequences.length === 0 ? undefined : await addKlAdvantages(sequences, kl);
-  await spend(tokensOf(groups, sequences, kl !== undefined));
+  const { run, kl, schedule = "constant", maxStepsOffPolicy = 0 } = options;
   const learningRate = options.learningRate * scheduleFactor(schedule, { step, totalSteps: options.steps });
-  // With equal rewards in every group there is no gradient, and an empty batch is an error to most servers.
-  const parts = chunks(sequences, substeps);
-  const trained: TrainedStep[] = [];
-  for (const part of parts)
-    trained.push(
-      await trainer.step(part.map(toPolicyDatum), lossFn, { ...options.adam, learningRate }, { lossFnConfig }),
-    );
-  await run?.writeRollouts(step, rolloutSummaries(step, groups));
+  const trained = await trainStep(options, rollouts, { adam: { ...options.adam, learningRate }, spend });
+  const { groups, failed } = await rollouts.all;
+  for (const { group, env, kind, message } of rollouts.failures)
+    await run?.appendFailure({ step, group, env, kind, message });
+  await run?.writeRollouts(step, rolloutSummaries(step, groups, rollouts.sampledAt));
   return {
     metrics: {
       learning_rate: learningRate,
-      ...repeatable(trained.at(-1)?.metrics ?? {}),
-      ...policyMetrics(parts[0] ?? [], trained[0]),
-      ...given({ [kl?.centred === false ? "teacher_kl" : "kl_policy_base"]: divergence }),
+      ...repeatable(trained.metrics),
+      ...policyMetrics(trained),
+      ...given({ [kl?.centred === false ? "teacher_kl" : "kl_policy_base"]: trained.divergence }),
+      ...(maxStepsOffPolicy > 0 ? { "optim/steps_off_policy": step - rollouts.sampledAt } : {}),
       ...rolloutMetrics(groups, failed),
     },
-    detail: { groups, failed, prompts },
+    detail: { groups, failed, prompts: rollouts.prompts },
   };
 }
 
-function tokensOf(
-  groups: readonly TrajectoryGroup[],
-  sequences: readonly PolicyTokens[],
-  scored: boolean,
-): TokenCounts {
-  const turns = groups.flatMap(({ trajectories }) => trajectories.flatMap(({ transitions }) => transitions));
-  const count = (of: (turn: (typeof turns)[number]) => number) => turns.reduce((sum, turn) => sum + of(turn), 0);
-  const train = sequences.reduce((sum, { tokens }) => sum + tokens.length - 1, 0);
-  const prompts = count(({ observation }) => observation.tokens.length);
-  return { train, evaluate: prompts + (scored ? train : 0), sample: count(({ action }) => action.tokens.length) };
-}
-
-function chunks<T>(all: readonly T[], count: number): T[][] {
-  const size = Math.max(1, Math.ceil(all.length / count));
-  return Array.from({ length: Math.ceil(all.length / size) }, (_, at) => all.slice(at * size, (at + 1) * size));
-}
-
 /** How far the trainer's log-probabilities are from the sampler's, on the first part; the official cookbook's names. */
-function policyMetrics(part: readonly PolicyTokens[], trained: TrainedStep | undefined): Record<string, number> {
-  let [count, first, second, entropy] = [0, 0, 0, 0];
-  part.forEach(({ logprobs, mask }, at) => {
-    const now = trained?.output.lossFnOutputs[at]?.["logprobs"]?.values ?? [];
+function policyMetrics({ first }: PolicyStep): Record<string, number> {
+  let [count, kl, squares, entropy] = [0, 0, 0, 0];
+  first?.sequences.forEach(({ logprobs, mask }, at) => {
+    const now = first.output.lossFnOutputs[at]?.["logprobs"]?.values ?? [];
     mask.forEach((own, i) => {
       if (own === 0 || now[i] === undefined) return;
       const difference = (logprobs[i] as number) - Number(now[i]);
       count += 1;
-      first += difference;
-      second += difference ** 2 / 2;
+      kl += difference;
+      squares += difference ** 2 / 2;
       entropy -= logprobs[i] as number;
     });
   });
   if (count === 0) return {};
   return {
-    "optim/kl_sample_train_v1": first / count,
-    "optim/kl_sample_train_v2": second / count,
+    "optim/kl_sample_train_v1": kl / count,
+    "optim/kl_sample_train_v2": squares / count,
     "optim/entropy": entropy / count,
   };
 }

@@ -65,8 +65,12 @@ function averages(all: readonly Readonly<Record<string, number>>[]): Record<stri
 /** Sampled tokens of one file that are recorded with their log-probabilities: about 400 kB. Turns behind them have their figures alone. */
 const recordedTokens = 20_000;
 
-/** One record per trajectory, in the official cookbook's format; `ac_tokens` and `ac_logprobs` are ours, and readers of that format skip them. */
-export function rolloutSummaries(step: number, groups: readonly TrajectoryGroup[]): object[] {
+/**
+ * One record per trajectory, in the official cookbook's format; `ac_tokens` and `ac_logprobs` are ours, and readers of that format skip them.
+ *
+ * @param sampledAt - the step whose weights sampled them
+ */
+export function rolloutSummaries(step: number, groups: readonly TrajectoryGroup[], sampledAt: number): object[] {
   let room = recordedTokens;
   const sampled = ({ tokens, logprobs }: Action): object => {
     if (tokens.length > room) return {};
@@ -82,7 +86,7 @@ export function rolloutSummaries(step: number, groups: readonly TrajectoryGroup[
       group_name: name,
       traj_idx: index,
       tags,
-      sampling_client_step: step,
+      sampling_client_step: sampledAt,
       total_reward: totalRewards[index],
       final_reward: groupRewards[index]?.reward ?? 0,
       trajectory_metrics: groupRewards[index]?.metrics ?? {},

@@ -194,7 +194,7 @@ export function repeatable(metrics: Readonly<Record<string, number>>): Record<st
 }
 
 /** A promise whose failure is looked at later: it must not end the process in the meantime. */
-function settled<T>(work: PromiseLike<T>): Promise<T> {
+export function settled<T>(work: PromiseLike<T>): Promise<T> {
   const promise = Promise.resolve(work);
   promise.catch(() => {});
   return promise;

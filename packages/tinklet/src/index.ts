@@ -5,7 +5,7 @@ export * as autodiff from "./autodiff/index.ts";
 export { gradient, ShapeError, UnusedLeafError, Var } from "./autodiff/index.ts";
 export { AdminClient } from "./clients/admin-client.ts";
 export { estimateDatumBytes, estimatePromptBytes } from "./clients/batching.ts";
-export { CombinedOutput } from "./clients/combine-metrics.ts";
+export { CombinedOutput, combineOutputs } from "./clients/combine-metrics.ts";
 export { getConsoleUrl, getPlaygroundUrl } from "./clients/console-urls.ts";
 export {
   type CustomLossFn,

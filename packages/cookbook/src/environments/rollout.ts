@@ -101,30 +101,52 @@ export interface Rollouts {
 export async function rolloutGroups(groups: readonly EnvGroup[], options: RolloutOptions): Promise<Rollouts> {
   checkOptions("rolloutGroups", options, optionNames);
   checkRollout(options);
-  const { groupSize = 8, maxEpisodes = 256, seed = 0 } = options;
-  const limit = new EpisodeLimit(maxEpisodes);
+  return startRollouts(groups, options, new EpisodeLimit(options.maxEpisodes ?? 256)).all;
+}
+
+/** Rollouts that were begun. */
+export interface StartedRollouts {
+  /** What becomes of each group, in order: for whoever wants the first ones before the last ones end. Failures are also those of `all`. */
+  readonly each: readonly Promise<TrajectoryGroup | EpisodeFailure>[];
+  readonly all: Promise<Rollouts>;
+}
+
+/** Begins to roll out groups. @param limit - shared by all rollouts of a run */
+export function startRollouts(
+  groups: readonly EnvGroup[],
+  options: RolloutOptions,
+  limit: EpisodeLimit,
+): StartedRollouts {
+  const { groupSize = 8, seed = 0 } = options;
   const stop = new AbortController();
   const signal = options.signal === undefined ? stop.signal : AbortSignal.any([stop.signal, options.signal]);
   setMaxListeners(0, signal); // one for each episode
-  const settled = await Promise.allSettled(
-    groups.map((group, index) =>
-      limit
-        .run(groupSize, () => rolloutGroup(group, { ...options, signal }, derivedSeed(seed, index)))
-        .catch((error: unknown) => {
-          stop.abort(error); // what the other groups are at is of no use any more
-          throw error;
-        }),
-    ),
+  const each = groups.map((group, index) =>
+    limit
+      .run(groupSize, () => rolloutGroup(group, { ...options, signal }, derivedSeed(seed, index)))
+      .catch((error: unknown) => {
+        stop.abort(error); // what the other groups are at is of no use any more
+        throw error;
+      }),
   );
+  const all = gathered(each, options.signal);
+  for (const one of [...each, all]) one.catch(() => {}); // looked at later, or never
+  return { each, all };
+}
+
+async function gathered(each: StartedRollouts["each"], signal: AbortSignal | undefined): Promise<Rollouts> {
+  const settled = await Promise.allSettled(each);
   const errors = settled.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : []));
   if (errors.length > 0) {
     const own = errors.find((error) => error instanceof EnvironmentError);
-    throw own ?? (options.signal?.aborted ? options.signal.reason : errors[0]);
+    throw own ?? (signal?.aborted ? signal.reason : errors[0]);
   }
   const done = settled.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
-  const isUsable = (one: TrajectoryGroup | EpisodeFailure): one is TrajectoryGroup => "trajectories" in one;
   return { groups: done.filter(isUsable), failed: done.filter((one): one is EpisodeFailure => !isUsable(one)) };
 }
+
+/** Whether a group gave trajectories, not a failure. */
+export const isUsable = (one: TrajectoryGroup | EpisodeFailure): one is TrajectoryGroup => "trajectories" in one;
 
 /** @throws InvalidInputError naming the option. */
 export function checkRollout(options: RolloutSettings): void {

@@ -119,6 +119,18 @@ class BigramTrainer implements Trainer {
     return this.#pass(data, lossFn);
   }
 
+  async forwardBackward(data: readonly Datum[], lossFn: LossFnType): Promise<ForwardBackwardOutput> {
+    this.#service.calls.push("forwardBackward");
+    this.#service.onTokens?.({ train: inputTokens(data) });
+    return this.#pass(data, lossFn, this.#gradient());
+  }
+
+  /** The gradients that the next optimizer step takes. */
+  #gradient(): Float64Array {
+    if (this.#accumulated.length === 0) this.#accumulated = new Float64Array(this.#state.weights.length);
+    return this.#accumulated;
+  }
+
   forwardBackwardCustom(data: readonly Datum[], lossFn: CustomLossFn): Promise<ForwardBackwardOutput> {
     this.#service.calls.push("custom");
     this.#custom = this.#customPass(data, lossFn);
@@ -137,8 +149,7 @@ class BigramTrainer implements Trainer {
       ({ modelInput, lossFnInputs }, i) =>
         new Datum({ modelInput, lossFnInputs: { ...lossFnInputs, weights: slopes[i]!.map((slope) => -slope) } }),
     );
-    this.#accumulated = new Float64Array(this.#state.weights.length);
-    this.#pass(carried, "cross_entropy", this.#accumulated);
+    this.#pass(carried, "cross_entropy", this.#gradient());
     this.#service.onTokens?.({ train: inputTokens(data) });
     return new ForwardBackwardOutput({ ...output, metrics: { ...output.metrics, ...metrics } });
   }
@@ -147,7 +158,8 @@ class BigramTrainer implements Trainer {
     this.#service.calls.push("optimStep");
     await this.#custom; // calls take effect in their order
     this.#service.onStep?.();
-    this.#update(this.#accumulated, adam);
+    this.#update(this.#gradient(), adam);
+    this.#accumulated = new Float64Array(0);
     return { metrics: {} };
   }
 

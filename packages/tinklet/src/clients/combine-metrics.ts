@@ -52,7 +52,7 @@ const reductions: Readonly<Record<string, Reduction>> = {
 };
 
 /**
- * Combines the answers of a batch's chunks, in the order of the chunks.
+ * Combines the answers of a batch's chunks, in the order of the chunks: also those of passes whose gradients you added up yourself.
  *
  * Only metrics of the first chunk that every chunk has are kept; a reduction that is not known is dropped, as Python
  * does. Python raises, and we do not, on: a name without exactly one colon (the part behind the last colon counts; without
@@ -60,6 +60,13 @@ const reductions: Readonly<Record<string, Reduction>> = {
  * values that are not finite (NaN).
  *
  * @param options.onProblem - hears of each such metric; one sentence.
+ *
+ * @example
+ * ```ts
+ * const passes = [trainer.forwardBackward(batch, "cross_entropy"), trainer.forwardBackward(batch, "cross_entropy")];
+ * await trainer.optimStep({ learningRate: 1e-4 });
+ * console.log(combineOutputs(await Promise.all(passes)).metrics["loss:sum"]);
+ * ```
  */
 export function combineOutputs(
   outputs: readonly ForwardBackwardOutput[],

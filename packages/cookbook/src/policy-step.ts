@@ -1,0 +1,137 @@
+/**
+ * Trains on the rollouts of one step: all of them when the last has ended, or in parts while later groups are still being rolled out.
+ * The parts are sent in the order of their groups, so that the sum of their gradients is the same each time.
+ */
+import { type AdamParamsInput, combineOutputs, type ForwardBackwardOutput, InvalidInputError } from "tinklet";
+import { given } from "tinklet/wire";
+import type { TokenCounts } from "./budget.ts";
+import type { Trainer } from "./clients.ts";
+import { groupTokens, type PolicyTokens, type TrajectoryGroup, toPolicyDatum } from "./environments/index.ts";
+import { isUsable } from "./environments/rollout.ts";
+import { addKlAdvantages } from "./kl-advantages.ts";
+import type { ReinforcementOptions } from "./reinforcement.ts";
+import type { StepRollouts } from "./rollouts-ahead.ts";
+import { settled } from "./supervised.ts";
+
+/** What came of training on a step. */
+export interface PolicyStep {
+  /** Of the last optimizer step, by the server's names. */
+  readonly metrics: Readonly<Record<string, number>>;
+  /** The sequences of the first optimizer step, and what the server says of them. */
+  readonly first: { readonly sequences: readonly PolicyTokens[]; readonly output: ForwardBackwardOutput } | undefined;
+  /** Mean distance from the reference per sampled token, where there is one. */
+  readonly divergence: number | undefined;
+}
+
+/** What a step is trained with. */
+export interface PolicyStepOptions {
+  readonly adam: AdamParamsInput;
+  /** Notes tokens before they are submitted. */
+  readonly spend: (tokens: TokenCounts) => Promise<void>;
+}
+
+export function trainStep(
+  options: ReinforcementOptions,
+  rollouts: StepRollouts,
+  how: PolicyStepOptions,
+): Promise<PolicyStep> {
+  return (options.microBatches ?? 1) > 1 ? inMicroBatches(options, rollouts, how) : inOne(options, rollouts, how);
+}
+
+type AddingTrainer = Trainer & Required<Pick<Trainer, "forwardBackward" | "optimStep">>;
+
+/** A trainer whose passes add up. @throws InvalidInputError where it is none. */
+export function addingTrainer(trainer: Trainer): AddingTrainer {
+  if (trainer.forwardBackward === undefined || trainer.optimStep === undefined)
+    throw new InvalidInputError("trainer", "must have forwardBackward and optimStep where microBatches is above 1");
+  return trainer as AddingTrainer;
+}
+
+async function inOne(
+  options: ReinforcementOptions,
+  rollouts: StepRollouts,
+  { adam, spend }: PolicyStepOptions,
+): Promise<PolicyStep> {
+  const { trainer, lossFn = "importance_sampling", lossFnConfig, substeps = 1 } = options;
+  const { groups } = await rollouts.all;
+  const { sequences, divergence, tokens } = await scored(options, groups);
+  await spend(tokens);
+  // With equal rewards in every group there is no gradient, and an empty batch is an error to most servers.
+  const parts = chunks(sequences, substeps);
+  const trained = [];
+  for (const part of parts) trained.push(await trainer.step(part.map(toPolicyDatum), lossFn, adam, { lossFnConfig }));
+  const [part, step] = [parts[0], trained[0]];
+  return {
+    metrics: trained.at(-1)?.metrics ?? {},
+    first: part === undefined || step === undefined ? undefined : { sequences: part, output: step.output },
+    divergence: divergence?.mean,
+  };
+}
+
+async function inMicroBatches(
+  options: ReinforcementOptions,
+  rollouts: StepRollouts,
+  { adam, spend }: PolicyStepOptions,
+): Promise<PolicyStep> {
+  const { lossFn = "importance_sampling", lossFnConfig, microBatches = 1 } = options;
+  const trainer = addingTrainer(options.trainer);
+  const passes: { readonly sequences: readonly PolicyTokens[]; readonly output: Promise<ForwardBackwardOutput> }[] = [];
+  const distances: Distance[] = [];
+  for (const part of chunks(rollouts.each, microBatches)) {
+    const ended = await Promise.all(part).catch(async (error: unknown) => {
+      await rollouts.all; // which says what went wrong first
+      throw error;
+    });
+    const { sequences, divergence, tokens } = await scored(options, ended.filter(isUsable));
+    await spend(tokens);
+    if (divergence !== undefined) distances.push(divergence);
+    if (sequences.length === 0) continue;
+    const pass = trainer.forwardBackward(sequences.map(toPolicyDatum), lossFn, { lossFnConfig });
+    passes.push({ sequences, output: settled(pass) });
+  }
+  const divergence = meanDistance(distances);
+  if (passes.length === 0) return { metrics: {}, first: undefined, divergence };
+  const stepped = settled(trainer.optimStep(adam));
+  const output = combineOutputs(await Promise.all(passes.map((pass) => pass.output)));
+  const metrics = { ...output.metrics, ...(await stepped).metrics };
+  return { metrics, first: { sequences: passes.flatMap(({ sequences }) => sequences), output }, divergence };
+}
+
+interface Distance {
+  readonly mean: number;
+  readonly tokens: number;
+}
+
+function meanDistance(all: readonly Distance[]): number | undefined {
+  const tokens = all.reduce((sum, one) => sum + one.tokens, 0);
+  return all.length === 0 ? undefined : all.reduce((sum, one) => sum + one.mean * one.tokens, 0) / Math.max(tokens, 1);
+}
+
+/** The sequences of groups with their advantages, and the tokens that training on them takes. */
+async function scored(options: ReinforcementOptions, groups: readonly TrajectoryGroup[]) {
+  const { kl, advantages } = options;
+  const sequences = groups.flatMap((group) =>
+    groupTokens(group, { keepEqual: kl !== undefined, ...given({ advantages }) }),
+  );
+  const tokens = tokensOf(groups, sequences, kl !== undefined);
+  if (kl === undefined || sequences.length === 0) return { sequences, tokens, divergence: undefined };
+  const sampled = sequences.reduce((sum, { mask }) => sum + mask.reduce((own, one) => own + one, 0), 0);
+  return { sequences, tokens, divergence: { mean: await addKlAdvantages(sequences, kl), tokens: sampled } };
+}
+
+function tokensOf(
+  groups: readonly TrajectoryGroup[],
+  sequences: readonly PolicyTokens[],
+  scored: boolean,
+): TokenCounts {
+  const turns = groups.flatMap(({ trajectories }) => trajectories.flatMap(({ transitions }) => transitions));
+  const count = (of: (turn: (typeof turns)[number]) => number) => turns.reduce((sum, turn) => sum + of(turn), 0);
+  const train = sequences.reduce((sum, { tokens }) => sum + tokens.length - 1, 0);
+  const prompts = count(({ observation }) => observation.tokens.length);
+  return { train, evaluate: prompts + (scored ? train : 0), sample: count(({ action }) => action.tokens.length) };
+}
+
+function chunks<T>(all: readonly T[], count: number): T[][] {
+  const size = Math.max(1, Math.ceil(all.length / count));
+  return Array.from({ length: Math.ceil(all.length / size) }, (_, at) => all.slice(at * size, (at + 1) * size));
+}
