@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { bundle, root } from "../server/bundle.mjs";
+import { showOfficialRun } from "../studio/official.mjs";
 import { ensureVenv } from "./venv.mjs";
 
 const release = "0.5.8";
@@ -62,6 +63,12 @@ const shown = (values) => values.map((value) => value.toFixed(2)).join(" ");
 function series(folder, metric) {
   const rows = lines(join(folder, "metrics.jsonl")).filter((row) => typeof row[metric] === "number");
   return rows.sort((a, b) => a.step - b.step).map((row) => ({ step: row.step, value: row[metric] }));
+}
+
+/** The studio shows what the recipe wrote. */
+async function shownInStudio(folder, what) {
+  const seen = await showOfficialRun(folder, what).catch((error) => error);
+  say(typeof seen === "string", "the studio shows the run", seen instanceof Error ? seen.stack : seen);
 }
 
 /** Steps that appear once each, from 0 on: a run that resumed neither repeats nor skips. */
@@ -141,8 +148,14 @@ function reinforcement() {
 }
 
 try {
-  if (!process.argv.includes("reinforcement")) supervised();
-  if (!process.argv.includes("supervised")) reinforcement();
+  if (!process.argv.includes("reinforcement")) {
+    supervised();
+    await shownInStudio(join(work, "supervised"), { metric: "train_mean_nll" });
+  }
+  if (!process.argv.includes("supervised")) {
+    reinforcement();
+    await shownInStudio(join(work, "reinforcement"), { metric: "env/all/reward/total", rollouts: true });
+  }
 } finally {
   const gone = once(server, "exit");
   server.kill("SIGTERM");

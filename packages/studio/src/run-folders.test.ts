@@ -99,7 +99,7 @@ describe("folders of runs", () => {
     expect(read.metrics).toEqual({ step: [1], train_mean_nll: [1.5] });
     expect((await folders.read(a.id, 99))!.metrics).toEqual({ step: [], train_mean_nll: [] });
     const page = await folders.rollouts(a.id, a.rollouts[0]!, { offset: 1, limit: 5 });
-    expect(page).toEqual({ rows: [{ total_reward: 0 }], total: 2 });
+    expect(page).toEqual({ rows: [{ total_reward: 0 }], total: 2, log: [] });
   });
 
   test("only files of rollouts inside the folder can be read", async () => {

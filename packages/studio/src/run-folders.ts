@@ -10,6 +10,7 @@ import type { RunFolderInfo, RunFolders } from "@tinklet/server";
 import type { JsonValue, RunFileRow } from "tinklet/wire";
 import { GrowingFile, GrowingLines } from "./growing-lines.ts";
 import { MetricColumns } from "./metric-columns.ts";
+import { readStepLog } from "./step-log.ts";
 
 /** How deep folders of runs are looked for, and how many there may be. */
 const maxDepth = 3;
@@ -83,8 +84,10 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
     rollouts: async (id, file, { offset, limit }) => {
       const folder = await find(id);
       if (folder === undefined || !(await rolloutFiles(folder.path)).includes(file)) return undefined;
-      const rows = await new GrowingLines(join(folder.path, file)).read();
-      return { rows: rows.slice(offset, offset + limit), total: rows.length };
+      const path = join(folder.path, file);
+      const rows = await new GrowingLines(path).read();
+      const log = offset === 0 ? await readStepLog(path) : [];
+      return { rows: rows.slice(offset, offset + limit), total: rows.length, log };
     },
   };
 }
@@ -171,9 +174,9 @@ async function rolloutFiles(path: string): Promise<string[]> {
   });
   for (const { name } of iterations.sort((a, b) => a.at - b.at).slice(-maxRolloutFiles / 2)) {
     const inside = await readdir(join(path, name), { withFileTypes: true }).catch((): Dirent[] => []);
-    found.push(
-      ...inside.filter((entry) => entry.isFile() && isRollouts(entry.name)).map((entry) => `${name}/${entry.name}`),
-    );
+    const own = inside.filter((entry) => entry.isFile() && isRollouts(entry.name)).map((entry) => entry.name);
+    // Evaluations before training: the last file is the one that is shown first.
+    found.push(...own.sort().map((file) => `${name}/${file}`));
   }
   return found.slice(-maxRolloutFiles);
 }

@@ -35,8 +35,11 @@ test("a configuration names its model, a step its spans, a log its texts", () =>
     ...["a", "b", "c", undefined],
   ]);
   const span = { name: "train", duration: 2, wall_start: 1, wall_end: 3 };
-  expect(spansOf({ step: 0, spans: [span, { ...span, wall_end: 0 }, { ...span, name: 7 }, 1] })).toEqual([
-    { name: "train", start: 1, end: 3 },
+  const early = { name: "sample", duration: 1, wall_start: 0, wall_end: 1 };
+  const spans = [span, { ...span, wall_end: 0 }, { ...span, name: 7 }, 1, early, { ...early, wall_end: 2 }];
+  expect(spansOf({ step: 0, spans })).toEqual([
+    { name: "sample", start: 0, end: 2, count: 2 },
+    { name: "train", start: 1, end: 3, count: 1 },
   ]);
   expect(textsOf({ a: "x", b: 1, c: [null] })).toEqual([
     ["a", "x"],

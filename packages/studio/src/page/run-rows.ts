@@ -80,16 +80,23 @@ export function histogram(
   return found;
 }
 
-/** A part of a step's time, in seconds of one clock. */
+/** A part of a step's time, in seconds of one clock: from where it first began to where it last ended. */
 export interface Span {
   readonly name: string;
   readonly start: number;
   readonly end: number;
+  /** How often it took place; many at a time where samples are drawn side by side. */
+  readonly count: number;
 }
 
-export const spansOf = (row: RunFileRow): Span[] =>
-  rowsOf(row["spans"]).flatMap(({ name, wall_start: start, wall_end: end }) =>
-    typeof name === "string" && typeof start === "number" && typeof end === "number" && end >= start
-      ? [{ name, start, end }]
-      : [],
-  );
+/** The parts of a step by their names, in the order in which they begin. */
+export function spansOf(row: RunFileRow): Span[] {
+  const found = new Map<string, Span>();
+  for (const { name, wall_start: start, wall_end: end } of rowsOf(row["spans"])) {
+    if (typeof name !== "string" || typeof start !== "number" || typeof end !== "number" || !(end >= start)) continue;
+    const known = found.get(name) ?? { name, start, end, count: 0 };
+    const count = known.count + 1;
+    found.set(name, { name, start: Math.min(known.start, start), end: Math.max(known.end, end), count });
+  }
+  return [...found.values()].sort((a, b) => a.start - b.start);
+}

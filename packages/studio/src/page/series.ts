@@ -76,15 +76,22 @@ export function joinMetrics(before: Columns, beforeRows: number, later: Columns,
 export function folderCurves(key: string, label: string, columns: Columns, rows: number): RunCurves {
   const { step: given, ...metrics } = columns;
   const step = Array.from({ length: rows }, (_, i) => given?.[i] ?? i);
-  const counted = metrics["num_tokens"] ?? metrics["num_loss_tokens"];
-  let sum = 0;
-  const tokens = counted?.map((value) => (sum += value ?? 0));
+  // By the names of the supervised loop, or of rollouts: read and written.
+  const counted = metrics["num_tokens"] ?? metrics["num_loss_tokens"] ?? metrics["env/all/total_ac_tokens"];
+  const read = metrics["num_tokens"] === undefined ? metrics["env/all/total_ob_tokens"] : undefined;
+  const tokens = counted && sums(counted.map((value, i) => (value ?? 0) + (read?.[i] ?? 0)));
+  const time = metrics["time/total"] && sums(metrics["time/total"]);
   return {
     key,
     label,
-    x: { step, ...(tokens === undefined ? {} : { tokens }) },
+    x: { step, ...(time === undefined ? {} : { time }), ...(tokens === undefined ? {} : { tokens }) },
     y: new Map(Object.entries(metrics)),
   };
+}
+
+function sums(values: readonly (number | null)[]): readonly number[] {
+  let sum = 0;
+  return values.map((value) => (sum += value ?? 0));
 }
 
 /** The prefix by which metrics are shown together. */
@@ -109,20 +116,18 @@ export function alignRuns(
   how: { readonly metric: string; readonly axis: XAxis; readonly smoothing: number },
 ): uPlot.AlignedData {
   const tables = curves.map(({ x, y }): uPlot.AlignedData => {
-    const values = y.get(how.metric) ?? [];
-    const at = x[how.axis] ?? x.step ?? [];
+    const [at, values] = rising(x[how.axis] ?? x.step ?? [], y.get(how.metric) ?? []);
     const smoothed = smooth(values, how.smoothing);
     return (how.smoothing > 0 ? [at, smoothed, values] : [at, smoothed]) as unknown as uPlot.AlignedData;
   });
   const [only] = tables;
   if (only === undefined) return [[]];
   if (tables.length === 1) return only;
-  const rising = tables.map(monotone);
-  const [first] = rising;
+  const [first] = tables;
   // Runs of the same length by step share their x: joining would build a table of every value.
-  if (rising.every(([x]) => isEqual(x, first![0])))
-    return [first![0], ...rising.flatMap(([, ...columns]) => columns)] as uPlot.AlignedData;
-  return uPlot.join(rising);
+  if (tables.every(([x]) => isEqual(x, first![0])))
+    return [first![0], ...tables.flatMap(([, ...columns]) => columns)] as uPlot.AlignedData;
+  return uPlot.join(tables);
 }
 
 const isEqual = (a: ArrayLike<number>, b: ArrayLike<number>): boolean => {
@@ -131,13 +136,21 @@ const isEqual = (a: ArrayLike<number>, b: ArrayLike<number>): boolean => {
   return true;
 };
 
-/** Joining needs x values that rise; of equal ones the last counts. */
-function monotone(table: uPlot.AlignedData): uPlot.AlignedData {
-  const x = table[0] as readonly number[];
-  const rises = (i: number) => i === x.length - 1 || x[i]! < x[i + 1]!;
-  let i = 0;
-  while (i < x.length && rises(i)) i++;
-  if (i === x.length) return table;
-  const keep = x.map((_, at) => rises(at));
-  return table.map((column) => [...(column as number[])].filter((_, at) => keep[at])) as unknown as uPlot.AlignedData;
+/**
+ * A curve whose x values rise, as charts need them. A run that went on from an earlier checkpoint repeats steps, and some loops write a
+ * step's metrics in several lines: the last value of a step counts.
+ */
+function rising<T extends number | null>(x: readonly number[], y: readonly T[]): [readonly number[], readonly T[]] {
+  let i = 1;
+  while (i < x.length && x[i - 1]! < x[i]!) i++;
+  if (i >= x.length) return [x, y];
+  const kept: number[] = [];
+  let next = Number.POSITIVE_INFINITY;
+  for (let at = Math.min(x.length, y.length) - 1; at >= 0; at--) {
+    if (y[at] === null || !(x[at]! < next)) continue;
+    kept.push(at);
+    next = x[at]!;
+  }
+  kept.reverse();
+  return [kept.map((at) => x[at]!), kept.map((at) => y[at]!)];
 }

@@ -82,12 +82,24 @@ export const RolloutsQuery = message<RolloutsQuery, "offset" | "limit">("Rollout
   limit: withDefault(int(), 200),
 });
 
+/** A line of what was logged of a step's rollouts: a heading (without a text), or a text with the name of what it is. */
+export interface StepLogEntry {
+  /** How deep it lies, as of headings in a document. */
+  readonly level: number;
+  readonly name: string;
+  readonly text: string;
+}
+export const StepLogEntry = message<StepLogEntry>("StepLogEntry", { level: int(), name: string(), text: string() });
+
 /** Samples of a step, one a line. */
 export interface RolloutsResponse {
   readonly rows: readonly RunFileRow[];
   readonly total: number;
+  /** What the official cookbook logged beside them; with the first page only. */
+  readonly log: readonly StepLogEntry[];
 }
-export const RolloutsResponse = message<RolloutsResponse>("RolloutsResponse", {
+export const RolloutsResponse = message<RolloutsResponse, "log">("RolloutsResponse", {
   rows: list(map(json())),
   total: int(),
+  log: withDefault(list(StepLogEntry.field), []),
 });

@@ -2,7 +2,7 @@
  * What the server knows of the studio: files of a page that it hands out, and folders of runs that it lists. The package
  * `@tinklet/studio` has both; a server without it is the same server without a page.
  */
-import type { RunFileRow } from "tinklet/wire";
+import type { RolloutsResponse, RunFileRow } from "tinklet/wire";
 
 /** A file of the page. */
 export interface StudioFile {
@@ -57,10 +57,10 @@ export interface RunFolders {
       }
     | undefined
   >;
-  /** A page of the lines of a file of rollouts, and how many there are. */
+  /** A page of the lines of a file of rollouts, how many there are, and what was logged beside them. */
   readonly rollouts: (
     id: string,
     file: string,
     page: { readonly offset: number; readonly limit: number },
-  ) => Promise<{ readonly rows: readonly RunFileRow[]; readonly total: number } | undefined>;
+  ) => Promise<RolloutsResponse | undefined>;
 }

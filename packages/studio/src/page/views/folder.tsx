@@ -168,7 +168,8 @@ function Timeline({ timing }: { readonly timing: RunFolderResponse["timing"] }) 
                     }}
                     title={`${oneLine(span.name, 60)}: ${formatDuration(span.end - span.start)}`}
                   >
-                    {oneLine(span.name, 40)} {formatDuration(span.end - span.start)}
+                    {oneLine(span.name, 40)}
+                    {span.count > 1 ? ` ×${span.count}` : ""} {formatDuration(span.end - span.start)}
                   </span>
                 ))}
               </span>

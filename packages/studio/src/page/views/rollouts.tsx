@@ -1,5 +1,6 @@
 /** The samples of a step with their rewards: chosen by the bars of a histogram, or one group side by side. */
 import { useEffect, useState } from "preact/hooks";
+import type { StepLogEntry } from "tinklet/wire";
 import { call } from "../api.ts";
 import { formatNumber } from "../format.ts";
 import { Choice, Notice } from "../parts.tsx";
@@ -7,6 +8,7 @@ import { histogram, type Rollout, rolloutOf, withAdvantages } from "../run-rows.
 import { problemText } from "../store.ts";
 import { oneLine } from "../text.ts";
 import { type Colouring, loadVocabulary, type Vocabulary } from "../tokens.ts";
+import { StepLog } from "./step-log.tsx";
 import { Turns } from "./turns.tsx";
 
 const maxRows = 2000;
@@ -24,6 +26,7 @@ export function Rollouts(props: {
   const [file, setFile] = useState(files.at(-1)!);
   const [rows, setRows] = useState<readonly Rollout[]>();
   const [total, setTotal] = useState(0);
+  const [log, setLog] = useState<readonly StepLogEntry[]>([]);
   const [problem, setProblem] = useState<string>();
   const [bar, setBar] = useState<number>();
   const [group, setGroup] = useState<number>();
@@ -41,6 +44,7 @@ export function Rollouts(props: {
         if (isOver) return;
         setRows(withAdvantages(found.rows.map(rolloutOf)));
         setTotal(found.total);
+        setLog(found.log);
         setProblem(undefined);
       },
       (error: unknown) => setProblem(problemText(error)),
@@ -119,6 +123,7 @@ export function Rollouts(props: {
               Show more
             </button>
           ) : null}
+          <StepLog key={file} log={log} />
         </>
       )}
     </section>

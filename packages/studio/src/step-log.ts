@@ -1,0 +1,96 @@
+/**
+ * What the official cookbook logged of a step's rollouts: a tree of headings, texts, conversations and tables beside the summaries
+ * (`train_logtree.json` beside `train_rollout_summaries.jsonl`). Many of its environments put their texts nowhere else. Flattened to a
+ * list of names and texts; read within bounds, and a file that is none of it is an empty list.
+ */
+import { readFile, stat } from "node:fs/promises";
+import type { StepLogEntry } from "tinklet/wire";
+
+const maxBytes = 32 * 1024 * 1024;
+const maxEntries = 4000;
+const maxDepth = 60;
+/** Characters of one text, and of all. */
+const maxText = 20_000;
+const maxCharacters = 2_000_000;
+
+/** @param file - a file of rollout summaries; the log lies beside it. */
+export async function readStepLog(file: string): Promise<readonly StepLogEntry[]> {
+  const path = file.replace(/_rollout_summaries\.jsonl$/, "_logtree.json");
+  if (path === file) return [];
+  try {
+    if ((await stat(path)).size > maxBytes) return [{ level: 1, name: "The log is too large to be shown.", text: "" }];
+    return flattenLog(JSON.parse(await readFile(path, "utf8")) as unknown);
+  } catch {
+    return []; // there is none, it is half written, or another program's
+  }
+}
+
+type Node = Readonly<Record<string, unknown>>;
+const isNode = (value: unknown): value is Node => typeof value === "object" && value !== null && !Array.isArray(value);
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+
+/** Entries of a log tree, in their order. */
+export function flattenLog(tree: unknown): StepLogEntry[] {
+  const found: StepLogEntry[] = [];
+  let room = maxCharacters;
+  const add = (level: number, name: string, text: string): void => {
+    if (found.length >= maxEntries || room <= 0) return;
+    const entry = { level, name: name.slice(0, 200), text: text.slice(0, Math.min(maxText, room)) };
+    room -= entry.name.length + entry.text.length;
+    found.push(entry);
+  };
+  const visit = (node: unknown, level: number, depth: number): number => {
+    if (!isNode(node) || depth > maxDepth || found.length >= maxEntries) return level;
+    const tag = String(node["tag"]);
+    const heading = /^h([1-6])$/.exec(tag)?.[1];
+    if (heading !== undefined || tag === "summary") {
+      const below = heading === undefined ? level + 1 : Number(heading);
+      add(below, textOf(node, depth), "");
+      return below;
+    }
+    const { data } = node as { data?: unknown };
+    if (isNode(data) && data["type"] === "conversation") {
+      for (const one of listOf(data["messages"]))
+        if (isNode(one)) add(level, String(one["role"] ?? "message"), contentOf(one["content"]));
+      return level;
+    }
+    const children = listOf(node["children"]);
+    if (tag === "thead") return level;
+    if (tag === "tr") {
+      const [name = "", ...cells] = children.map((cell) => textOf(cell, depth));
+      add(level, name, cells.join(" · "));
+      return level;
+    }
+    const text = children.filter((child) => typeof child === "string").join("");
+    if (text.trim() !== "") add(level, "", unescaped(text));
+    let inside = level;
+    for (const child of children) inside = visit(child, inside, depth + 1);
+    return level;
+  };
+  visit(isNode(tree) ? tree["root"] : undefined, 1, 0);
+  return found;
+}
+
+/** The text of a node and of those inside it. */
+function textOf(node: unknown, depth: number): string {
+  if (typeof node === "string") return unescaped(node);
+  if (!isNode(node) || depth > maxDepth) return "";
+  return listOf(node["children"])
+    .map((child) => textOf(child, depth + 1))
+    .join("");
+}
+
+/** A message's content: a text, or parts of several kinds. */
+function contentOf(content: unknown): string {
+  if (typeof content === "string") return content;
+  const parts = listOf(content).map((part) => {
+    const text = isNode(part) ? (part["text"] ?? part["thinking"] ?? part["raw_text"]) : part;
+    return typeof text === "string" ? text : (JSON.stringify(part) ?? "");
+  });
+  return parts.join("\n");
+}
+
+const signs: Readonly<Record<string, string>> = { lt: "<", gt: ">", quot: '"', "#x27": "'", "#39": "'", amp: "&" };
+/** The tree holds texts as they stand in HTML. */
+const unescaped = (text: string): string =>
+  text.replace(/&(lt|gt|quot|amp|#x27|#39);/g, (_, sign: string) => signs[sign]!);
