@@ -29,6 +29,9 @@ export interface Sampler {
     options: {
       readonly numSamples?: number;
       readonly samplingParams?: SamplingParamsInput;
+      /** Asked of the teachers of `teacherTargets`, as the next one. */
+      readonly includePromptLogprobs?: boolean;
+      readonly topkPromptLogprobs?: number;
       readonly signal?: AbortSignal;
     },
   ): PromiseLike<SampleResponse>;

@@ -49,3 +49,4 @@ export * from "./run-folder.ts";
 export type { RunResult } from "./run-result.ts";
 export { recommendedLearningRate, type Schedule, scheduleFactor, schedules } from "./schedule.ts";
 export * from "./supervised.ts";
+export * from "./teacher-targets.ts";

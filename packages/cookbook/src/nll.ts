@@ -26,9 +26,11 @@ export async function evaluateNll(trainer: Pick<Trainer, "forward">, data: reado
   return meanNll(await trainer.forward(data, "cross_entropy"), data);
 }
 
-/** Weighted tokens of a batch. */
+/** Weighted tokens of a batch: places, however many targets each has. */
 export function lossTokens(data: readonly Datum[]): number {
-  return data.reduce((sum, { lossFnInputs }) => sum + count(lossFnInputs["weights"]?.values ?? []), 0);
+  return data.reduce((sum, { lossFnInputs: { weights } }) => {
+    return sum + (weights === undefined ? 0 : count(weights.values, weights.shape?.[1] ?? 1));
+  }, 0);
 }
 
 /** Input tokens of a batch. */
@@ -36,8 +38,13 @@ export function inputTokens(data: readonly Datum[]): number {
   return data.reduce((sum, { modelInput }) => sum + modelInput.length, 0);
 }
 
-function count(weights: ArrayLike<number | bigint>): number {
+/** @param width - weights of one place */
+function count(weights: ArrayLike<number | bigint>, width: number): number {
   let found = 0;
-  for (let i = 0; i < weights.length; i++) if (Number(weights[i]) !== 0) found += 1;
+  for (let start = 0; start < weights.length; start += width) {
+    let i = start;
+    while (i < start + width && Number(weights[i]) === 0) i++;
+    if (i < start + width) found += 1;
+  }
   return found;
 }

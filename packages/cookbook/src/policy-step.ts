@@ -8,10 +8,10 @@ import type { TokenCounts } from "./budget.ts";
 import type { Trainer } from "./clients.ts";
 import { groupTokens, type PolicyTokens, type TrajectoryGroup, toPolicyDatum } from "./environments/index.ts";
 import { isUsable } from "./environments/rollout.ts";
-import { addKlAdvantages } from "./kl-advantages.ts";
+import { addKlAdvantages, type Distance } from "./kl-advantages.ts";
 import type { ReinforcementOptions } from "./reinforcement.ts";
 import type { StepRollouts } from "./rollouts-ahead.ts";
-import { settled } from "./supervised.ts";
+import { settled } from "./settled.ts";
 
 /** What came of training on a step. */
 export interface PolicyStep {
@@ -19,8 +19,8 @@ export interface PolicyStep {
   readonly metrics: Readonly<Record<string, number>>;
   /** The sequences of the first optimizer step, and what the server says of them. */
   readonly first: { readonly sequences: readonly PolicyTokens[]; readonly output: ForwardBackwardOutput } | undefined;
-  /** Mean distance from the reference per sampled token, where there is one. */
-  readonly divergence: number | undefined;
+  /** From the reference, where there is one. */
+  readonly distances: readonly Distance[];
 }
 
 /** What a step is trained with. */
@@ -54,7 +54,7 @@ async function inOne(
 ): Promise<PolicyStep> {
   const { trainer, lossFn = "importance_sampling", lossFnConfig, substeps = 1 } = options;
   const { groups } = await rollouts.all;
-  const { sequences, divergence, tokens } = await scored(options, groups);
+  const { sequences, distances, tokens } = await scored(options, groups);
   await spend(tokens);
   // With equal rewards in every group there is no gradient, and an empty batch is an error to most servers.
   const parts = chunks(sequences, substeps);
@@ -64,7 +64,7 @@ async function inOne(
   return {
     metrics: trained.at(-1)?.metrics ?? {},
     first: part === undefined || step === undefined ? undefined : { sequences: part, output: step.output },
-    divergence: divergence?.mean,
+    distances,
   };
 }
 
@@ -82,41 +82,30 @@ async function inMicroBatches(
       await rollouts.all; // which says what went wrong first
       throw error;
     });
-    const { sequences, divergence, tokens } = await scored(options, ended.filter(isUsable));
+    const { sequences, tokens, ...apart } = await scored(options, ended.filter(isUsable));
     await spend(tokens);
-    if (divergence !== undefined) distances.push(divergence);
+    distances.push(...apart.distances);
     if (sequences.length === 0) continue;
     const pass = trainer.forwardBackward(sequences.map(toPolicyDatum), lossFn, { lossFnConfig });
     passes.push({ sequences, output: settled(pass) });
   }
-  const divergence = meanDistance(distances);
-  if (passes.length === 0) return { metrics: {}, first: undefined, divergence };
+  if (passes.length === 0) return { metrics: {}, first: undefined, distances };
   const stepped = settled(trainer.optimStep(adam));
   const output = combineOutputs(await Promise.all(passes.map((pass) => pass.output)));
   const metrics = { ...output.metrics, ...(await stepped).metrics };
-  return { metrics, first: { sequences: passes.flatMap(({ sequences }) => sequences), output }, divergence };
-}
-
-interface Distance {
-  readonly mean: number;
-  readonly tokens: number;
-}
-
-function meanDistance(all: readonly Distance[]): number | undefined {
-  const tokens = all.reduce((sum, one) => sum + one.tokens, 0);
-  return all.length === 0 ? undefined : all.reduce((sum, one) => sum + one.mean * one.tokens, 0) / Math.max(tokens, 1);
+  return { metrics, first: { sequences: passes.flatMap(({ sequences }) => sequences), output }, distances };
 }
 
 /** The sequences of groups with their advantages, and the tokens that training on them takes. */
 async function scored(options: ReinforcementOptions, groups: readonly TrajectoryGroup[]) {
   const { kl, advantages } = options;
-  const sequences = groups.flatMap((group) =>
-    groupTokens(group, { keepEqual: kl !== undefined, ...given({ advantages }) }),
-  );
-  const tokens = tokensOf(groups, sequences, kl !== undefined);
-  if (kl === undefined || sequences.length === 0) return { sequences, tokens, divergence: undefined };
-  const sampled = sequences.reduce((sum, { mask }) => sum + mask.reduce((own, one) => own + one, 0), 0);
-  return { sequences, tokens, divergence: { mean: await addKlAdvantages(sequences, kl), tokens: sampled } };
+  const grouped = groups.map((group) => ({
+    group,
+    sequences: groupTokens(group, { keepEqual: kl !== undefined, ...given({ advantages }) }),
+  }));
+  const sequences = grouped.flatMap((one) => one.sequences);
+  const distances = kl === undefined || sequences.length === 0 ? [] : await addKlAdvantages(grouped, kl);
+  return { sequences, distances, tokens: tokensOf(groups, sequences, kl !== undefined) };
 }
 
 function tokensOf(

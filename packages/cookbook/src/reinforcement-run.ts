@@ -1,7 +1,7 @@
 /** Reinforcement learning and on-policy distillation as runs in a folder: begun, resumed, recorded. */
 import { checkOptions, given, type OptionNames } from "tinklet/wire";
-import type { Scorer } from "./clients.ts";
 import type { EnvGroup } from "./environments/index.ts";
+import type { KlOptions } from "./kl-advantages.ts";
 import { type RunOptions, type RunStarts, runLoop } from "./open-run.ts";
 import { only, runNames, without } from "./option-names.ts";
 import {
@@ -86,8 +86,11 @@ function settingsOf(options: ReinforcementRunOptions): Record<string, unknown> {
 export interface DistillationRunOptions extends Omit<ReinforcementRunOptions, "kl" | "environments"> {
   /** What the student answers; their own rewards count too, where they give any. */
   readonly environments: readonly EnvGroup[] | ((step: number) => readonly EnvGroup[]);
-  /** Whose distribution is learnt: it must have the student's tokens. */
-  readonly teacher: Scorer;
+  /**
+   * Whose distribution is learnt: it must have the student's tokens. Several teachers are a function of the group, for example by its tags;
+   * the distance from each is then `teacher_kl/TAG`.
+   */
+  readonly teacher: KlOptions["reference"];
   /** How much a nat of difference counts. @defaultValue 1 */
   readonly coefficient?: number;
 }

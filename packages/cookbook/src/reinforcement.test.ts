@@ -6,7 +6,8 @@ import { join } from "node:path";
 import { FakeClock } from "tinklet/testing";
 import { afterAll, describe, expect, it } from "vitest";
 import { budget, spentBy } from "./budget.ts";
-import type { EnvGroup, StepResult } from "./environments/index.ts";
+import type { Scorer } from "./clients.ts";
+import type { EnvGroup, StepResult, TrajectoryGroup } from "./environments/index.ts";
 import { type ReinforcementOptions, trainReinforcement } from "./reinforcement.ts";
 import { type ReinforcementRunOptions, runDistillation, runReinforcement } from "./reinforcement-run.ts";
 import { RunFolder } from "./run-folder.ts";
@@ -249,5 +250,36 @@ describe("runDistillation", () => {
     );
     expect(rows[0]?.["teacher_kl"]).toBeGreaterThan(0.3);
     expect(rows.at(-1)?.["teacher_kl"]).toBeLessThan(0.15);
+  });
+
+  it("has a teacher for each group, and the distance from each", async () => {
+    const student = new BigramService(8);
+    const [near, far] = [new BigramService(8), new BigramService(8)];
+    const leaning = async (service: BigramService) => {
+      await run(service, await newFolder(), { steps: 8 });
+      return service.trainer([...service.saved.keys()].at(-1)).saveWeightsAndGetSamplingClient();
+    };
+    const teachers = { odd: near.reference(), even: (await leaning(far)) as unknown as Scorer };
+    const asked = new Set<string>();
+    const teacher = ({ name, tags }: TrajectoryGroup) => {
+      asked.add(name);
+      return teachers[tags[0] as "odd" | "even"];
+    };
+    const rows: Record<string, number>[] = [];
+    const options = { ...settings, service: student, baseModel: "b", folder: await newFolder(), steps: 1 };
+    const silent = [1, 2, 3].map((first) => evens(`${first}`, first, (turn) => ({ reward: 0, done: turn === 1 })));
+    await finish(runDistillation({ ...options, environments: silent, teacher }), (event) => {
+      if (event.type === "step") rows.push(event.metrics);
+    });
+    expect([...asked].sort()).toEqual(["1", "2", "3"]);
+    expect(rows[0]?.["teacher_kl/odd"]).toBeCloseTo(0, 6); // it knows as little as the student
+    expect(rows[0]?.["teacher_kl/even"]).toBeGreaterThan(0.3);
+    const nobody = runDistillation({
+      ...options,
+      folder: await newFolder(),
+      environments: silent,
+      teacher: () => undefined as never,
+    });
+    await expect(finish(nobody)).rejects.toThrow("reference: must be a sampling client, also for the group ");
   });
 });

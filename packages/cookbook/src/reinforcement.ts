@@ -4,7 +4,7 @@
  * environments cost their group and are recorded.
  */
 import { type AdamParamsInput, InvalidInputError, type LossFnConfig, type SamplingParamsInput } from "tinklet";
-import { checkOptions, given, type OptionNames } from "tinklet/wire";
+import { checkOptions, type OptionNames } from "tinklet/wire";
 import type { TokenCounts } from "./budget.ts";
 import {
   type AdvantageKind,
@@ -15,7 +15,7 @@ import {
   type TrajectoryGroup,
 } from "./environments/index.ts";
 import { checkRollout, rolloutSettingNames } from "./environments/rollout.ts";
-import type { KlOptions } from "./kl-advantages.ts";
+import { distanceMetrics, type KlOptions } from "./kl-advantages.ts";
 import { addingTrainer, type PolicyStep, trainStep } from "./policy-step.ts";
 import type { PromptTokens } from "./prompt-tokens.ts";
 import {
@@ -215,7 +215,7 @@ async function trainOn(
       learning_rate: learningRate,
       ...repeatable(trained.metrics),
       ...policyMetrics(trained),
-      ...given({ [kl?.centred === false ? "teacher_kl" : "kl_policy_base"]: trained.divergence }),
+      ...distanceMetrics(kl?.centred === false ? "teacher_kl" : "kl_policy_base", trained.distances),
       ...(maxStepsOffPolicy > 0 ? { "optim/steps_off_policy": step - rollouts.sampledAt } : {}),
       ...rolloutMetrics(groups, failed),
     },

@@ -12,6 +12,7 @@ import { batchOf, evaluatesBefore, nextStepOf, type Plan, totalStepsOf } from ".
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
 import type { RunResult } from "./run-result.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
+import { settled } from "./settled.ts";
 
 /** Options of {@link trainSupervised}. */
 export interface SupervisedOptions extends Plan {
@@ -191,13 +192,6 @@ function submitStep(options: SupervisedOptions, step: number, totalSteps: number
 /** The metrics that the same run would give again: without those that are times. */
 export function repeatable(metrics: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(metrics).filter(([name]) => !/^time\/|_(ms|seconds)(:|$)/.test(name)));
-}
-
-/** A promise whose failure is looked at later: it must not end the process in the meantime. */
-export function settled<T>(work: PromiseLike<T>): Promise<T> {
-  const promise = Promise.resolve(work);
-  promise.catch(() => {});
-  return promise;
 }
 
 /** Saves the weights as they are after the calls made so far. */

@@ -13,8 +13,8 @@ import {
   type ModelInput,
   SampledSequence,
   SampleResponse,
-  type SamplingParamsInput,
   TensorData,
+  type TopkLogprobs,
 } from "tinklet";
 import type { Sampler, Scorer, Service, TrainedStep, Trainer } from "../clients.ts";
 import { inputTokens } from "../nll.ts";
@@ -187,9 +187,11 @@ class BigramTrainer implements Trainer {
     const lossFnOutputs = data.map((datum) => {
       const inputs = datum.modelInput.toInts();
       const targets = datum.lossFnInputs["target_tokens"]?.values ?? [];
-      const logprobs = inputs.map((token, i) => {
+      const width = targets.length / inputs.length; // K of [T, K]
+      const logprobs = Array.from(targets as ArrayLike<number | bigint>, (id, i) => {
+        const token = inputs[Math.floor(i / width)] as number;
         const row = logSoftmax(this.#state.weights, token, vocabSize);
-        const target = Number(targets[i]);
+        const target = Number(id);
         const logprob = row[target] as number;
         const [loss, slope] = lossAt(datum, lossFn, i, logprob);
         total += loss;
@@ -240,10 +242,18 @@ class BigramSampler implements Sampler, Scorer {
     });
   }
 
-  async sample(
-    prompt: ModelInput,
-    options: { readonly numSamples?: number; readonly samplingParams?: SamplingParamsInput },
-  ): Promise<SampleResponse> {
+  /** [T, K]; nothing for the first token. */
+  #likeliest(prompt: ModelInput, k: number): TopkLogprobs {
+    const rows = prompt.toInts().map((_, i, tokens): [number, number][] => {
+      if (i === 0) return new Array(k).fill([0, -99999]);
+      const row = logSoftmax(this.#state.weights, tokens[i - 1] as number, this.#service.vocabSize);
+      return [...row.entries()].sort(([, a], [, b]) => b - a).slice(0, k);
+    });
+    const tokenIds = Int32Array.from(rows.flat(), ([id]) => id);
+    return { tokenIds, logprobs: Float32Array.from(rows.flat(), ([, logprob]) => logprob), k, length: rows.length };
+  }
+
+  async sample(prompt: ModelInput, options: Parameters<Sampler["sample"]>[1]): Promise<SampleResponse> {
     const { numSamples = 1, samplingParams = {} } = options;
     const { vocabSize } = this.#service;
     this.#service.onSample?.(this.#state.steps);
@@ -266,6 +276,7 @@ class BigramSampler implements Sampler, Scorer {
       }
       return new SampledSequence({ stopReason: "length", tokens, logprobs });
     });
-    return new SampleResponse({ sequences });
+    const { topkPromptLogprobs: k = 0 } = options;
+    return new SampleResponse({ sequences, topkPromptLogprobs: k === 0 ? undefined : this.#likeliest(prompt, k) });
   }
 }
