@@ -21,6 +21,7 @@ import { createPresence } from "./presence.ts";
 import { Lane } from "./queue/lane.ts";
 import { Queue } from "./queue/queue.ts";
 import { keepArithmetic } from "./store/arithmetic.ts";
+import { noteStart } from "./store/starts.ts";
 import { openStore } from "./store/store.ts";
 import { sweep } from "./sweep.ts";
 import { createSideThread, type SideThread } from "./thread/side-thread.ts";
@@ -116,6 +117,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     const reason = "the database does not know these adapters: it is older than they are, or another one";
     log.warn("adapters.set_aside", { count: store.setAside.length, in: dirname(store.setAside[0]!), reason });
   }
+  await noteStart(store.db, clock.now());
   const before = await keepArithmetic(store.db, options.arithmetic ?? arithmeticVersion);
   if (before !== undefined) {
     log.warn("arithmetic.changed", {

@@ -1,3 +1,7 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { FakeClock } from "tinklet/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { passBytes, TestServer, type TestServerOptions } from "../testing/test-server.ts";
 import { hashApiKey } from "./auth.ts";
@@ -90,8 +94,34 @@ describe("a run's curve", () => {
     const model = await server.model();
     await server.result(server.post("forward_backward", passBytes(model, 1, { lossFn: "unheard_of" })));
     const { events: told } = (await server.get(`tinklet/runs/${model}/steps`)).json;
-    expect(told[0]).toMatchObject({ kind: "failed", detail: expect.stringContaining("unheard_of") });
+    expect(told[0]).toMatchObject({ detail: expect.stringContaining("unheard_of") });
+    expect(told[0].kind).toBe("failed");
     expect(told.at(-1)).toMatchObject({ kind: "created" });
+  });
+
+  test("so are a request that was refused, and starts of the server between its requests and right after them", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tinklet-starts-"));
+    const clock = new FakeClock();
+    const used = async (work?: (server: TestServer) => Promise<unknown>) => {
+      const server = await TestServer.open({ dataDir, clock });
+      await work?.(server);
+      await server.close();
+      await clock.advance(60_000);
+    };
+    onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+    let model = "";
+    await used(async (server) => {
+      model = await server.model();
+      await step(server, model, 1);
+    });
+    await used(async (server) => {
+      await server.post("optim_step", { model_id: model, seq_id: 3, adam_params: { learning_rate: "fast" } });
+    });
+    await used();
+    await used();
+    const server = await open({ dataDir, clock });
+    const { events: told } = (await server.get(`tinklet/runs/${model}/steps`)).json;
+    expect(told.map(({ kind }: { kind: string }) => kind)).toEqual(["restarted", "refused", "restarted", "created"]);
   });
 });
 

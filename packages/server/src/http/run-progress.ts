@@ -3,6 +3,7 @@ import { given, type RunEvent, type RunProgress, type RunStatus, type StepColumn
 import { liveCheckpoints, type ModelRow, tinkerPath } from "../store/models.ts";
 import { failedRequests } from "../store/requests.ts";
 import { getSession } from "../store/sessions.ts";
+import { startTimes } from "../store/starts.ts";
 import { lastStep, lossOutline, type StepRow } from "../store/steps.ts";
 import type { Api } from "./api.ts";
 import { textValues } from "./views.ts";
@@ -62,7 +63,7 @@ export function stepColumns(rows: readonly StepRow[]): StepColumns {
   };
 }
 
-/** What happened to a run: its creation, what was saved, and which requests failed. */
+/** What happened to a run: its creation, what was saved, which requests failed or were refused, and when the server was started again. */
 export function runEvents(api: Api, row: ModelRow): RunEvent[] {
   const { sql } = api.store.db;
   const saved = liveCheckpoints(sql, row.id, api.clock.now()).map((checkpoint) => ({
@@ -70,11 +71,17 @@ export function runEvents(api: Api, row: ModelRow): RunEvent[] {
     kind: "saved",
     detail: tinkerPath(checkpoint),
   }));
-  const failed = failedRequests(sql, row.id, shownFailures).map(({ kind, finishedAt, error }) => ({
+  const failed = failedRequests(sql, row.id, shownFailures).map(({ kind, refused, finishedAt, error }) => ({
     time: new Date(finishedAt),
-    kind: "failed",
+    kind: refused ? "refused" : "failed",
     detail: `${kind}: ${error}`,
   }));
   const created = { time: new Date(row.created_at), kind: "created", detail: row.base_model };
-  return [...saved, ...failed, created].sort((a, b) => b.time.getTime() - a.time.getTime());
+  // Those that came between its requests, and the first one after: later ones have nothing to do with a run that nobody uses.
+  const starts = startTimes(sql).filter((at) => at > row.created_at);
+  const lastUse = Math.max(row.last_request_at, ...failed.map(({ time }) => time.getTime()));
+  const restarted = starts
+    .filter((_, i) => i === 0 || starts[i - 1]! <= lastUse)
+    .map((at) => ({ time: new Date(at), kind: "restarted", detail: "The server was started again." }));
+  return [...saved, ...failed, ...restarted, created].sort((a, b) => b.time.getTime() - a.time.getTime());
 }

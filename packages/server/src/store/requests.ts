@@ -291,15 +291,15 @@ export function failedRequests(
   sql: Sql,
   modelId: string,
   limit: number,
-): { readonly kind: string; readonly finishedAt: number; readonly error: string }[] {
-  const rows = sql.all<{ kind: string; finished_at: number; result: unknown }>(
-    `SELECT kind, finished_at, result FROM requests
+): { readonly kind: string; readonly refused: boolean; readonly finishedAt: number; readonly error: string }[] {
+  const rows = sql.all<{ kind: string; refused: number; finished_at: number; result: unknown }>(
+    `SELECT kind, fingerprint LIKE 'refused %' AS refused, finished_at, result FROM requests
      WHERE model_id = ? AND state = 'failed' AND result IS NOT NULL AND finished_at IS NOT NULL ORDER BY id DESC LIMIT ?`,
     modelId,
     limit,
   );
-  return rows.map(({ kind, finished_at, result }) => {
+  return rows.map(({ kind, refused, finished_at, result }) => {
     const { error } = JSON.parse(new TextDecoder().decode(bytesOf(result))) as { error?: string };
-    return { kind, finishedAt: finished_at, error: error ?? "" };
+    return { kind, refused: refused !== 0, finishedAt: finished_at, error: error ?? "" };
   });
 }

@@ -102,7 +102,7 @@ export const StepColumns = message<StepColumns>("StepColumns", {
 /** Something that happened to a run. */
 export interface RunEvent {
   readonly time: Date;
-  /** `created`, `saved`, `failed`, or an event of the audit log. */
+  /** `created`, `saved`, `failed`, `refused` or `restarted`. */
   readonly kind: string;
   readonly detail: string;
 }

@@ -114,7 +114,9 @@ function Events({ events }: { readonly events: RunStepsResponse["events"] }) {
         {events.slice(0, 100).map((event) => (
           <li key={`${event.time.getTime()} ${event.kind} ${event.detail}`}>
             <time dateTime={event.time.toISOString()}>{formatTime(event.time)}</time>
-            <span class={`event event-${event.kind === "failed" ? "failed" : "other"}`}>{oneLine(event.kind, 24)}</span>
+            <span class={`event event-${event.kind === "failed" || event.kind === "refused" ? "failed" : "other"}`}>
+              {oneLine(event.kind, 24)}
+            </span>
             <span class="foreign">{oneLine(event.detail, 300)}</span>
           </li>
         ))}
