@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { RunFolders } from "@tinklet/server";
 import { beforeAll, expect, test } from "vitest";
-import { modelOf, rolloutOf, spansOf, withAdvantages } from "./page/run-rows.ts";
+import { rolloutOf, spansOf, withAdvantages } from "./page/run-rows.ts";
 import { alignRuns, folderCurves } from "./page/series.ts";
 import { sectionsOf } from "./page/views/step-log.tsx";
 import { runFolders } from "./run-folders.ts";
@@ -154,7 +154,7 @@ test("its runs are listed with their model, their main metric and their runs", a
   expect(await folders.list()).toHaveLength(2);
   const rl = await find("/rl");
   expect(rl).toMatchObject({ rows: 8, metric: "env/all/reward/total", runIds: ["s-6cd4:train:0", "s-9f00:train:0"] });
-  expect(modelOf(rl.config)).toBe("Qwen/Qwen3-8B");
+  expect(rl.model).toBe("Qwen/Qwen3-8B");
   expect(await find("/sft")).toMatchObject({ metric: "train_mean_nll", sparkline: [2.5, 1.5], rollouts: [] });
 });
 

@@ -89,7 +89,7 @@ describe("folders of runs", () => {
     const a = list.find(({ name }) => name.endsWith("/a"))!;
     expect(list).toHaveLength(2);
     expect(a).toMatchObject({ rows: 2, metric: "train_mean_nll", sparkline: [2, 1.5], runIds: ["s-1:train:0"] });
-    expect(a.config).toEqual({ model_name: "m", lora_rank: 8 });
+    expect([a.config, a.model]).toEqual([{ model_name: "m", lora_rank: 8 }, "m"]);
     expect(a.rollouts).toEqual([
       "iteration_000002/train_rollout_summaries.jsonl",
       "iteration_000010/train_rollout_summaries.jsonl",

@@ -125,6 +125,7 @@ async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
       if (id !== undefined) runIds.add(id);
     }
   }
+  const config = await readConfig(join(folder.path, "config.json"));
   return {
     id: folder.id,
     name: folder.name,
@@ -134,7 +135,8 @@ async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
     last,
     metric,
     sparkline: metric === undefined ? [] : outlineOf(metrics.column(metric)),
-    config: await readConfig(join(folder.path, "config.json")),
+    config,
+    model: modelOf(config),
     rollouts: await rolloutFiles(folder.path),
   };
 }
@@ -151,6 +153,12 @@ function outlineOf(column: Float64Array): number[] {
     if (count % every === 0) found.push(value);
   }
   return found.slice(-outlineValues);
+}
+
+/** The model of a run, by the names that the cookbooks give it. */
+function modelOf(config: RunFileRow): string | undefined {
+  const name = config["model_name"] ?? config["base_model"] ?? config["model"];
+  return typeof name === "string" ? name : undefined;
 }
 
 async function readConfig(file: string): Promise<RunFileRow> {

@@ -30,7 +30,7 @@ import { foreignWeightsHandlers } from "./handlers/foreign-weights.ts";
 import { futuresHandlers } from "./handlers/futures.ts";
 import { progressHandlers } from "./handlers/progress.ts";
 import { restHandlers } from "./handlers/rest.ts";
-import { runFolderHandlers } from "./handlers/run-folders.ts";
+import { folderTokenizers, runFolderHandlers } from "./handlers/run-folders.ts";
 import { samplingHandlers } from "./handlers/sampling.ts";
 import { serviceHandlers } from "./handlers/service.ts";
 import { sessionHandlers } from "./handlers/sessions.ts";
@@ -81,10 +81,11 @@ const unknownRoute = (request: Request, url: URL): Refusal =>
 export function createApp(options: AppOptions): (request: Request) => Promise<Response> {
   const { api, metrics, thread } = options;
   const handlers: Handlers = {
-    ...serviceHandlers(api, [
-      ...(options.strict ? [] : ["constraint"]),
-      ...(options.studio === undefined ? [] : ["studio"]),
-    ]),
+    ...serviceHandlers(
+      api,
+      [...(options.strict ? [] : ["constraint"]), ...(options.studio === undefined ? [] : ["studio"])],
+      folderTokenizers(api, options.studio?.folders),
+    ),
     ...trainingHandlers(api),
     ...samplingHandlers(api, options.strict),
     ...restHandlers(api),

@@ -18,12 +18,6 @@ export const textsOf = (value: JsonValue | undefined): [string, string][] =>
     ? Object.entries(value).map(([key, one]) => [key, typeof one === "string" ? one : JSON.stringify(one)])
     : [];
 
-/** The model of a run. */
-export function modelOf(config: RunFileRow): string | undefined {
-  const name = config["model_name"] ?? config["base_model"] ?? config["model"];
-  return typeof name === "string" ? name : undefined;
-}
-
 /** A sample, as the rollout summaries of the cookbooks have it. */
 export interface Rollout {
   readonly group: number;

@@ -20,6 +20,8 @@ export interface RunFolder {
   /** At most 48 values. */
   readonly sparkline: readonly number[];
   readonly config: RunFileRow;
+  /** The base model that its configuration names. */
+  readonly model?: string;
   /** Files of rollouts, by their path in the folder. */
   readonly rollouts: readonly string[];
 }
@@ -33,6 +35,7 @@ export const RunFolder = message<RunFolder>("RunFolder", {
   metric: optional(string()),
   sparkline: list(float()),
   config: map(json()),
+  model: optional(string()),
   rollouts: list(string()),
 });
 

@@ -1,4 +1,5 @@
 /** Handlers that show folders of run files. With configured keys a folder is shown to whoever owns one of its runs, and to nobody else. */
+import { loadTokenizerFiles, type TokenizerFiles } from "@tinklet/models";
 import { given, type RunFolder } from "tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
 import { getModel } from "../../store/models.ts";
@@ -10,14 +11,29 @@ type FolderOperation = "listRunFolders" | "getRunFolder" | "getRollouts";
 /** Lines of one answer. */
 const maxRollouts = 2000;
 
+/**
+ * The tokenizers of models that run folders name and nobody serves, for the texts of their tokens: where one lies on this machine. Nothing
+ * is fetched for it, no other name is looked for, and with configured keys none is.
+ */
+export function folderTokenizers(
+  api: Api,
+  folders: RunFolders | undefined,
+): (model: string) => Promise<TokenizerFiles | undefined> {
+  return async (model) => {
+    if (folders === undefined || api.auth.strict) return undefined;
+    const isNamed = (await folders.list()).some((info) => info.model === model);
+    return isNamed ? loadTokenizerFiles(model, { offline: true }).catch(() => undefined) : undefined;
+  };
+}
+
 export function runFolderHandlers(api: Api, folders: RunFolders | undefined): Pick<Handlers, FolderOperation> {
   const mayRead = ({ caller }: Call, { runIds }: Pick<RunFolderInfo, "runIds">): boolean =>
     !api.auth.strict || runIds.some((id) => getModel(api.store.db.sql, id)?.tenant === caller.tenant);
   const missing = (id: string): Refusal =>
     new Refusal(404, "not_found", `There is no run folder ${JSON.stringify(id.slice(0, 100))} here.`);
   const view = (info: RunFolderInfo): RunFolder => {
-    const { id: folderId, updatedAt, metric, ...rest } = info;
-    return { ...rest, folderId, updatedAt: new Date(updatedAt), ...given({ metric }) };
+    const { id: folderId, updatedAt, metric, model, ...rest } = info;
+    return { ...rest, folderId, updatedAt: new Date(updatedAt), ...given({ metric, model }) };
   };
   return {
     listRunFolders: async (_received, call) => {

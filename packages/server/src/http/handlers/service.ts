@@ -19,7 +19,12 @@ type ServiceOperation =
   | "telemetry";
 
 /** @param extensions - what this server has beyond the official routes, for clients that can use it */
-export function serviceHandlers(api: Api, extensions: readonly string[]): Pick<Handlers, ServiceOperation> {
+export function serviceHandlers(
+  api: Api,
+  extensions: readonly string[],
+  /** Of models that are not served. */
+  tokenizers: (model: string) => Promise<TokenizerFiles | undefined>,
+): Pick<Handlers, ServiceOperation> {
   return {
     clientConfig: () => ({
       // the official client's own defaults, except that plain httpx needs no extra package and the token makes whoami work
@@ -82,6 +87,8 @@ export function serviceHandlers(api: Api, extensions: readonly string[]): Pick<H
     }),
     getTokenizerFiles: async ({ query: { model } }) => {
       const served = api.models.get(model);
+      const unserved = served === undefined ? await tokenizers(model) : undefined;
+      if (unserved !== undefined) return { files: presentFiles(unserved) };
       if (served === undefined) throw new Refusal(404, "no_model", `There is no base model ${model} here.`);
       try {
         const files = await served.tokenizerFiles?.();

@@ -37,6 +37,8 @@ export interface RunFolderInfo {
   readonly metric: string | undefined;
   readonly sparkline: readonly number[];
   readonly config: RunFileRow;
+  /** The base model that the configuration names. */
+  readonly model: string | undefined;
   /** Files of rollouts, by their path in the folder. */
   readonly rollouts: readonly string[];
 }

@@ -6,7 +6,7 @@ import { Charts } from "../charts.tsx";
 import { formatAge, formatCount, formatDuration } from "../format.ts";
 import { ComparePicker, maxCompared, Notice, Status, Tile } from "../parts.tsx";
 import { comparedWith, placeUrl, replacePlace } from "../router.ts";
-import { modelOf, spansOf } from "../run-rows.ts";
+import { spansOf } from "../run-rows.ts";
 import { folderCurves, joinMetrics } from "../series.ts";
 import { folders, now, problemText } from "../store.ts";
 import { oneLine } from "../text.ts";
@@ -122,7 +122,7 @@ export function Folder({ folderId }: { readonly folderId: string }) {
       />
       <Charts curves={curves} />
       {folder.rollouts.length === 0 ? null : (
-        <Rollouts folderId={folderId} files={folder.rollouts} model={modelOf(folder.config)} />
+        <Rollouts folderId={folderId} files={folder.rollouts} model={folder.model} />
       )}
       <Config
         runs={shown.map((one) => ({

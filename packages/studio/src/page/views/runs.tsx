@@ -4,7 +4,6 @@ import type { RunFolder, RunProgress } from "tinklet/wire";
 import { formatAge, formatCount, formatNumber } from "../format.ts";
 import { Notice, Sparkline, Status } from "../parts.tsx";
 import { placeUrl } from "../router.ts";
-import { modelOf } from "../run-rows.ts";
 import { folders, now, runCount, runs, runsProblem, session } from "../store.ts";
 import { oneLine } from "../text.ts";
 
@@ -60,7 +59,7 @@ function lineOfFolder(folder: RunFolder): Line {
     detail: folder.runIds.join(", "),
     status: "folder",
     reason: undefined,
-    model: modelOf(folder.config) ?? "–",
+    model: folder.model ?? "–",
     tags: folder.rollouts.length > 0 ? ["rollouts"] : [],
     steps: folder.rows,
     metric: folder.metric ?? "",
