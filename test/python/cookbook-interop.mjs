@@ -1,7 +1,8 @@
 // The official tinker-cookbook, unmodified, on our server with the bundled model: its supervised recipe on a local JSONL file of
 // sums, and its arithmetic reinforcement-learning recipe, configured by their own arguments alone, without the model hub. The loss
-// must fall, the reward must rise, and a second run in the same log folder must resume from the checkpoints of the first.
-// `supervised` or `reinforcement` runs one of them; `--keep` leaves the log folders behind and says where they are.
+// must fall, the reward must rise, and a second run in the same log folder must resume from the checkpoints of the first. Before them,
+// what both cookbooks learn of the same conversations. `masks`, `supervised` or `reinforcement` runs one of them; `--keep` leaves the
+// log folders behind and says where they are.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -10,12 +11,12 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { bundle, root } from "../server/bundle.mjs";
 import { showOfficialRun } from "../studio/official.mjs";
-import { ensureVenv } from "./venv.mjs";
+import { compareMasks } from "./masks.mjs";
+import { cookbookPython } from "./venv.mjs";
 
-const release = "0.5.8";
 const work = mkdtempSync(join(tmpdir(), "tinklet-cookbook-"));
 const model = join(root, "packages", "base-model"); // the recipes load the tokenizer from the model's name
-const python = ensureVenv("cookbook", [`tinker-cookbook[math-rl]==${release}`], { torch: true });
+const python = cookbookPython();
 
 const server = spawn(
   process.execPath,
@@ -148,14 +149,19 @@ function reinforcement() {
 }
 
 try {
-  if (!process.argv.includes("reinforcement")) {
-    supervised();
-    await shownInStudio(join(work, "supervised"), { metric: "train_mean_nll" });
-  }
-  if (!process.argv.includes("supervised")) {
-    reinforcement();
-    await shownInStudio(join(work, "reinforcement"), { metric: "env/all/reward/total", rollouts: true });
-  }
+  const parts = {
+    masks: () => compareMasks(python, say),
+    async supervised() {
+      supervised();
+      await shownInStudio(join(work, "supervised"), { metric: "train_mean_nll" });
+    },
+    async reinforcement() {
+      reinforcement();
+      await shownInStudio(join(work, "reinforcement"), { metric: "env/all/reward/total", rollouts: true });
+    },
+  };
+  const wanted = Object.keys(parts).filter((part) => process.argv.includes(part));
+  for (const [name, part] of Object.entries(parts)) if (wanted.length === 0 || wanted.includes(name)) await part();
 } finally {
   const gone = once(server, "exit");
   server.kill("SIGTERM");

@@ -70,3 +70,10 @@ export function ensureVenv(name, packages, { torch = false } = {}) {
   console.log(`.venv/${name}: ready after ${Math.round((Date.now() - started) / 1000)} s`);
   return python;
 }
+
+/** The release of the official cookbook that is compared with. */
+export const cookbookRelease = "0.5.8";
+
+/** Python with the official cookbook and what its recipes here need. */
+export const cookbookPython = () =>
+  ensureVenv("cookbook", [`tinker-cookbook[math-rl]==${cookbookRelease}`], { torch: true });

@@ -3,21 +3,19 @@
 // Exits 0 when every prompt was the same.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { ensureVenv } from "../../python/venv.mjs";
 import { bundle, root } from "../../server/bundle.mjs";
 import { createChecks } from "../checks.mjs";
+import { realTemplates } from "./real-templates.mjs";
 
 const packages = ["transformers==5.22.2", "tokenizers", "jinja2"];
 const fixture = join(root, "test/chat/templates/templates.json");
 const python = ensureVenv("chat-templates", packages);
-// Only its files are wanted, not what it runs on.
-const real = join(root, ".cache/trl-1.16.0");
-const templates = join(real, "trl/chat_templates");
-if (!existsSync(templates)) run(python, ["-m", "pip", "install", "-q", "--no-deps", "--target", real, "trl==1.16.0"]);
+const templates = realTemplates(python);
 const folder = mkdtempSync(join(tmpdir(), "tinklet-templates-"));
 try {
   run(process.execPath, [await bundle("test/chat/templates/ours-main.ts"), templates, folder]);
