@@ -1,7 +1,7 @@
 // Every command through the real executable: in a pipe, as JSON, on a terminal, and refused. The table must have a row for each
 // command of the tool, so a command without a test does not get in.
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { hashApiKey } from "../../packages/server/src/index.ts";
 import { commandTable } from "../../packages/tinklet/src/cli/commands.ts";
@@ -247,6 +247,7 @@ const rows: Readonly<Record<string, Row>> = {
     json: { before: expect.any(Number), after: expect.any(Number) },
     fails: [
       ["no steps", () => ["recipe", "run", "sft", "--max-steps", "0"], 2, /--max-steps/],
+      ["a dry run of no model", () => ["recipe", "run", "sft", "--dry-run"], 2, /--model is missing/],
       [
         "no price",
         () => ["recipe", "run", "sft", "--model", "a/b", "--max-cost", "1"],
@@ -689,6 +690,30 @@ describe("train --dry-run", () => {
     expect(JSON.parse(dry.stdout), dry.stderr).toMatchObject({ local_tokens_per_second: expect.any(Number) });
     expect(existsSync(join(tool.work, "untouched"))).toBe(false);
     expect(existsSync(join(tool.work, "runs", "data"))).toBe(false);
+  });
+});
+
+describe("recipe run --dry-run", () => {
+  it("counts and prices every stage, without a key and without a trace", async () => {
+    const before = readdirSync(tool.work).sort();
+    const dry = ["recipe", "run", "sft", "--max-steps", "2", "--dry-run"];
+    const counted = await tool.run([...dry, "--local", "--json"], { env: {} });
+    expect(JSON.parse(counted.stdout), counted.stderr).toMatchObject({
+      recipe: "sft",
+      stages: [{ stage: "sft", steps: 2, train: expect.any(Number), sample: 0 }],
+      cost_usd: null,
+    });
+    const table = join(tool.work, "..", `${basename(tool.work)}-prices.json`);
+    writeFileSync(table, JSON.stringify({ [tokenizer]: { prefill: 1, sample: 3, train: 10, asOf: "2026-11-01" } }));
+    try {
+      const priced = await tool.run([...dry, "--model", tokenizer, "--prices", table, "--json"], { env: {} });
+      const { total, cost_usd: cost } = JSON.parse(priced.stdout);
+      expect(cost).toBeCloseTo((total.train * 10 + total.evaluate + total.sample * 3) / 1e6, 10);
+      expect((await tool.run([...dry, "--local"], { env: {} })).stderr).toContain("Cost: nothing: this model is local");
+    } finally {
+      rmSync(table);
+    }
+    expect(readdirSync(tool.work).sort()).toEqual(before);
   });
 });
 

@@ -25,6 +25,7 @@ export type { PromptTokens } from "./prompt-tokens.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";
 export * from "./recipe.ts";
 export type { CostLimit } from "./recipe-budget.ts";
+export * from "./recipe-estimate.ts";
 export { loadRecipe, recipeNames, recipeText } from "./recipe-files.ts";
 export {
   type RecordedEvent,

@@ -3,14 +3,14 @@
  * after. The command line and the bench give it a service, a model, a folder and a seed.
  */
 import { mkdir, writeFile } from "node:fs/promises";
-import { basename, join, resolve } from "node:path";
-import { type Chat, createChat } from "@tinklet/models/chat";
-import { InvalidInputError, type SamplingClient, type ServiceClient, type Tokenizer } from "tinklet";
-import { given } from "tinklet/wire";
+import { join } from "node:path";
+import type { Chat } from "@tinklet/models/chat";
+import type { SamplingClient, ServiceClient, Tokenizer } from "tinklet";
 import type { BeforeStep } from "./budget.ts";
-import { type MetricsLogger, withLoggers } from "./loggers/index.ts";
+import type { MetricsLogger } from "./loggers/index.ts";
 import type { PromptTokens } from "./prompt-tokens.ts";
-import { type CostLimit, stageBudget } from "./recipe-budget.ts";
+import type { CostLimit } from "./recipe-budget.ts";
+import { checkRecipe, Stopped, taskOf } from "./recipe-task.ts";
 import type { CheckpointRecord } from "./run-folder.ts";
 import type { RunResult } from "./run-result.ts";
 
@@ -130,27 +130,13 @@ export function defineRecipe(recipe: Recipe): Recipe {
   return recipe;
 }
 
-/** A loop ended before its last step. */
-class Stopped extends Error {
-  readonly reason: string;
-  constructor(reason: string) {
-    super(reason);
-    this.reason = reason;
-  }
-}
-
 /**
  * Runs a recipe and writes `result.json` into its folder.
  *
  * @throws InvalidInputError when it is no recipe; whatever it throws.
  */
 export async function runRecipe(recipe: Recipe, options: RecipeOptions): Promise<RecipeResult> {
-  if (typeof recipe?.run !== "function" || typeof recipe.metric !== "string")
-    throw new InvalidInputError("recipe", "must be what defineRecipe makes, as the file's default export");
-  if (options.data !== undefined && recipe.takesData !== true)
-    throw new InvalidInputError("data", "this recipe makes its own and takes none", {
-      hint: "Copy the recipe, read your data in it (readData) and set takesData: true. The recipe sft takes data as it is.",
-    });
+  checkRecipe(recipe, options);
   const { folder } = options;
   await mkdir(folder, { recursive: true });
   try {
@@ -163,62 +149,4 @@ export async function runRecipe(recipe: Recipe, options: RecipeOptions): Promise
     if (options.signal?.aborted && error === options.signal.reason) return { stopped: "interrupted" };
     throw error;
   }
-}
-
-async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
-  const {
-    service,
-    baseModel,
-    tokenizer,
-    folder,
-    seed = 0,
-    maxSteps,
-    data,
-    saveEvery = 10,
-    loggers = [],
-    signal,
-    onEvent,
-    onNote,
-  } = options;
-  const { costLimit } = options;
-  const limitOf = (stage: string) => (costLimit === undefined ? undefined : stageBudget(folder, stage, costLimit));
-  return {
-    service,
-    baseModel,
-    tokenizer,
-    chat: createChat(tokenizer),
-    seed,
-    data,
-    signal,
-    base: await service.createSamplingClient({ baseModel }),
-    stage: (name) => ({
-      service,
-      baseModel,
-      folder: join(folder, name),
-      seed,
-      saveEvery,
-      ...given({ signal, beforeStep: limitOf(name) }),
-    }),
-    steps: (count) => Math.min(count, maxSteps ?? count),
-    learningRate: (rate) => options.learningRate ?? rate,
-    note: (text) => onNote?.(text),
-    async follow(stage, loop) {
-      const name = `${basename(resolve(folder))}/${stage}`;
-      const onWarning = (text: string) => (onNote ?? console.warn)(text);
-      const logged = withLoggers(loop, loggers, { name, onWarning });
-      for (;;) {
-        const { done, value } = await logged.next();
-        if (!done) {
-          onEvent?.({ stage, ...value });
-          continue;
-        }
-        const { stopped, checkpoint } = value;
-        if (stopped !== undefined) throw new Stopped(stopped);
-        const { state_path: statePath, sampler_path: samplerPath } = checkpoint ?? {};
-        if (statePath === undefined || samplerPath === undefined)
-          throw new InvalidInputError("loop", `of ${stage} ended without a checkpoint`);
-        return { statePath, samplerPath, sampler: await service.createSamplingClient({ modelPath: samplerPath }) };
-      }
-    },
-  };
 }

@@ -19,7 +19,7 @@ interface Plan {
 
 export async function dryRun(plan: Plan, context: Context): Promise<void> {
   const { data, totalSteps, settings, price, dataset } = plan;
-  const { priceSource, trainingCost } = await import("@tinklet/cookbook");
+  const { trainingCost } = await import("@tinklet/cookbook");
   const { summary } = data;
   const passes = totalSteps / dataset.batchesPerEpoch;
   const tokens = Math.round(summary.tokens * passes);
@@ -56,14 +56,7 @@ export async function dryRun(plan: Plan, context: Context): Promise<void> {
           ? `not measured: ${context.isLocal ? "leave out --from" : "add --local"}`
           : `about ${formatDuration(seconds)}, measured at ${formatCount(measured?.tokensPerSecond ?? 0)} tokens/s`,
       ],
-      [
-        "Cost",
-        cost !== undefined
-          ? `${formatDollars(cost)} on the hosted service, by prices of ${price?.asOf}`
-          : plan.model.name === bundledModel
-            ? "nothing: this model is local"
-            : `no price known for ${plan.model.name}: see ${priceSource}, then --prices`,
-      ],
+      ["Cost", await costText(plan.model.name, cost, price)],
     ],
     json: {
       file: plan.file,
@@ -86,6 +79,18 @@ export async function dryRun(plan: Plan, context: Context): Promise<void> {
       prices_as_of: price?.asOf ?? null,
     },
   });
+}
+
+/** What a run costs, in words. @param cost - US dollars, where a price is known */
+export async function costText(
+  model: string,
+  cost: number | undefined,
+  price: ModelPrice | undefined,
+): Promise<string> {
+  if (cost !== undefined) return `${formatDollars(cost)} on the hosted service, by prices of ${price?.asOf}`;
+  if (model === bundledModel) return "nothing: this model is local";
+  const { priceSource } = await import("@tinklet/cookbook");
+  return `no price known for ${model}: see ${priceSource}, then --prices`;
 }
 
 /** Trains two steps on a throw-away adapter; the first one warms up, the second one is measured. */

@@ -55,7 +55,7 @@ export const recipeCopy: Command = {
 };
 
 export const recipeRun: Command = {
-  usage: "recipe run NAME|FILE [--local] [--out FOLDER] [--max-steps N] [--seed N]",
+  usage: "recipe run NAME|FILE [--local] [--out FOLDER] [--max-steps N] [--seed N] [--dry-run]",
   about:
     "Runs a recipe: trains, and says how good the model was before and after. The same command again goes on where it\n" +
     "stopped. FILE is a recipe of your own, for example a copy.",
@@ -71,12 +71,18 @@ export const recipeRun: Command = {
     "learning-rate": { type: "string", value: "X", about: "default: the recipe's, made for the bundled model" },
     "max-steps": { type: "string", value: "N", about: "end each stage after so many" },
     seed: { type: "string", value: "N", about: "of the data, the order and the first weights (default 0)" },
+    "dry-run": { type: "boolean", about: "count tokens, steps and cost, and stop; needs no server" },
     ...maxCostOptions("all stages together cost more"),
     ...logToOption,
   },
-  examples: ["recipe run math-rl --local", "recipe run sft --local --max-steps 5", "recipe run ./mine.js --local"],
+  examples: [
+    "recipe run math-rl --local",
+    "recipe run sft --local --max-steps 5",
+    "recipe run sft --model Qwen/Qwen3-8B --data data.jsonl --dry-run",
+    "recipe run ./mine.js --local",
+  ],
   async run(input, context) {
-    const { loadRecipe, runRecipe } = await loadCookbook();
+    const { estimateRecipe, loadRecipe, runRecipe } = await loadCookbook();
     const [name = ""] = input.positionals;
     const recipe = await loadRecipe(name);
     const options = {
@@ -86,13 +92,23 @@ export const recipeRun: Command = {
       seed: input.integer("seed", 0) ?? 0,
     };
     const loggers = await loggersOf(input);
-    const model = await chosenModel(input, context);
-    const { limit: costLimit } = await costOf(input, model.name);
+    const isDry = input.flag("dry-run");
+    const model = await chosenModel(input, context, { askServer: !isDry });
+    const { price, limit: costLimit } = await costOf(input, model.name);
+    const { output, signal } = context;
+    if (isDry) {
+      const { showEstimate } = await import("../recipe-dry-run.ts");
+      const tokenizer = await tokenizerFor(input, model);
+      output.progress("Counting …");
+      const estimate = await estimateRecipe(recipe, { ...given(options), baseModel: model.name, tokenizer, signal });
+      output.endProgress();
+      await showEstimate({ name: parse(name).name, model: model.name, estimate, price }, output);
+      return 0;
+    }
     const service = await context.service(model.serve);
     const ask = async (of: string) => service.getTokenizer(of, { signal: context.signal });
     const tokenizer = await tokenizerFor(input, model, context.isLocal ? undefined : ask);
     const folder = input.text("out") ?? join("runs", parse(name).name);
-    const { output, signal } = context;
     output.note(`${output.style(parse(name).name, "bold")}: ${recipe.about}`);
     noteLoggers(loggers, folder, output);
     const since = performance.now();

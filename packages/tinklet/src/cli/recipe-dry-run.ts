@@ -1,0 +1,45 @@
+/** `recipe run --dry-run`: what a recipe would take and cost, before anything is trained or paid for. */
+import type { ModelPrice, RecipeEstimate } from "@tinklet/cookbook";
+import { optionalPackage } from "./context.ts";
+import { costText } from "./dry-run.ts";
+import { formatCount } from "./format.ts";
+import type { Output } from "./output.ts";
+
+/** What was counted, of which model. */
+export interface EstimatedRecipe {
+  readonly name: string;
+  readonly model: string;
+  readonly estimate: RecipeEstimate;
+  readonly price: ModelPrice | undefined;
+}
+
+export async function showEstimate({ name, model, estimate, price }: EstimatedRecipe, output: Output): Promise<void> {
+  const { trainingCost } = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+  const { stages, outside, total } = estimate;
+  const cost = price === undefined ? undefined : trainingCost(price, total);
+  const row = (label: string, steps: string, { train, evaluate, sample }: RecipeEstimate["total"]) => [
+    label,
+    steps,
+    ...[train, evaluate, sample].map(formatCount),
+  ];
+  output.result({
+    title: `${name}: dry run, ${model}`,
+    columns: ["STAGE", "STEPS", "TRAINED", "READ", "SAMPLED"],
+    rows: [
+      ...stages.map(({ stage, steps, tokens }) => row(stage, formatCount(steps), tokens)),
+      row("besides", "", outside),
+      row("in all", "", total),
+    ],
+    json: {
+      recipe: name,
+      model,
+      stages: stages.map(({ stage, steps, tokens }) => ({ stage, steps, ...tokens })),
+      outside,
+      total,
+      cost_usd: cost ?? null,
+      prices_as_of: price?.asOf ?? null,
+    },
+  });
+  output.note(`Cost: ${await costText(model, cost, price)}`);
+  output.note("Tokens; single answers are counted at their full length, conversations may take more.");
+}
