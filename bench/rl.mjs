@@ -191,7 +191,7 @@ const peft = async (root, { repeats, tiny }) => {
 const skyrl = async (root, { repeats, tiny }) => {
   const work = mkdtempSync(join(tmpdir(), "tinklet-bench-skyrl-"));
   const model = join(root, "packages/base-model");
-  const shape = tiny ? { count: 1, turns: 3 } : { count: 2, turns: 10 };
+  const shape = tiny ? { count: 1, turns: 3 } : { count: 1, turns: 10 };
   const side = await bundle("bench/rl/skyrl.ts");
   // Without it SkyRL pads all of them into one batch: for 80 data it wanted 68 GB.
   const backend = { train_micro_batch_size: 4 };
