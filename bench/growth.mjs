@@ -14,7 +14,7 @@ import { median, round, spread } from "./measure.mjs";
 const doublings = (from, to) => Array.from({ length: Math.log2(to / from) + 1 }, (_, i) => from * 2 ** i);
 const usual = { sequences: 4, length: 256, new: 32, rank: 16, adapters: 1 };
 
-/** `perToken`: cost per token is a line (attention looks back at every token); else cost in all is (a fixed part and one for each). */
+/** `perToken`: cost of training per token is a line (attention looks back at every token); else cost in all is (a fixed part and one for each). */
 const axes = {
   context: { values: doublings(256, 4096), perToken: true, point: (length) => ({ ...usual, sequences: 1, length }) },
   sequences: { values: doublings(1, 64), point: (sequences) => ({ ...usual, sequences, length: 128 }) },
@@ -55,7 +55,10 @@ const measure = (root, folder, given) => {
 const secondsOf = ({ seconds }) => median(seconds);
 const bytesOf = ({ bytes }) => bytes;
 
-const rowsOf = (name, axis, measured) => {
+const rowsOf = (what, axisName, measured) => {
+  const name = `${what}, ${axisName}`;
+  // Sampling has a fixed part (the tokens that are drawn), and keeps so many bytes for each token: what it takes in all is a line.
+  const axis = { ...axes[axisName], ...(what === "sample" ? { perToken: false } : {}) };
   const time = ratios(axis, measured, secondsOf);
   const memory = ratios(axis, measured, bytesOf);
   return measured.map((result, i) => ({
@@ -129,7 +132,7 @@ export default async ({ root, args }) => {
         console.error(`measuring ${what}, ${name} ${value}`);
         return { value, ...measure(root, folder, { do: what, ...axis.point(value), repeats }) };
       });
-      rows.push(...rowsOf(`${what}, ${name}`, axis, measured));
+      rows.push(...rowsOf(what, name, measured));
     }
   }
   const own = new Set(rows.map(({ part }) => part));

@@ -11,14 +11,15 @@ import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/ind
 import { conversations } from "./scenarios.mjs";
 
 interface Options {
-  /** The model's folder, which is also SkyRL's name of it. */
+  /** The model's folder. */
   readonly model: string;
   readonly rounds: number;
-  readonly skyrlUrl: string;
+  /** Its server and its own copy of the model, whose folder is also its name there. */
+  readonly skyrl: { readonly url: string; readonly model: string };
   readonly shape: { readonly count: number; readonly turns: number };
 }
 
-const { model, rounds, skyrlUrl, shape } = JSON.parse(process.argv[2] ?? "{}") as Options;
+const { model, rounds, skyrl, shape } = JSON.parse(process.argv[2] ?? "{}") as Options;
 
 const batchOf = (seed: number): Datum[] =>
   conversations({ ...shape, vocabSize: 4096, seed })
@@ -51,7 +52,10 @@ const through = async (baseUrl: string, baseModel: string) => {
 const work = mkdtempSync(join(tmpdir(), "tinklet-rl-skyrl-"));
 const models = await resolveModels([model]);
 const server = await serve({ models, dataDir: work, port: 0, log: "off" });
-const sides = { ours: await through(server.url, models[0]?.name ?? model), skyrl: await through(skyrlUrl, model) };
+const sides = {
+  ours: await through(server.url, models[0]?.name ?? model),
+  skyrl: await through(skyrl.url, skyrl.model),
+};
 const seconds = { ours: [] as number[], skyrl: [] as number[] };
 let apart = 0;
 for (let round = 0; round <= rounds; round++) {
