@@ -1,7 +1,7 @@
 /**
  * The record of one run on disk, in the official cookbook's files: `config.json`, `metrics.jsonl`, `checkpoints.jsonl` and
  * `timing_spans.jsonl`, and `iteration_N/train_rollout_summaries.jsonl`; besides them `spending.jsonl`, the tokens that were submitted,
- * whatever became of them, and `failures.jsonl`, the environments that failed. Knows how a run that
+ * whatever became of them, `failures.jsonl`, the environments that failed, and `train_data.jsonl`, a few data as the model sees them. Knows how a run that
  * ended anywhere goes on: the last checkpoint says which step is next, and what was written after it is taken back. One
  * writer at a time.
  */
@@ -45,6 +45,12 @@ export interface FailureRow {
   readonly message: string;
 }
 
+/** A line of `train_data.jsonl`: a sequence, and what each token of it weighs in the loss. */
+export interface DataRow {
+  readonly tokens: readonly number[];
+  readonly weights: readonly number[];
+}
+
 /** Settings that may differ from those of the run that is in the folder. */
 export interface ClaimOptions {
   /** Names of settings that may change. */
@@ -60,6 +66,7 @@ const files = {
   timing: "timing_spans.jsonl",
   spending: "spending.jsonl",
   failures: "failures.jsonl",
+  data: "train_data.jsonl",
   trackio: "trackio.json", // a logger's: the run begins anew there, too
 } as const;
 const rolloutFile = "train_rollout_summaries.jsonl";
@@ -222,6 +229,11 @@ export class RunFolder {
       ({ name, duration }) => [name === "step" ? "time/total" : `time/${name}`, duration] as const,
     );
     for (const listener of this.#listeners) listener({ ...Object.fromEntries(times), step });
+  }
+
+  /** A few data of a supervised run as the model sees them, for whoever looks at the run: tokens, and the weight of each. */
+  async writeData(records: readonly DataRow[]): Promise<void> {
+    await this.#replace(files.data, records.map((record) => `${JSON.stringify(record)}\n`).join(""));
   }
 
   readFailures(): Promise<FailureRow[]> {

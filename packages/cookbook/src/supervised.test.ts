@@ -58,6 +58,12 @@ describe("trainSupervised", () => {
       ...["num_sequences", "num_tokens", "num_loss_tokens", "train_mean_nll", "test/nll"],
     ]);
     expect(rows[0]).toMatchObject({ epoch: 0, learning_rate: 0.5, num_sequences: 2, num_tokens: 10 });
+    const seen = (await read(run, "train_data.jsonl")).trimEnd().split("\n");
+    const first = dataset.batch(0, 0).map(({ modelInput, lossFnInputs: { target_tokens: targets, weights } }) => ({
+      tokens: [modelInput.toInts()[0], ...Array.from(targets.values as ArrayLike<number | bigint>, Number)],
+      weights: [0, ...Array.from(weights.values as ArrayLike<number | bigint>, Number)],
+    }));
+    expect(seen.map((line) => JSON.parse(line))).toEqual(first);
     expect(rows[19]?.["train_mean_nll"]).toBeLessThan((rows[0]?.["train_mean_nll"] as number) / 2);
     expect(result.testNll).toBeLessThan(rows[0]?.["test/nll"] as number);
     expect(await run.readCheckpoints()).toMatchObject([

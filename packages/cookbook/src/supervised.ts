@@ -9,7 +9,8 @@ import type { Trainer } from "./clients.ts";
 import { evaluateNll, inputTokens, lossTokens, meanNll } from "./nll.ts";
 import { supervisedNames } from "./option-names.ts";
 import { batchOf, evaluatesBefore, nextStepOf, type Plan, totalStepsOf } from "./plan.ts";
-import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
+import type { SupervisedDatum } from "./render.ts";
+import type { CheckpointRecord, DataRow, MetricsRow, RunFolder } from "./run-folder.ts";
 import type { RunResult } from "./run-result.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
 import { settled } from "./settled.ts";
@@ -103,6 +104,7 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
   const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
   if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps, ...given({ checkpoint: resumeFrom }) };
   await run?.rewind(startStep);
+  if (startStep === 0) await run?.writeData(shownData(batchOf(options, 0)));
   const spending = await openSpending(options, run);
   let elapsedTokens = Number(resumeFrom?.["elapsed_tokens"] ?? 0);
   let submittedTokens = elapsedTokens;
@@ -152,6 +154,21 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
     yield { type: "checkpoint", record: checkpoint };
   }
   return { ...result, ...given({ checkpoint, testNll }) };
+}
+
+/** Data that are recorded for whoever looks at the run, and tokens of them. */
+const [recordedData, recordedTokens] = [8, 10_000];
+
+/** The first data as the model sees them: whole sequences of text with one target for each place. */
+function shownData(data: readonly SupervisedDatum[]): DataRow[] {
+  let room = recordedTokens;
+  return data.slice(0, recordedData).flatMap(({ modelInput, lossFnInputs: { target_tokens: targets, weights } }) => {
+    room -= modelInput.length + 1;
+    if (room < 0 || !modelInput.isText || targets.values.length !== modelInput.length) return [];
+    const [learned, counted] = [targets.values, weights.values] as readonly ArrayLike<number | bigint>[];
+    const tokens = [...modelInput.toInts().slice(0, 1), ...Array.from(learned!, Number)];
+    return [{ tokens, weights: [0, ...Array.from(counted!, (weight) => Number(Number(weight).toFixed(6)))] }];
+  });
 }
 
 const isAt = (record: CheckpointRecord, step: number, { dataset }: SupervisedOptions) =>
