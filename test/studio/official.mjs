@@ -19,8 +19,8 @@ const points = (folder, metric) =>
       .map((line) => JSON.parse(line).step),
   ).size;
 
-/** Opens a run's folder in the studio. @returns what was seen, in words. @throws where something is missing. */
-export async function showOfficialRun(folder, { metric, rollouts = false }) {
+/** Opens a run's folder with `tinklet studio` in a browser of its own. @returns what its page did that it must not. */
+export async function openFolder(folder, look) {
   const child = spawn(process.execPath, [command, "studio", folder, "--port", "0", "--json"], {
     stdio: ["ignore", "pipe", "inherit"],
   });
@@ -29,33 +29,36 @@ export async function showOfficialRun(folder, { metric, rollouts = false }) {
   try {
     const [line] = await once(createInterface({ input: child.stdout }), "line");
     const page = await browser.open();
-    page.setDefaultTimeout(120_000);
     await page.goto(JSON.parse(line).studio);
     await page.getByTestId("runs").getByRole("link").first().click();
-    const count = points(folder, metric);
-    assert.ok(count > 1, `${folder} has ${count} points of ${metric}`);
-    await page.getByRole("img", { name: new RegExp(`^${metric} by step.*${count} points`) }).waitFor();
-    const seen = [`${metric} with ${count} points`];
-    if (rollouts) {
-      const told = await page.getByTestId("rollout-count").textContent();
-      assert.match(told, /^[1-9]\d* of [1-9]\d* samples/);
-      await page.locator(".samples summary").first().click();
-      await page.getByText(/Turn 1: reward/).waitFor();
-      const log = page.getByTestId("step-log");
-      await log.locator("summary").first().click();
-      const answer = await log
-        .locator(".log", { hasText: /^assistant/ })
-        .first()
-        .textContent();
-      seen.push(told, JSON.stringify(answer.slice(0, 60)));
-    }
-    assert.deepEqual(browser.wrongs, []);
-    return seen.join(", ");
+    await look(page);
+    return browser.wrongs;
   } finally {
     await browser.close();
     child.kill("SIGTERM");
     await ended;
   }
+}
+
+/** Looks for what an official run must show. @returns what was seen, in words. @throws where something is missing. */
+export async function showOfficialRun(folder, { metric, rollouts = false }) {
+  const count = points(folder, metric);
+  assert.ok(count > 1, `${folder} has ${count} points of ${metric}`);
+  const seen = [`${metric} with ${count} points`];
+  const wrongs = await openFolder(folder, async (page) => {
+    await page.getByRole("img", { name: new RegExp(`^${metric} by step.*${count} points`) }).waitFor();
+    if (!rollouts) return;
+    const told = await page.getByTestId("rollout-count").textContent();
+    assert.match(told, /^[1-9]\d* of [1-9]\d* samples/);
+    await page.locator(".samples summary").first().click();
+    await page.getByText(/Turn 1: reward/).waitFor();
+    const log = page.getByTestId("step-log");
+    await log.locator("summary").first().click();
+    const answers = log.locator(".log", { hasText: /^assistant/ });
+    seen.push(told, JSON.stringify((await answers.first().textContent()).slice(0, 60)));
+  });
+  assert.deepEqual(wrongs, []);
+  return seen.join(", ");
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

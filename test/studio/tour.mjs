@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { hostileTour } from "./hostile.mjs";
 import { keyboardTour } from "./keyboard.mjs";
+import { openFolder } from "./official.mjs";
 import { takePictures } from "./pictures.mjs";
 import { hostileTexts, openBrowser, startRun, startServer, writeCookbookFolder, writeExampleFolder } from "./world.mjs";
 
@@ -50,7 +51,7 @@ const go = async (place) => {
   await page.locator("main h1, main .notice").first().waitFor();
 };
 const points = async () => Number(await page.getByTestId("charts").getAttribute("data-points"));
-const until = async (what, test, ms = 20_000) => {
+const until = async (what, test, ms = 120_000) => {
   const end = Date.now() + ms;
   while (!(await test())) {
     if (Date.now() > end) throw new Error(`${what} did not happen within ${ms} ms`);
@@ -195,6 +196,24 @@ try {
     assert.match(best, /^1\s+advantage 0\.375/);
     await page.getByLabel("Advantage", { exact: true }).check({ force: true });
     assert.ok((await page.locator("[class*=gain-]").count()) > 0 && (await page.locator("[class*=cost-]").count()) > 0);
+    await page.getByLabel("KL", { exact: true }).check({ force: true });
+    assert.ok((await page.locator("[class*=gain-]").count()) > 0 && (await page.locator("[class*=cost-]").count()) > 0);
+  });
+  await check("training data as the model sees it, with its weights coloured", async () => {
+    await page.getByText("Training data, as the model sees it").click();
+    const sequence = page.getByTestId("training-data").getByTestId("tokens");
+    await until("the texts", async () => /What is 20 \+ 30\?/.test(await sequence.locator("p").textContent()));
+    const learned = await sequence.locator("[class*=gain-2]").allTextContents();
+    assert.equal(learned.join("").trim(), "20 + 30 = 50");
+  });
+  await check("a folder without a server: the command shows its curves, samples and the texts of tokens", async () => {
+    const seen = await openFolder(join(work, "runs", "sums"), async (alone) => {
+      await alone.getByTestId("rollout-count").getByText("96 of 96 samples").waitFor();
+      await alone.locator(".samples summary").first().click();
+      const tokens = alone.getByTestId("tokens").first().locator("p");
+      await until("the texts of tokens", async () => / = /.test(await tokens.textContent()));
+    });
+    assert.deepEqual(seen, []);
   });
   await check("two folders are compared, with what differs", async () => {
     await page.getByText("Compare with other folders").click();
@@ -284,7 +303,9 @@ try {
       await page.locator(".samples summary").first().click();
       await page.getByRole("button", { name: /^Compare group/ }).click();
       await page.getByTestId("group").waitFor();
-      for (const colouring of ["Log-prob", "Advantage"]) {
+      await page.getByText("Training data, as the model sees it").click();
+      await page.getByTestId("training-data").waitFor();
+      for (const colouring of ["Log-prob", "Advantage", "KL"]) {
         await page.getByLabel(colouring, { exact: true }).check({ force: true });
         await judge(`tokens by ${colouring}`);
       }

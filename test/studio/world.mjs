@@ -41,6 +41,7 @@ export async function openBrowser() {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
     await context.grantPermissions(["clipboard-read", "clipboard-write"]);
     const page = await context.newPage();
+    page.setDefaultTimeout(120_000); // a machine that does something else meanwhile is no failure
     await page.exposeFunction("noteWrong", (what) => wrongs.push(what));
     await page.addInitScript(() => {
       addEventListener("securitypolicyviolation", (event) =>
@@ -203,6 +204,13 @@ export function writeExampleFolder(folder, tokenizer) {
     join(folder, "config.json"),
     JSON.stringify({ model_name: "tinklet/base", group_size: 8, learning_rate: 4e-4 }),
   );
+  const conversation = "What is 20 + 30?\n20 + 30 = 50";
+  const seen = [...tokenizer.encode(conversation)];
+  const asked = tokenizer.encode("What is 20 + 30?\n").length;
+  writeFileSync(
+    join(folder, "train_data.jsonl"),
+    lines([{ tokens: seen, weights: seen.map((_, at) => (at < asked ? 0 : 1)) }]),
+  );
   const rollouts = Array.from({ length: 96 }, (_, i) => {
     const asked = Math.floor(i / 8);
     const [a, b] = [13 + ((asked * 7) % 40), 25 + ((asked * 11) % 30)];
@@ -219,6 +227,7 @@ export function writeExampleFolder(folder, tokenizer) {
       metrics: {},
       logs: { problem: `What is ${a} + ${b}?`, response },
       ac_tokens: tokens,
+      ac_train_logprobs: tokens.map((token, at) => -Math.abs(Math.sin(token + at * i)) * (reward === 1 ? 1.4 : 4.3)),
       ac_logprobs: tokens.map((token, at) => -Math.abs(Math.sin(token + at * i)) * (reward === 1 ? 1.5 : 4)),
     };
     return {

@@ -81,6 +81,7 @@ describe("folders of runs", () => {
     await write("a/metrics.jsonl", '{"step":0,"train_mean_nll":2}\n{"step":1,"train_mean_nll":1.5}\n');
     await write("a/config.json", '{"model_name":"m","lora_rank":8}');
     await write("a/checkpoints.jsonl", '{"name":"x","state_path":"tinker://s-1:train:0/weights/x"}\n');
+    await write("a/train_data.jsonl", '{"tokens":[1,2],"weights":[0,1]}\n');
     await write("deep/b/metrics.jsonl", '{"step":0,"env/all/reward/total":0.5}\n');
     await write("a/iteration_000002/train_rollout_summaries.jsonl", '{"total_reward":1}\n{"total_reward":0}\n');
     await write("a/iteration_000010/train_rollout_summaries.jsonl", "");
@@ -98,6 +99,9 @@ describe("folders of runs", () => {
     const read = (await folders.read(a.id, 1))!;
     expect(read.metrics).toEqual({ step: [1], train_mean_nll: [1.5] });
     expect((await folders.read(a.id, 99))!.metrics).toEqual({ step: [], train_mean_nll: [] });
+    expect([a.data, list.find(({ name }) => name.endsWith("deep/b"))!.data]).toEqual([["train_data.jsonl"], []]);
+    const data = await folders.rollouts(a.id, a.data[0]!, { offset: 0, limit: 5 });
+    expect(data).toEqual({ rows: [{ tokens: [1, 2], weights: [0, 1] }], total: 1, log: [] });
     const page = await folders.rollouts(a.id, a.rollouts[0]!, { offset: 1, limit: 5 });
     expect(page).toEqual({ rows: [{ total_reward: 0 }], total: 2, log: [] });
   });

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { type Dirent, realpathSync } from "node:fs";
-import { readdir, readFile, stat } from "node:fs/promises";
+import { lstat, readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative, resolve, sep } from "node:path";
 import type { RunFolderInfo, RunFolders } from "@tinklet/server";
 import type { JsonValue, RunFileRow } from "tinklet/wire";
@@ -83,7 +83,9 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
     },
     rollouts: async (id, file, { offset, limit }) => {
       const folder = await find(id);
-      if (folder === undefined || !(await rolloutFiles(folder.path)).includes(file)) return undefined;
+      if (folder === undefined) return undefined;
+      const known = [...(await rolloutFiles(folder.path)), ...(await dataFiles(folder.path))];
+      if (!known.includes(file)) return undefined;
       const path = join(folder.path, file);
       const rows = await new GrowingLines(path).read();
       const log = offset === 0 ? await readStepLog(path) : [];
@@ -138,6 +140,7 @@ async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
     config,
     model: modelOf(config),
     rollouts: await rolloutFiles(folder.path),
+    data: await dataFiles(folder.path),
   };
 }
 
@@ -169,6 +172,12 @@ async function readConfig(file: string): Promise<RunFileRow> {
   } catch {
     return {};
   }
+}
+
+/** What our supervised loop records of its data. */
+async function dataFiles(path: string): Promise<string[]> {
+  const found = await lstat(join(path, "train_data.jsonl")).catch(() => undefined);
+  return found?.isFile() ? ["train_data.jsonl"] : [];
 }
 
 /** `iteration_N/…rollout….jsonl` and `…rollout….jsonl`, in the order of their steps. */

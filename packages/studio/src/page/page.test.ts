@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { formatAge, formatBytes, formatDuration, formatNumber } from "./format.ts";
 import { alignRuns, folderCurves, joinColumns, joinMetrics, smooth, stepCurves } from "./series.ts";
 import { oneLine, plainText, shownText } from "./text.ts";
-import { colourOf, readVocabulary } from "./tokens.ts";
+import { colourOf, readVocabulary, weightColour } from "./tokens.ts";
 
 describe("texts that others wrote", () => {
   test("steer nothing: escapes go, controls and marks of direction become visible", () => {
@@ -98,13 +98,24 @@ describe("tokens", () => {
   });
 
   test("are coloured by how unlikely they were, or by what they earned", () => {
-    expect([-0.1, -2.5, -40, undefined].map((logprob) => colourOf("logprob", logprob, 1))).toEqual([
+    const known = { logprob: -1, advantage: 1, kl: 0.5 };
+    expect([-0.1, -2.5, -40, undefined].map((logprob) => colourOf("logprob", { ...known, logprob }))).toEqual([
       ...["sure-0", "sure-2", "sure-4", ""],
     ]);
-    expect([0.2, 0.5, -0.2, -3, 0, Number.NaN].map((advantage) => colourOf("advantage", -1, advantage))).toEqual([
+    const advantages = [0.2, 0.5, -0.2, -3, 0, Number.NaN];
+    expect(advantages.map((advantage) => colourOf("advantage", { ...known, advantage }))).toEqual([
       ...["gain-1", "gain-2", "cost-1", "cost-2", "", ""],
     ]);
-    expect(colourOf("none", -1, 1)).toBe("");
+    expect([0.01, 0.1, 0.5, -0.1, undefined, Number.NaN].map((kl) => colourOf("kl", { ...known, kl }))).toEqual([
+      ...["", "cost-1", "cost-2", "gain-1", "", ""],
+    ]);
+    expect(colourOf("none", known)).toBe("");
+  });
+
+  test("of training data are coloured by their weight in the loss", () => {
+    expect([0, 0.2, 1, -1, Number.NaN].map((weight) => weightColour(weight, 1))).toEqual([
+      ...["", "gain-1", "gain-2", "cost-2", ""],
+    ]);
   });
 });
 

@@ -4,7 +4,16 @@
  */
 import { call } from "./api.ts";
 
-export type Colouring = "logprob" | "advantage" | "none";
+export type Colouring = "logprob" | "advantage" | "kl" | "none";
+
+/** What is known of a sampled token. */
+export interface Judged {
+  /** By the sampler. */
+  readonly logprob: number | undefined;
+  readonly advantage: number;
+  /** The sampler's log-probability less the trainer's: its part of the estimated KL. */
+  readonly kl: number | undefined;
+}
 
 /** Text of a token, by its id. */
 export type Vocabulary = ReadonlyMap<number, string>;
@@ -48,9 +57,19 @@ export async function loadVocabulary(model: string): Promise<Vocabulary | undefi
   return file === undefined ? undefined : readVocabulary(file);
 }
 
-/** The class that colours a token: its log-probability in four steps, or the sign and size of its advantage in two each. */
-export function colourOf(how: Colouring, logprob: number | undefined, advantage: number): string {
+/** The class that colours a token: its log-probability in four steps, or the sign and size of its advantage or KL in two each. */
+export function colourOf(how: Colouring, { logprob, advantage, kl }: Judged): string {
   if (how === "logprob" && logprob !== undefined) return `sure-${Math.min(4, Math.max(0, Math.floor(-logprob)))}`;
-  if (how !== "advantage" || !Number.isFinite(advantage) || advantage === 0) return "";
-  return `${advantage > 0 ? "gain" : "cost"}-${Math.abs(advantage) >= 0.5 ? 2 : 1}`;
+  if (how === "advantage") return signed(advantage, 0, 0.5);
+  // Where the trainer thinks less of a token than the sampler did, training on it is off.
+  return how === "kl" && kl !== undefined ? signed(-kl, 0.02, 0.2) : "";
 }
+
+function signed(value: number, above: number, strong: number): string {
+  if (!(Math.abs(value) > above)) return "";
+  return `${value > 0 ? "gain" : "cost"}-${Math.abs(value) >= strong ? 2 : 1}`;
+}
+
+/** The class that colours a token of training data by its weight in the loss, of which the largest is given. */
+export const weightColour = (weight: number, largest: number): string =>
+  weight > 0 ? `gain-${weight >= largest / 2 ? 2 : 1}` : weight < 0 ? "cost-2" : "";

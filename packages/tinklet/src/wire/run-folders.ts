@@ -24,8 +24,10 @@ export interface RunFolder {
   readonly model?: string;
   /** Files of rollouts, by their path in the folder. */
   readonly rollouts: readonly string[];
+  /** Files of training data as the model sees them: lines with `tokens` and `weights`. Read as rollouts are. */
+  readonly data: readonly string[];
 }
-export const RunFolder = message<RunFolder>("RunFolder", {
+export const RunFolder = message<RunFolder, "data">("RunFolder", {
   folderId: string(),
   name: string(),
   runIds: list(string()),
@@ -37,6 +39,7 @@ export const RunFolder = message<RunFolder>("RunFolder", {
   config: map(json()),
   model: optional(string()),
   rollouts: list(string()),
+  data: withDefault(list(string()), []),
 });
 
 /** Every folder that the caller may see, the one that was written last first. */
@@ -74,7 +77,7 @@ export const RunFolderResponse = message<RunFolderResponse>("RunFolderResponse",
 
 /** Which lines of a file of rollouts. */
 export interface RolloutsQuery {
-  /** One of the folder's `rollouts`. */
+  /** One of the folder's `rollouts` or `data`. */
   readonly file: string;
   readonly offset: number;
   readonly limit: number;

@@ -5,7 +5,7 @@ import type { RunFolderInfo, Studio } from "./studio.ts";
 
 const info = (model: string): RunFolderInfo => ({
   ...{ id: model.replaceAll("/", "-"), name: "a", runIds: [], updatedAt: 0, rows: 0, last: {}, metric: undefined },
-  ...{ sparkline: [], config: { model_name: model }, model, rollouts: [] },
+  ...{ sparkline: [], config: { model_name: model }, model, rollouts: [], data: [] },
 });
 const studio: Studio = {
   file: () => undefined,

@@ -41,6 +41,8 @@ export interface RunFolderInfo {
   readonly model: string | undefined;
   /** Files of rollouts, by their path in the folder. */
   readonly rollouts: readonly string[];
+  /** Files of training data, by their path in the folder. */
+  readonly data: readonly string[];
 }
 
 /** Reads folders of runs. */

@@ -12,6 +12,7 @@ import { folders, now, problemText } from "../store.ts";
 import { oneLine } from "../text.ts";
 import { Config } from "./config.tsx";
 import { Rollouts } from "./rollouts.tsx";
+import { TrainingData } from "./training-data.tsx";
 
 const everyMs = 2000;
 
@@ -123,6 +124,9 @@ export function Folder({ folderId }: { readonly folderId: string }) {
       <Charts curves={curves} />
       {folder.rollouts.length === 0 ? null : (
         <Rollouts folderId={folderId} files={folder.rollouts} model={folder.model} />
+      )}
+      {folder.data[0] === undefined ? null : (
+        <TrainingData folderId={folderId} file={folder.data[0]} model={folder.model} />
       )}
       <Config
         runs={shown.map((one) => ({

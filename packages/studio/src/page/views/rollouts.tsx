@@ -34,6 +34,7 @@ export function Rollouts(props: {
   const [colouring, setColouring] = useState<Colouring>("logprob");
   const [vocabulary, setVocabulary] = useState<Vocabulary>();
   const hasTokens = rows?.some(({ steps }) => steps.some((step) => Array.isArray(step["ac_tokens"]))) ?? false;
+  const hasKl = rows?.some(({ steps }) => steps.some((step) => Array.isArray(step["ac_train_logprobs"]))) ?? false;
   useEffect(() => {
     let isOver = false;
     setRows(undefined);
@@ -83,6 +84,7 @@ export function Rollouts(props: {
             options={[
               ["logprob", "Log-prob"],
               ["advantage", "Advantage"],
+              ...(hasKl ? ([["kl", "KL"]] as const) : []),
               ["none", "None"],
             ]}
             onChange={setColouring}

@@ -1,0 +1,46 @@
+/** Tokens in a row, coloured; as texts where the vocabulary is known, as numbers where it is not or where they are asked for. */
+import { useState } from "preact/hooks";
+import { plainText } from "../text.ts";
+import type { Vocabulary } from "../tokens.ts";
+
+/** Tokens that are shown before somebody asks for more. */
+const firstTokens = 400;
+
+export function TokenTexts(props: {
+  readonly name: string;
+  readonly tokens: readonly number[];
+  readonly vocabulary: Vocabulary | undefined;
+  /** The class that colours the i-th token, and what pointing at it says. */
+  readonly lookOf: (i: number) => { readonly colour: string; readonly told: string };
+}) {
+  const { name, tokens, vocabulary, lookOf } = props;
+  const [isRaw, setRaw] = useState(false);
+  const [shown, setShown] = useState(firstTokens);
+  const isNumbers = isRaw || vocabulary === undefined;
+  return (
+    <div class="log tokens" data-testid="tokens">
+      <strong>{name}</strong>
+      <p class={isNumbers ? "raw" : ""} dir="auto">
+        {tokens.slice(0, shown).map((token, i) => {
+          const { colour, told } = lookOf(i);
+          const text = isNumbers ? undefined : vocabulary.get(token);
+          return (
+            <span key={i} class={`token ${colour}`} title={`${token}${told}`}>
+              {text === undefined ? `${token} ` : plainText(text.slice(0, 200))}
+            </span>
+          );
+        })}
+      </p>
+      {tokens.length > shown ? (
+        <button type="button" class="quiet" onClick={() => setShown(shown + 5000)}>
+          Show more of {tokens.length.toLocaleString("en")} tokens
+        </button>
+      ) : null}
+      {vocabulary === undefined ? null : (
+        <button type="button" class="quiet" aria-pressed={isRaw} onClick={() => setRaw(!isRaw)}>
+          Raw tokens
+        </button>
+      )}
+    </div>
+  );
+}
