@@ -57,7 +57,7 @@ describe.runIf(canMount)("a full disk", () => {
   it("train stops with a reason, and goes on to the same metrics when there is room", async () => {
     const said = await onSmallDisk(
       64,
-      `head -c 48K /dev/zero > disk/ballast
+      `head -c 44K /dev/zero > disk/ballast
        ${tool.command(train("disk/run"))}; echo "code $?"
        ls disk/run; tail -c 1 disk/run/metrics.jsonl | od -An -c; tail -c 1 disk/run/checkpoints.jsonl | od -An -c
        rm disk/ballast; mv disk/run roomy
