@@ -6,7 +6,13 @@ import { type AdamParamsInput, combineOutputs, type ForwardBackwardOutput, Inval
 import { given } from "tinklet/wire";
 import type { TokenCounts } from "./budget.ts";
 import type { Trainer } from "./clients.ts";
-import { groupTokens, type PolicyTokens, type TrajectoryGroup, toPolicyDatum } from "./environments/index.ts";
+import {
+  type Action,
+  groupTokens,
+  type PolicyTokens,
+  type TrajectoryGroup,
+  toPolicyDatum,
+} from "./environments/index.ts";
 import { isUsable } from "./environments/rollout.ts";
 import { addKlAdvantages, type Distance } from "./kl-advantages.ts";
 import type { ReinforcementOptions } from "./reinforcement.ts";
@@ -21,6 +27,23 @@ export interface PolicyStep {
   readonly first: { readonly sequences: readonly PolicyTokens[]; readonly output: ForwardBackwardOutput } | undefined;
   /** From the reference, where there is one. */
   readonly distances: readonly Distance[];
+}
+
+/** The trainer's log-probabilities of the answers of the first optimizer step, where it gives any. */
+export function trainedLogprobs({ first }: PolicyStep): ReadonlyMap<Action, readonly number[]> {
+  const found = new Map<Action, readonly number[]>();
+  first?.sequences.forEach(({ actions, mask }, at) => {
+    const logprobs = first.output.lossFnOutputs[at]?.["logprobs"]?.values;
+    if (logprobs?.length !== mask.length) return;
+    const sampled = mask.flatMap((own, i) => (own === 1 ? [Number(logprobs[i])] : []));
+    let taken = 0;
+    for (const action of actions) {
+      const own = sampled.slice(taken, taken + action.tokens.length);
+      if (own.length === action.tokens.length) found.set(action, own);
+      taken += action.tokens.length;
+    }
+  });
+  return found;
 }
 
 /** What a step is trained with. */

@@ -171,8 +171,15 @@ describe("runReinforcement", () => {
       traj_idx: 1,
       steps: [{ step_idx: 0, ac_len: 3 }, { episode_done: true }],
     });
-    const [turn] = (rollouts[7]?.["steps"] ?? []) as { ac_tokens: number[]; ac_logprobs: number[] }[];
-    expect([turn?.ac_tokens.length, turn?.ac_logprobs.every((value) => value <= 0)]).toEqual([3, true]);
+    type Turn = { ac_tokens: number[]; ac_logprobs: number[]; ac_train_logprobs?: number[] };
+    const turns = rollouts.flatMap(({ steps }) => steps as Turn[]);
+    expect(turns.every(({ ac_tokens, ac_logprobs }) => ac_logprobs.length === ac_tokens.length)).toBe(true);
+    // On-policy the trainer gives what the sampler gave, each token its own; a group of equal rewards is not trained on.
+    const learned = turns.filter((turn) => turn.ac_train_logprobs !== undefined);
+    expect(learned.length).toBeGreaterThan(0);
+    for (const { ac_logprobs, ac_train_logprobs = [] } of learned)
+      for (const [i, value] of ac_train_logprobs.entries()) expect(value).toBeCloseTo(ac_logprobs[i] as number, 3);
+    expect(learned.some(({ ac_logprobs }) => new Set(ac_logprobs).size > 1)).toBe(true);
   });
 
   it("stops before it costs more than allowed, sampling included", async () => {

@@ -16,7 +16,7 @@ import {
 } from "./environments/index.ts";
 import { checkRollout, rolloutSettingNames } from "./environments/rollout.ts";
 import { distanceMetrics, type KlOptions } from "./kl-advantages.ts";
-import { addingTrainer, type PolicyStep, trainStep } from "./policy-step.ts";
+import { addingTrainer, type PolicyStep, trainedLogprobs, trainStep } from "./policy-step.ts";
 import type { PromptTokens } from "./prompt-tokens.ts";
 import {
   type RecordedEvent,
@@ -209,14 +209,15 @@ async function trainOn(
   const { groups, failed } = await rollouts.all;
   for (const { group, env, kind, message } of rollouts.failures)
     await run?.appendFailure({ step, group, env, kind, message });
-  await run?.writeRollouts(step, rolloutSummaries(step, groups, rollouts.sampledAt));
+  const { sampledAt } = rollouts;
+  await run?.writeRollouts(step, rolloutSummaries(groups, { step, sampledAt, trained: trainedLogprobs(trained) }));
   return {
     metrics: {
       learning_rate: learningRate,
       ...repeatable(trained.metrics),
       ...policyMetrics(trained),
       ...distanceMetrics(kl?.centred === false ? "teacher_kl" : "kl_policy_base", trained.distances),
-      ...(maxStepsOffPolicy > 0 ? { "optim/steps_off_policy": step - rollouts.sampledAt } : {}),
+      ...(maxStepsOffPolicy > 0 ? { "optim/steps_off_policy": step - sampledAt } : {}),
       ...rolloutMetrics(groups, failed),
     },
     detail: { groups, failed, prompts: rollouts.prompts },

@@ -65,17 +65,36 @@ function averages(all: readonly Readonly<Record<string, number>>[]): Record<stri
 /** Sampled tokens of one file that are recorded with their log-probabilities: about 400 kB. Turns behind them have their figures alone. */
 const recordedTokens = 20_000;
 
+const rounded = (values: readonly number[]) => values.map((value) => Number(value.toFixed(4)));
+
+/** Where the groups of a step come from and what became of them. */
+export interface RolloutOrigin {
+  readonly step: number;
+  /** The step whose weights sampled them. */
+  readonly sampledAt: number;
+  /** The trainer's log-probabilities of what was trained on. */
+  readonly trained: ReadonlyMap<Action, readonly number[]>;
+}
+
 /**
- * One record per trajectory, in the official cookbook's format; `ac_tokens` and `ac_logprobs` are ours, and readers of that format skip them.
- *
- * @param sampledAt - the step whose weights sampled them
+ * One record per trajectory, in the official cookbook's format; `ac_tokens`, `ac_logprobs` (when sampled) and `ac_train_logprobs` (when trained
+ * on) are ours, and readers of that format skip them.
  */
-export function rolloutSummaries(step: number, groups: readonly TrajectoryGroup[], sampledAt: number): object[] {
+export function rolloutSummaries(
+  groups: readonly TrajectoryGroup[],
+  { step, sampledAt, trained }: RolloutOrigin,
+): object[] {
   let room = recordedTokens;
-  const sampled = ({ tokens, logprobs }: Action): object => {
+  const sampled = (action: Action): object => {
+    const { tokens, logprobs } = action;
     if (tokens.length > room) return {};
     room -= tokens.length;
-    return { ac_tokens: tokens, ac_logprobs: logprobs.map((value) => Number(value.toFixed(4))) };
+    const now = trained.get(action);
+    return {
+      ac_tokens: tokens,
+      ac_logprobs: rounded(logprobs),
+      ...(now === undefined ? {} : { ac_train_logprobs: rounded(now) }),
+    };
   };
   return groups.flatMap(({ trajectories, tags, groupRewards, totalRewards, name }, groupIndex) =>
     trajectories.map(({ transitions }, index) => ({

@@ -3,7 +3,7 @@
  * conversation becomes one; any other prompt begins a new one.
  */
 import { Datum, ModelInput } from "tinklet";
-import type { Trajectory, TrajectoryGroup } from "./env.ts";
+import type { Action, Trajectory, TrajectoryGroup } from "./env.ts";
 
 /** How rewards become advantages: minus the group's mean, and divided by its standard deviation where `normalised`. */
 export type AdvantageKind = "centred" | "normalised";
@@ -19,6 +19,8 @@ export interface PolicyTokens {
   readonly advantages: number[];
   /** 1 where the token was sampled. */
   readonly mask: number[];
+  /** Whose tokens these are, one after the other. */
+  readonly actions: readonly Action[];
 }
 
 /**
@@ -44,6 +46,7 @@ export function trajectoryTokens(trajectory: Trajectory, advantage: number): Pol
   const done: PolicyTokens[] = [];
   let tokens: number[] = [];
   let [logprobs, advantages, mask]: number[][] = [[], [], []] as number[][];
+  let actions: Action[] = [];
   const add = (more: readonly number[], own: { readonly logprobs: readonly number[] } | undefined) => {
     more.forEach((token, i) => {
       tokens.push(token);
@@ -60,14 +63,17 @@ export function trajectoryTokens(trajectory: Trajectory, advantage: number): Pol
         logprobs: (logprobs as number[]).slice(1),
         advantages: (advantages as number[]).slice(1),
         mask: mask.slice(1),
+        actions,
       });
     tokens = [];
+    actions = [];
     [logprobs, advantages, mask] = [[], [], []];
   };
   for (const { observation, action } of trajectory.transitions) {
     if (!continues(observation.tokens, tokens)) end();
     add(observation.tokens.slice(tokens.length), undefined);
     add(action.tokens, action);
+    actions.push(action);
   }
   end();
   return done;
