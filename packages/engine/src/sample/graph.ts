@@ -74,40 +74,40 @@ const ropeTables = (graph: Graph, { headDim }: ModelConfig): RopeTables => ({
 const prefillAttention = (graph: Graph, config: ModelConfig): Attend => {
   const { heads, kvHeads, headDim } = config;
   const [tokens, batch, queries, keys] = ["tokens", "batch", "queries", "keys"] as const;
+  const share = heads / kvHeads;
+  const stacked = product([share, queries]); // queries that share keys, head by head
   const integers = (name: string, shape: readonly Dim[]): Tensor => graph.input(name, shape, { dtype: "int32" });
   const tables = ropeTables(graph, config);
   const positions = graph.input("positions", [tokens, 1], { dtype: "int64" });
   const indices = {
-    q: integers("index.q", [batch, heads, queries]),
+    q: integers("index.q", [batch, kvHeads, stacked]),
     kv: integers("index.kv", [batch, kvHeads, keys]),
     own: integers("own.kv", [kvHeads, tokens]),
     unpack: integers("unpack.q", [product([tokens, heads])]),
   };
   const mask = graph.input("mask", [batch, 1, queries, keys]);
+  const stackedMask = concat(graph, new Array<Tensor>(share).fill(mask), 2, stacked);
 
   return ({ q, k, v, layer }) => {
-    const rows = (flat: Tensor): Tensor => headRows(graph, flat, headDim);
     const rotated = (flat: Tensor, count: number): Tensor => {
       const perToken = reshape(graph, flat, [tokens, count, 1, headDim]);
       return reshape(graph, rope(graph, perToken, positions, tables), [product([tokens, count]), headDim]);
     };
     /** Keys or values of new tokens, kept as an output, behind those of earlier ones: `[batch, kvHeads, keys, headDim]`. */
     const withEarlier = (side: "k" | "v", fresh: Tensor): Tensor => {
-      const own = gather(graph, fresh, indices.own); // [kvHeads, tokens, headDim]
-      graph.output(`${side}.${layer}`, own);
+      graph.output(`${side}.${layer}`, gather(graph, fresh, indices.own)); // [kvHeads, tokens, headDim]
       const earlier = graph.input(`past.${side}.${layer}`, ["past", headDim]);
-      const all = concat(graph, [earlier, reshape(graph, own, [product([kvHeads, tokens]), headDim])], 0, "keyRows");
-      return gather(graph, all, indices.kv);
+      return gather(graph, concat(graph, [earlier, fresh], 0, "keyRows"), indices.kv);
     };
     const { attended } = attend(
       graph,
       {
-        q: gather(graph, rotated(rows(q), heads), indices.q),
-        k: withEarlier("k", rotated(rows(k), kvHeads)),
-        v: withEarlier("v", rows(v)),
-        mask,
+        q: gather(graph, rotated(q, heads), indices.q),
+        k: withEarlier("k", rotated(k, kvHeads)),
+        v: withEarlier("v", headRows(graph, v, headDim)),
+        mask: stackedMask,
       },
-      { ...config, longestSum: uncutTerms },
+      { kvHeads, headDim, heads: kvHeads, longestSum: uncutTerms }, // stacked already
     );
     const flat = reshape(graph, attended, [product([heads, batch, queries]), headDim]);
     return reshape(graph, gather(graph, flat, indices.unpack), [tokens, heads * headDim]);

@@ -20,21 +20,27 @@ export const sideOffset = (
 /** Tokens of blocks end to end. */
 export const lengthOf = (blocks: readonly KvBlock[]): number => blocks.reduce((sum, { length }) => sum + length, 0);
 
-/** The keys and values that a run has made for `length` of its `rows`; `fresh` gives them for all, `[kvHeads, rows, headDim]`. */
-export const takeBlock = (
-  config: ModelConfig,
-  {
-    rows,
-    start,
-    length,
-    fresh,
-  }: {
-    readonly rows: number;
-    readonly start: number;
-    readonly length: number;
-    readonly fresh: (layer: number, side: "k" | "v") => Float32Array;
-  },
-): KvBlock => {
+/** Rows of a run that are wanted of it. */
+export interface RunRows {
+  /** All of its rows. */
+  readonly rows: number;
+  readonly start: number;
+  readonly length: number;
+  /** Keys and values of all rows, `[kvHeads, rows, headDim]`. */
+  readonly fresh: (layer: number, side: "k" | "v") => Float32Array;
+}
+
+/** The keys and values that a run has made, in blocks of `size`, the last with what is left. */
+export const takeBlocks = (config: ModelConfig, run: RunRows, size: number): KvBlock[] =>
+  Array.from({ length: Math.ceil(run.length / size) }, (_, index) =>
+    takeBlock(config, {
+      ...run,
+      start: run.start + index * size,
+      length: Math.min(size, run.length - index * size),
+    }),
+  );
+
+const takeBlock = (config: ModelConfig, { rows, start, length, fresh }: RunRows): KvBlock => {
   const block = emptyBlock(config, length);
   forEachLine(config, ({ layer, side, head }) => {
     const from = (head * rows + start) * config.headDim;
@@ -44,14 +50,14 @@ export const takeBlock = (
   return block;
 };
 
-/** The same tokens in blocks of `size`, the last with what is left. */
-export const recut = (config: ModelConfig, blocks: readonly KvBlock[], size: number): KvBlock[] => {
+/** The same tokens in blocks of `size`, the last with what is left; those that are cut so stay as they are. */
+export const recut = (config: ModelConfig, blocks: readonly KvBlock[], size: number): readonly KvBlock[] => {
+  const last = blocks.length - 1;
+  if (blocks.every((block, index) => (index < last ? block.length === size : block.length <= size))) return blocks;
   const length = lengthOf(blocks);
-  return Array.from({ length: Math.ceil(length / size) }, (_, index) => {
-    const start = index * size;
-    const whole = blocks.length === 1 && length <= size;
-    return whole ? blocks[0]! : copyTokens(config, blocks, { start, end: Math.min(length, start + size) });
-  });
+  return Array.from({ length: Math.ceil(length / size) }, (_, index) =>
+    copyTokens(config, blocks, { start: index * size, end: Math.min(length, (index + 1) * size) }),
+  );
 };
 
 /** Tokens `start` to `end` of blocks end to end. */

@@ -35,7 +35,9 @@ const pastRows = (config: ModelConfig, pieces: readonly PromptPiece[]) => {
     rows += block.length * kvHeads;
   }
   const count = Math.max(1, rows); // the runtime takes no empty arrays
+  const nothing = f32(new Float32Array(headDim), [1, headDim]);
   const view = (layer: number, side: "k" | "v"): Value => {
+    if (rows === 0) return nothing;
     const data = new Float32Array(count * headDim);
     for (const [block, row] of firstRows) {
       const start = sideOffset(config, block, { layer, side });
@@ -80,7 +82,7 @@ export const prefillInputs = (
       for (let head = 0; head < heads; head++) q[(b * heads + head) * queries + t] = (start + own) * heads + head;
     }
     for (let head = 0; head < kvHeads; head++) {
-      const own = known.count + head * count + start;
+      const own = (token: number): number => known.count + (start + token) * kvHeads + head;
       const row = (b * kvHeads + head) * keys;
       let at = 0;
       for (const block of piece.past) {
@@ -88,7 +90,7 @@ export const prefillInputs = (
         for (let t = 0; t < block.length; t++) kv[row + at++] = first + t;
       }
       // Masked keys count with weight 0, and 0 · NaN is NaN: they are the piece's own.
-      for (let t = 0; at < keys; t++) kv[row + at++] = own + (t < length ? t : 0);
+      for (let t = 0; at < keys; t++) kv[row + at++] = own(t < length ? t : 0);
     }
   });
   const ownKv = new Int32Array(kvHeads * count);
@@ -98,7 +100,7 @@ export const prefillInputs = (
   const inputs: Record<string, Value> = {
     tokens: i32(tokens, [count]),
     positions: i32(positions, [count, 1]),
-    "index.q": i32(q, [batch, heads, queries]),
+    "index.q": i32(q, [batch, kvHeads, (heads / kvHeads) * queries]),
     "index.kv": i32(kv, [batch, kvHeads, keys]),
     "own.kv": i32(ownKv, [kvHeads, count]),
     "unpack.q": i32(unpack, [count * heads]),

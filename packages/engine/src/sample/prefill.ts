@@ -8,7 +8,7 @@ import type { ModelConfig } from "@tinklet/models/config";
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import type { SampleResult } from "../types.ts";
 import type { Extender, ExtensionResult } from "./extender.ts";
-import { type KvBlock, lengthOf, recut, takeBlock } from "./kv-block.ts";
+import { type KvBlock, lengthOf, recut, takeBlocks } from "./kv-block.ts";
 import { startsOf } from "./prefill-inputs.ts";
 import { blockTokens, type Distribution, type PrefixLease } from "./prefix-cache.ts";
 import { firstAsked, hasQuestions, type PromptQuestions, promptRows } from "./prompt-rows.ts";
@@ -132,8 +132,8 @@ const prefillShort = async (
   });
   return jobs.map((job, row) => {
     const piece = { start: starts[row]!, length: pieces[row]!.tokens.length };
-    const made = takeBlock(config, { ...piece, ...result });
-    return { ...finish(config, job, { made: [made], last: distributionOf(config, result, row) }), prompted: {} };
+    const made = takeBlocks(config, { ...piece, ...result }, blockTokens);
+    return { ...finish(config, job, { made, last: distributionOf(config, result, row) }), prompted: {} };
   });
 };
 
@@ -173,7 +173,7 @@ const prefillLong = async (
     questions.forEach((row, index) => {
       asked.take(row, distributionOf(config, result, index));
     });
-    made.push(takeBlock(config, { ...result, start: 0, length: end - start }));
+    made.push(...takeBlocks(config, { ...result, start: 0, length: end - start }, blockTokens));
     if (isLast) {
       const last = distributionOf(config, result, questions.length);
       return [{ ...finish(config, job, { made, last }), prompted: { ...sheet.result(), ...asked.result() } }];
@@ -186,11 +186,13 @@ const prefillLong = async (
 const scoredRows = ({ fewest, most }: RowLimits, { vocabSize }: ModelConfig): number =>
   Math.min(most, Math.max(fewest, Math.floor(scoredLogits / vocabSize)));
 
-/** Tokens `from` to `to` in as few runs as possible, about equally long. */
+/** Tokens `from` to `to` in as few runs as possible, about equally long, of whole blocks where that makes no more of them. */
 const runsOf = (from: number, to: number, most: number): { start: number; end: number }[] => {
   const count = Math.ceil((to - from) / most);
-  const size = Math.ceil((to - from) / count);
-  return Array.from({ length: count }, (_, i) => ({
+  const equal = Math.ceil((to - from) / count);
+  const whole = Math.ceil(equal / blockTokens) * blockTokens;
+  const size = whole <= most ? whole : equal;
+  return Array.from({ length: Math.ceil((to - from) / size) }, (_, i) => ({
     start: from + i * size,
     end: Math.min(to, from + (i + 1) * size),
   }));

@@ -6,7 +6,7 @@ import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
 import { noisyAdapter } from "../testing/noisy-adapter.ts";
 import { tinyModel, wideShape } from "../testing/tiny-model.ts";
 import { Extender } from "./extender.ts";
-import { type KvBlock, recut, takeBlock } from "./kv-block.ts";
+import { type KvBlock, recut, takeBlocks } from "./kv-block.ts";
 import { startsOf } from "./prefill-inputs.ts";
 import { rowLimits } from "./run-rows.ts";
 
@@ -39,7 +39,7 @@ const compute = async (
       rows: Int32Array.of(start + length - 1),
       coldness: Float32Array.of(1),
     });
-    made.push(takeBlock(config, { ...result, start, length }));
+    made.push(...takeBlocks(config, { ...result, start, length }, length));
     logits = result.logits.slice();
     at += length;
   }
