@@ -7,7 +7,21 @@ const sizes = { wide: { width: 1280, height: 800 }, narrow: { width: 390, height
 export async function takePictures({ browser, server, alpha, beta, saved }) {
   const page = await browser.open();
   await page.goto(`${server.url}/`);
-  await page.getByLabel("Key").fill("tml-local");
+  const key = page.getByLabel("Key");
+  const take = async (name, size, colorScheme) => {
+    await page.waitForTimeout(300);
+    const path = `${folder}studio-${name}-${size}-${colorScheme}.jpg`;
+    await page.screenshot({ path, type: "jpeg", quality: 45 });
+  };
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const [size, viewport] of Object.entries(sizes)) {
+      await page.setViewportSize(viewport);
+      await key.waitFor();
+      await take("sign-in", size, colorScheme);
+    }
+  }
+  await key.fill("tml-local");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Runs" }).waitFor();
   const places = {
@@ -16,6 +30,7 @@ export async function takePictures({ browser, server, alpha, beta, saved }) {
     playground: `/playground?model=${encodeURIComponent("tinklet/base")}&model=${encodeURIComponent(saved)}`,
     checkpoints: "/checkpoints",
     server: "/server",
+    folder: "folder",
     rollouts: "folder",
   };
   for (const colorScheme of ["light", "dark"]) {
@@ -29,10 +44,12 @@ export async function takePictures({ browser, server, alpha, beta, saved }) {
           await page.getByTestId("runs").waitFor();
         }
         if (name === "run") await page.getByTestId("charts").waitFor();
-        if (name === "rollouts") {
+        if (place === "folder") {
           await page.getByLabel("Search runs").fill("");
           await page.getByRole("link", { name: "runs/sums" }).click();
           await page.getByTestId("rollout-count").getByText(/96/).waitFor();
+        }
+        if (name === "rollouts") {
           await page.locator(".samples summary").first().click();
           await page.getByRole("button", { name: "Compare group 0" }).click();
           await page.getByTestId("group").waitFor();
@@ -44,12 +61,7 @@ export async function takePictures({ browser, server, alpha, beta, saved }) {
           await page.waitForFunction(() => document.querySelectorAll(".answer[aria-busy=false]").length >= 2);
         }
         if (name !== "rollouts") await page.evaluate(() => scrollTo(0, 0));
-        await page.waitForTimeout(300);
-        await page.screenshot({
-          path: `${folder}studio-${name}-${size}-${colorScheme}.jpg`,
-          type: "jpeg",
-          quality: 60,
-        });
+        await take(name, size, colorScheme);
       }
     }
   }

@@ -4,7 +4,7 @@
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { formatCount, formatDuration, formatNumber } from "./format.ts";
+import { formatCount, formatDuration, formatNumber, timeMark, timeSteps } from "./format.ts";
 import { alignRuns, type RunCurves, type XAxis } from "./series.ts";
 
 export interface ChartProps {
@@ -42,7 +42,11 @@ function optionsOf(props: ChartProps, width: number, onSelect: (from: number, to
     cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 7 }, y: false },
     scales: { x: { time: false }, y: { distr: isLog ? 3 : 1 } },
     axes: [
-      { ...axes, values: (_, ticks) => ticks.map((tick) => xText(axis, tick)) },
+      {
+        ...axes,
+        ...(axis === "time" ? { incrs: timeSteps } : {}),
+        values: (_, ticks) => ticks.map((tick) => (axis === "time" ? timeMark(tick) : xText(axis, tick))),
+      },
       { ...axes, size: 64, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : formatNumber(tick))) },
     ],
     series: [

@@ -28,15 +28,17 @@ export function Charts({ curves }: { readonly curves: readonly RunCurves[] }) {
   return (
     <div data-testid="charts" data-points={curves[0]?.x.step?.length ?? 0}>
       <div class="row controls">
-        <Choice
-          label="Horizontal axis"
-          value={axis}
-          options={axes.map((name) => [name, words[name]] as const)}
-          onChange={(value) => {
-            setZoom(undefined);
-            setAxis(value);
-          }}
-        />
+        {axes.length < 2 ? null : (
+          <Choice
+            label="Horizontal axis"
+            value={axis}
+            options={axes.map((name) => [name, words[name]] as const)}
+            onChange={(value) => {
+              setZoom(undefined);
+              setAxis(value);
+            }}
+          />
+        )}
         <label class="slider">
           Smoothing
           <input

@@ -28,6 +28,20 @@ export function formatDuration(seconds: number): string {
   return hours < 48 ? `${Math.floor(hours)} h` : `${Math.floor(days)} days`;
 }
 
+/** Seconds between two marks of an axis of time: such that the words for them are true. uPlot's own are powers of ten. */
+export const timeSteps = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800,
+];
+
+/** A mark of an axis of time, exact: 90 s are 1:30, not 1 min. */
+export function timeMark(seconds: number): string {
+  if (seconds < 0) return `−${timeMark(-seconds)}`;
+  const clock = (whole: number) => `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+  if (seconds >= 60 && seconds < 3600 && seconds % 60 !== 0) return clock(Math.round(seconds));
+  if (seconds >= 3600 && seconds % 3600 !== 0) return `${clock(Math.round(seconds / 60))} h`;
+  return seconds >= 3600 && seconds % 86_400 !== 0 ? `${seconds / 3600} h` : formatDuration(seconds);
+}
+
 export const formatAge = (then: Date | number, now: number): string => {
   const seconds = (now - Number(then)) / 1000;
   if (seconds < 5) return "now";

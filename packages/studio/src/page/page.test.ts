@@ -1,6 +1,6 @@
 import type { StepColumns } from "tinklet/wire";
 import { describe, expect, test } from "vitest";
-import { formatAge, formatBytes, formatDuration, formatNumber } from "./format.ts";
+import { formatAge, formatBytes, formatDuration, formatNumber, timeMark, timeSteps } from "./format.ts";
 import { alignRuns, folderCurves, joinColumns, joinMetrics, smooth, stepCurves } from "./series.ts";
 import { oneLine, plainText, shownText } from "./text.ts";
 import { colourOf, readVocabulary, weightColour } from "./tokens.ts";
@@ -117,6 +117,14 @@ describe("tokens", () => {
       ...["", "gain-1", "gain-2", "cost-2", ""],
     ]);
   });
+});
+
+test("no two marks of an axis of time have the same words, however far apart they are", () => {
+  for (const step of timeSteps) {
+    const marks = Array.from({ length: 40 }, (_, i) => timeMark((i - 10) * step));
+    expect(new Set(marks).size, `every ${step} s: ${marks.join(", ")}`).toBe(marks.length);
+  }
+  expect([-600, 90, 5400, 36_000].map(timeMark)).toEqual(["−10 min", "1:30", "1:30 h", "10 h"]);
 });
 
 test("numbers are short", () => {

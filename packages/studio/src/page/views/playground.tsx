@@ -194,11 +194,17 @@ function ModelSelect(props: {
     >
       {all.slice(0, 500).map((model) => (
         <option key={model} value={model}>
-          {oneLine(model.replace(/^tinker:\/\//, ""), 80)}
+          {oneLine(labelOf(model), 80)}
         </option>
       ))}
     </select>
   );
+}
+
+/** A checkpoint by its own name first: the lists are narrow, and the ids of runs are long. */
+function labelOf(model: string): string {
+  const [, run, name] = /^tinker:\/\/([^/]+)\/.*?([^/]+)$/.exec(model) ?? [];
+  return run === undefined ? model : `${name} · ${run}`;
 }
 
 /** A word of a shell, quoted where that is needed. */

@@ -155,7 +155,7 @@ function Bars(props: {
           aria-label={`Reward ${formatNumber(from)} to ${formatNumber(to)}: ${count} samples`}
           onClick={() => props.onChoose(i === props.bar ? undefined : i)}
         >
-          <span class="bar" style={{ height: `${(count / highest) * 100}%` }} />
+          <span class="bar" style={{ "--share": count / highest }} />
           <span class="bar-label">{formatNumber(from)}</span>
         </button>
       ))}
