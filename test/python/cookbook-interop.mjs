@@ -1,14 +1,15 @@
 // The official tinker-cookbook, unmodified, on our server with the bundled model: its supervised recipe on a local JSONL file of
 // sums, and its arithmetic reinforcement-learning recipe, configured by their own arguments alone, without the model hub. The loss
 // must fall, the reward must rise, and a second run in the same log folder must resume from the checkpoints of the first. Before them,
-// what both cookbooks learn of the same conversations. `masks`, `supervised` or `reinforcement` runs one of them; `--keep` leaves the
-// log folders behind and says where they are.
+// what both cookbooks learn of the same conversations, and runs of ours read by the official readers of run folders. `masks`, `ours`,
+// `supervised` or `reinforcement` runs one of them; `--keep` leaves the log folders behind and says where they are.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { isDeepStrictEqual } from "node:util";
 import { bundle, root } from "../server/bundle.mjs";
 import { showOfficialRun } from "../studio/official.mjs";
 import { compareMasks } from "./masks.mjs";
@@ -64,6 +65,57 @@ const shown = (values) => values.map((value) => value.toFixed(2)).join(" ");
 function series(folder, metric) {
   const rows = lines(join(folder, "metrics.jsonl")).filter((row) => typeof row[metric] === "number");
   return rows.sort((a, b) => a.step - b.step).map((row) => ({ step: row.step, value: row[metric] }));
+}
+
+/** Runs of our own recipes, as the official cookbook's readers of run folders see them. */
+function ours() {
+  const folder = join(work, "ours");
+  const kinds = { sft: "sl", "math-rl": "rl", dpo: "dpo" };
+  for (const name of Object.keys(kinds)) {
+    const out = join(work, "recipes", name);
+    const command = join(root, "packages/tinklet/bin/tinklet.mjs");
+    const given = ["--base-url", url, "--model", model, "--max-steps", "3", "--seed", "1", "--out", out];
+    const done = spawnSync(process.execPath, [command, "recipe", "run", name, ...given], {
+      encoding: "utf8",
+      env: { ...process.env, TINKER_API_KEY: "tml-local" },
+    });
+    say(done.status === 0, `our ${name}`, done.status === 0 ? "3 steps" : done.stderr.slice(-2000));
+    const stage = readdirSync(out).find((entry) => existsSync(join(out, entry, "metrics.jsonl")));
+    mkdirSync(folder, { recursive: true });
+    renameSync(join(out, stage), join(folder, name));
+  }
+  const read = spawnSync(python, [join(root, "test/python/read_runs.py"), folder], {
+    encoding: "utf8",
+    maxBuffer: 64 << 20,
+  });
+  if (read.status !== 0) return say(false, "the official readers open our runs", read.stderr.slice(-2000));
+  const { runs, swept } = JSON.parse(read.stdout);
+  for (const { id, ...run } of runs) {
+    const own = (file) => lines(join(folder, id, file));
+    const of = {
+      type: kinds[id],
+      config: JSON.parse(readFileSync(join(folder, id, "config.json"), "utf8")),
+      metrics: own("metrics.jsonl"),
+      checkpoints: own("checkpoints.jsonl"),
+      last: own("checkpoints.jsonl").at(-1),
+      spans: own("timing_spans.jsonl").map(({ spans }) => spans.length),
+    };
+    for (const [what, wanted] of Object.entries(of))
+      say(
+        isDeepStrictEqual(run[what], wanted),
+        `the official readers: ${what} of our ${id}`,
+        JSON.stringify(run[what]).slice(0, 80),
+      );
+    if (id !== "math-rl") continue;
+    const rollouts = Object.fromEntries(
+      [0, 1, 2].map((at) => [at, own(`iteration_00000${at}/train_rollout_summaries.jsonl`)]),
+    );
+    say(isDeepStrictEqual(run.rollouts, rollouts), "the official readers: our rollouts", `${run.iterations} steps`);
+    const found = Object.values(run.single).every((one) => one.group_idx === 0 && one.traj_idx === 1);
+    say(found, "the official readers: one of our rollouts by its place", run.single[0].total_reward);
+  }
+  const names = swept.map((path) => path.split("/").at(-1));
+  say(isDeepStrictEqual(names, Object.keys(kinds).sort()), "the official sweep collects our runs", names.join(" "));
 }
 
 /** The studio shows what the recipe wrote. */
@@ -151,6 +203,7 @@ function reinforcement() {
 try {
   const parts = {
     masks: () => compareMasks(python, say),
+    ours,
     async supervised() {
       supervised();
       await shownInStudio(join(work, "supervised"), { metric: "train_mean_nll" });

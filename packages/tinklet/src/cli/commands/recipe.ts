@@ -136,7 +136,7 @@ function follower(output: Output): (event: RecipeEvent) => void {
       metrics[name] === undefined ? [] : [[name.split("/").at(-1) ?? name, metrics[name].toFixed(3)] as const],
     );
     const shownFigures = { ...Object.fromEntries(figures), ...cachedShare(prompts) };
-    const text = line.of.text(step, metrics["num_tokens"] ?? 0, shownFigures);
+    const text = line.of.text(step, metrics["num_tokens"] ?? metrics["num_tokens:sum"] ?? 0, shownFigures);
     output.progress(`${stage}: ${text}`, { always: step === totalSteps - 1 });
   };
 }
