@@ -186,15 +186,17 @@ const prefillLong = async (
 const scoredRows = ({ fewest, most }: RowLimits, { vocabSize }: ModelConfig): number =>
   Math.min(most, Math.max(fewest, Math.floor(scoredLogits / vocabSize)));
 
-/** Tokens `from` to `to` in as few runs as possible, about equally long, of whole blocks where that makes no more of them. */
-const runsOf = (from: number, to: number, most: number): { start: number; end: number }[] => {
-  const count = Math.ceil((to - from) / most);
-  const equal = Math.ceil((to - from) / count);
-  const whole = Math.ceil(equal / blockTokens) * blockTokens;
-  const size = whole <= most ? whole : equal;
-  return Array.from({ length: Math.ceil((to - from) / size) }, (_, i) => ({
+/** Tokens `from` to `to` in as few runs as possible, about equally long, of whole blocks but the last where that makes no more of them. */
+export const runsOf = (from: number, to: number, most: number): { start: number; end: number }[] => {
+  const all = to - from;
+  const count = Math.ceil(all / most);
+  const equal = Math.ceil(all / count);
+  const [shorter, longer] = [Math.floor, Math.ceil].map((round) => round(equal / blockTokens) * blockTokens);
+  const fits = (size: number): boolean => size > 0 && size <= most && all - (count - 1) * size <= most;
+  const size = [longer!, shorter!].find(fits) ?? equal;
+  return Array.from({ length: Math.min(count, Math.ceil(all / size)) }, (_, i) => ({
     start: from + i * size,
-    end: Math.min(to, from + (i + 1) * size),
+    end: i === count - 1 ? to : Math.min(to, from + (i + 1) * size),
   }));
 };
 
