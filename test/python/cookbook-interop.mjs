@@ -90,6 +90,8 @@ function ours() {
   });
   if (read.status !== 0) return say(false, "the official readers open our runs", read.stderr.slice(-2000));
   const { runs, swept } = JSON.parse(read.stdout);
+  const found = runs.map(({ id }) => id).sort();
+  say(isDeepStrictEqual(found, Object.keys(kinds).sort()), "the official registry finds our runs", found.join(" "));
   for (const { id, ...run } of runs) {
     const own = (file) => lines(join(folder, id, file));
     const of = {
@@ -111,8 +113,8 @@ function ours() {
       [0, 1, 2].map((at) => [at, own(`iteration_00000${at}/train_rollout_summaries.jsonl`)]),
     );
     say(isDeepStrictEqual(run.rollouts, rollouts), "the official readers: our rollouts", `${run.iterations} steps`);
-    const found = Object.values(run.single).every((one) => one.group_idx === 0 && one.traj_idx === 1);
-    say(found, "the official readers: one of our rollouts by its place", run.single[0].total_reward);
+    const isPlaced = Object.values(run.single).every((one) => one.group_idx === 0 && one.traj_idx === 1);
+    say(isPlaced, "the official readers: one of our rollouts by its place", run.single[0].total_reward);
   }
   const names = swept.map((path) => path.split("/").at(-1));
   say(isDeepStrictEqual(names, Object.keys(kinds).sort()), "the official sweep collects our runs", names.join(" "));
