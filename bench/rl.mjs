@@ -73,7 +73,7 @@ const parts = {
   async "multi-turn"(sides, { repeats, count, tiny }) {
     const shape = { count, turns: tiny ? 2 : 10 };
     const results = await inTurns(sides, (seed) => ["multiTurn", { ...shape, seed }], {
-      repeats: Math.min(2, repeats),
+      repeats: Math.min(3, repeats),
       warmUp: ["multiTurn", { count: tiny ? 1 : 4, turns: tiny ? 1 : 3, seed: 0 }],
     });
     const prompts = conversations({ ...shape, vocabSize: 4096, seed: 1 }).flatMap((turns) =>
@@ -240,9 +240,12 @@ const skyrl = async (root, { repeats, tiny }) => {
   }
 };
 
-/** The official cookbook's own times, one step on each build. */
-const recipe = async (root, builds) => {
-  const results = { base: [await runRecipe(root, builds.base)], ours: [await runRecipe(root, builds.ours)] };
+/** The official cookbook's own times, a step on each build in turns. */
+const recipe = async (root, builds, repeats) => {
+  const results = { base: [], ours: [] };
+  for (let i = 1; i <= Math.min(3, repeats); i++) {
+    for (const name of ["base", "ours"]) results[name].push(await runRecipe(root, builds[name]));
+  }
   return [
     compare("official multi-turn recipe: sampling", results, { of: sampling }),
     compare("official multi-turn recipe: the rest of the step", results, { of: training }),
@@ -313,7 +316,7 @@ export default async ({ root, args }) => {
   const others = {
     peft: () => peft(root, { repeats, tiny }),
     skyrl: () => skyrl(root, { repeats, tiny }),
-    recipe: () => recipe(root, builds),
+    recipe: () => recipe(root, builds, repeats),
     quickstart: () => quickstart(builds, repeats),
   };
   for (const [part, measure] of Object.entries(others)) {

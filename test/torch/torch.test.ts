@@ -53,7 +53,7 @@ const options = { activationBytes: 1e9, contextLength: 512 };
 
 const logitsOf = async (model: LoadedModel, runtime: Runtime, adapter: Adapter, sequence: Int32Array) => {
   const { length } = sequence;
-  const { logits } = await new Extender(model, runtime, { packWeights: false }).prefill({
+  const { logits } = await new Extender(model, runtime, { packing: "all" }).prefill({
     pieces: [{ past: [], tokens: sequence, adapter }],
     rows: Int32Array.from({ length }, (_, i) => i),
     coldness: new Float32Array(length).fill(1),
@@ -200,7 +200,7 @@ describe.each(fixtures)("%s", (name, fixture) => {
         maxBatch: 4,
         cacheBytes: 1e9,
         eosTokenIds: [],
-        packWeights: true,
+        packing: "all",
       });
       const handle = sampler.submit({ prompt, params: { maxTokens: certain, temperature: 0 } }, adapter());
       while (sampler.busy) await sampler.step();

@@ -18,6 +18,7 @@ describe("the budget", () => {
   it.each([
     ["native", 5e8, 6e9],
     ["native", 5e8, 2e9],
+    ["native", 4e7, 6e8],
     ["wasm", 5e8, 6e9],
     ["wasm", 4e7, 20e9],
   ] as const)("is not exceeded (%s, %d of %d)", (runtime, weightsBytes, budget) => {
@@ -28,9 +29,16 @@ describe("the budget", () => {
   });
 
   it("has a packed copy only if what packing takes for a moment fits, too", () => {
-    expect(plan(5e8, 7.4 * 5e8).packWeights).toBe(false);
-    expect(plan(5e8, 7.6 * 5e8).packWeights).toBe(true);
-    expect(plan(7e8, 100e9).packWeights).toBe(false); // it would take too long
+    expect(plan(5e8, 7.4 * 5e8).packing).toBe("none");
+    expect(plan(5e8, 7.6 * 5e8).packing).toBe("decoding");
+    expect(plan(7e8, 100e9).packing).toBe("none"); // it would take too long
+  });
+
+  it("has packed copies for prompts, too, of small models alone", () => {
+    expect(plan(4e7, 13.4 * 4e7).packing).toBe("decoding");
+    expect(plan(4e7, 13.6 * 4e7).packing).toBe("all");
+    expect(plan(6.5e7, 100e9).packing).toBe("decoding");
+    expect(plan(4e7, 100e9, "wasm").packing).toBe("decoding");
   });
 
   it("leaves something to work with, or is refused", () => {

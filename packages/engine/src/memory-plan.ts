@@ -7,6 +7,7 @@ import type { ModelConfig } from "@tinklet/models/config";
 import { MemoryError } from "./errors.ts";
 import { nativeHint, wasmBytes } from "./runtime/ort.ts";
 import { KvCache } from "./sample/cache.ts";
+import type { Packing } from "./sample/extender.ts";
 import type { RuntimeName } from "./types.ts";
 
 /** Share of the machine's memory that an engine takes by default. */
@@ -19,24 +20,26 @@ export function defaultMemoryBudget(machine = totalmem(), container = process.co
 }
 
 /**
- * Weights up to this size are also kept in the layout that decoding multiplies fastest with: packing costs a few seconds per gigabyte
- * when the first token is decoded, and memory.
+ * Weights up to these sizes are also kept in the layout that products are fastest with: packing costs a few seconds per gigabyte when a
+ * program is first used, and memory. Decoding gains a third to a half. Prompts of 60 tokens gain a sixth and longer ones less; only models
+ * so small that keeping a prompt's keys is felt beside computing them have that for prompts, too.
  */
-const packLimitBytes = 6e8;
+const packLimitBytes = { decoding: 6e8, all: 6.4e7 };
 /**
  * What programs hold besides the shared weights, in multiples of them, measured with 400 MB: a packed copy takes one and a half (and
- * three and a quarter while it is made), and there are two, for the base model and for adapters. On WebAssembly every program has a
- * copy: one to train with, one for prompts, a packed one to decode with, and what compiling the last of them takes for a moment.
+ * three and a quarter while it is made). There are two to decode with, for the base model and for adapters, and for prompts as many with
+ * scores and without. On WebAssembly every program has a copy: one to train with, one for prompts, a packed one to decode with, and what
+ * compiling the last of them takes for a moment.
  */
-const packedCopies = 3;
+const packedCopies: Readonly<Record<Packing, number>> = { none: 0, decoding: 3, all: 9 };
 const wasmPrograms = 5;
-/** Packing needs this multiple of the weights to be free: what it takes for a moment must fit the activations, which rest meanwhile. */
-const packFree = 6.5;
+/** Beside all packed copies so much must be free: what packing takes for a moment must fit the activations, which rest meanwhile. */
+const packFree = 3.5;
 /** How what is left is divided. Activations are those of one run, caches those of all sequences that decode. */
 const shares = { activations: 0.5, caches: 0.25, adapters: 0.25 };
 
 export interface MemoryPlan {
-  readonly packWeights: boolean;
+  readonly packing: Packing;
   readonly activationBytes: number;
   readonly cacheBytes: number;
   readonly adapterBytes: number;
@@ -71,18 +74,34 @@ export function planMemory(
     });
   }
   const free = budget - fixed;
-  const small = runtime !== "interpreter" && weightsBytes <= packLimitBytes;
-  const packWeights = small && (isWasm || free >= packFree * weightsBytes);
+  const packing = packingFor({ weightsBytes, free, runtime });
   const rest = isWasm
     ? Math.min(free, wasmBytes - wasmPrograms * weightsBytes)
-    : free - (packWeights ? packedCopies * weightsBytes : 0);
+    : free - packedCopies[packing] * weightsBytes;
   return {
-    packWeights,
+    packing,
     activationBytes: Math.floor(rest * shares.activations),
     cacheBytes: Math.floor(rest * shares.caches),
     adapterBytes: Math.floor(rest * shares.adapters),
   };
 }
+
+/** As much as is worth it and fits. WebAssembly has room for programs set aside already, for those that decode. */
+const packingFor = ({
+  weightsBytes,
+  free,
+  runtime,
+}: {
+  readonly weightsBytes: number;
+  readonly free: number;
+  readonly runtime: RuntimeName;
+}): Packing => {
+  if (runtime === "interpreter") return "none";
+  const isSmall = (packing: "decoding" | "all"): boolean => weightsBytes <= packLimitBytes[packing];
+  if (runtime === "wasm") return isSmall("decoding") ? "decoding" : "none";
+  const fits = (packing: Packing): boolean => free >= (packedCopies[packing] + packFree) * weightsBytes;
+  return (["all", "decoding"] as const).find((packing) => isSmall(packing) && fits(packing)) ?? "none";
+};
 
 /** Tokens that one request finds a cache for: two rows, because a single one is padded. */
 export function longestCached(config: ModelConfig, cacheBytes: number): number {

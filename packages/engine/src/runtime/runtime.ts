@@ -19,8 +19,8 @@ export type WeightMap = ReadonlyMap<string, { readonly data: Float32Array; reado
 
 export interface CompileOptions {
   /**
-   * Copy the weights into the program, laid out for its multiplications: faster for few rows (decoding), but a second copy in
-   * memory.
+   * Copy the weights into the program, laid out for its multiplications: faster, the more so the fewer rows there are, but a
+   * second copy in memory.
    * @defaultValue false
    */
   readonly packWeights?: boolean;

@@ -36,7 +36,7 @@ it("1,000 conversations of 50 turns leave the heap flat and the cache within its
     maxBatch: 8,
     cacheBytes,
     eosTokenIds: [],
-    packWeights: false,
+    packing: "none",
   });
   let most = 0;
   let leastFound = Infinity;

@@ -13,6 +13,9 @@ import { lengthOf } from "./kv-block.ts";
 import { type PromptPiece, prefillInputs } from "./prefill-inputs.ts";
 import { type RowLimits, rowLimits } from "./run-rows.ts";
 
+/** Which programs have a packed copy of the weights: none, those that decode, or those for prompts as well. */
+export type Packing = "none" | "decoding" | "all";
+
 /** One new token for each sequence. */
 export interface DecodeStep {
   /** With as many rows as `decodeRows` says. */
@@ -59,21 +62,22 @@ export class Extender {
   readonly #runtime: Runtime;
   readonly #rope: RopeCache;
   readonly #programs = createProgramCache();
-  readonly #packWeights: boolean;
+  readonly #packing: Packing;
   #stack: { adapters: readonly AdapterWeights[]; stack: AdapterStack } | undefined;
 
-  constructor(model: LoadedModel, runtime: Runtime, options: { packWeights: boolean }) {
+  constructor(model: LoadedModel, runtime: Runtime, options: { readonly packing: Packing }) {
     this.rowLimits = rowLimits(model.config, runtime.threads);
     this.#model = model;
     this.#runtime = runtime;
     this.#rope = new RopeCache(model.config);
-    this.#packWeights = options.packWeights;
+    this.#packing = options.packing;
   }
 
   #program(stack: AdapterStack | undefined, decode: boolean, prompt: boolean): Promise<Program> {
     const adapters = stack ? { targets: stack.targets, blocked: stack.blocked } : {};
     return this.#programs.get([adapters, decode, prompt], () => {
-      const own = this.#packWeights && decode; // prompts have the rows to do without
+      // With scores and without alike: a packed product has other bits, and both leave keys and values for each other.
+      const own = this.#packing === "all" || (decode && this.#packing === "decoding");
       const graph = extendGraph(this.#model.config, { ...adapters, decode, prompt });
       const names = graph.weights.map(({ name }) => name);
       return this.#runtime.compile(graph, fuseWeights(this.#model.weights, names), { packWeights: own });

@@ -22,7 +22,7 @@ const defaults: SamplerOptions = {
   maxBatch: 8,
   cacheBytes: 1e9,
   eosTokenIds: [],
-  packWeights: true,
+  packing: "all",
 };
 
 const ids = (length: number, seed: number): number[] => {

@@ -51,13 +51,15 @@ const cases = runtimes.flatMap((runtime) =>
     // WebAssembly has one thread here, and computes wide heads as it does others.
     .filter(([, model]) => runtime?.name === "native" || model === usual)
     .flatMap(([heads, model]) =>
-      runtime ? [{ name: runtime.name, threads: runtime.threads, heads, runtime, model }] : [],
+      (["decoding", "all"] as const).flatMap((packing) =>
+        runtime ? [{ name: runtime.name, threads: runtime.threads, heads, packing, runtime, model }] : [],
+      ),
     ),
 );
 
-describe.each(cases)("$heads on $name with $threads threads", ({ runtime, model }) => {
+describe.each(cases)("$heads on $name with $threads threads, packed: $packing", ({ packing, runtime, model }) => {
   it("keys, values and logits do not depend on where runs begin and end, nor on what runs beside them", async () => {
-    const extender = new Extender(model, runtime, { packWeights: false });
+    const extender = new Extender(model, runtime, { packing });
     const { most } = extender.rowLimits;
     const expected = await compute({ extender, model }, [most], 0);
     for (const [sizes, beside] of [

@@ -22,7 +22,7 @@ const defaults: SamplerOptions = {
   maxBatch: 32,
   cacheBytes: 1e9,
   eosTokenIds: [],
-  packWeights: false,
+  packing: "none",
 };
 
 const adapterOf = (config: ModelConfig, seed: number, rank = 3): Adapter =>
@@ -67,10 +67,10 @@ describe("against full forward passes", () => {
     await expectScores([...prompt, ...tokens], logprobs);
   });
 
-  it("joined and packed weights give the same tokens", async () => {
+  it.each(["decoding", "all"] as const)("joined and packed weights (%s) give the same tokens", async (packing) => {
     const request = { prompt, weights, numSamples: 3, params: { maxTokens: 20, seed: 5 } };
     const [plain] = await runAll(new Sampler(model, runtime, defaults), [request]);
-    const [packed] = await runAll(new Sampler(model, runtime, { ...defaults, packWeights: true }), [request]);
+    const [packed] = await runAll(new Sampler(model, runtime, { ...defaults, packing }), [request]);
     expect(packed!.sequences.map(({ tokens }) => [...tokens])).toEqual(
       plain!.sequences.map(({ tokens }) => [...tokens]),
     );
@@ -197,9 +197,9 @@ describe("independence of a wider model on two threads", async () => {
   });
 });
 
-describe.each([false, true])("independence, packed weights %s", (packWeights) => {
+describe.each(["none", "decoding", "all"] as const)("independence, packed weights: %s", (packing) => {
   const model = tinyModel({ model_type: "qwen2", max_position_embeddings: 256, eos_token_id: null });
-  const options = { ...defaults, contextLength: 256, packWeights };
+  const options = { ...defaults, contextLength: 256, packing };
   const adapters = [
     undefined,
     adapterOf(model.config, 1),

@@ -21,7 +21,7 @@ import type {
   TokenEvent,
 } from "../types.ts";
 import { KvCache } from "./cache.ts";
-import { decodeRows, Extender, type ExtensionResult } from "./extender.ts";
+import { decodeRows, Extender, type ExtensionResult, type Packing } from "./extender.ts";
 import { guestSeats } from "./guest-seats.ts";
 import { argmax, best, type Choice, pick } from "./pick.ts";
 import { isScored, type Prefilled, type PromptScores, prefill, unscoredTokens } from "./prefill.ts";
@@ -44,7 +44,7 @@ export interface SamplerOptions {
   /** Bytes that caches may take. */
   readonly cacheBytes: number;
   readonly eosTokenIds: readonly number[];
-  readonly packWeights: boolean;
+  readonly packing: Packing;
   /** Asked for once, when the first stop text comes. */
   readonly tokenizer?: () => Promise<Tokenizer>;
 }

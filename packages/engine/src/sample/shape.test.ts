@@ -9,7 +9,7 @@ import { readShape, shaped } from "./shape.ts";
 
 const model = tinyModel({ model_type: "qwen3" });
 const { vocabSize } = model.config;
-const options = { contextLength: 64, maxBatch: 8, cacheBytes: 1e9, eosTokenIds: [], packWeights: false };
+const options = { contextLength: 64, maxBatch: 8, cacheBytes: 1e9, eosTokenIds: [], packing: "none" } as const;
 
 const sample = async (params: SamplingParams, more: Partial<SampleRequest> = {}, events?: TokenEvent[]) => {
   const sampler = new Sampler(model, createInterpreter(), options);
