@@ -30,14 +30,19 @@ const countOf = (args, name, fallback) => {
 const openSide = (root, build, folder) =>
   startPeer(process.execPath, [join(root, "bench/rl/side.mjs"), build, folder, String(cpus().length)]);
 
-/** The same commands on both sides in turns, once without counting (`warmUp`, where something shorter will do). */
-const inTurns = async (sides, commandOf, { repeats, warmUp = commandOf(0) }) => {
+/** What is measured of both builds, neighbours in time. */
+const alternate = async (repeats, measure) => {
   const results = { base: [], ours: [] };
-  for (const name of ["base", "ours"]) await sides[name].ask(...warmUp);
-  for (let i = 1; i <= repeats; i++) {
-    for (const name of ["base", "ours"]) results[name].push(await sides[name].ask(...commandOf(i)));
+  for (let turn = 1; turn <= repeats; turn++) {
+    for (const name of ["base", "ours"]) results[name].push(await measure(name, turn));
   }
   return results;
+};
+
+/** The same commands on both sides in turns, once without counting (`warmUp`, where something shorter will do). */
+const inTurns = async (sides, commandOf, { repeats, warmUp = commandOf(0) }) => {
+  for (const name of ["base", "ours"]) await sides[name].ask(...warmUp);
+  return alternate(repeats, (name, turn) => sides[name].ask(...commandOf(turn)));
 };
 
 const sorted = (values) => values.toSorted((a, b) => a - b);
@@ -242,10 +247,7 @@ const skyrl = async (root, { repeats, tiny }) => {
 
 /** The official cookbook's own times, a step on each build in turns. */
 const recipe = async (root, builds, repeats) => {
-  const results = { base: [], ours: [] };
-  for (let i = 1; i <= Math.min(3, repeats); i++) {
-    for (const name of ["base", "ours"]) results[name].push(await runRecipe(root, builds[name]));
-  }
+  const results = await alternate(Math.min(3, repeats), (name) => runRecipe(root, builds[name]));
   return [
     compare("official multi-turn recipe: sampling", results, { of: sampling }),
     compare("official multi-turn recipe: the rest of the step", results, { of: training }),
@@ -254,30 +256,22 @@ const recipe = async (root, builds, repeats) => {
 };
 
 /** The quickstart by reward as a user runs it, start to end of the process. */
-const quickstart = (builds, repeats) => {
+const quickstart = async (builds, repeats) => {
   const work = mkdtempSync(join(tmpdir(), "tinklet-bench-rl-"));
-  const results = { base: [], ours: [] };
   try {
-    for (let seed = 1; seed <= Math.min(3, repeats); seed++) {
-      for (const name of ["base", "ours"]) {
-        const folder = join(work, `${name}-${seed}`); // of its own: no run goes on from another's
-        const places = ["--out", join(folder, "run"), "--data-dir", join(folder, "data")];
-        const options = ["--rl", "--json", "--seed", String(seed), ...places];
-        const start = performance.now();
-        execFileSync(
-          process.execPath,
-          [join(builds[name], "packages/tinklet/bin/tinklet.mjs"), "quickstart", ...options],
-          {
-            stdio: "ignore",
-          },
-        );
-        results[name].push({ training: (performance.now() - start) / 1000 });
-      }
-    }
+    const results = await alternate(Math.min(3, repeats), (name, seed) => {
+      const folder = join(work, `${name}-${seed}`); // of its own: no run goes on from another's
+      const places = ["--out", join(folder, "run"), "--data-dir", join(folder, "data")];
+      const options = ["--rl", "--json", "--seed", String(seed), ...places];
+      const command = join(builds[name], "packages/tinklet/bin/tinklet.mjs");
+      const start = performance.now();
+      execFileSync(process.execPath, [command, "quickstart", ...options], { stdio: "ignore" });
+      return { training: (performance.now() - start) / 1000 };
+    });
+    return [compare("quickstart --rl, the whole process", results, { of: training })];
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
-  return [compare("quickstart --rl, the whole process", results, { of: training })];
 };
 
 export default async ({ root, args }) => {

@@ -9,7 +9,7 @@ import type { LoadedModel } from "../../packages/engine/src/model/load.ts";
 import { createInterpreter } from "../../packages/engine/src/runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../../packages/engine/src/runtime/ort.ts";
 import type { Program, Runtime } from "../../packages/engine/src/runtime/runtime.ts";
-import { Extender } from "../../packages/engine/src/sample/extender.ts";
+import { Extender, type Packing } from "../../packages/engine/src/sample/extender.ts";
 import { Sampler } from "../../packages/engine/src/sample/sampler.ts";
 import {
   type Compute,
@@ -51,9 +51,13 @@ const expectWithin = (tolerance: Tolerance, result: Groups, who: string): void =
 
 const options = { activationBytes: 1e9, contextLength: 512 };
 
-const logitsOf = async (model: LoadedModel, runtime: Runtime, adapter: Adapter, sequence: Int32Array) => {
+const logitsOf = async (
+  model: LoadedModel,
+  runtime: Runtime,
+  { adapter, sequence, packing }: { adapter: Adapter; sequence: Int32Array; packing: Packing },
+) => {
   const { length } = sequence;
-  const { logits } = await new Extender(model, runtime, { packing: "all" }).prefill({
+  const { logits } = await new Extender(model, runtime, { packing }).prefill({
     pieces: [{ past: [], tokens: sequence, adapter }],
     rows: Int32Array.from({ length }, (_, i) => i),
     coldness: new Float32Array(length).fill(1),
@@ -151,9 +155,11 @@ describe.each(fixtures)("%s", (name, fixture) => {
   const vocab = model.config.vocabSize;
   const adapter = (): Adapter => adapterOf(model, fixture);
 
-  it("logits", async () => {
+  it.each(["none", "all"] as const)("logits, packed weights: %s", async (packing) => {
     const sequence = tokens("tokens0", fixture.lengths[0]!, vocab);
-    const compute: Compute = async (runtime, given) => ({ logits: await logitsOf(model, runtime, given, sequence) });
+    const compute: Compute = async (runtime, given) => ({
+      logits: await logitsOf(model, runtime, { adapter: given, sequence, packing }),
+    });
     const tolerance = await toleranceOf(compute, adapter, 4);
     expectWithin(tolerance, { logits: decode(fixture.logits) }, "PyTorch");
     for (const runtime of runtimes) expectWithin(tolerance, await compute(runtime, adapter()), runtime.name);
@@ -176,7 +182,9 @@ describe.each(fixtures)("%s", (name, fixture) => {
   it("greedy decoding of 200 tokens", async () => {
     const prompt = tokens("tokens1", fixture.lengths[1]!, vocab);
     const sequence = Int32Array.from([...prompt, ...fixture.greedy.slice(0, -1)]);
-    const compute: Compute = async (runtime, given) => ({ logits: await logitsOf(model, runtime, given, sequence) });
+    const compute: Compute = async (runtime, given) => ({
+      logits: await logitsOf(model, runtime, { adapter: given, sequence, packing: "none" }),
+    });
     const tolerance = await toleranceOf(compute, adapter, 2);
     const { logits } = await compute(exact, inFloat64(adapter()));
     // A token is certain where it leads by more than the errors of two logits; where it does not, either choice is right.

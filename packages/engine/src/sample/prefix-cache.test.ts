@@ -65,14 +65,20 @@ const counting = (runtime: Runtime): { runtime: Runtime; prefilled: () => number
   return { runtime: { ...runtime, compile }, prefilled: () => prefilled };
 };
 
-describe.each([
-  ["native", native],
-  ["wasm", wasm],
-] as const)("on %s", (_, runtime) => {
+/** As engines are opened: prompts of small models are packed, of others and on WebAssembly not. */
+const setups = [
+  ["native", "all", native],
+  ["native", "decoding", native],
+  ["wasm", "decoding", wasm],
+] as const;
+
+describe.each(setups)("on %s, packed: %s", (_, packing, runtime) => {
+  const options = { ...defaults, packing };
+
   it("a warm, a cold and a partly evicted cache give the same bits, in any company", async () => {
     const adapter = adapterOf(1);
     const turns = [...conversation(5, 5), ...conversation(6, 3).map((each) => ({ ...each, weights: adapter }))];
-    const warm = new Sampler(model, runtime, defaults);
+    const warm = new Sampler(model, runtime, options);
     const cold: unknown[] = [];
     for (const [i, turn] of turns.entries()) cold.push(told(await run(warm, { ...turn, scope: `alone ${i}` })));
     // One after the other: every turn finds what those before it left.
@@ -93,7 +99,7 @@ describe.each([
     const crowd = await runAll(warm, mixed.toReversed());
     expect(crowd.toReversed().slice(0, turns.length).map(told)).toEqual(cold);
     // With room for a few blocks only, so that what is found has gaps.
-    const tight = new Sampler(model, runtime, { ...defaults, cacheBytes: 1_600_000 });
+    const tight = new Sampler(model, runtime, { ...options, cacheBytes: 1_600_000 });
     for (let round = 0; round < 2; round++) {
       for (const [i, turn] of turns.entries()) expect(told(await run(tight, turn))).toEqual(cold[i]);
     }
@@ -178,17 +184,14 @@ describe("nothing is found", () => {
   });
 });
 
-describe.each([
-  ["native", native],
-  ["wasm", wasm],
-] as const)("where only the last positions are scored, on %s", (_, runtime) => {
+describe.each(setups)("where only the last positions are scored, on %s, packed: %s", (_, packing, runtime) => {
   const prompt = ids(200, 1);
   const all: Asked = { prompt, params: { maxTokens: 2, seed: 1 }, promptLogprobs: true, topkPromptLogprobs: 2 };
 
   it.each([0, 1, 17, 40, 199, 200, 1000])(
     "the last %s: as if all were, and the rest comes from the cache",
     async (n) => {
-      const sampler = new Sampler(model, runtime, defaults);
+      const sampler = new Sampler(model, runtime, { ...defaults, packing });
       const whole = await run(sampler, { ...all, scope: "other" });
       const last: Asked = { ...all, promptLogprobsLastN: n };
       const cold = await run(sampler, last);
