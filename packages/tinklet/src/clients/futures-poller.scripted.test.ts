@@ -1,4 +1,6 @@
 /** The one poll for all samples, against a server whose every answer the test gives: order, pace, failures and bounds. */
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { FakeClock } from "../clock.ts";
 import { MemoryLogger } from "../testing/harness.ts";
@@ -6,6 +8,9 @@ import { tellAbandoned } from "./abandoned-samples.ts";
 import { FuturesPoller } from "./futures-poller.ts";
 import { Session } from "./session.ts";
 import "../wire/rest-routes.ts"; // loaded before the fake clock runs
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
 
 /** A request that the server has not answered. */
 interface Asked {
@@ -46,8 +51,8 @@ function play() {
   const poller = new FuturesPoller(session, "sampler-1", 3);
   const over: string[] = [];
   /** Waits for a sample; what becomes of it is noted in `over`. */
-  const wait = (id: string, signal = new AbortController().signal) => {
-    void poller.waitFor(id, signal).then(
+  const wait = (id: string, signal = new AbortController().signal, dropped = poller.dropped) => {
+    void poller.waitFor(id, { signal, dropped }).then(
       (completed) => over.push(completed === undefined ? `${id}: alone` : `${id}: ${completed.payloadBytes}`),
       (reason: unknown) => over.push(`${id}: ${String(reason)}`),
     );
@@ -102,6 +107,22 @@ describe("the poll", () => {
     expect(over.slice(1)).toEqual(["early-2: undefined", "early-4097: undefined"]);
   });
 
+  it("a sample whose completion may be among those dropped is asked for alone", async () => {
+    const { wait, last, over, poller, clock, asked } = play();
+    const before = poller.dropped;
+    await wait("a");
+    await last().answer(answer(1, "a", ...Array.from({ length: 4_097 }, (_, i) => `early-${i}`)));
+    expect(poller.dropped).toBe(1);
+    const none = new AbortController().signal;
+    await wait("early-0", none, before);
+    await wait("early-1", none, before);
+    expect(over.slice(1)).toEqual(["early-0: alone", "early-1: undefined"]);
+    await wait("later"); // submitted after the drop: its completion is still to come
+    await clock.advance(8);
+    await last().answer(answer(2, "later"));
+    expect([over.at(-1), asked.length]).toEqual(["later: undefined", 2]);
+  });
+
   it("the more samples wait, the longer apart polls begin, up to a second; a slow poll is followed at once", async () => {
     const { wait, asked, last, clock } = play();
     const ids = Array.from({ length: 500 }, (_, i) => `s${i}`);
@@ -152,8 +173,25 @@ describe("a sample that is given up", () => {
     expect(asked).toHaveLength(2);
     await last().answer(answer(1, "a", "b"));
     expect(over).toEqual(["a: enough", "b: undefined"]);
-    await wait("a"); // its completion was nobody's and is not kept
-    expect(over).toHaveLength(2);
+  });
+
+  it("leaves nothing behind when its completion never comes", async () => {
+    const { poller, clock, asked } = play();
+    const heldBytes = () => {
+      collectGarbage();
+      return process.memoryUsage().heapUsed;
+    };
+    const [ids, idBytes] = [400, 100_000];
+    const before = heldBytes();
+    for (let i = 0; i < ids; i++) {
+      const controller = new AbortController();
+      const id = Buffer.alloc(idBytes, `${i}-`).toString("latin1");
+      poller.waitFor(id, { signal: controller.signal, dropped: 0 }).catch(() => {});
+      controller.abort("enough");
+    }
+    await clock.advance(600_000);
+    asked.length = 0;
+    expect(heldBytes() - before).toBeLessThan((ids * idBytes) / 4);
   });
 
   it("between two polls is just taken off the list", async () => {

@@ -14,7 +14,7 @@ import type { Session } from "./session.ts";
 /** A sample that is over. */
 export interface Completed {
   /** How large its result is, where the server says so. */
-  readonly payloadBytes: number | undefined;
+  readonly payloadBytes?: number | undefined;
 }
 
 /** A failed poll is tried again after so long. */
@@ -26,7 +26,7 @@ const paceMsPerSample = 4;
 const longestPaceMs = 1_000;
 /** What was fetched is told with the next poll, or on its own after so long without one. */
 const reportMs = 1_000;
-/** Completions kept for samples whose acknowledgement is still on its way. */
+/** Completions kept that no sample waits for: of samples whose acknowledgement is still on its way, or that were given up. */
 const mostUnclaimed = 4_096;
 
 export class FuturesPoller {
@@ -34,24 +34,36 @@ export class FuturesPoller {
   readonly #target: SamplingSessionFuturesTarget;
   readonly #waiting = new Map<string, (completed: Completed | undefined) => void>();
   readonly #unclaimed = new Map<string, Completed>();
-  /** Samples that were given up; their completions are nobody's. */
-  readonly #givenUp = new Set<string>();
   readonly #fetched = new Set<string>();
   #cursor = 0;
   #polling: AbortController | undefined;
   #running = false;
   #failed = false;
   #cancelReport: (() => void) | undefined;
+  #dropped = 0;
 
   constructor(session: Session, samplingSessionId: string, clonedSamplerId: number) {
     this.#session = session;
     this.#target = { type: "sampling_session", samplingSessionId, clonedSamplerId };
   }
 
-  /** Resolves when a sample is over; with nothing when that must be found out by asking for it alone. */
-  waitFor(requestId: string, signal: AbortSignal): Promise<Completed | undefined> {
+  /** Completions that were dropped because too many were kept. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /**
+   * Resolves when a sample is over, once for each; with nothing when that must be found out by asking for it alone.
+   *
+   * @param dropped - what {@link FuturesPoller.dropped} was before the sample was first submitted. A completion dropped since
+   * then may be this sample's, and is not reported again.
+   */
+  waitFor(
+    requestId: string,
+    { signal, dropped }: { readonly signal: AbortSignal; readonly dropped: number },
+  ): Promise<Completed | undefined> {
     const known = this.#unclaimed.get(requestId);
-    if (known !== undefined || this.#failed) {
+    if (known !== undefined || this.#failed || dropped !== this.#dropped) {
       this.#unclaimed.delete(requestId);
       return Promise.resolve(known);
     }
@@ -59,7 +71,6 @@ export class FuturesPoller {
       if (signal.aborted) return reject(signal.reason);
       const forget = onAbort(signal, () => {
         this.#waiting.delete(requestId);
-        this.#givenUp.add(requestId);
         if (this.#waiting.size === 0) this.#polling?.abort();
         reject(signal.reason);
       });
@@ -148,11 +159,12 @@ export class FuturesPoller {
     const wake = this.#waiting.get(requestId);
     this.#waiting.delete(requestId);
     wake?.(completed);
-    if (wake !== undefined || this.#givenUp.delete(requestId)) return;
+    if (wake !== undefined) return;
     this.#unclaimed.set(requestId, completed);
     for (const oldest of this.#unclaimed.keys()) {
       if (this.#unclaimed.size <= mostUnclaimed) break;
       this.#unclaimed.delete(oldest);
+      this.#dropped++;
     }
   }
 

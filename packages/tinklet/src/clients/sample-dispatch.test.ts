@@ -241,4 +241,31 @@ describe("the poll for all samples", () => {
     await clock.advance(5_000);
     expect(told(stub)).toEqual(["request-0", "request-2"]);
   });
+
+  it.each([
+    ["409", status(409)],
+    ["another 4xx that the server wants retried", { ...status(403), headers: { "x-should-retry": "true" } } as Fault],
+  ])("a result that is answered %s is asked for again; the sample is not sent twice", async (_, refused) => {
+    const { sampler, run, stub, clock } = await setup(
+      { config: flags, sampleMs: 1_000, faults: faultsInOrder("retrieveFuture", [refused]) },
+      calm,
+    );
+    const { sequences } = await run(sampler.sample(prompt, { samplingParams: { maxTokens: 2 } }));
+    expect(sequences[0]?.tokens).toEqual([4, 5]);
+    expect([stub.callsOf("asample").length, stub.callsOf("retrieveFuture").length]).toEqual([1, 2]);
+    expect(clock.monotonic()).toBe(1_500); // the sample, and the first retry's delay
+  });
+
+  it("a sample whose acknowledgement is lost finds its completion, reported meanwhile", async () => {
+    const { sampler, run, stub } = await setup(
+      {
+        config: flags,
+        sampleMs: 100,
+        faults: faultsInOrder("asample", [undefined, { kind: "delivery", delivery: "reset", executed: true }]),
+      },
+      calm,
+    );
+    await run(Promise.all([sampler.sample(prompt), sampler.sample(prompt)]));
+    expect(stub.repeats).toBe(1);
+  });
 });

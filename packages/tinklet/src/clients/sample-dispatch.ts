@@ -20,7 +20,7 @@ import type { PreparedRequest } from "../transport/transport.ts";
 import { unsupported } from "../transport/unsupported.ts";
 import type { UntypedAPIFuture } from "../wire/futures.ts";
 import type { SampleRequest, SampleResponse } from "../wire/sampling.ts";
-import type { FuturesPoller } from "./futures-poller.ts";
+import type { Completed, FuturesPoller } from "./futures-poller.ts";
 import { type FullRetryConfig, sampleDelayMs } from "./retry-config.ts";
 import type { Session } from "./session.ts";
 
@@ -72,10 +72,10 @@ export async function runSample(
   const startedAtMs = clock.monotonic();
   try {
     sampler.client ??= await sampler.joining.get({ signal: watched.signal });
-    let seqId = nextSeqId(sampler);
+    let submission = await newSubmission(sampler);
     for (let attempt = 1; ; attempt++) {
       try {
-        const result = await sampleOnce(sampler, job, seqId, { state, signal: watched.signal, startedAtMs });
+        const result = await sampleOnce(sampler, job, submission, { state, signal: watched.signal, startedAtMs });
         sampler.lastProgressMs = clock.monotonic();
         return result;
       } catch (error) {
@@ -83,9 +83,9 @@ export async function runSample(
         if (watched.signal.aborted) throw stuck(sampler, state.lastError);
         state.lastError = error as Error;
         if (!mayTryAgain(sampler, error)) throw error;
-        // The server has forgotten what it once took: that number is spent. Otherwise the same number is sent again, so
-        // that a request whose acknowledgement was lost is not sampled twice.
-        if (error instanceof FutureExpiredError) seqId = nextSeqId(sampler);
+        // The server has forgotten the request, so its number is spent. After any other failure the same number is sent
+        // again, or, once it was acknowledged, only its result is asked for again: the prompt is never sampled twice.
+        if (error instanceof FutureExpiredError) submission = await newSubmission(sampler);
         const delayMs = sampleDelayMs(sampler.config, attempt, Math.random());
         session.reporter.report({
           type: "request.retry",
@@ -110,6 +110,20 @@ export async function runSample(
 /** Numbers per client of a sampling session. */
 const numbersEach = 1e9;
 const nextSeqId = (sampler: SamplerState) => numbersEach * (sampler.client ?? 0) + sampler.numbered++;
+
+/** One numbered request, and what is known of it. Kept across retries, which ask only for what is missing. */
+interface Submission {
+  readonly seqId: number;
+  /** Completions that the poller had dropped before this request was first sent. */
+  readonly dropped: number;
+  acknowledged?: UntypedAPIFuture;
+  /** Set once its result can be asked for: a completion is reported only once. */
+  completed?: Completed;
+}
+
+async function newSubmission(sampler: SamplerState): Promise<Submission> {
+  return { seqId: nextSeqId(sampler), dropped: (await sampler.poller)?.dropped ?? 0 };
+}
 
 /**
  * Ends every sample of a client when none of them has succeeded for `progressTimeoutMs`, whatever each of them waits for: its
@@ -168,24 +182,27 @@ function mayTryAgain({ config, session }: SamplerState, error: unknown): boolean
 async function sampleOnce(
   sampler: SamplerState,
   job: SampleJob,
-  seqId: number,
-  { state, signal, startedAtMs }: { state: FutureState; signal: AbortSignal; startedAtMs: number },
+  submission: Submission,
+  context: { state: FutureState; signal: AbortSignal; startedAtMs: number },
 ): Promise<SampleResponse> {
   const { session } = sampler;
-  state.phase = "submitting";
-  const release = await session.sampling.enter(job.promptBytes, signal);
-  let taken: UntypedAPIFuture;
-  try {
-    taken = await submit(session, job, seqId, { state, signal, startedAtMs });
-  } finally {
-    release();
+  const { state, signal } = context;
+  if (submission.acknowledged === undefined) {
+    state.phase = "submitting";
+    const release = await session.sampling.enter(job.promptBytes, signal);
+    try {
+      submission.acknowledged = await submit(session, job, submission.seqId, context);
+    } finally {
+      release();
+    }
+    state.lastError = undefined;
+    state.submitted([submission.acknowledged.requestId]);
   }
-  const { requestId, sampleSequenceIds } = taken;
-  state.lastError = undefined;
-  state.submitted([requestId]);
+  const { requestId, sampleSequenceIds } = submission.acknowledged;
   try {
     const poller = await pollerOf(sampler);
-    const payloadBytes = (await poller?.waitFor(requestId, signal))?.payloadBytes;
+    submission.completed ??= (await poller?.waitFor(requestId, { signal, dropped: submission.dropped })) ?? {};
+    const { payloadBytes } = submission.completed;
     const target = { requestId, requestType: "Sample", subject: job.subject, signal, facts: job.facts } as const;
     const over = () => poller?.fetched(requestId); // a failure is as final as a result
     const response = await pollFuture(session.poll, { ...target, progress: state, payloadBytes }).catch((error) => {

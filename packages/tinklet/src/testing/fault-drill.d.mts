@@ -20,4 +20,5 @@ export function drill(
   problems: string[];
   requests: number;
   repeats: number;
+  polls: number;
 }>;

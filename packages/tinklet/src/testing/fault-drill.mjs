@@ -53,6 +53,8 @@ const pollFaults = [
   status(400),
   status(402),
   status(404),
+  status(409),
+  status(403, { headers: { "x-should-retry": "true" } }),
   { kind: "status", status: 400 },
   delivery("reset", false),
   delivery("reset_mid_body", true),
@@ -65,6 +67,28 @@ const pollFaults = [
   { kind: "content_type", contentType: "application/x-protobuf" },
 ];
 
+/**
+ * What may happen to the poll for all samples of a client. None of these ends it for good: after that each sample is polled for alone, which
+ * would end the wait of one whose completion was missed.
+ */
+const completionFaults = [
+  status(408),
+  status(409),
+  status(429),
+  status(500),
+  status(503),
+  status(402),
+  { kind: "status", status: 400 },
+  delivery("reset", false),
+  delivery("reset", true),
+  delivery("reset_mid_body", true),
+  delivery("stall", false),
+  delivery("stall_mid_body", true),
+  delivery("slow_loris", true),
+];
+const faultsOf = (operation) =>
+  ({ retrieveFuture: pollFaults, retrieveFutures: completionFaults })[operation] ?? submissionFaults;
+
 /** One request in `oneIn` breaks; now and then a storm breaks nearly all for a while. */
 export function faultScript(seed, oneIn = 8) {
   const next = random(seed);
@@ -76,7 +100,7 @@ export function faultScript(seed, oneIn = 8) {
     if (storm > 0) storm--;
     else if (next() < 1 / 1500) storm = 60;
     if (next() >= (storm > 0 ? 0.9 : 1 / oneIn)) return;
-    const faults = operation === "retrieveFuture" ? pollFaults : submissionFaults;
+    const faults = faultsOf(operation);
     const fault = faults[Math.floor(next() * faults.length)];
     const name = `${fault.kind === "status" ? `status ${fault.status}${fault.body === undefined ? " bare" : ""}` : (fault.delivery ?? fault.kind)}${fault.executed ? " after it was applied" : ""}`;
     counts[name] = (counts[name] ?? 0) + 1;
@@ -125,6 +149,8 @@ export async function drill(sdk, { calls, seed, stub, client, wait, jumpClock = 
       outcomes.ok++;
       return { ok: true, value };
     } catch (error) {
+      // The client's own limit: nothing in this drill lasts that long, so that the sample has waited for something that cannot come.
+      if (error?.code === "stuck") problems.push(`${what} is stuck: ${error.message}`);
       if (error?.hang) problems.push(`${what} hangs: ${future.explain?.().text ?? ""}`);
       else note(error, what);
       return { ok: false };
@@ -150,16 +176,27 @@ export async function drill(sdk, { calls, seed, stub, client, wait, jumpClock = 
   const take = () => left-- > 0;
 
   async function sampling(worker) {
-    const sampler = await insist(() => service.createSamplingClient({ baseModel: "stub/model" }));
-    for (let i = 0; take(); i++) {
-      const prompt = ModelInput.fromInts([worker, i]);
-      const { ok, value } = await settle(
-        `sample ${worker}/${i}`,
-        sampler.sample(prompt, { samplingParams: { maxTokens: 2 } }),
-      );
-      if (ok && value.sequences[0].tokens.join() !== `${i + 1},${i + 2}`)
-        problems.push(`sample ${worker}/${i}: another's result`);
-      if (i % 50 === 49) jumpClock();
+    const next = random(seed * 37 + worker);
+    for (let i = 0; left > 0; ) {
+      // A new client now and then, so that a poll for all its samples begins anew.
+      const sampler = await insist(() => service.createSamplingClient({ baseModel: "stub/model" }));
+      for (const until = i + 60; i < until && left > 0; ) {
+        const together = [];
+        for (let n = 0; n < 3 && take(); n++) {
+          const what = `sample ${worker}/${i}`;
+          const token = 100_000 * worker + i++;
+          const future = sampler.sample(ModelInput.fromInts([token]), { samplingParams: { maxTokens: 2 } });
+          if (next() < 0.05) future.cancel(new TinkerError("cancelled by the drill", { code: "drill_cancel" }));
+          together.push(
+            settle(what, future).then(({ ok, value }) => {
+              if (ok && value.sequences[0].tokens.join() !== `${token + 1},${token + 2}`)
+                problems.push(`${what}: another's result`);
+            }),
+          );
+        }
+        await Promise.all(together);
+        if (next() < 0.06) jumpClock();
+      }
     }
   }
 
@@ -223,7 +260,8 @@ export async function drill(sdk, { calls, seed, stub, client, wait, jumpClock = 
   }
   if (stub.conflicts !== 0) problems.push(`${stub.conflicts} numbers were used for two different requests`);
   if (lines.some((line) => line.includes("tml-drill"))) problems.push("a key in the log");
-  return { outcomes, errors, problems, requests: stub.calls.length, repeats: stub.repeats };
+  const polls = stub.callsOf("retrieveFutures").length;
+  return { outcomes, errors, problems, requests: stub.calls.length, repeats: stub.repeats, polls };
 }
 
 /** Every request applied at most once, in the order of the calls, and those that succeeded all of them. */
