@@ -16,6 +16,8 @@ const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
 export interface TextStream {
   /** Adds a token and returns the text that is now certain (often all of the token, sometimes nothing). */
   push(id: number): string;
+  /** Whether text may be left for {@link TextStream.end}: the last token ended inside a character. */
+  isPending(): boolean;
   /** What is left when no token follows: U+FFFD for bytes that never became a character. */
   end(): string;
 }
@@ -53,6 +55,7 @@ export function createTextStream(tokenizer: StreamedTokenizer, options: TextStre
 function byBytes(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   let atStart = !midText;
+  let tail: number[] = [];
   return {
     push(id) {
       let bytes = tokenizer.tokenBytes?.(id) as Uint8Array;
@@ -62,10 +65,24 @@ function byBytes(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
         const alone = tokenizer.decode([id]);
         if (bytes[0] === 0x20 && alone.length < lossy.decode(bytes).length) bytes = bytes.subarray(1);
       }
+      tail = [...tail, ...bytes.subarray(-3)].slice(-3);
       return decoder.decode(bytes, { stream: true });
     },
-    end: () => decoder.decode(),
+    isPending: () => endsInsideCharacter(tail),
+    end() {
+      tail = [];
+      return decoder.decode();
+    },
   };
+}
+
+/** Whether the last bytes of a UTF-8 text begin a character that is longer. @param tail - at least the last three bytes */
+function endsInsideCharacter(tail: readonly number[]): boolean {
+  const start = tail.findLastIndex((byte) => byte >= 0xc0);
+  const lead = tail[start];
+  if (lead === undefined) return false;
+  const length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  return tail.length - start < length && tail.slice(start + 1).every((byte) => byte >= 0x80);
 }
 
 /**
@@ -91,6 +108,7 @@ function decodedAgain(tokenizer: StreamedTokenizer, midText: boolean): TextStrea
       shown = ids.length;
       return text;
     },
+    isPending: () => ids.length > shown,
     end() {
       const text = fresh();
       shown = ids.length;

@@ -128,6 +128,25 @@ describe("streaming", () => {
     );
   });
 
+  test("text is left at the end only where it is pending", () => {
+    const decodeOnly = { decode: (ids: number[]) => smollm.decode(ids) };
+    const ids = fc.array(fc.integer({ min: 0, max: byteLevel.tokens.length - 1 }), { maxLength: 8 });
+    for (const tokenizer of [smollm, decodeOnly]) {
+      fc.assert(
+        fc.property(ids, (list) => {
+          const text = createTextStream(tokenizer);
+          for (const id of list) text.push(id);
+          const pending = text.isPending();
+          expect(text.end() === "" || pending).toBe(true);
+          expect(text.isPending()).toBe(false);
+        }),
+      );
+    }
+    const whole = createTextStream(smollm);
+    for (const id of smollm.encode("🦊é Hello")) whole.push(id);
+    expect(whole.isPending()).toBe(false);
+  });
+
   test("all pieces joined are the decoded text for what was encoded, and no piece holds half a character", () => {
     for (const tokenizer of [smollm, llama]) {
       for (const text of texts) {

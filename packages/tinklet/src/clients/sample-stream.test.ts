@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import { stubLogprob } from "../testing/stub-model.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
@@ -93,5 +94,35 @@ describe("a stream", () => {
       new TextDecoder().decode(Uint8Array.from(tokens.flatMap((token) => bytes[token] ?? []))).replace(/^ /, "");
     const shown = await run(all(sampler.stream([1, 2, 3], { ...options, tokenizer: { decode } })));
     expect(shown.map(({ text }) => text)).toEqual(["", "é", " a"]);
+  });
+
+  it("gives each token once when the text ends inside a character", async () => {
+    const { service, run } = harness();
+    const sampler = await run(service.createSamplingClient({ baseModel: "m" }));
+    // 5 is an a and the first byte of an é, 6 the first byte of another one.
+    const bytes: Record<number, number[]> = { 4: [0x61], 5: [0x61, 0xc3], 6: [0xc3] };
+    const tokenBytes = (token: number) => Uint8Array.from(bytes[token] ?? []);
+    const decode = (tokens: readonly number[]) =>
+      new TextDecoder().decode(Uint8Array.from(tokens.flatMap((token) => bytes[token] ?? [])));
+    for (const tokenizer of [{ decode }, { decode, tokenBytes }]) {
+      const shown = await run(all(sampler.stream([1, 2, 3], { ...options, tokenizer })));
+      expect(shown.map(({ token }) => token)).toEqual([4, 5, 6]);
+      expect(shown.map(({ text }) => text).join("")).toBe(decode([4, 5, 6]));
+    }
+  });
+
+  it("does not mix two samples: one that was lost and drawn again with other tokens is an error", async () => {
+    const lost = faultsInOrder("retrieveFuture", [{ kind: "status", status: 410 }]);
+    const { sampler, run, stub } = await setup([[[0, 9, -1]], 410], { sampleMs: 1_000, faults: lost });
+    const stream = sampler.stream([1, 2, 3], options);
+    expect(await run(failure(all(stream)))).toMatchObject({ name: "APIError", code: "stream_restarted" });
+    expect(stub.callsOf("asample")).toHaveLength(2);
+    expect((await stream.response).sequences[0]?.tokens).toEqual([4, 5, 6]);
+  });
+
+  it("continues a sample that was lost and drawn again with the same tokens", async () => {
+    const lost = faultsInOrder("retrieveFuture", [{ kind: "status", status: 410 }]);
+    const { sampler, run } = await setup([[[0, 4, stubLogprob(4)]], 410], { sampleMs: 1_000, faults: lost });
+    expect(await run(all(sampler.stream([1, 2, 3], options)))).toEqual(whole);
   });
 });

@@ -3,6 +3,7 @@
  * is there. The showing never changes the sample: whatever goes wrong with it, the tokens of the result follow.
  */
 import type { TextStream } from "@tinklet/models/tokenizer";
+import { APIError } from "../errors.ts";
 import type { APIFuture } from "../futures/api-future.ts";
 import { given } from "../given.ts";
 import type { SampleResponse } from "../wire/sampling.ts";
@@ -26,7 +27,7 @@ export interface StreamedToken {
   readonly token: number;
   /** Its log-probability. */
   readonly logprob?: number;
-  /** What it adds to its sample's text, where a tokenizer was given; may be empty amid a character. */
+  /** What it adds to its sample's text, where a tokenizer was given. A token that ends inside a character comes with the next one. */
   readonly text?: string;
 }
 
@@ -42,8 +43,10 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
   /** Makes the text of one sample, where a tokenizer was given. */
   #newText: (() => TextStream) | undefined;
   readonly #tokenizer: TextDecoderLike | undefined;
-  /** Tokens given out, by sample. */
-  readonly #given: number[] = [];
+  /** Tokens that were shown, by sample. */
+  readonly #shown: number[][] = [];
+  /** The last token of each sample where it ends inside a character: its text may still grow. */
+  readonly #held: (StreamedToken | undefined)[] = [];
 
   /** @internal */
   constructor(session: Session, response: APIFuture<SampleResponse>, tokenizer: TextDecoderLike | undefined) {
@@ -64,14 +67,14 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
         const { textStreamsOf } = await import("../tokenizer/load.ts");
         this.#newText = await textStreamsOf(this.#tokenizer);
       }
-      for await (const [index, token, logprob] of this.#fed()) yield this.#next(index, token, logprob);
+      for await (const [index, token, logprob] of this.#fed()) yield* this.#next(index, token, logprob);
       const response = await this.response;
       for (const [index, { tokenArray, logprobs }] of response.sequences.entries()) {
-        for (let i = this.#given[index] ?? 0; i < tokenArray.length; i++) {
-          yield this.#next(index, tokenArray[i]!, logprobs?.[i]);
-        }
-        const text = this.#texts[index]?.end() ?? "";
-        if (text !== "") yield { index, token: tokenArray.at(-1)!, text };
+        const shown = this.#shown[index] ?? [];
+        if (shown.some((token, i) => token !== tokenArray[i])) throw restarted(index);
+        for (let i = shown.length; i < tokenArray.length; i++) yield* this.#next(index, tokenArray[i]!, logprobs?.[i]);
+        const [held, rest] = [this.#held[index], this.#texts[index]?.end() ?? ""];
+        if (held !== undefined) yield { ...held, text: `${held.text ?? ""}${rest}` };
       }
       return response;
     } finally {
@@ -79,10 +82,16 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
     }
   }
 
-  #next(index: number, token: number, logprob: number | null | undefined): StreamedToken {
-    this.#given[index] = (this.#given[index] ?? 0) + 1;
+  *#next(index: number, token: number, logprob: number | null | undefined): Generator<StreamedToken> {
+    this.#shown[index] ??= [];
+    this.#shown[index].push(token);
     if (this.#newText !== undefined) this.#texts[index] ??= this.#newText();
-    return { index, token, ...given({ logprob: logprob ?? undefined, text: this.#texts[index]?.push(token) }) };
+    const text = this.#texts[index];
+    const next = { index, token, ...given({ logprob: logprob ?? undefined, text: text?.push(token) }) };
+    const held = this.#held[index];
+    this.#held[index] = text?.isPending() === true ? next : undefined;
+    if (held !== undefined) yield held;
+    if (this.#held[index] === undefined) yield next;
   }
 
   /** What the server shows until the result is there. */
@@ -94,3 +103,12 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
     yield* fedTokens(this.#session, requestId, this.response);
   }
 }
+
+const restarted = (index: number) =>
+  new APIError(
+    `The tokens shown of sample ${index} are not those of its result: the server lost the sample and drew it again.`,
+    {
+      code: "stream_restarted",
+      hint: "Discard the tokens shown; the whole result is in the stream's `response`.",
+    },
+  );
