@@ -108,12 +108,17 @@ export async function runSample(
 }
 
 /** Numbers per client of a sampling session. */
-const numbersEach = 1e9;
-const nextSeqId = (sampler: SamplerState) => numbersEach * (sampler.client ?? 0) + sampler.numbered++;
+const numbersEach = 1_000_000_000n;
+
+/** The next number of a client. Numbers beyond 2^53 are not exact in a double. */
+function nextSeqId(sampler: SamplerState): number | bigint {
+  const seqId = numbersEach * BigInt(sampler.client ?? 0) + BigInt(sampler.numbered++);
+  return seqId <= Number.MAX_SAFE_INTEGER ? Number(seqId) : seqId;
+}
 
 /** One numbered request, and what is known of it. Kept across retries, which ask only for what is missing. */
 interface Submission {
-  readonly seqId: number;
+  readonly seqId: number | bigint;
   /** Completions that the poller had dropped before this request was first sent. */
   readonly dropped: number;
   acknowledged?: UntypedAPIFuture;
@@ -228,7 +233,7 @@ function pollerOf(sampler: SamplerState): Promise<FuturesPoller> | undefined {
 async function submit(
   session: Session,
   job: SampleJob,
-  seqId: number,
+  seqId: number | bigint,
   { state, signal, startedAtMs }: { state: FutureState; signal: AbortSignal; startedAtMs: number },
 ): Promise<UntypedAPIFuture> {
   const { transport, sampling } = session;

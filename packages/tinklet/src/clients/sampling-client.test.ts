@@ -580,7 +580,6 @@ describe("a handle for another thread", () => {
     const [own, foreign] = stub.callsOf("asample").map(({ body }) => body as SampleRequest);
     expect(foreign?.samplingSessionId).toBe(own?.samplingSessionId);
     expect(foreign?.seqId).toBeGreaterThanOrEqual(1e9);
-    expect(Number.isSafeInteger(Number(foreign?.seqId) + 1e9)).toBe(true);
     expect(stub.callsOf("createSession")).toHaveLength(1);
     expect(stub.callsOf("clientConfig")).toHaveLength(1);
     await clock.advance(10_000);
@@ -594,6 +593,22 @@ describe("a handle for another thread", () => {
   it("keeps its retryConfig", async () => {
     const { sampler, run } = await setup({}, { retryConfig: { maxConnections: 3 } });
     expect((await run(sampler.handle())).retryConfig).toEqual({ maxConnections: 3 });
+  });
+
+  it("draws its number from a billion, whose requests are numbered exactly", async () => {
+    const { stub, sampler, run, clock } = await setup({ config: { sample_use_retrieve_futures: true } });
+    const handle = await run(sampler.handle());
+    const others = Array.from({ length: 40 }, () =>
+      SamplingClient.fromHandle(handle, { fetch: stub.fetch, clock, telemetry: false }),
+    );
+    for (const other of others) await run(Promise.all([other.sample([1]), other.sample([1])]));
+    const numbers = stub.callsOf("asample").map(({ body }) => BigInt((body as SampleRequest).seqId ?? 0));
+    const clients = numbers.map((seqId) => Number(seqId / 1_000_000_000n));
+    expect(numbers.map((seqId) => seqId % 1_000_000_000n)).toEqual(others.flatMap(() => [0n, 1n]));
+    expect(new Set(clients).size).toBe(40);
+    expect(Math.max(...clients)).toBeGreaterThan(9_100_000); // 40 draws from a billion are all below with probability 1e-81
+    expect(Math.max(...clients)).toBeLessThanOrEqual(1e9);
+    for (const other of others) await other.close();
   });
 
   it("is refused when it is none", () => {

@@ -164,11 +164,14 @@ export class SamplingClient {
     };
   }
 
-  /** The number of a client that shares the session: the server's next one, else one that nobody is likely to have drawn. */
+  /** The number of a client that shares the session: the server's next one, else one drawn at random, from 1 to 1e9 as the official SDK does. */
   async #join(options: SharedOptions): Promise<number> {
     const { samplingSessionId } = this;
     const { sampleJoinSamplingSession } = await this.#session.connect(options);
-    if (!sampleJoinSamplingSession) return 1 + Math.floor(Math.random() * 9_000_000); // a billion numbers each, all exact in a double
+    if (!sampleJoinSamplingSession) {
+      const [drawn = 0n] = crypto.getRandomValues(new BigUint64Array(1));
+      return Number(drawn % 1_000_000_000n) + 1;
+    }
     return (await this.#session.transport.call("joinSamplingSession", { samplingSessionId }, options)).clientCounter;
   }
 

@@ -333,7 +333,7 @@ export class StubServer {
     const requestId = this.#newRequest();
     this.#numbered.set(key, { requestId, content: "" });
     const body = encodeSampleResponse(stubSample(request));
-    const client = `${request.samplingSessionId} ${Math.floor(Number(request.seqId ?? 0) / 1e9)}`;
+    const client = `${request.samplingSessionId} ${BigInt(request.seqId ?? 0) / 1_000_000_000n}`;
     const over = this.#over.get(client) ?? [];
     this.#over.set(client, over);
     const sequenceIds = Array.from({ length: request.numSamples }, (_, i) => `${requestId}:${i}`);
