@@ -87,12 +87,14 @@ export async function bounded<T>(
 export interface SharedOptions {
   readonly signal?: AbortSignal | undefined;
   readonly maxRetries?: number | undefined;
+  /** How long a server that has never answered is tried, in milliseconds. */
+  readonly firstContactMs?: number | undefined;
 }
 
 interface Running<T> {
   readonly promise: Promise<T>;
   readonly controller: AbortController;
-  readonly maxRetries: number | undefined;
+  readonly options: Omit<SharedOptions, "signal">;
   waiting: number;
 }
 
@@ -116,7 +118,7 @@ export class Shared<T> {
   /** Takes work that somebody else does. */
   adopt(promise: Promise<T>): void {
     promise.catch(() => {});
-    this.#running = { promise, controller: new AbortController(), maxRetries: undefined, waiting: 1 };
+    this.#running = { promise, controller: new AbortController(), options: {}, waiting: 1 };
   }
 
   /** The result. A caller that is ready to try harder than the one who began tries again after a failure. */
@@ -127,16 +129,20 @@ export class Shared<T> {
     try {
       return await this.#wait(other, options.signal);
     } catch (error) {
-      const harder = (options.maxRetries ?? Infinity) > (other.maxRetries ?? Infinity);
+      const begun = other.options;
+      const harder =
+        (options.maxRetries ?? Infinity) > (begun.maxRetries ?? Infinity) ||
+        (options.firstContactMs ?? 0) > (begun.firstContactMs ?? 0);
       if (options.signal?.aborted || !harder) throw error;
       return this.#wait(this.#running ?? this.#start(options), options.signal);
     }
   }
 
-  #start({ maxRetries }: SharedOptions): Running<T> {
+  #start({ maxRetries, firstContactMs }: SharedOptions): Running<T> {
+    const options = { maxRetries, firstContactMs };
     const controller = new AbortController();
-    const promise = this.#work({ signal: controller.signal, maxRetries });
-    const running: Running<T> = { promise, controller, maxRetries, waiting: 0 };
+    const promise = this.#work({ ...options, signal: controller.signal });
+    const running: Running<T> = { promise, controller, options, waiting: 0 };
     this.#running = running;
     promise.catch(() => {
       if (this.#running === running) this.#running = undefined;

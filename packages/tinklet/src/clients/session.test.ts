@@ -3,6 +3,8 @@ import { APIConnectionError } from "../errors.ts";
 import { type FaultScript, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import { stubToken } from "../testing/stub-server.ts";
+import type { FetchLike } from "../transport/exchange.ts";
+import type { CallOptions } from "../transport/transport.ts";
 import { ServiceClient } from "./service-client.ts";
 import { Session } from "./session.ts";
 
@@ -52,6 +54,75 @@ describe("connecting", () => {
     expect(error).toBeInstanceOf(APIConnectionError);
     expect(error.message).toContain("http://dead.example");
     expect(clock.pending).toBe(0);
+  });
+
+  describe("ServiceClient.connect, where the connection is refused,", () => {
+    const setup = (answersAfterMs = Infinity) => {
+      const { clock, run, stub } = harness();
+      const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+      const fetch: FetchLike = (url, init) =>
+        clock.monotonic() < answersAfterMs
+          ? Promise.reject(new TypeError("fetch failed", { cause: refused }))
+          : stub.fetch(url, init);
+      const options = { apiKey: "tml-x", baseUrl: "http://127.0.0.1:8000", clock, fetch, telemetry: false };
+      const connect = (call?: CallOptions) => ServiceClient.connect(options, call);
+      return { clock, run, connect };
+    };
+
+    it("fails after three seconds", async () => {
+      const { clock, run, connect } = setup();
+      expect(await run(failure(connect()))).toMatchObject({
+        code: "unreachable",
+        message: expect.stringContaining("connection refused"),
+        hint: expect.stringContaining("npx tinklet serve"),
+      });
+      expect(clock.monotonic()).toBeLessThanOrEqual(3_000);
+      expect(clock.pending).toBe(0);
+    });
+
+    it("tries for timeoutMs, longer or shorter, and says what was wrong", async () => {
+      for (const timeoutMs of [500, 2_000, 60_000]) {
+        const { clock, run, connect } = setup();
+        expect(await run(failure(connect({ timeoutMs })))).toMatchObject({ code: "unreachable" });
+        expect(clock.monotonic()).toBeLessThanOrEqual(timeoutMs);
+        expect(clock.monotonic()).toBeGreaterThanOrEqual(timeoutMs - 1_000);
+        expect(clock.pending).toBe(0);
+      }
+    });
+
+    it("finds a server that starts within timeoutMs", async () => {
+      const { run, connect } = setup(40_000);
+      const service = await run(connect({ timeoutMs: 60_000 }));
+      await run(service.close());
+    });
+
+    it("ends with its signal", async () => {
+      const { clock, connect } = setup();
+      const controller = new AbortController();
+      const connecting = failure(connect({ signal: controller.signal, timeoutMs: 60_000 }));
+      await clock.advance(10_000);
+      const reason = new Error("enough");
+      controller.abort(reason);
+      await clock.advance(0);
+      expect(await connecting).toBe(reason);
+      expect(clock.pending).toBe(0);
+    });
+
+    it("tries longer for a call that joins and wants to wait longer", async () => {
+      const { clock, run, stub } = harness();
+      let up = false;
+      const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+      const fetch: FetchLike = (url, init) =>
+        up ? stub.fetch(url, init) : Promise.reject(new TypeError("fetch failed", { cause: refused }));
+      const service = new ServiceClient({ apiKey: "tml-x", baseUrl: "http://127.0.0.1:8000", clock, fetch });
+      const impatient = failure(service.connect());
+      const patient = service.connect({ timeoutMs: 30_000 });
+      await clock.advance(5_000);
+      expect(await impatient).toMatchObject({ code: "unreachable" });
+      up = true;
+      await run(patient);
+      await run(service.close());
+    });
   });
 
   it("a call's own signal and limits reach the first contact, whatever the server does", async () => {

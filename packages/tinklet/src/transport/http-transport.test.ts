@@ -365,7 +365,7 @@ describe("bare 400", () => {
 });
 
 describe("first contact", () => {
-  it("fails within about fifteen seconds with the URL and a hint", async () => {
+  it("fails within three seconds where the connection is refused, with the URL and a hint", async () => {
     const { clock, sent, transport, run } = setup([refused]);
     const error = await run(failure(transport.call("healthz", {})));
     expect(error).toBeInstanceOf(APIConnectionError);
@@ -374,8 +374,26 @@ describe("first contact", () => {
       "No Tinker server answers at http://host.example/prefix: GET http://host.example/x: connection refused",
     );
     expect(error["hint"]).toBe("Check the URL (baseUrl, TINKER_BASE_URL) and the network.");
+    expect(clock.monotonic()).toBeLessThanOrEqual(3_000);
+    expect(sent).toHaveLength(4);
+  });
+
+  it("fails within about fifteen seconds where the server may only be slow", async () => {
+    const cause = Object.assign(new Error("reset"), { code: "ECONNRESET" });
+    const reset = connectionError({ method: "GET", url: "http://host.example/x", timeoutMs: 1 }, cause);
+    const { clock, sent, transport, run } = setup([reset]);
+    expect(await run(failure(transport.call("healthz", {})))).toMatchObject({ code: "unreachable" });
+    expect(clock.monotonic()).toBeGreaterThan(10_000);
     expect(clock.monotonic()).toBeLessThanOrEqual(15_000);
     expect(sent).toHaveLength(6);
+  });
+
+  it("tries for as long as it is told", async () => {
+    const { clock, transport, run } = setup([refused]);
+    expect(await run(failure(transport.call("healthz", {}, { firstContactMs: 60_000 })))).toMatchObject({
+      code: "unreachable",
+    });
+    expect(clock.monotonic()).toBe(60_000);
   });
 
   it("shortens the attempts to the time that is left", async () => {

@@ -26,7 +26,7 @@ import { causeCode, type Exchange, type HttpRequest, type HttpResponse } from ".
 import { failureOf } from "./failures.ts";
 import type { FailureFacts } from "./hints.ts";
 import type { Reporter } from "./report.ts";
-import { defaultRetryPolicy, firstContactWindowMs, nextDelayMs, type RetryPolicy } from "./retry.ts";
+import { defaultRetryPolicy, firstContactWindowMs, nextDelayMs, type RetryPolicy, refusedWindowMs } from "./retry.ts";
 import type { OwnRequest, PreparedRequest, SendOptions, Transport } from "./transport.ts";
 import { unsupported } from "./unsupported.ts";
 
@@ -134,7 +134,8 @@ export class HttpTransport implements Transport {
     let timeoutMs = options.timeoutMs ?? request.timeoutMs;
     if (!this.#contacted) {
       const elapsedMs = options.startedAtMs === undefined ? 0 : this.#clock.monotonic() - options.startedAtMs;
-      timeoutMs = Math.min(timeoutMs, Math.max(Math.ceil(firstContactWindowMs - elapsedMs), shortestAttemptMs));
+      const windowMs = options.firstContactMs ?? firstContactWindowMs;
+      timeoutMs = Math.min(timeoutMs, Math.max(Math.ceil(windowMs - elapsedMs), shortestAttemptMs));
     }
     const response = await this.#exchangeOnce(request, options, timeoutMs);
     if (response.status < 500) this.#contacted = true;
@@ -230,7 +231,7 @@ export class HttpTransport implements Transport {
       }
       const retryable = isRetryable(error);
       const delayMs = retryable
-        ? nextDelayMs(this.#policyFor(options), {
+        ? nextDelayMs(this.#policyFor(options, error), {
             retries,
             elapsedMs: this.#clock.monotonic() - startedAtMs - pausedMs,
             retryAfterMs: error instanceof APIStatusError ? error.retryAfterMs : undefined,
@@ -278,10 +279,11 @@ export class HttpTransport implements Transport {
     }
   }
 
-  #policyFor(options: SendOptions): RetryPolicy {
+  #policyFor(options: SendOptions, error: Error): RetryPolicy {
     const maxRetries = options.maxRetries ?? this.#policy.maxRetries;
-    const windowMs = this.#contacted ? this.#policy.windowMs : firstContactWindowMs;
-    return { ...this.#policy, maxRetries, windowMs };
+    if (this.#contacted) return { ...this.#policy, maxRetries };
+    const usual = causeCode(error.cause) === "ECONNREFUSED" ? refusedWindowMs : firstContactWindowMs;
+    return { ...this.#policy, maxRetries, windowMs: options.firstContactMs ?? usual };
   }
 
   /** While the server has never answered, giving up says where we looked and what to check. */

@@ -26,6 +26,9 @@ export const defaultRetryPolicy: RetryPolicy = {
 /** How long a dead or wrong URL is tried, as long as the server has never answered. */
 export const firstContactWindowMs = 15_000;
 
+/** The same where the machine answers that nothing listens there: enough for a server that is being restarted. */
+export const refusedWindowMs = 3_000;
+
 /** A server's wish to wait is obeyed up to this; beyond it the usual delay is used. */
 const longestRetryAfterMs = 60_000;
 

@@ -32,6 +32,8 @@ export interface SendOptions extends CallOptions {
   readonly facts?: Partial<FailureFacts>;
   /** When the logical call began, on the monotonic clock; several attempts of a caller's own loop share it. */
   readonly startedAtMs?: number;
+  /** How long a server that has never answered is tried. @defaultValue 15 s, 3 s where the connection is refused */
+  readonly firstContactMs?: number | undefined;
   /** Answers outside 2xx that the caller wants as they are. */
   readonly accept?: (response: HttpResponse) => boolean;
   /** Retries that the caller's own loop has taken, for the header that tells them. */
