@@ -128,6 +128,12 @@ const rows: Readonly<Record<string, Row>> = {
     json: { type: "done", nll_before: expect.any(Number), adapter: join("q-json", "adapter") },
     fails: [
       ["a folder that cannot be made", () => ["quickstart", "--out", "data.jsonl/x"], 1, /could not be written/],
+      [
+        "another run's folder",
+        () => ["quickstart", "--out", "run"],
+        1,
+        /run\/metrics\.jsonl: is not of a run that can/,
+      ],
       ["no steps at all", () => ["quickstart", "--steps", "0"], 2, /--steps must be a whole number from 1 on/],
     ],
   },

@@ -1,4 +1,4 @@
-import { appendFile, mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { appendFile, mkdtemp, readdir, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -30,6 +30,23 @@ describe("RunFolder", () => {
     });
     await run.appendCheckpoint({ name: "000040", sampler_path: "tinker://r/sampler_weights/000040" });
     expect(await run.lastCheckpoint()).toMatchObject({ name: "000020", step: 20 });
+  });
+
+  it("is cleared for a run like the one that was there, and for no other", async () => {
+    const folder = await scratch();
+    const run = await RunFolder.open(folder);
+    const isSame = ({ kind }: Readonly<Record<string, unknown>>) => kind === "mine";
+    await run.clear(isSame); // nothing is there
+    await writeFile(join(folder, "train_data.jsonl"), "the user's");
+    await expect(run.clear(isSame)).rejects.toThrow(/train_data\.jsonl: is not of a run that can begin anew/);
+    await run.writeConfig({ kind: "other" });
+    await expect(run.clear(isSame)).rejects.toThrow(/config\.json: is not of a run/);
+    expect(await readFile(join(folder, "train_data.jsonl"), "utf8")).toBe("the user's");
+    await run.writeConfig({ kind: "mine" });
+    await writeFile(join(folder, "notes.md"), "the user's");
+    await run.clear(isSame);
+    expect((await readdir(folder)).toSorted()).toEqual(["notes.md", "run.lock"]);
+    await run.close();
   });
 
   it("takes back what came after a step, whole lines only", async () => {

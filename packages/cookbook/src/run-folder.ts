@@ -118,11 +118,28 @@ export class RunFolder {
     }
   }
 
-  /** Deletes the run's files, and nothing else in the folder. */
-  async clear(): Promise<void> {
+  /**
+   * Deletes the run's files, and nothing else in the folder.
+   *
+   * @param isSame - whether a configuration is that of a run to begin anew. Without one, any run is cleared.
+   * @throws {@link DataError} naming a file that another run, or its user, has under the name of a run's file. Nothing is deleted then.
+   */
+  async clear(isSame?: (config: Readonly<Record<string, unknown>>) => boolean): Promise<void> {
+    if (isSame !== undefined) await this.#checkSame(isSame);
     await this.#lock();
     await Promise.all(Object.values(files).map((name) => rm(join(this.path, name), { force: true })));
     await this.#removeRollouts(0);
+  }
+
+  async #checkSame(isSame: (config: Readonly<Record<string, unknown>>) => boolean): Promise<void> {
+    const config = await this.readConfig();
+    if (config !== undefined && isSame(config)) return;
+    const names = await readdir(this.path);
+    const lost = Object.values(files).find((name) => names.includes(name));
+    if (lost === undefined) return;
+    throw new DataError({ file: join(this.path, lost) }, "is not of a run that can begin anew, and would be deleted", {
+      hint: "Choose another folder, or move the file away.",
+    });
   }
 
   readConfig(): Promise<Readonly<Record<string, unknown>> | undefined> {

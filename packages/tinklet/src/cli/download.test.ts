@@ -1,14 +1,15 @@
 // Archives that are cut off anywhere are refused, and what was there before stays.
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { tarStream } from "../../../server/src/http/tar.ts";
 import type { Context } from "./context.ts";
+import { downloadFile } from "./download.ts";
 import { fetchInto } from "./fetch-checkpoint.ts";
 import { portableName } from "./files.ts";
 
@@ -86,6 +87,29 @@ describe("fetchInto", () => {
     sent = { bytes: archive };
     await expect(fetchInto(url, join(target, "x", "y"), parent, context)).rejects.toThrow();
     expect(existsSync(join(target, "adapter_config.json"))).toBe(true);
+  });
+});
+
+describe("downloadFile", () => {
+  it("replaces a file whole, and leaves it when the download fails", async () => {
+    const file = join(await mkdtemp(join(tmpdir(), "tinklet-download-")), "trace.pftrace");
+    await writeFile(file, "the good one");
+    sent = { bytes: archive.subarray(0, 2000), says: archive.length };
+    await expect(downloadFile(url, file, "trace", context)).rejects.toThrow("could not be fetched");
+    expect(await readFile(file, "utf8")).toBe("the good one");
+    sent = { bytes: archive, says: archive.length };
+    expect(await downloadFile(url, file, "trace", context)).toBe(archive.length);
+    expect(await readFile(file)).toEqual(archive);
+    expect(await readdir(dirname(file))).toEqual(["trace.pftrace"]);
+  });
+
+  it("leaves what is no plain file in its place", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "tinklet-download-"));
+    await writeFile(join(folder, "there"), "");
+    await symlink(join(folder, "there"), join(folder, "link"));
+    sent = { bytes: archive.subarray(0, 2000), says: archive.length };
+    await expect(downloadFile(url, join(folder, "link"), "trace", context)).rejects.toThrow("could not be fetched");
+    expect(await readdir(folder)).toEqual(["link", "there"]);
   });
 });
 

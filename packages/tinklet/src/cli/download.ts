@@ -1,6 +1,7 @@
 /** Fetches a link to a file with progress on the terminal. */
 import { type DownloadProgress, downloadFile as fetchFile } from "../clients/download.node.ts";
 import type { Context } from "./context.ts";
+import { replaceFile } from "./files.ts";
 import { formatDuration, formatSize } from "./format.ts";
 
 /** Says on the terminal how far a download is. */
@@ -19,10 +20,11 @@ export function showProgress({ output }: Pick<Context, "output">): (progress: Do
   };
 }
 
-/** @returns how many bytes came. */
+/** Fetches a file whole: one that was there stays when the download fails. @returns how many bytes came. */
 export async function downloadFile(url: string, file: string, what: string, context: Context): Promise<number> {
   const { signal, fetch } = context;
-  const bytes = await fetchFile(url, file, what, { signal, fetch, onProgress: showProgress(context) });
+  const fetching = { signal, fetch, onProgress: showProgress(context) };
+  const bytes = await replaceFile(file, (scratch) => fetchFile(url, scratch, what, fetching));
   context.output.endProgress();
   return bytes;
 }

@@ -125,6 +125,7 @@ describe("fetchCheckpoint", () => {
     const modern = world({ archive: 410, checkpoints: ["weights/x"] });
     await modern.get("sampler_weights/x");
     expect(modern.asked.slice(0, 3)).toEqual(["archive", `load tinker://${run}/weights/x`, "export"]);
+    await rm(join(parent, "out"), { recursive: true });
     await expect(world({ archive: 410 }).get("sampler_weights/x")).rejects.toThrow("status 410");
   });
 

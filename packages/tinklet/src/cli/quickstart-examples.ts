@@ -44,6 +44,8 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   const tokenizer = await loadTokenizer(options.model);
   const data = await prepareSupervised(dataFile(options.model, "pirate/train.jsonl"), tokenizer);
   const heldOut = await prepareSupervised(dataFile(options.model, "pirate/heldout.jsonl"), tokenizer);
+  const run = await RunFolder.open(options.out ?? join("runs", "quickstart"));
+  await run.clear(({ quickstart }) => quickstart !== undefined);
   const service = await localService(options.model, context);
   const sampler = await service.createSamplingClient({ baseModel: bundledModel });
   if (!output.isJson) output.note(output.style("Before", "bold"));
@@ -51,8 +53,6 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
 
   const trainer = await service.createLoraTrainingClient({ baseModel: bundledModel, rank: settings.rank, seed });
   const dataset = new BatchedDataset(data.train, { batchSize: settings.batchSize, seed });
-  const run = await RunFolder.open(options.out ?? join("runs", "quickstart"));
-  await run.clear();
   await run.writeConfig({ quickstart: "examples", model_name: bundledModel, seed, ...settings });
   const nllBefore = await evaluateNll(trainer, heldOut.train);
   const { epochs, learningRate } = settings;

@@ -62,11 +62,11 @@ export async function quickstartByReward(options: QuickstartOptions, context: Co
   const { seed } = options;
   const tokenizer = await loadTokenizer(options.model);
   const problems = await readSums(dataFile(options.model, "arithmetic/train.jsonl"), tokenizer);
+  const run = await RunFolder.open(options.out ?? join("runs", "quickstart-rl"));
+  await run.clear(({ quickstart }) => quickstart !== undefined);
   const service = await localService(options.model, context);
   const trainer = await service.createLoraTrainingClient({ baseModel: bundledModel, rank: settings.rank, seed });
   tellStudio(trainer, context);
-  const run = await RunFolder.open(options.out ?? join("runs", "quickstart-rl"));
-  await run.clear();
   await run.writeConfig({ quickstart: "reward", model_name: bundledModel, seed, ...settings });
   const samplingParams = { maxTokens: 6, stop: [...tokenizer.eosTokenIds] };
   const steps = options.steps ?? settings.steps;

@@ -29,7 +29,7 @@ const exportSeconds = 3600;
 /**
  * Fetches a checkpoint into `target`, which a download that breaks off leaves as it was.
  *
- * @param target - made; an empty folder or another checkpoint is replaced.
+ * @param target - made; an empty folder, or one with nothing but the files of a checkpoint, is replaced.
  * @param parent - a folder on the same disk, for what is on its way.
  * @returns how many bytes came.
  * @throws {@link InvalidInputError} when `target` holds anything else, before anything is fetched.
@@ -134,22 +134,25 @@ async function trainingHalf(path: string, { signal, rest }: CheckpointFetching):
   return checkpoints.some(({ tinkerPath }) => tinkerPath === twin) ? twin : undefined;
 }
 
-/** What tells a folder of a checkpoint: the configuration of its adapter, or the marker that ends its archive. */
-const marks = ["adapter_config.json", "checkpoint_complete"];
+/** The files that checkpoints have. Anything else in a folder is the user's. */
+const checkpointFiles =
+  /^(adapter_config\.json|adapter_model(-\d+-of-\d+)?\.(safetensors|bin)|adapter_model\.(safetensors|bin)\.index\.json|checkpoint_complete)$/;
 
-/** Refuses a target whose content no checkpoint brought: it would be deleted. */
+/** Refuses a target that holds anything but the files of a checkpoint: replacing it would delete that. */
 async function checkReplaceable(target: string): Promise<void> {
-  const names = await readdir(target).catch((cause: NodeJS.ErrnoException): string[] => {
+  const entries = await readdir(target, { withFileTypes: true }).catch((cause: NodeJS.ErrnoException) => {
     if (cause.code === "ENOENT") return [];
     const hint = "Choose another folder, or one that is not there yet.";
     throw new InvalidInputError("folder", `${target} cannot be replaced: ${cause.message}`, { hint, cause });
   });
-  if (names.length === 0 || marks.some((name) => names.includes(name))) return;
+  const foreign = entries.filter((entry) => !entry.isFile() || !checkpointFiles.test(entry.name));
+  const [first] = foreign.map((entry) => (entry.isDirectory() ? `${entry.name}${sep}` : entry.name)).toSorted();
+  if (first === undefined) return;
   throw new InvalidInputError(
     "folder",
-    `${target} has files in it and is not a checkpoint (no ${marks.join(", no ")})`,
+    `${target} has ${first} in it, which is no file of a checkpoint and would be deleted with the folder`,
     {
-      hint: `Choose a folder that is not there yet, for example ${join(target, "checkpoint")}, or empty this one first.`,
+      hint: `Choose a folder that is not there yet, for example ${join(target, "checkpoint")}, or move ${first} away.`,
     },
   );
 }

@@ -1,6 +1,6 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join, sep } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { tarStream } from "../../../server/src/http/tar.ts";
 import { systemClock } from "../clock.ts";
@@ -74,7 +74,7 @@ describe("downloadCheckpoint", () => {
       const target = join(folder, "adapter");
       await mkdir(target, { recursive: true });
       await writeFile(join(target, "adapter_config.json"), "{}");
-      await writeFile(join(target, "good"), "yes");
+      await writeFile(join(target, "checkpoint_complete"), "");
       const error: unknown = await rest.downloadCheckpoint(path, target, { signal: controller.signal }).then(
         () => undefined,
         (reason: unknown) => reason,
@@ -82,7 +82,7 @@ describe("downloadCheckpoint", () => {
       expect(controller.signal.aborted ? error : (error as { code: string }).code).toBe(
         controller.signal.aborted ? "enough" : "download_failed",
       );
-      expect(await readdir(target)).toEqual(["adapter_config.json", "good"]);
+      expect(await readdir(target)).toEqual(["adapter_config.json", "checkpoint_complete"]);
     }
   });
 });
@@ -103,7 +103,7 @@ describe("downloadCheckpoint into a folder that is there", () => {
     return { rest, asked };
   }
   const put = async (name: string, text = "mine") => {
-    await mkdir(join(folder, "to"), { recursive: true });
+    await mkdir(dirname(join(folder, "to", name)), { recursive: true });
     await writeFile(join(folder, "to", name), text);
   };
 
@@ -114,7 +114,7 @@ describe("downloadCheckpoint into a folder that is there", () => {
     const error = await failure(rest.downloadCheckpoint(path, target));
     expect(error).toBeInstanceOf(InvalidInputError);
     expect(error).toMatchObject({ field: "folder" });
-    expect(error.message).toContain(`${target} has files in it and is not a checkpoint`);
+    expect(error.message).toContain(`${target} has thesis.md in it`);
     expect(error.hint).toContain(join(target, "checkpoint"));
     expect(asked.filter((at) => at.includes("archive"))).toEqual([]);
     expect(await readFile(join(target, "thesis.md"), "utf8")).toBe("mine");
@@ -131,18 +131,46 @@ describe("downloadCheckpoint into a folder that is there", () => {
     expect((await readdir(folder)).toSorted()).toEqual(["file", "to"]);
   });
 
-  it.each([[[]], [["adapter_config.json", "old"]], [["checkpoint_complete", "old"]]])(
-    "replaces an empty one or a checkpoint: %j",
-    async (names: string[]) => {
-      await mkdir(join(folder, "to"));
-      for (const name of names) await put(name);
-      const { rest } = await serving();
-      await rest.downloadCheckpoint(path, join(folder, "to"));
-      expect(await readdir(join(folder, "to"))).toEqual(["adapter_config.json"]);
-      expect(await readFile(join(folder, "to", "adapter_config.json"), "utf8")).toBe("hello");
-      expect(await readdir(folder)).toEqual(["to"]);
-    },
-  );
+  it("refuses a project that has an adapter in it, naming the first of its own entries", async () => {
+    for (const name of ["adapter_config.json", "adapter_model.safetensors"]) await put(name);
+    const target = join(folder, "to");
+    const { rest } = await serving();
+    for (const [path, first] of [
+      ["src/main.ts", "src"],
+      [".git/HEAD", ".git"],
+    ] as const) {
+      await put(path);
+      expect(await failure(rest.downloadCheckpoint("tinker://run-1/sampler_weights/final", target))).toMatchObject({
+        name: "InvalidInputError",
+        field: "folder",
+        message: expect.stringContaining(`${target} has ${first}${sep} in it`),
+        hint: expect.stringContaining(`move ${first}${sep} away`),
+      });
+      expect(await readFile(join(target, path), "utf8")).toBe("mine");
+    }
+  });
+
+  it("refuses a link under the name of a checkpoint's file", async () => {
+    await put("adapter_config.json");
+    const target = join(folder, "to");
+    await symlink(join(target, "adapter_config.json"), join(target, "adapter_model.safetensors"));
+    const { rest } = await serving();
+    expect((await failure(rest.downloadCheckpoint(path, target))).message).toContain("adapter_model.safetensors");
+  });
+
+  it.each([
+    [[]],
+    [["adapter_config.json", "adapter_model.safetensors", "checkpoint_complete"]],
+    [["adapter_config.json", "adapter_model-00001-of-00002.safetensors", "adapter_model.safetensors.index.json"]],
+  ])("replaces an empty one or a checkpoint: %j", async (names: string[]) => {
+    await mkdir(join(folder, "to"));
+    for (const name of names) await put(name);
+    const { rest } = await serving();
+    await rest.downloadCheckpoint(path, join(folder, "to"));
+    expect(await readdir(join(folder, "to"))).toEqual(["adapter_config.json"]);
+    expect(await readFile(join(folder, "to", "adapter_config.json"), "utf8")).toBe("hello");
+    expect(await readdir(folder)).toEqual(["to"]);
+  });
 
   /** Fetches while the renames with these numbers, from 1, fail. */
   async function withFailing(failing: readonly number[]) {

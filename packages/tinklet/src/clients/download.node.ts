@@ -4,7 +4,7 @@ import { given } from "../given.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
 
 const { createReadStream, createWriteStream } = nodeBuiltin<typeof import("node:fs")>("node:fs");
-const { mkdir, open, rm, statfs } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
+const { mkdir, open, statfs } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
 const { dirname, resolve, sep } = nodeBuiltin<typeof import("node:path")>("node:path");
 const { Readable } = nodeBuiltin<typeof import("node:stream")>("node:stream");
 const { pipeline } = nodeBuiltin<typeof import("node:stream/promises")>("node:stream/promises");
@@ -41,7 +41,10 @@ export function writeFailure(path: string, cause: unknown): TinkerError {
   return new TinkerError(`The disk is full: ${path} could not be written.`, { code: "disk_full", hint, cause });
 }
 
-/** @returns how many bytes came. */
+/**
+ * @param file - written as it comes, and left as it is when the download fails: the caller's scratch file.
+ * @returns how many bytes came.
+ */
 export async function downloadFile(url: string, file: string, what: string, fetching: Fetching): Promise<number> {
   const { fetch, signal, onProgress } = fetching;
   let response: Response;
@@ -76,7 +79,6 @@ export async function downloadFile(url: string, file: string, what: string, fetc
     if (total > 0 && received !== total && response.headers.get("content-encoding") === null)
       throw new Error(`it ended after ${received} of ${total} bytes`);
   } catch (cause) {
-    await rm(file, { force: true });
     signal?.throwIfAborted();
     // A failed write has an error code of the system; anything else is the connection's.
     if ((cause as NodeJS.ErrnoException).syscall === "write") throw writeFailure(file, cause);

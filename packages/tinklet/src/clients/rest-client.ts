@@ -215,7 +215,7 @@ export class RestClient {
    * Fetches a checkpoint's files into a folder, which a download that breaks off leaves as it was. Works with every server:
    * hosted, remote and {@link ServiceClient.local}. Node only. An extension: the Python SDK has it in its command line alone.
    *
-   * @param folder - made; an empty folder or another checkpoint is replaced as a whole, a folder with anything else is refused
+   * @param folder - made; an empty folder, or one with nothing but the files of a checkpoint, is replaced as a whole; any other is refused
    * @param options.onProgress - told of every piece that arrives
    * @returns how many bytes came
    *

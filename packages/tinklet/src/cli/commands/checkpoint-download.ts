@@ -16,7 +16,7 @@ export const checkpointDownload: Command = {
   arguments: ["CHECKPOINT"],
   options: {
     output: { type: "string", short: "o", value: "FOLDER", about: "where the folder is made (default: here)" },
-    force: { type: "boolean", about: "replace a checkpoint that is already there" },
+    force: { type: "boolean", about: "replace a checkpoint that is already there; never files of your own" },
   },
   async run(input, context) {
     const { rest, path } = await resolved(input.positionals[0] ?? "", context);
