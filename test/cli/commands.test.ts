@@ -1,6 +1,8 @@
 // Every command through the real executable: in a pipe, as JSON, on a terminal, and refused. The table must have a row for each
 // command of the tool, so a command without a test does not get in.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { hashApiKey } from "../../packages/server/src/index.ts";
@@ -450,18 +452,19 @@ const rows: Readonly<Record<string, Row>> = {
     args: () => ["auth", "login"],
     stdin: "tml-pasted\n",
     env: (mode) => ({ HOME: join(tool.work, `login-${mode}`) }),
-    prints:
-      /Create an API Key: https:\S+\/keys\?new_key=true&key_name=tinker-cli-\S*\s[\s\S]*Logged in as .*\(tinklet\)\. Stored API key '/,
+    prints: /Logged in as .*\(tinklet\)\. Stored API key '.*' for http:\/\/127\.0\.0\.1:\d+\./,
     json: null,
     fails: [["no key", () => ["auth", "login"], 1, /^Error: The API key must not be empty/]],
   },
   "auth logout": {
     args: () => ["auth", "logout"],
-    env: (mode) => ({ HOME: storedHome(mode) }),
+    env: (mode) => ({ HOME: storedHome(mode), TINKER_BASE_URL: "" }),
     prints:
       /^Removed credential 'mine'\. The API key is still active\.\s+API key organization: Lab\s+Delete api key here: https:\S+\/keys\/7/,
     json: null,
-    fails: [["nothing stored", () => ["auth", "logout"], 1, /^Error: No default credential is stored\nHint: /]],
+    fails: [
+      ["nothing stored", () => ["auth", "logout"], 1, /^Error: No default credential is stored for http:\S+\nHint: /],
+    ],
   },
   "auth status": {
     args: () => ["auth", "status"],
@@ -748,8 +751,7 @@ describe("auth", () => {
     expect(statSync(join(HOME, ".tinker")).mode & 0o777).toBe(0o700);
     expect(JSON.parse(readFileSync(credentials(HOME), "utf8"))).toMatchObject({
       version: 1,
-      default: "0",
-      keys: { 0: { type: "manual", key, name: "me" } },
+      keys: { [`${keyed.url} 0`]: { type: "manual", key, name: "me", origin: keyed.url } },
     });
     expect(await run(["auth", "status"])).toMatchObject({
       code: 0,
@@ -765,6 +767,53 @@ describe("auth", () => {
     expect(await run(["run", "list"])).toMatchObject({ code: 1, stderr: expect.stringContaining("No API key") });
   });
 
+  it("asks for a key of the hosted service by its page", async () => {
+    const login = await tool.run(["auth", "login"], { env: { HOME: join(tool.work, "hosted") }, stdin: "\n" });
+    expect(login).toMatchObject({ code: 1, stderr: expect.stringContaining("must not be empty") });
+    expect(login.stdout).toMatch(/^Create an API Key: https:\S+\/keys\?new_key=true&key_name=tinker-cli-\S*\s/);
+  });
+
+  it("a stored key is sent to its own server alone", async () => {
+    const asked: unknown[] = [];
+    const other = createServer((request, response) => {
+      asked.push(request.headers["x-api-key"]);
+      response.writeHead(404).end();
+    });
+    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    const url = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
+    try {
+      for (const [name, record, owner] of [
+        ["theirs", { origin: keyed.url }, keyed.url],
+        ["official", {}, "https://tinker.thinkingmachines.dev"], // without an origin: the official tool's
+      ] as const) {
+        const HOME = storedHome(name, record);
+        const calls = [
+          ["run", "list"],
+          ["auth", "status"],
+          ["auth", "logout"],
+        ];
+        const ended = await Promise.all(
+          calls.map((words) => tool.run([...words, "--base-url", url], { env: { HOME } })),
+        );
+        for (const { code, stderr } of ended.slice(0, 2)) {
+          expect(code).toBe(1);
+          expect(stderr).toContain(
+            `The stored API key belongs to ${owner} and is not sent to ${url}, which was asked.`,
+          );
+          expect(stderr).toContain(`tinklet auth login --base-url ${url}`);
+        }
+        expect(ended[2]).toMatchObject({ code: 1, stderr: expect.stringContaining(`is stored for ${url}`) });
+        expect(readFileSync(credentials(HOME), "utf8")).toContain("tml-stored");
+      }
+      expect(asked).toEqual([]);
+      const HOME = storedHome("explicit");
+      await tool.run(["run", "list", "--base-url", url], { env: { HOME, TINKER_API_KEY: "tml-explicit" } });
+      expect([...new Set(asked)]).toEqual(["tml-explicit"]);
+    } finally {
+      other.close();
+    }
+  });
+
   it("a file that is none is said to be so without being shown, and the environment goes before it", async () => {
     const HOME = storedHome("broken");
     writeFileSync(credentials(HOME), '{"keys": {"7": {"key": "tml-hidden" ');
@@ -775,14 +824,13 @@ describe("auth", () => {
   });
 
   it("a key that was made for this machine is deleted on the server; where that fails, where to do it is said", async () => {
-    const HOME = storedHome("generated", { type: "generated" });
-    const at = { HOME, TINKER_BASE_URL: "http://127.0.0.1:9" };
+    const url = "http://127.0.0.1:9";
+    const HOME = storedHome("generated", { type: "generated", origin: url });
+    const at = { HOME, TINKER_BASE_URL: url };
     const ended = await tool.run(["auth", "logout"], { env: at });
     expect(ended).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(
-        /Could not delete the API key on the server: [\s\S]*API key ID: 7\n[\s\S]*\/keys\/7/,
-      ),
+      stderr: expect.stringMatching(/Could not delete the API key on the server: [\s\S]*API key ID: 7\n/),
     });
     expect(ended.stderr).not.toContain("tml-stored");
     expect(JSON.parse(readFileSync(credentials(HOME), "utf8"))).toEqual({ version: 1, keys: {} });

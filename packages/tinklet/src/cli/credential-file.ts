@@ -6,19 +6,26 @@ import { randomUUID } from "node:crypto";
 import { chmod, mkdir, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { writeFailure } from "../clients/download.node.ts";
+import { given } from "../given.ts";
+import { hostedBaseUrl } from "../transport/environment.ts";
 import { readCredentials, type StoredCredentials, type StoredKey } from "../transport/stored-key.node.ts";
 
-/** The key that is used, with its id. */
-export function defaultKey(file: string): { readonly id: string; readonly record: StoredKey } | undefined {
-  const { default: id = "", keys } = readCredentials(file);
-  const record = Object.hasOwn(keys, id) ? keys[id] : undefined;
-  return record === undefined ? undefined : { id, record };
-}
-
-/** Stores a key and makes it the one that is used. */
-export async function storeKey(file: string, id: string, record: StoredKey): Promise<void> {
-  const { keys } = readCredentials(file);
-  await save(file, { version: 1, default: id, keys: { ...keys, [id]: record } });
+/**
+ * Stores a key, to be used for its server.
+ *
+ * A key of the hosted service becomes the default one, which the official tool uses too. Keys of other servers do not: that tool would send
+ * them to the hosted service. Their ids are only unique on their server.
+ */
+export async function storeKey(
+  file: string,
+  id: string,
+  record: StoredKey & { readonly origin: string },
+): Promise<void> {
+  const { default: chosen, keys } = readCredentials(file);
+  const isHosted = record.origin === new URL(hostedBaseUrl).origin;
+  const own = isHosted ? id : `${record.origin} ${id}`;
+  const main = isHosted ? id : chosen;
+  await save(file, { version: 1, ...given({ default: main }), keys: { ...keys, [own]: record } });
 }
 
 /** Forgets a key. */

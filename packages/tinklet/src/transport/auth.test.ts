@@ -39,7 +39,7 @@ describe("a key that auth login stored", () => {
       writeFile(file, typeof content === "string" ? content : JSON.stringify(content));
     return { file, write };
   }
-  const first = (options: { apiKey?: string } = {}) => firstCredentials(credentialSource(options));
+  const first = (options: { apiKey?: string; baseUrl?: string } = {}) => firstCredentials(credentialSource(options));
 
   it("comes last, is read once, and then stands among what was given", async () => {
     const { file, write } = await home();
@@ -58,6 +58,37 @@ describe("a key that auth login stored", () => {
     vi.stubEnv("TINKER_API_KEY", "tml-env");
     expect(first().token()).toBe("tml-env");
     expect(errorOf(() => first({ apiKey: "sk-wrong" })).code).toBe("bad_api_key"); // never replaced by another key
+  });
+
+  it("is given to its own server alone; without an origin, to the hosted service", async () => {
+    const { write } = await home();
+    const token = (baseUrl?: string) => Promise.resolve(first({ ...(baseUrl && { baseUrl }) }).token());
+    const mine = { ...record, key: "tml-mine", origin: "http://10.0.0.5:8000" };
+    const old = { ...record, key: "tml-old", origin: "http://10.0.0.5:8000" };
+    await write({ version: 1, default: "7", keys: { 7: record, "x 6": old, "x 7": mine } });
+    expect(await token()).toBe("tml-stored");
+    expect(await token("https://tinker.thinkingmachines.dev/another/path")).toBe("tml-stored");
+    expect(await token("http://10.0.0.5:8000/prefix")).toBe("tml-mine"); // the newest
+    for (const baseUrl of [
+      "http://tinker.thinkingmachines.dev", // in clear
+      "https://tinker.thinkingmachines.dev:444",
+      "https://tinker.thinkingmachines.dev.evil.example",
+      "http://127.0.0.1:8000/p/",
+    ]) {
+      const { origin } = new URL(baseUrl);
+      expect(await failure(token(baseUrl))).toMatchObject({
+        code: "key_of_another_server",
+        message: `The stored API key belongs to https://tinker.thinkingmachines.dev or http://10.0.0.5:8000 and is not sent to ${origin}, which was asked.`,
+        hint: expect.stringContaining(`npx tinklet auth login --base-url ${baseUrl.replace(/\/$/, "")})`),
+      });
+    }
+    vi.stubEnv("TINKER_BASE_URL", "http://127.0.0.1:8000");
+    expect(await failure(token())).toMatchObject({ code: "key_of_another_server" });
+    vi.stubEnv("TINKER_BASE_URL", "");
+    await write({ version: 1, keys: { "x 7": mine } });
+    expect(await failure(token())).toMatchObject({ code: "key_of_another_server" });
+    await write({ version: 1, default: "7", keys: { 7: mine } }); // never the default of another server
+    expect(await failure(token())).toMatchObject({ code: "key_of_another_server" });
   });
 
   it("where none of them is the one to use, the first request says that there is none", async () => {

@@ -5,7 +5,7 @@
 import { TinkerError } from "../errors.ts";
 import type { ClientConfigResponse } from "../wire/session.ts";
 import { hasCredentialsFile } from "./credentials-file.node.ts";
-import { environment, isNode } from "./environment.ts";
+import { environment, isNode, resolveBaseUrl } from "./environment.ts";
 
 /** Gives the value of `X-API-Key` for each request. */
 export interface Credentials {
@@ -17,13 +17,19 @@ export interface CredentialSource {
   /** A stored key is filled in when the first request needs it. */
   apiKey: string | undefined;
   readonly command: string | undefined;
+  /** The server that is asked: a stored key is used for its own alone. */
+  readonly baseUrl?: string | undefined;
 }
 
 /** The key and the command that the options or the environment name. */
-export function credentialSource(options: { readonly apiKey?: string | undefined }): CredentialSource {
+export function credentialSource(options: {
+  readonly apiKey?: string | undefined;
+  readonly baseUrl?: string | undefined;
+}): CredentialSource {
   return {
     apiKey: options.apiKey ?? environment("TINKER_API_KEY"),
     command: environment("TINKER_CREDENTIAL_CMD"),
+    baseUrl: options.baseUrl,
   };
 }
 
@@ -68,7 +74,7 @@ function commanded(command: string): Credentials {
 function stored(source: CredentialSource): Credentials {
   const read = async () => {
     const { storedKey } = await import("./stored-key.node.ts");
-    const key = storedKey();
+    const key = storedKey(resolveBaseUrl(source.baseUrl));
     if (!isKey(key)) throw keyProblem(key);
     source.apiKey = key;
     return key;
@@ -80,7 +86,8 @@ function stored(source: CredentialSource): Credentials {
  * The credential of the first request, before the server has said how it wants to be asked.
  *
  * @throws {@link TinkerError} with code `no_api_key` or `bad_api_key` when there is neither a usable key, nor a command, nor a file
- * of stored keys. What is wrong with that file is told by the first request, with code `bad_credentials_file`.
+ * of stored keys. What is wrong with that file is told by the first request, with code `bad_credentials_file`, or `key_of_another_server`
+ * where it has no key for the server that is asked.
  */
 export function firstCredentials(source: CredentialSource): Credentials {
   const { apiKey, command } = source;

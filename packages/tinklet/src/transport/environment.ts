@@ -25,9 +25,12 @@ export function rawEnvironment(name: string): string | undefined {
   return host()?.env?.[name];
 }
 
+/** The hosted service. */
+export const hostedBaseUrl = "https://tinker.thinkingmachines.dev/services/tinker-prod";
+
 /** The server: what is given, else `TINKER_BASE_URL`, else the hosted service. */
 export function resolveBaseUrl(given?: string): string {
-  return given ?? environment("TINKER_BASE_URL") ?? "https://tinker.thinkingmachines.dev/services/tinker-prod";
+  return given ?? environment("TINKER_BASE_URL") ?? hostedBaseUrl;
 }
 
 /** Whether undici's pools can be used. Bun and Deno bring their own `fetch` and are served by it. */

@@ -6,6 +6,7 @@ import { TinkerError } from "../errors.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
 import { isPlainObject } from "../wire/fields.ts";
 import { credentialsFile } from "./credentials-file.node.ts";
+import { hostedBaseUrl } from "./environment.ts";
 
 /** A stored key. `manual`: pasted by its owner; `generated`: made by an older tool for this machine alone. */
 export interface StoredKey {
@@ -13,6 +14,8 @@ export interface StoredKey {
   readonly key: string;
   readonly name: string;
   readonly note?: string;
+  /** The server that the key is for. Absent in what the official tool wrote: its keys are for the hosted service. */
+  readonly origin?: string;
   readonly details?: {
     readonly org_details: { readonly name: string };
     readonly user_details: { readonly email: string };
@@ -22,7 +25,7 @@ export interface StoredKey {
 /** The file's content. */
 export interface StoredCredentials {
   readonly version: 1;
-  /** Id of the key that is used. */
+  /** Id of the key that is used for the hosted service, by the official tool too. */
   readonly default?: string;
   readonly keys: Readonly<Record<string, StoredKey>>;
 }
@@ -62,8 +65,44 @@ const unreadable = (file: string, problem: string) =>
     hint: "Set TINKER_API_KEY, or delete the file and run: npx tinklet auth login.",
   });
 
-/** The key to use, where one is stored. @throws {@link TinkerError} with code `bad_credentials_file`. */
-export function storedKey(): string | undefined {
-  const { default: chosen = "", keys } = readCredentials(credentialsFile());
-  return Object.hasOwn(keys, chosen) ? keys[chosen]?.key : undefined;
+/** A stored key with its id. */
+export interface FoundKey {
+  readonly id: string;
+  readonly record: StoredKey;
+}
+
+const hostedOrigin = new URL(hostedBaseUrl).origin;
+const originOf = ({ origin = hostedOrigin }: StoredKey): string => origin;
+
+/** The key that is used for a server. The hosted service's is the default one, as the official tool has it. */
+export function keyFor(origin: string, { default: chosen = "", keys }: StoredCredentials): FoundKey | undefined {
+  const ids = origin === hostedOrigin ? [chosen] : Object.keys(keys).toReversed();
+  for (const id of ids) {
+    const record = Object.hasOwn(keys, id) ? keys[id] : undefined;
+    if (record !== undefined && originOf(record) === origin) return { id, record };
+  }
+  return undefined;
+}
+
+/**
+ * The key to use for a server, where one is stored.
+ *
+ * @throws {@link TinkerError} with code `bad_credentials_file`, or `key_of_another_server` where all that is stored is for others.
+ */
+export function storedKey(baseUrl: string): string | undefined {
+  const { origin, pathname } = new URL(baseUrl);
+  const stored = readCredentials(credentialsFile());
+  const found = keyFor(origin, stored);
+  if (found !== undefined) return found.record.key;
+  const { default: chosen = "", keys } = stored;
+  const others = Object.entries(keys).filter(([id, { origin: own }]) => own !== undefined || id === chosen);
+  if (others.length === 0) return undefined;
+  const origins = [...new Set(others.map(([, record]) => originOf(record)))];
+  throw new TinkerError(
+    `The stored API key belongs to ${origins.join(" or ")} and is not sent to ${origin}, which was asked.`,
+    {
+      code: "key_of_another_server",
+      hint: `Store a key for that server (npx tinklet auth login --base-url ${`${origin}${pathname}`.replace(/\/+$/, "")}), or give one: TINKER_API_KEY or apiKey.`,
+    },
+  );
 }

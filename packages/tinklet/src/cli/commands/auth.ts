@@ -1,29 +1,42 @@
 /** `auth login|logout|status|whoami`: the key of this machine's user, stored as the official tool stores it. */
 import { hostname } from "node:os";
+import { TinkerError } from "../../errors.ts";
 import { credentialSource, firstCredentials } from "../../transport/auth.ts";
 import { credentialsFile } from "../../transport/credentials-file.node.ts";
+import { hostedBaseUrl, resolveBaseUrl } from "../../transport/environment.ts";
+import { checkedBaseUrl } from "../../transport/http-transport.ts";
+import { keyFor, readCredentials } from "../../transport/stored-key.node.ts";
 import type { WhoamiResponse } from "../../wire/session.ts";
 import { deleteKey, describeKey } from "../auth-api.ts";
 import type { Command } from "../command.ts";
-import { defaultKey, forgetKey, storeKey } from "../credential-file.ts";
+import { forgetKey, storeKey } from "../credential-file.ts";
 import { CliError } from "../explain.ts";
 import { readSecret } from "../masked-input.ts";
+import type { Input } from "../parse.ts";
 
 const keysPage = "https://tinker.thinkingmachines.ai/keys";
+const hostedOrigin = new URL(hostedBaseUrl).origin;
+const originOf = (input: Input): string => new URL(checkedBaseUrl(resolveBaseUrl(input.text("base-url")))).origin;
+const at = (origin: string): string => (origin === hostedOrigin ? "" : ` for ${origin}`);
 const pageOfKey = (id: string) => `${keysPage}/${encodeURIComponent(id)}`;
 
 export const authLogin: Command = {
   usage: "auth login",
   about:
     "Stores an API key in ~/.tinker/credentials.json, where this tool, the SDK and the official ones find it. Asks for the key, and\n" +
-    "asks the server whose it is. Only you can read the file. TINKER_API_KEY and TINKER_CREDENTIAL_CMD go before it.",
+    "asks the server whose it is. Only you can read the file. The key is sent to that server alone: each --base-url has a key of its\n" +
+    "own. TINKER_API_KEY and TINKER_CREDENTIAL_CMD go before it.",
   async run(input, { output, signal }) {
     const file = credentialsFile();
-    if (defaultKey(file) !== undefined) {
-      throw new CliError("Already logged in", { hint: "Run tinklet auth logout before logging in again." });
+    const origin = originOf(input);
+    if (keyFor(origin, readCredentials(file)) !== undefined) {
+      throw new CliError(`Already logged in${at(origin)}`, {
+        hint: "Run tinklet auth logout before logging in again.",
+      });
     }
     const name = `tinker-cli-${hostname().split(".", 1)[0]?.trim() || "unknown"}`;
-    output.line(`Create an API Key: ${keysPage}?new_key=true&key_name=${encodeURIComponent(name)}\n`);
+    if (origin === hostedOrigin)
+      output.line(`Create an API Key: ${keysPage}?new_key=true&key_name=${encodeURIComponent(name)}\n`);
     const key = (await readSecret("Paste your API key: ", signal)).trim();
     if (key === "") throw new CliError("The API key must not be empty");
     const known = await describeKey(key, input.text("base-url"), signal).catch((error: unknown) => {
@@ -31,9 +44,11 @@ export const authLogin: Command = {
       throw new CliError(`Could not validate the API key: ${error.message}`, { cause: error });
     });
     const { id, name: stored, note, details } = known;
-    await storeKey(file, id, { type: "manual", key, name: stored, note, details });
+    await storeKey(file, id, { type: "manual", key, name: stored, note, details, origin });
     const { user_details: user, org_details: org } = details;
-    output.line(`Logged in as ${user.email} (${org.name}). Stored API key '${stored}' as the default credential.`);
+    output.line(
+      `Logged in as ${user.email} (${org.name}). Stored API key '${stored}'${at(origin) || " as the default credential"}.`,
+    );
   },
 };
 
@@ -44,15 +59,16 @@ export const authLogout: Command = {
     "this machine alone is deleted on the server, too.",
   async run(input, { output, signal }) {
     const file = credentialsFile();
-    const stored = defaultKey(file);
+    const origin = originOf(input);
+    const stored = keyFor(origin, readCredentials(file));
     if (stored === undefined) {
-      throw new CliError("No default credential is stored", {
+      throw new CliError(`No default credential is stored${at(origin)}`, {
         hint: "There is nothing to log out from. Run tinklet auth login to log in.",
       });
     }
     const { id, record } = stored;
     const organization = record.details?.org_details.name ?? "unknown (not stored with this credential)";
-    const where = `API key organization: ${organization}\nDelete api key here: ${pageOfKey(id)}`;
+    const where = `API key organization: ${organization}${origin === hostedOrigin ? `\nDelete api key here: ${pageOfKey(id)}` : ""}`;
     if (record.type !== "generated") {
       await forgetKey(file, id);
       output.line(`Removed credential '${record.name}'. The API key is still active.\n${where}`);
@@ -82,10 +98,12 @@ export const authStatus: Command = {
   async run(input, context) {
     const { output, signal } = context;
     const apiKey = input.text("api-key");
-    const has = context.isLocal || (await hasCredential(apiKey));
+    const problem = context.isLocal ? undefined : await credentialProblem({ apiKey, baseUrl: input.text("base-url") });
+    const has = problem === undefined;
     if (!output.isJson) output.line(`Credentials available: ${has ? "yes" : "no"}`);
     if (!has) {
       if (output.isJson) output.result({ json: { credentials: false, accessible: false }, columns: [], rows: [] });
+      if (problem.code === "key_of_another_server") throw problem;
       throw new CliError("No Tinker credentials are available", {
         hint: "Run tinklet auth login, or set TINKER_API_KEY.",
       });
@@ -101,15 +119,16 @@ export const authStatus: Command = {
   },
 };
 
-/** Whether the SDK would find a credential; a command counts without being run. */
-async function hasCredential(apiKey: string | undefined): Promise<boolean> {
-  const source = credentialSource({ apiKey });
+/** Why the SDK would find no credential, if so; a command counts as one without being run. */
+async function credentialProblem(options: Parameters<typeof credentialSource>[0]): Promise<TinkerError | undefined> {
+  const source = credentialSource(options);
   try {
     const credentials = firstCredentials(source);
     if (source.command === undefined) await credentials.token(); // reads a stored key
-    return true;
-  } catch {
-    return false;
+    return undefined;
+  } catch (error) {
+    if (error instanceof TinkerError) return error;
+    throw error;
   }
 }
 
