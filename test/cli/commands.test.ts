@@ -814,6 +814,31 @@ describe("auth", () => {
     }
   });
 
+  it("a server that says the key back, or sets the terminal's title, is shown without either", async () => {
+    const echoing = createServer((request, response) => {
+      const detail = `no ${request.headers["x-api-key"]}\u001b]0;mine\u0007`;
+      response.writeHead(401, { "content-type": "application/json" }).end(JSON.stringify({ detail }));
+    });
+    await new Promise<void>((resolve) => echoing.listen(0, "127.0.0.1", resolve));
+    const url = `http://127.0.0.1:${(echoing.address() as AddressInfo).port}`;
+    const HOME = storedHome("echoed", { type: "generated", origin: url, key: "tml-secret-key" });
+    const fresh = join(tool.work, "echoed-login");
+    try {
+      for (const [words, options] of [
+        [["auth", "login"], { env: { HOME: fresh }, stdin: "tml-secret-key\n" }],
+        [["run", "list"], { env: { HOME } }],
+        [["run", "list"], { env: { HOME: fresh, TINKER_CREDENTIAL_CMD: "echo tml-secret-key" } }],
+        [["auth", "logout"], { env: { HOME } }],
+      ] as const) {
+        const { code, stderr } = await tool.run([...words, "--base-url", url], options);
+        expect(code).toBe(1);
+        expect(stderr).toContain("no [redacted]\\u001b]0;mine\\u0007");
+      }
+    } finally {
+      echoing.close();
+    }
+  });
+
   it("a file that is none is said to be so without being shown, and the environment goes before it", async () => {
     const HOME = storedHome("broken");
     writeFileSync(credentials(HOME), '{"keys": {"7": {"key": "tml-hidden" ');

@@ -11,10 +11,10 @@ import type { Context } from "./context.ts";
 export async function confirmed(
   things: string,
   items: readonly string[],
-  { signal }: Context,
+  { signal, output }: Pick<Context, "signal" | "output">,
   total?: string,
 ): Promise<boolean> {
-  const say = (text: string) => process.stderr.write(`${text}\n`);
+  const say = (text: string) => output.ask(text);
   say(`Will delete ${items.length} ${things}:`);
   for (const item of items) say(`  - ${item}`);
   if (total !== undefined) say(`\n${total}`);

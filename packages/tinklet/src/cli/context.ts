@@ -6,14 +6,11 @@ import type { ServiceClient } from "../clients/service-client.ts";
 import type { TinkletEvent } from "../events.ts";
 import { given } from "../given.ts";
 import { environment } from "../transport/environment.ts";
-import type { Output } from "./output.ts";
+import { localKey, type Output } from "./output.ts";
 import type { Input } from "./parse.ts";
 
 /** The bundled model's name on the local server. */
 export const bundledModel = "tinklet/base";
-
-/** Any well-formed key is the one local user. */
-const localKey = "tml-local";
 
 export class Context {
   readonly output: Output;
@@ -100,7 +97,9 @@ export class Context {
     }
     const apiKey = this.#input.text("api-key");
     const baseUrl = this.#input.text("base-url");
-    return this.#keep(new ServiceClient({ ...common, apiKey, baseUrl }));
+    const service = new ServiceClient({ ...common, apiKey, baseUrl });
+    this.output.hideWith(service.redactor);
+    return this.#keep(service);
   }
 
   async #startServer(models: readonly string[]) {

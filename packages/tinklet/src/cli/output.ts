@@ -1,8 +1,13 @@
 /**
  * What a person or a program sees: results on stdout as a table or as JSON, everything else on stderr. Knows terminals,
- * colours and the one line that is written over while something goes on.
+ * colours and the one line that is written over while something goes on. The only place that writes text of servers: it takes keys
+ * out, and escape sequences that are not its own.
  */
+import { randomBytes } from "node:crypto";
+import { environment } from "../transport/environment.ts";
+import { Redactor } from "../transport/redact.ts";
 import type { Input } from "./parse.ts";
+import { oneLine, printable, printableJson } from "./printable.ts";
 
 /** A result in both of its shapes. */
 export interface Result {
@@ -21,6 +26,14 @@ export interface Explained {
 const codes = { dim: 2, bold: 1, red: 31, green: 32, yellow: 33, blue: 34, magenta: 35, cyan: 96, gray: 90 } as const;
 export type Style = keyof typeof codes;
 
+/** Begins this process's own styles until they are written. Text from elsewhere cannot hold it. */
+const mark = `\u0000${randomBytes(8).toString("hex")}:`;
+const marks = new RegExp(`(${mark}[0-9;]+m)`);
+const styled = (text: string): string => text.replaceAll(mark, "\x1b[");
+
+/** What stands for the one local user, and is no secret. */
+export const localKey = "tml-local";
+
 export interface OutputSettings {
   readonly format: "table" | "json";
   readonly quiet: boolean;
@@ -34,6 +47,7 @@ export class Output {
   #progressAtMs = Number.NEGATIVE_INFINITY;
   /** When the first progress was told: what is over at once needs no line in a log. */
   #sinceMs: number | undefined;
+  readonly #redactors: Pick<Redactor, "known">[] = [];
 
   constructor(settings: OutputSettings) {
     this.settings = settings;
@@ -42,11 +56,39 @@ export class Output {
   static of(input: Input): Output {
     const { NO_COLOR = "", FORCE_COLOR = "" } = process.env;
     const wanted = FORCE_COLOR !== "" || process.stdout.isTTY === true;
-    return new Output({
+    const output = new Output({
       format: input.flag("json") || input.text("format") === "json" ? "json" : "table",
       quiet: input.flag("quiet"),
       color: wanted && NO_COLOR === "" && !input.flag("no-color"),
     });
+    output.hide(input.text("api-key"), environment("TINKER_API_KEY"), environment("HF_TOKEN"));
+    return output;
+  }
+
+  /** Keeps keys out of everything that is written from now on. */
+  hide(...keys: readonly (string | undefined)[]): void {
+    const redactor = new Redactor();
+    for (const key of keys) if (key !== localKey) redactor.add(key);
+    this.#redactors.push(redactor);
+  }
+
+  /** Keeps what a client learns to be secret out, too. */
+  hideWith(redactor: Pick<Redactor, "known">): void {
+    this.#redactors.push(redactor);
+  }
+
+  #redacted(text: string): string {
+    return this.#redactors.reduce((clean, redactor) => redactor.known(clean), text);
+  }
+
+  /** What may be shown of a text, with this process's own styles. */
+  #shown(text: string): string {
+    const parts = this.#redacted(text).split(marks);
+    return parts.map((part, at) => (at % 2 === 1 ? styled(part) : printable(part))).join("");
+  }
+
+  #json(value: unknown, indent?: number): string {
+    return printableJson(this.#redacted(JSON.stringify(value, null, indent)));
   }
 
   get isJson(): boolean {
@@ -65,37 +107,47 @@ export class Output {
 
   style(text: string, ...styles: readonly Style[]): string {
     if (!this.settings.color || styles.length === 0) return text;
-    return `\x1b[${styles.map((style) => codes[style]).join(";")}m${text}\x1b[0m`;
+    return `${mark}${styles.map((style) => codes[style]).join(";")}m${text}${mark}0m`;
   }
 
   /** A result: a table, or one JSON document. */
   result(result: Result): void {
     this.endProgress();
-    if (this.isJson) this.line(JSON.stringify(result.json, null, 2));
+    if (this.isJson) process.stdout.write(`${this.#json(result.json, 2)}\n`);
     else this.line(this.#table(result));
   }
 
-  /** Text on stdout, as it is. */
+  /** A line on stdout. */
   line(text = ""): void {
     this.endProgress();
-    process.stdout.write(`${text}\n`);
+    process.stdout.write(`${this.#shown(text)}\n`);
+  }
+
+  /** Text on stdout that is a result by itself (what a model wrote, a file): exact in a pipe, printable on a terminal. */
+  data(text: string): void {
+    const exact = styled(this.#redacted(text));
+    process.stdout.write(process.stdout.isTTY === true ? this.#shown(text.replaceAll("\r\n", "\n")) : exact);
   }
 
   /** One value of a stream of results; only written as JSON. */
   event(value: unknown): void {
-    if (this.isJson) process.stdout.write(`${JSON.stringify(value)}\n`);
+    if (this.isJson) process.stdout.write(`${this.#json(value)}\n`);
   }
 
   /** Something worth knowing that is no result. */
   note(text: string): void {
     if (this.settings.quiet) return;
+    this.ask(text);
+  }
+
+  /** A line on stderr that even `--quiet` shows: what belongs to a question. */
+  ask(text: string): void {
     this.endProgress();
-    process.stderr.write(`${text}\n`);
+    process.stderr.write(`${this.#shown(text)}\n`);
   }
 
   error({ message, details = [] }: Explained): void {
-    this.endProgress();
-    process.stderr.write(`${["Error: ", message].join("")}\n${details.map((line) => `${line}\n`).join("")}`);
+    this.ask([`Error: ${message}`, ...details].join("\n"));
   }
 
   /**
@@ -108,11 +160,13 @@ export class Output {
     this.#sinceMs ??= nowMs;
     if (this.isLive) {
       if (!options.always && nowMs - this.#progressAtMs < 80) return;
-      const fitting = text.slice(0, (process.stderr.columns || 80) - 1);
+      const fitting = this.#shown(text)
+        .replaceAll("\n", " ")
+        .slice(0, (process.stderr.columns || 80) - 1);
       process.stderr.write(`\r\x1b[2K${fitting}`);
       this.#progress = fitting;
     } else if (options.always || nowMs - Math.max(this.#progressAtMs, this.#sinceMs) >= 2000) {
-      process.stderr.write(`${text}\n`);
+      process.stderr.write(`${this.#shown(text)}\n`);
     } else return;
     this.#progressAtMs = nowMs;
   }
@@ -124,7 +178,8 @@ export class Output {
     this.#progress = "";
   }
 
-  #table({ title, columns, rows }: Result): string {
+  #table({ title, columns, rows: given }: Result): string {
+    const rows = given.map((cells) => cells.map(oneLine)); // a line break in a cell would look like a row
     const widths = columns.map((column, at) => Math.max(column.length, ...rows.map((row) => (row[at] ?? "").length)));
     const line = (cells: readonly string[], paint: (cell: string, at: number) => string) =>
       cells

@@ -3,6 +3,7 @@ import type { Command, OptionSpec } from "./command.ts";
 import { Context } from "./context.ts";
 import { Output } from "./output.ts";
 import { globalOptions, parseInput, UsageError } from "./parse.ts";
+import { printable } from "./printable.ts";
 
 /** @returns the exit code. */
 export async function run(words: readonly string[], command: Command, args: readonly string[]): Promise<number> {
@@ -40,9 +41,8 @@ export async function run(words: readonly string[], command: Command, args: read
 
 function usage(words: readonly string[], command: Command, error: UsageError): number {
   const hint = error.hint === undefined ? "" : `Hint: ${error.hint}\n`;
-  process.stderr.write(
-    `Error: ${error.message.replace(/[.?]?$/, (end) => end || ".")}\n${hint}Usage: tinklet ${command.usage}\nHelp:  tinklet ${words.join(" ")} --help\n`,
-  );
+  const message = printable(`Error: ${error.message.replace(/[.?]?$/, (end) => end || ".")}\n${hint}`);
+  process.stderr.write(`${message}Usage: tinklet ${command.usage}\nHelp:  tinklet ${words.join(" ")} --help\n`);
   return 2;
 }
 

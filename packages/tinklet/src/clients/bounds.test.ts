@@ -144,7 +144,16 @@ const api = Object.fromEntries(
 );
 /** What a class offers, without what it does not wait for. */
 const notCalls: Readonly<Record<string, readonly string[]>> = {
-  ServiceClient: ["getConsoleUrl", "baseUrl", "sessionId", "createRestClient", "api", "getTelemetry", "close"],
+  ServiceClient: [
+    "redactor",
+    "getConsoleUrl",
+    "baseUrl",
+    "sessionId",
+    "createRestClient",
+    "api",
+    "getTelemetry",
+    "close",
+  ],
   TrainingClient: ["getConsoleUrl", "modelId"],
   SamplingClient: ["extensions", "close"],
   RestClient: ["close", "getTelemetry"],

@@ -9,6 +9,7 @@ import { pollFuture } from "../futures/poll.ts";
 import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { FailureFacts } from "../transport/hints.ts";
+import type { Redactor } from "../transport/redact.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 import type { CopyWeightsResponse } from "../wire/checkpoints.ts";
@@ -170,6 +171,11 @@ export class ServiceClient {
       this.#session.connect({ signal, maxRetries, firstContactMs }),
     );
     return this;
+  }
+
+  /** What must not be shown. @internal */
+  get redactor(): Redactor {
+    return this.#session.reporter.redactor;
   }
 
   /** Base URL of the server. */

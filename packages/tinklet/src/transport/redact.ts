@@ -20,9 +20,15 @@ export class Redactor {
     if (secret !== undefined && secret.length >= shortestSecret) this.#secrets.add(secret);
   }
 
-  text(text: string): string {
+  /** A text without the values that were added; what only has the shape of a key stays. */
+  known(text: string): string {
     let clean = text;
     for (const secret of this.#secrets) if (clean.includes(secret)) clean = clean.replaceAll(secret, mask);
+    return clean;
+  }
+
+  text(text: string): string {
+    let clean = this.known(text);
     for (const shape of shapes) clean = clean.replace(shape, mask);
     return clean;
   }

@@ -39,6 +39,7 @@ export const authLogin: Command = {
       output.line(`Create an API Key: ${keysPage}?new_key=true&key_name=${encodeURIComponent(name)}\n`);
     const key = (await readSecret("Paste your API key: ", signal)).trim();
     if (key === "") throw new CliError("The API key must not be empty");
+    output.hide(key);
     const known = await describeKey(key, input.text("base-url"), signal).catch((error: unknown) => {
       if (!(error instanceof CliError)) throw error;
       throw new CliError(`Could not validate the API key: ${error.message}`, { cause: error });
@@ -74,6 +75,7 @@ export const authLogout: Command = {
       output.line(`Removed credential '${record.name}'. The API key is still active.\n${where}`);
       return;
     }
+    output.hide(record.key);
     let failure: CliError | undefined;
     try {
       await deleteKey(record.key, input.text("base-url"), signal);

@@ -149,7 +149,7 @@ async function writeCsv(rows: readonly Row[], file: string, output: Output): Pro
   const quoted = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const lines = [columns, ...rows.map((row) => columns.map((column) => cell(row[column])))];
   const text = lines.map((line) => `${line.map(quoted).join(",")}\r\n`).join("");
-  if (file === "-") return void process.stdout.write(text);
+  if (file === "-") return output.data(text);
   await writeWhole(file, text);
   output.note(`Wrote ${rows.length} row(s) to ${file}`);
 }

@@ -70,7 +70,7 @@ export const chat: Command = {
           content = answer?.text.trim() ?? "";
           output.event({ role: "assistant", content, tokens: answer?.tokens ?? 0 });
         } else {
-          const show = (piece: string) => void process.stdout.write(output.style(piece, "cyan"));
+          const show = (piece: string) => output.data(output.style(piece, "cyan"));
           ({ text: content } = await writeLive(opened, tokens, params, context, { trimmed: true, show }));
           output.line();
         }

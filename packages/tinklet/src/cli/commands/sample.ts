@@ -36,8 +36,8 @@ export const sample: Command = {
     const chat = input.flag("chat");
     if (!output.isJson && numSamples === 1) {
       output.endProgress();
-      if (!chat) process.stdout.write(output.style(prompt, "dim"));
-      const show = (piece: string) => void process.stdout.write(piece);
+      if (!chat) output.data(output.style(prompt, "dim"));
+      const show = (piece: string) => output.data(piece);
       await writeLive(opened, tokens, params, context, { trimmed: chat, show });
       output.line();
       return 0;
@@ -54,7 +54,7 @@ export const sample: Command = {
     }
     written.forEach(({ text }, at) => {
       output.line(output.style(`── ${at + 1}`, "dim"));
-      output.line(chat ? text.trim() : `${output.style(prompt, "dim")}${text}`);
+      output.data(`${chat ? text.trim() : `${output.style(prompt, "dim")}${text}`}\n`);
     });
     return 0;
   },
