@@ -13,6 +13,7 @@ import { RestClient } from "./rest-client.ts";
 import { SamplingClient } from "./sampling-client.ts";
 import { ServiceClient } from "./service-client.ts";
 import { TrainingClient } from "./training-client.ts";
+import "./sampler-handle.ts"; // loaded before the fake clock runs
 
 /** Calls with a signal end within this, whatever the server does. */
 const promptlyMs = 100;

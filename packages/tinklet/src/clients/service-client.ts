@@ -124,7 +124,7 @@ export class ServiceClient {
    *
    * @example
    * ```ts
-   * const service = await ServiceClient.connect({ baseUrl: "http://127.0.0.1:8000" }, { timeoutMs: 60_000 });
+   * const service = await ServiceClient.connect({}, { timeoutMs: 60_000 }); // a server that is still starting
    * ```
    */
   static async connect(options: ClientOptions = {}, call: CallOptions = {}): Promise<ServiceClient> {
