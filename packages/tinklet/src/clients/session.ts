@@ -92,7 +92,7 @@ export class Session {
     const billing = new BillingPause(this.clock, this.reporter);
     this.transport = new HttpTransport({
       baseUrl: resolveBaseUrl(from?.baseUrl ?? options.baseUrl),
-      credentials: firstCredentials(this.#source),
+      credentials: firstCredentials(this.#source, this.clock),
       exchange: createExchange({
         fetch: options.fetch,
         clock: this.clock,
@@ -170,7 +170,7 @@ export class Session {
   }
 
   async #exchangeToken(options: SharedOptions, initial?: string): Promise<void> {
-    const source = exchangeCredentials(this.#source, this.config);
+    const source = exchangeCredentials(this.#source, this.config, this.clock);
     const { ExchangedToken } = await import("../transport/token.ts"); // plain keys need none of it
     let first = options; // later exchanges are nobody's call
     const token = new ExchangedToken({

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
@@ -189,13 +189,52 @@ describe("where the credential comes from", () => {
     expect(firstCredentials(source("tml-a", "exit 1")).token()).toBe("tml-a");
   });
 
-  it("M-808: a command is run for every token; its exit code and standard error say nothing", async () => {
+  it("M-808: a command's output is the credential; its exit code and standard error say nothing", async () => {
     const credentials = firstCredentials(source(undefined, 'echo "  tml-$$ "; echo noise >&2; exit 3'));
-    const first = await credentials.token();
-    expect(first).toMatch(/^tml-\d+$/);
-    const tokens = new Set([first, ...(await Promise.all([1, 2, 3].map(async () => credentials.token())))]);
-    expect(tokens.size).toBeGreaterThan(1);
+    expect(await credentials.token()).toMatch(/^tml-\d+$/);
     expect(await firstCredentials(source("not-a-key", "echo tml-cmd")).token()).toBe("tml-cmd");
+  });
+
+  it("a command is run once for all requests of a minute, and of half its token's life", async () => {
+    const clock = new FakeClock();
+    const folder = await mkdtemp(join(tmpdir(), "tinklet-command-"));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const runs = async () => (await readFile(join(folder, "runs"), "utf8")).length;
+    /** Counts its runs, and prints what the file `next` holds. */
+    const command = `cd ${JSON.stringify(folder)} && printf x >> runs && cat next`;
+    const next = (credential: string) => writeFile(join(folder, "next"), credential);
+    const credentials = firstCredentials(source(undefined, command), clock);
+    const token = async () => credentials.token();
+    await next("tml-first");
+    expect(new Set(await Promise.all(Array.from({ length: 33 }, token)))).toEqual(new Set(["tml-first"]));
+    await clock.advance(59_999);
+    expect([await token(), await runs()]).toEqual(["tml-first", 1]);
+    const jwt = stubToken(clock.now() / 1000 + 20);
+    await next(jwt);
+    await clock.advance(1);
+    expect([await token(), await runs()]).toEqual([jwt, 2]);
+    await next("tml-third");
+    await clock.advance(9_999);
+    expect([await token(), await runs()]).toEqual([jwt, 2]);
+    await clock.advance(1);
+    expect([await token(), await runs()]).toEqual(["tml-third", 3]);
+    await next("");
+    await clock.advance(60_000);
+    expect(await failure(token())).toMatchObject({ code: "credential_command" });
+    await next("tml-fifth"); // a failure is not kept
+    expect(await token()).toBe("tml-fifth");
+  });
+
+  it("a command that does not end is ended after a minute", async () => {
+    const clock = new FakeClock();
+    const asked = failure(Promise.resolve(firstCredentials(source(undefined, "exec sleep 600"), clock).token()));
+    while (clock.pending === 0) await new Promise((resolve) => setImmediate(resolve)); // the code is loaded
+    await clock.advance(60_000);
+    expect(await asked).toMatchObject({
+      code: "credential_command",
+      message: "TINKER_CREDENTIAL_CMD printed no credential within 60 s, and was ended.",
+    });
+    expect(clock.pending).toBe(0);
   });
 
   it("a command that prints nothing is an error with a hint", async () => {

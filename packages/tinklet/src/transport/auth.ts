@@ -2,6 +2,7 @@
  * Who the client says it is: an API key, the output of a command, or a key that `auth login` stored. Chooses the source by the
  * contract's rules; short-lived tokens that either is exchanged for are `token.ts`, sending is the transport's work.
  */
+import { type Clock, systemClock } from "../clock.ts";
 import { TinkerError } from "../errors.ts";
 import type { ClientConfigResponse } from "../wire/session.ts";
 import { hasCredentialsFile } from "./credentials-file.node.ts";
@@ -57,15 +58,23 @@ function keyProblem(key: string | undefined): TinkerError {
 
 const fixed = (key: string): Credentials => ({ token: () => key });
 
-/** Runs the command for every token, as the official client does: it may hand out a new one each time. */
-function commanded(command: string): Credentials {
+/** What the command prints; the code that runs it is loaded with the first request. */
+function commanded(command: string, clock: Clock): Credentials {
+  let credentials: Promise<Credentials> | undefined;
+  let loaded: Credentials | undefined;
+  const load = async () => {
+    if (!isNode()) {
+      throw new TinkerError("TINKER_CREDENTIAL_CMD can only be run on Node.", { code: "credential_command" });
+    }
+    const { CommandCredential } = await import("./credential-command.node.ts");
+    loaded = new CommandCredential(command, clock);
+    return loaded;
+  };
   return {
-    token: async () => {
-      if (!isNode()) {
-        throw new TinkerError("TINKER_CREDENTIAL_CMD can only be run on Node.", { code: "credential_command" });
-      }
-      const { runCredentialCommand } = await import("./credential-command.node.ts");
-      return runCredentialCommand(command);
+    token: () => {
+      if (loaded !== undefined) return loaded.token();
+      credentials ??= load();
+      return credentials.then((made) => made.token());
     },
   };
 }
@@ -89,18 +98,22 @@ function stored(source: CredentialSource): Credentials {
  * of stored keys. What is wrong with that file is told by the first request, with code `bad_credentials_file`, or `key_of_another_server`
  * where it has no key for the server that is asked.
  */
-export function firstCredentials(source: CredentialSource): Credentials {
+export function firstCredentials(source: CredentialSource, clock: Clock = systemClock()): Credentials {
   const { apiKey, command } = source;
   if (isKey(apiKey)) return fixed(apiKey);
-  if (command !== undefined) return commanded(command);
+  if (command !== undefined) return commanded(command, clock);
   if (apiKey === undefined && hasCredentialsFile()) return stored(source);
   throw keyProblem(apiKey);
 }
 
 /** What is exchanged for a short-lived token. */
-export function exchangeCredentials(source: CredentialSource, config: ClientConfigResponse): Credentials {
+export function exchangeCredentials(
+  source: CredentialSource,
+  config: ClientConfigResponse,
+  clock: Clock = systemClock(),
+): Credentials {
   const { apiKey, command } = source;
   if (isToken(apiKey)) return fixed(apiKey);
-  if (config.credentialDefaultSource === "credential_cmd" && command !== undefined) return commanded(command);
-  return firstCredentials(source);
+  if (config.credentialDefaultSource === "credential_cmd" && command !== undefined) return commanded(command, clock);
+  return firstCredentials(source, clock);
 }
