@@ -351,18 +351,37 @@ describe("what goes wrong", () => {
       const wrong = await tool.run(["run", "list", "--api-key", "tml-wrong"], { env: { TINKER_BASE_URL: keyed.url } });
       expect(wrong).toMatchObject({
         code: 1,
-        stderr: expect.stringMatching(/^Error: Authentication failed\nDetails: .*\nHint: /),
+        stderr: expect.stringMatching(/^Error: Authentication failed\nDetails: .*\nHint: /m),
       });
       expect(wrong.stderr).not.toContain("tml-wrong");
       const right = await tool.run(["run", "list", "--api-key", "tml-right"], { env: { TINKER_BASE_URL: keyed.url } });
       expect(right).toMatchObject({ code: 0, stdout: "No training runs found\n" });
+      expect(right.stderr).toMatch(/^Warning: --api-key shows the key .*use TINKER_API_KEY or --api-key-file\.\n$/);
+      const keyFile = join(tool.work, "key");
+      writeFileSync(keyFile, " tml-right \nand more\n");
+      for (const [file, stdin] of [
+        [keyFile, ""],
+        ["-", "tml-right\n"],
+      ] as const) {
+        const at = { env: { TINKER_BASE_URL: keyed.url }, stdin };
+        const read = await tool.run(["--api-key-file", file, "run", "list"], at);
+        expect(read).toMatchObject({ code: 0, stdout: "No training runs found\n", stderr: "" });
+      }
+      for (const [args, said] of [
+        [["--api-key-file", join(tool.work, "nope")], /there is no file .*nope/],
+        [["--api-key-file", "-"], /no key in the first line of the input/],
+        [["--api-key-file", keyFile, "--api-key", "tml-x"], /exclude each other/],
+      ] as const) {
+        const refused = await tool.run(["run", "list", ...args], { env: { TINKER_BASE_URL: keyed.url } });
+        expect(refused).toMatchObject({ code: 2, stderr: expect.stringMatching(said) });
+      }
     } finally {
       await keyed.close();
     }
     const none = await tool.run(["run", "list"], { env: { TINKER_BASE_URL: server.url } });
     expect(none).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/TINKER_API_KEY or give --api-key.*add --local/),
+      stderr: expect.stringMatching(/TINKER_API_KEY or give --api-key-file.*add --local/),
     });
   });
 

@@ -145,7 +145,7 @@ const rows: Readonly<Record<string, Row>> = {
     json: { checks: expect.arrayContaining([expect.objectContaining({ name: "Training step", status: "ok" })]) },
     remote: true,
     tells: "stdout",
-    fails: [["a key that is none", () => ["doctor", "--skip-training", "--api-key", "x"], 1, /^$/]],
+    fails: [["a key that is none", () => ["doctor", "--skip-training", "--api-key", "x"], 1, /^Warning: .*\n$/]],
   },
   train: {
     args: (mode) => ["train", "data.jsonl", ...model, ...training, "--out", `t-${mode}`],

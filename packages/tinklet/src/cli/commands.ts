@@ -252,7 +252,7 @@ export const commandTable: readonly Listed[] = [
 ];
 
 /** Options of every command that are followed by a value; the search for the command's words steps over them. */
-const takesValue = new Set(["--format", "-f", "--base-url", "--api-key", "--data-dir"]);
+const takesValue = new Set(["--format", "-f", "--base-url", "--api-key", "--api-key-file", "--data-dir"]);
 
 /** Finds which command is meant, wherever the global options stand. */
 export function findCommand(args: readonly string[]): {

@@ -54,8 +54,8 @@ export function explain(error: unknown): Explained {
 const commandsFor: readonly (readonly [RegExp, string])[] = [
   // Messages for both name the option of the command line first, then the program's: (--data-dir, dataDir).
   [/\((--[\w-]+), [a-z][A-Za-z]*\)/g, "($1)"],
-  [/TINKER_API_KEY or apiKey\b/, "TINKER_API_KEY or --api-key"],
-  [/TINKER_API_KEY or pass apiKey\b/, "TINKER_API_KEY or give --api-key"],
+  [/TINKER_API_KEY or apiKey\b/, "TINKER_API_KEY or --api-key-file"],
+  [/TINKER_API_KEY or pass apiKey\b/, "TINKER_API_KEY or give --api-key-file"],
   [/use ServiceClient\.local\(\)/, "add --local"],
   [/\(baseUrl, TINKER_BASE_URL\)/g, "(--base-url, TINKER_BASE_URL)"],
   [

@@ -62,7 +62,8 @@ function help(listed: readonly Listed[]): string {
 const globalHelp = `Options of every command, before or after it:
   -f, --format table|json   how results are written (--json for short; streams are one JSON value per line)
       --base-url URL        the server            [TINKER_BASE_URL]
-      --api-key KEY         the key               [TINKER_API_KEY]
+      --api-key KEY         the key               [TINKER_API_KEY]; other users of this machine can see an option
+      --api-key-file FILE   a file with the key, - for stdin
       --local               use a server inside this process: no key, no network
       --data-dir FOLDER     what --local keeps    [TINKLET_DATA_DIR, else ~/.tinklet]; memory keeps nothing
   -q, --quiet               results and errors only

@@ -20,7 +20,8 @@ export const globalOptions: Readonly<Record<string, OptionSpec>> = {
   format: { type: "string", short: "f", choices: ["table", "json"], about: "how results are written" },
   json: { type: "boolean", about: "same as --format json" },
   "base-url": { type: "string", about: "the server" },
-  "api-key": { type: "string", about: "the key" },
+  "api-key": { type: "string", about: "the key; other users of this machine can see it while the command runs" },
+  "api-key-file": { type: "string", value: "FILE", about: "a file with the key, - for stdin" },
   local: { type: "boolean", about: "use a server inside this process" },
   "data-dir": { type: "string", value: "FOLDER", about: "what --local keeps" },
   quiet: { type: "boolean", short: "q", about: "results and errors only" },
@@ -38,6 +39,11 @@ export class Input {
   constructor(values: Readonly<Record<string, Value>>, positionals: readonly string[]) {
     this.#values = values;
     this.positionals = positionals;
+  }
+
+  /** The same with another value. */
+  with(name: string, value: string): Input {
+    return new Input({ ...this.#values, [name]: value }, this.positionals);
   }
 
   flag(name: string): boolean {

@@ -1,4 +1,5 @@
 /** Runs a command that was found: parses, makes its surroundings, and turns whatever happens into an exit code. */
+import { withApiKey } from "./api-key.ts";
 import type { Command, OptionSpec } from "./command.ts";
 import { Context } from "./context.ts";
 import { Output } from "./output.ts";
@@ -10,6 +11,7 @@ export async function run(words: readonly string[], command: Command, args: read
   let input: ReturnType<typeof parseInput>;
   try {
     input = parseInput(command, args);
+    if (!input.flag("help")) input = await withApiKey(input);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     return usage(words, command, error);
@@ -19,6 +21,10 @@ export async function run(words: readonly string[], command: Command, args: read
     return 0;
   }
   const output = Output.of(input);
+  if (input.text("api-key") !== undefined && input.text("api-key-file") === undefined)
+    output.note(
+      "Warning: --api-key shows the key to other users of this machine: use TINKER_API_KEY or --api-key-file.",
+    );
   const context = new Context(input, output);
   try {
     return (await command.run(input, context)) ?? 0;

@@ -36,7 +36,7 @@ export const doctor: Command = {
       ["Memory", memory],
       ["Disk", () => disk(context)],
       ["Key", () => key(input, context)],
-      ["Server", () => server(context)],
+      ["Server", () => server(input, context)],
       ...(input.flag("skip-training") ? [] : [["Training step", () => trainingStep(context)] as const]),
     ];
     const findings: ({ readonly name: string } & Finding)[] = [];
@@ -132,12 +132,12 @@ async function key(input: Input, context: Context): Promise<Finding> {
   return fine ? { status: "ok", detail } : { status: "error", detail, hint: "Keys begin with tml-." };
 }
 
-async function server(context: Context): Promise<Finding> {
+async function server(input: Input, context: Context): Promise<Finding> {
   if (
     !context.isLocal &&
     !process.env["TINKER_API_KEY"] &&
     !process.env["TINKER_CREDENTIAL_CMD"] &&
-    !process.argv.includes("--api-key")
+    input.text("api-key") === undefined
   ) {
     return { status: "warning", detail: "not asked, for want of a key" };
   }
