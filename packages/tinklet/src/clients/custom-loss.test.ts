@@ -34,7 +34,22 @@ describe("M-604 the forward pass", () => {
   });
   test("given weights are sent as they are", () => {
     const given = datum({ target_tokens: [1, 2], weights: [1, 0] });
-    expect(customForwardData([given])[0]).toBe(given);
+    const [sent] = customForwardData([given]);
+    expect(sent?.lossFnInputs).toEqual(given.lossFnInputs);
+    expect(weights(sent)).toBe(weights(given));
+  });
+  test("what only the loss reads is not sent", () => {
+    const sent = customForwardData([datum({ target_tokens: [1, 2], advantages: [1, 1] })]);
+    expect(Object.keys(sent[0]!.lossFnInputs)).toEqual(["target_tokens", "weights"]);
+  });
+  test("where the tokens come from is sent in both passes", async () => {
+    const modelInput = [{ type: "prompt", sequenceId: "s:0", length: 2 }] as const;
+    const lossFnInputs = [{ type: "sampled", sequenceId: "s:0", length: 2 }] as const;
+    const data = [plain[0]!.withProvenance({ modelInput, lossFnInputs })];
+    const { data: backward } = await runCustomLoss(data, answer([-1, -2]), (_, [lp]) => ({ loss: lp!.sum() }));
+    for (const sent of [customForwardData(data), backward]) {
+      expect(sent[0]).toMatchObject({ modelInputSpans: modelInput, lossFnInputSpans: lossFnInputs });
+    }
   });
   test("sparse targets get dense zeros of their dense shape", () => {
     const sparse = TensorData.from([[0, 0, 0, 5, 0, 0]], { dtype: "int64" }).toSparse();
@@ -43,10 +58,6 @@ describe("M-604 the forward pass", () => {
   });
   test.each<[string, () => unknown]>([
     ["data[1].lossFnInputs.target_tokens", () => customForwardData([...plain, datum({ weights: [1, 1] })])],
-    [
-      "data[0].lossFnInputs.advantages",
-      () => customForwardData([datum({ target_tokens: [1, 2], advantages: [1, 1] })]),
-    ],
     ["lossTypeInput", () => customForwardData(plain, { lossTypeInput: "logits" })],
     ["data", () => customForwardData([])],
     ["lossFnInputs.target_tokens[1]", () => datum({ target_tokens: [[1, 2], [3]] })],
@@ -193,7 +204,7 @@ describe("M-604 the loss and the backward pass", () => {
 
 test("M-604 the user's metrics join the server's, and `loss` is the custom loss", () => {
   const output = new CustomLossOutput(answer([-1, -2]), { loss: 3, metrics: { mine: 5, "loss:mean": 1 } });
-  expect(output.metrics).toEqual({ "loss:sum": 7, mine: 5, "loss:mean": 1 });
+  expect(output.metrics).toEqual({ "loss:sum": 3, "surrogate_loss:sum": 7, mine: 5, "loss:mean": 1 });
   expect(output.loss).toBe(3);
   expect(output.lossFnOutputs).toHaveLength(1);
   const hashed = combineOutputs(

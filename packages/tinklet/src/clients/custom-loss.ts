@@ -5,6 +5,7 @@
  */
 import type { Var } from "../autodiff/index.ts";
 import { InvalidInputError } from "../errors.ts";
+import { given } from "../given.ts";
 import { Datum } from "../wire/datum.ts";
 import { describe } from "../wire/fields.ts";
 import { TensorData } from "../wire/tensor-data.ts";
@@ -30,7 +31,7 @@ export type CustomLossResult =
 /**
  * A loss on log-probs.
  *
- * @param data - the batch, as it was given.
+ * @param data - the batch, as it was given, with all of its `lossFnInputs`: those besides `target_tokens` and `weights` are not sent.
  * @param logprobs - per datum, the log-probs of its `target_tokens`, in their shape.
  *
  * @example
@@ -50,10 +51,10 @@ export type CustomLossFn = (
 ) => CustomLossResult | Promise<CustomLossResult>;
 
 /**
- * The batch for the forward pass: zero weights are added where there are none. The caller's data stay untouched.
+ * The batch for the forward pass: zero weights are added where there are none, and what only the loss reads stays here. The caller's
+ * data stay untouched.
  *
- * @throws {@link InvalidInputError} naming `data[i].lossFnInputs.<key>` when `target_tokens` is missing, or when there
- * are keys besides `target_tokens` and `weights`.
+ * @throws {@link InvalidInputError} naming `data[i].lossFnInputs.target_tokens` when it is missing.
  */
 export function customForwardData(
   data: readonly Datum[],
@@ -67,19 +68,20 @@ export function customForwardData(
   }
   if (data.length === 0) throw new InvalidInputError("data", "must hold at least one datum");
   return data.map((datum, i) => {
-    const inputs = datum.lossFnInputs;
     const targets = targetTokens(datum, i);
-    const extra = Object.keys(inputs).find((key) => key !== "target_tokens" && key !== "weights");
-    if (extra !== undefined) {
-      throw new InvalidInputError(`data[${i}].lossFnInputs.${extra}`, "is not read by the server in a custom loss", {
-        hint: "Keep what only your loss reads beside the batch; the data may hold target_tokens and weights.",
-      });
-    }
-    if (inputs["weights"] !== undefined) return datum;
+    const { weights } = datum.lossFnInputs;
+    if (weights !== undefined) return withCarrier(datum, targets, weights);
     const shape = shapeOf(targets);
     const zeros = TensorData.ofParts({ dtype: "float32", values: new Float32Array(sizeOf(shape)), shape });
-    return new Datum({ modelInput: datum.modelInput, lossFnInputs: { ...inputs, weights: zeros } });
+    return withCarrier(datum, targets, zeros);
   });
+}
+
+/** A datum with the inputs of the carrier loss in place of its own, and the same provenance. @internal */
+export function withCarrier(datum: Datum, targets: TensorData, weights: TensorData): Datum {
+  const { modelInput, modelInputSpans, lossFnInputSpans } = datum;
+  const lossFnInputs = { target_tokens: targets, weights };
+  return new Datum<string>({ modelInput, lossFnInputs, ...given({ modelInputSpans, lossFnInputSpans }) });
 }
 
 /** What a custom loss came to. */
@@ -90,15 +92,17 @@ export interface CustomBackward {
   readonly metrics: CustomMetrics;
 }
 
-/** The result of a custom loss: the server's metrics with the user's added, as in Python. */
+/** The result of a custom loss: the server's metrics with the user's, as in Python. */
 export class CustomLossOutput extends CombinedOutput {
   readonly #loss: number;
   constructor(output: ForwardBackwardOutput, custom: Pick<CustomBackward, "loss" | "metrics">) {
     const hashes = output instanceof CombinedOutput ? output.hashes : {};
-    super({ ...output, metrics: { ...output.metrics, ...custom.metrics }, hashes });
+    const { "loss:sum": surrogate, ...others } = output.metrics;
+    const losses = { "loss:sum": custom.loss, ...given({ "surrogate_loss:sum": surrogate }) };
+    super({ ...output, metrics: { ...others, ...custom.metrics, ...losses }, hashes });
     this.#loss = custom.loss;
   }
-  /** The custom loss itself. (`metrics["loss:sum"]` is that of the server's carrier loss, which only has its slope.) */
+  /** The custom loss, as `metrics["loss:sum"]` is; `metrics["surrogate_loss:sum"]` is that of the server's carrier loss, which only has its slope. */
   override get loss(): number {
     return this.#loss;
   }

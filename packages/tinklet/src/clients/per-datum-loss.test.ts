@@ -7,7 +7,7 @@ import { failure, harness } from "../testing/harness.ts";
 import { Datum } from "../wire/datum.ts";
 import { ModelInput } from "../wire/model-input.ts";
 import { TensorData } from "../wire/tensor-data.ts";
-import { batchLoss, CustomLoss, checkLossInputs, type PerDatumLossFn, withoutLossInputs } from "./per-datum-loss.ts";
+import { batchLoss, CustomLoss, checkLossInputs, type PerDatumLossFn } from "./per-datum-loss.ts";
 import { ServiceClient } from "./service-client.ts";
 import { lossInputs } from "./trace-loss.ts";
 
@@ -170,20 +170,6 @@ describe("createCustomLoss", () => {
     expect(run([scaled([5, 1])]).loss.item()).toBe(-7);
     const silent = new CustomLoss({ name: "quiet", inputs, fn: quiet as never });
     expect(batchLoss(silent, [scaled([1, 1])])([], [leaf([-1, -2])])).toMatchObject({ metrics: {} });
-  });
-
-  it("run by the client, the server gets targets and weights, and nothing that only the loss reads", () => {
-    const [plain, weighted] = withoutLossInputs([
-      data[0]!,
-      new Datum({
-        modelInput: data[0]!.modelInput,
-        lossFnInputs: { ...data[0]!.lossFnInputs, weights: floats([1, 0, 0, 1]) },
-      }),
-    ]);
-    expect(Object.keys(plain!.lossFnInputs)).toEqual(["target_tokens"]);
-    expect(plain!.lossFnInputs["target_tokens"]).toBe(data[0]!.lossFnInputs["target_tokens"]);
-    expect(plain!.modelInput).toBe(data[0]!.modelInput);
-    expect(Object.keys(weighted!.lossFnInputs)).toEqual(["target_tokens", "weights"]);
   });
 
   it("names the loss after its function, and asks for what any server would refuse before it is sent", async () => {

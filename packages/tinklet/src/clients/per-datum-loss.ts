@@ -5,9 +5,8 @@
  */
 import { constant, type Var } from "../autodiff/index.ts";
 import { InvalidInputError } from "../errors.ts";
-import { given } from "../given.ts";
 import type { CustomLossInput, CustomLossInputRank } from "../wire/custom-loss.ts";
-import { Datum } from "../wire/datum.ts";
+import type { Datum } from "../wire/datum.ts";
 import type { TensorData } from "../wire/tensor-data.ts";
 import type { CustomLossFn } from "./custom-loss.ts";
 
@@ -77,16 +76,6 @@ export function checkLossInputs(loss: CustomLoss, data: readonly Datum[]): void 
     }
   }
 }
-
-/** The data as the server's own losses take them: without what only the loss reads. */
-export const withoutLossInputs = (data: readonly Datum[]): Datum[] =>
-  data.map(({ modelInput, lossFnInputs }) => {
-    const { target_tokens, weights } = lossFnInputs as Readonly<Record<string, TensorData | undefined>>;
-    return new Datum<string>({
-      modelInput,
-      lossFnInputs: given({ target_tokens, weights }) as Record<string, TensorData>,
-    });
-  });
 
 /** The loss of a batch, for the client to run. @param data - with all inputs */
 export function batchLoss(loss: CustomLoss, data: readonly Datum[]): CustomLossFn {

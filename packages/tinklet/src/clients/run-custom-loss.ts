@@ -4,7 +4,7 @@
  */
 import { gradient, leaf, Var } from "../autodiff/index.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
-import { Datum } from "../wire/datum.ts";
+import type { Datum } from "../wire/datum.ts";
 import { describe } from "../wire/fields.ts";
 import { TensorData } from "../wire/tensor-data.ts";
 import type { ForwardBackwardOutput } from "../wire/training.ts";
@@ -16,6 +16,7 @@ import {
   shapeOf,
   sizeOf,
   targetTokens,
+  withCarrier,
 } from "./custom-loss.ts";
 
 /**
@@ -42,13 +43,8 @@ export async function runCustomLoss(
     data: sent.map((datum, i) => {
       const { shape } = leaves[i] as Var;
       const weights = Float32Array.from(slopes[i] as Float64Array, (slope) => -slope);
-      return new Datum({
-        modelInput: datum.modelInput,
-        lossFnInputs: {
-          target_tokens: targetTokens(datum, i),
-          weights: TensorData.ofParts({ dtype: "float32", values: weights, shape }).toSparse(),
-        },
-      });
+      const tensor = TensorData.ofParts({ dtype: "float32", values: weights, shape }).toSparse();
+      return withCarrier(datum, targetTokens(datum, i), tensor);
     }),
   };
 }

@@ -12,6 +12,7 @@ import { stubLogprob } from "../testing/stub-model.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
 import { Datum } from "../wire/datum.ts";
 import { ModelInput } from "../wire/model-input.ts";
+import { TensorData } from "../wire/tensor-data.ts";
 import type { ForwardBackwardRequest } from "../wire/training-json.ts";
 
 async function setup(stub: StubOptions = {}, config: Record<string, unknown> = {}) {
@@ -412,6 +413,34 @@ describe("M-604: custom losses", () => {
     expect(kinds(stub.applied())).toEqual(["1 Forward", "2 ForwardBackward", "3 OptimStep"]);
   });
 
+  it("the loss reads inputs of its own, which are not sent: the example of the official docstring", async () => {
+    const { trainer, stub, run } = await setup();
+    const data = [
+      new Datum({
+        modelInput: ModelInput.fromInts([1]),
+        lossFnInputs: {
+          target_tokens: [[2, 3]],
+          target_distribution: TensorData.from([[0.25, 0.75]], { dtype: "float32" }),
+        },
+      }),
+    ];
+    const output = await run(
+      trainer.forwardBackwardCustom(data, (given, logprobs) => ({
+        loss: logprobs[0]!.mul(given[0]!.lossFnInputs["target_distribution"]!).sum().neg(),
+      })),
+    );
+    const [forward, backward] = stub.callsOf("forwardBackward").map(({ body }) => body as ForwardBackwardRequest);
+    for (const request of [forward!, backward!]) {
+      expect(Object.keys(request.forwardBackwardInput.data[0]!.lossFnInputs)).toEqual(["target_tokens", "weights"]);
+    }
+    const weights = backward!.forwardBackwardInput.data[0]!.lossFnInputs["weights"]!;
+    expect(weights.toDense().toList()).toEqual([[0.25, 0.75]]);
+    const expected = -(0.25 * stubLogprob(2) + 0.75 * stubLogprob(3));
+    expect(output.loss).toBeCloseTo(expected, 6);
+    expect(output.metrics["loss:sum"]).toBe(output.loss);
+    expect(output.metrics["surrogate_loss:sum"]).toBeTypeOf("number");
+  });
+
   it("takes gradients that the user made", async () => {
     const { trainer, stub, run } = await setup();
     await run(trainer.forwardBackwardCustom([datum()], () => ({ loss: 1, gradients: [[0, 1, -2]] })));
@@ -442,7 +471,12 @@ describe("M-604: custom losses", () => {
 
   it("refuses data it cannot use before anything is sent", async () => {
     const { trainer, stub } = await setup();
-    const error = await failure(trainer.forwardBackwardCustom([policyDatum()], () => ({ loss: 1, gradients: [[]] })));
+    const error = await failure(
+      trainer.forwardBackwardCustom(
+        [new Datum({ modelInput: ModelInput.fromInts([1]), lossFnInputs: { weights: [1] } })],
+        () => ({ loss: 1, gradients: [[]] }),
+      ),
+    );
     expect(error).toBeInstanceOf(InvalidInputError);
     expect(stub.callsOf("forwardBackward")).toHaveLength(0);
   });

@@ -32,7 +32,7 @@ import { ModelRequests, type OptimSettings } from "./model-requests.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { callNames, type OperationOptions, operationNames } from "./options.ts";
 import { passResult, passSubmission, preparePass, together } from "./pass.ts";
-import { batchLoss, CustomLoss, checkLossInputs, withoutLossInputs } from "./per-datum-loss.ts";
+import { batchLoss, CustomLoss, checkLossInputs } from "./per-datum-loss.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";
 import type { Session } from "./session.ts";
@@ -205,14 +205,17 @@ export class TrainingClient {
       }
       // The second pass is made of it when the first is over; the caller may have written into its arrays by then.
       const copies = batch.map(copyDatum);
-      const kept = perDatum === undefined ? copies : withoutLossInputs(copies);
       const run = lossFn instanceof CustomLoss ? batchLoss(lossFn, copies) : lossFn;
-      const forward = preparePass(requests, { ...carrier, data: customForwardData(kept, options), forwardOnly: true });
+      const forward = preparePass(requests, {
+        ...carrier,
+        data: customForwardData(copies, options),
+        forwardOnly: true,
+      });
       const { custom, backward, accepted } = await requests.inTurn(state, signal, async (turn) => {
         const inner = new FutureState("Forward", requests.modelId);
         const output = await passResult(forward, await passSubmission(forward, inner)(turn), inner, signal);
         const { runCustomLoss } = await import("./run-custom-loss.ts");
-        const custom = await runCustomLoss(batch, output, run, kept);
+        const custom = await runCustomLoss(batch, output, run, copies);
         signal.throwIfAborted(); // the forward pass changed nothing, so this is a good place to stop
         const backward = preparePass(requests, { ...carrier, data: custom.data, forwardOnly: false });
         return { custom, backward, accepted: await passSubmission(backward, state)(turn) };
