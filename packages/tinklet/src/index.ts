@@ -27,7 +27,7 @@ export { PagedList } from "./clients/paged-list.ts";
 export { CustomLoss, type InputRanks, type PerDatumLossFn } from "./clients/per-datum-loss.ts";
 export { type PageOptions, RestClient, type ScopeOptions } from "./clients/rest-client.ts";
 export type { RetryConfig } from "./clients/retry-config.ts";
-export { SampleStream, type StreamedToken, type TextDecoderLike } from "./clients/sample-stream.ts";
+export { SampleStream, type StreamedText, type StreamedToken, type TextDecoderLike } from "./clients/sample-stream.ts";
 export {
   type SampleOptions,
   SamplingClient,
@@ -41,6 +41,7 @@ export {
   type BatchFor,
   type LoadOptions,
   type PassOptions,
+  type SamplerOptions,
   type SaveOptions,
   TrainingClient,
   type UnknownLoss,

@@ -25,7 +25,7 @@ export type CustomLossResult =
       readonly loss: number;
       /** Derivative of the loss with respect to each log-prob, one array per datum, in row-major order. */
       readonly gradients: readonly (ArrayLike<number> | TensorData)[];
-      readonly metrics?: CustomMetrics;
+      readonly metrics?: CustomMetrics | undefined;
     };
 
 /**

@@ -15,11 +15,11 @@ export interface LocalOptions {
    * Folder for runs and checkpoints, which one server at a time may use; `memory` keeps nothing. The command line's `--local`
    * and `tinklet serve` have the same default. @defaultValue `TINKLET_DATA_DIR`, else `~/.tinklet`
    */
-  readonly dataDir?: string;
+  readonly dataDir?: string | undefined;
   /** Models to serve: folders, files or Hub ids, or `name=path`. @defaultValue the bundled model, `tinklet/base` */
-  readonly models?: readonly string[];
+  readonly models?: readonly string[] | undefined;
   /** Refuse what the hosted service is known to refuse, so that what works here works there. @defaultValue false */
-  readonly strict?: boolean;
+  readonly strict?: boolean | undefined;
 }
 
 const localNames: OptionNames<LocalOptions> = { dataDir: true, models: true, strict: true };
@@ -71,6 +71,6 @@ export async function startLocal(
   const reach = server.url === undefined ? { baseUrl: "http://tinklet.local" } : { baseUrl: server.url };
   return {
     server,
-    client: { apiKey: localKey, ...reach, ...given({ fetch: server.fetch }), ...client },
+    client: { apiKey: localKey, ...reach, ...given({ fetch: server.fetch }), ...given(client) },
   };
 }

@@ -25,7 +25,7 @@ import type { CustomLossFn } from "./custom-loss.ts";
 export type PerDatumLossFn<K extends string = string> = (inputs: { readonly [N in K | "logprobs"]: Var }) => {
   readonly loss: Var;
   /** Scalars under names like `custom/kl:mean` and `custom/tokens:sum`. */
-  readonly metrics?: Readonly<Record<string, Var>>;
+  readonly metrics?: Readonly<Record<string, Var>> | undefined;
 };
 
 /** Ranks of a loss's inputs: 0 is a scalar, 1 is `[T]`, 2 is `[T, K]`. */

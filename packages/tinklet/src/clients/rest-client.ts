@@ -42,15 +42,15 @@ import type { TrainingClient } from "./training-client.ts";
 /** Whose runs, checkpoints and sessions a call covers. */
 export interface ScopeOptions extends CallOptions {
   /** @defaultValue `owned` */
-  readonly accessScope?: AccessScope;
+  readonly accessScope?: AccessScope | undefined;
 }
 
 /** Pagination of a listing. */
 export interface PageOptions extends CallOptions {
   /** Maximum number of items per page. */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   /** Items to skip. @defaultValue 0 */
-  readonly offset?: number;
+  readonly offset?: number | undefined;
 }
 
 const scopeNames: OptionNames<ScopeOptions> = { ...callNames, accessScope: true };
@@ -326,9 +326,9 @@ export class RestClient {
   async copyWeights(
     sourcePath: string,
     options: CallOptions & {
-      readonly destinationProjectId?: string;
-      readonly ttlSeconds?: number;
-      readonly weightsAccessToken?: string;
+      readonly destinationProjectId?: string | undefined;
+      readonly ttlSeconds?: number | undefined;
+      readonly weightsAccessToken?: string | undefined;
     } = {},
   ): Promise<CopyWeightsResponse> {
     ParsedCheckpointTinkerPath.fromTinkerPath(sourcePath);

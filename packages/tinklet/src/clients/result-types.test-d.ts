@@ -1,6 +1,9 @@
 /** What the compiler knows of inputs and results; checked by `npm run typecheck`, never run. */
-import type { SampleStream, StreamedToken } from "./sample-stream.ts";
+
+import type { SampleResponse } from "../wire/sampling.ts";
+import type { SampleStream, StreamedText, StreamedToken } from "./sample-stream.ts";
 import type { SamplingClient } from "./sampling-client.ts";
+import type { ServiceClient } from "./service-client.ts";
 import type { TrainingClient } from "./training-client.ts";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -29,6 +32,34 @@ export async function results(trainer: TrainingClient, sampler: SamplingClient):
   await sampler.computeLogprobs(Int32Array.of(5, 6, 7));
   same<ReturnType<typeof sampler.stream>, SampleStream>(true);
   for await (const token of sampler.stream([5])) same<typeof token, StreamedToken>(true);
+  for await (const { text } of sampler.stream([5], { tokenizer: { decode: () => "" } }))
+    same<typeof text, string>(true);
+  same<StreamedText["token"], number>(true);
   // @ts-expect-error: text must be encoded first
   await sampler.sample("text");
+}
+
+/** A call goes wherever a promise goes. */
+export function asPromise(sampler: SamplingClient): Promise<SampleResponse> {
+  return sampler.sample([1]);
+}
+
+/** Under `exactOptionalPropertyTypes`, an option that is undefined is one that was not given. */
+export async function undefinedOptions(
+  service: ServiceClient,
+  trainer: TrainingClient,
+  sampler: SamplingClient,
+): Promise<void> {
+  const retryConfig = { maxConnections: undefined, jitterFactor: undefined };
+  await service.createSamplingClient({ modelPath: undefined, baseModel: "m", retryConfig, signal: undefined });
+  await service.createSamplingClient({ modelPath: "tinker://r/sampler_weights/x", baseModel: undefined });
+  await trainer.saveWeightsAndGetSamplingClient({ retryConfig: undefined, recordStabilityInfo: undefined });
+  await trainer.createSamplingClient("tinker://r/sampler_weights/x", { recordStabilityInfo: true });
+  await sampler.sample([1], {
+    numSamples: undefined,
+    samplingParams: { maxTokens: undefined, temperature: undefined, stop: undefined, seed: undefined },
+    targetPromptLogprobs: undefined,
+  });
+  await trainer.optimStep({ learningRate: 1, gradClipNorm: undefined, weightDecay: undefined });
+  await service.createRestClient().listTrainingRuns({ limit: undefined, offset: undefined, accessScope: undefined });
 }

@@ -7,19 +7,19 @@ import { checkOptions, type OptionNames } from "../wire/check-options.ts";
 /** Retries and concurrency of a sampling client. */
 export interface RetryConfig {
   /** Maximum number of concurrent samples, within the server's limit. @defaultValue the server's limit, 2000 */
-  readonly maxConnections?: number;
+  readonly maxConnections?: number | undefined;
   /** Fails when no sample of this client has succeeded for this many milliseconds. @defaultValue 7200000 */
-  readonly progressTimeoutMs?: number;
+  readonly progressTimeoutMs?: number | undefined;
   /** Initial delay between two attempts, in milliseconds. @defaultValue 500 */
-  readonly retryDelayBaseMs?: number;
+  readonly retryDelayBaseMs?: number | undefined;
   /** Maximum delay between two attempts, in milliseconds. @defaultValue 10000 */
-  readonly retryDelayMaxMs?: number;
+  readonly retryDelayMaxMs?: number | undefined;
   /** Random fraction added to or taken from each delay. @defaultValue 0.25 */
-  readonly jitterFactor?: number;
+  readonly jitterFactor?: number | undefined;
   /** Whether failed samples are retried. @defaultValue true */
-  readonly enableRetryLogic?: boolean;
+  readonly enableRetryLogic?: boolean | undefined;
   /** Whether `progressTimeoutMs` applies. @defaultValue true */
-  readonly enableStuckDetection?: boolean;
+  readonly enableStuckDetection?: boolean | undefined;
 }
 
 /** The names of {@link RetryConfig}. */
@@ -33,7 +33,9 @@ export const retryConfigNames: OptionNames<RetryConfig> = {
   enableStuckDetection: true,
 };
 
-export type FullRetryConfig = Required<Omit<RetryConfig, "maxConnections">> & {
+export type FullRetryConfig = {
+  readonly [K in Exclude<keyof RetryConfig, "maxConnections">]-?: NonNullable<RetryConfig[K]>;
+} & {
   readonly maxConnections: number | undefined;
 };
 

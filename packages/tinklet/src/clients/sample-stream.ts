@@ -31,11 +31,16 @@ export interface StreamedToken {
   readonly text?: string;
 }
 
+/** A token of a stream with a tokenizer. */
+export interface StreamedText extends StreamedToken {
+  readonly text: string;
+}
+
 /**
  * A sample under way: its tokens when iterated, the whole response when awaited. Leaving the loop before the end cancels the
  * sample, on the server too where it can do that. Made by {@link SamplingClient.stream}.
  */
-export class SampleStream implements AsyncIterable<StreamedToken> {
+export class SampleStream<T extends StreamedToken = StreamedToken> implements AsyncIterable<T> {
   /** The whole response, with everything that the tokens alone do not tell (stop reasons, prompt log-probs). */
   readonly response: APIFuture<SampleResponse>;
   readonly #session: Session;
@@ -46,7 +51,7 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
   /** Tokens that were shown, by sample. */
   readonly #shown: number[][] = [];
   /** The last token of each sample where it ends inside a character: its text may still grow. */
-  readonly #held: (StreamedToken | undefined)[] = [];
+  readonly #held: (T | undefined)[] = [];
 
   /** @internal */
   constructor(session: Session, response: APIFuture<SampleResponse>, tokenizer: TextDecoderLike | undefined) {
@@ -61,7 +66,7 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
     if (phase !== "done" && phase !== "failed") this.response.cancel(reason);
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<StreamedToken, SampleResponse> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, SampleResponse> {
     try {
       if (this.#tokenizer !== undefined) {
         const { textStreamsOf } = await import("../tokenizer/load.ts");
@@ -82,12 +87,17 @@ export class SampleStream implements AsyncIterable<StreamedToken> {
     }
   }
 
-  *#next(index: number, token: number, logprob: number | null | undefined): Generator<StreamedToken> {
+  *#next(index: number, token: number, logprob: number | null | undefined): Generator<T> {
     this.#shown[index] ??= [];
     this.#shown[index].push(token);
     if (this.#newText !== undefined) this.#texts[index] ??= this.#newText();
     const text = this.#texts[index];
-    const next = { index, token, ...given({ logprob: logprob ?? undefined, text: text?.push(token) }) };
+    // Of type T: a stream with a tokenizer, and no other, has text.
+    const next = {
+      index,
+      token,
+      ...given({ logprob: logprob ?? undefined, text: text?.push(token) }),
+    } as StreamedToken as T;
     const held = this.#held[index];
     this.#held[index] = text?.isPending() === true ? next : undefined;
     if (held !== undefined) yield held;

@@ -3,6 +3,7 @@
  * server and its configuration and holds no credential. Loaded when one is made or read.
  */
 import { InvalidInputError } from "../errors.ts";
+import { withoutSecrets } from "../transport/http-transport.ts";
 import { decodeBase64, encodeBase64, isPlainObject } from "../wire/fields.ts";
 import { ClientConfigResponse } from "../wire/session.ts";
 import type { ClientOptions } from "./options.ts";
@@ -15,13 +16,13 @@ interface SamplerParts {
   readonly recordStabilityInfo: boolean;
 }
 
-export function writeHandle({ baseUrl, sessionId, config }: SessionHandle, parts: SamplerParts): string {
+export function writeHandle({ baseUrl, headers = {}, sessionId, config }: SessionHandle, parts: SamplerParts): string {
   const state = {
     session_id: sessionId,
     sampling_session_id: parts.samplingSessionId,
     holder: {
       base_url: baseUrl,
-      default_headers_overrides: {},
+      default_headers_overrides: withoutSecrets(headers),
       client_config: ClientConfigResponse.encode(config),
       client_dynamic_config: {},
       api_key: null,
@@ -35,16 +36,27 @@ export function writeHandle({ baseUrl, sessionId, config }: SessionHandle, parts
 /** @throws {@link InvalidInputError} when it is no handle. */
 export function clientOfHandle(handle: string, options: ClientOptions): SamplingClient {
   const { session_id: sessionId, sampling_session_id: id, holder, record_stability_info: records } = stateOf(handle);
-  const { base_url: baseUrl, client_config: config } = isPlainObject(holder) ? holder : {};
+  const {
+    base_url: baseUrl,
+    default_headers_overrides: headers,
+    client_config: config,
+  } = isPlainObject(holder) ? holder : {};
   if (typeof sessionId !== "string" || typeof id !== "string" || typeof baseUrl !== "string") throw noHandle();
   const from = {
     baseUrl,
+    headers: textsOf(headers),
     apiKey: options.apiKey,
     token: undefined,
     sessionId,
     config: ClientConfigResponse.decode(config),
   };
   return new SamplingClient(new Session(options, from), id, { foreign: true, recordStabilityInfo: records === true });
+}
+
+/** The headers of a handle; what is no text is left out. */
+function textsOf(headers: unknown): Record<string, string> {
+  const entries = isPlainObject(headers) ? Object.entries(headers) : [];
+  return Object.fromEntries(entries.filter((entry): entry is [string, string] => typeof entry[1] === "string"));
 }
 
 function stateOf(handle: string): Readonly<Record<string, unknown>> {

@@ -59,6 +59,36 @@ describe("sample", () => {
     });
   });
 
+  it("takes undefined for an option that was not given", async () => {
+    const { sampler, stub, run } = await setup();
+    await run(sampler.sample(prompt));
+    const nothing = {
+      ...{ numSamples: undefined, includePromptLogprobs: undefined, topkPromptLogprobs: undefined, signal: undefined },
+      ...{
+        topkSampleLogprobs: undefined,
+        targetPromptLogprobs: undefined,
+        promptAltTokensK: undefined,
+        constraint: undefined,
+      },
+      ...{ promptLogprobsLastN: undefined, timeoutMs: undefined },
+    };
+    const params = { maxTokens: undefined, seed: undefined, stop: undefined, temperature: undefined, topK: undefined };
+    await run(sampler.sample(prompt, { ...nothing, samplingParams: undefined }));
+    await run(sampler.sample(prompt, { ...nothing, samplingParams: { ...params, topP: undefined } }));
+    const [plain, ...others] = stub.callsOf("asample").map(({ body }) => ({ ...(body as SampleRequest), seqId: 0 }));
+    for (const other of others) expect(other).toEqual(plain);
+  });
+
+  it("an undefined retry setting leaves the service's", async () => {
+    const { service, run } = harness(
+      { faults: ({ operation }) => (operation === "asample" ? stall : undefined) },
+      { retryConfig: { progressTimeoutMs: 30_000 }, maxSockets: { sample: undefined as never } },
+    );
+    const options = { baseModel: "m", retryConfig: { progressTimeoutMs: undefined } };
+    const sampler = await run(service.createSamplingClient(options));
+    expect(await run(failure(sampler.sample(prompt)))).toMatchObject({ message: "No sample has succeeded for 30 s" });
+  });
+
   it("numbers from 0, one for each call", async () => {
     const { sampler, seqIds, run } = await setup();
     await run(Promise.all([sampler.sample(prompt), sampler.sample(prompt), sampler.computeLogprobs(prompt)]));
@@ -609,6 +639,31 @@ describe("a handle for another thread", () => {
     expect(Math.max(...clients)).toBeGreaterThan(9_100_000); // 40 draws from a billion are all below with probability 1e-81
     expect(Math.max(...clients)).toBeLessThanOrEqual(1e9);
     for (const other of others) await other.close();
+  });
+
+  it("keeps what its samples record, and the headers of every request", async () => {
+    const defaultHeaders = { "X-Team": "red", Authorization: "Bearer secret-of-a-proxy" };
+    const kit = harness({}, { defaultHeaders });
+    const { stub, clock, run } = kit;
+    const sampler = await run(kit.service.createSamplingClient({ baseModel: "m", recordStabilityInfo: true }));
+    const trainer = await run(kit.service.createLoraTrainingClient({ baseModel: "m" }));
+    const saved = await run(trainer.saveWeightsAndGetSamplingClient({ recordStabilityInfo: true }));
+    const text = await run(sampler.getSamplerHandle());
+    expect(Buffer.from(text, "base64url").toString()).not.toContain("secret-of-a-proxy"); // it carries no credential
+    const options = { apiKey: "tml-x", fetch: stub.fetch, clock, telemetry: false };
+    const others = [
+      SamplingClient.fromHandle(structuredClone(await run(sampler.handle())), options),
+      await SamplingClient.fromSamplerHandle(text, options),
+    ];
+    const again = SamplingClient.fromHandle(await run(others[0]!.handle()), options);
+    for (const each of [sampler, saved, ...others, again]) await run(each.sample([1]));
+    const sent = stub.callsOf("asample");
+    expect(sent).toHaveLength(5);
+    for (const { body, headers } of sent) {
+      expect((body as SampleRequest).recordStabilityInfo).toBe(true);
+      expect(headers["x-team"]).toBe("red");
+    }
+    for (const each of [...others, again]) await each.close();
   });
 
   it("is refused when it is none", () => {

@@ -25,27 +25,27 @@ import { modelTokenizer } from "./model-tokenizer.ts";
 import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";
 import { fullRetryConfig, type RetryConfig } from "./retry-config.ts";
 import { runSample, type SamplerState } from "./sample-dispatch.ts";
-import { SampleStream, type TextDecoderLike, tokenFeed, tokenFeedHeaders } from "./sample-stream.ts";
+import { SampleStream, type StreamedText, type TextDecoderLike, tokenFeed, tokenFeedHeaders } from "./sample-stream.ts";
 import { Session, type SessionHandle } from "./session.ts";
 
 /** Options of {@link SamplingClient.sample}. */
 export interface SampleOptions extends OperationOptions {
   /** Number of samples. @defaultValue 1 */
-  readonly numSamples?: number;
-  readonly samplingParams?: SamplingParamsInput;
+  readonly numSamples?: number | undefined;
+  readonly samplingParams?: SamplingParamsInput | undefined;
   /** Return the log-probability of each prompt token. @defaultValue false */
-  readonly includePromptLogprobs?: boolean;
+  readonly includePromptLogprobs?: boolean | undefined;
   /** Number of most likely tokens to return at each prompt position. @defaultValue 0 */
-  readonly topkPromptLogprobs?: number;
+  readonly topkPromptLogprobs?: number | undefined;
   /** Number of most likely tokens to return at each sampled position. Needs a server of 0.29. @defaultValue 0 */
-  readonly topkSampleLogprobs?: number;
+  readonly topkSampleLogprobs?: number | undefined;
   /**
    * Token ids whose log-probs to return: int64 `[prompt length - 1, K]`, dense or sparse. Row i is scored at prompt position
    * i + 1; a cell of -1 asks for nothing. Needs a server of 0.30.
    */
-  readonly targetPromptLogprobs?: TensorLike;
+  readonly targetPromptLogprobs?: TensorLike | undefined;
   /** Number of tokens to draw at each prompt position after the first, at the temperature of the samples. Needs a server of 0.31. @defaultValue 0 */
-  readonly promptAltTokensK?: number;
+  readonly promptAltTokensK?: number | undefined;
   /** Score the last n prompt tokens only, which is cheap after a cached prefix. Needs `includePromptLogprobs` and a server of 0.33. @defaultValue all */
   readonly promptLogprobsLastN?: number | undefined;
   /**
@@ -69,6 +69,8 @@ export interface SamplingClientHandle {
   readonly session: SessionHandle;
   readonly samplingSessionId: string;
   readonly retryConfig: RetryConfig;
+  /** Absent in handles of an older release. */
+  readonly recordStabilityInfo?: boolean | undefined;
 }
 
 /** What a sampling client samples from. */
@@ -146,7 +148,7 @@ export class SamplingClient {
     this.#session = session;
     this.#foreign = options.foreign ?? false;
     this.#recordStabilityInfo = options.recordStabilityInfo ?? false;
-    this.#retryConfig = { ...session.options.retryConfig, ...options.retryConfig };
+    this.#retryConfig = { ...session.options.retryConfig, ...given(options.retryConfig ?? {}) };
     const config = fullRetryConfig(this.#retryConfig);
     const own = config.maxConnections === undefined ? undefined : new Semaphore(config.maxConnections);
     this.#state = {
@@ -234,6 +236,11 @@ export class SamplingClient {
    * const { sequences } = await stream.response;
    * ```
    */
+  stream(
+    prompt: ModelInputLike,
+    options: StreamOptions & { readonly tokenizer: TextDecoderLike },
+  ): SampleStream<StreamedText>;
+  stream(prompt: ModelInputLike, options?: StreamOptions): SampleStream;
   stream(prompt: ModelInputLike, options: StreamOptions = {}): SampleStream {
     const { tokenizer, ...rest } = options;
     const shown = this.extensions.includes(tokenFeed);
@@ -380,6 +387,7 @@ export class SamplingClient {
       session: await this.#session.within("handle", options, (inner) => this.#session.handle(inner)),
       samplingSessionId: this.samplingSessionId,
       retryConfig: this.#retryConfig,
+      recordStabilityInfo: this.#recordStabilityInfo,
     };
   }
 
@@ -392,9 +400,10 @@ export class SamplingClient {
       throw new InvalidInputError("handle", "is not the handle of a sampling client");
     }
     const session = new Session(options, handle.session);
-    const { retryConfig } = handle;
+    const { retryConfig, recordStabilityInfo } = handle;
     return new SamplingClient(session, handle.samplingSessionId, {
       retryConfig,
+      recordStabilityInfo,
       foreign: true,
     });
   }

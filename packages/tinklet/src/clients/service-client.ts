@@ -388,14 +388,14 @@ export class ServiceClient {
    */
   createSamplingClient(options: {
     /** `tinker://<run>/sampler_weights/<name>` */
-    readonly modelPath?: string;
-    readonly baseModel?: string;
-    readonly retryConfig?: RetryConfig;
+    readonly modelPath?: string | undefined;
+    readonly baseModel?: string | undefined;
+    readonly retryConfig?: RetryConfig | undefined;
     /** Keep what the loss `stable_reinforce` needs of the samples. Needs a server of 0.27. @defaultValue false */
-    readonly recordStabilityInfo?: boolean;
-    readonly signal?: AbortSignal;
+    readonly recordStabilityInfo?: boolean | undefined;
+    readonly signal?: AbortSignal | undefined;
     /** How long the whole call may take, in milliseconds. @defaultValue no limit */
-    readonly timeoutMs?: number;
+    readonly timeoutMs?: number | undefined;
   }): Promise<SamplingClient> {
     return SamplingClient.create(this.#session, "createSamplingClient", options);
   }

@@ -40,6 +40,8 @@ const finishMs = 5_000;
 /** What another process needs to use this session; holds a credential. */
 export interface SessionHandle {
   readonly baseUrl: string;
+  /** Headers of every request. Absent in handles of an older release. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly apiKey: string | undefined;
   readonly token: string | undefined;
   readonly sessionId: string;
@@ -61,6 +63,7 @@ export class Session {
   readonly poll: PollContext;
   readonly futures: FutureContext;
   readonly #source: CredentialSource;
+  readonly #headers: Readonly<Record<string, string>>;
   readonly #live = new Set<APIFuture<unknown>>();
   readonly #cancelTimers = new Set<() => void>();
   #config: ClientConfigResponse | undefined;
@@ -84,7 +87,8 @@ export class Session {
       logLevel: options.logLevel,
       onEvent: options.onEvent,
     });
-    this.maxSockets = { ...defaultMaxSockets, ...options.maxSockets };
+    this.#headers = { ...from?.headers, ...options.defaultHeaders };
+    this.maxSockets = { ...defaultMaxSockets, ...given(options.maxSockets ?? {}) };
     this.#source = credentialSource(from ?? options);
     this.reporter.redactor.add(this.#source.apiKey);
     const access = accessHeaders();
@@ -102,7 +106,7 @@ export class Session {
       clock: this.clock,
       reporter: this.reporter,
       billing,
-      defaultHeaders: { ...access, ...options.defaultHeaders },
+      defaultHeaders: { ...access, ...this.#headers },
       timeoutMs: options.timeoutMs,
       maxRetries: options.maxRetries,
     });
@@ -279,7 +283,8 @@ export class Session {
   async handle(options: SharedOptions = {}): Promise<SessionHandle> {
     const sessionId = await this.open(options);
     const { apiKey } = this.#source;
-    return { baseUrl: this.transport.baseUrl, apiKey, token: this.#token?.current, sessionId, config: this.config };
+    const { baseUrl } = this.transport;
+    return { baseUrl, headers: this.#headers, apiKey, token: this.#token?.current, sessionId, config: this.config };
   }
 
   /** Runs something again and again, until it says that it is over. */

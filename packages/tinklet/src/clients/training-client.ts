@@ -65,6 +65,13 @@ export interface ExternalSaveOptions extends OperationOptions {
   readonly ageEncryptionRecipients?: readonly string[] | undefined;
 }
 
+/** Options of the sampling clients that a training client makes. */
+export interface SamplerOptions extends OperationOptions {
+  readonly retryConfig?: RetryConfig | undefined;
+  /** Keep what the loss `stable_reinforce` needs of the samples. Needs a server of 0.27. @defaultValue false */
+  readonly recordStabilityInfo?: boolean | undefined;
+}
+
 /** Options of loading. */
 export interface LoadOptions extends OperationOptions {
   /** Access token for another account's weights. */
@@ -381,9 +388,7 @@ export class TrainingClient {
    * const { sequences } = await current.sample(prompt, { numSamples: 8, samplingParams: { maxTokens: 16 } });
    * ```
    */
-  saveWeightsAndGetSamplingClient(
-    options: OperationOptions & { readonly retryConfig?: RetryConfig } = {},
-  ): APIFuture<SamplingClient> {
+  saveWeightsAndGetSamplingClient(options: SamplerOptions = {}): APIFuture<SamplingClient> {
     const { session } = this.#requests;
     const name = "save_weights_and_get_sampling_client";
     return this.#start("SaveWeightsForSampler", name, options, samplerNames, async (state, signal) => {
@@ -397,10 +402,7 @@ export class TrainingClient {
   }
 
   /** A client that samples from a saved checkpoint. @param modelPath - `tinker://<run>/sampler_weights/<name>` */
-  createSamplingClient(
-    modelPath: string,
-    options: OperationOptions & { readonly retryConfig?: RetryConfig } = {},
-  ): Promise<SamplingClient> {
+  createSamplingClient(modelPath: string, options: SamplerOptions = {}): Promise<SamplingClient> {
     return SamplingClient.create(this.#requests.session, "createSamplingClient", { modelPath, ...options });
   }
 
@@ -477,7 +479,7 @@ const externalNames: OptionNames<ExternalSaveOptions> = {
   ageEncryptionRecipients: true,
 };
 const loadNames: OptionNames<LoadOptions> = { ...operationNames, weightsAccessToken: true };
-const samplerNames = { ...operationNames, retryConfig: true } as const;
+const samplerNames: OptionNames<SamplerOptions> = { ...operationNames, retryConfig: true, recordStabilityInfo: true };
 
 /** `save_state` → `saveState`. */
 const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());

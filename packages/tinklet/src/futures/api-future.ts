@@ -101,7 +101,7 @@ export interface FutureOptions {
  * await step;
  * ```
  */
-export class APIFuture<T> implements PromiseLike<T> {
+export class APIFuture<T> implements Promise<T> {
   readonly #state: FutureState;
   readonly #context: FutureContext;
   readonly #controller = new AbortController();
@@ -217,6 +217,11 @@ export class APIFuture<T> implements PromiseLike<T> {
     return this.#promise.finally(onEnd);
   }
 
+  /** What makes a future a `Promise` to the compiler. */
+  get [Symbol.toStringTag](): string {
+    return "APIFuture";
+  }
+
   /**
    * Waits for the result for a limited time. The call continues and can be awaited again.
    *
@@ -231,7 +236,9 @@ export class APIFuture<T> implements PromiseLike<T> {
    *
    * @throws {@link APITimeoutError} after `timeoutMs`, `signal.reason` when aborted.
    */
-  result(options: { readonly timeoutMs?: number; readonly signal?: AbortSignal } = {}): Promise<T> {
+  result(
+    options: { readonly timeoutMs?: number | undefined; readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<T> {
     this.#observed = true;
     const { timeoutMs, signal } = options;
     if (timeoutMs === undefined && signal === undefined) return this.#promise;

@@ -377,8 +377,8 @@ function lowerCased(headers: Readonly<Record<string, string>> = {}): Record<stri
 }
 
 /** Credentials are for the server that was asked, not for wherever it points. */
-function withoutSecrets(headers: Readonly<Record<string, string>>): Record<string, string> {
+export function withoutSecrets(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
-    Object.entries(headers).filter(([name]) => !/^(x-api-key|authorization|cookie|cf-access-)/.test(name)),
+    Object.entries(headers).filter(([name]) => !/^(x-api-key|authorization|cookie|cf-access-)/i.test(name)),
   );
 }

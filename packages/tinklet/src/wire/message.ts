@@ -30,7 +30,10 @@ type FieldsOf<T, D extends keyof T> = {
 };
 
 /** What a caller must give to make a `T` whose fields `D` have defaults. */
-export type InputOf<T, D extends keyof T> = Omit<T, D> & { readonly [K in D]?: T[K] | undefined };
+export type InputOf<T, D extends keyof T> = Undefinable<Omit<T, D>> & { readonly [K in D]?: T[K] | undefined };
+
+/** The same with `undefined` for what may be absent. */
+type Undefinable<T> = { [K in keyof T]: object extends Pick<T, K> ? T[K] | undefined : T[K] };
 
 /** A message's fields as the parity check sees them. */
 export interface FieldDescription {
