@@ -124,6 +124,7 @@ export async function unpackTar(
     const { size: length } = await file.stat();
     const header = Buffer.alloc(512);
     let longName: string | undefined;
+    let longSize: number | undefined;
     for (let at = 0, count = 0; ; count++) {
       signal?.throwIfAborted();
       const { bytesRead } = await file.read(header, 0, 512, at);
@@ -134,17 +135,22 @@ export async function unpackTar(
           hint: "A checkpoint has a handful. It may be damaged or malicious.",
         });
       }
-      const { name, type, size } = readHeader(header);
+      const { name, type, size: shortSize } = readHeader(header);
+      const isExtension = type === "L" || type === "x" || type === "g";
+      const size = isExtension ? shortSize : (longSize ?? shortSize);
       at += 512;
       if (at + size > length) throw damaged();
       if (type === "L" || type === "x") {
         if (size > maxNameBytes) throw damaged();
         const body = Buffer.alloc(size);
         await file.read(body, 0, size, at);
-        longName = type === "L" ? text(body) : (/\d+ path=([^\n]*)\n/.exec(body.toString("utf8"))?.[1] ?? longName);
+        const attribute = (key: string) =>
+          new RegExp(`^\\d+ ${key}=([^\\n]*)\\n`, "m").exec(body.toString("utf8"))?.[1];
+        longName = type === "L" ? text(body) : (attribute("path") ?? longName);
+        if (type === "x") longSize = wholeNumber(attribute("size"), 10) ?? longSize;
       } else if (type !== "g") {
         entries.push({ ...safeEntry(longName ?? name, type, size, folder), at });
-        longName = undefined;
+        longName = longSize = undefined;
       }
       at += Math.ceil(size / 512) * 512;
     }
@@ -215,14 +221,27 @@ const text = (bytes: Uint8Array) => Buffer.from(bytes).toString("utf8").replace(
 function readHeader(header: Buffer): { name: string; type: string; size: number } {
   const prefix = header.subarray(257, 262).toString() === "ustar" ? text(header.subarray(345, 500)) : "";
   const name = text(header.subarray(0, 100));
-  const digits = text(header.subarray(124, 136)).trim() || "0";
-  // digits alone: a sign would send the reader back to a header that it has read
-  if (!/^[0-7]+$/.test(digits)) throw damaged();
   const stated = Number.parseInt(text(header.subarray(148, 156)).trim(), 8);
   const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 32 : byte), 0);
   if (stated !== sum) throw damaged();
   const type = text(header.subarray(156, 157)) || "0";
-  return { name: prefix === "" ? name : `${prefix}/${name}`, type, size: Number.parseInt(digits, 8) };
+  return { name: prefix === "" ? name : `${prefix}/${name}`, type, size: readSize(header.subarray(124, 136)) };
+}
+
+/** Octal digits, or from 8 GiB on, as GNU tar writes it, a number of 12 bytes whose first bit is set. */
+function readSize(field: Buffer): number {
+  if (field[0] !== 0x80) return wholeNumber(text(field).trim() || "0", 8) as number;
+  const size = field.subarray(1).reduce((value, byte) => value * 256 + byte, 0);
+  if (!Number.isSafeInteger(size)) throw damaged();
+  return size;
+}
+
+/** Digits alone: a sign would send the reader back to a header that it has read. */
+function wholeNumber(digits: string | undefined, radix: 8 | 10): number | undefined {
+  if (digits === undefined) return undefined;
+  const value = Number.parseInt(digits, radix);
+  if (!(radix === 8 ? /^[0-7]+$/ : /^[0-9]+$/).test(digits) || !Number.isSafeInteger(value)) throw damaged();
+  return value;
 }
 
 function safeEntry(name: string, type: string, size: number, folder: string): Entry {

@@ -1,6 +1,6 @@
 /** What an archive may ask of the reader: its sizes, its entries and what it unpacks to are bounded, and the signal ends it. */
 import { existsSync } from "node:fs";
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdtemp, open, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -59,6 +59,55 @@ describe("unpackTar", () => {
   it("takes a size that is filled with blanks", async () => {
     expect(await unpack(withField(await tar(["a"]), 124, "         5 \0"))).toEqual(["a"]);
     expect(await readFile(join(folder, "files", "a"), "utf8")).toBe("xxxxx");
+  });
+
+  /** A size as GNU tar writes it from 8 GiB on. */
+  const binarySize = (size: bigint) => {
+    const field = Buffer.alloc(12);
+    field.writeBigUInt64BE(size, 4);
+    field[0] = 0x80;
+    return field.toString("latin1");
+  };
+  /** Attributes of the next entry, as POSIX tar writes them. */
+  const attributes = async (text: string) => {
+    const body = Buffer.from(`${text.length + 3} ${text}`);
+    return withField(
+      Buffer.concat([(await tar(["pax"], body.length)).subarray(0, 512), body, Buffer.alloc(512 - body.length)]),
+      156,
+      "x",
+    );
+  };
+
+  it("takes sizes that need more than octal digits, in both forms", async () => {
+    expect(await unpack(withField(await tar(["a", "b"]), 124, binarySize(5n)))).toEqual(["a", "b"]);
+    expect(await readFile(join(folder, "files", "a"), "utf8")).toBe("xxxxx");
+    await rm(join(folder, "files"), { recursive: true });
+    const archive = Buffer.concat([await attributes("size=5\n"), withField(await tar(["a", "b"]), 124, "00000000000")]);
+    expect(await unpack(archive)).toEqual(["a", "b"]);
+    expect(await readFile(join(folder, "files", "a"), "utf8")).toBe("xxxxx");
+    expect(await readFile(join(folder, "files", "b"), "utf8")).toBe("xxxxx"); // the attributes are the first one's
+  });
+
+  it.each([9n << 30n, 1n << 53n, (1n << 64n) - 1n])("refuses a size beyond its end: %i", async (size) => {
+    await expect(unpack(withField(await tar(["a"]), 124, binarySize(size)))).rejects.toThrow("The archive is damaged.");
+    const archive = Buffer.concat([await attributes(`size=${size}\n`), await tar(["a"])]);
+    await expect(unpack(archive)).rejects.toThrow("The archive is damaged.");
+    expect(existsSync(join(folder, "files"))).toBe(false);
+  });
+
+  // Windows would write all of its zeros.
+  it.skipIf(process.platform === "win32")("takes a member of more than 8 GiB at its place", async () => {
+    const size = 9 * 2 ** 30;
+    const [packed, files] = [join(folder, "archive.tar"), join(folder, "files")];
+    const first = withField((await tar(["a"])).subarray(0, 512), 124, binarySize(BigInt(size)));
+    const last = await tar(["../b"]);
+    const file = await open(packed, "w");
+    await file.write(first, 0, 512, 0);
+    await file.write(last, 0, last.length, 512 + size); // the disk holds no byte of what lies between
+    await file.close();
+    // Before its content is written the next entry is read: one that leads out ends the unpacking.
+    await expect(unpackTar(packed, files)).rejects.toThrow("leads out");
+    expect(existsSync(files)).toBe(false);
   });
 
   it("refuses more entries than a checkpoint can have, before it writes one", async () => {

@@ -209,10 +209,13 @@ describe("the low-level API", () => {
 });
 
 describe("local()", () => {
-  it("prints the exact line that installs the server when it is missing", async () => {
+  it("an undefined option does not replace the server's own address", async () => {
     const startLocalServer = async () => ({ url: "http://127.0.0.1:5", close: async () => {} });
     const started = await startLocal({ baseUrl: undefined, apiKey: undefined }, async () => ({ startLocalServer }));
     expect(started.client).toMatchObject({ baseUrl: "http://127.0.0.1:5", apiKey: "tml-local" });
+  });
+
+  it("prints the exact line that installs the server when it is missing", async () => {
     const error = await failure(startLocal({}, () => Promise.reject(new Error("Cannot find package"))));
     expect(error).toBeInstanceOf(TinkerError);
     expect(error).toMatchObject({ code: "missing_peer", hint: expect.stringMatching(/^npm install @tinklet\/server/) });
