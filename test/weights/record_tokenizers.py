@@ -123,5 +123,41 @@ sentence_piece = {
     "decodes": random_decodes(tokenizer, len(spm)),
 }
 
-recorded = {"texts": texts, "byteLevel": byte_level, "sentencePiece": sentence_piece}
+
+
+def whole(tokenizer: Tokenizer, texts: list) -> dict:
+    """A tokenizer with its tokenizer.json, and the ids of texts."""
+    ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    return {"definition": json.loads(tokenizer.to_str()), "texts": texts, "ids": ids}
+
+
+# Added tokens that take the blanks beside them: U+0085 is a blank, U+FEFF and U+200B are none.
+strip = Tokenizer(models.BPE(vocab=model["vocab"], merges=[tuple(merge.split(" ")) for merge in merges]))
+strip.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+strip.decoder = decoders.ByteLevel()
+sides = {"<l>": (True, False), "<r>": (False, True), "<b>": (True, True), "<n>": (False, False)}
+strip.add_special_tokens([AddedToken(t, lstrip=l, rstrip=r, special=True, normalized=False) for t, (l, r) in sides.items()])
+strip.add_tokens([AddedToken("[w]", lstrip=True, rstrip=True, normalized=True)])
+blanks = ["", " ", "  ", "\n", "\t \r\n", "\u0085", " \u0085", "\u0085 ", "\ufeff", " \ufeff", "\ufeff ", "\u00a0", "\u3000", "\u2028",
+          "\u200b", "\u200b ", "\u1680", "\u180e", "\u001c"]  # fmt: skip
+strip_texts = [f"a{left}{token}{right}b" for token in [*sides, "[w]"] for left in blanks for right in [left, " ", ""]]
+strip_texts += ["".join(random.choice([*sides, "[w]", "x", *blanks]) for _ in range(8)) for _ in range(200)]
+
+# Gemma's way: blanks become signs first, so that the cut at blanks never finds one.
+gemma = Tokenizer(
+    models.BPE(vocab=vocab, merges=[(l, r) for *_, l, r in ranked], unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+)
+gemma.normalizer = normalizers.Replace(" ", "▁")
+gemma.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+gemma.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+gemma.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in ["<unk>", "<s>", "</s>", "<start_of_turn>"]])
+gemma.add_tokens([AddedToken(t, normalized=False) for t in ["\n\n", "▁▁", "<table>"]])
+
+recorded = {
+    "texts": texts,
+    "byteLevel": byte_level,
+    "sentencePiece": sentence_piece,
+    "stripped": whole(strip, list(dict.fromkeys(strip_texts))),
+    "gemma": {**whole(gemma, [*texts, "<start_of_turn>user\n\nthe  cat<table> was"]), "decodes": random_decodes(gemma, len(spm) + 4)},
+}
 (Path(sys.argv[1]) / "tokenizers.json").write_text(json.dumps(recorded) + "\n")

@@ -69,11 +69,13 @@ export function soundDefinition(value: unknown, origin: string): TokenizerDefini
     if (component !== null && !isComponent(component)) throw refuse(`${key} has no type`);
     return component;
   };
+  const normalizer = part("normalizer");
   const preTokenizer = part("pre_tokenizer");
+  const cuts = preTokenizer !== null && !neverCuts(preTokenizer, normalizer);
   return {
     added_tokens: added as AddedTokenDefinition[],
-    normalizer: part("normalizer"),
-    pre_tokenizer: preTokenizer && soundPreTokenizer(preTokenizer, refuse),
+    normalizer,
+    pre_tokenizer: cuts ? soundPreTokenizer(preTokenizer, refuse) : null,
     post_processor: part("post_processor"),
     decoder: part("decoder"),
     model: value["model"],
@@ -122,6 +124,16 @@ function soundPreTokenizer(component: Component, refuse: (message: string) => To
     default:
       return component;
   }
+}
+
+/** Whether a cut at a text never finds one, as Gemma's at a blank: the normalizer has replaced it everywhere. */
+function neverCuts({ type, pattern }: Component, normalizer: Component | null): boolean {
+  const textOf = (value: unknown) =>
+    isRecord(value) && typeof value["String"] === "string" ? value["String"] : undefined;
+  const cut = type === "Split" ? textOf(pattern) : undefined;
+  if (cut === undefined || normalizer?.type !== "Replace") return false;
+  const { pattern: replaced, content } = normalizer;
+  return textOf(replaced) === cut && [...cut].length === 1 && typeof content === "string" && !content.includes(cut);
 }
 
 function isId(value: unknown): value is number {

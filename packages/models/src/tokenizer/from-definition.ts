@@ -22,7 +22,6 @@ export interface FromDefinitionOptions {
   readonly origin: string;
 }
 
-const encoder = new TextEncoder();
 // A byte-order mark is text like any other here, or decoding would not undo encoding.
 const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
 const strict = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
@@ -32,19 +31,17 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
   const { definition, chatTemplate, origin } = options;
   let library: LibraryTokenizer;
   try {
-    library = new LibraryTokenizer(definition, {});
+    library = withExactStripping(definition);
   } catch (cause) {
     throw new TokenizerError(`${origin}: the tokenizer cannot be built: ${(cause as Error).message}`, { cause });
   }
   const vocabulary = Object.entries(definition.model["vocab"] as Record<string, number>);
   const idOf = new Map(vocabulary);
   const tokenOf = new Map(vocabulary.map(([token, id]) => [id, token]));
-  const added = new Map<number, string>();
   const special = new Set<number>();
   for (const token of definition.added_tokens) {
     idOf.set(token.content, token.id);
     tokenOf.set(token.id, token.content);
-    added.set(token.id, token.content);
     if (token.special) special.add(token.id);
   }
   let vocabSize = 0;
@@ -56,8 +53,7 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
     const known = memory.get(id);
     if (known || !byBytes) return known;
     const token = tokenOf.get(id);
-    const bytes =
-      token === undefined ? new Uint8Array(0) : added.has(id) ? encoder.encode(token) : byBytes.bytesOf(token);
+    const bytes = token === undefined ? new Uint8Array(0) : byBytes.bytesOf(token);
     memory.set(id, bytes);
     return bytes;
   };
@@ -76,7 +72,7 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
       run = [];
     };
     for (const id of kept) {
-      const isLoneByte = !added.has(id) && byBytes.isLoneByte(tokenOf.get(id) as string);
+      const isLoneByte = byBytes.isLoneByte(tokenOf.get(id) as string);
       if (isLoneByte !== runIsLoneBytes) flush();
       runIsLoneBytes = isLoneByte;
       run.push(tokenBytes(id) as Uint8Array);
@@ -121,6 +117,47 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
     isSpecial: (id) => special.has(id),
     tokenBytes,
   };
+}
+
+/** Cuts a text at added tokens: the tokens and what lies between them, which may be empty. */
+interface Splitter {
+  split(text: string): string[];
+}
+
+/**
+ * The library's tokenizer, but for what added tokens with `lstrip` or `rstrip` take beside them: it takes what JavaScript calls blank,
+ * which has U+FEFF and lacks U+0085. Its tokens take nothing here, and the pieces between them are stripped as Rust does it.
+ */
+function withExactStripping(definition: TokenizerDefinition): LibraryTokenizer {
+  const stripping = new Map(
+    definition.added_tokens.filter(({ lstrip, rstrip }) => lstrip || rstrip).map((token) => [token.content, token]),
+  );
+  if (stripping.size === 0) return new LibraryTokenizer(definition, {});
+  const added_tokens = definition.added_tokens.map((token) => ({ ...token, lstrip: false, rstrip: false }));
+  const library = new LibraryTokenizer({ ...definition, added_tokens }, {});
+  const splitters = library as unknown as Readonly<Record<"splitter_unnormalized" | "splitter_normalized", Splitter>>;
+  for (const splitter of [splitters.splitter_unnormalized, splitters.splitter_normalized]) {
+    const split = splitter.split.bind(splitter);
+    splitter.split = (text) => {
+      const pieces = split(text);
+      pieces.forEach((piece, at) => {
+        const token = stripping.get(piece);
+        if (token?.lstrip === true && at > 0) pieces[at - 1] = stripped(pieces[at - 1]!, "end");
+        if (token?.rstrip === true && at < pieces.length - 1) pieces[at + 1] = stripped(pieces[at + 1]!, "start");
+      });
+      return pieces;
+    };
+  }
+  return library;
+}
+
+const blank = /\p{White_Space}/u;
+
+function stripped(text: string, side: "start" | "end"): string {
+  let [start, end] = [0, text.length];
+  if (side === "start") while (start < end && blank.test(text[start]!)) start++;
+  else while (end > start && blank.test(text[end - 1]!)) end--;
+  return text.slice(start, end);
 }
 
 function joined(parts: readonly Uint8Array[]): Uint8Array {

@@ -5,7 +5,7 @@
 
 import type { Component } from "./definition.ts";
 
-/** Turns the text of a token that is not an added one into bytes. */
+/** Turns the text of a token into bytes: of an added one, too, as the Rust library does. */
 export interface TokenBytes {
   bytesOf(token: string): Uint8Array;
   /** Whether a token is a lone byte, as `<0xE2>` is in vocabularies with byte fallback. */

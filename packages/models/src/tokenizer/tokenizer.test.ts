@@ -22,6 +22,8 @@ const recorded = JSON.parse(
   texts: string[];
   byteLevel: { tokens: string[]; merges: string[]; ids: Record<string, number[][]>; decodes: Decodes };
   sentencePiece: { tokens: string[]; types: number[]; scores: number[]; ids: number[][]; decodes: Decodes };
+  stripped: { definition: Record<string, unknown>; texts: string[]; ids: number[][] };
+  gemma: { definition: Record<string, unknown>; texts: string[]; ids: number[][]; decodes: Decodes };
 };
 const { texts, byteLevel, sentencePiece } = recorded;
 
@@ -69,9 +71,19 @@ describe("as the Rust library does it", () => {
     });
   });
 
+  test.each(["stripped", "gemma"] as const)("a tokenizer.json of its own: %s", (name) => {
+    const { definition, texts: own, ids } = recorded[name];
+    const tokenizer = tokenizerFromFiles({ "tokenizer.json": JSON.stringify(definition) }, name);
+    own.forEach((text, i) => {
+      expect([text, tokenizer.encode(text, { addSpecialTokens: false })]).toEqual([text, ids[i]]);
+    });
+  });
+
+  const gemma = tokenizerFromFiles({ "tokenizer.json": JSON.stringify(recorded.gemma.definition) }, "gemma");
   test.each([
     ["byte-level", smollm, byteLevel.decodes],
     ["SentencePiece", llama, sentencePiece.decodes],
+    ["Gemma's", gemma, recorded.gemma.decodes],
   ])("decoding random ids, %s", (_, tokenizer, decodes) => {
     for (const [ids, all, withoutSpecial] of decodes) {
       expect([ids, tokenizer.decode(ids)]).toEqual([ids, all]);
