@@ -99,6 +99,15 @@ describe("docs/PARITY.md", () => {
     });
     expect(problems).toEqual([]);
   });
+  it("M-905: says for every method which behaviours were compared", () => {
+    const section = page.slice(page.indexOf("### Behaviours compared"), page.indexOf("\n## Methods"));
+    const said = new Set([...section.matchAll(/`(\w+\.\w+)`/g)].map((match) => match[1] as string));
+    expect(methods.filter((method) => !said.has(method))).toEqual([]);
+    const inTable = [...section.matchAll(/^\| \w[^|]*\|([^|]*)\|/gm)].flatMap(([, cell = ""]) =>
+      [...cell.matchAll(/`(\w+\.\w+)`/g)].map((match) => match[1] as string),
+    );
+    expect(inTable.filter((name) => !methods.includes(name))).toEqual([]);
+  });
   it("M-905: a method that is called done is there", () => {
     const classes = tinklet as unknown as Record<string, { prototype: object } | undefined>;
     const problems = methods.flatMap((method) => {
