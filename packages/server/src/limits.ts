@@ -12,8 +12,15 @@ export interface Limits {
   readonly bodyBytes: number;
   /** Bytes of any other request body, also after decompression. @defaultValue 1 MiB */
   readonly parametersBytes: number;
-  /** Bytes of all bodies that are being read or answered at once; more is answered 429. @defaultValue 1.5 GiB */
+  /**
+   * Bytes of request bodies that have arrived and of answers that are not sent yet, at once. One tenant may hold at most two thirds of what
+   * the others leave free; more is answered 429. @defaultValue 1.5 GiB
+   */
   readonly bodiesBytes: number;
+  /** Time without a byte of a request body after which it is answered 408. @defaultValue 20 000 */
+  readonly bodyStallMs: number;
+  /** Bytes of a request body that must arrive per second, on average, once `bodyStallMs` has passed. @defaultValue 1024 */
+  readonly bodyBytesPerSecond: number;
   /** Bytes of one body after decompression. @defaultValue 256 MiB */
   readonly decompressedBytes: number;
   /** Bytes of an adapter that is imported. @defaultValue 1 GiB */
@@ -62,8 +69,14 @@ export interface Limits {
   readonly snapshotWorthMs: number;
   /** Largest share of the work that snapshots may cost. @defaultValue 0.05 */
   readonly snapshotOverhead: number;
-  /** Requests in flight at once; more are answered 429. @defaultValue 8192 */
+  /** Requests in flight at once, shared by tenants as `bodiesBytes` is; more are answered 429. @defaultValue 12 288 */
   readonly concurrentRequests: number;
+  /** Connections whose last request had a valid key, shared by tenants in the same way; more are answered 429. @defaultValue 12 288 */
+  readonly connections: number;
+  /** Connections without a valid key, shared by remote addresses; beyond it the one that has waited longest is closed. @defaultValue 2048 */
+  readonly unidentifiedConnections: number;
+  /** Time without progress after which an answer that its client does not read is given up. @defaultValue 60 000 */
+  readonly answerStallMs: number;
   /** Bytes of one body of a chat. @defaultValue 4 MiB */
   readonly chatBytes: number;
   /** Chats at once, until their last byte is taken; more are answered 429. @defaultValue 2048 */
@@ -88,6 +101,8 @@ export const defaultLimits: Limits = {
   bodyBytes: 64 * 1024 * 1024,
   parametersBytes: 1024 * 1024,
   bodiesBytes: 1536 * 1024 * 1024,
+  bodyStallMs: 20_000,
+  bodyBytesPerSecond: 1024,
   decompressedBytes: 256 * 1024 * 1024,
   adapterBytes: 1024 * 1024 * 1024,
   jsonDepth: 64,
@@ -112,7 +127,10 @@ export const defaultLimits: Limits = {
   residentAdapters: 32,
   snapshotWorthMs: 2000,
   snapshotOverhead: 0.05,
-  concurrentRequests: 8192,
+  concurrentRequests: 12_288,
+  connections: 12_288,
+  unidentifiedConnections: 2048,
+  answerStallMs: 60_000,
   chatBytes: 4 * 1024 * 1024,
   chats: 2048,
   chatsPerTenant: 1024,

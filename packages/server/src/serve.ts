@@ -2,9 +2,11 @@
  * The server on a socket: binding, keep-alive, and shutting down. On loopback any well-formed key works; anywhere else keys must
  * be configured, or it does not start.
  */
-import type { Server } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
-import { createAdaptorServer, type HttpBindings } from "@hono/node-server";
+import { createAdaptorServer } from "@hono/node-server";
+import { Connections } from "./connections.ts";
+import { defaultLimits } from "./limits.ts";
 import { createServer, type ServerOptions } from "./server.ts";
 
 /** Options of {@link serve}. */
@@ -35,12 +37,6 @@ const keepAliveMs = 125_000;
 /** A head that is not whole by then is a client that holds sockets; those that wait between two requests are not meant. */
 const headMs = 30_000;
 
-/** A stream that nobody reads is given up after this, or twice this: what was last written counts as a move. */
-const stalledMs = 60_000;
-
-const isEventStream = (response: Response): boolean =>
-  response.headers.get("content-type")?.startsWith("text/event-stream") === true;
-
 /**
  * Starts a server and listens.
  *
@@ -55,14 +51,18 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     );
   }
   const server = await createServer({ openProbes: loopback, ...rest });
+  const limits = { ...defaultLimits, ...rest.limits };
+  const connections = new Connections(limits);
   const socket = createAdaptorServer({
     fetch: async (request, env) => {
-      const response = await server.fetch(request);
-      // Streams have signs of life, so that a socket on which nothing moves has a reader who takes nothing.
-      if (isEventStream(response)) (env as HttpBindings).outgoing.socket?.setTimeout(stalledMs);
+      const { incoming, outgoing } = env as { incoming: IncomingMessage; outgoing: ServerResponse };
+      const response = await server.fetch(request, connections.peerOf(incoming, outgoing));
+      // From here on bytes move, or the client does not read: whole answers are written at once, and streams have signs of life.
+      outgoing.socket?.setTimeout(limits.answerStallMs);
       return response;
     },
   }) as Server;
+  socket.on("connection", (each) => connections.add(each));
   socket.keepAliveTimeout = keepAliveMs;
   socket.headersTimeout = headMs;
   socket.requestTimeout = 300_000;

@@ -12,6 +12,7 @@ import { createApp } from "./http/app.ts";
 import { type ApiKey, Auth } from "./http/auth.ts";
 import { createChatModels } from "./http/chat/chat-models.ts";
 import { Metrics } from "./http/metrics.ts";
+import type { Peer } from "./http/peer.ts";
 import { SignedLinks } from "./http/signed-links.ts";
 import { SignIn } from "./http/studio/sign-in.ts";
 import type { Studio } from "./http/studio/studio.ts";
@@ -77,8 +78,8 @@ export interface ServerOptions {
 
 /** A server without a socket: requests go through `fetch`. */
 export interface TinkletServer {
-  /** Answers one request. Never rejects. */
-  readonly fetch: (request: Request) => Promise<Response>;
+  /** Answers one request. Never rejects. @param peer - the connection that it came on. @defaultValue none: the process itself */
+  readonly fetch: (request: Request, peer?: Peer) => Promise<Response>;
   readonly log: Log;
   /** Number of requests that a crash interrupted and that are being run again. */
   readonly recovered: { readonly requests: number };

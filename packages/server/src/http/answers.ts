@@ -22,11 +22,22 @@ export function bytesAnswer(
   status = 200,
   headers: Record<string, string> = {},
 ): Response {
-  return new Response(body as Uint8Array<ArrayBuffer>, {
+  const response = new Response(body as Uint8Array<ArrayBuffer>, {
     status,
     headers: { "content-type": contentType, "content-length": String(body.byteLength), ...headers },
   });
+  if (body.byteLength > smallAnswerBytes) largeAnswers.set(response, body.byteLength);
+  return response;
 }
+
+/** Answers up to this are not counted: what they acknowledge is done, and must not be refused. */
+const smallAnswerBytes = 64 * 1024;
+
+/** Answers that hold memory until they are sent. */
+const largeAnswers = new WeakMap<Response, number>();
+
+/** Bytes that an answer holds until it is sent; 0 for small ones, and for those that are streamed. */
+export const bytesHeldBy = (response: Response): number => largeAnswers.get(response) ?? 0;
 
 /** What a client is told about an error, whatever the shape of the answer. */
 export interface Problem {

@@ -16,10 +16,10 @@ import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import { ownModel } from "./access.ts";
-import { bytesAnswer, describeError, jsonAnswer, problemAnswer } from "./answers.ts";
+import { bytesAnswer, bytesHeldBy, describeError, jsonAnswer, problemAnswer } from "./answers.ts";
 import type { Api, Call, Handlers, PassOperation } from "./api.ts";
-import { credentialOf } from "./auth.ts";
-import { type BodyBounds, BodyBudget, type BodyHold, readBody, readJson } from "./body.ts";
+import { type Caller, credentialOf } from "./auth.ts";
+import { type BodyBounds, type BodyReader, readBody, readJson } from "./body.ts";
 import { unexpected } from "./chat/answer-chat.ts";
 import { chatHandlers } from "./chat/handlers.ts";
 import { matchChatRoute, type Surface, surfaceOf } from "./chat/routes.ts";
@@ -39,9 +39,11 @@ import { usageHandlers } from "./handlers/usage.ts";
 import { hostedCheck } from "./hosted-rules.ts";
 import { checkHost, checkHostName } from "./hosts.ts";
 import type { Metrics } from "./metrics.ts";
+import type { Peer } from "./peer.ts";
 import { studioPage } from "./studio/page.ts";
 import type { SignIn } from "./studio/sign-in.ts";
 import type { Studio } from "./studio/studio.ts";
+import { addressTenant, type Lease, TenantPool } from "./tenant-pool.ts";
 
 export interface AppOptions {
   readonly api: Api;
@@ -65,12 +67,17 @@ export interface AppOptions {
 
 const contentTypeOf = (request: Request): string => (request.headers.get("content-type") ?? "").toLowerCase();
 
-const tooManyRequests = {
-  status: 429,
-  code: "too_many_requests",
-  detail: "The server has as many open requests as it takes.",
-  retryAfterSeconds: 1,
-};
+/** What one request holds, from its first byte to the last one of its answer. */
+interface Admission {
+  readonly peer: Peer | undefined;
+  /** Its place among the requests in flight. */
+  readonly place: Lease;
+  /** Bytes of its body. */
+  readonly body: Lease;
+  readonly read: (bounds: BodyBounds) => Promise<Uint8Array>;
+  /** Whose it is, as far as it is known. */
+  tenant: string;
+}
 
 /** As cheap as can be: the server is busy. */
 const pathSurface = (url: string): Surface => surfaceOf(url.replace(/^\w+:\/\/[^/]*/, "").replace(/[?#].*$/, ""));
@@ -78,7 +85,7 @@ const pathSurface = (url: string): Surface => surfaceOf(url.replace(/^\w+:\/\/[^
 const unknownRoute = (request: Request, url: URL): Refusal =>
   new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
 
-export function createApp(options: AppOptions): (request: Request) => Promise<Response> {
+export function createApp(options: AppOptions): (request: Request, peer?: Peer) => Promise<Response> {
   const { api, metrics, thread } = options;
   const handlers: Handlers = {
     ...serviceHandlers(
@@ -100,15 +107,60 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
   };
   const chat = chatHandlers(api);
   const { studio, signIn } = options;
-  const page = studioPage({ studio, signIn, limits: api.limits, thread, hasModels: api.models.size > 0 });
+  const page = studioPage({ studio, signIn, limits: api.limits, hasModels: api.models.size > 0 });
   /** By key, or, where there is a page, by the cookie of a browser that is signed in. */
   const identify = (request: Request, url: URL, credential: string | null) =>
     (credential === null && studio !== undefined ? signIn.callerOf(request, url) : undefined) ??
     api.auth.identify(credential);
   const told = new Set<string>();
   const hosted = hostedCheck(options.strict, api.log);
-  const bodies = new BodyBudget(api.limits.bodiesBytes);
-  let inFlight = 0;
+  const bodies = new TenantPool({
+    capacity: api.limits.bodiesBytes,
+    unit: "bytes of bodies and answers",
+    code: "too_many_bytes",
+  });
+  const inFlight = new TenantPool({
+    capacity: api.limits.concurrentRequests,
+    unit: "requests",
+    code: "too_many_requests",
+  });
+
+  const admissionOf = (request: Request, peer: Peer | undefined): Admission => {
+    const tenant = addressTenant(peer?.address ?? "in-process");
+    const body = bodies.lease(tenant);
+    const { clock, limits: pace } = api;
+    const reader: BodyReader = { source: peer?.body, lease: body, clock, pace, thread };
+    const read = (bounds: BodyBounds) => readBody(request, bounds, reader);
+    return { peer, place: inFlight.lease(tenant), body, read, tenant };
+  };
+  /** From here on the request counts for the owner of its key. @throws {@link Refusal} 401, 429 */
+  const callerOf = (request: Request, url: URL, credential: string | null, admission: Admission): Caller => {
+    const caller = identify(request, url, credential);
+    admission.peer?.identified(caller.tenant);
+    admission.place.moveTo(caller.tenant);
+    admission.body.moveTo(caller.tenant);
+    admission.tenant = caller.tenant;
+    return caller;
+  };
+  /** Gives back what the request holds; what its answer holds counts until the client has it. */
+  const settle = ({ peer, place, body, tenant }: Admission, response: Response, surface: Surface): Response => {
+    body.release();
+    if (peer === undefined) {
+      place.release();
+      return response;
+    }
+    peer.onSent(() => place.release());
+    const bytes = bytesHeldBy(response);
+    if (bytes === 0) return response;
+    const lease = bodies.lease(tenant);
+    try {
+      lease.take(bytes);
+    } catch (error) {
+      return problemAnswer(describeError(error) ?? unexpected, surface);
+    }
+    peer.onSent(() => lease.release());
+    return response;
+  };
 
   /** Fields that this version does not know are tolerated, and worth one line each. */
   const noteUnknown = (operation: Operation, wire: unknown) => {
@@ -173,7 +225,11 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     if (request.method !== "GET" || (!isHealth && url.pathname !== "/metrics")) return undefined;
     if (!options.openProbes) api.auth.identify(request.headers.get("x-api-key"));
     if (!isHealth) {
-      const text = metrics.render(await options.gauges());
+      const text = metrics.render({
+        ...(await options.gauges()),
+        tinklet_open_requests: inFlight.used,
+        tinklet_bodies_bytes: bodies.used,
+      });
       return bytesAnswer(new TextEncoder().encode(text), "text/plain; version=0.0.4; charset=utf-8");
     }
     const { ready, reason } = options.health();
@@ -184,16 +240,16 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     request: Request,
     url: URL,
     match: RouteMatch | undefined,
-    hold: BodyHold,
+    admission: Admission,
   ): Promise<Response> => {
     checkHostName(url, options.allowedHosts);
     // Before the check of origins: a link to the page may be followed from anywhere, and the page holds nothing.
-    const own = await page(request, url, hold);
+    const own = await page(request, url, admission.read);
     if (own !== undefined) return own;
     checkHost(request, url, options.allowedHosts);
     const open = (await probe(request, url)) ?? (request.method === "GET" ? await download(api, url) : undefined);
     if (open !== undefined) return open;
-    const caller = identify(request, url, request.headers.get("x-api-key"));
+    const caller = callerOf(request, url, request.headers.get("x-api-key"), admission);
     if (match === undefined) throw unknownRoute(request, url);
     const { carries } = contract[match.operation] as Route;
     const contentType = contentTypeOf(request);
@@ -206,10 +262,7 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
         `Content-Type: is ${sent}; send the files as multipart/form-data.`,
       );
     }
-    const bytes =
-      request.method === "GET"
-        ? new Uint8Array(0)
-        : await readBody(request, { bounds: boundsOf(carries), hold, thread });
+    const bytes = request.method === "GET" ? new Uint8Array(0) : await admission.read(boundsOf(carries));
     const isJson = !contentType.includes(protobufContentType) && !isForm;
     const wire = isJson ? readJson(bytes, api.limits) : undefined;
     const response = await run(match.operation, match.params, { caller, request, url, wire, bytes });
@@ -221,15 +274,15 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     request: Request,
     url: URL,
     match: ReturnType<typeof matchChatRoute>,
-    hold: BodyHold,
+    admission: Admission,
   ): Promise<Response> => {
     checkHost(request, url, options.allowedHosts);
-    const caller = identify(request, url, credentialOf(request));
+    const caller = callerOf(request, url, credentialOf(request), admission);
     if (match === undefined) throw unknownRoute(request, url);
     const { chatBytes: bound } = api.limits;
     const bounds = { bodyBytes: bound, decompressedBytes: bound };
     const isGet = request.method === "GET";
-    const bytes = isGet ? new Uint8Array(0) : await readBody(request, { bounds, hold, thread });
+    const bytes = isGet ? new Uint8Array(0) : await admission.read(bounds);
     const call = { caller, request, url, wire: readJson(bytes, api.limits), bytes };
     return chat[match.operation](call, match.params);
   };
@@ -240,25 +293,24 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
     return { bodyBytes: bound, decompressedBytes: bound };
   };
 
-  return async (request) => {
+  return async (request, peer) => {
     const started = performance.now();
     let route = "none";
     let response: Response;
     let surface: Surface = "tinker";
-    if (inFlight >= api.limits.concurrentRequests) return problemAnswer(tooManyRequests, pathSurface(request.url));
-    inFlight++;
-    const hold = bodies.hold();
+    const admission = admissionOf(request, peer);
     try {
+      surface = pathSurface(request.url);
+      admission.place.take(1);
       const url = new URL(request.url);
-      surface = surfaceOf(url.pathname);
       if (surface === "tinker") {
         const match = matchRoute(request.method, url.pathname);
         route = match?.operation ?? "other";
-        response = await answer(request, url, match, hold);
+        response = await answer(request, url, match, admission);
       } else {
         const match = matchChatRoute(request.method, url.pathname);
         route = match?.operation ?? "other";
-        response = await answerChat(request, url, match, hold);
+        response = await answerChat(request, url, match, admission);
       }
     } catch (error) {
       const known = describeError(error);
@@ -266,10 +318,8 @@ export function createApp(options: AppOptions): (request: Request) => Promise<Re
         api.log.error("http.failed", { route, error: (error as Error)?.stack ?? String(error) });
       }
       response = problemAnswer(known ?? unexpected, surface);
-    } finally {
-      inFlight--;
-      hold.release();
     }
+    response = settle(admission, response, surface);
     api.queue.context.onPoint?.("reply");
     metrics.request(route, response.status, (performance.now() - started) / 1000);
     return response;

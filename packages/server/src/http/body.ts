@@ -1,61 +1,16 @@
 /**
- * Reading a request's body within bounds: size as sent, size unpacked, depth and parts of JSON, and the size of all bodies together.
- * Every way a body can be too much ends in a typed refusal before it costs memory.
+ * Reading a request's body within bounds: size as sent, size unpacked, pace, depth and parts of JSON, and its tenant's share of all bodies.
+ * Counted is what has arrived, never what a header announces. Every way a body can be too much ends in a typed refusal before it costs
+ * memory.
  */
 import { createGunzip } from "node:zlib";
 import { ownTurn } from "@tinklet/engine";
-import { InvalidInputError, ResponseValidationError } from "tinklet";
+import { type Clock, InvalidInputError, ResponseValidationError } from "tinklet";
 import { decompressZstd, parseJson } from "tinklet/wire";
 import type { Limits } from "../limits.ts";
 import { Refusal } from "../queue/refusal.ts";
 import { type SideThread, ThreadClosed, ThreadDied } from "../thread/side-thread.ts";
-
-/** Bytes of bodies in memory, for all requests together. */
-export class BodyBudget {
-  readonly #limit: number;
-  #used = 0;
-
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
-
-  /** What the bodies of one request hold; {@link BodyHold.release} gives it back. */
-  hold(): BodyHold {
-    let held = 0;
-    return {
-      take: (bytes) => {
-        if (this.#used + bytes > this.#limit) {
-          throw new Refusal(
-            429,
-            "too_many_bytes",
-            "The bodies of all requests together are larger than the server takes.",
-            {
-              retryAfterSeconds: 1,
-            },
-          );
-        }
-        this.#used += bytes;
-        held += bytes;
-      },
-      release: () => {
-        this.#used -= held;
-        held = 0;
-      },
-    };
-  }
-
-  /** Bytes that are held now. */
-  get used(): number {
-    return this.#used;
-  }
-}
-
-/** One request's part of a {@link BodyBudget}. */
-export interface BodyHold {
-  /** @throws {@link Refusal} 429 when there is no room for these bytes. */
-  take(bytes: number): void;
-  release(): void;
-}
+import type { Lease } from "./tenant-pool.ts";
 
 /** How large one body may be. */
 export interface BodyBounds {
@@ -65,19 +20,31 @@ export interface BodyBounds {
   readonly decompressedBytes: number;
 }
 
+/** The bytes of a body as they arrive. Returns a function that stops listening. */
+export type BodySource = (listener: BodyListener) => () => void;
+
+export interface BodyListener {
+  readonly part: (bytes: Uint8Array) => void;
+  readonly end: () => void;
+  readonly failed: (error: unknown) => void;
+}
+
 /** What reading a body takes. */
 export interface BodyReader {
-  readonly bounds: BodyBounds;
-  readonly hold: BodyHold;
+  /** @defaultValue the request's own stream */
+  readonly source: BodySource | undefined;
+  readonly lease: Lease;
+  readonly clock: Clock;
+  /** How fast a body must arrive. */
+  readonly pace: Pick<Limits, "bodyStallMs" | "bodyBytesPerSecond">;
   /** Where zstd is unpacked. */
   readonly thread: SideThread;
 }
 
 /** The body's bytes, unpacked. @throws {@link Refusal} */
-export async function readBody(request: Request, { bounds, hold, thread }: BodyReader): Promise<Uint8Array> {
-  const told = Number(request.headers.get("content-length") ?? Number.NaN);
-  if (told > bounds.bodyBytes) throw tooLarge(bounds.bodyBytes);
-  const sent = await readSent(request, told, bounds, hold);
+export async function readBody(request: Request, bounds: BodyBounds, reader: BodyReader): Promise<Uint8Array> {
+  const { lease, thread } = reader;
+  const sent = await readSent(request, bounds.bodyBytes, reader);
   const encoding = (request.headers.get("content-encoding") ?? "identity").trim().toLowerCase();
   if (encoding === "identity" || encoding === "" || sent.byteLength === 0) return sent;
   try {
@@ -85,7 +52,7 @@ export async function readBody(request: Request, { bounds, hold, thread }: BodyR
       // The room is taken before it is filled, since several bodies may be unpacked before the first of them is looked at.
       let taken = 0;
       const onRoom = (room: number) => {
-        hold.take(room - taken);
+        lease.take(room - taken);
         taken = room;
       };
       return await decompressZstd(sent, {
@@ -97,7 +64,7 @@ export async function readBody(request: Request, { bounds, hold, thread }: BodyR
     if (encoding === "gzip") {
       const unpacked = createGunzip({ chunkSize: 64 * 1024 });
       unpacked.end(sent);
-      return await collect(unpacked, bounds.decompressedBytes, hold);
+      return await collect(unpacked, bounds.decompressedBytes, lease);
     }
   } catch (error) {
     if (error instanceof Refusal) throw error;
@@ -120,32 +87,80 @@ export async function readBody(request: Request, { bounds, hold, thread }: BodyR
 const own = (bytes: Uint8Array): Uint8Array => (bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice());
 
 /** A stream's bytes, each part counted as it comes: what comes too much is never in memory. */
-async function collect(stream: AsyncIterable<Uint8Array>, limit: number, hold: BodyHold): Promise<Uint8Array> {
-  const parts: Uint8Array[] = [];
-  let total = 0;
-  for await (const part of stream) {
-    total += part.byteLength;
-    if (total > limit) throw tooLarge(limit);
-    hold.take(part.byteLength);
-    parts.push(part);
-  }
-  return joined(parts, total);
+async function collect(stream: AsyncIterable<Uint8Array>, limit: number, lease: Lease): Promise<Uint8Array> {
+  const parts = new Parts(limit, lease);
+  for await (const part of stream) parts.add(part);
+  return joined(parts);
 }
+
+/**
+ * The parts of a body that have arrived. Parts after the first are copied into blocks, each as large as all before it: thousands of parts
+ * of a byte would otherwise cost a hundred times their bytes. At most twice what has arrived is held, and that is what is counted.
+ */
+class Parts {
+  readonly #limit: number;
+  readonly #lease: Lease;
+  readonly #full: Uint8Array[] = [];
+  #block = new Uint8Array(0);
+  /** Bytes of the block that are filled. */
+  #filled = 0;
+  #total = 0;
+
+  constructor(limit: number, lease: Lease) {
+    this.#limit = limit;
+    this.#lease = lease;
+  }
+
+  get total(): number {
+    return this.#total;
+  }
+
+  /** In their order. */
+  get blocks(): readonly Uint8Array[] {
+    return [...this.#full, this.#block.subarray(0, this.#filled)];
+  }
+
+  /** @throws {@link Refusal} 413, 429 */
+  add(part: Uint8Array): void {
+    const total = this.#total + part.byteLength;
+    if (total > this.#limit) throw tooLarge(this.#limit);
+    if (this.#total === 0) {
+      this.#lease.take(part.byteLength);
+      this.#full.push(part);
+    } else this.#copy(part);
+    this.#total = total;
+  }
+
+  #copy(part: Uint8Array): void {
+    const fits = part.subarray(0, this.#block.length - this.#filled);
+    this.#block.set(fits, this.#filled);
+    this.#filled += fits.length;
+    const rest = part.subarray(fits.length);
+    if (rest.length === 0) return;
+    const size = Math.max(rest.length, Math.min(this.#total, largestBlock));
+    this.#lease.take(size);
+    if (this.#filled > 0) this.#full.push(this.#block);
+    this.#block = new Uint8Array(size);
+    this.#block.set(rest);
+    this.#filled = rest.length;
+  }
+}
+
+const largestBlock = 1024 * 1024;
 
 /** Bytes copied in one turn of the event loop: some milliseconds. */
 const copyPiece = 8 * 1024 * 1024;
 
 /** The parts end to end; large ones with turns of the event loop in between. */
-async function joined(parts: readonly Uint8Array[], total: number): Promise<Uint8Array> {
-  const [only] = parts;
-  if (parts.length === 1 && only !== undefined) return only;
+async function joined({ blocks, total }: Parts): Promise<Uint8Array> {
+  if (blocks[0]!.length === total) return blocks[0]!;
   const bytes = new Uint8Array(total);
   let at = 0;
   let since = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.byteLength;
-    since += part.byteLength;
+  for (const block of blocks) {
+    bytes.set(block, at);
+    at += block.length;
+    since += block.length;
     if (since < copyPiece) continue;
     since = 0;
     await ownTurn();
@@ -153,18 +168,75 @@ async function joined(parts: readonly Uint8Array[], total: number): Promise<Uint
   return bytes;
 }
 
-/** Bodies up to this are taken in one piece; of larger ones only what has arrived counts against the budget. */
-const onePieceBytes = 1024 * 1024;
-
-async function readSent(request: Request, told: number, bounds: BodyBounds, hold: BodyHold): Promise<Uint8Array> {
-  // The HTTP parser holds a sender to its Content-Length; only without one, or when it is large, must the stream be counted.
-  if (told <= onePieceBytes) {
-    hold.take(told);
-    return new Uint8Array(await request.arrayBuffer());
-  }
-  if (request.body === null) return new Uint8Array(0);
-  return collect(request.body as unknown as AsyncIterable<Uint8Array>, bounds.bodyBytes, hold);
+async function readSent(request: Request, limit: number, reader: BodyReader): Promise<Uint8Array> {
+  if (Number(request.headers.get("content-length")) > limit) throw tooLarge(limit);
+  const source = reader.source ?? (request.body === null ? undefined : streamSource(request.body));
+  if (source === undefined) return new Uint8Array(0);
+  const parts = new Parts(limit, reader.lease);
+  await arrival(source, parts, reader);
+  return joined(parts);
 }
+
+/** Resolves when all of a body has arrived. @throws {@link Refusal} 408 when it is too slow */
+function arrival(source: BodySource, parts: Parts, { clock, pace }: BodyReader): Promise<void> {
+  const { bodyStallMs, bodyBytesPerSecond } = pace;
+  return new Promise((resolve, reject) => {
+    const started = clock.monotonic();
+    let lastPart = started;
+    let stopTimer = () => {};
+    let stopListening = () => {};
+    const settle = (done: () => void) => {
+      stopTimer();
+      stopListening();
+      done();
+    };
+    const watchPace = () => {
+      const slowest = started + bodyStallMs + (parts.total / bodyBytesPerSecond) * 1000;
+      const left = Math.min(lastPart + bodyStallMs, slowest) - clock.monotonic();
+      if (left > 0) stopTimer = clock.timer(left, watchPace);
+      else settle(() => reject(tooSlow(pace)));
+    };
+    watchPace();
+    stopListening = source({
+      part: (bytes) => {
+        lastPart = clock.monotonic();
+        try {
+          parts.add(bytes);
+        } catch (error) {
+          settle(() => reject(error));
+        }
+      },
+      end: () => settle(resolve),
+      failed: () => settle(() => reject(incomplete())),
+    });
+  });
+}
+
+const tooSlow = ({ bodyStallMs, bodyBytesPerSecond }: BodyReader["pace"]): Refusal =>
+  new Refusal(
+    408,
+    "body_too_slow",
+    `The body must arrive at ${bodyBytesPerSecond} bytes a second at least, without a pause of ${bodyStallMs} ms. Send it again.`,
+  );
+
+const incomplete = (): Refusal =>
+  new Refusal(400, "body_incomplete", "The connection closed before the body was complete. Send it again.");
+
+/** A web stream as a source. */
+const streamSource =
+  (stream: ReadableStream<Uint8Array>): BodySource =>
+  ({ part, end, failed }) => {
+    const reader = stream.getReader();
+    const pump = async (): Promise<void> => {
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return end();
+        part(value);
+      }
+    };
+    pump().catch(failed);
+    return () => void reader.cancel().catch(() => {});
+  };
 
 const tooLarge = (limit: number): Refusal =>
   new Refusal(413, "body_too_large", `The body is larger than the ${limit} bytes that this server takes.`);

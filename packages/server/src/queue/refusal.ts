@@ -1,7 +1,7 @@
 /** A request that is not accepted: the HTTP status and words for it. Never a 409, which clients retry for minutes. */
 export class Refusal extends Error {
   override readonly name = "Refusal";
-  readonly status: 400 | 401 | 403 | 404 | 410 | 413 | 415 | 422 | 429 | 503 | 507;
+  readonly status: 400 | 401 | 403 | 404 | 408 | 410 | 413 | 415 | 422 | 429 | 503 | 507;
   readonly code: string;
   /** For 429, 503 and 507. */
   readonly retryAfterSeconds: number | undefined;

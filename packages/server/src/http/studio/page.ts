@@ -5,9 +5,8 @@
 
 import type { Limits } from "../../limits.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import type { SideThread } from "../../thread/side-thread.ts";
 import { bytesAnswer, jsonAnswer } from "../answers.ts";
-import { type BodyHold, readBody, readJson } from "../body.ts";
+import { type BodyBounds, readJson } from "../body.ts";
 import { checkSameOrigin, type SignIn } from "./sign-in.ts";
 import type { Studio } from "./studio.ts";
 
@@ -41,15 +40,17 @@ export interface StudioPageOptions {
   readonly studio: Studio | undefined;
   readonly signIn: SignIn;
   readonly limits: Limits;
-  readonly thread: SideThread;
   /** Whether there is a model to train or to talk to. */
   readonly hasModels: boolean;
 }
 
 /** Answers what belongs to the page; `undefined` for everything else. */
-export type StudioPage = (request: Request, url: URL, hold: BodyHold) => Promise<Response | undefined>;
+export type StudioPage = (request: Request, url: URL, read: ReadBody) => Promise<Response | undefined>;
 
-export function studioPage({ studio, signIn, limits, thread, hasModels }: StudioPageOptions): StudioPage {
+/** Reads the request's body. */
+type ReadBody = (bounds: BodyBounds) => Promise<Uint8Array>;
+
+export function studioPage({ studio, signIn, limits, hasModels }: StudioPageOptions): StudioPage {
   const handOut = (request: Request, path: string): Response | undefined => {
     const file = studio?.file(path);
     if (file === undefined) return undefined;
@@ -60,21 +61,21 @@ export function studioPage({ studio, signIn, limits, thread, hasModels }: Studio
     const encoding = packs ? { "content-encoding": "gzip" } : undefined;
     return bytesAnswer(body, file.contentType, 200, { ...known, ...encoding });
   };
-  const change = async (request: Request, url: URL, hold: BodyHold): Promise<Response> => {
+  const change = async (request: Request, url: URL, read: ReadBody): Promise<Response> => {
     checkSameOrigin(request, url);
     if (url.pathname === "/studio/sign-out") return signedIn(signIn.signOut(url));
     const bounds = { bodyBytes: signInBytes, decompressedBytes: signInBytes };
-    const body = readJson(await readBody(request, { bounds, hold, thread }), limits);
+    const body = readJson(await read(bounds), limits);
     if (typeof body !== "object" || body === null) {
       throw new Refusal(422, "invalid_request", "Send an object with a token or a key.");
     }
     return signedIn(signIn.admit(body as { token?: unknown; key?: unknown }, url));
   };
-  return async (request, url, hold) => {
+  return async (request, url, read) => {
     const { pathname: path } = url;
     if (path !== "/" && !path.startsWith("/studio/")) return undefined;
     if (request.method === "POST" && studio !== undefined && /^\/studio\/sign-(in|out)$/.test(path)) {
-      return change(request, url, hold);
+      return change(request, url, read);
     }
     if (request.method !== "GET") return undefined;
     if (path === "/studio/session" && studio !== undefined) {
