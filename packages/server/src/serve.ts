@@ -58,7 +58,8 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
       const { incoming, outgoing } = env as { incoming: IncomingMessage; outgoing: ServerResponse };
       const response = await server.fetch(request, connections.peerOf(incoming, outgoing));
       // From here on bytes move, or the client does not read: whole answers are written at once, and streams have signs of life.
-      outgoing.socket?.setTimeout(limits.answerStallMs);
+      // Node looks twice before it closes the socket: the first time, what was written since the last look counts as a move.
+      outgoing.socket?.setTimeout(Math.ceil(limits.answerStallMs / 2));
       return response;
     },
   }) as Server;

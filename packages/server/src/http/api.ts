@@ -58,6 +58,8 @@ export interface Call {
   readonly wire: unknown;
   /** The body's bytes, unpacked. */
   readonly bytes: Uint8Array;
+  /** Calls `run` once, when the answer is sent or the connection is closed; at once, where the request came from within the process. */
+  readonly onSent: (run: () => void) => void;
 }
 
 /** `undefined` answers an empty object; a `Response` goes out as it is. */

@@ -75,6 +75,7 @@ interface Admission {
   /** Bytes of its body. */
   readonly body: Lease;
   readonly read: (bounds: BodyBounds) => Promise<Uint8Array>;
+  readonly onSent: Call["onSent"];
   /** Whose it is, as far as it is known. */
   tenant: string;
 }
@@ -131,7 +132,8 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     const { clock, limits: pace } = api;
     const reader: BodyReader = { source: peer?.body, lease: body, clock, pace, thread };
     const read = (bounds: BodyBounds) => readBody(request, bounds, reader);
-    return { peer, place: inFlight.lease(tenant), body, read, tenant };
+    const onSent = peer?.onSent ?? ((run: () => void) => run());
+    return { peer, place: inFlight.lease(tenant), body, read, onSent, tenant };
   };
   /** From here on the request counts for the owner of its key. @throws {@link Refusal} 401, 429 */
   const callerOf = (request: Request, url: URL, credential: string | null, admission: Admission): Caller => {
@@ -143,13 +145,9 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     return caller;
   };
   /** Gives back what the request holds; what its answer holds counts until the client has it. */
-  const settle = ({ peer, place, body, tenant }: Admission, response: Response, surface: Surface): Response => {
+  const settle = ({ place, body, tenant, onSent }: Admission, response: Response, surface: Surface): Response => {
     body.release();
-    if (peer === undefined) {
-      place.release();
-      return response;
-    }
-    peer.onSent(() => place.release());
+    onSent(() => place.release());
     const bytes = bytesHeldBy(response);
     if (bytes === 0) return response;
     const lease = bodies.lease(tenant);
@@ -158,7 +156,7 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     } catch (error) {
       return problemAnswer(describeError(error) ?? unexpected, surface);
     }
-    peer.onSent(() => lease.release());
+    onSent(() => lease.release());
     return response;
   };
 
@@ -265,7 +263,14 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     const bytes = request.method === "GET" ? new Uint8Array(0) : await admission.read(boundsOf(carries));
     const isJson = !contentType.includes(protobufContentType) && !isForm;
     const wire = isJson ? readJson(bytes, api.limits) : undefined;
-    const response = await run(match.operation, match.params, { caller, request, url, wire, bytes });
+    const response = await run(match.operation, match.params, {
+      caller,
+      request,
+      url,
+      wire,
+      bytes,
+      onSent: admission.onSent,
+    });
     await api.queue.context.store.db.synced();
     return response;
   };
@@ -283,7 +288,8 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     const bounds = { bodyBytes: bound, decompressedBytes: bound };
     const isGet = request.method === "GET";
     const bytes = isGet ? new Uint8Array(0) : await admission.read(bounds);
-    const call = { caller, request, url, wire: readJson(bytes, api.limits), bytes };
+    const wire = readJson(bytes, api.limits);
+    const call = { caller, request, url, wire, bytes, onSent: admission.onSent };
     return chat[match.operation](call, match.params);
   };
 

@@ -7,7 +7,7 @@ export interface Peer {
   /** The request's body as it arrives. */
   readonly body: BodySource;
   /** Counts the connection for the tenant of a valid key. @throws Refusal 429 when that tenant's share of connections is used up */
-  identified(tenant: string): void;
+  readonly identified: (tenant: string) => void;
   /** Calls `run` once, when the answer is sent or the connection is closed. */
-  onSent(run: () => void): void;
+  readonly onSent: (run: () => void) => void;
 }

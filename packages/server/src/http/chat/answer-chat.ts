@@ -21,7 +21,7 @@ export interface Place {
   keep(): () => void;
 }
 
-/** Answers within a place, from the first look at the body on. @throws Refusal 429 when there is none */
+/** Answers within a place, which is held until the answer is sent. @throws Refusal 429 when there is none */
 export async function withPlace(
   { slots }: ChatContext,
   call: Call,
@@ -36,7 +36,7 @@ export async function withPlace(
   try {
     return await answer({ keep });
   } finally {
-    if (!isKept) release();
+    if (!isKept) call.onSent(release);
   }
 }
 

@@ -134,3 +134,47 @@ test("clients that never end their head, send a byte at a time or never read hol
   // Every step gives one token to each sequence: no more than the twenty of the hostile key were between two of the other's.
   expect(drawn - before).toBeLessThanOrEqual(50 * 21);
 }, 60_000);
+
+test("whole answers that no client reads hold their chats and their bytes until they are given up", async () => {
+  const tokens = tokenizer.encode("hello world ".repeat(1000), { addSpecialTokens: false });
+  const engine = fakeEngine({ contextLength: 8192, reply: () => [...tokens, 267] });
+  const model = { name: "m", open: async () => engine, tokenizerFiles: async () => tinyTokenizer };
+  const server = await serve({
+    models: [model],
+    apiKeys: ["hostile", "other"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
+    port: 0,
+    log: "off",
+    limits: { chatsPerTenant: 2, answerStallMs: 4000 },
+  });
+  onTestFinished(() => server.close());
+  const { hostname, port } = new URL(server.url);
+  const chat = { model: "m", messages: [{ role: "user", content: "x" }] };
+  // Above what the kernel's buffers of a connection take, or the answer would be sent without a reader.
+  const large = JSON.stringify({ ...chat, n: 24, max_tokens: 3000, logprobs: true, top_logprobs: 2 });
+  /** A client that reads the head of the answer and nothing more. */
+  const ask = async (): Promise<{ socket: Socket; status: string }> => {
+    const socket = connect(Number(port), hostname).on("error", () => {});
+    onTestFinished(() => void socket.destroy());
+    socket.write(
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: ${hostname}\r\nauthorization: Bearer tml-hostile\r\ncontent-length: ${large.length}\r\n\r\n${large}`,
+    );
+    const [data] = (await once(socket, "data")) as [Buffer];
+    socket.pause();
+    return { socket, status: data.toString("latin1").slice(9, 12) };
+  };
+  const gauge = async (name: string): Promise<number> =>
+    Number(new RegExp(`^${name} (\\d+)$`, "m").exec(await (await fetch(`${server.url}/metrics`)).text())?.[1]);
+  const unread = await Promise.all([ask(), ask()]);
+  expect(unread.map(({ status }) => status)).toEqual(["200", "200"]);
+  expect((await ask()).status).toBe("429");
+  expect(await gauge("tinklet_bodies_bytes")).toBeGreaterThan(20_000_000);
+  const answer = await fetch(`${server.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: "Bearer tml-other", "content-type": "application/json" },
+    body: JSON.stringify({ ...chat, max_tokens: 5 }),
+  });
+  expect(answer.status).toBe(200);
+  await answer.text();
+  await expect.poll(() => gauge("tinklet_bodies_bytes"), { timeout: 20_000 }).toBe(0);
+  expect((await ask()).status).toBe("200");
+}, 60_000);
