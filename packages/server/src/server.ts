@@ -172,7 +172,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   const stopSweeping = sweep({ store, queue, clock, log, limits, presence });
 
   const auth = new Auth(options.apiKeys ?? [], store.secret, clock);
-  const signIn = new SignIn({ auth, secret: store.secret, clock });
+  const signIn = new SignIn({ auth, db: store.db, clock });
   const { studio } = options;
   const studioPath = (place = "/runs"): string | undefined => {
     if (studio === undefined) return undefined;

@@ -1,7 +1,7 @@
 /**
  * Who is asking. Without configured keys (loopback only) every well-formed key is the one local user; with them each key is a
  * tenant of its own. Keys are kept as SHA-256: they are long random texts, so a slow password hash would add nothing. Also makes
- * and reads the short-lived tokens that `auth/token` hands out.
+ * and reads the short-lived tokens that `auth/token` hands out. A token is signed with its key's hash: it ends when the key is replaced.
  */
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { Clock } from "tinklet";
@@ -10,6 +10,8 @@ import { Refusal } from "../queue/refusal.ts";
 export interface Caller {
   /** Everything that is stored belongs to a tenant. */
   readonly tenant: string;
+  /** What was shown. Only keys are exchanged for tokens and sign-ins, or one that leaked would renew itself for ever. */
+  readonly credential: "key" | "token" | "sign-in";
 }
 
 /** One configured key. */
@@ -80,70 +82,104 @@ export class Auth {
 
   /** @throws {@link Refusal} 401 */
   identify(credential: string | null): Caller {
-    const tenant = this.tenantOf(credential);
-    if (tenant !== undefined) return { tenant };
-    const missing = credential === null || credential === "";
+    const caller = this.callerOf(credential);
+    if (caller !== undefined) return caller;
     throw new Refusal(
       401,
       "unauthorized",
-      missing
+      credential === null || credential === ""
         ? "The X-API-Key header is missing. Set TINKER_API_KEY; on a server without configured keys any tml-… will do."
-        : "The X-API-Key header holds no key of this server.",
+        : isToken(credential)
+          ? "The token in X-API-Key is not valid: it has expired, its key was replaced, or an older release made it. Get a new one for the key (POST /api/v1/auth/token)."
+          : "The X-API-Key header holds no key of this server.",
     );
   }
 
-  /** The tenant that a key or token stands for. */
-  tenantOf(credential: string | null): string | undefined {
+  /** Who a key or token stands for. */
+  callerOf(credential: string | null): Caller | undefined {
     if (credential === null || credential.length > 4096) return undefined;
-    if (credential.startsWith("eyJ")) {
-      const subject = this.#readToken(credential);
-      if (subject !== undefined) return subject;
-      return this.strict ? undefined : localTenant;
+    if (isToken(credential)) {
+      const tenant = this.#readToken(credential);
+      if (tenant !== undefined) return { tenant, credential: "token" };
+      // one of another server is as good as a key here
+      return this.strict ? undefined : { tenant: localTenant, credential: "key" };
     }
-    if (!/^tml-[\x21-\x7e]+$/.test(credential)) return undefined;
+    const tenant = this.#tenantOfKey(credential);
+    return tenant === undefined ? undefined : { tenant, credential: "key" };
+  }
+
+  #tenantOfKey(key: string): string | undefined {
+    if (!/^tml-[\x21-\x7e]+$/.test(key)) return undefined;
     if (!this.strict) return localTenant;
-    const given = Buffer.from(hashApiKey(credential), "hex");
+    const given = Buffer.from(hashApiKey(key), "hex");
     // every key is compared, so that the time taken does not tell which one was close
     let found: string | undefined;
     for (const { name, sha256 } of this.#keys) if (timingSafeEqual(given, Buffer.from(sha256, "hex"))) found = name;
     return found;
   }
 
-  /** Whether a tenant is one of this server's. */
-  knows(tenant: string): boolean {
-    return this.strict ? this.#keys.some(({ name }) => name === tenant) : tenant === localTenant;
+  /** Changes with the tenant's key, and does not tell it; `undefined` when the tenant is none of this server's. */
+  keyFingerprint(tenant: string): string | undefined {
+    const key = this.strict ? this.#keys.find(({ name }) => name === tenant)?.sha256 : undefined;
+    if (key === undefined && (this.strict || tenant !== localTenant)) return undefined;
+    return createHmac("sha256", this.#secret)
+      .update(`key\0${tenant}\0${key ?? ""}`)
+      .digest("base64url");
   }
 
-  /** A token for a tenant, good for an hour. */
-  token(tenant: string): string {
+  /** A token for the owner of a key, good for an hour. @throws {@link Refusal} 403 when the caller has shown something else */
+  token({ tenant, credential }: Caller): string {
+    if (this.strict && credential !== "key") {
+      throw new Refusal(
+        403,
+        "key_required",
+        "X-API-Key: a token is given out for an API key (tml-…) only; send the key.",
+      );
+    }
+
     const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url");
     const now = Math.floor(this.#clock.now() / 1000);
     const claims = {
       iss: "passport-tinklet",
-      sub: `tml:user:${tenant}`,
+      sub: `${subjectPrefix}${tenant}`,
       email: "",
       org_id: "tinklet",
       iat: now,
       exp: now + tokenLifetimeMs / 1000,
     };
     const text = `${part({ alg: "HS256", typ: "JWT" })}.${part(claims)}`;
-    return `${text}.${this.#sign(text)}`;
+    return `${text}.${this.#sign(text, tenant)}`;
   }
 
   #readToken(token: string): string | undefined {
     const match = /^([\w-]+\.([\w-]+))\.([\w-]+)$/.exec(token);
     if (match === null) return undefined;
+    const claims = readClaims(match[2]!);
+    if (claims === undefined) return undefined;
     const given = Buffer.from(match[3]!);
-    const expected = Buffer.from(this.#sign(match[1]!));
+    const expected = Buffer.from(this.#sign(match[1]!, claims.tenant) ?? "");
     if (given.length !== expected.length || !timingSafeEqual(given, expected)) return undefined;
-    const claims = JSON.parse(Buffer.from(match[2]!, "base64url").toString()) as { sub: string; exp: number };
-    if (claims.exp * 1000 <= this.#clock.now()) return undefined;
-    const tenant = claims.sub.slice("tml:user:".length);
-    // a key that was taken out of the file ends its tokens too
-    return !this.strict ? localTenant : this.knows(tenant) ? tenant : undefined;
+    return claims.expiresAt > this.#clock.now() ? claims.tenant : undefined;
   }
 
-  #sign(text: string): string {
-    return createHmac("sha256", this.#secret).update(`token\0${text}`).digest("base64url");
+  #sign(text: string, tenant: string): string | undefined {
+    const key = this.keyFingerprint(tenant);
+    if (key === undefined) return undefined;
+    return createHmac("sha256", this.#secret).update(`token\0${key}\0${text}`).digest("base64url");
+  }
+}
+
+const isToken = (credential: string): boolean => credential.startsWith("eyJ");
+
+const subjectPrefix = "tml:user:";
+
+/** What a token says, before its signature is checked. */
+function readClaims(part: string): { tenant: string; expiresAt: number } | undefined {
+  try {
+    const { sub, exp } = JSON.parse(Buffer.from(part, "base64url").toString()) as { sub?: unknown; exp?: unknown };
+    if (typeof sub !== "string" || !sub.startsWith(subjectPrefix) || typeof exp !== "number") return undefined;
+    return { tenant: sub.slice(subjectPrefix.length), expiresAt: exp * 1000 };
+  } catch {
+    return undefined;
   }
 }

@@ -203,6 +203,17 @@ export const migrations: readonly string[] = [
   CREATE INDEX steps_tenant ON steps (tenant, id);
   CREATE INDEX steps_session ON steps (session_id);
   `,
+  `
+  -- Browsers that are signed in. id is the hash of the cookie, key the fingerprint of the tenant's key when it signed in.
+  CREATE TABLE sign_ins (
+    id TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    expires_at INTEGER NOT NULL
+  ) WITHOUT ROWID;
+  CREATE INDEX sign_ins_tenant ON sign_ins (tenant, expires_at);
+  CREATE INDEX sign_ins_expiry ON sign_ins (expires_at);
+  `,
 ];
 
 /** The format that this version writes. */

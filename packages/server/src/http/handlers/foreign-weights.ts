@@ -108,7 +108,7 @@ function addWeightsRun(
 /** Copies a checkpoint that the caller may read, its owner's or one that a token opens. The copy shares the files of its source. */
 async function copyWeights(api: Api, call: Call, body: CopyWeightsRequest): Promise<CopyWeightsResponse> {
   const token = call.request.headers.get("x-tinker-weights-access-token") ?? body.weightsAccessToken;
-  const access = token === undefined ? undefined : api.auth.tenantOf(token);
+  const access = token === undefined ? undefined : api.auth.callerOf(token)?.tenant;
   checkText("destination_project_id", body.destinationProjectId);
   const place = placeOf(api, call, body);
   let source: CheckpointRow;

@@ -49,7 +49,7 @@ export function serviceHandlers(
       tinkletExtensions: ["tokenizer", "sample_tokens", "import_adapter", ...extensions],
     }),
     clientDynamicConfig: () => ({ refreshIntervalSec: 300, sampleCancelEnabled: true, sampleCancelMaxBatchSize: 64 }),
-    authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller.tenant) }),
+    authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller) }),
 
     createSession: async ({ body }, { caller, request }) => {
       checkMetadata("tags and user_metadata", [body.tags, body.userMetadata ?? {}]);

@@ -306,7 +306,7 @@ export function checkBaseModel(api: Api, name: string): void {
 /** The tenant whose weights a token opens. The token itself is never stored. */
 function accessTenant(api: Api, token: string | undefined): string | undefined {
   if (token === undefined) return undefined;
-  const tenant = api.auth.tenantOf(token);
+  const tenant = api.auth.callerOf(token)?.tenant;
   if (tenant === undefined)
     throw new Refusal(400, "bad_weights_access_token", "weights_access_token is no key of this server.");
   return tenant;

@@ -63,13 +63,13 @@ export function studioPage({ studio, signIn, limits, hasModels }: StudioPageOpti
   };
   const change = async (request: Request, url: URL, read: ReadBody): Promise<Response> => {
     checkSameOrigin(request, url);
-    if (url.pathname === "/studio/sign-out") return signedIn(signIn.signOut(url));
+    if (url.pathname === "/studio/sign-out") return signedIn(await signIn.signOut(request, url));
     const bounds = { bodyBytes: signInBytes, decompressedBytes: signInBytes };
     const body = readJson(await read(bounds), limits);
     if (typeof body !== "object" || body === null) {
       throw new Refusal(422, "invalid_request", "Send an object with a token or a key.");
     }
-    return signedIn(signIn.admit(body as { token?: unknown; key?: unknown }, url));
+    return signedIn(await signIn.admit(body as { token?: unknown; key?: unknown }, url));
   };
   return async (request, url, read) => {
     const { pathname: path } = url;
@@ -79,7 +79,7 @@ export function studioPage({ studio, signIn, limits, hasModels }: StudioPageOpti
     }
     if (request.method !== "GET") return undefined;
     if (path === "/studio/session" && studio !== undefined) {
-      const tenant = signIn.callerOf(request, url)?.tenant ?? null;
+      const tenant = signIn.tenantOf(request, url) ?? null;
       const session = { tenant, needs_key: signIn.needsKey, has_models: hasModels, has_folders: !!studio.folders };
       return jsonAnswer(session, 200, headers);
     }

@@ -1,10 +1,13 @@
 /**
- * Signing a browser in: a one-time token from a printed link, or a key, becomes a cookie that no script can read. The cookie is signed and
- * names a tenant; the server keeps nothing of it but its secret. Requests by cookie must come from the page's own origin.
+ * Signing a browser in: a one-time token from a printed link, or a key, becomes a cookie that no script can read. The cookie is a random
+ * number; the store has its hash, whose it is and the key it was given for, so that signing out, a replaced key and the end of its time
+ * end it, also after a restart. Requests by cookie must come from the page's own origin.
  */
-import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import type { Clock } from "tinklet";
 import { Refusal } from "../../queue/refusal.ts";
+import type { Database } from "../../store/database.ts";
+import { addSignIn, deleteSignIn, getSignIn } from "../../store/sign-ins.ts";
 import { type Auth, type Caller, localTenant } from "../auth.ts";
 
 const cookieSeconds = 12 * 3600;
@@ -15,23 +18,24 @@ const maxTokens = 32;
 const cookieName = (url: URL): string => `tinklet_studio_${url.port || (url.protocol === "https:" ? "443" : "80")}`;
 
 const hashed = (token: string): string => createHash("sha256").update(token).digest("hex");
+const randomText = (): string => randomBytes(24).toString("base64url");
 
 export interface SignInOptions {
   readonly auth: Auth;
-  readonly secret: Buffer;
+  readonly db: Database;
   readonly clock: Clock;
 }
 
 export class SignIn {
   readonly #auth: Auth;
-  readonly #secret: Buffer;
+  readonly #db: Database;
   readonly #clock: Clock;
   /** Hashes of tokens that were not used. */
   readonly #tokens = new Set<string>();
 
-  constructor({ auth, secret, clock }: SignInOptions) {
+  constructor({ auth, db, clock }: SignInOptions) {
     this.#auth = auth;
-    this.#secret = secret;
+    this.#db = db;
     this.#clock = clock;
   }
 
@@ -42,7 +46,7 @@ export class SignIn {
 
   /** A token that signs the local user in, once. */
   token(): string {
-    const token = randomBytes(24).toString("base64url");
+    const token = randomText();
     const [oldest] = this.#tokens;
     if (this.#tokens.size >= maxTokens && oldest !== undefined) this.#tokens.delete(oldest);
     this.#tokens.add(hashed(token));
@@ -54,12 +58,18 @@ export class SignIn {
    *
    * @throws {@link Refusal} 401
    */
-  admit(given: { readonly token?: unknown; readonly key?: unknown }, url: URL): string {
+  async admit(given: { readonly token?: unknown; readonly key?: unknown }, url: URL): Promise<string> {
     const tenant = this.#tenantOf(given);
-    const expires = Math.floor(this.#clock.now() / 1000) + cookieSeconds;
-    const text = `${tenant}.${expires}`;
-    const value = `${Buffer.from(text).toString("base64url")}.${this.#sign(text)}`;
-    return setCookie(url, value, cookieSeconds);
+    const cookie = randomText();
+    const now = this.#clock.now();
+    const row = {
+      id: hashed(cookie),
+      tenant,
+      key: this.#auth.keyFingerprint(tenant)!,
+      expires_at: now + cookieSeconds * 1000,
+    };
+    await this.#db.write((sql) => addSignIn(sql, row, now));
+    return setCookie(url, cookie, cookieSeconds);
   }
 
   #tenantOf({ token, key }: { readonly token?: unknown; readonly key?: unknown }): string {
@@ -71,8 +81,8 @@ export class SignIn {
         "This link was used already, or the server was started again. Sign in with a key, or open the link that it printed last.",
       );
     }
-    const tenant = typeof key === "string" ? this.#auth.tenantOf(key.trim()) : undefined;
-    if (tenant !== undefined) return tenant;
+    const caller = typeof key === "string" ? this.#auth.callerOf(key.trim()) : undefined;
+    if (caller?.credential === "key") return caller.tenant;
     throw new Refusal(
       401,
       "unauthorized",
@@ -80,44 +90,52 @@ export class SignIn {
     );
   }
 
+  /** Whose cookie a request has; `undefined` when it has none that is valid. */
+  tenantOf(request: Request, url: URL): string | undefined {
+    const cookie = readCookie(request, url);
+    return cookie === undefined ? undefined : this.#signedIn(cookie);
+  }
+
   /**
-   * Whose cookie a request has.
+   * Who asks by cookie; `undefined` when there is none.
    *
-   * @throws {@link Refusal} 403 for a change that was not asked for by a page of this origin.
+   * @throws {@link Refusal} 401 for a cookie that is no longer valid, 403 for a change that was not asked for by a page of this origin.
    */
   callerOf(request: Request, url: URL): Caller | undefined {
-    const tenant = this.#readCookie(request, url);
-    if (tenant === undefined) return undefined;
+    const cookie = readCookie(request, url);
+    if (cookie === undefined) return undefined;
+    const tenant = this.#signedIn(cookie);
+    if (tenant === undefined) {
+      throw new Refusal(
+        401,
+        "signed_out",
+        "This browser is no longer signed in: its time is over, it signed out, the key was replaced, or an older release signed it in. Sign in again.",
+      );
+    }
     const isRead = request.method === "GET" || request.method === "HEAD";
     if (!isRead) checkSameOrigin(request, url);
-    return { tenant };
+    return { tenant, credential: "sign-in" };
   }
 
-  #readCookie(request: Request, url: URL): string | undefined {
-    const name = cookieName(url);
-    const cookies = (request.headers.get("cookie") ?? "").slice(0, 8192).split(/;\s*/);
-    const value = cookies.find((cookie) => cookie.startsWith(`${name}=`))?.slice(name.length + 1);
-    const match = /^([\w-]{1,400})\.([\w-]{43})$/.exec(value ?? "");
-    if (match === null) return undefined;
-    const text = Buffer.from(match[1]!, "base64url").toString();
-    const given = Buffer.from(match[2]!);
-    const expected = Buffer.from(this.#sign(text));
-    if (given.length !== expected.length || !timingSafeEqual(given, expected)) return undefined;
-    const dot = text.lastIndexOf(".");
-    if (Number(text.slice(dot + 1)) * 1000 <= this.#clock.now()) return undefined;
-    const tenant = text.slice(0, dot);
-    // a key that was taken out of the file ends its cookies too
-    return this.#auth.knows(tenant) ? tenant : undefined;
+  #signedIn(cookie: string): string | undefined {
+    const row = getSignIn(this.#db.sql, hashed(cookie));
+    if (row === undefined || row.expires_at <= this.#clock.now()) return undefined;
+    return this.#auth.keyFingerprint(row.tenant) === row.key ? row.tenant : undefined;
   }
 
-  /** The header that ends a sign-in. */
-  signOut(url: URL): string {
+  /** Ends a sign-in. Returns the header that removes its cookie. */
+  async signOut(request: Request, url: URL): Promise<string> {
+    const cookie = readCookie(request, url);
+    if (cookie !== undefined) await this.#db.write((sql) => deleteSignIn(sql, hashed(cookie)));
     return setCookie(url, "", 0);
   }
+}
 
-  #sign(text: string): string {
-    return createHmac("sha256", this.#secret).update(`studio\0${text}`).digest("base64url");
-  }
+/** The cookie of this server's page that a request has, as it came. */
+function readCookie(request: Request, url: URL): string | undefined {
+  const name = cookieName(url);
+  const cookies = (request.headers.get("cookie") ?? "").slice(0, 8192).split(/;\s*/);
+  return cookies.find((cookie) => cookie.startsWith(`${name}=`))?.slice(name.length + 1);
 }
 
 /** @throws {@link Refusal} 403 */
