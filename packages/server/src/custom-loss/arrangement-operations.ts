@@ -169,6 +169,7 @@ export function addArrangements(list: Operations): void {
 
   const reshape = (kit: Kit, [value, shape]: readonly Value[]) => {
     const [x, sizes] = [tensor(value!), sizesOf(shape!)];
+    kit.constants(sizes);
     return kit.reshape(x, sizes.length, (own) => filledIn(sizes, sizeOf(own)));
   };
   list.add(".view .reshape", "input *shape", reshape);

@@ -316,10 +316,142 @@ describe("bounds of a run", () => {
 
   it("counts the elements of all data of a pass together", () => {
     const loss = graph(sum);
-    const budget = { elements: 25 };
+    const budget = { elements: 45 }; // of each datum ten that come in and ten that are summed
     runLoss(loss, vectors(10), budget);
     runLoss(loss, vectors(10), budget);
     expect(() => runLoss(loss, vectors(10), budget)).toThrow(/elements in a pass/);
+  });
+
+  const empty = { ...call("operator.getitem", [ref("logprobs"), { slice: [0, 0, null] }]), name: "empty" };
+  const large = {
+    ...method("mul", [ref("count"), 10_000]),
+    name: "large",
+    op: "call_function",
+    target: "operator.mul",
+  };
+  const count = { ...method("numel"), name: "count" };
+  /** Tensors of no elements beside an axis of 10,000 per log-prob, each way in which one can be asked for. */
+  const wide: Record<string, Wire[]> = {
+    view: [method("view", [ref("empty"), 0, ref("large")])],
+    "view of a shape": [method("reshape", [ref("empty"), { tuple: [ref("large"), 0] }])],
+    "view with a size that is filled in": [method("view", [ref("empty"), ref("large"), -1])],
+    expand: [
+      { ...method("unsqueeze", [ref("empty"), 1]), name: "column" },
+      method("expand", [ref("column"), 0, ref("large")]),
+    ],
+    broadcast_to: [
+      { ...method("unsqueeze", [ref("empty"), 0]), name: "row" },
+      call("torch.broadcast_to", [ref("row"), [ref("large"), 0]]),
+    ],
+    repeat: [method("repeat", [ref("empty"), ref("large"), 1])],
+    zeros: [call("torch.zeros", [[0, ref("large")]])],
+    ones: [call("torch.ones", [[ref("large"), 0]])],
+    full: [call("torch.full", [[0, ref("large")], 1])],
+    new_zeros: [method("new_zeros", [ref("logprobs"), [0, ref("large")]])],
+    one_hot: [
+      { ...method("long", [ref("empty")]), name: "whole" },
+      { ...method("view", [ref("whole"), 0, ref("large")]), name: "wide" },
+      call("torch._C._nn.one_hot", [ref("wide"), 2]),
+    ],
+    arange: [
+      { ...call("torch.arange", [ref("large")]), name: "range" },
+      { ...call("operator.getitem", [ref("range"), { tuple: [null, { slice: [0, 0, null] }] }]), name: "none" },
+      call("torch.add", [ref("none"), ref("none")]),
+    ],
+    index: [
+      { ...call("torch.zeros", [ref("large")], { dtype: { dtype: "int64" } }), name: "positions" },
+      { ...method("unsqueeze", [ref("empty"), 0]), name: "row" },
+      call("operator.getitem", [ref("row"), ref("positions")]),
+    ],
+    index_select: [
+      { ...call("torch.zeros", [ref("large")], { dtype: { dtype: "int64" } }), name: "positions" },
+      { ...method("unsqueeze", [ref("empty"), 0]), name: "row" },
+      call("torch.index_select", [ref("row"), 0, ref("positions")]),
+    ],
+    cat: [
+      ...[0, 1, 2, 3, 4, 5, 6, 7, 8].map((i) => ({ ...call("torch.zeros", [[500_000, 0]]), name: `part${i}` })),
+      call("torch.cat", [[0, 1, 2, 3, 4, 5, 6, 7, 8].map((i) => ref(`part${i}`))]),
+    ],
+    matmul: [
+      { ...call("torch.zeros", [[3000, 0]]), name: "tall" },
+      { ...call("torch.zeros", [[0, 3000]]), name: "flat" },
+      call("torch.matmul", [ref("tall"), ref("flat")]),
+    ],
+    "broadcasting of an operator": [
+      { ...call("torch.zeros", [[3000, 1, 0]]), name: "tall" },
+      { ...call("torch.zeros", [[1, 3000, 1]]), name: "flat" },
+      call("operator.add", [ref("tall"), ref("flat")]),
+    ],
+    where: [
+      { ...call("torch.ones", [[3000, 1, 0]]), name: "tall" },
+      { ...call("torch.zeros", [[1, 3000, 1]]), name: "flat" },
+      call("torch.where", [ref("tall"), ref("flat"), 0]),
+    ],
+  };
+
+  it.each(Object.entries(wide))("refuses no elements beside a large axis: %s", (_, nodes) => {
+    const loss = graph(count, large, empty, ...nodes, sum);
+    const before = process.memoryUsage().arrayBuffers;
+    expect(() => runLoss(loss, vectors(1000))).toThrow(/is more than 4194304 elements in one tensor/);
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(100e6);
+  });
+
+  it("refuses at creation a large axis that the loss itself asks for beside an axis of nothing", () => {
+    const attack = [
+      empty,
+      { ...method("view", [ref("empty"), 0, 40_000_000]), name: "wide" },
+      { ...call("torch.logsumexp", [ref("wide"), 0]), name: "huge" },
+      sum,
+    ];
+    expect(() => graph(...attack)).toThrow(/40000000\] is more than 4194304 elements/);
+  });
+
+  it.each(["logsumexp", "sum", "mean", "any", "all", "std"])("%s over an axis of nothing stays small", (name) => {
+    const few = graph(
+      empty,
+      { ...method("view", [ref("empty"), 0, 7]), name: "wide" },
+      { ...call(`torch.${name}`, [ref("wide"), 0]), name: "folded" },
+      sum,
+    );
+    expect(runLoss(few, vectors(3)).loss).toBe(-3);
+  });
+
+  it("counts what it walks of tensors without elements, and what comes in", () => {
+    const masks = Array.from({ length: 20 }, (_, i) => [
+      { ...call("operator.getitem", [ref("rows"), ref("mask")]), name: `kept${i}` },
+    ]).flat();
+    const loss = graph(
+      { ...call("operator.gt", [ref("logprobs"), 0]), name: "mask" },
+      { ...method("unsqueeze", [ref("logprobs"), 1]), name: "column" },
+      {
+        ...call("operator.getitem", [ref("column"), { tuple: [{ ellipsis: true }, { slice: [0, 0, null] }] }]),
+        name: "rows",
+      },
+      ...masks,
+      sum,
+    );
+    expect(() => runLoss(loss, vectors(500_000))).toThrow(/makes more than 16777216 elements/);
+    const inputs = ["logprobs", ...Array.from({ length: 5 }, (_, i) => `x${i}`)];
+    const several = readLoss(
+      inputs.map((name) => ({ name, rank: name === "logprobs" ? 1 : 2 })),
+      CustomLossGraph.decode({
+        nodes: [...inputs.map((name) => ({ op: "placeholder", name, target: name })), sum, end()],
+      }),
+    );
+    let made = 0;
+    const input = (shape: number[]): LossInput => ({
+      shape,
+      dtype: "float32",
+      get data() {
+        made++;
+        return new Float64Array(shape.reduce((a, b) => a * b, 1));
+      },
+    });
+    const of = (shape: number[]) => Object.fromEntries(inputs.slice(1).map((name) => [name, input(shape)]));
+    expect(() => runLoss(several, { ...vectors(1), ...of([0, 5_000_000]) })).toThrow(/elements in one tensor/);
+    expect(made).toBe(0);
+    expect(() => runLoss(several, { ...vectors(1), ...of([2000, 2000]) })).toThrow(/for one datum/);
+    expect(made).toBe(4);
   });
 
   it("refuses a datum without an input, of another rank, or with shapes that do not fit", () => {

@@ -15,9 +15,6 @@ const smooth: Record<string, (x: Var) => Var> = {
   expm1: (x) => x.expm1(),
   log: (x) => x.log(),
   log1p: (x) => x.log1p(),
-  log2: (x) => x.log().mul(1 / Math.LN2),
-  log10: (x) => x.log().mul(1 / Math.LN10),
-  exp2: (x) => x.mul(Math.LN2).exp(),
   sqrt: (x) => x.sqrt(),
   rsqrt: (x) => x.pow(-0.5),
   reciprocal: (x) => x.pow(-1),
@@ -25,6 +22,12 @@ const smooth: Record<string, (x: Var) => Var> = {
   tanh: (x) => x.tanh(),
   sin: (x) => x.sin(),
   cos: (x) => x.cos(),
+};
+/** The same of two steps, each of which makes an array. */
+const smoothPairs: Record<string, (x: Var) => Var> = {
+  log2: (x) => x.log().mul(1 / Math.LN2),
+  log10: (x) => x.log().mul(1 / Math.LN10),
+  exp2: (x) => x.mul(Math.LN2).exp(),
 };
 /** Functions of one element without one. */
 const steps: Record<string, (x: number) => number> = {
@@ -133,8 +136,13 @@ function larger(kit: Kit, a: Value, b: Value, fn: (a: Var, b: Var) => Var): Tens
 }
 
 export function addElementwise(list: Operations): void {
-  for (const [name, fn] of Object.entries(smooth)) {
-    list.add(`torch.${name} .${name}`, "input", (kit, [x]) => kit.each(kit.lift(x!, "input"), fn));
+  for (const [functions, arrays] of [
+    [smooth, 1],
+    [smoothPairs, 2],
+  ] as const) {
+    for (const [name, fn] of Object.entries(functions)) {
+      list.add(`torch.${name} .${name}`, "input", (kit, [x]) => kit.each(kit.lift(x!, "input"), fn, "float32", arrays));
+    }
   }
   for (const [name, fn] of Object.entries(steps)) {
     list.add(`torch.${name} .${name}`, "input", (kit, [given]) => {
@@ -223,7 +231,7 @@ export function addElementwise(list: Operations): void {
     kit.where(kit.lift(mask!, "mask"), kit.lift(value!, "value"), kit.lift(x!, "input")),
   );
   list.add("torch.logaddexp .logaddexp", "input other", (kit, [a, b]) =>
-    kit.zip(kit.lift(a!, "input"), kit.lift(b!, "other"), (x, y) => x.add(y.sub(x).softplus()), "float32"),
+    kit.zip(kit.lift(a!, "input"), kit.lift(b!, "other"), (x, y) => x.add(y.sub(x).softplus()), "float32", 3),
   );
   list.add("torch.nan_to_num .nan_to_num", "input nan=0 posinf? neginf?", (kit, [given, nan, high, low]) => {
     const x = kit.lift(given!, "input");
@@ -277,7 +285,7 @@ export function addElementwise(list: Operations): void {
   list.add("torch.ones_like", "input dtype? device?", likeBy(1));
   list.add("torch.full_like", "input fill_value dtype? device?", (kit, [x, value]) => {
     const filling = kit.lift(value!, "fill_value");
-    return kit.zip(kit.detach(kit.lift(x!, "input")), filling, (a, b) => a.pow(0).mul(b), dtypeOf(x!));
+    return kit.zip(kit.detach(kit.lift(x!, "input")), filling, (a, b) => a.pow(0).mul(b), dtypeOf(x!), 2);
   });
 }
 

@@ -25,6 +25,9 @@ const positive = (value: Value, name: string): number => {
   throw new CustomLossError(`${name} must be a number above 0`);
 };
 
+/** Arrays that the longest of these losses makes. */
+const distanceArrays = 10;
+
 /** A loss between two tensors, element by element. */
 function distance(list: Operations, name: string, extra: string, terms: (difference: Var, by: Num) => Var): void {
   const parameters = `input target size_average? reduce? reduction="mean" weight?${extra}`;
@@ -36,7 +39,7 @@ function distance(list: Operations, name: string, extra: string, terms: (differe
     const scale = positive(by, name);
     return reduced(
       kit,
-      kit.zip(x, y, (p, q) => terms(p.sub(q), scale), "float32"),
+      kit.zip(x, y, (p, q) => terms(p.sub(q), scale), "float32", distanceArrays),
       reduction!,
     );
   });
@@ -59,20 +62,20 @@ export function addFunctional(list: Operations): void {
     const { near, far } = rounded(d, known(beta));
     return near.add(far).div(known(beta));
   });
-  list.add("torch.relu .relu", "input", (kit, [x]) => kit.each(kit.lift(x!, "input"), relu));
+  list.add("torch.relu .relu", "input", (kit, [x]) => kit.each(kit.lift(x!, "input"), relu, "float32", 3));
   list.add("torch.nn.functional.relu", "input inplace=false", (kit, [x, inplace]) => {
     if (inplace === true) throw new CustomLossError("inplace is not there");
-    return kit.each(kit.lift(x!, "input"), relu);
+    return kit.each(kit.lift(x!, "input"), relu, "float32", 3);
   });
   list.add("torch.nn.functional.sigmoid", "input", (kit, [x]) => kit.each(kit.lift(x!, "input"), (v) => v.sigmoid()));
   list.add("torch.nn.functional.tanh", "input", (kit, [x]) => kit.each(kit.lift(x!, "input"), (v) => v.tanh()));
   list.add("torch.nn.functional.silu", "input inplace=false", (kit, [x]) =>
-    kit.each(kit.lift(x!, "input"), (v) => v.mul(v.sigmoid())),
+    kit.each(kit.lift(x!, "input"), (v) => v.mul(v.sigmoid()), "float32", 2),
   );
   list.add("torch._C._nn.log_sigmoid", "input", (kit, [x]) => kit.each(kit.lift(x!, "input"), (v) => v.logSigmoid()));
   list.add("torch._C._nn.softplus", "input beta=1 threshold=20", (kit, [x, beta]) => {
     const scale = positive(beta!, "beta");
-    return kit.each(kit.lift(x!, "input"), (v) => v.mul(scale).softplus().div(scale));
+    return kit.each(kit.lift(x!, "input"), (v) => v.mul(scale).softplus().div(scale), "float32", 3);
   });
   list.add(
     "torch.nn.functional.binary_cross_entropy_with_logits",
@@ -87,7 +90,7 @@ export function addFunctional(list: Operations): void {
         absent(value!, name);
       }
       const terms = (x: Var, y: Var) => x.softplus().sub(x.mul(y));
-      return reduced(kit, kit.zip(kit.lift(a!, "input"), kit.lift(b!, "target"), terms, "float32"), reduction!);
+      return reduced(kit, kit.zip(kit.lift(a!, "input"), kit.lift(b!, "target"), terms, "float32", 3), reduction!);
     },
   );
   list.add(
@@ -99,7 +102,7 @@ export function addFunctional(list: Operations): void {
       const [x, y] = [kit.lift(a!, "input"), kit.lift(b!, "target")];
       const terms = (p: Var, q: Var) =>
         logarithms === true ? q.exp().mul(q.sub(p)) : q.mul(q.max(Number.MIN_VALUE).log().sub(p));
-      return reduced(kit, kit.zip(x, y, terms, "float32"), reduction!);
+      return reduced(kit, kit.zip(x, y, terms, "float32", 4), reduction!);
     },
   );
 }

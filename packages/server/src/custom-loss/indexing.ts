@@ -140,7 +140,11 @@ function maskPositions(kit: Kit, mask: Tensor, of: Tensor, axis: number): Tensor
     if (shape.some((size, i) => size !== own[i])) {
       throw new CustomLossError(`a mask of [${shape.join(", ")}] does not fit [${own.join(", ")}]`);
     }
-    kept ??= [...data.keys()].filter((i) => data[i] !== 0);
+    if (kept === undefined) {
+      kit.room(shape); // which is walked
+      kept = [];
+      for (let i = 0; i < data.length; i++) if (data[i] !== 0) kept.push(i);
+    }
     return kept;
   };
   return Array.from({ length: mask.rank }, (_, k) =>

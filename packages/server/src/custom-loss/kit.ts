@@ -4,7 +4,7 @@
  * of a run is asked for here, and bounded.
  */
 import { autodiff, type Var } from "tinklet";
-import { bounds } from "./bounds.ts";
+import { bounds, extentOf } from "./bounds.ts";
 import { CustomLossError } from "./custom-loss-error.ts";
 import { type Dtype, describeValue, isNum, laterSize, type Num, Tensor, type Value } from "./values.ts";
 
@@ -31,15 +31,15 @@ export class Kit {
     this.#pass = pass;
   }
 
-  /** Refuses a shape before anything of its size is made; `copies` is how many arrays of it an operation makes or walks. */
-  room(shape: Sizes, copies = 1): Sizes {
-    const size = sizeOf(shape);
-    if (!(size <= bounds.elements)) {
+  /** Refuses a shape before anything of its size is made; `arrays` is how many of it an operation makes or walks. */
+  room(shape: Sizes, arrays = 1): Sizes {
+    const extent = extentOf(shape);
+    if (!(extent <= bounds.elements)) {
       throw new CustomLossError(`[${shape.join(", ")}] is more than ${bounds.elements} elements in one tensor`);
     }
-    this.#left -= size * copies;
+    this.#left -= extent * arrays;
     if (this.#left < 0) throw new CustomLossError(`it makes more than ${bounds.allElements} elements for one datum`);
-    this.#pass.elements -= size * copies;
+    this.#pass.elements -= extent * arrays;
     if (this.#pass.elements < 0)
       throw new CustomLossError(`it makes more than ${bounds.passElements} elements in a pass`);
     return shape;
@@ -47,8 +47,8 @@ export class Kit {
 
   /** Refuses, already at creation, sizes that the loss itself asks for; those of the data are seen in a run. */
   constants(sizes: readonly Num[]): void {
-    const known = sizes.filter((size) => typeof size === "number" && size > 0) as number[];
-    if (!(sizeOf(known) <= bounds.elements)) {
+    const known = sizes.filter((size) => typeof size === "number") as number[];
+    if (!(extentOf(known) <= bounds.elements)) {
       throw new CustomLossError(`[${known.join(", ")}] is more than ${bounds.elements} elements in one tensor`);
     }
   }
@@ -70,10 +70,10 @@ export class Kit {
     throw new CustomLossError(`${name} must be a tensor or a number, not ${describeValue(value)}`);
   }
 
-  /** A function of each element. */
-  each(x: Tensor, fn: (x: Var) => Var, dtype: Dtype = "float32"): Tensor {
+  /** A function of each element; `arrays` is how many it makes on the way, the last one included. */
+  each(x: Tensor, fn: (x: Var) => Var, dtype: Dtype = "float32", arrays = 1): Tensor {
     return this.tensor(dtype, x.rank, () => {
-      this.room(x.numbers.shape);
+      this.room(x.numbers.shape, arrays);
       return fn(x.numbers);
     });
   }
@@ -83,10 +83,10 @@ export class Kit {
     return this.each(x, ({ data, shape }) => constant(data.map(fn), shape), dtype);
   }
 
-  /** A function of two, stretched by NumPy's rule. */
-  zip(a: Tensor, b: Tensor, fn: (a: Var, b: Var) => Var, dtype: Dtype): Tensor {
+  /** A function of two, stretched by NumPy's rule; `arrays` is how many it makes on the way. One more holds positions. */
+  zip(a: Tensor, b: Tensor, fn: (a: Var, b: Var) => Var, dtype: Dtype, arrays = 1): Tensor {
     return this.tensor(dtype, Math.max(a.rank, b.rank), () => {
-      this.room(broadcast("the operands", a.numbers.shape, b.numbers.shape));
+      this.room(broadcast("the operands", a.numbers.shape, b.numbers.shape), arrays + 1);
       return fn(a.numbers, b.numbers);
     });
   }
@@ -97,7 +97,7 @@ export class Kit {
       a,
       b,
       (left, right) => {
-        this.room(broadcast("the operands", left.shape, right.shape), 5);
+        this.room(broadcast("the operands", left.shape, right.shape), 6);
         // stretched by adding zeros of the other's shape, which the room for was just found
         const [x, y] = [left.stopGradient(), right.stopGradient()];
         const [full, other] = [x.add(y.pow(0).sub(1)), y.add(x.pow(0).sub(1))];
@@ -113,7 +113,7 @@ export class Kit {
   where(condition: Tensor, yes: Tensor, no: Tensor): Tensor {
     return this.tensor(wider(yes.dtype, no.dtype), Math.max(condition.rank, yes.rank, no.rank), () => {
       const [c, y, n] = [condition.numbers, yes.numbers, no.numbers];
-      this.room(broadcast("where", broadcast("where", c.shape, y.shape), n.shape));
+      this.room(broadcast("where", broadcast("where", c.shape, y.shape), n.shape), 3);
       return where(c, y, n);
     });
   }
@@ -123,17 +123,18 @@ export class Kit {
     return this.reduce(x, axes, keep, (numbers, axis) => numbers.sum(axis), x.dtype === "bool" ? "int64" : x.dtype);
   }
 
-  /** Folds axes away one by one, the last first. */
+  /** Folds axes away one by one, the last first; `arrays` is how many of its operand's size a fold makes or walks. */
   reduce(
     x: Tensor,
     axes: readonly number[],
     keep: boolean,
     fold: (x: Var, axis: number) => Var,
     dtype: Dtype = "float32",
+    arrays = 1,
   ): Tensor {
     return this.tensor(dtype, keep ? x.rank : x.rank - axes.length, () => {
       const { shape } = x.numbers;
-      this.room(shape, Math.max(1, axes.length));
+      this.room(shape, arrays * Math.max(1, axes.length));
       const folded = [...axes].sort((a, b) => b - a).reduce(fold, x.numbers);
       return keep ? folded.reshape(shape.map((size, axis) => (axes.includes(axis) ? 1 : size))) : folded;
     });
@@ -148,7 +149,7 @@ export class Kit {
   pick(x: Tensor, rank: number, plan: (shape: Sizes) => { shape: Sizes; position: (i: number) => number }): Tensor {
     return this.tensor(x.dtype, rank, () => {
       const { shape, position } = plan(x.numbers.shape);
-      const size = sizeOf(this.room(shape));
+      const size = sizeOf(this.room(shape, 2)); // positions and numbers
       return x.numbers.pick(
         Int32Array.from({ length: size }, (_, i) => position(i)),
         shape,
@@ -184,7 +185,7 @@ export class Kit {
         axis,
         shapes.reduce((sum, each) => sum + (each[axis] as number), 0),
       );
-      this.room(shape);
+      this.room(shape, 4); // end to end, rows, positions, numbers
       const inner = sizeOf(own.slice(axis + 1));
       const starts = shapes.map((_, i) => shapes.slice(0, i).reduce((sum, each) => sum + sizeOf(each), 0));
       const sources: number[] = []; // for each row along the axis, which part it comes from

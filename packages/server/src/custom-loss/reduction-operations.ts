@@ -55,7 +55,7 @@ function along(kit: Kit, x: Tensor, dim: Value, keep: boolean, largest: boolean)
   const shaped = (v: Var) => (keep ? v.reshape(v.shape.toSpliced(axis, 0, 1)) : v);
   if (kit.running) {
     kit.room(x.numbers.shape); // which is walked
-    kit.room(x.numbers.shape.toSpliced(axis, 1), 3); // positions, values, indices
+    kit.room(x.numbers.shape.toSpliced(axis, 1), 4); // positions, twice, values and indices
   }
   const found = kit.running ? whereExtreme(x.numbers, axis, largest) : undefined;
   return {
@@ -84,7 +84,7 @@ function variance(kit: Kit, x: Tensor, axes: readonly number[], keep: boolean, c
 }
 
 const logSumExp = (kit: Kit, x: Tensor, axes: readonly number[], keep: boolean): Tensor =>
-  kit.reduce(x, axes, keep, (v, axis) => v.logSumExp(axis));
+  kit.reduce(x, axes, keep, (v, axis) => v.logSumExp(axis), "float32", 4); // positions, differences, powers, peaks
 
 export function logSoftmax(kit: Kit, value: Value, dim: Value): Tensor {
   const x = kit.lift(value, "input");
@@ -159,13 +159,13 @@ export function addReductions(list: Operations): void {
     const [short, whole] = largest ? ["max", "amax"] : ["min", "amin"];
     list.add(`torch.${whole} .${whole}`, "input dim? keepdim=false", (kit, [input, dim, keep]) => {
       const x = kit.lift(input!, "input");
-      return kit.reduce(x, axesOf(dim!, x.rank), flag(keep!, "keepdim"), extreme(largest), x.dtype);
+      return kit.reduce(x, axesOf(dim!, x.rank), flag(keep!, "keepdim"), extreme(largest), x.dtype, 5);
     });
     list.add(`torch.${short} .${short}`, "input dim? keepdim=false other?", (kit, [input, dim, keep, other]) => {
       const x = kit.lift(input!, "input");
       const second = other === null ? dim! : other!;
       if (second instanceof Tensor) return (largest ? maximum : minimum)(kit, x, second);
-      if (dim === null) return kit.reduce(x, axesOf(null, x.rank), false, extreme(largest), x.dtype);
+      if (dim === null) return kit.reduce(x, axesOf(null, x.rank), false, extreme(largest), x.dtype, 5);
       const { values, indices } = along(kit, x, dim!, flag(keep!, "keepdim"), largest);
       return [values, indices];
     });

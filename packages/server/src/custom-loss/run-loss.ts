@@ -7,6 +7,7 @@ import { Tensor } from "./values.ts";
 
 /** A tensor of a datum, dense. */
 export interface LossInput {
+  /** Read once, after the shape was accepted: a sparse tensor is made dense then. */
   readonly data: ArrayLike<number>;
   readonly shape: readonly number[];
   readonly dtype: "int64" | "float32";
@@ -26,17 +27,19 @@ export interface LossOfDatum {
  * loss or a slope is not finite.
  */
 export function runLoss(loss: ReadLoss, inputs: Readonly<Record<string, LossInput>>, pass?: PassBudget): LossOfDatum {
+  const kit = new Kit(true, pass);
   const tensors = loss.inputs.map(({ name, rank }) => {
     const given = Object.hasOwn(inputs, name) ? inputs[name] : undefined;
     if (given === undefined) throw new CustomLossError("is missing from loss_fn_inputs", name);
     if (given.shape.length !== rank) {
       throw new CustomLossError(`has rank ${given.shape.length}, but was declared with rank ${rank}`, name);
     }
-    const numbers =
-      name === "logprobs" ? autodiff.leaf(given.data, given.shape) : autodiff.constant(given.data, given.shape);
+    kit.room(given.shape);
+    const { data } = given;
+    const numbers = name === "logprobs" ? autodiff.leaf(data, given.shape) : autodiff.constant(data, given.shape);
     return new Tensor(given.dtype, rank, numbers);
   });
-  const values = runCalls(new Kit(true, pass), loss, tensors);
+  const values = runCalls(kit, loss, tensors);
   const answer = (values[loss.loss] as Tensor).numbers;
   const { numbers: logprobs } = tensors[0] as Tensor;
   if (!answer.tracked) throw new CustomLossError("the loss does not depend on logprobs");

@@ -5,7 +5,7 @@
  */
 import { type AdapterId, type Engine, InputError, type LossRequest, type LossResult } from "@tinklet/engine";
 import type { Datum, ForwardBackwardRequest, TensorData } from "tinklet/wire";
-import { bounds } from "../custom-loss/bounds.ts";
+import { bounds, extentOf } from "../custom-loss/bounds.ts";
 import type { LossInput, LossOfDatum } from "../custom-loss/run-loss.ts";
 import { getCustomLoss } from "../store/custom-losses.ts";
 import type { Sql } from "../store/database.ts";
@@ -46,11 +46,7 @@ export interface CustomPass {
 /** Runs a pass with a stored loss. */
 export async function customPass({ engine, thread, adapter, pass, loss, backward }: CustomPass): Promise<LossResult> {
   const { data } = pass.forwardBackwardInput;
-  const targets = data.map((datum, i) => {
-    const field = `data[${i}].loss_fn_inputs.target_tokens`;
-    const tensor = datum.lossFnInputs["target_tokens"];
-    if (tensor === undefined) throw new InputError(field, "is required");
-    checkSize(tensor, field);
+  const targets = targetsOf(data).map((tensor) => {
     const { values, shape = [values.length] } = tensor.toDense();
     return { data: Float64Array.from(values as ArrayLike<number>, Number), shape };
   });
@@ -77,6 +73,21 @@ export async function customPass({ engine, thread, adapter, pass, loss, backward
     request((i) => Float32Array.from(losses[i]!.slopes, (slope) => -slope)),
   );
   return { lossFnOutputs: result.lossFnOutputs, metrics };
+}
+
+/** The targets of a pass as they came, within the bounds that they have when they are dense. */
+function targetsOf(data: readonly Datum[]): TensorData[] {
+  let elements = 0;
+  return data.map(({ lossFnInputs: { target_tokens: tensor } }, i) => {
+    const field = `data[${i}].loss_fn_inputs.target_tokens`;
+    if (tensor === undefined) throw new InputError(field, "is required");
+    elements += checkSize(tensor, field);
+    if (elements <= bounds.targetElements) return tensor;
+    throw new InputError(
+      field,
+      `the targets of a pass have at most ${bounds.targetElements} elements; send fewer data`,
+    );
+  });
 }
 
 /** Bytes of tensors that go to the thread at once: some milliseconds of copying. One datum may be larger. */
@@ -141,8 +152,9 @@ function reduced(losses: readonly LossOfDatum[]): Record<string, number> {
   return metrics;
 }
 
-/** Refuses a tensor that would be larger than a loss may work with, before it is made dense. */
-function checkSize(tensor: TensorData, field: string): void {
-  const size = Math.max(tensor.values.length, tensor.shape?.reduce((product, length) => product * length, 1) ?? 0);
+/** Refuses a tensor that would be larger than a loss may work with, before it is made dense; its elements. */
+function checkSize({ values, shape = [] }: TensorData, field: string): number {
+  const size = Math.max(values.length, extentOf(shape));
   if (size > bounds.elements) throw new InputError(field, `has ${size} elements, more than ${bounds.elements}`);
+  return size;
 }

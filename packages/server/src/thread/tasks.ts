@@ -72,12 +72,18 @@ export type Tasks = typeof tasks;
 export type TaskName = keyof Tasks;
 
 /**
- * The tensor without sparseness; the sender has seen to its size.
+ * The tensor without sparseness; the numbers are made when they are read.
  *
  * @param scalar - whether one is expected: the wire writes its shape as it writes none.
  */
 function denseOf(parts: SentTensor, scalar: boolean): LossInput {
-  const { values, shape = [values.length], dtype } = TensorData.ofParts(parts).toDense();
-  const own = scalar && values.length === 1 && shape.length <= 1 ? [] : shape;
-  return { data: Float64Array.from(values as ArrayLike<number>, Number), shape: own, dtype };
+  const { values, shape = [values.length], dtype } = parts;
+  const own = scalar && shape.length <= 1 && (shape[0] ?? 1) === 1 ? [] : shape;
+  return {
+    shape: own,
+    dtype,
+    get data() {
+      return Float64Array.from(TensorData.ofParts(parts).toDense().values as ArrayLike<number>, Number);
+    },
+  };
 }

@@ -210,6 +210,67 @@ describe("the loss custom", () => {
     expect(metrics["loss:sum"]).toBeTypeOf("number");
   });
 
+  it("refuses tensors of no elements beside a large axis, and targets that are large only once they are dense", async () => {
+    const session = await server.session();
+    const node = (op: string, name: string, target: string, args: unknown[]) => ({
+      op,
+      name,
+      target,
+      args,
+      kwargs: {},
+    });
+    const ref = (name: string) => ({ ref: name });
+    const inputs = ["logprobs", "weights"].map((name) => ({ name, rank: name === "weights" ? 2 : 1 }));
+    const graph = {
+      format: 1,
+      nodes: [
+        node("placeholder", "logprobs", "logprobs", []),
+        node("placeholder", "weights", "weights", []),
+        node("call_function", "wide", "torch.logsumexp", [ref("weights"), 0]),
+        node("call_method", "loss", "sum", [ref("logprobs")]),
+        node("output", "output", "output", [{ tuple: [ref("loss"), { dict: {} }] }]),
+      ],
+    };
+    const body = { session_id: session, custom_loss_seq_id: 0, name: "wide", inputs, graph };
+    const { loss_id } = await server.result(server.post("create_custom_loss", body));
+    const model = await server.model(session);
+    const send = (seqId: number, data: Datum[]) => {
+      const forwardBackwardInput = { lossFn: "custom", data, lossFnConfig: { loss_id } };
+      return server.result(
+        server.post("forward_backward", encodeForwardBackwardRequest({ modelId: model, seqId, forwardBackwardInput })),
+      );
+    };
+    const modelInput = ModelInput.fromInts(tokens);
+    const weightsOf = (shape: number[]) =>
+      TensorData.from(new Float32Array(shape.reduce((a, b) => a * b, 1)), { shape, field: "weights" });
+    const before = process.memoryUsage().arrayBuffers;
+    const targets = tokens.map((token) => token + 1);
+    const empty = new Datum({
+      modelInput,
+      lossFnInputs: { target_tokens: targets, weights: weightsOf([0, 40_000_000]) },
+    });
+    expect(await send(1, [empty])).toMatchObject({
+      category: "user",
+      error: expect.stringContaining("has 40000000 elements, more than 4194304"),
+    });
+    const sparse = TensorData.fromSparse({
+      values: BigInt64Array.of(1n),
+      shape: [1, 4_000_000],
+      crowIndices: [0, 1],
+      colIndices: [7],
+    });
+    const claim = new Datum({
+      modelInput: ModelInput.fromInts([1]),
+      lossFnInputs: { target_tokens: sparse, weights: weightsOf([1, 1]) },
+    });
+    expect(await send(2, new Array<Datum>(1000).fill(claim))).toMatchObject({
+      category: "user",
+      error: expect.stringMatching(/data\[4\].*the targets of a pass have at most 16777216 elements/),
+    });
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(100e6);
+    expect(await fingerprint(model, 3)).toBeTypeOf("number"); // the model goes on
+  });
+
   it("does not hold the event loop up, however large a datum is", async () => {
     const session = await server.session();
     const node = (op: string, name: string, target: string, args: unknown[], kwargs = {}) => ({
