@@ -4,6 +4,7 @@
  * asynchronous about the public API (the worker, messages, signals) is in `engine.ts` and `worker.ts`.
  */
 import { readPeft, writePeft, writeTokenizer } from "@tinklet/models";
+import { readConfig } from "@tinklet/models/config";
 import type { ChatMessage, Tokenizer } from "@tinklet/models/tokenizer";
 import { writeMerged } from "./adapter/merge.ts";
 import { exportState } from "./adapter/state.ts";
@@ -196,7 +197,7 @@ export class EngineCore {
   }
 
   readPeft(folder: string): Promise<AdapterState> {
-    return this.#inTurn(() => readPeft(folder));
+    return this.#inTurn(() => readPeft(folder, { config: readConfig(this.info.config) }));
   }
 
   saveMerged(id: AdapterId | SnapshotId, folder: string): Promise<void> {

@@ -19,7 +19,10 @@ export { type HubSettings, hubSettings } from "./hub/hub-settings.ts";
 export { type LoadTokenizerOptions, loadTokenizer, loadTokenizerFiles } from "./load-tokenizer.ts";
 export {
   type PeftAdapter,
+  type PeftBase,
+  type PeftBounds,
   type PeftState,
+  peftBounds,
   peftFiles,
   readPeft,
   type StateTensor,

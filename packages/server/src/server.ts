@@ -127,8 +127,9 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     });
   }
 
-  // Apart, so that no loss keeps a body waiting, and neither keeps a chat.
-  const [losses, unpacking, prompts] = [0, 1, 2].map(() => createSideThread({ clock })) as [
+  // Apart, so that no loss keeps a body waiting, and neither keeps a chat or an import.
+  const [losses, unpacking, prompts, imports] = [0, 1, 2, 3].map(() => createSideThread({ clock })) as [
+    SideThread,
     SideThread,
     SideThread,
     SideThread,
@@ -139,6 +140,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     log,
     limits,
     losses,
+    imports,
     maxDiskBytes: options.maxDiskBytes,
     onPoint,
     onFinished: ({ kind }, outcome) => metrics.finished(kind, outcome),
@@ -230,7 +232,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     queue.context.steps.close();
     await queue.close();
     await Promise.all([...queue.lanes.values()].map((lane) => lane.engine.close()));
-    await Promise.all([losses.close(), unpacking.close(), prompts.close()]);
+    await Promise.all([losses, unpacking, prompts, imports].map((thread) => thread.close()));
     await store.close();
     log.info("closed");
   };

@@ -2,16 +2,23 @@
  * Adapters as PEFT writes and reads them: `adapter_config.json` and `adapter_model.safetensors`, as a folder or as bytes. The only
  * writer of that format.
  */
-import { mkdir, readFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { attentionLinears, mlpLinears } from "../config/tensor-shapes.ts";
+import type { ModelConfig } from "../config/read-config.ts";
+import { attentionLinears, mlpLinears, sameShape, weightShapes } from "../config/tensor-shapes.ts";
 import { ConfigError, WeightsError } from "../errors.ts";
 import { openSafetensors } from "../weights/safetensors.ts";
+import type { TensorInfo } from "../weights/types.ts";
+import { readSmallText } from "../weights/weight-file.ts";
 import { encodeSafetensors, writeSafetensors } from "../weights/write-safetensors.ts";
 import { writeTextAtomically } from "../write-text.ts";
 
 const configFile = "adapter_config.json";
 const weightsFile = "adapter_model.safetensors";
+
+/** Bytes of a configuration that is read without a model to compare it with. */
+const ownConfigBytes = 16 * 1024 * 1024;
 
 /** A dense float32 tensor of an adapter. */
 export interface StateTensor {
@@ -94,7 +101,8 @@ export async function writePeft(folder: string, adapter: PeftAdapter, baseModel:
 }
 
 function unsupported(field: string, value: unknown): ConfigError {
-  return new ConfigError(`${configFile}: ${field} = ${JSON.stringify(value)} is not supported`, {
+  const shown = JSON.stringify(value) ?? "undefined";
+  return new ConfigError(`${configFile}: ${field} = ${shown.slice(0, 100)} is not supported`, {
     code: "unsupported_field",
     field,
   });
@@ -106,21 +114,97 @@ function unsupported(field: string, value: unknown): ConfigError {
  */
 const baseTensor = /\.(lm_head|embed_tokens)(\.base_layer)?\.weight$/;
 
+/** The model that an adapter is for, and the largest rank it may have. */
+export interface PeftBase {
+  readonly config: ModelConfig;
+  /** @defaultValue no limit */
+  readonly maxRank?: number | undefined;
+}
+
+/** How large the files of a PEFT folder may be. */
+export interface PeftBounds {
+  readonly configBytes: number;
+  /** The JSON before the tensors. */
+  readonly headerBytes: number;
+  readonly weightsBytes: number;
+}
+
+/** Bytes of JSON besides what is there for each linear. */
+const fixedBytes = 64 * 1024;
+/** Base tensors that lie beside an adapter: the embedding and the unembedding. */
+const mostBaseTensors = 4;
+
+/** What an adapter of a model can come to, so that files from outside are refused before they are read. */
+export function peftBounds({ config, maxRank = Number.POSITIVE_INFINITY }: PeftBase): PeftBounds {
+  const linears = [...adaptable(config).values()];
+  const tensors = 2 * linears.length + mostBaseTensors;
+  const headerBytes = fixedBytes + tensors * 512;
+  const values = linears.reduce((sum, [outSize, inSize]) => sum + maxRank * (outSize + inSize), 0);
+  const base = mostBaseTensors * config.vocabSize * config.hiddenSize;
+  const weightsBytes = 8 + headerBytes + (values + base) * Float32Array.BYTES_PER_ELEMENT;
+  return { configBytes: fixedBytes + linears.length * 256, headerBytes, weightsBytes };
+}
+
+/** The linears of a model that an adapter can adapt, by their names without `.weight`: output and input size. */
+function adaptable(config: ModelConfig): Map<string, readonly [number, number]> {
+  const { vocabSize, hiddenSize } = config;
+  const linears = new Map<string, readonly [number, number]>([["lm_head", [vocabSize, hiddenSize]]]);
+  for (const [name, shape] of weightShapes(config)) {
+    if (shape.length === 2 && name.startsWith("model.layers.")) {
+      linears.set(name.slice(0, -".weight".length), shape as [number, number]);
+    }
+  }
+  return linears;
+}
+
+/** @throws WeightsError for the first tensor that no adapter of this rank has, before any is read */
+function checkTensors(tensors: Iterable<TensorInfo>, rank: number, { config, maxRank }: PeftBase): void {
+  if (maxRank !== undefined && rank > maxRank) {
+    const message = `${configFile}: r must be at most ${maxRank}, got ${rank}`;
+    throw new ConfigError(message, { code: "unsupported_field", field: "r" });
+  }
+  const linears = adaptable(config);
+  for (const { name, shape } of tensors) {
+    if (baseTensor.test(name)) continue;
+    const [, module = "", side] = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/.exec(name) ?? [];
+    const linear = linears.get(module);
+    if (linear === undefined) {
+      const message = `tensor ${name.slice(0, 200)} does not belong to an adapter of this model`;
+      throw new WeightsError(message, { code: "stray_tensor", tensor: name });
+    }
+    const wanted = side === "A" ? [rank, linear[1]] : [linear[0], rank];
+    if (sameShape(shape, wanted)) continue;
+    throw new WeightsError(`tensor ${name} has shape [${shape.join(", ")}] instead of [${wanted.join(", ")}]`, {
+      code: "shape_mismatch",
+      tensor: name,
+      hint: "the adapter was made for another base model, or with another rank",
+    });
+  }
+}
+
 /**
  * Reads a PEFT folder. Which linears are adapted is read off the tensors, since `target_modules` may be a pattern; it may be fewer
- * than an adapter has that is made here (often q and v alone); whoever takes it completes it.
- * @throws ConfigError for what cannot be expressed here (DoRA, rank-stabilised scaling, per-module ranks, biases).
+ * than an adapter has that is made here (often q and v alone); the engine completes it.
+ *
+ * @param base - the model that it is for: what cannot be an adapter of it is refused before it is read. Leave it out for folders of your
+ *   own only.
+ * @throws ConfigError for what cannot be expressed here (DoRA, rank-stabilised scaling, per-module ranks, biases); WeightsError for
+ *   files that are damaged, too large, or of another model.
  */
-export async function readPeft(folder: string): Promise<PeftState> {
-  const text = await readFile(join(folder, configFile), "utf8").catch((cause: unknown) => {
-    throw new WeightsError(`${folder} holds no ${configFile}`, { code: "no_adapter", file: folder, cause });
-  });
+export async function readPeft(folder: string, base?: PeftBase): Promise<PeftState> {
+  const bounds = base === undefined ? undefined : peftBounds(base);
+  if (!existsSync(join(folder, configFile))) {
+    throw new WeightsError(`${folder} holds no ${configFile}`, { code: "no_adapter", file: folder });
+  }
+  const text = readSmallText(join(folder, configFile), bounds?.configBytes ?? ownConfigBytes);
   let config: Record<string, unknown>;
   try {
     config = JSON.parse(text) as Record<string, unknown>;
   } catch (cause) {
     throw new ConfigError(`${configFile} is not JSON`, { code: "bad_json", cause });
   }
+  if (typeof config !== "object" || config === null)
+    throw new ConfigError(`${configFile} is not an object`, { code: "bad_json" });
   if (config["peft_type"] !== "LORA") throw unsupported("peft_type", config["peft_type"]);
   for (const field of ["use_dora", "use_rslora", "fan_in_fan_out"])
     if (config[field] === true) throw unsupported(field, true);
@@ -133,8 +217,9 @@ export async function readPeft(folder: string): Promise<PeftState> {
   if (typeof rank !== "number") throw unsupported("r", rank);
   if (typeof alpha !== "number") throw unsupported("lora_alpha", alpha);
 
-  const source = openSafetensors(join(folder, weightsFile));
+  const source = openSafetensors(join(folder, weightsFile), bounds?.headerBytes);
   try {
+    if (base !== undefined) checkTensors(source.tensors.values(), rank, base);
     const weights: Record<string, StateTensor> = {};
     const baseShapes: Record<string, readonly number[]> = {};
     for (const { name, shape } of source.tensors.values()) {

@@ -36,8 +36,13 @@ export interface SafetensorsHeader {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/** Reads and checks the header of an open file. @throws WeightsError naming the file and, where there is one, the tensor. */
-export function readSafetensorsHeader(file: ByteSource): SafetensorsHeader {
+/**
+ * Reads and checks the header of an open file.
+ *
+ * @param mostHeaderBytes - beyond it the header is refused before it is read.
+ * @throws WeightsError naming the file and, where there is one, the tensor.
+ */
+export function readSafetensorsHeader(file: ByteSource, mostHeaderBytes = largestHeaderBytes): SafetensorsHeader {
   const refuse = (message: string, code: string, tensor?: string): WeightsError =>
     new WeightsError(`${file.path}: ${tensor === undefined ? "" : `tensor ${tensor}: `}${message}`, {
       code,
@@ -49,8 +54,8 @@ export function readSafetensorsHeader(file: ByteSource): SafetensorsHeader {
   const prefix = new Uint8Array(8);
   file.read(prefix, 0);
   const headerBytes = Number(new DataView(prefix.buffer).getBigUint64(0, true));
-  if (headerBytes > largestHeaderBytes) {
-    throw refuse(`a header of ${headerBytes} bytes is beyond the format's limit`, "bad_header");
+  if (headerBytes > mostHeaderBytes) {
+    throw refuse(`a header has at most ${mostHeaderBytes} bytes here, and this one ${headerBytes}`, "bad_header");
   }
   if (headerBytes > file.size - 8) throw refuse(`the header ends after the file`, "truncated");
   const raw = new Uint8Array(headerBytes);
@@ -131,12 +136,19 @@ export function readSafetensorsHeader(file: ByteSource): SafetensorsHeader {
   return { tensors, unreadable, metadata };
 }
 
-/** A single safetensors file as a source of tensors under the names it uses, for example a PEFT adapter. */
-export function openSafetensors(path: string): WeightSource & { readonly metadata: Readonly<Record<string, string>> } {
+/**
+ * A single safetensors file as a source of tensors under the names it uses, for example a PEFT adapter.
+ *
+ * @param mostHeaderBytes - beyond it the header is refused before it is read. @defaultValue the format's own limit
+ */
+export function openSafetensors(
+  path: string,
+  mostHeaderBytes?: number,
+): WeightSource & { readonly metadata: Readonly<Record<string, string>> } {
   assertLittleEndian();
   const file = new WeightFile(path);
   try {
-    const { tensors, unreadable, metadata } = readSafetensorsHeader(file);
+    const { tensors, unreadable, metadata } = readSafetensorsHeader(file, mostHeaderBytes);
     return { ...fileWeights({ files: new Map([[path, file]]), tensors, unreadable }), metadata };
   } catch (error) {
     file.close();

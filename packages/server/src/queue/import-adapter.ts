@@ -1,22 +1,37 @@
 /**
- * A PEFT folder as an adapter of this server: read, completed and checked against the base model by the engine, and brought to the
- * scaling that every model here has. What PEFT can express and LoRA training here cannot (DoRA, rank patterns, biases) is refused by
- * the engine in its own words.
+ * A PEFT folder as an adapter of this server: read and checked against the base model by a thread of its own, completed by the engine, and
+ * brought to the scaling that every model here has. What PEFT can express and LoRA training here cannot (DoRA, rank patterns, biases) is
+ * refused with its reason.
  */
-import { type AdapterState, type Engine, InputError, ownTurn, type TensorOutput } from "@tinklet/engine";
+import { type AdapterState, type Engine, ModelError, ownTurn, type TensorOutput } from "@tinklet/engine";
+import type { PeftBase, PeftState } from "@tinklet/models";
+import { type SideThread, TaskError, ThreadDied } from "../thread/side-thread.ts";
 
 /** What `create_model` gives every adapter; a checkpoint with another could not be loaded into a model made by it. */
 export const servedAlpha = 32;
 
+/** An adapter in a folder, read beside the engine. @throws ModelError naming what is wrong with it */
+export async function readPeftFolder(thread: SideThread, folder: string, base: PeftBase): Promise<PeftState> {
+  try {
+    return await thread.run("readPeft", { folder, base });
+  } catch (error) {
+    if (error instanceof TaskError && /^(Config|Weights)Error$/.test(error.task)) {
+      throw new ModelError("bad_adapter", error.message, { cause: error });
+    }
+    if (error instanceof ThreadDied) {
+      throw new ModelError("bad_adapter", "there is not enough memory to read the adapter", { cause: error });
+    }
+    throw error;
+  }
+}
+
 /**
- * The state of an adapter in a PEFT folder, with every matrix that its configuration names: the engine completes what it imports, so
- * the state is what comes out again. Modules that the folder leaves out add nothing until they are trained.
+ * The state of an adapter that was read from a PEFT folder, with every matrix that its configuration names: the engine completes what it
+ * imports, so the state is what comes out again. Modules that the folder leaves out add nothing until they are trained.
  *
  * @throws EngineError naming what does not fit.
  */
-export async function readPeftAdapter(engine: Engine, folder: string, maxRank: number): Promise<AdapterState> {
-  const read = await engine.readPeft(folder);
-  if (read.lora.rank > maxRank) throw new InputError("r", `${read.lora.rank} is more than the ${maxRank} allowed`);
+export async function completeAdapter(engine: Engine, read: PeftState): Promise<AdapterState> {
   const { adapterId } = await engine.importState(read);
   let whole: AdapterState;
   try {

@@ -144,6 +144,8 @@ export interface QueueContext {
   readonly payloads: PayloadCache;
   /** Where stored losses run. */
   readonly losses: SideThread;
+  /** Where adapters from elsewhere are read. */
+  readonly imports: SideThread;
   readonly suspects: Suspects;
   /** Tells of stored steps and changed runs. */
   readonly steps: StepFeed;

@@ -3,12 +3,14 @@
  * and nobody's queue builds up inside it; samples fill its batch beside them. Who comes next is decided by fair shares.
  */
 import { type Engine, EngineError, MemoryError, type SampleResult } from "@tinklet/engine";
+import type { PeftBase } from "@tinklet/models";
+import { readConfig } from "@tinklet/models/config";
 import { writeAdapter } from "../store/adapter-files.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { getModel, type Lora, type ModelRow, skipNumbers } from "../store/models.ts";
 import type { Draw } from "./draw.ts";
 import { FairShare } from "./fair-share.ts";
-import { readPeftAdapter } from "./import-adapter.ts";
+import { completeAdapter, readPeftFolder } from "./import-adapter.ts";
 import type { Job, QueueContext } from "./job.ts";
 import { ModelRunner, type Surroundings } from "./model-runner.ts";
 import { Residents } from "./residents.ts";
@@ -161,11 +163,17 @@ export class Lane {
     return count;
   }
 
+  /** What an adapter from elsewhere must fit. */
+  get peftBase(): PeftBase {
+    return { config: readConfig(this.#engine.info.config), maxRank: this.#context.limits.rank };
+  }
+
   /** Takes an adapter from a PEFT folder into the store. @throws EngineError naming what does not fit this base model. */
   async importAdapter(folder: string): Promise<{ filesId: string; bytes: number; lora: Lora }> {
-    const { store, limits } = this.#context;
+    const { store, imports } = this.#context;
     const { residents } = this.#around;
-    const state = await this.#withRoom(() => readPeftAdapter(this.#engine, folder, limits.rank));
+    const read = await readPeftFolder(imports, folder, this.peftBase);
+    const state = await this.#withRoom(() => completeAdapter(this.#engine, read));
     const snapshot = await this.#withRoom(() => this.#engine.importSnapshot(state)); // checks every tensor
     const filesId = newFolderId();
     residents.adopt(filesId, snapshot);

@@ -51,6 +51,8 @@ export interface QueueOptions {
   readonly limits: Limits;
   /** Where stored losses run. */
   readonly losses: SideThread;
+  /** Where adapters from elsewhere are read. */
+  readonly imports: SideThread;
   /** Bytes that the data folder may take up. @defaultValue no bound */
   readonly maxDiskBytes?: number | undefined;
   readonly onPoint?: ((point: string) => void) | undefined;
@@ -85,7 +87,7 @@ export class Queue {
   readonly #fetched = new Set<number>();
   readonly #disk: DiskGuard;
 
-  constructor({ store, clock, log, limits, losses, maxDiskBytes, onPoint, onFinished, onUsed }: QueueOptions) {
+  constructor({ store, clock, log, limits, losses, imports, maxDiskBytes, onPoint, onFinished, onUsed }: QueueOptions) {
     this.#disk = new DiskGuard(store, clock, maxDiskBytes);
     this.#ids = new RequestIds(store.secret);
     this.context = {
@@ -101,6 +103,7 @@ export class Queue {
       }),
       payloads: new PayloadCache(),
       losses,
+      imports,
       suspects: new Suspects(),
       steps: new StepFeed(),
       rates: new TokenRateMeter(clock),

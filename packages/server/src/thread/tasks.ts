@@ -1,4 +1,5 @@
 /** What the server's side thread can be asked for: work that a client sizes, and that would hold the event loop up. */
+import type { PeftBase, PeftState } from "@tinklet/models";
 import { CustomLossGraph, CustomLossInput, parseJson, TensorData, unpackZstdFrame } from "tinklet/wire";
 import { CustomLossError } from "../custom-loss/custom-loss-error.ts";
 import { type ReadLoss, readLoss } from "../custom-loss/read-loss.ts";
@@ -61,6 +62,12 @@ export const tasks = {
       }
     });
     return { losses, elements: budget.elements };
+  },
+
+  /** The adapter in a PEFT folder. @throws ModelError when it is not one of this model */
+  readPeft: async ({ folder, base }: { folder: string; base: PeftBase }): Promise<PeftState> => {
+    const { readPeft } = await import("@tinklet/models"); // which the other tasks do not need
+    return readPeft(folder, base);
   },
 
   /** The content of one zstd frame; none when it is longer than `capacity` or damaged. */

@@ -7,6 +7,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MemoryError, ModelError } from "@tinklet/engine";
+import { peftBounds } from "@tinklet/models";
 import type { CopyWeightsRequest, CopyWeightsResponse } from "tinklet/wire";
 import { checkName, expiryOf, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { owned, UserError } from "../../queue/job.ts";
@@ -168,10 +169,17 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
   const ttl = text("ttl_seconds");
   const expiresAt = expiryOf(ttl === undefined ? undefined : Number(ttl), api.clock.now());
 
-  const files = peftFiles.map((file): [name: string, bytes: Uint8Array] => {
+  const lane = api.queue.lanes.get(baseModel)!;
+  const { configBytes, weightsBytes } = peftBounds(lane.peftBase);
+  const files = peftFiles.map((file, i): [name: string, bytes: Uint8Array] => {
     const bytes = form.get(file);
-    if (bytes !== undefined) return [file, bytes];
-    throw new Refusal(422, "invalid_request", `${file}: is missing. Send a form with ${peftFiles.join(" and ")}.`);
+    if (bytes === undefined) {
+      throw new Refusal(422, "invalid_request", `${file}: is missing. Send a form with ${peftFiles.join(" and ")}.`);
+    }
+    const most = [configBytes, weightsBytes][i]!;
+    if (bytes.byteLength <= most) return [file, bytes];
+    const problem = `must be at most ${most} bytes for an adapter of ${baseModel}, got ${bytes.byteLength}`;
+    throw new Refusal(413, "adapter_too_large", `${file}: ${problem}.`);
   });
   // The same adapter again is the checkpoint that it became the first time, kept as long as the longest that was asked for.
   const hash = createHash("sha256").update(JSON.stringify([baseModel, name]));
@@ -187,7 +195,7 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
   const folder = await mkdtemp(join(tmpdir(), "tinklet-import-"));
   try {
     for (const [file, bytes] of files) await writeFile(join(folder, file), bytes);
-    const { filesId, bytes, lora } = await api.queue.lanes.get(baseModel)!.importAdapter(folder);
+    const { filesId, bytes, lora } = await lane.importAdapter(folder);
     const path = await api.store.db.write((sql) => {
       addFiles(sql, filesId, bytes, api.clock.now());
       const weights = {

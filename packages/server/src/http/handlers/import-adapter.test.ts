@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type AdapterState, type Engine, openEngine } from "@tinklet/engine";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { writeTinyModel } from "../../../../engine/src/testing/tiny-model.ts";
 import { baseModel, TestServer } from "../../testing/test-server.ts";
 
@@ -51,11 +51,14 @@ async function formOf(path: string, texts: Record<string, string> = {}): Promise
   return form;
 }
 
-async function send(body: FormData | string): Promise<{ status: number; json: Record<string, string> }> {
-  const answer = await server.server.fetch(
+async function send(
+  body: FormData | string,
+  to: TestServer = server,
+): Promise<{ status: number; json: Record<string, string> }> {
+  const answer = await to.server.fetch(
     new Request("http://localhost/api/v1/tinklet/import_adapter", {
       method: "POST",
-      headers: { "x-api-key": server.key },
+      headers: { "x-api-key": to.key },
       body,
     }),
   );
@@ -204,6 +207,75 @@ test("what cannot be used is refused with its reason, and never with a path of t
     expect(await refused(await changed("adapter_model.safetensors", blob))).toEqual([400, "bad_adapter"]);
   }
   expect(server.logged.filter(({ event }) => event === "http.failed")).toEqual([]);
+});
+
+/** A safetensors file of no values under this header. */
+function headerAlone(header: object): Blob {
+  const text = Buffer.from(JSON.stringify(header));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(text.length));
+  return new Blob([size, text]);
+}
+
+test("what no adapter of the model can be is refused before it is read, and the engine never reads a file", async () => {
+  let reads = 0;
+  const other = await TestServer.open({
+    models: [
+      {
+        name: baseModel,
+        open: async () => {
+          const opened = await openTiny();
+          const readPeft = (from: string) => {
+            reads++;
+            return opened.readPeft(from);
+          };
+          return { ...opened, readPeft };
+        },
+      },
+    ],
+  });
+  onTestFinished(() => other.close());
+  const path = await folder("large");
+  const good = await readFile(join(path, "adapter_config.json"), "utf8");
+  const attack = async (file: string, blob: Blob) => {
+    const form = await formOf(path);
+    form.set(file, blob, file);
+    const answer = send(form, other);
+    // An ordinary request beside it.
+    expect((await other.get("get_server_capabilities")).status).toBe(200);
+    const { status, json } = await answer;
+    return [status, json["code"], json["detail"]];
+  };
+  const entry = (shape: number[]) => ({ dtype: "F32", shape, data_offsets: [0, 0] });
+  const name = (i: number | string) => `base_model.model.model.layers.0.self_attn.q_proj${i}.lora_A.weight`;
+  const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [name(i), entry([0])]));
+  expect(await attack("adapter_config.json", new Blob([good, " ".repeat(1_000_000)]))).toEqual([
+    413,
+    "adapter_too_large",
+    expect.stringMatching(
+      /^adapter_config\.json: must be at most \d+ bytes for an adapter of test\/model, got 1000\d+\.$/,
+    ),
+  ]);
+  expect(await attack("adapter_model.safetensors", new Blob([new Uint8Array(50_000_000)]))).toEqual([
+    413,
+    "adapter_too_large",
+    expect.stringMatching(/^adapter_model\.safetensors: must be at most/),
+  ]);
+  expect(await attack("adapter_model.safetensors", headerAlone(many(1500)))).toEqual([
+    400,
+    "bad_adapter",
+    expect.stringMatching(/a header has at most \d+ bytes here/),
+  ]);
+  for (const [header, reason] of [
+    [many(100), /does not belong to an adapter of this model/],
+    [{ [name("")]: entry([0, 1_000_000_000]) }, /has shape \[0, 1000000000\] instead of \[4, \d+\]/],
+  ] as const) {
+    const refused = [400, "bad_adapter", expect.stringMatching(reason)];
+    expect(await attack("adapter_model.safetensors", headerAlone(header))).toEqual(refused);
+  }
+  expect((await send(await formOf(path), other)).status).toBe(200);
+  expect(reads).toBe(0);
+  expect(other.logged.filter(({ event }) => event === "http.failed")).toEqual([]);
 });
 
 test("the same adapter again is the same checkpoint, kept as long as was ever asked for, and is no training run", async () => {

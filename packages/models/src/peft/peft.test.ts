@@ -1,0 +1,109 @@
+/** What an adapter of a model can come to, and folders that claim more. */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { readConfig } from "../config/read-config.ts";
+import { ConfigError, WeightsError } from "../errors.ts";
+import { type PeftAdapter, peftBounds, readPeft, writePeft } from "./peft.ts";
+
+const config = readConfig({
+  model_type: "llama",
+  vocab_size: 100,
+  hidden_size: 64,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  intermediate_size: 128,
+  tie_word_embeddings: true,
+});
+const base = { config, maxRank: 8 };
+const root = await mkdtemp(join(tmpdir(), "tinklet-peft-"));
+afterAll(() => rm(root, { recursive: true, force: true }));
+
+const tensor = (shape: number[]) => ({ shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)).fill(0.5) });
+const layer = "base_model.model.model.layers.1";
+/** Each kind of linear once, a tied unembedding and what PEFT writes beside it. */
+const whole: PeftAdapter["weights"] = {
+  [`${layer}.self_attn.k_proj.lora_A.weight`]: tensor([2, 64]),
+  [`${layer}.self_attn.k_proj.lora_B.weight`]: tensor([32, 2]),
+  [`${layer}.mlp.down_proj.lora_A.weight`]: tensor([2, 128]),
+  [`${layer}.mlp.down_proj.lora_B.weight`]: tensor([64, 2]),
+  "base_model.model.lm_head.lora_A.weight": tensor([2, 64]),
+  "base_model.model.lm_head.lora_B.weight": tensor([100, 2]),
+  "base_model.model.model.embed_tokens.weight": tensor([100, 64]),
+};
+async function folderOf(weights: PeftAdapter["weights"], rank = 2): Promise<string> {
+  const folder = await mkdtemp(join(root, "adapter-"));
+  await writePeft(folder, { lora: { rank, alpha: 4 }, weights }, "base");
+  return folder;
+}
+
+test("an adapter of the model is read whole", async () => {
+  const { weights, lora, peft } = await readPeft(await folderOf(whole), base);
+  expect(Object.keys(weights)).toHaveLength(6);
+  expect(lora).toMatchObject({ rank: 2, alpha: 4, trainAttn: true, trainMlp: true, trainUnembed: true });
+  expect(Object.keys(peft.baseShapes)).toEqual(["base_model.model.model.embed_tokens.weight"]);
+});
+
+describe("refused before it is read", () => {
+  const other = (name: string, shape: number[]) => folderOf({ ...whole, [`base_model.model.${name}`]: tensor(shape) });
+  test.each([
+    ["a layer that is not there", "model.layers.2.self_attn.k_proj.lora_A.weight", [2, 64], "stray_tensor"],
+    ["a linear that is not there", "model.layers.1.self_attn.x_proj.lora_A.weight", [2, 64], "stray_tensor"],
+    ["a norm", "model.layers.1.input_layernorm.lora_A.weight", [2, 64], "stray_tensor"],
+    ["an embedding", "model.embed_tokens.lora_A.weight", [2, 64], "stray_tensor"],
+    ["a matrix of an adapter that is none", "model.layers.1.self_attn.k_proj.lora_C.weight", [2, 64], "stray_tensor"],
+    ["another width", "model.layers.1.self_attn.q_proj.lora_A.weight", [2, 65], "shape_mismatch"],
+    ["another rank", "model.layers.1.self_attn.q_proj.lora_B.weight", [64, 3], "shape_mismatch"],
+    ["a wide axis beside an empty one", "model.layers.1.self_attn.q_proj.lora_B.weight", [0, 2], "shape_mismatch"],
+  ])("%s", async (_, name, shape, code) => {
+    await expect(readPeft(await other(name, shape), base)).rejects.toMatchObject({
+      code,
+      tensor: `base_model.model.${name}`,
+    });
+  });
+
+  test("a rank above the one that is allowed", async () => {
+    const folder = await folderOf({}, 9);
+    await expect(readPeft(folder, base)).rejects.toThrow(ConfigError);
+    await expect(readPeft(folder, base)).rejects.toThrow("adapter_config.json: r must be at most 8, got 9");
+    await expect(readPeft(folder)).resolves.toMatchObject({ lora: { rank: 9 } }); // a folder of one's own
+  });
+
+  test("a configuration and a header beyond what the model's linears can fill", async () => {
+    const { configBytes, headerBytes } = peftBounds(base);
+    const folder = await folderOf(whole);
+    const metadata = JSON.stringify({ __metadata__: { a: "x".repeat(headerBytes) } });
+    const size = Buffer.alloc(8);
+    size.writeBigUInt64LE(BigInt(metadata.length));
+    await writeFile(join(folder, "adapter_model.safetensors"), Buffer.concat([size, Buffer.from(metadata)]));
+    await expect(readPeft(folder, base)).rejects.toThrow(/a header has at most \d+ bytes here, and this one \d+/);
+    await writeFile(join(folder, "adapter_config.json"), " ".repeat(configBytes + 1));
+    await expect(readPeft(folder, base)).rejects.toThrow(WeightsError);
+    await expect(readPeft(folder, base)).rejects.toMatchObject({ code: "too_large" });
+  });
+});
+
+test("the bounds have room for the largest adapter, in float32, with names written out in the configuration", () => {
+  const large = readConfig({
+    model_type: "llama",
+    vocab_size: 128_256,
+    hidden_size: 8192,
+    num_hidden_layers: 80,
+    num_attention_heads: 64,
+    num_key_value_heads: 8,
+    intermediate_size: 28_672,
+  });
+  const { configBytes, headerBytes, weightsBytes } = peftBounds({ config: large, maxRank: 256 });
+  const linears = 80 * 7 + 1;
+  expect(configBytes).toBeGreaterThan(
+    10_000 + linears * '"base_model.model.model.layers.79.self_attn.q_proj", '.length,
+  );
+  const entry = `"${layer}.self_attn.q_proj.lora_A.weight":{"dtype":"F32","shape":[256,28672],"data_offsets":[13000000000,13000000000]},`;
+  expect(headerBytes).toBeGreaterThan(2 * linears * entry.length);
+  // 80 layers of q, o (2 × 16 384), k, v (2 × 9216), gate, up and down (3 × 36 864), and the unembedding
+  const values = 256 * (80 * (2 * 16_384 + 2 * 9216 + 3 * 36_864) + 128_256 + 8192);
+  expect(weightsBytes).toBeGreaterThan(values * 4);
+  expect(weightsBytes).toBeLessThan(values * 4 + 5 * 128_256 * 8192 * 4);
+});
