@@ -89,6 +89,8 @@ export interface Limits {
   readonly chatTools: number;
   /** Stop texts of one chat. @defaultValue 16 */
   readonly chatStops: number;
+  /** Log-probs in one answer of a chat: choices × tokens × (1 + likeliest tokens), echoed prompts included. @defaultValue 400 000 */
+  readonly chatScores: number;
   /** Optimizer steps that are kept of one run's curve; then every other one is dropped. @defaultValue 50 000 */
   readonly stepsPerRun: number;
   /** Streams of events that one tenant may have open; more are answered 429. @defaultValue 64 */
@@ -137,6 +139,7 @@ export const defaultLimits: Limits = {
   chatMessages: 4096,
   chatTools: 128,
   chatStops: 16,
+  chatScores: 400_000,
   stepsPerRun: 50_000,
   watchersPerTenant: 64,
   chatHeartbeatMs: 10_000,

@@ -13,7 +13,12 @@ import type { Surface } from "./chat/routes.ts";
 import { errorBody } from "./chat/shapes.ts";
 
 export function jsonAnswer(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
-  return bytesAnswer(new TextEncoder().encode(stringifyJson(body)), "application/json", status, headers);
+  return jsonTextAnswer(stringifyJson(body), status, headers);
+}
+
+/** The same for JSON that is written already. */
+export function jsonTextAnswer(json: string, status = 200, headers: Record<string, string> = {}): Response {
+  return bytesAnswer(new TextEncoder().encode(json), "application/json", status, headers);
 }
 
 export function bytesAnswer(

@@ -3,7 +3,7 @@ import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
 import { fakeEngine } from "../../testing/fake-engine.ts";
-import { baseModel, gateway, TestServer, type TestServerOptions } from "../../testing/test-server.ts";
+import { baseModel, gateway, TestServer, type TestServerOptions, turnsDuring } from "../../testing/test-server.ts";
 import { hashApiKey } from "../auth.ts";
 
 const tokenizer = tokenizerFromFiles(tinyTokenizer, "tiny");
@@ -652,6 +652,67 @@ describe("completions", () => {
     const scored = await complete(server, { prompt: [259, 264], echo: true, logprobs: 0, max_tokens: 0 });
     expect(scored.json.choices[0]).toMatchObject({ text: "hello world", finish_reason: "length" });
     expect(scored.json.choices[0].logprobs.tokens).toEqual(["hello", " world"]);
+  });
+
+  test("each choice has the scores of its prompt, and its own behind them", async () => {
+    const server = await open({ engine: { reply: (_, index) => encode(index === 0 ? "ab" : "cd") } });
+    const body = { prompt: ["hello", "hello world"], n: 2, echo: true, logprobs: 2, max_tokens: 2 };
+    const { json } = await complete(server, body);
+    expect(json.choices.map(({ index, text }: { index: number; text: string }) => [index, text])).toEqual([
+      [0, "helloab"],
+      [1, "hellocd"],
+      [2, "hello worldab"],
+      [3, "hello worldcd"],
+    ]);
+    const lists = json.choices[3].logprobs;
+    expect(lists.tokens).toEqual(["<|begin|>", "hello", " world", "c", "d"]);
+    expect(lists.text_offset).toEqual([0, 9, 14, 20, 21]);
+    expect(lists.top_logprobs.slice(0, 3)).toEqual([null, null, null]); // the fake engine has none for prompts
+    expect(lists.top_logprobs.slice(3).map((each: object) => Object.keys(each).length)).toEqual([2, 2]);
+    expect(json.choices[2].logprobs.token_logprobs.slice(0, 3)).toEqual(lists.token_logprobs.slice(0, 3));
+    const plain = (await complete(server, { prompt: "hello", logprobs: 0, max_tokens: 2 })).json.choices[0].logprobs;
+    expect(plain).toMatchObject({ tokens: ["a", "b"], top_logprobs: null, text_offset: [0, 1] });
+    const none = (await complete(server, { prompt: "hello", max_tokens: 2 })).json.choices[0];
+    expect(none.logprobs).toBeNull();
+  });
+
+  test("choices × tokens × scores have a bound, as has what is echoed", async () => {
+    const server = await open({
+      engine: { reply: () => encode("abcdefgh") },
+      limits: { chatScores: 60, chatBytes: 2000 },
+    });
+    const refused = async (body: object, path?: string) => {
+      const { status, json } = await (path === undefined ? complete(server, body) : chat(server, body));
+      return [status, json.error?.param, json.error?.message];
+    };
+    const problem = (asked: number) => [400, "logprobs", expect.stringContaining(`must be at most 60, got ${asked}`)];
+    // three tokens of the prompt, and one more
+    expect(await refused({ prompt: "hello world", n: 5, echo: true, logprobs: 2, max_tokens: 1 })).toEqual([
+      200,
+      undefined,
+      undefined,
+    ]);
+    expect(await refused({ prompt: "hello world", n: 5, echo: true, logprobs: 2, max_tokens: 2 })).toEqual(problem(75));
+    expect(await refused({ prompt: "a", n: 31, logprobs: 0, max_tokens: 2 })).toEqual(problem(62));
+    expect(await refused({ n: 10, logprobs: true, top_logprobs: 5, max_tokens: 2 }, "chat")).toEqual(problem(120));
+    expect(await refused({ prompt: "x".repeat(400), n: 6, echo: true, max_tokens: 0 })).toEqual([
+      400,
+      "echo",
+      expect.stringContaining("must be at most 2000 characters, got 2400"),
+    ]);
+    // Who names no number of tokens gets as many as there are scores for.
+    const { json } = await chat(server, { n: 10, logprobs: true, top_logprobs: 1 });
+    expect(json.choices[9]).toMatchObject({ finish_reason: "length", message: { content: "abc" } });
+  });
+
+  test("a large answer is written beside other requests", async () => {
+    const server = await open({ engine: { reply: () => encode("a"), contextLength: 2048 } });
+    const body = { prompt: new Array(1000).fill(104), n: 60, max_tokens: 1, echo: true };
+    const turns = await turnsDuring(async () => {
+      const answer = await complete(server, { ...body, logprobs: 5 });
+      expect(answer.json.choices[59].logprobs.tokens).toHaveLength(1001);
+    });
+    expect(turns).toBeGreaterThanOrEqual(59); // one between two choices
   });
 
   test.each<[string, object]>([

@@ -2,7 +2,6 @@
 import { randomUUID } from "node:crypto";
 import type { ReplyEvent, ToolCall } from "@tinklet/models/chat";
 import { given } from "tinklet/wire";
-import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
 import {
@@ -25,9 +24,10 @@ import { readResponseFormat } from "../response-format.ts";
 import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
-import { chatLogprobs } from "./logprobs.ts";
+import { chatLogprobs, chatLogprobsJson, scoredTokens } from "./logprobs.ts";
 import { readMessages, readTools } from "./messages.ts";
 import { dataEvent, doneEvent, keepAlive, usageOf } from "./usage.ts";
+import { wholeAnswer } from "./whole-answer.ts";
 
 /** Likeliest tokens beside each one. */
 const mostTop = 20;
@@ -126,9 +126,11 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const top = numberField(body, "top_logprobs", { least: 0, most: mostTop, integer: true }) ?? 0;
     if (top > 0 && !withLogprobs) throw badField("top_logprobs", "is for logprobs: set logprobs too");
     const stop = stopField(body["stop"], "stop", api.limits.chatStops);
-    const maxTokens = tokensField(body, "max_completion_tokens") ?? tokensField(body, "max_tokens");
-    const params = { ...samplingOf(body), ...given({ maxTokens }) };
     const n = countField(api, body);
+    const asked = tokensField(body, "max_completion_tokens") ?? tokensField(body, "max_tokens");
+    const scores = { choices: n, maxTokens: asked, top };
+    const maxTokens = withLogprobs ? scoredTokens(scores, api.limits.chatScores) : asked;
+    const params = { ...samplingOf(body), ...given({ maxTokens }) };
     const variables = readVariables(body);
     const place = await promptPlace(context, call, { served: model.served, param: "messages" });
     const chatPrompt = await renderPrompt(place, { messages, tools, variables });
@@ -148,14 +150,15 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
           },
         }),
       );
-      return jsonAnswer({
-        ...head,
-        object: "chat.completion",
+      return wholeAnswer({
+        head: { ...head, object: "chat.completion" },
         choices: replies.map((reply, index) => ({
-          index,
-          message: reply.message(),
-          logprobs: logprobs(reply.tokens),
-          finish_reason: finishReason(reply.reason, reply.calls.length),
+          choice: {
+            index,
+            message: reply.message(),
+            finish_reason: finishReason(reply.reason, reply.calls.length),
+          },
+          logprobs: () => (withLogprobs ? chatLogprobsJson(tokenizer, reply.tokens) : "null"),
         })),
         usage: usageOf(totals),
       });

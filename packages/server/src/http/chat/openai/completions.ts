@@ -1,7 +1,6 @@
 /** `POST /completions` of OpenAI's API: a prompt as it is, text or tokens, and what follows it. */
 import { randomUUID } from "node:crypto";
 import { createReplyReader } from "@tinklet/models/chat";
-import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
 import {
@@ -23,8 +22,9 @@ import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
 import { errorBody } from "../shapes.ts";
 import { commonRules, readStream } from "./chat-completions.ts";
-import { promptTokens, type ScoredToken, textLogprobs } from "./logprobs.ts";
+import { promptTokens, type ScoredToken, scoredTokens, TextLogprobsJson, textLogprobs } from "./logprobs.ts";
 import { dataEvent, doneEvent, keepAlive, usageOf } from "./usage.ts";
+import { wholeAnswer } from "./whole-answer.ts";
 
 const rules: FieldRules = {
   ...commonRules,
@@ -63,6 +63,14 @@ export function completionsHandler(context: ChatContext): ChatHandler {
       checkRoom(place, prompt.length, maxTokens);
       const text = typeof sent === "string" ? sent : tokenizer.decode(sent);
       prompts.push({ prompt, text: echo ? text : "" });
+    }
+    const echoed = echo ? prompts.reduce((sum, { prompt }) => sum + prompt.length * n, 0) : 0;
+    const scores = { choices: prompts.length * n, echoed, maxTokens, top: top ?? 0 };
+    if (top !== undefined) scoredTokens(scores, api.limits.chatScores);
+    const echoedText = prompts.reduce((sum, { text }) => sum + text.length * n, 0);
+    if (echoedText > api.limits.chatBytes) {
+      const problem = `n × the prompts must be at most ${api.limits.chatBytes} characters, got ${echoedText}; lower n`;
+      throw badField("echo", problem);
     }
     const head = {
       id: `cmpl-${randomUUID().replaceAll("-", "")}`,
@@ -121,12 +129,27 @@ export function completionsHandler(context: ChatContext): ChatHandler {
           },
         }),
       );
-      const choices = replies.map(({ text, tokens, reason }, index) => {
-        const of = Math.floor(index / n);
-        const echoed = promptTokens(prompts[of]!.prompt, totals[of]!);
-        return { text, index, logprobs: logprobsOf([...echoed, ...tokens], 0), finish_reason: reason };
+      const begun: TextLogprobsJson[] = [];
+      if (top !== undefined) {
+        for (const [i, { prompt }] of prompts.entries()) {
+          const json = new TextLogprobsJson(tokenizer);
+          await json.add(promptTokens(prompt, totals[i]!));
+          begun.push(json);
+        }
+      }
+      const logprobsJson = async (index: number): Promise<string> => {
+        const json = begun[Math.floor(index / n)]!.fork();
+        await json.add(replies[index]!.tokens);
+        return String(json);
+      };
+      return wholeAnswer({
+        head,
+        choices: replies.map(({ text, reason }, index) => ({
+          choice: { text, index, finish_reason: reason },
+          logprobs: () => (top === undefined ? "null" : logprobsJson(index)),
+        })),
+        usage: usageOf(sumOf(totals)),
       });
-      return jsonAnswer({ ...head, choices, usage: usageOf(sumOf(totals)) });
     }
 
     if (echo && top !== undefined) throw unsupported("stream", "with echo and logprobs, answers come whole");

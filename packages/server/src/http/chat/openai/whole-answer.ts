@@ -1,0 +1,26 @@
+/** A whole answer, written one choice at a time with turns of the event loop in between. */
+import { ownTurn } from "@tinklet/engine";
+import { jsonTextAnswer } from "../../answers.ts";
+
+export interface WholeAnswer {
+  readonly head: object;
+  readonly choices: readonly WholeChoice[];
+  readonly usage: object;
+}
+
+export interface WholeChoice {
+  /** What it has besides its log-probs. */
+  readonly choice: object;
+  /** JSON of its log-probs. */
+  readonly logprobs: () => Promise<string> | string;
+}
+
+export async function wholeAnswer({ head, choices, usage }: WholeAnswer): Promise<Response> {
+  const written: string[] = [];
+  for (const { choice, logprobs } of choices) {
+    if (written.length > 0) await ownTurn();
+    written.push(`${JSON.stringify(choice).slice(0, -1)},"logprobs":${await logprobs()}}`);
+  }
+  const start = JSON.stringify(head).slice(0, -1);
+  return jsonTextAnswer(`${start},"choices":[${written.join(",")}],"usage":${JSON.stringify(usage)}}`);
+}
