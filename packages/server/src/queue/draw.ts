@@ -13,7 +13,7 @@ export interface Draw {
   readonly request: Omit<SampleRequest, "adapter" | "scope">;
   /** Ends it, waiting or running. */
   readonly signal: AbortSignal;
-  readonly onToken?: (event: TokenEvent) => void;
+  readonly onToken: (event: TokenEvent) => void;
 }
 
 export const shuttingDown = (): Refusal =>
@@ -33,7 +33,7 @@ export async function runDraw(draw: Draw, line: string, around: Surroundings): P
     signal.throwIfAborted();
     // What one tenant has asked must not make another's answer faster.
     const asked = { ...request, scope: tenant, ...(adapter === undefined ? {} : { adapter }) };
-    return engine.sample(asked, { signal, ...(onToken === undefined ? {} : { onToken }) });
+    return engine.sample(asked, { signal, onToken });
   };
   try {
     return filesId === undefined ? await call(undefined) : await residents.use(filesId, line, call);

@@ -39,8 +39,8 @@ interface Turn {
   /** Of its prompt. */
   readonly tokens: number;
   readonly sequences: number;
-  /** Runs it to its end, or until it waits again. */
-  readonly run: () => Promise<"ran" | "no_room">;
+  /** Runs it to its end, or until it waits again. `drawn` is told of tokens as soon as they are known. */
+  readonly run: (drawn: (tokens: number) => void) => Promise<"ran" | "no_room">;
 }
 
 /** The turns of one line, in order of arrival: their ids grow. */
@@ -86,6 +86,21 @@ class Line {
   }
 }
 
+/** Tokens that a sequence draws in a millisecond, of late. */
+class Pace {
+  #tokensPerMs: number | undefined;
+
+  note(tokens: number, ms: number): void {
+    if (ms <= 0) return;
+    const now = tokens / ms;
+    this.#tokensPerMs = this.#tokensPerMs === undefined ? now : this.#tokensPerMs + (now - this.#tokensPerMs) / 16;
+  }
+
+  tokensIn(ms: number): number {
+    return (this.#tokensPerMs ?? 0) * ms;
+  }
+}
+
 /** A request under which the engine dies more often than this is at fault itself. */
 const maxEngineDeaths = 2;
 
@@ -95,6 +110,7 @@ const lineOf = (job: Job): string => job.samplerId ?? `tenant:${job.tenant}`;
 export class SampleRunner {
   readonly #options: SampleRunnerOptions;
   readonly #shares = new FairShare();
+  readonly #pace = new Pace();
   /** Waiting samples by line, in order of arrival. */
   readonly #lines = new Map<string, Line>();
   /** Samples that are on the engine, and what stops them. */
@@ -127,7 +143,7 @@ export class SampleRunner {
 
   add(job: Job): void {
     const { id, tenant, tokens, draws } = job;
-    const run = () => this.#run(job);
+    const run: Turn["run"] = (drawn) => this.#run(job, drawn);
     this.#enqueue({ id, tenant, line: lineOf(job), tokens, sequences: draws.sequences ?? 1, run });
   }
 
@@ -148,10 +164,14 @@ export class SampleRunner {
         line: `draws:${tenant}`,
         tokens: request.prompt.length,
         sequences: request.numSamples ?? 1,
-        run: async () => {
+        run: async (drawn) => {
           this.#countDraws(turn.line, 1);
+          const onToken = (event: TokenEvent) => {
+            drawn(1);
+            draw.onToken(event);
+          };
           try {
-            resolve(await runDraw(draw, turn.line, this.#options.around()));
+            resolve(await runDraw({ ...draw, onToken }, turn.line, this.#options.around()));
           } catch (error) {
             if (error instanceof NoRoomYet && !signal.aborted) {
               this.#enqueue(turn);
@@ -225,7 +245,10 @@ export class SampleRunner {
     const { room, ended } = this.#options;
     this.#take(line, turn.id);
     const size = turn.sequences;
-    this.#shares.charge(line, Math.max(1, turn.tokens) * size);
+    // The prompt is computed once for all its sequences. What they draw is charged as it is known.
+    const prompt = Math.max(1, turn.tokens);
+    const charge = (tokens: number) => this.#shares.charge(line, tokens);
+    charge(prompt);
     this.#sequences += size;
     this.#countTurns(turn.tenant, 1);
     const glance = room.glance();
@@ -233,10 +256,13 @@ export class SampleRunner {
       this.#sequences -= size;
       this.#countTurns(turn.tenant, -1);
       if (how === "ran") room.ended(line.id);
-      else room.park(line.id, glance);
+      else {
+        charge(-prompt);
+        room.park(line.id, glance);
+      }
       ended();
     };
-    void turn.run().then(over, () => over("ran"));
+    void turn.run(charge).then(over, () => over("ran"));
   }
 
   #countTurns(tenant: string, by: 1 | -1): void {
@@ -261,9 +287,11 @@ export class SampleRunner {
   }
 
   /** Runs one to its end, or until it waits again. */
-  async #run(job: Job): Promise<"ran" | "no_room"> {
+  async #run(job: Job, drawn: (tokens: number) => void): Promise<"ran" | "no_room"> {
     const { context, around } = this.#options;
-    job.startedAt = context.clock.now();
+    const { clock } = context;
+    job.startedAt = clock.now();
+    const started = clock.monotonic();
     job.blocked = undefined;
     const stop = new AbortController();
     this.#running.set(job, stop);
@@ -271,10 +299,16 @@ export class SampleRunner {
     let result: Result;
     try {
       context.onPoint?.("execute.before");
-      result = { ok: true, value: await this.#execute(job, stop.signal) };
+      const outcome = await this.#execute(job, stop.signal);
+      result = { ok: true, value: outcome };
+      const tokens = outcome.usage?.sampling_sample ?? 0;
+      this.#pace.note(tokens / (job.draws.sequences ?? 1), clock.monotonic() - started);
+      drawn(tokens);
       context.onPoint?.("execute.after");
     } catch (error) {
       result = { ok: false, error };
+      // What was drawn until then is not known: about as much as others draw in that time.
+      if (stop.signal.aborted) drawn(this.#pace.tokensIn(clock.monotonic() - started) * (job.draws.sequences ?? 1));
     }
     this.#running.delete(job);
     if (!result.ok && context.closing.aborted) return "ran"; // stays pending: it runs after the next start
