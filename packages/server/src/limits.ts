@@ -83,6 +83,8 @@ export interface Limits {
   readonly chats: number;
   /** Chats of one tenant at once. @defaultValue 1024 */
   readonly chatsPerTenant: number;
+  /** Time that making a chat's prompt may take; then its template is ended. @defaultValue 10 000 */
+  readonly promptMs: number;
   /** Messages of one chat. @defaultValue 4096 */
   readonly chatMessages: number;
   /** Tools of one chat. @defaultValue 128 */
@@ -136,6 +138,7 @@ export const defaultLimits: Limits = {
   chatBytes: 4 * 1024 * 1024,
   chats: 2048,
   chatsPerTenant: 1024,
+  promptMs: 10_000,
   chatMessages: 4096,
   chatTools: 128,
   chatStops: 16,

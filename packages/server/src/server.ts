@@ -11,6 +11,7 @@ import type { ServedModel } from "./http/api.ts";
 import { createApp } from "./http/app.ts";
 import { type ApiKey, Auth } from "./http/auth.ts";
 import { createChatModels } from "./http/chat/chat-models.ts";
+import { createPromptThreads } from "./http/chat/prompt-threads.ts";
 import { Metrics } from "./http/metrics.ts";
 import type { Peer } from "./http/peer.ts";
 import { SignedLinks } from "./http/signed-links.ts";
@@ -25,7 +26,7 @@ import { keepArithmetic } from "./store/arithmetic.ts";
 import { noteStart } from "./store/starts.ts";
 import { openStore } from "./store/store.ts";
 import { sweep } from "./sweep.ts";
-import { createSideThread, type SideThread } from "./thread/side-thread.ts";
+import { createSideThread } from "./thread/side-thread.ts";
 
 /** A base model to serve. */
 export interface ModelSource {
@@ -128,12 +129,9 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   }
 
   // Apart, so that no loss keeps a body waiting, and neither keeps a chat or an import.
-  const [losses, unpacking, prompts, imports] = [0, 1, 2, 3].map(() => createSideThread({ clock })) as [
-    SideThread,
-    SideThread,
-    SideThread,
-    SideThread,
-  ];
+  const startThread = () => createSideThread({ clock });
+  const [losses, unpacking, imports] = [startThread(), startThread(), startThread()];
+  const promptThreads = createPromptThreads(clock, startThread(), startThread());
   const queue = new Queue({
     store,
     clock,
@@ -194,7 +192,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
       presence,
       models: served,
       chatModel,
-      promptThread: prompts,
+      promptThreads,
       clientConfig: {
         createModelViaLoadWeights: options.createModelViaLoadWeights ?? false,
         protoCompressFwdbwd: options.compressRequests ?? false,
@@ -232,7 +230,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     queue.context.steps.close();
     await queue.close();
     await Promise.all([...queue.lanes.values()].map((lane) => lane.engine.close()));
-    await Promise.all([losses, unpacking, prompts, imports].map((thread) => thread.close()));
+    await Promise.all([losses, unpacking, imports, promptThreads].map((threads) => threads.close()));
     await store.close();
     log.info("closed");
   };

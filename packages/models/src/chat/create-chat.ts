@@ -28,7 +28,20 @@ export const replyFormats: readonly ReplyFormat[] = [
   jsonFormat,
 ];
 
+/** What a template was found to be: {@link Chat.traits}. */
+export interface ChatTraits {
+  /** Name of the family. */
+  readonly format: string;
+  readonly templateReadsTools: boolean;
+  readonly endTokenIds: readonly number[];
+}
+
 export interface ChatOptions {
+  /**
+   * What another chat of the same model has found out, so that the template is not run here.
+   * @defaultValue none: the template is run on a few conversations
+   */
+  readonly traits?: ChatTraits;
   /**
    * Families to choose from; the first that recognises the template is taken.
    * @defaultValue {@link replyFormats}
@@ -65,6 +78,8 @@ export interface Chat {
   readonly templateReadsTools: boolean;
   /** Ids that end a reply: the tokenizer's own and the one that the template ends a turn with. */
   readonly endTokenIds: readonly number[];
+  /** The three above as plain data, for another thread. */
+  readonly traits: ChatTraits;
   /** The prompt that asks for the next reply. @throws TokenizerError when the template refuses the messages */
   render(messages: readonly ChatMessage[], options?: RenderChatOptions): RenderedChat;
   /** The prompt as token ids. */
@@ -87,11 +102,10 @@ export interface Chat {
  * ```
  */
 export function createChat(tokenizer: Tokenizer, options: ChatOptions = {}): Chat {
-  const probe = probeTemplate(tokenizer);
-  const templateReadsTools = probe.withTool?.includes(probeTool.function.name) === true;
   const formats = options.formats ?? replyFormats;
-  const format = (templateReadsTools ? formats.find((each) => each.isUsedBy(probe)) : undefined) ?? jsonFormat;
-  const endTokenIds = [...new Set([...tokenizer.eosTokenIds, ...turnEnds(tokenizer)])];
+  const traits = options.traits ?? probeTraits(tokenizer, formats);
+  const { templateReadsTools, endTokenIds } = traits;
+  const format = formats.find(({ name }) => name === traits.format) ?? jsonFormat;
 
   const read: Chat["read"] = ({ tools, startsInReasoning }, { stop = [] } = {}) =>
     createReplyReader({
@@ -105,6 +119,7 @@ export function createChat(tokenizer: Tokenizer, options: ChatOptions = {}): Cha
     format,
     templateReadsTools,
     endTokenIds,
+    traits,
     render(messages, { tools = [], variables = {} } = {}) {
       const ready = forTemplate(messages, format);
       const isPlain = !templateReadsTools && (tools.length > 0 || ready.some(hasTools));
@@ -136,6 +151,15 @@ const probeTool: ChatTool = {
     parameters: { type: "object", properties: { probe_argument: { type: "integer", description: "A number." } } },
   },
 };
+
+/** Finds out what a template is by running it. */
+function probeTraits(tokenizer: Tokenizer, formats: readonly ReplyFormat[]): ChatTraits {
+  const probe = probeTemplate(tokenizer);
+  const templateReadsTools = probe.withTool?.includes(probeTool.function.name) === true;
+  const format = (templateReadsTools ? formats.find((each) => each.isUsedBy(probe)) : undefined) ?? jsonFormat;
+  const endTokenIds = [...new Set([...tokenizer.eosTokenIds, ...turnEnds(tokenizer)])];
+  return { format: format.name, templateReadsTools, endTokenIds };
+}
 
 /** What the template makes of conversations with and without a tool. */
 function probeTemplate(tokenizer: Tokenizer): TemplateProbe {

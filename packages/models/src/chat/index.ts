@@ -3,6 +3,7 @@ export { type ChatTemplate, type ChatTemplateSource, createChatTemplate } from "
 export {
   type Chat,
   type ChatOptions,
+  type ChatTraits,
   createChat,
   type ReadChatOptions,
   type RenderChatOptions,

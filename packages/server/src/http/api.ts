@@ -7,9 +7,9 @@ import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { Store } from "../store/store.ts";
-import type { SideThread } from "../thread/side-thread.ts";
 import type { Auth, Caller } from "./auth.ts";
 import type { FindChatModel } from "./chat/chat-models.ts";
+import type { PromptThreads } from "./chat/prompt-threads.ts";
 import type { SignedLinks } from "./signed-links.ts";
 
 /** A base model that is served. */
@@ -42,9 +42,9 @@ export interface Api {
   readonly links: SignedLinks;
   readonly presence: Presence;
   readonly models: ReadonlyMap<string, ServedModel>;
-  /** Makes the prompts of chats that clients have made large. */
   readonly chatModel: FindChatModel;
-  readonly promptThread: SideThread;
+  /** Where prompts of chats are made. */
+  readonly promptThreads: PromptThreads;
   /** Flags that `client/config` answers. */
   readonly clientConfig: { readonly createModelViaLoadWeights: boolean; readonly protoCompressFwdbwd: boolean };
 }

@@ -1,10 +1,11 @@
 /**
- * Prompts of chats, made beside the event loop: templates and tokenizers take time in proportion to what a client sends. The thread keeps
- * the tokenizers that it was given for as long as it lives.
+ * Prompts of chats, made beside the event loop: tokenizers take time in proportion to what a client sends, and templates are programs that
+ * come with models and need not end. The thread keeps the tokenizers that it was given for as long as it lives.
  */
 import {
   type Chat,
   type ChatMessage,
+  type ChatTraits,
   createChat,
   type RenderChatOptions,
   type RenderedChat,
@@ -22,6 +23,8 @@ export interface Conversation extends RenderChatOptions {
 export interface ChatPrompt {
   readonly rendered: RenderedChat;
   readonly prompt: Int32Array;
+  /** How the model's replies are read. */
+  readonly traits: ChatTraits;
 }
 
 /** A text is longer than any that fits. */
@@ -43,21 +46,30 @@ export function encodeText(
   return Int32Array.from(tokenizer.encode(text, { addSpecialTokens }));
 }
 
+interface OpenedModel {
+  readonly tokenizer: Tokenizer;
+  /** Made when it is first needed: that runs the template. */
+  chat?: Chat;
+}
+
 /** The prompt of a conversation. @throws TokenizerError when the template refuses it; TextTooLong */
-export function renderChat(
-  { chat, tokenizer }: { readonly chat: Chat; readonly tokenizer: Tokenizer },
+function renderChat(
+  model: OpenedModel,
   { messages, prefill = "", ...options }: Conversation,
   longest: number,
 ): ChatPrompt {
+  model.chat ??= createChat(model.tokenizer);
+  const { tokenizer, chat } = model;
   const rendered = chat.render(messages, options);
   const text = rendered.text + prefill;
   const prompt = encodeText(tokenizer, { text, addSpecialTokens: false, longest });
-  return { rendered: prefill === "" ? rendered : { ...rendered, text, startsInReasoning: false }, prompt };
+  const whole = prefill === "" ? rendered : { ...rendered, text, startsInReasoning: false };
+  return { rendered: whole, prompt, traits: chat.traits };
 }
 
-const opened = new Map<string, { readonly chat: Chat; readonly tokenizer: Tokenizer }>();
+const opened = new Map<string, OpenedModel>();
 
-function known(name: string) {
+function known(name: string): OpenedModel {
   const model = opened.get(name);
   if (model === undefined) throw new UnknownTokenizer(name);
   return model;
@@ -65,8 +77,7 @@ function known(name: string) {
 
 export const chatTasks = {
   openTokenizer: ({ name, files }: { name: string; files: TokenizerFiles }): void => {
-    const tokenizer = tokenizerFromFiles(files, name);
-    opened.set(name, { tokenizer, chat: createChat(tokenizer) });
+    opened.set(name, { tokenizer: tokenizerFromFiles(files, name) });
   },
   encodeText: ({ name, ...text }: { name: string; text: string; addSpecialTokens: boolean; longest: number }) =>
     encodeText(known(name).tokenizer, text),

@@ -3,7 +3,15 @@ import type { Worker } from "node:worker_threads";
 import { FakeClock } from "tinklet/testing";
 import { compressZstd } from "tinklet/wire";
 import { expect, onTestFinished, test } from "vitest";
-import { createSideThread, startSideThread, TaskError, ThreadClosed, ThreadDied } from "./side-thread.ts";
+import { tinyTokenizer } from "../../../models/src/testing/tiny-tokenizer.ts";
+import {
+  createSideThread,
+  startSideThread,
+  TaskError,
+  ThreadClosed,
+  ThreadDied,
+  ThreadTimeout,
+} from "./side-thread.ts";
 
 /** A thread, and every worker that was started for it. */
 function open() {
@@ -72,6 +80,29 @@ test("a task whose thread dies runs again on another; one that is fatal to each 
   ]);
   expect(refused).toMatchObject({ reason: expect.any(ThreadDied) });
   expect(after).toMatchObject({ value: bytes });
+});
+
+test("a task that takes longer than it may ends with its thread, and those behind it run on the next", async () => {
+  const { clock, thread, workers } = open();
+  const settings = JSON.parse(tinyTokenizer["tokenizer_config.json"]);
+  const chat_template = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+  const files = { ...tinyTokenizer, "tokenizer_config.json": JSON.stringify({ ...settings, chat_template }) };
+  await thread.run("openTokenizer", { name: "m", files });
+  const conversation = { messages: [{ role: "user", content: "x" }] };
+  const limited = thread.run("renderChat", { name: "m", conversation, longest: 1000 }, { limitMs: 5000 });
+  const behind = thread.run("unpackZstd", unpack, { limitMs: 5000 });
+  const refused = expect(limited).rejects.toThrow(new ThreadTimeout("renderChat did not end within 5000 ms"));
+  await clock.advance(4999);
+  const gone = new Promise((resolve) => workers[0]!.once("exit", resolve));
+  await clock.advance(1);
+  await refused;
+  await gone;
+  expect(await behind).toEqual(bytes); // whose time began when it did
+  expect(workers).toHaveLength(2);
+  expect(await thread.run("unpackZstd", unpack, { limitMs: 5000 })).toEqual(bytes);
+  await clock.advance(10_000);
+  expect(await thread.run("unpackZstd", unpack)).toEqual(bytes);
+  expect(workers).toHaveLength(2);
 });
 
 test("ends when it has been idle, and comes back", async () => {

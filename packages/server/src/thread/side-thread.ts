@@ -1,7 +1,8 @@
 /**
  * A thread beside the event loop for work that a client sizes. Started when it is first needed, ended when it has been idle, and started
- * again should it die: the task under which it died is tried once more, and refused when it happens again. Tasks run one after the other;
- * whoever has many gives them one by one, so that others come in between.
+ * again should it die: the task under which it died is tried once more, and refused when it happens again. A task that takes longer than it
+ * may ends with its thread, and those behind it run on the next. Tasks run one after the other; a caller with many gives them one by one,
+ * so that others come in between.
  */
 import type { Worker } from "node:worker_threads";
 import { startThread } from "@tinklet/engine";
@@ -34,6 +35,11 @@ export class ThreadDied extends Error {
   override readonly name = "ThreadDied";
 }
 
+/** The task took longer than it may. */
+export class ThreadTimeout extends Error {
+  override readonly name = "ThreadTimeout";
+}
+
 /** The server is shutting down. */
 export class ThreadClosed extends Error {
   override readonly name = "ThreadClosed";
@@ -44,9 +50,15 @@ export class ThreadClosed extends Error {
 
 export interface SideThread {
   /**
-   * @throws {@link TaskError} what the task threw; {@link ThreadDied} when the thread did not survive it; {@link ThreadClosed}
+   * @param options.limitMs - how long it may run, waiting not counted. @defaultValue no limit
+   * @throws {@link TaskError} what the task threw; {@link ThreadDied} when the thread did not survive it; {@link ThreadTimeout};
+   *   {@link ThreadClosed}
    */
-  run<K extends TaskName>(task: K, input: Parameters<Tasks[K]>[0]): Promise<Awaited<ReturnType<Tasks[K]>>>;
+  run<K extends TaskName>(
+    task: K,
+    input: Parameters<Tasks[K]>[0],
+    options?: { readonly limitMs?: number },
+  ): Promise<Awaited<ReturnType<Tasks[K]>>>;
   /** Ends the thread; tasks that it has are refused. Idempotent. */
   close(): Promise<void>;
 }
@@ -61,6 +73,7 @@ interface Pending {
   readonly message: ToThread;
   readonly resolve: (value: never) => void;
   readonly reject: (error: unknown) => void;
+  readonly limitMs: number | undefined;
   deaths: number;
 }
 
@@ -80,6 +93,29 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
   let nextId = 1;
   let closed = false;
   let stopIdling: (() => void) | undefined;
+  /** The task whose time is running. */
+  let timed: Pending | undefined;
+  let stopTimer = () => {};
+
+  /** Times the task that the thread is working on: the first in line. */
+  const time = () => {
+    const [first] = ready === undefined ? [] : pending.values();
+    if (first === timed) return;
+    stopTimer();
+    timed = first;
+    if (first?.limitMs === undefined) return;
+    stopTimer = clock.timer(first.limitMs, () => expire(first));
+  };
+  const expire = (task: Pending) => {
+    pending.delete(task.message.id);
+    const stuck = ready;
+    worker = undefined;
+    ready = undefined;
+    time();
+    void stuck?.terminate();
+    task.reject(new ThreadTimeout(`${task.message.task} did not end within ${task.limitMs} ms`));
+    if (pending.size > 0 && !closed) worker = opened();
+  };
 
   /** Sends what is pending to a thread that was just started, in its order. */
   const open = async (): Promise<Worker> => {
@@ -90,6 +126,7 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
       pending.delete(message.id);
       if ("error" in message) waiting.reject(new TaskError(message.error.name, message.error.message));
       else waiting.resolve(message.value as never);
+      time();
       if (pending.size === 0) rest(started);
     });
     started.on("error", (error) => died(error.message));
@@ -99,6 +136,7 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
       if (ready !== started) return;
       worker = undefined;
       ready = undefined;
+      time();
       // The first in line was the one it was working on.
       const [first] = pending.values();
       if (first !== undefined && ++first.deaths > mostDeaths) {
@@ -109,6 +147,7 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
     };
     for (const { message } of pending.values()) started.postMessage(message);
     ready = started;
+    time();
     return started;
   };
   const opened = (): Promise<Worker> => {
@@ -135,18 +174,19 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
   };
 
   return {
-    run: (task, input) =>
+    run: (task, input, { limitMs } = {}) =>
       new Promise((resolve, reject) => {
         if (closed) return reject(new ThreadClosed());
         stopIdling?.();
         stopIdling = undefined;
         const message: ToThread = { id: nextId++, task, input };
-        pending.set(message.id, { message, resolve, reject, deaths: 0 });
+        pending.set(message.id, { message, resolve, reject, limitMs, deaths: 0 });
         // One that is being started is sent all that is pending when it is there.
         if (ready === undefined) worker ??= opened();
         else {
           ready.ref();
           ready.postMessage(message);
+          time();
         }
       }),
     close: async () => {
@@ -155,6 +195,7 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
       const last = worker;
       worker = undefined;
       ready = undefined;
+      time();
       refuse(new ThreadClosed());
       await (await last?.catch(() => undefined))?.terminate();
     },

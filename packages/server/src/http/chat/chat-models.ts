@@ -1,13 +1,17 @@
-/** Tokenizers and chat templates of the served models, made once and kept: at the start, because a large one takes a second of this thread. */
+/**
+ * Tokenizers of the served models, made once and kept: at the start, because a large one takes a second of this thread. Chat templates are
+ * never run here: what they are is told by the thread that runs them.
+ */
 import { ModelError } from "@tinklet/models";
-import { type Chat, createChat } from "@tinklet/models/chat";
+import { type Chat, type ChatTraits, createChat } from "@tinklet/models/chat";
 import { type Tokenizer, type TokenizerFiles, tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Api, ServedModel } from "../api.ts";
 
 export interface ChatModel {
   readonly tokenizer: Tokenizer;
-  readonly chat: Chat;
+  /** How replies are read. */
+  readonly chatOf: (traits: ChatTraits) => Chat;
   /** What they are made of. */
   readonly files: TokenizerFiles;
 }
@@ -22,7 +26,12 @@ export function createChatModels(api: Pick<Api, "log">): FindChatModel {
     const files = await served.tokenizerFiles?.();
     if (files === undefined) throw noTokenizer(served.name);
     const tokenizer = tokenizerFromFiles(files, served.name);
-    return { tokenizer, chat: createChat(tokenizer), files };
+    let chat: Chat | undefined;
+    const chatOf = (traits: ChatTraits) => {
+      chat ??= createChat(tokenizer, { traits });
+      return chat;
+    };
+    return { tokenizer, chatOf, files };
   };
   return (served) => {
     let known = made.get(served.name);

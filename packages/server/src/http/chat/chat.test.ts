@@ -489,10 +489,17 @@ describe("many chats, and clients that leave", () => {
 
   test("a chat that waits gives signs of life, one at a time", async () => {
     const gate = gateway();
-    const server = await open({ engine: { beforeCall: () => gate.promise, reply: () => [...encode("hi"), end] } });
+    let samples = 0;
+    const beforeCall = () => {
+      samples++;
+      return gate.promise;
+    };
+    const server = await open({ engine: { beforeCall, reply: () => [...encode("hi"), end] } });
     const bodies = { "/v1/chat/completions": {}, "/anthropic/api/v1/messages": { max_tokens: 9 } };
     for (const [path, body] of Object.entries(bodies)) {
+      const before = samples;
       const answer = request(server, path, body);
+      await expect.poll(() => samples).toBe(before + 1);
       await server.clock.advance(60_000);
       const reader = (await answer).body!.getReader();
       const text = new TextDecoder().decode((await reader.read()).value);
@@ -516,7 +523,7 @@ describe("many chats, and clients that leave", () => {
   });
 });
 
-describe("prompts that a client has made large", () => {
+describe("prompts", () => {
   const large = { metadata: { padding: "x".repeat(3000) } };
 
   test("are made on a thread, and are the same", async () => {
@@ -554,6 +561,62 @@ describe("prompts that a client has made large", () => {
     const long = await chat(server, { messages: [{ role: "user", content: "a".repeat(1000) }], ...large });
     expect(long.json.error.code).toBe("context_length_exceeded");
   });
+
+  test("whose template does not end are ended, while others are answered", async () => {
+    const settings = JSON.parse(tinyTokenizer["tokenizer_config.json"]);
+    const forever = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+    const template = `{% if messages[0].content == 'loop' %}${forever}{% endif %}{{ messages[0].content }}`;
+    const withTemplate = (chat_template: string) => ({
+      ...tinyTokenizer,
+      "tokenizer_config.json": JSON.stringify({ ...settings, chat_template }),
+    });
+    const source = (name: string, chat_template: string) => ({
+      name,
+      open: async () => fakeEngine({ reply: () => [...encode("hi"), end] }),
+      tokenizerFiles: async () => withTemplate(chat_template),
+    });
+    // A server starts, also with a model whose template never ends.
+    const server = await open({
+      models: [source("sometimes", template), source("always", forever)],
+      apiKeys: ["hostile", "other"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
+    });
+    /** Sends a chat; `ended` advances the clock until it is answered. */
+    const send = async (key: string, content: string, model: string) => {
+      server.key = `tml-${key}`;
+      const { status, json } = await chat(server, { model, messages: [{ role: "user", content }] });
+      return [status, json.error?.code ?? json.choices[0].message.content];
+    };
+    const ended = async <T>(answer: Promise<T>): Promise<T> => {
+      let isOver = false;
+      const watched = answer.finally(() => {
+        isOver = true;
+      });
+      await expect
+        .poll(
+          async () => {
+            await server.clock.advance(10_000);
+            return isOver;
+          },
+          { timeout: 60_000 },
+        )
+        .toBe(true);
+      return watched;
+    };
+    expect(await send("other", "hello", "sometimes")).toEqual([200, "hi"]);
+    const loop = send("hostile", "loop", "sometimes");
+    expect((await server.get("/healthz")).status).toBe(200);
+    server.key = "tml-other";
+    const text = await server.post("/v1/completions", { model: "sometimes", prompt: "hello", max_tokens: 2 });
+    expect(text.status).toBe(200);
+    expect(await ended(loop)).toEqual([400, "chat_template"]);
+    // From then on others do not even wait for it.
+    const again = send("hostile", "loop", "sometimes");
+    expect(await send("other", "hello", "sometimes")).toEqual([200, "hi"]);
+    expect(await ended(again)).toEqual([400, "chat_template"]);
+    expect(await ended(send("hostile", "hello", "always"))).toEqual([400, "chat_template"]);
+    expect(await send("hostile", "hello", "sometimes")).toEqual([200, "hi"]);
+    expect(server.logged.filter(({ level }) => level === "error")).toEqual([]);
+  }, 120_000);
 });
 
 describe("models", () => {

@@ -1,22 +1,23 @@
 /**
- * Texts and conversations as token ids, within what the model's context can take. Small ones are made at once; what a client has made large
- * goes to a thread, so that nobody else waits for it.
+ * Texts and conversations as token ids, within what the model's context can take. Short texts are encoded at once; long ones, and all
+ * conversations, go to a thread: a chat template is a program that comes with a model, and may run for ever.
  */
 import { ModelError } from "@tinklet/models";
 import { shuttingDown } from "../../queue/draw.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import { type ChatPrompt, type Conversation, encodeText, renderChat } from "../../thread/chat-tasks.ts";
-import { type SideThread, TaskError, ThreadClosed, ThreadDied } from "../../thread/side-thread.ts";
+import { type ChatPrompt, type Conversation, encodeText } from "../../thread/chat-tasks.ts";
+import { type SideThread, TaskError, ThreadClosed, ThreadDied, ThreadTimeout } from "../../thread/side-thread.ts";
 import type { Api, Call, ServedModel } from "../api.ts";
 import type { ChatContext } from "./answer-chat.ts";
 import type { ChatModel } from "./chat-models.ts";
 import { badField } from "./fields.ts";
 import type { NamedModel } from "./model-names.ts";
+import type { PromptThreads } from "./prompt-threads.ts";
 
 /** Longer texts have more tokens than the context: no tokenizer has words of so many characters on average. */
 const charactersPerToken = 32;
 
-/** Bodies up to this are not worth another thread. */
+/** Texts of bodies up to this are not worth another thread. */
 const smallBytes = 2048;
 
 const tooLong = (param: string, tokens: number | string, served: ServedModel): Refusal =>
@@ -28,7 +29,7 @@ const tooLong = (param: string, tokens: number | string, served: ServedModel): R
 
 /** Where a prompt is made, and for what. */
 export interface PromptPlace {
-  readonly api: Pick<Api, "promptThread">;
+  readonly api: Pick<Api, "promptThreads" | "limits">;
   readonly model: ChatModel;
   readonly served: ServedModel;
   readonly tenant: string;
@@ -53,22 +54,18 @@ export async function encodePrompt(place: PromptPlace, text: string): Promise<In
   const { model, served } = place;
   const longest = served.info.contextLength * charactersPerToken;
   const task = { text, addSpecialTokens: true, longest };
-  return made(place, {
-    here: () => encodeText(model.tokenizer, task),
-    there: () => place.api.promptThread.run("encodeText", { name: served.name, ...task }),
-  });
+  if (place.bytes <= smallBytes) return told(place, async () => encodeText(model.tokenizer, task));
+  return onThread(place, (thread, options) => thread.run("encodeText", { name: served.name, ...task }, options));
 }
 
 /** A conversation as a prompt. @throws {@link Refusal} 400 when the template refuses it, or it does not fit */
 export async function renderPrompt(place: PromptPlace, conversation: Conversation): Promise<ChatPrompt> {
-  const { model, served } = place;
+  const { served } = place;
   const { contextLength } = served.info;
   if (conversation.messages.length > contextLength) throw tooLong(place.param, `more than ${contextLength}`, served);
   const longest = contextLength * charactersPerToken;
-  const chatPrompt = await made(place, {
-    here: () => renderChat(model, conversation, longest),
-    there: () => place.api.promptThread.run("renderChat", { name: served.name, conversation, longest }),
-  });
+  const task = { name: served.name, conversation, longest };
+  const chatPrompt = await onThread(place, (thread, options) => thread.run("renderChat", task, options));
   checkRoom(place, chatPrompt.prompt.length);
   return chatPrompt;
 }
@@ -78,33 +75,62 @@ export function checkRoom({ served, param }: PromptPlace, promptTokens: number, 
   if (promptTokens + Math.min(wanted, 1) > served.info.contextLength) throw tooLong(param, promptTokens, served);
 }
 
-async function made<T>(
-  place: PromptPlace,
-  { here, there }: { readonly here: () => T; readonly there: () => Promise<T> },
-): Promise<T> {
-  const { served, param, bytes } = place;
+type ThreadRun<T> = (thread: SideThread, options: { readonly limitMs: number }) => Promise<T>;
+
+/** Runs a task on a thread, in its tenant's turn and within the time that a prompt may take. */
+async function onThread<T>(place: PromptPlace, run: ThreadRun<T>): Promise<T> {
+  const { api, tenant, model, served } = place;
+  return told(place, () =>
+    inTurn(place, async () => {
+      const thread = api.promptThreads.of(tenant);
+      const attempt = async (): Promise<T> => {
+        try {
+          return await run(thread, { limitMs: api.limits.promptMs });
+        } catch (error) {
+          if (error instanceof ThreadTimeout) api.promptThreads.timedOut(tenant);
+          throw error;
+        }
+      };
+      try {
+        return await attempt();
+      } catch (error) {
+        // A thread that was just started knows no tokenizer.
+        if (!(error instanceof TaskError) || error.task !== "UnknownTokenizer") throw error;
+      }
+      await thread.run("openTokenizer", { name: served.name, files: model.files });
+      return attempt();
+    }),
+  );
+}
+
+/** Says what is wrong with a prompt in words about the request. @throws {@link Refusal} */
+async function told<T>({ api, served, param }: PromptPlace, make: () => Promise<T>): Promise<T> {
   try {
-    return bytes <= smallBytes ? here() : await inTurn(place, () => onThread(place, there));
+    return await make();
   } catch (error) {
     if (error instanceof Refusal) throw error;
     if (error instanceof ThreadClosed) throw shuttingDown();
     if (error instanceof ThreadDied) throw badField(param, "is more than this server can read", "prompt_too_large");
+    if (error instanceof ThreadTimeout) {
+      const problem = `the prompt must be made within ${api.limits.promptMs} ms, and the chat template of ${served.name} took longer`;
+      throw badField(param, problem, "chat_template");
+    }
     const name = error instanceof TaskError ? error.task : (error as Error)?.name;
     if (name === "TextTooLong") throw tooLong(param, `more than ${served.info.contextLength}`, served);
     // Templates are programs that come with models: whatever they throw is about this conversation.
     const isTold = error instanceof ModelError || error instanceof TaskError;
-    const told = isTold ? (error as Error).message : `the chat template failed: ${String(error)}`;
-    throw badField(param, told.slice(0, 500), "chat_template");
+    const reason = isTold ? (error as Error).message : `the chat template failed: ${String(error)}`;
+    throw badField(param, reason.slice(0, 500), "chat_template");
   }
 }
 
 /** The last prompt of each tenant that has some on a thread. */
-const lines = new WeakMap<SideThread, Map<string, Promise<unknown>>>();
+const lines = new WeakMap<PromptThreads, Map<string, Promise<unknown>>>();
 
-/** One prompt of a tenant is on the thread at a time, so that many of one do not come before those of others. */
+/** One prompt of a tenant is on a thread at a time, so that many of one do not come before those of others. */
 async function inTurn<T>({ api, tenant }: PromptPlace, run: () => Promise<T>): Promise<T> {
-  const lastOf = lines.get(api.promptThread) ?? new Map<string, Promise<unknown>>();
-  lines.set(api.promptThread, lastOf);
+  const lastOf = lines.get(api.promptThreads) ?? new Map<string, Promise<unknown>>();
+  lines.set(api.promptThreads, lastOf);
   const turn = (lastOf.get(tenant) ?? Promise.resolve()).then(run);
   const settled = turn.catch(() => {});
   lastOf.set(tenant, settled);
@@ -112,16 +138,5 @@ async function inTurn<T>({ api, tenant }: PromptPlace, run: () => Promise<T>): P
     return await turn;
   } finally {
     if (lastOf.get(tenant) === settled) lastOf.delete(tenant);
-  }
-}
-
-/** A thread that was just started knows no tokenizer. */
-async function onThread<T>({ api, model, served }: PromptPlace, run: () => Promise<T>): Promise<T> {
-  try {
-    return await run();
-  } catch (error) {
-    if (!(error instanceof TaskError) || error.task !== "UnknownTokenizer") throw error;
-    await api.promptThread.run("openTokenizer", { name: served.name, files: model.files });
-    return run();
   }
 }

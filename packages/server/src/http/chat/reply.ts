@@ -18,8 +18,9 @@ export interface Reply extends Pick<Generation, "params" | "n" | "top" | "format
 
 /** The draw of a reply, once it is known when its client leaves. */
 export function drawOf({ model, place, chatPrompt, stop, ...rest }: Reply): (signal: AbortSignal) => Generation {
-  const { rendered, prompt } = chatPrompt;
-  const { tokenizer, chat } = place.model;
+  const { rendered, prompt, traits } = chatPrompt;
+  const { tokenizer } = place.model;
+  const chat = place.model.chatOf(traits);
   const { format } = rest;
   if (format !== undefined) checkFormat(format, rendered);
   return (signal) => ({
@@ -28,7 +29,7 @@ export function drawOf({ model, place, chatPrompt, stop, ...rest }: Reply): (sig
     model,
     prompt,
     // A reply with a format ends with it, and all of it is text: nothing in it is a call, a thought or the end of a turn.
-    stop: format === undefined ? engineStops(stop, place.model, model) : stop,
+    stop: format === undefined ? engineStops(stop, { tokenizer, chat }, model) : stop,
     createReader: () =>
       format === undefined
         ? chat.read(rendered, { stop })

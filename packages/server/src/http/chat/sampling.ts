@@ -1,8 +1,9 @@
 /** Parameters of sampling that both APIs have, and what they make of the engine's. */
+import type { Chat } from "@tinklet/models/chat";
+import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { given } from "tinklet/wire";
 import type { Api } from "../api.ts";
 import { engineSeed } from "../handlers/training.ts";
-import type { ChatModel } from "./chat-models.ts";
 import { type Body, badField, numberField, objectField } from "./fields.ts";
 import type { Generation } from "./generate.ts";
 import type { NamedModel } from "./model-names.ts";
@@ -61,7 +62,7 @@ function readBias(value: unknown): (readonly [number, number])[] | undefined {
  */
 export function engineStops(
   stop: readonly string[],
-  { tokenizer, chat }: ChatModel,
+  { tokenizer, chat }: { readonly tokenizer: Tokenizer; readonly chat: Chat },
   { served }: NamedModel,
 ): readonly string[] {
   const known = new Set(served.info.eosTokenIds);

@@ -64,9 +64,14 @@ test("50 clients that leave at any moment leave nothing behind: no sequence, no 
 
 test("clients that never end their head, send a byte at a time or never read hold nobody up, and no more than their share", async () => {
   let drawn = 0;
+  /** When the other key's sample began. */
+  let before = 0;
   const engine = fakeEngine({
     contextLength: 4096,
     reply: () => [...tokenizer.encode("hello world ".repeat(60), { addSpecialTokens: false }), 267],
+    onSample: ({ scope }) => {
+      if (scope === "other") before = drawn;
+    },
     beforeToken: () => {
       drawn++;
       return new Promise((resolve) => setImmediate(resolve));
@@ -123,7 +128,6 @@ test("clients that never end their head, send a byte at a time or never read hol
   expect([...statuses.keys()].sort()).toEqual(["200", "429"]);
   for (const socket of slow) socket.write(body.slice(5, 6));
   // Another key's chat is answered whole meanwhile, and costs its own tokens only, besides those of the streams that were let in.
-  const before = drawn;
   const answer = await fetch(`${server.url}/v1/chat/completions`, {
     method: "POST",
     headers: { authorization: "Bearer tml-other", "content-type": "application/json" },
