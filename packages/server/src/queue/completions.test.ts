@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../../tinklet/src/clock.ts";
 import { type Completion, Completions, clientOf } from "./completions.ts";
 
+const tenant = "t";
 const target = { samplerId: "s:sample:0", client: 0 };
 const done = (id: number): Completion => ({ id, state: "done", bytes: 10 });
 
@@ -14,51 +15,51 @@ const ids = ({ completions }: { completions: readonly Completion[] }): number[] 
 describe("Completions", () => {
   it("tells what was over before the first poll, then each once", async () => {
     const { completions } = setUp([done(1), done(2)]);
-    const first = await completions.next({ target, after: 0, timeoutMs: 1000 });
+    const first = await completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
     expect(ids(first)).toEqual([1, 2]);
-    const next = completions.next({ target, after: first.cursor, timeoutMs: 1000 });
+    const next = completions.next({ tenant, target, after: first.cursor, timeoutMs: 1000 });
     completions.note(target, done(3));
     expect(ids(await next)).toEqual([3]);
   });
 
   it("repeats what the cursor does not say was seen: an answer may be lost", async () => {
     const { completions } = setUp([done(1)]);
-    const { cursor } = await completions.next({ target, after: 0, timeoutMs: 1000 });
+    const { cursor } = await completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
     completions.note(target, done(2));
-    expect(ids(await completions.next({ target, after: cursor, timeoutMs: 1000 }))).toEqual([2]);
-    const again = await completions.next({ target, after: cursor, timeoutMs: 1000 });
+    expect(ids(await completions.next({ tenant, target, after: cursor, timeoutMs: 1000 }))).toEqual([2]);
+    const again = await completions.next({ tenant, target, after: cursor, timeoutMs: 1000 });
     expect(ids(again)).toEqual([2]);
   });
 
   it("begins again for a client that begins again", async () => {
     const { completions, known } = setUp();
-    const { cursor } = await completions.next({ target, after: 0, timeoutMs: 0 });
+    const { cursor } = await completions.next({ tenant, target, after: 0, timeoutMs: 0 });
     known.push(done(1));
     completions.note(target, done(1));
-    const { cursor: seen } = await completions.next({ target, after: cursor, timeoutMs: 1000 });
-    await completions.next({ target, after: seen, timeoutMs: 0 }); // what was seen is forgotten
-    expect(ids(await completions.next({ target, after: 0, timeoutMs: 0 }))).toEqual([1]);
+    const { cursor: seen } = await completions.next({ tenant, target, after: cursor, timeoutMs: 1000 });
+    await completions.next({ tenant, target, after: seen, timeoutMs: 0 }); // what was seen is forgotten
+    expect(ids(await completions.next({ tenant, target, after: 0, timeoutMs: 0 }))).toEqual([1]);
   });
 
   it("begins again for a cursor of an earlier process", async () => {
     const { completions, known, clock } = setUp([done(1)]);
-    const { cursor } = await completions.next({ target, after: 0, timeoutMs: 1000 });
+    const { cursor } = await completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
     clock.jump(5000);
     const later = new Completions({ clock, known: () => known });
-    expect(ids(await later.next({ target, after: cursor, timeoutMs: 1000 }))).toEqual([1]);
+    expect(ids(await later.next({ tenant, target, after: cursor, timeoutMs: 1000 }))).toEqual([1]);
   });
 
   it("answers with nothing when the time is up, its caller has gone, or the server closes", async () => {
     const { completions, clock } = setUp();
-    const late = completions.next({ target, after: 0, timeoutMs: 1000 });
+    const late = completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
     await clock.advance(1000);
     const { cursor } = await late;
     expect(ids(await late)).toEqual([]);
     const gone = new AbortController();
-    const left = completions.next({ target, after: cursor, timeoutMs: 1000, signal: gone.signal });
+    const left = completions.next({ tenant, target, after: cursor, timeoutMs: 1000, signal: gone.signal });
     gone.abort();
     expect(ids(await left)).toEqual([]);
-    const last = completions.next({ target, after: cursor, timeoutMs: 1000 });
+    const last = completions.next({ tenant, target, after: cursor, timeoutMs: 1000 });
     completions.close();
     expect(ids(await last)).toEqual([]);
   });
@@ -66,7 +67,7 @@ describe("Completions", () => {
   it("answers at once while few are unfinished, and gathers while many are", async () => {
     const { completions, clock } = setUp();
     for (let id = 0; id < 320; id++) completions.begin(target);
-    const gathering = completions.next({ target, after: 0, timeoutMs: 30_000 });
+    const gathering = completions.next({ tenant, target, after: 0, timeoutMs: 30_000 });
     for (let id = 0; id < 10; id++) completions.end(target, done(id));
     await clock.advance(99);
     for (let id = 10; id < 15; id++) completions.end(target, done(id));
@@ -74,14 +75,14 @@ describe("Completions", () => {
     const first = await gathering;
     expect(ids(first)).toHaveLength(15);
     // a sixteenth of what is unfinished is enough without waiting
-    const enough = completions.next({ target, after: first.cursor, timeoutMs: 30_000 });
+    const enough = completions.next({ tenant, target, after: first.cursor, timeoutMs: 30_000 });
     for (let id = 15; id < 35; id++) completions.end(target, done(id));
     const second = await enough;
     expect(ids(second)).toHaveLength(20);
     for (let id = 35; id < 310; id++) completions.end(target, done(id));
-    const rest = await completions.next({ target, after: second.cursor, timeoutMs: 30_000 });
+    const rest = await completions.next({ tenant, target, after: second.cursor, timeoutMs: 30_000 });
     expect(ids(rest)).toHaveLength(275);
-    const one = completions.next({ target, after: rest.cursor, timeoutMs: 30_000 });
+    const one = completions.next({ tenant, target, after: rest.cursor, timeoutMs: 30_000 });
     completions.end(target, done(310));
     expect(ids(await one)).toEqual([310]);
   });
@@ -89,8 +90,8 @@ describe("Completions", () => {
   it("keeps the clients of a session apart, by the numbers of their samples", async () => {
     expect([clientOf(undefined), clientOf(999_999_999), clientOf(2_000_000_001n)]).toEqual([0, 0, 2]);
     const { completions, clock } = setUp();
-    const other = completions.next({ target: { ...target, client: 2 }, after: 0, timeoutMs: 1000 });
-    const own = completions.next({ target, after: 0, timeoutMs: 1000 });
+    const other = completions.next({ tenant, target: { ...target, client: 2 }, after: 0, timeoutMs: 1000 });
+    const own = completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
     completions.note(target, done(7));
     expect(ids(await own)).toEqual([7]);
     await clock.advance(1000);
@@ -99,11 +100,27 @@ describe("Completions", () => {
 
   it("drops the log asked for longest ago when there are many, and begins it again", async () => {
     const { completions, known } = setUp();
-    const at = (n: number) => ({ target: { samplerId: `s${n}`, client: 0 }, after: 0, timeoutMs: 0 });
+    const at = (n: number) => ({ tenant, target: { samplerId: `s${n}`, client: 0 }, after: 0, timeoutMs: 0 });
     const { cursor } = await completions.next(at(0));
     for (let n = 1; n <= 1000; n++) await completions.next(at(n));
     known.push(done(1));
     completions.note(at(0).target, done(1)); // nobody notes it
     expect(ids(await completions.next({ ...at(0), after: cursor }))).toEqual([1]);
+  });
+
+  it("does not cut a tenant's poll for another's many clients", async () => {
+    const { completions, clock } = setUp();
+    const poll = completions.next({ tenant, target, after: 0, timeoutMs: 30_000 });
+    let isOver = false;
+    void poll.finally(() => {
+      isOver = true;
+    });
+    for (let client = 0; client < 3000; client++) {
+      await completions.next({ tenant: "hostile", target: { samplerId: "x", client }, after: 0, timeoutMs: 0 });
+    }
+    await clock.advance(29_999);
+    expect(isOver).toBe(false);
+    completions.note(target, done(1));
+    expect(ids(await poll)).toEqual([1]);
   });
 });

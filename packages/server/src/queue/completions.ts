@@ -27,6 +27,8 @@ export interface CompletionPage {
 }
 
 export interface CompletionQuery {
+  /** Who asks: the log counts among this tenant's. */
+  readonly tenant: string;
   readonly target: CompletionTarget;
   readonly after: number;
   readonly timeoutMs: number;
@@ -34,6 +36,7 @@ export interface CompletionQuery {
 }
 
 interface CompletionLog {
+  readonly tenant: string;
   /** A cursor from before the log does not say what was seen. */
   readonly from: number;
   readonly events: (Completion & { readonly cursor: number })[];
@@ -47,7 +50,7 @@ export interface CompletionsOptions {
   readonly known: (target: CompletionTarget) => Completion[];
 }
 
-/** Logs kept at once; the one asked for longest ago goes first. */
+/** Logs of one tenant kept at once; the one asked for longest ago goes first. */
 const maxLogs = 1000;
 /** Completions in one answer. */
 const pageSize = 1000;
@@ -65,6 +68,8 @@ const keyOf = ({ samplerId, client }: CompletionTarget): string => `${samplerId}
 export class Completions {
   readonly #options: CompletionsOptions;
   readonly #logs = new Map<string, CompletionLog>();
+  /** The logs of each tenant, in the order of their last use. */
+  readonly #keysOf = new Map<string, Set<string>>();
   readonly #unfinished = new Map<string, number>();
   /** Grows by one per event, and begins above what any earlier process has handed out. */
   #cursor: number;
@@ -99,9 +104,9 @@ export class Completions {
   }
 
   /** What is over and was not seen; waits for some until the time is up. */
-  async next({ target, after, timeoutMs, signal }: CompletionQuery): Promise<CompletionPage> {
+  async next({ tenant, target, after, timeoutMs, signal }: CompletionQuery): Promise<CompletionPage> {
     const { clock } = this.#options;
-    const log = this.#open(target, after);
+    const log = this.#open(tenant, target, after);
     const unseen = log.events.findIndex(({ cursor }) => cursor > after);
     log.events.splice(0, unseen < 0 ? log.events.length : unseen);
     const until = clock.monotonic() + timeoutMs;
@@ -125,26 +130,33 @@ export class Completions {
     for (const log of this.#logs.values()) wake(log);
   }
 
-  #open(target: CompletionTarget, after: number): CompletionLog {
+  #open(tenant: string, target: CompletionTarget, after: number): CompletionLog {
     const key = keyOf(target);
     let log = this.#logs.get(key);
-    if (log !== undefined) this.#drop(key, log, { forGood: after < log.from });
-    if (log === undefined || log.dropped) {
+    if (log !== undefined && after < log.from) {
+      this.#drop(key, log);
+      log = undefined;
+    }
+    if (log === undefined) {
       const from = ++this.#cursor;
       const events = this.#options.known(target).map((each) => ({ ...each, cursor: ++this.#cursor }));
-      log = { from, events, waiters: new Set(), dropped: false };
+      log = { tenant, from, events, waiters: new Set(), dropped: false };
+      this.#logs.set(key, log);
     }
-    this.#logs.set(key, log); // at the end: the map is in the order of use
-    for (const [oldest, old] of this.#logs) {
-      if (this.#logs.size <= maxLogs) break;
-      this.#drop(oldest, old, { forGood: true });
-    }
+    const keys = this.#keysOf.get(tenant) ?? new Set();
+    this.#keysOf.set(tenant, keys);
+    keys.delete(key);
+    keys.add(key);
+    const [oldest] = keys;
+    if (keys.size > maxLogs) this.#drop(oldest!, this.#logs.get(oldest!)!);
     return log;
   }
 
-  #drop(key: string, log: CompletionLog, { forGood }: { readonly forGood: boolean }): void {
+  #drop(key: string, log: CompletionLog): void {
     this.#logs.delete(key);
-    if (!forGood) return;
+    const keys = this.#keysOf.get(log.tenant);
+    keys?.delete(key);
+    if (keys?.size === 0) this.#keysOf.delete(log.tenant);
     log.dropped = true;
     wake(log);
   }

@@ -346,9 +346,9 @@ export class Queue {
   }
 
   /** Which samples of a sampling session are over. @throws {@link Refusal} 503 when the server is shutting down and has nothing to tell. */
-  async completions(query: CompletionQuery, tenant: string, retrieved: readonly string[]): Promise<CompletionPage> {
+  async completions(query: CompletionQuery, retrieved: readonly string[]): Promise<CompletionPage> {
     for (const requestId of retrieved) {
-      const id = this.#ids.read(requestId, tenant);
+      const id = this.#ids.read(requestId, query.tenant);
       if (id !== undefined) this.#fetched.add(id);
     }
     const page = await this.context.completions.next(query);

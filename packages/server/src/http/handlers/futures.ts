@@ -52,12 +52,13 @@ export function futuresHandlers(
       if (clonedSamplerId < 0) throw new Refusal(422, "invalid_request", "target.cloned_sampler_id: must be a count");
       const { tenant } = call.caller;
       const query = {
+        tenant,
         target: { samplerId, client: clonedSamplerId },
         after: body.prevCursor,
         timeoutMs: Math.min(Math.max(0, (body.timeout ?? Number.POSITIVE_INFINITY) * 1000), api.limits.pollMs),
         signal: call.request.signal,
       };
-      const { completions, cursor } = await api.queue.completions(query, tenant, body.retrievedRequestIds);
+      const { completions, cursor } = await api.queue.completions(query, body.retrievedRequestIds);
       return {
         completions: completions.map(({ id, state, bytes }) => {
           const requestId = api.queue.requestIdOf(id, tenant);
