@@ -227,7 +227,14 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     parameters: 0,
     tiedEmbeddings: false,
     eosTokenIds: [0],
-    config: {},
+    config: {
+      model_type: "llama",
+      vocab_size: vocabSize,
+      hidden_size: width,
+      num_hidden_layers: 1,
+      num_attention_heads: 1,
+      intermediate_size: width,
+    },
   };
   const unsupported = () => Promise.reject(new EngineError("fake", "the fake engine has no files"));
 
