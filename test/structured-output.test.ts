@@ -128,4 +128,77 @@ describe("structured output", () => {
       }
     }
   });
+
+  /** As many strings as are followed at once, each with bounds of its own: a mask has to be found at every character. */
+  const costly = {
+    type: "json_schema",
+    schema: { anyOf: Array.from({ length: 64 }, (_, i) => ({ type: "string", minLength: 30 + i, maxLength: 70 + i })) },
+  } as const;
+
+  it("formats that take long to follow hold up themselves, and no other sequence", async () => {
+    const prompt = await promptOf("Hi");
+    const written = new Map<number, number>();
+    const slow = (seed: number) =>
+      engine.sample(
+        { prompt, params: { maxTokens: 60, seed, constraint: costly } },
+        { onToken: () => written.set(seed, (written.get(seed) ?? 0) + 1) },
+      );
+    const alone = await slow(0);
+    written.clear();
+    const many = Array.from({ length: 20 }, (_, seed) => slow(seed));
+    const { sequences } = await engine.sample({ prompt, params: { maxTokens: 25, seed: 1, stop: [] } });
+    expect(sequences[0]!.tokens).toHaveLength(25);
+    // Each of them began before the other one did.
+    expect(Math.min(...Array.from({ length: 20 }, (_, seed) => written.get(seed) ?? 0))).toBeLessThan(20);
+    const results = await Promise.all(many);
+    expect(results[0]!.sequences).toEqual(alone.sequences);
+    for (const { sequences: own } of results) {
+      expect(JSON.parse(await engine.tokenizer.decode(own[0]!.tokens))).toEqual(expect.any(String));
+    }
+    expect((await engine.stats()).grammarBytes).toBeLessThan(64 * 1024 * 1024);
+  }, 600_000);
+
+  it("can be cancelled while their formats are compiled and while masks are found", async () => {
+    const prompt = await promptOf("Hi");
+    const reasons = await Promise.all(
+      [0, 1, 5].map(async (after) => {
+        const stop = new AbortController();
+        let count = 0;
+        const sample = engine.sample(
+          { prompt, params: { maxTokens: 200, seed: after, constraint: costly } },
+          {
+            signal: stop.signal,
+            onToken: () => {
+              if (++count === after) stop.abort(new Error(`after ${after}`));
+            },
+          },
+        );
+        if (after === 0) stop.abort(new Error("after 0"));
+        return sample.catch((error: Error) => error.message);
+      }),
+    );
+    expect(reasons).toEqual(["after 0", "after 1", "after 5"]);
+    await engine.sample({ prompt, params: { maxTokens: 1, seed: 1 } }); // the next step is over
+    expect(await engine.stats()).toMatchObject({ activeSequences: 0, waitingSequences: 0 });
+  });
+
+  it("an integer may have any bound", async () => {
+    const prompt = await promptOf("Hi");
+    for (const minimum of [100_000, 1_000_000, 10_000_000]) {
+      const constraint = { type: "json_schema", schema: { type: "integer", minimum } } as const;
+      const { sequences } = await engine.sample({ prompt, params: { maxTokens: 40, seed: 1, constraint } });
+      const value = Number(await engine.tokenizer.decode(sequences[0]!.tokens, { skipSpecialTokens: true }));
+      expect(Number.isInteger(value) && value >= minimum).toBe(true);
+    }
+  });
+
+  it("a format that is too large is refused before it is read", async () => {
+    const prompt = await promptOf("Hi");
+    const schema = { type: "null", description: "x".repeat(300_000) };
+    const sample = engine.sample({ prompt, params: { constraint: { type: "json_schema", schema } } });
+    await expect(sample).rejects.toMatchObject({
+      name: "GrammarTooLargeError",
+      message: expect.stringContaining("has more characters as JSON than the limit of 262144"),
+    });
+  });
 });

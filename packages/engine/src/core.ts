@@ -9,8 +9,7 @@ import type { ChatMessage, Tokenizer } from "@tinklet/models/tokenizer";
 import { writeMerged } from "./adapter/merge.ts";
 import { exportState } from "./adapter/state.ts";
 import { AdapterStore } from "./adapter-store.ts";
-import { type Compile, createCompiler } from "./constrain/constraint.ts";
-import type { Grammar } from "./constrain/grammar.ts";
+import { createCompiler } from "./constrain/constraint.ts";
 import { EngineError } from "./errors.ts";
 import type { MemoryPlan } from "./memory-plan.ts";
 import type { LoadedModel } from "./model/load.ts";
@@ -23,7 +22,6 @@ import type {
   AdapterId,
   AdapterInfo,
   AdapterState,
-  Constraint,
   EngineStats,
   LoraOptions,
   LossRequest,
@@ -68,7 +66,6 @@ export class EngineCore {
   readonly #adapters: AdapterStore;
   readonly #queue: Turn[] = [];
   #tokenizer: Promise<Tokenizer> | undefined;
-  #compiler: Compile | undefined;
   /** The work that is going on, if any. */
   #working: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
@@ -90,6 +87,7 @@ export class EngineCore {
       ...options,
       eosTokenIds: options.info.eosTokenIds,
       tokenizer: () => this.#loadTokenizer(),
+      compiler: async () => createCompiler(await this.#loadTokenizer(), this.info.vocabSize),
     });
   }
 
@@ -236,10 +234,9 @@ export class EngineCore {
     let cancelled: { reason: unknown } | undefined;
     let handle: SampleHandle | undefined;
     const result = this.#inTurn(
-      async () => {
-        const grammar = await this.#compile(request.params?.constraint);
+      () => {
         if (cancelled) throw cancelled.reason;
-        handle = this.#sampler.submit(request, this.#adapters.weights(request.adapter), { onToken, grammar });
+        handle = this.#sampler.submit(request, this.#adapters.weights(request.adapter), { onToken });
         return { result: handle.result }; // not the promise itself: the line must not wait for the tokens
       },
       { heavy: false },
@@ -251,12 +248,6 @@ export class EngineCore {
         handle?.cancel(reason);
       },
     };
-  }
-
-  async #compile(constraint: Constraint | undefined): Promise<Grammar | undefined> {
-    if (constraint === undefined) return undefined;
-    this.#compiler ??= createCompiler(await this.#loadTokenizer(), this.info.vocabSize);
-    return this.#compiler(constraint);
   }
 
   // ---- text

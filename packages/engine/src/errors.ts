@@ -27,6 +27,18 @@ export class InputError extends EngineError {
   }
 }
 
+/** A format whose grammar takes more work or memory than one request may; `used` and `limit` count steps or bytes. */
+export class GrammarTooLargeError extends InputError {
+  readonly used: number;
+  readonly limit: number;
+
+  constructor(field: string, message: string, { used, limit }: { readonly used: number; readonly limit: number }) {
+    super(field, message, { code: "grammar_too_large" });
+    this.used = used;
+    this.limit = limit;
+  }
+}
+
 /** The work does not fit the memory budget, found before it was tried. */
 export class MemoryError extends EngineError {
   readonly neededBytes?: number;

@@ -1,4 +1,5 @@
 /** What is refused before it reaches a model: engine options that make no sense, and sample requests with fields that do not exist. */
+import { checkFormatSize } from "./constrain/format-size.ts";
 import { InputError } from "./errors.ts";
 import type { EngineOptions, SampleRequest, SamplingParams } from "./types.ts";
 
@@ -66,7 +67,7 @@ function hintFor(key: string): string {
 }
 
 /**
- * Refuses fields that do not exist: ignored, a misspelt `adapter` would sample the base model.
+ * Refuses fields that do not exist: ignored, a misspelt `adapter` would sample the base model. And a format that is too large to be sent.
  * @throws InputError naming the field.
  */
 export function checkSampleRequest(request: SampleRequest): void {
@@ -80,4 +81,5 @@ export function checkSampleRequest(request: SampleRequest): void {
   };
   refuseOthers(request, requestFields, "");
   refuseOthers(request.params ?? {}, paramFields, "params.");
+  if (request.params?.constraint !== undefined) checkFormatSize(request.params.constraint);
 }

@@ -298,6 +298,8 @@ export interface EngineStats {
   readonly cacheBytes: number;
   /** Keys and values of prompts that are kept for those that begin alike. */
   readonly prefixCacheBytes: number;
+  /** Compiled formats that are kept for requests to come, and what was found for them. */
+  readonly grammarBytes: number;
   readonly residentBytes: number;
   readonly activeSequences: number;
   readonly waitingSequences: number;

@@ -219,6 +219,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
         gauges[`tinklet_engine_adapters_bytes${label}`] = stats.adaptersBytes;
         gauges[`tinklet_engine_cache_bytes${label}`] = stats.cacheBytes;
         gauges[`tinklet_engine_prefix_cache_bytes${label}`] = stats.prefixCacheBytes;
+        gauges[`tinklet_engine_grammar_bytes${label}`] = stats.grammarBytes;
         gauges[`tinklet_engine_active_sequences${label}`] = stats.activeSequences;
       }
       return gauges;

@@ -2,6 +2,8 @@
  * All the ways in which a text may stand at some point, and where a byte leads from there. What is still to come is a stack of nodes; equal
  * stacks are one object, so that places that were met before are known again.
  */
+import { GrammarTooLargeError } from "../errors.ts";
+import { type GrammarBudget, grammarField, stepsPerByte } from "./budget.ts";
 import type { AnyMachine, Machine, Node } from "./machine.ts";
 
 /** Nodes that are to come, the next one first. */
@@ -43,14 +45,18 @@ const mostWays = 64;
 
 const asMachine = (machine: AnyMachine): Machine<unknown> => machine as unknown as Machine<unknown>;
 
-export function createAutomaton(root: Node): Automaton {
+export function createAutomaton(root: Node, budget: GrammarBudget): Automaton {
   const stacks = new Map<string, Stack>();
   const push = (node: Node, below: Stack | undefined): Stack => {
     const key = `${node.id}.${below?.id ?? ""}`;
     let stack = stacks.get(key);
     if (stack === undefined) {
       // Those that are forgotten are made again under other ids: nothing is confused, some masks are found anew.
-      if (stacks.size >= mostStacks) stacks.clear();
+      if (stacks.size >= mostStacks) {
+        budget.release(stackBytes * stacks.size);
+        stacks.clear();
+      }
+      budget.hold(stackBytes);
       stack = { id: nextStack++, node, below, cost: node.cost + (below?.cost ?? 0) };
       stacks.set(key, stack);
     }
@@ -62,9 +68,22 @@ export function createAutomaton(root: Node): Automaton {
   class Gathering {
     readonly #ways = new Map<string, Way>();
     readonly #opened = new Set<string>();
+    #steps = 0;
     isWhole = false;
 
+    #spend(steps: number): void {
+      budget.spend(steps);
+      this.#steps += steps;
+      if (this.#steps <= stepsPerByte) return;
+      throw new GrammarTooLargeError(
+        grammarField,
+        `finding what may follow one byte takes more than ${stepsPerByte} steps; use fewer options that begin alike`,
+        { used: this.#steps, limit: stepsPerByte },
+      );
+    }
+
     add(machine: AnyMachine, state: unknown, rest: Stack | undefined): void {
+      this.#spend(1);
       const key = `${machine.id}:${asMachine(machine).keyOf(state)}:${rest?.id ?? ""}`;
       if (this.#ways.has(key)) return;
       const cost = asMachine(machine).cost(state) + (rest?.cost ?? 0);
@@ -84,6 +103,7 @@ export function createAutomaton(root: Node): Automaton {
       const key = `${node.id}.${rest?.id ?? ""}`;
       if (this.#opened.has(key)) return;
       this.#opened.add(key);
+      this.#spend(1);
       const opening = node.open();
       if (opening.kind === "machine") this.add(opening.machine, opening.state, rest);
       else if (opening.kind === "choice") for (const each of opening.nodes) this.open(each, rest);
@@ -110,6 +130,7 @@ export function createAutomaton(root: Node): Automaton {
   return {
     start: first.point() ?? { ways: [], isWhole: false, cost: Number.POSITIVE_INFINITY },
     step(ways, byte) {
+      budget.spend(ways.length / 4);
       let next: Gathering | undefined;
       for (const { machine, state, rest } of ways) {
         const after = asMachine(machine).step(state, byte);
@@ -128,4 +149,5 @@ export function createAutomaton(root: Node): Automaton {
 }
 
 /** Stacks that are kept. */
-const mostStacks = 100_000;
+const mostStacks = 8192;
+const stackBytes = 200;

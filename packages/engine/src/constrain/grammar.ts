@@ -1,90 +1,91 @@
 /**
- * Which tokens may come next. Masks are found by walking the tree of the vocabulary beside the automaton and are kept for places that are met
- * again; within strings, where nearly every token may stand, only those with a quotation mark are walked.
+ * Which tokens may come next. Masks are found by walking the tree of the vocabulary beside the automaton, in slices, and are kept for places
+ * that are met again; within strings, where nearly every token may stand, only those with a quotation mark are walked.
  */
-import { EngineError, InputError } from "../errors.ts";
+import { EngineError } from "../errors.ts";
 import { type Automaton, createAutomaton, type Point, type Way } from "./automaton.ts";
+import { type Account, decodeSteps, type GrammarBudget, type Slice } from "./budget.ts";
 import type { AnyMachine, Node } from "./machine.ts";
+import type { Mask, MaskCache } from "./masks.ts";
 import type { StringMachine } from "./string-machine.ts";
 import type { Trie } from "./trie.ts";
 import type { Vocabulary } from "./vocabulary.ts";
-
-/** Tokens that may stand at a point. */
-interface Mask {
-  readonly ids: Int32Array;
-  /** What ending costs behind each of them, in tokens. */
-  readonly costs: Int32Array;
-  readonly mostCost: number;
-}
 
 /** What texts of one format are. */
 export interface Grammar {
   /** Tokens that are sure to be enough for a whole text; Infinity: there is none. */
   readonly cost: number;
+  /** Bytes that it keeps, without its masks. */
+  readonly bytes: number;
+  /** What the texts of one request count their steps against. */
+  account(): Account;
   /** Follows one text. @param endIds - tokens that end it, where it is whole */
-  follow(endIds: Iterable<number>): Follower;
+  follow(endIds: Iterable<number>, account: Account): Follower;
 }
 
 /** One text while it is written. */
 export interface Follower {
-  /** The tokens that may come next so that `room` tokens, this one among them, are enough to end. */
+  /**
+   * Finds what may come next, as far as the slice reaches. Returns whether it is found.
+   *
+   * @throws GrammarTooLargeError when the request has no steps left
+   */
+  prepare(slice: Slice): boolean;
+  /** The tokens that may come next so that `room` tokens, this one among them, are enough to end. They must be {@link prepare}d. */
   allowed(room: number): Int32Array;
-  /** Takes a token that was allowed. */
+  /** Takes a token that was allowed. @throws GrammarTooLargeError */
   push(token: number): void;
   /** Whether the text is whole. */
   readonly isWhole: boolean;
   /** Whether it is whole and nothing can follow. */
   readonly isOver: boolean;
+  /** Steps that its request has taken. */
+  readonly steps: number;
 }
 
-/** Entries of all masks that are kept. */
-const mostKept = 2_000_000;
+/** What all grammars of an engine share. */
+export interface GrammarTools {
+  readonly vocabulary: Vocabulary;
+  readonly masks: MaskCache;
+}
 
-/**
- * What a grammar may cost, in steps for each token of the vocabulary: once, and for each token that is written. Schemas that are meant to be
- * answered take a hundredth of it; one with ever new ways at every token would hold up everybody's steps.
- */
-const freeSteps = 100;
-const stepsPerToken = 2;
-/** Small vocabularies have as many bytes to try as large ones. */
-const fewTokens = 4096;
-
-const tooManyWays = (): InputError =>
-  new InputError("params.constraint.schema", "has too many ways to go on at once; use fewer options that begin alike", {
-    code: "unsupported_schema",
-  });
+/** Tokens that are looked at within a string in the time of one step. */
+const innerPerStep = 32;
 
 const isString = (machine: AnyMachine): machine is AnyMachine & StringMachine => "eachInner" in machine;
 
-export function createGrammar(vocabulary: Vocabulary, root: Node): Grammar {
-  const automaton = createAutomaton(root);
-  const masks = new Map<string, Mask>();
-  let kept = 0;
-  /** Steps of ways that finding masks took, and tokens that were written, of all texts together. */
-  const work = { steps: 0, tokens: 0 };
-  const maskOf = (point: Point): Mask => {
-    const key = point.ways.map((way) => way.maskKey).join(" ");
-    let mask = masks.get(key);
-    if (mask === undefined) {
-      mask = findMask(vocabulary, automaton, { point, work });
-      if (work.steps > (vocabulary.size + fewTokens) * (freeSteps + stepsPerToken * work.tokens)) throw tooManyWays();
-      if (kept + mask.ids.length > mostKept) {
-        masks.clear();
-        kept = 0;
-      }
-      kept += mask.ids.length;
-      masks.set(key, mask);
-    }
-    return mask;
-  };
+export function createGrammar({ vocabulary, masks }: GrammarTools, root: Node, budget: GrammarBudget): Grammar {
+  const automaton = createAutomaton(root, budget);
+  const scope = masks.scope();
+  const { once, perToken } = decodeSteps(vocabulary.size);
 
-  const follow = (endIds: Iterable<number>): Follower => {
+  const follow = (endIds: Iterable<number>, account: Account): Follower => {
     const ends = [...new Set(endIds)];
     const textual = new Set(ends.filter((id) => vocabulary.bytesOf.has(id)));
     let point = automaton.start;
+    let mask: Mask | undefined;
+    let search: MaskSearch | undefined;
+    let slice: Slice = { left: 0 };
     return {
+      prepare(given) {
+        if (mask !== undefined) return true;
+        slice = given;
+        if (slice.left <= 0) return false;
+        const key = scope + point.ways.map((way) => way.maskKey).join(" ");
+        mask = masks.get(key);
+        if (mask === undefined) {
+          budget.charge(account, slice);
+          search ??= new MaskSearch(vocabulary, { automaton, budget }, point);
+          mask = search.advance();
+          if (mask === undefined) return false;
+          masks.set(key, mask);
+        }
+        search = undefined;
+        return true;
+      },
       allowed(room) {
-        const { ids, costs, mostCost } = maskOf(point);
+        if (mask === undefined) throw new EngineError("internal", "the mask was not prepared");
+        const { ids, costs, mostCost } = mask;
         const isRoomy = mostCost < room && textual.size === 0;
         const fitting = isRoomy ? ids : ids.filter((id, i) => costs[i]! < room && !textual.has(id));
         const all = point.isWhole ? Int32Array.from([...fitting, ...ends]) : fitting;
@@ -92,11 +93,13 @@ export function createGrammar(vocabulary: Vocabulary, root: Node): Grammar {
         return all;
       },
       push(token) {
+        budget.charge(account, slice);
         let next: Point | undefined = point;
         for (const byte of vocabulary.bytesOf.get(token) ?? []) next = next && automaton.step(next.ways, byte);
         if (next === undefined) throw new EngineError("internal", `token ${token} does not fit the format`);
         point = next;
-        work.tokens++;
+        mask = undefined;
+        account.limit += perToken;
       },
       get isWhole() {
         return point.isWhole;
@@ -104,56 +107,117 @@ export function createGrammar(vocabulary: Vocabulary, root: Node): Grammar {
       get isOver() {
         return point.isWhole && point.ways.length === 0;
       },
+      get steps() {
+        return account.steps;
+      },
     };
   };
-  return { cost: automaton.start.cost, follow };
+  return {
+    cost: automaton.start.cost,
+    get bytes() {
+      return budget.bytes;
+    },
+    account: () => ({ steps: 0, limit: once, purpose: "finding the tokens that may come next" }),
+    follow,
+  };
 }
 
-function findMask(
-  vocabulary: Vocabulary,
-  automaton: Automaton,
-  { point: { ways }, work }: { readonly point: Point; readonly work: { steps: number } },
-): Mask {
-  // Costs by token, −1 where it may not stand.
-  const costs = new Int32Array(vocabulary.size).fill(-1);
-  let count = 0;
-  const take = (id: number, cost: number): void => {
-    const known = costs[id]!;
-    if (known < 0) count++;
-    if (known < 0 || cost < known) costs[id] = cost;
-  };
-  const walk = (tree: Trie, node: number, from: readonly Way[]): void => {
-    for (let child = tree.firstChild(node); child !== 0; child = tree.nextSibling(child)) {
-      work.steps += from.length;
-      const next = automaton.step(from, tree.byteOf(child));
-      if (next === undefined) continue;
-      const { cost } = next;
-      if (cost < Number.POSITIVE_INFINITY) tree.eachToken(child, (id) => take(id, cost));
-      walk(tree, child, next.ways);
+/** A node of the vocabulary's tree that is looked at next among its siblings, and the ways before it. */
+interface Branch {
+  next: number;
+  readonly from: readonly Way[];
+}
+
+/** The search for a mask: a walk, depth first, that can be interrupted at each node. */
+class MaskSearch {
+  readonly #automaton: Automaton;
+  readonly #budget: GrammarBudget;
+  /** Costs by token, −1 where it may not stand. */
+  readonly #costs: Int32Array;
+  #count = 0;
+  /** Strings whose inner tokens are still to be taken. */
+  readonly #strings: Way[] = [];
+  /** Trees that are still to be walked, each from its own ways. */
+  readonly #walks: { readonly tree: Trie; readonly branches: Branch[] }[] = [];
+
+  constructor(
+    vocabulary: Vocabulary,
+    { automaton, budget }: { readonly automaton: Automaton; readonly budget: GrammarBudget },
+    { ways }: Point,
+  ) {
+    this.#automaton = automaton;
+    this.#budget = budget;
+    budget.spend(vocabulary.size / innerPerStep);
+    this.#costs = new Int32Array(vocabulary.size).fill(-1);
+    const others: Way[] = [];
+    for (const way of ways) {
+      const { machine } = way;
+      (isString(machine) && machine.isInBody(way.state as number) ? this.#strings : others).push(way);
     }
-  };
-  const within: Way[] = [];
-  const others: Way[] = [];
-  for (const way of ways) {
-    const { machine } = way;
-    const isWithin = isString(machine) && machine.isInBody(way.state as number);
-    (isWithin ? within : others).push(way);
-    if (!isWithin) continue;
-    const below = way.rest?.cost ?? 0;
-    machine.eachInner(way.state as number, (id, state) => {
-      const cost = machine.cost(state) + below;
-      if (cost < Number.POSITIVE_INFINITY) take(id, cost);
-    });
+    for (const [tree, from] of [
+      [vocabulary.quoted, [...this.#strings]],
+      [vocabulary.tree, others],
+    ] as const) {
+      if (from.length > 0) this.#walks.push({ tree, branches: [{ next: tree.firstChild(0), from }] });
+    }
   }
-  if (within.length > 0) walk(vocabulary.quoted, 0, within);
-  if (others.length > 0) walk(vocabulary.tree, 0, others);
-  const mask = { ids: new Int32Array(count), costs: new Int32Array(count), mostCost: 0 };
-  for (let id = 0, i = 0; i < count; id++) {
-    const cost = costs[id]!;
-    if (cost < 0) continue;
-    mask.ids[i] = id;
-    mask.costs[i++] = cost;
-    mask.mostCost = Math.max(mask.mostCost, cost);
+
+  /** Goes on until the slice is over. Returns the mask when it is found. */
+  advance(): Mask | undefined {
+    while (!this.#budget.isSliceOver) {
+      const way = this.#strings.pop();
+      if (way === undefined) break;
+      this.#takeInner(way);
+    }
+    for (let walk = this.#walks.at(-1); walk !== undefined; walk = this.#walks.at(-1)) {
+      const { tree, branches } = walk;
+      while (branches.length > 0) {
+        if (this.#budget.isSliceOver) return undefined;
+        this.#walk(tree, branches);
+      }
+      this.#walks.pop();
+    }
+    return this.#strings.length > 0 ? undefined : this.#finish();
   }
-  return mask;
+
+  #takeInner({ machine, state, rest }: Way): void {
+    if (!isString(machine)) return;
+    this.#budget.spend(machine.innerTokens / innerPerStep);
+    const below = rest?.cost ?? 0;
+    machine.eachInner(state as number, (id, cost) => this.#take(id, cost + below));
+  }
+
+  #take(id: number, cost: number): void {
+    if (cost === Number.POSITIVE_INFINITY) return;
+    const known = this.#costs[id]!;
+    if (known < 0) this.#count++;
+    if (known < 0 || cost < known) this.#costs[id] = cost;
+  }
+
+  /** One node: those below it come next, then its sibling. */
+  #walk(tree: Trie, branches: Branch[]): void {
+    const branch = branches.at(-1)!;
+    const node = branch.next;
+    if (node === 0) {
+      branches.pop();
+      return;
+    }
+    branch.next = tree.nextSibling(node);
+    const point = this.#automaton.step(branch.from, tree.byteOf(node));
+    if (point === undefined) return;
+    tree.eachToken(node, (id) => this.#take(id, point.cost));
+    branches.push({ next: tree.firstChild(node), from: point.ways });
+  }
+
+  #finish(): Mask {
+    const mask = { ids: new Int32Array(this.#count), costs: new Int32Array(this.#count), mostCost: 0 };
+    for (let id = 0, i = 0; i < this.#count; id++) {
+      const cost = this.#costs[id]!;
+      if (cost < 0) continue;
+      mask.ids[i] = id;
+      mask.costs[i++] = cost;
+      mask.mostCost = Math.max(mask.mostCost, cost);
+    }
+    return mask;
+  }
 }

@@ -2,8 +2,10 @@
  * JSON values as nodes. Objects write their properties in the order of the schema, arrays count their items, and both open one step at a time.
  * Between the parts there may be a space behind each comma and colon, and nothing else: white space without end is no answer.
  */
-import { tokensOf as countTokens, type Literal, literalMachine } from "./literal-machine.ts";
+import type { GrammarBudget } from "./budget.ts";
+import { type Literal, literalMachine, tokensOf as tokensOfText } from "./literal-machine.ts";
 import { machineNode, type Node } from "./machine.ts";
+import { objectNode, type Property } from "./names-machine.ts";
 import {
   boundedNumberMachine,
   boundedNumberStart,
@@ -11,20 +13,16 @@ import {
   freeNumberStart,
   type NumberBounds,
 } from "./number-machine.ts";
-import { type StringBounds, type StringTables, stringMachine, stringStart, stringTables } from "./string-machine.ts";
+import { type StringBounds, stringMachine, stringStart } from "./string-machine.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** A node whose cost is found in rounds, because values may contain values of their own kind. */
+/** A node whose cost is found when all nodes are there, because values may contain values of their own kind. */
 export interface ValueNode extends Node {
   cost: number;
+  /** Nodes whose costs are part of its own. */
+  parts(): readonly Node[];
   /** Finds the cost anew from those of its parts. */
   measure(): number;
-}
-
-export interface PropertyNode {
-  readonly name: string;
-  readonly value: Node;
-  readonly isRequired: boolean;
 }
 
 export interface ArrayShape {
@@ -45,7 +43,7 @@ export interface JsonNodes {
   choice(nodes: readonly Node[]): ValueNode;
   array(shape: ArrayShape): ValueNode;
   /** Declared properties, in this order. */
-  object(properties: readonly PropertyNode[]): ValueNode;
+  object(properties: readonly Property[]): ValueNode;
   /** Any names, all with values of one kind. */
   map(value: Node, maxProperties: number): ValueNode;
   /** Another node, which is known later. */
@@ -57,37 +55,47 @@ export interface JsonNodes {
 const spaces = (texts: readonly string[]): string[] => texts.flatMap((text) => [text, `${text} `]);
 const comma = spaces([","]);
 
-/** Tables of a vocabulary are made once. */
-const tablesOf = new WeakMap<Vocabulary, StringTables>();
+/** Of a node with what it is made of. */
+const nodeBytes = 500;
+/** Nodes by number that are kept; those that are forgotten are made again. */
+const mostMade = 256;
 
-export function createJsonNodes(vocabulary: Vocabulary): JsonNodes {
-  const tables = tablesOf.get(vocabulary) ?? stringTables(vocabulary);
-  tablesOf.set(vocabulary, tables);
+export function createJsonNodes(vocabulary: Vocabulary, budget: GrammarBudget): JsonNodes {
   let ids = 0;
   const nextId = (): number => ++ids;
   const values: ValueNode[] = [];
   const remember = <N extends ValueNode>(node: N): N => {
+    budget.spend(1);
+    budget.hold(nodeBytes);
     values.push(node);
     return node;
   };
   const oneOf = (literals: readonly Literal[]): Node => {
-    const { machine, start } = literalMachine(nextId(), vocabulary, literals);
+    const { machine, start } = literalMachine(nextId(), { vocabulary, budget }, literals);
     return machineNode(nextId(), machine, start);
   };
-  const string = (bounds: StringBounds): Node =>
-    machineNode(nextId(), stringMachine(nextId(), tables, bounds), stringStart);
-  const tokensOf = (text: string): number => countTokens(text, vocabulary);
+  const string = (bounds: StringBounds): Node => {
+    budget.hold(nodeBytes);
+    return machineNode(nextId(), stringMachine(nextId(), vocabulary.strings, bounds), stringStart);
+  };
+  const tokensOf = (text: string): number => tokensOfText(text, vocabulary, budget);
 
-  /** Nodes by number, made when they are needed. */
+  /** Nodes by number, made when they are needed: a list has one for each of its items. */
   const made = (make: (index: number) => Node): ((index: number) => Node) => {
-    const known = new Map<number, Node>();
+    const known = new Map<number, { readonly node: Node; readonly bytes: number }>();
     return (index) => {
-      let node = known.get(index);
-      if (node === undefined) {
-        node = make(index);
-        known.set(index, node);
+      let entry = known.get(index);
+      if (entry === undefined) {
+        if (known.size >= mostMade) {
+          for (const { bytes } of known.values()) budget.release(bytes);
+          known.clear();
+        }
+        const before = budget.bytes;
+        budget.hold(nodeBytes);
+        entry = { node: make(index), bytes: budget.bytes - before };
+        known.set(index, entry);
       }
-      return node;
+      return entry.node;
     };
   };
 
@@ -99,11 +107,22 @@ export function createJsonNodes(vocabulary: Vocabulary): JsonNodes {
     const tokensOpen = tokensOf("[");
     const close = tokensOf("]");
     const separator = tokensOf(",");
+    /** The node that stands for all required items from `first.length` on. */
+    const others = minItems > first.length ? itemAt(first.length) : undefined;
+    /** Costs of the required items among the first, from each on; made when all others are known. */
+    let sums: Float64Array | undefined;
+    const sumFrom = (count: number): number => {
+      if (sums === undefined) {
+        const length = Math.min(minItems, first.length);
+        sums = new Float64Array(length + 1);
+        budget.spend(length);
+        for (let i = length - 1; i >= 0; i--) sums[i] = sums[i + 1]! + itemAt(i).cost;
+      }
+      return sums[Math.min(count, sums.length - 1)]!;
+    };
     const costFrom = (count: number): number => {
-      let cost = 0;
-      for (let i = count; i < Math.min(minItems, first.length); i++) cost += itemAt(i).cost;
-      const others = Math.max(0, minItems - Math.max(count, first.length));
-      if (others > 0) cost += others * itemAt(first.length).cost;
+      const more = Math.max(0, minItems - Math.max(count, first.length));
+      const cost = sumFrom(count) + (others === undefined || more === 0 ? 0 : more * others.cost);
       return cost + Math.max(0, minItems - count) * separator + close;
     };
     const opening: Node[] = [];
@@ -122,8 +141,12 @@ export function createJsonNodes(vocabulary: Vocabulary): JsonNodes {
     const node: ValueNode = {
       id: nextId(),
       cost: Number.POSITIVE_INFINITY,
-      measure: () =>
-        minItems > most ? Number.POSITIVE_INFINITY : tokensOpen + (minItems === 0 ? close : costFrom(0) - separator),
+      parts: () => [...first.slice(0, minItems), ...(others === undefined ? [] : [others])],
+      measure: () => {
+        sums = undefined;
+        if (minItems > most) return Number.POSITIVE_INFINITY;
+        return tokensOpen + (minItems === 0 ? close : costFrom(0) - separator);
+      },
       open: () => {
         if (opening.length === 0) {
           const literals: Literal[] = minItems === 0 ? [{ text: "[]" }] : [];
@@ -149,55 +172,23 @@ export function createJsonNodes(vocabulary: Vocabulary): JsonNodes {
     open: () => ({ kind: "sequence", nodes: nodes() }),
   });
 
-  const object = (properties: readonly PropertyNode[]): ValueNode => {
-    const close = tokensOf("}");
-    const empty = tokensOf("{}");
-    const names = properties.map(({ name }) => JSON.stringify(name));
-    const nameCosts = names.map((name, i) => (properties[i]!.isRequired ? tokensOf(`,${name}:`) : 0));
-    const firstCosts = names.map((name, i) => (properties[i]!.isRequired ? tokensOf(`{${name}:`) : 0));
-    /** Costs from each property on, behind another one; made when all others are known. */
-    let sums: number[] | undefined;
-    const costFrom = (index: number): number => {
-      if (sums === undefined) {
-        sums = new Array<number>(properties.length + 1).fill(close);
-        for (let i = properties.length - 1; i >= 0; i--) {
-          const own = properties[i]!.isRequired ? nameCosts[i]! + properties[i]!.value.cost : 0;
-          sums[i] = sums[i + 1]! + own;
-        }
-      }
-      return sums[index]!;
-    };
-    /** What may stand from this property on: it and those behind it, up to the next that is required; or the end. */
-    const options = (from: number, before: readonly string[], end: string): Node => {
-      const literals: Literal[] = [];
-      let i = from;
-      for (; i < properties.length; i++) {
-        const { value, isRequired } = properties[i]!;
-        const behind = i + 1;
-        if (value.cost < Number.POSITIVE_INFINITY) {
-          const next = lazy(
-            () => value.cost + costFrom(behind),
-            () => [value, tail(behind)],
-          );
-          for (const text of spaces(before.map((each) => `${each}${names[i]}:`))) literals.push({ text, next });
-        }
-        if (isRequired) break;
-      }
-      if (i === properties.length) literals.push({ text: end });
-      return oneOf(literals);
-    };
-    const tail = made((from) => options(from, comma, "}"));
-    const head = made(() => options(0, ["{"], "{}"));
+  const object = (properties: readonly Property[]): ValueNode => {
+    const required = properties.filter(({ isRequired }) => isRequired);
+    const names = required.reduce(
+      (sum, { name }, i) => sum + tokensOf(`${i === 0 ? "{" : ","}${JSON.stringify(name)}:`),
+      tokensOf(required.length === 0 ? "{}" : "}"),
+    );
+    budget.hold(properties.length * 100);
+    const opening: Node[] = [];
     return remember({
       id: nextId(),
       cost: Number.POSITIVE_INFINITY,
-      measure: () => {
-        sums = undefined;
-        const first = properties.findIndex(({ isRequired }) => isRequired);
-        if (first < 0) return empty;
-        return firstCosts[first]! + properties[first]!.value.cost + costFrom(first + 1);
+      parts: () => required.map(({ value }) => value),
+      measure: () => required.reduce((sum, { value }) => sum + value.cost, names),
+      open: () => {
+        if (opening.length === 0) opening.push(objectNode(properties, { vocabulary, budget, nextId }));
+        return { kind: "sequence", nodes: opening };
       },
-      open: () => ({ kind: "sequence", nodes: [head(0)] }),
     });
   };
 
@@ -218,22 +209,42 @@ export function createJsonNodes(vocabulary: Vocabulary): JsonNodes {
     );
     const head = made(() => oneOf([{ text: "{}" }, ...(isOpen(0) ? [{ text: "{", next: entry(0) }] : [])]));
     const cost = tokensOf("{}");
-    return remember({ id: nextId(), cost, measure: () => cost, open: () => ({ kind: "sequence", nodes: [head(0)] }) });
+    return remember({
+      id: nextId(),
+      cost,
+      parts: () => [],
+      measure: () => cost,
+      open: () => ({ kind: "sequence", nodes: [head(0)] }),
+    });
+  };
+
+  /** Numbers with the same bounds are read by one machine. */
+  const numbers = new Map<string, Node>();
+  const number = (bounds: NumberBounds): Node => {
+    const { isInteger, least, most, above, below } = bounds;
+    const key = [isInteger, least, most, above, below].join();
+    let node = numbers.get(key);
+    if (node === undefined) {
+      budget.hold(nodeBytes);
+      const isFree = least === Number.NEGATIVE_INFINITY && most === Number.POSITIVE_INFINITY;
+      node = isFree
+        ? machineNode(nextId(), freeNumberMachine(nextId(), isInteger), freeNumberStart)
+        : machineNode(nextId(), boundedNumberMachine(nextId(), bounds, budget), boundedNumberStart);
+      numbers.set(key, node);
+    }
+    return node;
   };
 
   return {
     texts: (texts) => oneOf(texts.map((text) => ({ text }))),
     string,
-    number(bounds) {
-      const isFree = bounds.least === Number.NEGATIVE_INFINITY && bounds.most === Number.POSITIVE_INFINITY;
-      if (isFree) return machineNode(nextId(), freeNumberMachine(nextId(), bounds.isInteger), freeNumberStart);
-      return machineNode(nextId(), boundedNumberMachine(nextId(), bounds), boundedNumberStart);
-    },
+    number,
     choice: (nodes) =>
       remember({
         id: nextId(),
         cost: Number.POSITIVE_INFINITY,
-        measure: () => Math.min(Number.POSITIVE_INFINITY, ...nodes.map(({ cost }) => cost)),
+        parts: () => nodes,
+        measure: () => nodes.reduce((least, { cost }) => Math.min(least, cost), Number.POSITIVE_INFINITY),
         open: () => ({ kind: "choice", nodes: nodes.filter(({ cost }) => cost < Number.POSITIVE_INFINITY) }),
       }),
     array,
@@ -245,19 +256,35 @@ export function createJsonNodes(vocabulary: Vocabulary): JsonNodes {
       return remember({
         id: nextId(),
         cost: Number.POSITIVE_INFINITY,
+        parts: () => [node()],
         measure: () => node().cost,
         open: () => ({ kind: "sequence", nodes: [node()] }),
       });
     },
+    /** Each node is measured once, and again when one of its parts turns out cheaper. */
     settle() {
-      for (let changed = true; changed; ) {
-        changed = false;
-        for (const node of values) {
-          const cost = node.measure();
-          changed ||= cost !== node.cost;
-          node.cost = cost;
+      const users = new Map<Node, ValueNode[]>();
+      const steps = new Map<ValueNode, number>();
+      for (const node of values) {
+        const parts = node.parts();
+        steps.set(node, 1 + parts.length / 8);
+        budget.spend(1 + parts.length / 8);
+        for (const part of parts) {
+          const list = users.get(part);
+          if (list === undefined) users.set(part, [node]);
+          else list.push(node);
         }
       }
+      const line = new Set(values);
+      for (const node of line) {
+        line.delete(node);
+        budget.spend(steps.get(node)!);
+        const cost = node.measure();
+        if (cost >= node.cost) continue;
+        node.cost = cost;
+        for (const user of users.get(node) ?? []) line.add(user);
+      }
+      values.length = 0;
     },
   };
 }

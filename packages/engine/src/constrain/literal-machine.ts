@@ -1,6 +1,7 @@
-/** Reads one of several fixed texts, with what follows each: values of an enum, names of properties, brackets and commas. */
+/** Reads one of several fixed texts, with what follows each: values of an enum, brackets and commas. */
+import type { GrammarBudget } from "./budget.ts";
 import type { Machine, Node } from "./machine.ts";
-import type { Trie } from "./trie.ts";
+import { Trie } from "./trie.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
 /** A fixed text, and what must follow it. */
@@ -9,82 +10,85 @@ export interface Literal {
   readonly next?: Node;
 }
 
-interface Place {
-  readonly index: number;
-  readonly children: Map<number, Place>;
-  /** Set where a text ends. */
-  ending?: readonly [next: Node | undefined];
-  cost: number;
-}
-
 const encoder = new TextEncoder();
+/** Of a machine without its trie. */
+const machineBytes = 2000;
+/** Moves within a trie that take as long as one step. */
+export const movesPerStep = 32;
 
-/** A machine for these texts, and its start. Of equal texts the first counts. */
+/** A machine for these texts, and its start: a state is a node of their trie. Of equal texts the first counts. */
 export function literalMachine(
   id: number,
-  vocabulary: Vocabulary,
+  { vocabulary, budget }: { readonly vocabulary: Vocabulary; readonly budget: GrammarBudget },
   literals: readonly Literal[],
-): { readonly machine: Machine<Place>; readonly start: Place } {
-  const places: Place[] = [];
-  const place = (): Place => {
-    const made: Place = { index: places.length, children: new Map(), cost: Number.POSITIVE_INFINITY };
-    places.push(made);
-    return made;
-  };
-  const start = place();
-  for (const { text, next } of literals) {
-    let at = start;
-    for (const byte of encoder.encode(text)) {
-      let child = at.children.get(byte);
-      if (child === undefined) {
-        child = place();
-        at.children.set(byte, child);
+): { readonly machine: Machine<number>; readonly start: number } {
+  const texts = literals.map(({ text }) => encoder.encode(text));
+  const length = texts.reduce((sum, { length: bytes }) => sum + bytes, 0);
+  budget.spend(1 + length);
+  const trie = new Trie(length + 1);
+  /** By node, as a list of one: absent where no text ends. */
+  const endings = new Map<number, readonly [next: Node | undefined]>();
+  texts.forEach((bytes, i) => {
+    const end = trie.add(bytes, i);
+    if (!endings.has(end)) endings.set(end, [literals[i]!.next]);
+  });
+  const costs = new Float64Array(trie.size);
+  budget.hold(machineBytes + trie.bytes + costs.byteLength + 100 * endings.size);
+  let moves = 0;
+  /** The fewest tokens from a node to an end, with what follows there; those of its descendants are known. */
+  const costAt = (start: number): number => {
+    const ending = endings.get(start);
+    let least = ending === undefined ? Number.POSITIVE_INFINITY : (ending[0]?.cost ?? 0);
+    const walk = (node: number, inVocabulary: number): void => {
+      for (let child = trie.firstChild(node); child !== 0; child = trie.nextSibling(child)) {
+        moves++;
+        const token = vocabulary.tree.childAt(inVocabulary, trie.byteOf(child));
+        if (token === 0) continue;
+        if (vocabulary.tree.isToken(token)) least = Math.min(least, 1 + costs[child]!);
+        walk(child, token);
       }
-      at = child;
-    }
-    at.ending ??= [next];
+    };
+    walk(start, 0);
+    return least;
+  };
+  for (let node = trie.size - 1; node >= 0; node--) {
+    costs[node] = costAt(node);
+    if (moves < movesPerStep * 1000) continue;
+    budget.spend(moves / movesPerStep);
+    moves = 0;
   }
-  // Children were made after their parents: from the last one, what follows is known.
-  for (const at of places.reverse()) at.cost = costOf(at, vocabulary.tree);
+  budget.spend(moves / movesPerStep);
   return {
-    start,
+    start: 0,
     machine: {
       id,
-      step: (at, byte) => at.children.get(byte),
-      ending: (at) => at.ending,
-      isOver: (at) => at.children.size === 0,
-      cost: (at) => at.cost,
-      keyOf: (at) => at.index,
+      step: (node, byte) => trie.childAt(node, byte) || undefined,
+      ending: (node) => endings.get(node),
+      isOver: (node) => trie.firstChild(node) === 0,
+      cost: (node) => costs[node]!,
+      keyOf: (node) => node,
     },
   };
 }
 
-function costOf(at: Place, tree: Trie): number {
-  let least = at.ending === undefined ? Number.POSITIVE_INFINITY : (at.ending[0]?.cost ?? 0);
-  const walk = (place: Place, node: number): void => {
-    for (const [byte, next] of place.children) {
-      const child = tree.childAt(node, byte);
-      if (child === 0) continue;
-      if (tree.isToken(child)) least = Math.min(least, 1 + next.cost);
-      walk(next, child);
-    }
-  };
-  walk(at, 0);
-  return least;
-}
-
-/** The fewest tokens that write a text. */
-export function tokensOf(text: string, { tree }: Vocabulary): number {
-  const bytes = encoder.encode(text);
+/** The fewest tokens that write what is left of a text from each of its bytes on; the last one is 0. */
+export function suffixTokens(bytes: Uint8Array, { tree }: Vocabulary, budget: GrammarBudget): Float64Array {
   const costs = new Float64Array(bytes.length + 1).fill(Number.POSITIVE_INFINITY);
   costs[bytes.length] = 0;
+  let moves = bytes.length;
   for (let i = bytes.length - 1; i >= 0; i--) {
     let node = 0;
     for (let end = i; end < bytes.length; end++) {
       node = tree.childAt(node, bytes[end]!);
       if (node === 0) break;
+      moves++;
       if (tree.isToken(node)) costs[i] = Math.min(costs[i]!, 1 + costs[end + 1]!);
     }
   }
-  return costs[0]!;
+  budget.spend(moves / movesPerStep);
+  return costs;
 }
+
+/** The fewest tokens that write a text. */
+export const tokensOf = (text: string, vocabulary: Vocabulary, budget: GrammarBudget): number =>
+  suffixTokens(encoder.encode(text), vocabulary, budget)[0]!;

@@ -1,7 +1,8 @@
 /**
- * Reads a JSON number that a double holds: at most 15 digits before the point, 15 behind it, and an exponent of two. Within bounds, the state
- * is the text so far, and a digit may stand where some number within the bounds goes on with it; such numbers have no exponent.
+ * Reads a JSON number that a double holds: at most 15 digits before the point, 15 behind it, and an exponent of two. Within bounds there is no
+ * exponent, and the number is read digit by digit beside the digits of the bounds: nothing is searched, and no value is tried.
  */
+import type { GrammarBudget } from "./budget.ts";
 import type { Machine } from "./machine.ts";
 
 export interface NumberBounds {
@@ -41,7 +42,7 @@ const isWhole = (at: number): boolean =>
 
 /** The start of either machine is its first state. */
 export const freeNumberStart = 0;
-export const boundedNumberStart = "";
+export const boundedNumberStart = 0;
 
 export function freeNumberMachine(id: number, isInteger: boolean): Machine<number> {
   const state = (at: number, digits = 0): number => digits * 16 + at;
@@ -78,71 +79,194 @@ export function freeNumberMachine(id: number, isInteger: boolean): Machine<numbe
   };
 }
 
-const wholeNumber = /^-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$/;
-const beginning = /^-?(?:|0|[1-9]\d{0,14})$|^-?(?:0|[1-9]\d{0,14})\.\d{0,15}$/;
+// ---- within bounds
 
-export function boundedNumberMachine(id: number, bounds: NumberBounds): Machine<string> {
-  const { isInteger, least, most, above, below } = bounds;
-  const isIn = (text: string): boolean => {
-    if (!wholeNumber.test(text)) return false;
-    const value = Number(text);
-    return (above ? value > least : value >= least) && (below ? value < most : value <= most);
-  };
-  const isBeginning = (text: string): boolean => beginning.test(text) && !(isInteger && text.includes("."));
-  /** Characters to the nearest number within the bounds, by text. */
-  const known = new Map<string, number>();
-  const costOf = (text: string): number => {
-    let cost = known.get(text);
-    if (cost === undefined) {
-      cost = search(text);
-      if (known.size >= mostKnown) known.clear();
-      known.set(text, cost);
-    }
-    return cost;
-  };
-  const search = (text: string): number => {
-    let texts = [text];
-    for (let length = 0; texts.length > 0; length++) {
-      if (texts.some(isIn)) return length;
-      texts = texts.flatMap((each) =>
-        [..."-.0123456789"].map((next) => each + next).filter((next) => isBeginning(next) && reaches(next, bounds)),
-      );
-    }
-    return Number.POSITIVE_INFINITY;
-  };
+/** 1, in units of the last digit behind the point. */
+const unit = 10n ** BigInt(longestFraction);
+
+const ceilTo = (value: bigint, step: bigint): bigint => {
+  const rest = value % step;
+  return rest === 0n ? value : value - rest + (value > 0n ? step : 0n);
+};
+const floorTo = (value: bigint, step: bigint): bigint => -ceilTo(-value, step);
+
+/**
+ * A bound in units of the last digit, rounded inwards. It is taken as the shortest decimal that is this double: then every decimal on its
+ * inner side is also a double on its inner side, since rounding keeps the order.
+ */
+function inUnits(value: number, round: typeof ceilTo): bigint {
+  const [, sign, whole = "", fraction = "", exponent = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(
+    String(value),
+  )!;
+  const digits = BigInt(`${sign}${whole}${fraction}`);
+  const shift = longestFraction + Number(exponent) - fraction.length;
+  if (shift >= 0) return digits * 10n ** BigInt(shift);
+  const step = 10n ** BigInt(-shift);
+  return round(digits, step) / step;
+}
+
+const double = new Float64Array(1);
+const bits = new BigInt64Array(double.buffer);
+
+/** The next larger double. */
+function nextUp(value: number): number {
+  if (value === 0) return Number.MIN_VALUE;
+  double[0] = value;
+  bits[0]! += value > 0 ? 1n : -1n;
+  return double[0];
+}
+
+/** Digits that are still to be read, from a smallest to a largest number; `""` where there is no bound: all are 0, or all are 9. */
+interface Digits {
+  /** How many there are before the point, and may be behind it. */
+  readonly whole: number;
+  readonly fraction: number;
+  readonly low: string;
+  readonly high: string;
+}
+
+const digitsOf = (counts: Pick<Digits, "whole" | "fraction">, low: string, high: string): Digits => ({
+  ...counts,
+  low: /^0*$/.test(low) ? "" : low,
+  high: /^9*$/.test(high) ? "" : high,
+});
+
+/** What is left after a digit; undefined where it leaves the range, or there is no place for it. */
+function after({ whole, fraction, low, high }: Digits, digit: string): Digits | undefined {
+  if (whole + fraction === 0) return undefined;
+  if ((low !== "" && digit < low[0]!) || (high !== "" && digit > high[0]!)) return undefined;
+  return digitsOf(
+    whole > 0 ? { whole: whole - 1, fraction } : { whole, fraction: fraction - 1 },
+    low[0] === digit ? low.slice(1) : "",
+    high[0] === digit ? high.slice(1) : "",
+  );
+}
+
+/** Digits behind the point without which no number is in the range; `least` of them at least. */
+function fractionDigits({ whole, fraction, low, high }: Digits, least: number): number {
+  if (low === "") return least;
+  for (let digits = least; digits < fraction; digits++) {
+    const length = whole + digits;
+    // The smallest number of so many digits is the low bound, or the next one above it.
+    if (/^0*$/.test(low.slice(length))) return digits;
+    if (low.slice(0, length) < (high === "" ? "9".repeat(length) : high.slice(0, length))) return digits;
+  }
+  return fraction;
+}
+
+/** A place within a number. */
+interface Place {
+  readonly phase: "start" | "whole" | "point" | "fraction";
+  /** Before the point one for each number of digits that it may have, from the fewest on; behind it only one. */
+  readonly ranges: readonly Digits[];
+  readonly isWhole: boolean;
+  /** Bytes that are sure to be enough. */
+  readonly cost: number;
+  /** Numbers of the places behind each symbol; −1: none, undefined: not looked at yet. */
+  readonly next: (number | undefined)[];
+}
+
+const symbols = "0123456789.-";
+/** Of a place with its key, and the steps that making it takes; and those of finding the ranges. */
+const placeBytes = 2000;
+const placeSteps = 32;
+const rangesSteps = 128;
+
+/** Ranges by number of digits before the point, of numbers from `low` to `high`, which are not negative. */
+function rangesOf(low: bigint, high: bigint, isInteger: boolean): readonly Digits[] {
+  const ranges: Digits[] = [];
+  for (let whole = 1; whole <= longestWhole; whole++) {
+    const first = whole === 1 ? 0n : 10n ** BigInt(whole - 1) * unit;
+    const last = 10n ** BigInt(whole) * unit - 1n;
+    const [from, to] = [low > first ? low : first, high < last ? high : last];
+    if (from > to) continue;
+    const text = (value: bigint): string => {
+      const padded = value.toString().padStart(whole + longestFraction, "0");
+      return isInteger ? padded.slice(0, whole) : padded;
+    };
+    ranges.push(digitsOf({ whole, fraction: isInteger ? 0 : longestFraction }, text(from), text(to)));
+  }
+  return ranges;
+}
+
+/** Ranges of numbers without a sign, and of those behind one. */
+function signedRanges({ isInteger, least, most, above, below }: NumberBounds): {
+  readonly positive: readonly Digits[];
+  readonly negative: readonly Digits[];
+} {
+  const step = isInteger ? unit : 1n;
+  // The largest double is far outside of what is written.
+  const finite = (value: number): number => Math.max(-Number.MAX_VALUE, Math.min(value, Number.MAX_VALUE));
+  const from = ceilTo(inUnits(finite(above ? nextUp(least) : least), ceilTo), step);
+  const to = floorTo(inUnits(finite(below ? -nextUp(-most) : most), floorTo), step);
+  // −0 is left out.
+  const negated = { from: to < 0n ? -to : step, to: -from };
   return {
-    id,
-    step: (text, byte) => {
-      const next = text + String.fromCharCode(byte);
-      return isBeginning(next) && costOf(next) < Number.POSITIVE_INFINITY ? next : undefined;
-    },
-    ending: (text) => (isIn(text) ? nothing : undefined),
-    isOver: () => false,
-    cost: costOf,
-    keyOf: (text) => text,
+    positive: to < 0n ? [] : rangesOf(from > 0n ? from : 0n, to, isInteger),
+    negative: rangesOf(negated.from, negated.to, isInteger),
   };
 }
 
-/** Texts whose cost is remembered. */
-const mostKnown = 10_000;
-
-/** Whether numbers that begin so may lie within the bounds. */
-function reaches(text: string, { least, most }: NumberBounds): boolean {
-  const isNegative = text.startsWith("-");
-  const digits = isNegative ? text.slice(1) : text;
-  if (digits === "") return least <= 0;
-  // Of positive numbers, with the sides exchanged for negative ones.
-  const [from, to] = isNegative ? [-most, -least] : [least, most];
-  const [whole, fraction] = digits.split(".") as [string, string | undefined];
-  const meets = (low: number, high: number): boolean => low <= to && high >= from;
-  if (fraction !== undefined) {
-    const low = Number(`${whole}.${fraction || "0"}`);
-    return meets(low, low + 10 ** -fraction.length);
-  }
-  for (let more = 0; whole.length + more <= longestWhole; more++) {
-    const unit = 10 ** more;
-    if (meets(Number(whole) * unit, (Number(whole) + 1) * unit)) return true;
-    if (whole === "0") return false;
-  }
-  return false;
+export function boundedNumberMachine(id: number, bounds: NumberBounds, budget: GrammarBudget): Machine<number> {
+  budget.spend(rangesSteps);
+  const { positive, negative } = signedRanges(bounds);
+  const places: Place[] = [];
+  const known = new Map<string, number>();
+  const placeOf = (at: Place["phase"], ranges: readonly Digits[]): number => {
+    const key = `${at} ${ranges.map(({ whole, fraction, low, high }) => `${whole}.${fraction}:${low}:${high}`).join(" ")}`;
+    let index = known.get(key);
+    if (index === undefined) {
+      budget.spend(placeSteps);
+      budget.hold(placeBytes);
+      index = places.length;
+      places.push({ phase: at, ranges, isWhole: isWholeAt(at, ranges), cost: costAt(at, ranges), next: [] });
+      known.set(key, index);
+    }
+    return index;
+  };
+  const isWholeAt = (at: Place["phase"], [first]: readonly Digits[]): boolean =>
+    (at === "whole" || at === "fraction") && first?.whole === 0 && first.low === "";
+  const costAt = (at: Place["phase"], ranges: readonly Digits[]): number => {
+    if (at === "fraction" || at === "point") return fractionDigits(ranges[0]!, at === "point" ? 1 : 0);
+    let cost = Number.POSITIVE_INFINITY;
+    for (const range of ranges) {
+      if (range.whole >= cost) break;
+      const fraction = fractionDigits(range, 0);
+      cost = Math.min(cost, range.whole + (fraction === 0 ? 0 : 1 + fraction));
+    }
+    if (at === "start" && negative.length > 0) cost = Math.min(cost, 1 + costAt("whole", negative));
+    return cost;
+  };
+  /** Where a symbol leads, or −1. */
+  const follow = ({ phase: at, ranges }: Place, symbol: string): number => {
+    if (symbol === "-") return at === "start" && negative.length > 0 ? placeOf("whole", negative) : -1;
+    if (symbol === ".") {
+      const [first] = ranges;
+      return at === "whole" && first?.whole === 0 && first.fraction > 0 ? placeOf("point", [first]) : -1;
+    }
+    const isFraction = at === "point" || at === "fraction";
+    const next: Digits[] = [];
+    for (const range of ranges) {
+      if (!isFraction && range.whole === 0) continue;
+      const rest = after(range, symbol);
+      if (rest !== undefined) next.push(rest);
+    }
+    return next.length === 0 ? -1 : placeOf(isFraction ? "fraction" : "whole", next);
+  };
+  placeOf("start", positive);
+  const nextOf = (place: Place, symbol: number): number => (place.next[symbol] ??= follow(place, symbols[symbol]!));
+  return {
+    id,
+    step: (index, byte) => {
+      const symbol = isDigit(byte) ? byte - zero : byte === point ? 10 : byte === minus ? 11 : -1;
+      if (symbol < 0) return undefined;
+      const next = nextOf(places[index]!, symbol);
+      return next < 0 ? undefined : next;
+    },
+    ending: (index) => (places[index]!.isWhole ? nothing : undefined),
+    // Either there is no digit left, or digits before the point are at their end and no point may follow.
+    isOver: (index) => places[index]!.ranges.every(({ whole, fraction }) => whole + fraction === 0),
+    cost: (index) => places[index]!.cost,
+    keyOf: (index) => index,
+  };
 }

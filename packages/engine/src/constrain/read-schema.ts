@@ -4,8 +4,10 @@
  * declare beside those that it does, white space, numbers of more than 15 digits.
  */
 import { InputError } from "../errors.ts";
-import { createJsonNodes, type JsonNodes, type PropertyNode } from "./json-nodes.ts";
+import { type GrammarBudget, grammarField } from "./budget.ts";
+import { createJsonNodes, type JsonNodes } from "./json-nodes.ts";
 import type { Node } from "./machine.ts";
+import type { Property } from "./names-machine.ts";
 import { areApart } from "./schema-apart.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
@@ -13,6 +15,9 @@ export type Schema = boolean | Readonly<Record<string, unknown>>;
 
 /** Bounds of one schema. */
 const most = { schemas: 1000, depth: 128, literals: 65_536, values: 10_000, properties: 512 };
+
+/** Reading one schema, with the usual keywords. */
+const schemaSteps = 16;
 
 /** Describe, and demand nothing. */
 const annotations = new Set(
@@ -31,9 +36,8 @@ const keywordsOf: Readonly<Record<string, readonly string[]>> = {
   null: [],
 };
 
-const field = "params.constraint.schema";
 const bad = (at: string, problem: string, code = "bad_schema"): InputError =>
-  new InputError(`${field}${at}`, problem, { code });
+  new InputError(`${grammarField}${at}`, problem, { code });
 const cannot = (at: string, keyword: string, why = "is not supported"): InputError =>
   bad(at, `the keyword ${JSON.stringify(keyword.slice(0, 100))} ${why}`, "unsupported_schema");
 
@@ -42,8 +46,8 @@ const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
 const pointer = (key: string | number): string => `/${String(key).slice(0, 100)}`;
 
 /** Every JSON object. */
-export function anyObject(vocabulary: Vocabulary): Node {
-  const nodes = createJsonNodes(vocabulary);
+export function anyObject(vocabulary: Vocabulary, budget: GrammarBudget): Node {
+  const nodes = createJsonNodes(vocabulary, budget);
   const node = nodes.map(anyValue(nodes), Number.POSITIVE_INFINITY);
   nodes.settle();
   return node;
@@ -62,9 +66,9 @@ function anyValue(nodes: JsonNodes): Node {
   return any;
 }
 
-/** @throws InputError naming the place and the keyword. */
-export function readSchema(vocabulary: Vocabulary, schema: unknown): Node {
-  const reader = new SchemaReader(vocabulary, schema);
+/** @throws InputError naming the place and the keyword; GrammarTooLargeError. */
+export function readSchema(vocabulary: Vocabulary, schema: unknown, budget: GrammarBudget): Node {
+  const reader = new SchemaReader(vocabulary, schema, budget);
   const root = reader.read(schema, "", 0);
   reader.nodes.settle();
   return root;
@@ -72,6 +76,7 @@ export function readSchema(vocabulary: Vocabulary, schema: unknown): Node {
 
 class SchemaReader {
   readonly nodes: JsonNodes;
+  readonly #budget: GrammarBudget;
   readonly #root: unknown;
   /** By the object itself: references lead to the same one. */
   readonly #read = new Map<unknown, Node>();
@@ -79,8 +84,9 @@ class SchemaReader {
   #schemas = 0;
   #literals = 0;
 
-  constructor(vocabulary: Vocabulary, root: unknown) {
-    this.nodes = createJsonNodes(vocabulary);
+  constructor(vocabulary: Vocabulary, root: unknown, budget: GrammarBudget) {
+    this.nodes = createJsonNodes(vocabulary, budget);
+    this.#budget = budget;
     this.#root = root;
   }
 
@@ -92,6 +98,7 @@ class SchemaReader {
     if (known !== undefined) return known;
     if (++this.#schemas > most.schemas) throw bad(at, `there are more than ${most.schemas} schemas in it`);
     if (depth > most.depth) throw bad(at, `it is more than ${most.depth} levels deep`);
+    this.#budget.spend(schemaSteps);
     // Known before its parts are, which may refer to it.
     let made: Node | undefined;
     this.#read.set(
@@ -128,7 +135,7 @@ class SchemaReader {
       alone(keyword);
       const list = this.#list(schema[keyword], at + pointer(keyword));
       if (list.length === 0) throw bad(at + pointer(keyword), "is empty");
-      if (keyword === "oneOf" && !areApart(list)) {
+      if (keyword === "oneOf" && !areApart(list, this.#budget)) {
         throw cannot(at, "oneOf", "is supported where no value can fit two of its schemas; use anyOf");
       }
       return this.nodes.choice(list.map((each, i) => this.read(each, `${at}/${keyword}/${i}`, depth)));
@@ -200,6 +207,7 @@ class SchemaReader {
     const needed = new Set(this.#list(required, `${at}/required`));
     for (const name of needed) if (typeof name !== "string") throw bad(`${at}/required`, "must be a list of names");
     const declared = Object.keys(properties);
+    this.#budget.spend(declared.length);
     const names = [...declared, ...[...(needed as Set<string>)].filter((name) => !Object.hasOwn(properties, name))];
     if (names.length > most.properties) {
       throw bad(`${at}/properties`, `has ${names.length} properties, and ${most.properties} are taken`);
@@ -215,7 +223,7 @@ class SchemaReader {
     if (names.length > maxProperties) {
       throw cannot(at, "maxProperties", "is supported where no more properties are declared");
     }
-    const list = names.map((name): PropertyNode => {
+    const list = names.map((name): Property => {
       const isDeclared = Object.hasOwn(properties, name);
       const own = isDeclared ? properties[name] : extra;
       this.#weigh(name, at);
@@ -283,6 +291,7 @@ class SchemaReader {
   #list(value: unknown, at: string): readonly unknown[] {
     if (!Array.isArray(value)) throw bad(at, "must be a list");
     if (value.length > most.values) throw bad(at, `has ${value.length} entries, and ${most.values} are taken`);
+    this.#budget.spend(value.length);
     return value;
   }
 
@@ -299,6 +308,7 @@ class SchemaReader {
 
   #weigh(text: string, at: string): void {
     this.#literals += text.length;
+    this.#budget.spend(text.length / 8);
     if (this.#literals > most.literals) {
       throw bad(at, `its names and fixed values are more than ${most.literals} characters`);
     }

@@ -1,4 +1,5 @@
 /** Whether no value fits two of several schemas, as `oneOf` needs it. Says so only where it is plain to see. */
+import type { GrammarBudget } from "./budget.ts";
 
 const typesOf = (schema: Readonly<Record<string, unknown>>): readonly string[] | undefined => {
   const fixed = valuesOf(schema);
@@ -21,22 +22,75 @@ const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 const kindOf = (type: string): string => (type === "integer" ? "number" : type);
 
-/** Texts, numbers and the like that are the only ones here, as keys. */
-function keysOf(schema: unknown): ReadonlySet<string> | undefined {
+/** Strings, numbers and the like that are the only ones here, as keys. */
+function keysOf(schema: unknown, budget: GrammarBudget): ReadonlySet<string> | undefined {
   const values = isRecord(schema) ? valuesOf(schema) : undefined;
-  if (values === undefined || values.some((value) => typeof value === "object" && value !== null)) return undefined;
+  if (values === undefined) return undefined;
+  budget.spend(values.length);
+  if (values.some((value) => typeof value === "object" && value !== null)) return undefined;
   return new Set(values.map((value) => `${typeOf(value)} ${String(value)}`));
 }
 
-/** @param schemas - options of a `oneOf` */
-export function areApart(schemas: readonly unknown[]): boolean {
-  if (schemas.length > mostCompared) return false;
-  const facts = schemas.map(factsOf);
-  return facts.every((one, i) => facts.slice(i + 1).every((other) => isApart(one, other)));
+/**
+ * Takes time in proportion to the schemas, but for objects that no single property tells apart: these are compared in pairs.
+ *
+ * @param schemas - options of a `oneOf`
+ * @throws GrammarTooLargeError
+ */
+export function areApart(schemas: readonly unknown[], budget: GrammarBudget): boolean {
+  if (schemas.length < 2) return true;
+  const facts = schemas.map((schema) => factsOf(schema, budget));
+  const taken = new Set<string>();
+  const fixedKinds = new Set<string>();
+  const openKinds = new Set<string>();
+  const objects: Facts[] = [];
+  for (const each of facts) {
+    if (each.kinds === undefined) return false;
+    for (const key of each.keys ?? []) {
+      if (taken.has(key)) return false;
+      taken.add(key);
+    }
+    for (const kind of each.kinds) {
+      if (each.keys !== undefined) fixedKinds.add(kind);
+      else if (kind === "object") objects.push(each);
+      else if (openKinds.has(kind)) return false;
+      else openKinds.add(kind);
+    }
+  }
+  for (const kind of openKinds) if (fixedKinds.has(kind)) return false;
+  if (objects.length < 2) return true;
+  return objects.every(({ kinds }) => kinds?.size === 1) && areObjectsApart(objects, budget);
 }
 
-/** Options are compared by twos. */
+/** Objects without a property that tells all of them apart are compared in pairs. */
 const mostCompared = 256;
+
+function areObjectsApart(objects: readonly Facts[], budget: GrammarBudget): boolean {
+  for (const name of objects[0]!.marks.keys()) {
+    const taken = new Set<string>();
+    const isMark = objects.every(({ marks }) => {
+      const keys = marks.get(name);
+      budget.spend(1 + (keys?.size ?? 0));
+      if (keys === undefined) return false;
+      const { size } = taken;
+      for (const key of keys) taken.add(key);
+      return taken.size === size + keys.size;
+    });
+    if (isMark) return true;
+  }
+  if (objects.length > mostCompared) return false;
+  return objects.every((one, i) => objects.slice(i + 1).every((other) => hasOtherMark(one, other, budget)));
+}
+
+const hasOtherMark = (a: Facts, b: Facts, budget: GrammarBudget): boolean => {
+  budget.spend(1);
+  for (const [name, keys] of a.marks) {
+    const others = b.marks.get(name);
+    budget.spend(1 + (others === undefined ? 0 : keys.size / 8));
+    if (others !== undefined && areDisjoint(keys, others)) return true;
+  }
+  return false;
+};
 
 interface Facts {
   readonly kinds: ReadonlySet<string> | undefined;
@@ -45,30 +99,25 @@ interface Facts {
   readonly marks: ReadonlyMap<string, ReadonlySet<string>>;
 }
 
-function factsOf(schema: unknown): Facts {
+/** Required properties that are looked at. */
+const mostMarks = 256;
+
+function factsOf(schema: unknown, budget: GrammarBudget): Facts {
   const marks = new Map<string, ReadonlySet<string>>();
   if (!isRecord(schema)) return { kinds: schema === false ? new Set() : undefined, keys: undefined, marks };
   const types = typesOf(schema);
   const { properties, required } = schema;
   if (isRecord(properties) && Array.isArray(required)) {
-    for (const name of required.slice(0, mostCompared)) {
-      const keys = typeof name === "string" && Object.hasOwn(properties, name) ? keysOf(properties[name]) : undefined;
+    for (const name of required.slice(0, mostMarks)) {
+      const keys =
+        typeof name === "string" && Object.hasOwn(properties, name) ? keysOf(properties[name], budget) : undefined;
       if (keys !== undefined) marks.set(name as string, keys);
     }
   }
-  return { kinds: types === undefined ? undefined : new Set(types.map(kindOf)), keys: keysOf(schema), marks };
+  return { kinds: types === undefined ? undefined : new Set(types.map(kindOf)), keys: keysOf(schema, budget), marks };
 }
 
-const areDisjoint = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean => ![...a].some((each) => b.has(each));
-
-function isApart(a: Facts, b: Facts): boolean {
-  if (a.kinds !== undefined && b.kinds !== undefined && areDisjoint(a.kinds, b.kinds)) return true;
-  if (a.keys !== undefined && b.keys !== undefined) return areDisjoint(a.keys, b.keys);
-  // Objects alone: other types have no properties that could tell.
-  const areObjects = [a, b].every(({ kinds }) => kinds?.size === 1 && kinds.has("object"));
-  if (!areObjects) return false;
-  return [...a.marks].some(([name, keys]) => {
-    const others = b.marks.get(name);
-    return others !== undefined && areDisjoint(keys, others);
-  });
-}
+const areDisjoint = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean => {
+  for (const each of a) if (b.has(each)) return false;
+  return true;
+};

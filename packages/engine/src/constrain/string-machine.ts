@@ -3,7 +3,6 @@
  * characters so far, as far as that matters, times 16, plus a phase.
  */
 import type { Machine } from "./machine.ts";
-import type { Vocabulary } from "./vocabulary.ts";
 
 /** Where within a character it is. */
 export const stringPhase = {
@@ -84,7 +83,7 @@ function nextPhase(phase: number, byte: number): number | undefined {
 }
 
 /** Tokens to the end of a character from each phase: a byte at a time, where there are tokens for such bytes. */
-function phaseCosts({ single }: Vocabulary): readonly number[] {
+function phaseCosts(single: ReadonlySet<number>): readonly number[] {
   const costs = new Array<number>(phases).fill(0);
   costs[stringPhase.escape] = 1;
   costs[stringPhase.hex4] = 4;
@@ -101,39 +100,46 @@ function phaseCosts({ single }: Vocabulary): readonly number[] {
   return costs;
 }
 
-/** How a token without a quotation mark goes on within a string. */
-interface InnerToken {
-  readonly id: number;
-  /** Characters that it completes. */
-  readonly characters: number;
-  readonly phase: number;
-}
-
-/** What all strings of a vocabulary share. */
+/** What all strings of a vocabulary share: its tokens that may stand between two characters and leave the string open, by number. */
 export interface StringTables {
   readonly phaseCosts: readonly number[];
-  /** Tokens that may stand between two characters and leave the string open. */
-  readonly inner: readonly InnerToken[];
-  /** No token has more characters. */
+  readonly count: number;
+  readonly ids: Int32Array;
+  /** Characters that each completes. */
+  readonly characters: Uint8Array;
+  /** Where within a character each ends. */
+  readonly phases: Uint8Array;
+  /** No token has more bytes. */
   readonly longest: number;
 }
 
-export function stringTables(vocabulary: Vocabulary): StringTables {
-  const inner: InnerToken[] = [];
+/** Makes the tables, token by token. @param size - tokens at most */
+export function createStringTables(size: number): {
+  readonly add: (id: number, bytes: Uint8Array) => void;
+  readonly finish: (single: ReadonlySet<number>) => StringTables;
+} {
+  const ids = new Int32Array(size);
+  const characters = new Uint8Array(size);
+  const phases = new Uint8Array(size);
   let longest = 0;
-  for (const [id, bytes] of vocabulary.bytesOf) {
-    longest = Math.max(longest, bytes.length);
-    if (bytes.includes(0x22)) continue;
-    let phase: number | undefined = stringPhase.body;
-    let characters = 0;
-    for (const byte of bytes) {
-      phase = nextPhase(phase, byte);
-      if (phase === undefined) break;
-      if (phase === stringPhase.body) characters++;
-    }
-    if (phase !== undefined) inner.push({ id, characters, phase });
-  }
-  return { phaseCosts: phaseCosts(vocabulary), inner, longest };
+  let count = 0;
+  return {
+    add(id, bytes) {
+      longest = Math.max(longest, bytes.length);
+      if (bytes.includes(0x22)) return;
+      let phase: number | undefined = stringPhase.body;
+      let whole = 0;
+      for (const byte of bytes) {
+        phase = nextPhase(phase, byte);
+        if (phase === undefined) return;
+        if (phase === stringPhase.body) whole++;
+      }
+      ids[count] = id;
+      characters[count] = whole;
+      phases[count++] = phase;
+    },
+    finish: (single) => ({ phaseCosts: phaseCosts(single), count, ids, characters, phases, longest }),
+  };
 }
 
 export interface StringBounds {
@@ -145,8 +151,10 @@ export interface StringBounds {
 export interface StringMachine extends Machine<number> {
   /** Whether it stands between two characters, where {@link eachInner} holds. */
   isInBody(state: number): boolean;
-  /** Calls with every token that may stand here and leaves the string open, and with the state behind it. */
-  eachInner(state: number, take: (id: number, state: number) => void): void;
+  /** Calls with every token that may stand here and leaves the string open, and with the cost behind it. */
+  eachInner(state: number, take: (id: number, cost: number) => void): void;
+  /** Tokens that it looks at. */
+  readonly innerTokens: number;
 }
 
 export const stringStart = stringPhase.start;
@@ -187,11 +195,15 @@ export function stringMachine(id: number, tables: StringTables, { minLength, max
       return count >= minLength && maxLength - count > tables.longest ? `any${phaseOf(state)}` : state;
     },
     isInBody: (state) => phaseOf(state) === stringPhase.body,
+    innerTokens: tables.count,
     eachInner(state, take) {
-      const count = countOf(state);
-      for (const { id: token, characters, phase } of tables.inner) {
-        const all = characters + (phase === stringPhase.body ? 0 : 1);
-        if (count + all <= maxLength) take(token, at(count + characters, phase));
+      const { phaseCosts: ends, count: tokens, ids, characters, phases: ending } = tables;
+      const before = countOf(state);
+      for (let i = 0; i < tokens; i++) {
+        const phase = ending[i]!;
+        const after = before + characters[i]!;
+        const all = after + (phase === stringPhase.body ? 0 : 1);
+        if (all <= maxLength) take(ids[i]!, ends[phase]! + Math.max(0, minLength - all) + 1);
       }
     },
   };

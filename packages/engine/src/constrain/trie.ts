@@ -4,22 +4,45 @@
  */
 
 export class Trie {
-  #byte = new Uint8Array(1024);
-  #child = new Int32Array(1024);
-  #sibling = new Int32Array(1024);
+  #byte: Uint8Array;
+  #child: Int32Array;
+  #sibling: Int32Array;
   /** The last token that ends at a node, plus one. */
-  #token = new Int32Array(1024);
+  #token: Int32Array;
   /** Another token with the same bytes, plus one. */
-  readonly #sameAs = new Map<number, number>();
-  /** Children of the root by byte: most searches begin there. */
-  readonly #first = new Int32Array(256);
+  #sameAs: Map<number, number> | undefined;
+  /** Children of the root by byte, in large trees: most searches begin there. */
+  readonly #first: Int32Array | undefined;
   #size = 1;
 
-  add(bytes: Uint8Array, token: number): void {
+  /** @param nodes - that are expected; more are possible */
+  constructor(nodes = 1024) {
+    if (nodes >= 1024) this.#first = new Int32Array(256);
+    this.#byte = new Uint8Array(nodes);
+    this.#child = new Int32Array(nodes);
+    this.#sibling = new Int32Array(nodes);
+    this.#token = new Int32Array(nodes);
+  }
+
+  /** Nodes, with the root. Children have larger numbers than their parents. */
+  get size(): number {
+    return this.#size;
+  }
+
+  get bytes(): number {
+    return this.#byte.length * 13 + (this.#first?.byteLength ?? 0);
+  }
+
+  /** Adds a byte string; returns the node at its end. */
+  add(bytes: Uint8Array, token: number): number {
     let node = 0;
     for (const byte of bytes) node = this.childAt(node, byte) || this.#grow(node, byte);
-    if (this.#token[node] !== 0) this.#sameAs.set(token, this.#token[node]!);
+    if (this.#token[node] !== 0) {
+      this.#sameAs ??= new Map();
+      this.#sameAs.set(token, this.#token[node]!);
+    }
     this.#token[node] = token + 1;
+    return node;
   }
 
   #grow(parent: number, byte: number): number {
@@ -38,13 +61,13 @@ export class Trie {
     this.#byte[node] = byte;
     this.#sibling[node] = this.#child[parent]!;
     this.#child[parent] = node;
-    if (parent === 0) this.#first[byte] = node;
+    if (parent === 0 && this.#first !== undefined) this.#first[byte] = node;
     return node;
   }
 
   /** The child for a byte, or 0. */
   childAt(node: number, byte: number): number {
-    if (node === 0) return this.#first[byte]!;
+    if (node === 0 && this.#first !== undefined) return this.#first[byte]!;
     let child = this.#child[node]!;
     while (child !== 0 && this.#byte[child] !== byte) child = this.#sibling[child]!;
     return child;
@@ -64,6 +87,11 @@ export class Trie {
     return this.#byte[node]!;
   }
 
+  /** A token that ends here, or −1. */
+  tokenAt(node: number): number {
+    return this.#token[node]! - 1;
+  }
+
   /** Whether a token ends here. */
   isToken(node: number): boolean {
     return this.#token[node] !== 0;
@@ -71,6 +99,6 @@ export class Trie {
 
   /** Calls with every token that ends here: vocabularies may write the same bytes in two ways. */
   eachToken(node: number, take: (token: number) => void): void {
-    for (let token = this.#token[node]!; token !== 0; token = this.#sameAs.get(token - 1) ?? 0) take(token - 1);
+    for (let token = this.#token[node]!; token !== 0; token = this.#sameAs?.get(token - 1) ?? 0) take(token - 1);
   }
 }

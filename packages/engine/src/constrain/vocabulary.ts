@@ -4,6 +4,8 @@
  */
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { InputError } from "../errors.ts";
+import type { Slice } from "./budget.ts";
+import { createStringTables, type StringTables } from "./string-machine.ts";
 import { Trie } from "./trie.ts";
 
 export interface Vocabulary {
@@ -16,35 +18,57 @@ export interface Vocabulary {
   readonly bytesOf: ReadonlyMap<number, Uint8Array>;
   /** Bytes that are tokens of their own. */
   readonly single: ReadonlySet<number>;
+  readonly strings: StringTables;
 }
 
 const quote = 0x22;
 /** Longer ones are rows of dashes or spaces, which nothing here needs. */
-const longestToken = 256;
+const longestToken = 64;
+/** Of one token, in the steps of a slice. */
+const tokenSteps = 4;
 
-/**
- * @param vocabSize - tokens that the model knows; a tokenizer may have more
- * @throws InputError when tokens are no matter of single bytes, or a visible ASCII character has no token of its own
- */
-export function createVocabulary(tokenizer: Tokenizer, vocabSize: number): Vocabulary {
+/** Makes the vocabulary in slices: that of a large model takes half a second. */
+export interface VocabularyBuilder {
+  /**
+   * Goes on for one slice. Returns the vocabulary when it is whole.
+   *
+   * @throws InputError when tokens do not stand for bytes, or a visible ASCII character has no token of its own
+   */
+  advance(slice: Slice): Vocabulary | undefined;
+}
+
+/** @param vocabSize - tokens that the model knows; a tokenizer may have more */
+export function createVocabularyBuilder(tokenizer: Tokenizer, vocabSize: number): VocabularyBuilder {
   const tree = new Trie();
   const quoted = new Trie();
   const bytesOf = new Map<number, Uint8Array>();
   const single = new Set<number>();
   const size = Math.min(vocabSize, tokenizer.vocabSize);
-  for (let id = 0; id < size; id++) {
+  const strings = createStringTables(size);
+  let next = 0;
+  const add = (id: number): void => {
     const bytes = tokenizer.tokenBytes(id);
     if (bytes === undefined) throw unfit("its tokens do not stand for bytes");
-    if (bytes.length === 0 || bytes.length > longestToken || tokenizer.isSpecial(id)) continue;
+    if (bytes.length === 0 || bytes.length > longestToken || tokenizer.isSpecial(id)) return;
     tree.add(bytes, id);
     if (bytes.includes(quote)) quoted.add(bytes, id);
     bytesOf.set(id, bytes);
+    strings.add(id, bytes);
     if (bytes.length === 1) single.add(bytes[0]!);
-  }
-  for (let byte = 0x20; byte < 0x7f; byte++) {
-    if (!single.has(byte)) throw unfit(`it has no token for ${JSON.stringify(String.fromCharCode(byte))} alone`);
-  }
-  return { size, tree, quoted, bytesOf, single };
+  };
+  return {
+    advance(slice) {
+      for (; next < size; next++) {
+        if (slice.left <= 0) return undefined;
+        slice.left -= tokenSteps;
+        add(next);
+      }
+      for (let byte = 0x20; byte < 0x7f; byte++) {
+        if (!single.has(byte)) throw unfit(`it has no token for ${JSON.stringify(String.fromCharCode(byte))} alone`);
+      }
+      return { size, tree, quoted, bytesOf, single, strings: strings.finish(single) };
+    },
+  };
 }
 
 const unfit = (reason: string): InputError =>

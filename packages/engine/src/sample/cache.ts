@@ -174,14 +174,23 @@ export class KvCache {
     };
   }
 
-  /** Stores `time` new tokens of every sequence, `[rows, kvHeads, time, headDim]`; rows beyond the sequences are ignored. */
-  append(time: number, fresh: (layer: number, side: "k" | "v") => Float32Array): void {
+  /**
+   * Stores `time` new tokens of every sequence, `[rows, kvHeads, time, headDim]`; rows beyond the sequences are ignored.
+   *
+   * @param isHeld - whether a row took no token in this step
+   */
+  append(
+    time: number,
+    fresh: (layer: number, side: "k" | "v") => Float32Array,
+    isHeld: (row: number) => boolean = () => false,
+  ): void {
     const { kvHeads, headDim } = this.#config;
     const run = time * headDim;
     this.#layers.forEach((stored, layer) => {
       for (const side of ["k", "v"] as const) {
         const [from, to] = [fresh(layer, side), stored[side]];
         this.lengths.forEach((length, sequence) => {
+          if (isHeld(sequence)) return;
           for (let head = sequence * kvHeads; head < (sequence + 1) * kvHeads; head++) {
             const [start, end] = [head * run, (head * this.#room + length) * headDim];
             for (let i = 0; i < run; i++) to[end + i] = from[start + i]!;
@@ -189,7 +198,7 @@ export class KvCache {
         });
       }
     });
-    for (let i = 0; i < this.lengths.length; i++) this.lengths[i]! += time;
+    for (let i = 0; i < this.lengths.length; i++) if (!isHeld(i)) this.lengths[i]! += time;
   }
 }
 

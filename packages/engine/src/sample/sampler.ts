@@ -6,12 +6,15 @@
 
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { type AdapterWeights, areFinite } from "../adapter/adapter.ts";
+import { type Account, createSlice, type Slice } from "../constrain/budget.ts";
+import type { GrammarCompiler } from "../constrain/constraint.ts";
 import type { Follower, Grammar } from "../constrain/grammar.ts";
 import { EngineError, InputError, MemoryError } from "../errors.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { createRandom, drawSeed } from "../random.ts";
 import type { Runtime } from "../runtime/runtime.ts";
 import type {
+  Constraint,
   EngineStats,
   PromptTargets,
   SampledSequence,
@@ -47,6 +50,8 @@ export interface SamplerOptions {
   readonly packing: Packing;
   /** Asked for once, when the first stop text comes. */
   readonly tokenizer?: () => Promise<Tokenizer>;
+  /** Asked for once, when the first format comes. */
+  readonly compiler?: () => Promise<GrammarCompiler>;
 }
 
 interface Job extends PromptScores {
@@ -61,8 +66,11 @@ interface Job extends PromptScores {
   readonly rules: StopRules;
   readonly topkSampleLogprobs: number;
   readonly onToken: ((event: TokenEvent) => void) | undefined;
-  /** The format that its samples have. */
-  readonly grammar: Grammar | undefined;
+  /** The format that its samples have; set behind {@link constraint} when it is compiled, before the prefill. */
+  readonly constraint: Constraint | undefined;
+  grammar?: Grammar;
+  /** What grammar work its samples may cause. */
+  account?: Account;
   readonly resolve: (result: SampleResult) => void;
   readonly reject: (error: unknown) => void;
   readonly sequences: Sequence[];
@@ -88,6 +96,8 @@ interface Sequence {
   readonly counts: Map<number, number>;
   readonly follower: Follower | undefined;
   stopReason?: "stop" | "length";
+  /** What its next token is drawn from, while it is being found which tokens its format allows. */
+  held?: Distribution;
 }
 
 /** What will be the `topkLogprobs` of a sequence. */
@@ -113,8 +123,6 @@ const queryOf = (job: Job): PrefixQuery => ({
 /** What a request brings that is not data. */
 export interface SubmitOptions {
   readonly onToken?: ((event: TokenEvent) => void) | undefined;
-  /** Its compiled constraint. */
-  readonly grammar?: Grammar | undefined;
 }
 
 /** A submitted request. */
@@ -137,6 +145,9 @@ export class Sampler {
   /** Adapters that were found to be without NaN and infinities. */
   readonly #finite = new WeakSet<AdapterWeights>();
   #tokenizer: Tokenizer | undefined;
+  #compiler: GrammarCompiler | undefined;
+  /** Grammar work that this step may still do. */
+  #slice: Slice = createSlice();
 
   constructor(model: LoadedModel, runtime: Runtime, options: SamplerOptions) {
     this.#model = model;
@@ -149,13 +160,17 @@ export class Sampler {
     return this.#waiting.length > 0 || this.#active.length > 0;
   }
 
-  get stats(): Pick<EngineStats, "activeSequences" | "waitingSequences" | "cacheBytes" | "prefixCacheBytes"> {
+  get stats(): Pick<
+    EngineStats,
+    "activeSequences" | "waitingSequences" | "cacheBytes" | "prefixCacheBytes" | "grammarBytes"
+  > {
     const waitingSequences = this.#waiting.reduce((sum, job) => sum + job.numSamples, 0);
     return {
       activeSequences: this.#active.length,
       waitingSequences,
       cacheBytes: this.#cache.bytes,
       prefixCacheBytes: this.#prefixes.bytes,
+      grammarBytes: this.#compiler?.bytes ?? 0,
     };
   }
 
@@ -166,12 +181,11 @@ export class Sampler {
 
   /** Checks and queues a request; `adapter` is frozen by the caller for as long as the request lives. */
   submit(request: SampleRequest, adapter: AdapterWeights | undefined, options: SubmitOptions = {}): SampleHandle {
-    const { onToken, grammar } = options;
+    const { onToken } = options;
     let job: Job | undefined;
     const result = new Promise<SampleResult>((resolve, reject) => {
       if (adapter) this.#checkAdapter(adapter);
-      job = { ...this.#check(request), adapter, onToken, grammar, resolve, reject, sequences: [] };
-      checkRoom(job);
+      job = { ...this.#check(request), adapter, onToken, resolve, reject, sequences: [] };
       this.#waiting.push(job);
     });
     return {
@@ -191,7 +205,7 @@ export class Sampler {
     this.#finite.add(adapter);
   }
 
-  #check(request: SampleRequest): Omit<Job, "adapter" | "grammar" | "onToken" | "resolve" | "reject" | "sequences"> {
+  #check(request: SampleRequest): Omit<Job, "adapter" | "onToken" | "resolve" | "reject" | "sequences"> {
     const params: SamplingParams = request.params ?? {};
     const { vocabSize } = this.#model.config;
     const { contextLength } = this.#options;
@@ -254,6 +268,7 @@ export class Sampler {
       temperature,
       choice: { topK, topP, minP },
       shape: readShape(params, vocabSize),
+      constraint: params.constraint,
       maxTokens: Math.min(maxTokens, room),
       rules: stopRules(params.stop, this.#options.eosTokenIds),
       promptLogprobs: request.promptLogprobs === true,
@@ -266,24 +281,58 @@ export class Sampler {
     };
   }
 
-  /** One unit of work: a prefill if a request can start, else one token for every active sequence. */
+  /** One unit of work: a prefill if a request can start, else one token for every active sequence; and a slice of grammar work. */
   async step(): Promise<void> {
+    this.#slice = createSlice();
     this.#dropCancelled();
+    await this.#compileFormats();
+    this.#takeHeld();
     this.#startSamples();
     const next = this.#nextToStart();
     if (next) {
       await this.#start(next);
       this.#dropCancelled();
       this.#startSamples();
-    } else if (this.#active.length > 0) await this.#decode();
+    } else if (this.#active.some(({ held }) => held === undefined)) await this.#decode();
     if (!this.busy) this.#extender.forgetAdapters();
   }
 
   /** The first that waits, where it has room; in a full batch the first guest. */
   #nextToStart(): Job | undefined {
-    const [first] = this.#waiting;
+    const first = this.#waiting.find(isCompiled);
     if (first && !this.#waiting.some(({ prefilled }) => prefilled) && this.#hasRoomFor(first)) return first;
-    return this.#waiting.find((job) => !job.prefilled && this.#isGuest(job) && this.#hasRoomFor(job));
+    return this.#waiting.find(
+      (job) => isCompiled(job) && !job.prefilled && this.#isGuest(job) && this.#hasRoomFor(job),
+    );
+  }
+
+  /** Compiles formats of requests in their order, as far as the step's slice reaches. */
+  async #compileFormats(): Promise<void> {
+    for (const job of this.#waiting) {
+      if (isCompiled(job)) continue;
+      try {
+        this.#compiler ??= await this.#options.compiler?.();
+        if (!this.#compiler) throw new InputError("params.constraint", "needs a tokenizer, and this model has none");
+        const grammar = this.#compiler.compile(job.constraint!, this.#slice);
+        if (grammar === undefined) return;
+        checkRoom(grammar, job.maxTokens);
+        job.grammar = grammar;
+        job.account = grammar.account();
+      } catch (error) {
+        job.cancelled ??= { reason: error };
+      }
+      if (this.#slice.left <= 0) break;
+    }
+    this.#dropCancelled();
+  }
+
+  /** Draws the next tokens of sequences that were held, those of the requests with the least grammar work first. */
+  #takeHeld(): void {
+    const held = this.#active.filter((sequence) => sequence.held !== undefined);
+    if (held.length === 0) return;
+    for (const sequence of byGrammarWork(held)) this.#take(sequence, sequence.held!);
+    this.#releaseDone();
+    this.#dropCancelled();
   }
 
   /** Whether the batch is full, and none of it is of the request's scope. */
@@ -332,7 +381,7 @@ export class Sampler {
     for (const job of this.#waiting) {
       if (rows >= most) break;
       const stoppable = job.rules.texts.length === 0 || this.#tokenizer !== undefined;
-      if (job === first || isScored(job) || !stoppable || job.numSamples > room) continue;
+      if (job === first || !isCompiled(job) || isScored(job) || !stoppable || job.numSamples > room) continue;
       const missing = missingOf(job);
       if (missing < shortest || missing > longest || rows + missing > most) continue;
       if (jobs.some((other) => goOnAlike(job, other, job.prompt.length - missing))) continue;
@@ -405,7 +454,7 @@ export class Sampler {
       logprobs: [],
       top: { tokenIds: [], logprobs: [] },
       counts: new Map(),
-      follower: job.grammar?.follow(job.rules.tokens),
+      follower: job.grammar?.follow(job.rules.tokens, job.account!),
     };
     job.sequences.push(sequence);
     if (job.sequences.length === job.numSamples) {
@@ -440,24 +489,30 @@ export class Sampler {
     });
   }
 
-  /** Chooses a sequence's next token and decides whether it was the last. */
+  /** Chooses a sequence's next token and decides whether it was the last. Holds it while its format's mask is not found. */
   #take(sequence: Sequence, row: Distribution): void {
     const { job } = sequence;
+    if (job.cancelled) return;
     if (!Number.isFinite(row.logSumExp)) {
       job.cancelled ??= { reason: new EngineError("not_finite", notFinite) };
       return;
     }
     const { shape, temperature } = job;
     const { follower } = sequence;
-    const coldness = coldnessOf(temperature);
-    const free = shape ? shaped(row, shape, { counts: sequence.counts, coldness }) : row;
     let allowed: Int32Array | undefined;
     try {
+      if (follower !== undefined && !follower.prepare(this.#slice)) {
+        sequence.held ??= { ...row, logits: row.logits.slice(), probabilities: row.probabilities.slice() };
+        return;
+      }
+      delete sequence.held;
       allowed = follower?.allowed(job.maxTokens - sequence.tokens.length);
     } catch (error) {
       job.cancelled ??= { reason: error };
       return;
     }
+    const coldness = coldnessOf(temperature);
+    const free = shape ? shaped(row, shape, { counts: sequence.counts, coldness }) : row;
     const wanted = allowed ? narrowed(free, allowed, coldness) : free;
     // Logits that overflow at the temperature, and only those, leave no probability that is a number: the largest logit has all of it.
     const greedy = temperature === 0 || Number.isNaN(wanted.probabilities[0]);
@@ -473,7 +528,12 @@ export class Sampler {
       sequence.top.tokenIds.push(id);
       sequence.top.logprobs.push(logprobOf(id));
     }
-    follower?.push(token);
+    try {
+      follower?.push(token);
+    } catch (error) {
+      job.cancelled ??= { reason: error };
+      return;
+    }
     const isLast = sequence.tokens.length >= job.maxTokens;
     if (sequence.watch.push(token) || follower?.isOver || (isLast && follower?.isWhole)) sequence.stopReason = "stop";
     else if (isLast) sequence.stopReason = "length";
@@ -500,23 +560,30 @@ export class Sampler {
       this.#cache.prepare(1, rows);
       result = await this.#extender.decode({
         past: this.#cache.past(rows),
-        tokens: Int32Array.from(sequences, ({ tokens }) => tokens.at(-1)!),
+        tokens: Int32Array.from(sequences, ({ tokens }) => tokens.at(-1) ?? 0), // of one that is held the result is not used
         adapters: sequences.map(({ job }) => job.adapter),
         coldness: Float32Array.from(sequences, ({ job }) => coldnessOf(job.temperature)),
       });
-      this.#cache.append(1, result.fresh);
+      this.#cache.append(1, result.fresh, (row) => sequences[row]!.held !== undefined);
     } catch (error) {
       this.#failAll(error);
       return;
     }
-    sequences.forEach((sequence, row) => {
-      const slice = (values: Float32Array): Float32Array => values.subarray(row * vocabSize, (row + 1) * vocabSize);
+    const rows = new Map(sequences.map((sequence, row) => [sequence, row]));
+    for (const sequence of byGrammarWork(sequences.filter(({ held }) => held === undefined))) {
+      const row = rows.get(sequence)!;
+      const part = (values: Float32Array): Float32Array => values.subarray(row * vocabSize, (row + 1) * vocabSize);
       this.#take(sequence, {
-        logits: slice(result.logits),
-        probabilities: slice(result.probabilities),
+        logits: part(result.logits),
+        probabilities: part(result.probabilities),
         logSumExp: result.logSumExp[row]!,
       });
-    });
+    }
+    this.#releaseDone();
+  }
+
+  /** Takes sequences that are over out of the batch. */
+  #releaseDone(): void {
     for (let row = this.#active.length - 1; row >= 0; row--) {
       const sequence = this.#active[row]!;
       if (!sequence.stopReason) continue;
@@ -581,13 +648,21 @@ export class Sampler {
 }
 
 /** @throws InputError when no text of the format fits. */
-const checkRoom = ({ grammar, maxTokens }: Job): void => {
-  if (!grammar || grammar.cost <= maxTokens) return;
+const checkRoom = ({ cost }: Grammar, maxTokens: number): void => {
+  if (cost <= maxTokens) return;
   throw new InputError(
     "params.maxTokens",
-    `the shortest answer in this format may take ${grammar.cost} tokens, and ${maxTokens} are left for it`,
+    `the shortest answer in this format may take ${cost} tokens, and ${maxTokens} are left for it`,
     { code: "no_room_for_format" },
   );
+};
+
+const isCompiled = ({ constraint, grammar }: Job): boolean => constraint === undefined || grammar !== undefined;
+
+/** Sequences without a format first, then those whose requests have caused the least work. */
+const byGrammarWork = (sequences: readonly Sequence[]): readonly Sequence[] => {
+  const stepsOf = ({ follower }: Sequence): number => follower?.steps ?? -1;
+  return [...sequences].sort((a, b) => stepsOf(a) - stepsOf(b));
 };
 
 /** What a number in a request must be, as a test and in words. */

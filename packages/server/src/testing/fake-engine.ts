@@ -320,6 +320,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       adaptersBytes: adapters.size * width * 8,
       cacheBytes: 0,
       prefixCacheBytes: 0,
+      grammarBytes: 0,
       residentBytes: 0,
       activeSequences: 0,
       waitingSequences: 0,

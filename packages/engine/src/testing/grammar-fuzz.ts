@@ -1,0 +1,157 @@
+/** Formats at random, compiled and written with the slices that the sampler gives them, every result judged by another validator. */
+import type { Tokenizer } from "@tinklet/models/tokenizer";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { compileSteps, createSlice, type Slice, sliceSteps, stepsPerByte } from "../constrain/budget.ts";
+import { createCompiler } from "../constrain/constraint.ts";
+import type { Grammar } from "../constrain/grammar.ts";
+import { InputError } from "../errors.ts";
+import { createRandom } from "../random.ts";
+import { hostileSchema } from "./hostile-schemas.ts";
+
+/** What became of a schema. */
+export interface Outcome {
+  readonly seed: number;
+  /** `written`, or the code of the error that it was refused with. */
+  readonly end: string;
+  /** What is wrong, if anything is. */
+  readonly failure?: string;
+  readonly compileSteps: number;
+  readonly decodeSteps: number;
+  /** The most steps between two looks at the slice. */
+  readonly sliceSteps: number;
+  readonly tokens: number;
+  readonly grammarBytes: number;
+  /** Memory that is in use behind the reply and was not before the schema, as the caller measures it. */
+  readonly heldBytes: number;
+  /** Milliseconds: of the longest slice, and of all. */
+  readonly sliceMs: number;
+  readonly totalMs: number;
+}
+
+/** Tokens of a reply beyond those that the shortest one needs. */
+const extraTokens = 200;
+/** Longer shortest replies than this are refused, as for lack of room. */
+const mostTokens = 2000;
+/** No part of the work that cannot be divided has more steps: a compilation, or the bytes of a token. */
+export const mostAtOnce = Math.max(compileSteps, sliceSteps + 8 * stepsPerByte);
+
+export function createFuzzer(tokenizer: Tokenizer) {
+  const end = tokenizer.eosTokenIds[0]!;
+  // The first request of an engine makes the vocabulary, a slice at a time.
+  const compiler = createCompiler(tokenizer, tokenizer.vocabSize);
+  const endless: Slice = { left: Number.POSITIVE_INFINITY };
+  compiler.compile({ type: "json_object" }, endless);
+
+  const run = (seed: number, usedBytes: () => number = () => 0): Outcome => {
+    const schema = hostileSchema(seed);
+    const random = createRandom(seed, "reply");
+    const seen = { compileSteps: 0, decodeSteps: 0, sliceSteps: 0, tokens: 0, grammarBytes: 0, sliceMs: 0, totalMs: 0 };
+    const before = usedBytes();
+    let heldBytes = 0;
+    let isCompiling = true;
+    /** Runs what a step of the sampler does with one slice. */
+    const inSlice = <T>(work: (slice: Slice) => T): T => {
+      const slice = createSlice();
+      const start = performance.now();
+      try {
+        return work(slice);
+      } finally {
+        const ms = performance.now() - start;
+        const steps = sliceSteps - slice.left;
+        seen.sliceMs = Math.max(seen.sliceMs, ms);
+        seen.totalMs += ms;
+        seen.sliceSteps = Math.max(seen.sliceSteps, steps);
+        if (isCompiling) seen.compileSteps += steps;
+        else seen.decodeSteps += steps;
+      }
+    };
+    const outcome = (how: string, failure?: string): Outcome => ({
+      seed,
+      end: how,
+      ...(failure === undefined ? {} : { failure }),
+      ...seen,
+      heldBytes,
+    });
+    let ids: readonly number[];
+    try {
+      let grammar: Grammar | undefined;
+      while (grammar === undefined) {
+        grammar = inSlice((slice) => compiler.compile({ type: "json_schema", schema }, slice));
+      }
+      isCompiling = false;
+      seen.grammarBytes = grammar.bytes;
+      if (grammar.cost > mostTokens) return outcome("no_room");
+      ids = writeInSlices(grammar, inSlice, {
+        end,
+        room: grammar.cost + Math.floor(random() * extraTokens),
+        random,
+        count: () => seen.tokens++,
+      });
+      seen.grammarBytes = grammar.bytes;
+    } catch (error) {
+      heldBytes = usedBytes() - before;
+      if (error instanceof InputError) return outcome(error.code);
+      return outcome("failed", String(error));
+    }
+    heldBytes = usedBytes() - before; // without what the validator takes
+    const problem = misfit(schema, tokenizer.decode(ids));
+    return problem === notJudged ? outcome("written, not judged") : outcome("written", problem);
+  };
+  return {
+    run,
+    /** Bytes that are kept for requests to come. */
+    get keptBytes() {
+      return compiler.bytes;
+    },
+  };
+}
+
+interface Writing {
+  readonly end: number;
+  readonly room: number;
+  readonly random: () => number;
+  readonly count: () => void;
+}
+
+function writeInSlices(
+  grammar: Grammar,
+  inSlice: <T>(work: (slice: Slice) => T) => T,
+  { end, room, random, count }: Writing,
+): readonly number[] {
+  const follower = grammar.follow([end], grammar.account());
+  const ids: number[] = [];
+  while (!follower.isOver && ids.length < room) {
+    const token = inSlice((slice) => {
+      if (!follower.prepare(slice)) return undefined;
+      const allowed = follower.allowed(room - ids.length);
+      const drawn = allowed[Math.floor(random() * allowed.length)]!;
+      if (drawn !== end) follower.push(drawn);
+      return drawn;
+    });
+    if (token === undefined) continue;
+    if (token === end) break;
+    count();
+    ids.push(token);
+  }
+  if (!follower.isWhole) throw new Error("the reply is not whole");
+  return ids;
+}
+
+/** The validator has no end where references lead in a circle, and refuses keywords where no reply gets to. */
+const notJudged = Symbol("not judged");
+
+/** What a validator says against a reply. */
+function misfit(schema: unknown, text: string): string | typeof notJudged | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return `is no JSON: ${text.slice(0, 200)}`;
+  }
+  try {
+    const validate = new Ajv2020({ strict: false, logger: false, validateSchema: false }).compile(schema as object);
+    return validate(value) ? undefined : `${text.slice(0, 200)}: ${JSON.stringify(validate.errors?.[0])}`;
+  } catch {
+    return notJudged;
+  }
+}
