@@ -27,6 +27,10 @@ const drills = {
     does: "broken requests: [requests] [seed]",
     command: async (rest) => [await bundle("packages/server/src/testing/fuzz-main.ts"), ...rest],
   },
+  grammar: {
+    does: "formats at random, compiled and written: [schemas] [seed]",
+    command: async (rest) => ["--expose-gc", await bundle("packages/engine/src/testing/grammar-fuzz-main.ts"), ...rest],
+  },
   soak: {
     does: "20 clients, good and bad, on the bundled model while the server is stopped and killed: [--minutes 15] [--seed 1]",
     command: (rest) => [`${root}test/server/soak.mjs`, ...rest],
