@@ -23,6 +23,7 @@ import { createPresence } from "./presence.ts";
 import { Lane } from "./queue/lane.ts";
 import { Queue } from "./queue/queue.ts";
 import { keepArithmetic } from "./store/arithmetic.ts";
+import { countDeaths } from "./store/requests.ts";
 import { noteStart } from "./store/starts.ts";
 import { openStore } from "./store/store.ts";
 import { sweep } from "./sweep.ts";
@@ -120,6 +121,8 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     log.warn("adapters.set_aside", { count: store.setAside.length, in: dirname(store.setAside[0]!), reason });
   }
   await noteStart(store.db, clock.now());
+  const interrupted = store.running.takeInterrupted();
+  if (interrupted.length > 0) await store.db.write((sql) => countDeaths(sql, interrupted));
   const before = await keepArithmetic(store.db, options.arithmetic ?? arithmeticVersion);
   if (before !== undefined) {
     log.warn("arithmetic.changed", {

@@ -7,7 +7,7 @@ import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
 import type { Failure, PayloadType, RequestHead, RequestKind } from "../store/requests.ts";
-import { beginAgain, getRequest } from "../store/requests.ts";
+import { getRequest } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
 import type { Usage } from "../store/usage.ts";
@@ -59,12 +59,10 @@ export interface Job {
   blocked: string | undefined;
   /** How often the engine died under it. */
   engineDeaths: number;
-  /** Whether it was pending when this process started: then that it begins is counted, since the last process may have died of it. */
+  /** Whether it was pending when this process started. */
   readonly recovered: boolean;
-  /** How often a process died that had begun it so. */
+  /** How often a process ended without a word while it ran this request. */
   readonly deaths: number;
-  /** Whether this process has counted it. */
-  counted: boolean;
 }
 
 export function jobOf(row: RequestHead): Job {
@@ -86,7 +84,6 @@ export function jobOf(row: RequestHead): Job {
     engineDeaths: 0,
     recovered: true,
     deaths: row.starts,
-    counted: false,
   };
 }
 
@@ -189,13 +186,6 @@ export async function insist<T>(
       await context.clock.sleep(1000, context.closing);
     }
   }
-}
-
-/** Counts, durably, that a request begins which was pending at the start. To be awaited before it does anything. */
-export async function countStart(context: QueueContext, job: Job): Promise<void> {
-  if (!job.recovered || job.counted) return;
-  await persist(context, job, (sql) => beginAgain(sql, job.id));
-  job.counted = true;
 }
 
 export const persist = <T>(context: QueueContext, job: Job, work: (sql: Sql) => T): Promise<T> =>

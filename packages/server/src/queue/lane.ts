@@ -132,7 +132,7 @@ export class Lane {
     if (!this.#context.suspects.mayStart(job)) {
       return {
         state: "paused_capacity",
-        reason: "It waits for a request under which the server died: that one runs alone.",
+        reason: "It waits for a request that was running when the server crashed or was killed: that one runs alone.",
       };
     }
     if (job.modelId === undefined) {

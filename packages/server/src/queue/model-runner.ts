@@ -23,7 +23,7 @@ import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkp
 import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
 import { finish, type Result } from "./finish.ts";
-import { countStart, insist, type Job, owned, passOf, payloadOf, type QueueContext, UserError } from "./job.ts";
+import { insist, type Job, owned, passOf, payloadOf, type QueueContext, UserError } from "./job.ts";
 import { jsonOutcome, type Outcome } from "./outcome.ts";
 import type { Residents } from "./residents.ts";
 import { NoRoomYet } from "./room-line.ts";
@@ -166,6 +166,7 @@ export class ModelRunner {
     if (result.ok && how.takeSnapshot) state = await this.#export().catch(() => undefined);
     context.onPoint?.("execute.after");
     this.running.delete(job);
+    if (!result.ok) context.store.running.end(job.id);
     if (how.alone) this.#exclusive = false;
     if (!result.ok && context.closing.aborted) return "ran"; // stays pending: it runs after the next start
     if (!result.ok && result.error instanceof NoRoomYet) {
@@ -228,8 +229,8 @@ export class ModelRunner {
 
   #needsAlone(job: Job): boolean {
     const pass = job.kind === "forward" || job.kind === "forward_backward" || job.kind === "optim_step";
-    // A stored loss takes two calls: nothing of the model may come between them. One that is counted begins after that is stored:
-    // nothing may overtake it.
+    // A stored loss takes two calls: nothing of the model may come between them. One that was pending at the start may be what ended the
+    // last process: nothing that runs beside it is to be taken for it.
     if (job.draws.customLoss !== undefined || job.recovered) return true;
     return !pass || this.#adapter === undefined || (job.kind === "optim_step" && this.#snapshotDue());
   }
@@ -242,7 +243,7 @@ export class ModelRunner {
 
   async #execute(job: Job): Promise<Outcome> {
     checkDeaths(job);
-    await countStart(this.#around.context, job);
+    this.#around.context.store.running.begin(job.id);
     if (this.#state === "failed") throw new UserError(`The model ${this.id} could not be created: ${this.#error}`);
     if (job.kind === "unload_model") {
       const adapter = this.#adapter;

@@ -17,7 +17,6 @@ import {
   findRequest,
   finishedSamples,
   finishRequest,
-  forgetStarts,
   getRequest,
   type NewRequest,
   overNumbers,
@@ -40,7 +39,7 @@ import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
 import { RequestIds } from "./request-id.ts";
 import { StepFeed } from "./step-feed.ts";
-import { Suspects } from "./suspects.ts";
+import { isGivenUp, Suspects } from "./suspects.ts";
 import { TokenFeeds } from "./token-feed.ts";
 import { TokenRateMeter } from "./token-rates.ts";
 
@@ -114,6 +113,7 @@ export class Queue {
         onUsed?.(usage);
       },
       onFinished: (job, outcome) => {
+        this.context.store.running.end(job.id);
         this.#count(job, -1);
         if (job.modelId !== undefined) this.context.steps.changed(job.tenant, job.modelId);
         if (this.context.suspects.cleared(job)) for (const lane of this.lanes.values()) lane.pump();
@@ -242,6 +242,8 @@ export class Queue {
     } else if (accepted.isNew) {
       const job = this.#track(accepted.id, request);
       if (job.draws.stream) this.context.feeds.open(job.id);
+      const { id, kind, deaths } = job;
+      if (isGivenUp(job)) this.context.log.warn("request.given_up", { request: id, kind, deaths });
       this.lanes.get(baseModel)?.addSample(job);
     } else if (!this.#jobs.has(accepted.id)) this.#noteCompletion(accepted.id, request);
     return { requestId: this.#ids.make(accepted.id, request.tenant), id: accepted.id };
@@ -383,6 +385,8 @@ export class Queue {
       const target = targetOf(job);
       if (target !== undefined) this.context.completions.begin(target);
       if (job.draws.stream) this.context.feeds.open(job.id);
+      const { id, kind, deaths } = job;
+      if (isGivenUp(job)) this.context.log.warn("request.given_up", { request: id, kind, deaths });
       if (job.modelId !== undefined) {
         const model = getModel(sql, job.modelId);
         const lane = model && this.lanes.get(model.base_model);
@@ -408,7 +412,7 @@ export class Queue {
         request: id,
         kind,
         deaths,
-        meaning: "the server died under it: it runs alone",
+        meaning: "the server ended while it ran this: it runs alone",
       });
     }
     for (const start of perRunner) start();
@@ -469,8 +473,6 @@ export class Queue {
       this.context.log.warn("close.unsettled", { error: String(error) }); // nothing is lost: the next start replays it
     });
     await Promise.race([settled, patience]);
-    const stopped = [...this.#jobs.values()].filter(({ counted }) => counted).map(({ id }) => id);
-    if (stopped.length > 0) await this.context.store.db.write((sql) => forgetStarts(sql, stopped)).catch(() => {});
     await this.sweep().catch(() => {});
   }
 
@@ -522,7 +524,6 @@ export class Queue {
       engineDeaths: 0,
       recovered: false,
       deaths: 0,
-      counted: false,
     };
     this.#jobs.set(id, job);
     this.#count(job, 1);

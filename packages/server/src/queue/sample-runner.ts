@@ -9,7 +9,7 @@ import { type Draw, runDraw } from "./draw.ts";
 import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
 import { finish, type Result } from "./finish.ts";
-import { countStart, type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
+import { type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
 import type { ModelRunner, Surroundings } from "./model-runner.ts";
 import type { Outcome } from "./outcome.ts";
 import { NoRoomYet, type RoomLine } from "./room-line.ts";
@@ -311,6 +311,7 @@ export class SampleRunner {
       if (stop.signal.aborted) drawn(this.#pace.tokensIn(clock.monotonic() - started) * (job.draws.sequences ?? 1));
     }
     this.#running.delete(job);
+    if (!result.ok) context.store.running.end(job.id);
     if (!result.ok && context.closing.aborted) return "ran"; // stays pending: it runs after the next start
     if (!result.ok && !stop.signal.aborted && result.error instanceof NoRoomYet) {
       job.startedAt = undefined;
@@ -341,7 +342,7 @@ export class SampleRunner {
   async #execute(job: Job, signal: AbortSignal): Promise<Outcome> {
     const { context, around } = this.#options;
     checkDeaths(job);
-    await countStart(context, job);
+    context.store.running.begin(job.id);
     const { engine, residents } = around();
     const request = SampleRequest.decode(jsonPayload(payloadOf(context, job)));
     const filesId = this.#filesOf(job);

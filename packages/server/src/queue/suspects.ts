@@ -1,11 +1,15 @@
 /**
- * Requests under which the process has died before. They run alone, one after the other and before anything else, so that the one at fault
- * is found and those that merely ran beside it are not taken for it.
+ * Requests that were running when an earlier process ended without a word: it crashed, ran out of memory, or was killed because one of them
+ * never ended. They run alone, one after the other and before anything else, so that the one at fault is found and those that merely ran beside it
+ * are not taken for it. One under which it happens again is not run any more.
  */
 import { type Job, UserError } from "./job.ts";
 
-/** How often a request that was pending at a start may be begun again and not end, before it is not begun any more. */
-const mostDeaths = 3;
+/** How often a process may end while it runs a request, before the request is not run any more. */
+const mostDeaths = 2;
+
+/** Whether a request is not run any more. */
+export const isGivenUp = ({ deaths }: Job): boolean => deaths >= mostDeaths;
 
 export class Suspects {
   /** In the order in which they were accepted. */
@@ -13,7 +17,7 @@ export class Suspects {
 
   /** Looks at a request that was pending at the start. */
   consider(job: Job): void {
-    if (job.deaths > 0 && job.deaths < mostDeaths) this.#jobs.add(job);
+    if (job.deaths > 0 && !isGivenUp(job)) this.#jobs.add(job);
   }
 
   /** The one that runs now, while there are any. */
@@ -34,10 +38,10 @@ export class Suspects {
   }
 }
 
-/** @throws {@link UserError} for a request under which the process died too often. */
-export function checkDeaths({ deaths }: Job): void {
-  if (deaths < mostDeaths) return;
+/** @throws {@link UserError} for a request under which the process ended too often. */
+export function checkDeaths(job: Job): void {
+  if (!isGivenUp(job)) return;
   throw new UserError(
-    `The server died ${deaths} times while it ran this request, and does not run it again. It may need more memory than there is: send less at once (fewer data, shorter sequences, a smaller rank).`,
+    `The server crashed or was killed ${job.deaths} times while it ran this request; the limit is ${mostDeaths}, and it is not run again. If it took too much memory or time, send less at once: fewer data, shorter sequences, a smaller rank.`,
   );
 }

@@ -5,6 +5,7 @@ import type { Sql } from "./database.ts";
 import { diskUse } from "./disk-use.ts";
 import { unlessMissing } from "./file-store.ts";
 import { importedBy } from "./models.ts";
+import { marksFile } from "./running.ts";
 
 /**
  * `caches`: adapters that were imported to sample from; `states`: what brings models back into training; `samplers`: weights saved
@@ -63,7 +64,7 @@ export interface FolderItem {
 }
 
 /** What the store itself keeps under the data folder. */
-const ownNames = new Set(["adapters", "tmp", "lost"]);
+const ownNames = new Set(["adapters", "tmp", "lost", marksFile]);
 const isOwn = (name: string): boolean => ownNames.has(name) || /^tinklet\.db(-wal|-shm|-journal)?$/.test(name);
 
 export async function dataUse(sql: Sql, dataDir: string): Promise<DataUse> {

@@ -143,7 +143,7 @@ export const finishedSamples = (
 /** A request without the bytes that it carries. */
 export type RequestHead = Omit<RequestRow, "payload" | "result"> & {
   readonly payload_bytes: number;
-  /** How often it was begun after a start that found it pending, and did not end: the process died. */
+  /** How often a process ended without a word while it ran this request. */
   readonly starts: number;
 };
 
@@ -153,14 +153,9 @@ export const pendingRequests = (sql: Sql): RequestHead[] =>
     `SELECT ${plain}, starts, COALESCE(LENGTH(payload), 0) AS payload_bytes FROM requests WHERE state = 'pending' ORDER BY id`,
   );
 
-/** A request that was found pending is begun. */
-export function beginAgain(sql: Sql, id: number): void {
-  sql.run("UPDATE requests SET starts = starts + 1 WHERE id = ?", id);
-}
-
-/** Requests that are stopped on purpose: that they began does not count. */
-export function forgetStarts(sql: Sql, ids: Iterable<number>): void {
-  for (const id of ids) sql.run("UPDATE requests SET starts = MAX(0, starts - 1) WHERE id = ?", id);
+/** A process ended while it ran these requests; those that are over are not concerned. */
+export function countDeaths(sql: Sql, ids: Iterable<number>): void {
+  for (const id of ids) sql.run("UPDATE requests SET starts = starts + 1 WHERE id = ? AND state = 'pending'", id);
 }
 
 /**

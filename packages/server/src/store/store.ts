@@ -9,11 +9,13 @@ import { join } from "node:path";
 import { type Database, type DatabaseOptions, openDatabase } from "./database.ts";
 import { type FileStore, memoryFileStore, openFileStore } from "./file-store.ts";
 import { dropUnusedFiles, unusedFiles } from "./models.ts";
+import { createRunningMarks, type RunningMarks } from "./running.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
 
 export interface Store {
   readonly db: Database;
   readonly files: FileStore;
+  readonly running: RunningMarks;
   /** Whether anything outlives the process. */
   readonly durable: boolean;
   /** Signs request ids, download links and tokens. Made once per data folder. */
@@ -77,10 +79,12 @@ async function open(options: StoreOptions): Promise<Store> {
       dataDir === undefined ? memoryFileStore() : await openFileStore(dataDir, { onPoint: options.onPoint });
     const secret = await readSecret(db);
     const setAside = await claimFolders(db, files);
+    const running = createRunningMarks(dataDir);
     const pinned = new Map<string, number>();
     const store: Store = {
       db,
       files,
+      running,
       durable: dataDir !== undefined,
       secret,
       setAside,
@@ -106,7 +110,10 @@ async function open(options: StoreOptions): Promise<Store> {
         if (dataDir !== undefined) await shrink(db);
         return dropped.length;
       },
-      close: () => db.close(),
+      close: async () => {
+        await db.close();
+        running.clear();
+      },
     };
     await store.collect();
     return store;

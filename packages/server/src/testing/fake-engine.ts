@@ -26,6 +26,8 @@ export interface FakeEngineOptions {
   readonly maxRank?: number;
   /** Awaited before each call takes effect. */
   readonly beforeCall?: (name: string, adapter: string | null) => Promise<void> | void;
+  /** Awaited before it closes. */
+  readonly beforeClose?: () => Promise<void> | void;
   /** Told of each sample. */
   readonly onSample?: (request: SampleRequest) => void;
   /** What every sample tells about its prompt. @defaultValue 0 */
@@ -326,6 +328,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       waitingSequences: 0,
     }),
     close: async () => {
+      await options.beforeClose?.();
       closed = true;
     },
     [Symbol.asyncDispose]: async () => {
