@@ -43,7 +43,10 @@ export interface Slice {
   left: number;
 }
 
-export const createSlice = (): Slice => ({ left: sliceSteps });
+/** The next slice. What the one before took too much is taken off it: on average, no step waits for more than a slice. */
+export const createSlice = (before: Slice = { left: 0 }): Slice => ({
+  left: Math.min(sliceSteps, before.left + sliceSteps),
+});
 
 /** Steps of one compilation, or of one request's texts. */
 export interface Account {

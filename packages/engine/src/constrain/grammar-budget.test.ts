@@ -191,6 +191,17 @@ describe("slices", () => {
     expect(cut.slices).toBeGreaterThan(10 * whole.slices);
   });
 
+  it("are as much shorter as the ones before them were too long", () => {
+    let slice = createSlice();
+    expect(slice.left).toBe(sliceSteps);
+    slice.left -= 2.5 * sliceSteps; // a compilation
+    const left = list(4, () => {
+      slice = createSlice(slice);
+      return slice.left / sliceSteps;
+    });
+    expect(left).toEqual([-0.5, 0.5, 1, 1]);
+  });
+
   it("are not begun when nothing is left of them", () => {
     const grammar = grammarOf(schema);
     const follower = grammar.follow([end], grammar.account());

@@ -283,7 +283,7 @@ export class Sampler {
 
   /** One unit of work: a prefill if a request can start, else one token for every active sequence; and a slice of grammar work. */
   async step(): Promise<void> {
-    this.#slice = createSlice();
+    this.#slice = createSlice(this.#slice);
     this.#dropCancelled();
     await this.#compileFormats();
     this.#takeHeld();
@@ -294,6 +294,7 @@ export class Sampler {
       this.#dropCancelled();
       this.#startSamples();
     } else if (this.#active.some(({ held }) => held === undefined)) await this.#decode();
+    else this.#slice = createSlice(); // nothing else waited for it
     if (!this.busy) this.#extender.forgetAdapters();
   }
 

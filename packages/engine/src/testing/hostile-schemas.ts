@@ -230,6 +230,52 @@ class Maker {
     ])();
   }
 
+  /** What grows faster than it is long: ways that multiply, options that are alike in all but one of many properties. */
+  crowd(): unknown {
+    const size = this.#some([20, 60, 100]);
+    const ref = (i: number): Schema => ({ $ref: `#/$defs/d${i % size}` });
+    return this.#some<() => unknown>([
+      () => ({
+        ...ref(0),
+        $defs: Object.fromEntries(
+          this.#list(size, (i) => [
+            `d${i}`,
+            { anyOf: [ref(i + 1), { type: "array", items: ref(7 * i) }, { type: "null" }] },
+          ]) as [string, unknown][],
+        ),
+      }),
+      () => ({
+        oneOf: this.#list(2 * size, (i) => ({
+          type: "object",
+          properties: Object.fromEntries([
+            ...(this.#list(100, (k) => [`k${k}`, true]) as [string, unknown][]),
+            ...(this.#list(4, (k) => [`m${k}`, { enum: [1] }]) as [string, unknown][]),
+            ["a", { const: i % 16 }],
+            ["b", { const: Math.floor(i / 16) }],
+          ]),
+          required: ["m0", "m1", "m2", "m3", "a", "b"],
+        })),
+      }),
+      () => ({
+        anyOf: this.#list(8 * size, (i) => ({ type: "string", minLength: i, maxLength: i + 20 + this.#below(50) })),
+      }),
+      () => ({
+        anyOf: this.#list(8 * size, (i) => ({ type: "number", minimum: i + this.#random(), maximum: 1e9 + i })),
+      }),
+      () => {
+        let inner: unknown = { type: "null" };
+        for (let i = 0; i < 8; i++)
+          inner = {
+            anyOf: [
+              { type: "array", items: inner },
+              { type: "array", prefixItems: [inner] },
+            ],
+          };
+        return inner;
+      },
+    ])();
+  }
+
   /** Definitions that refer to each other, within arrays and objects and also, in a tenth of the schemas, directly in a circle. */
   definitions(): Schema {
     const mayCircle = this.#chance(0.1);
@@ -251,7 +297,7 @@ class Maker {
 /** A schema as a client could send it. */
 export function hostileSchema(seed: number): unknown {
   const maker = new Maker(seed);
-  const root = maker.value(0);
-  const schema = typeof root === "object" && root !== null ? { ...root, $defs: maker.definitions() } : root;
+  const root = seed % 40 === 0 ? maker.crowd() : maker.value(0);
+  const schema = typeof root === "object" && root !== null ? { $defs: maker.definitions(), ...root } : root;
   return JSON.parse(JSON.stringify(schema)); // as it comes from a client: without infinities
 }
