@@ -1,4 +1,4 @@
-// Formats that are made to hold a server up, over sockets and on the bundled model: everybody else is answered meanwhile, memory comes back,
+// Formats that are made to hold a server up, over sockets and on the bundled model: other requests are answered meanwhile, memory comes back,
 // and cancelling and stopping work.
 import { type ChildProcess, spawn } from "node:child_process";
 import { createHash } from "node:crypto";

@@ -1,5 +1,4 @@
 /** Formats that requests ask for, compiled for one model's vocabulary. Formats that come again are found again. */
-import { createHash } from "node:crypto";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { InputError } from "../errors.ts";
 import type { Constraint } from "../types.ts";
@@ -11,7 +10,7 @@ import { createVocabularyBuilder, type Vocabulary } from "./vocabulary.ts";
 
 export interface GrammarCompiler {
   /**
-   * Goes on with the vocabulary, or compiles. Returns the grammar when it is there; call again with the next slice when it is not.
+   * Continues building the vocabulary, then compiles. Returns the grammar when it is complete; otherwise call again with the next slice.
    *
    * @throws InputError naming what cannot be honoured; GrammarTooLargeError
    */
@@ -27,10 +26,12 @@ export function createCompiler(tokenizer: Tokenizer, vocabSize: number): Grammar
   const builder = createVocabularyBuilder(tokenizer, vocabSize);
   let vocabulary: Vocabulary | undefined;
   const masks = new MaskCache(keptMaskBytes);
+  /** By the text of their format. */
   const known = new Map<string, Grammar>();
+  const bytesOf = (text: string, grammar: Grammar): number => grammar.bytes + 2 * text.length;
   const keptBytes = (): number => {
     let bytes = 0;
-    for (const grammar of known.values()) bytes += grammar.bytes;
+    for (const [text, grammar] of known) bytes += bytesOf(text, grammar);
     return bytes;
   };
   return {
@@ -39,15 +40,14 @@ export function createCompiler(tokenizer: Tokenizer, vocabSize: number): Grammar
       if (vocabulary === undefined || slice.left <= 0) return undefined;
       const text = textOf(constraint);
       slice.left -= text.length / charactersPerStep;
-      const key = createHash("sha256").update(text).digest("base64");
-      const grammar = known.get(key) ?? compile({ vocabulary, masks }, constraint, slice);
-      known.delete(key);
-      known.set(key, grammar); // the last that was used is the last that goes
+      const grammar = known.get(text) ?? compile({ vocabulary, masks }, constraint, slice);
+      known.delete(text);
+      known.set(text, grammar); // the last that was used is the last that goes
       let bytes = keptBytes();
-      for (const [oldest, { bytes: own }] of known) {
+      for (const [oldest, least] of known) {
         if (bytes <= keptGrammarBytes) break;
         known.delete(oldest);
-        bytes -= own;
+        bytes -= bytesOf(oldest, least);
       }
       return grammar;
     },

@@ -95,7 +95,7 @@ describe("steps and bytes", () => {
   it("beyond the limits of a compilation are refused by name, with the limit", () => {
     const same = list(200, (k) => `k${k}`);
     const pairs = {
-      // No single property tells all of them apart: each two differ in `a` or in `b`, behind many in which they do not.
+      // No single property tells all of them apart: each two differ in `a` or in `b`, after many in which they do not.
       oneOf: list(250, (i) => ({
         type: "object",
         properties: {

@@ -162,7 +162,7 @@ class MaskSearch {
     }
   }
 
-  /** Goes on until the slice is over. Returns the mask when it is found. */
+  /** Continues until the slice is used up. Returns the mask when it is complete. */
   advance(): Mask | undefined {
     while (!this.#budget.isSliceOver) {
       const way = this.#strings.pop();

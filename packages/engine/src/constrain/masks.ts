@@ -3,7 +3,7 @@
 /** Tokens that may stand at a point. */
 export interface Mask {
   readonly ids: Int32Array;
-  /** What ending costs behind each of them, in tokens. */
+  /** What ending costs after each of them, in tokens. */
   readonly costs: Int32Array;
   readonly mostCost: number;
 }

@@ -1,7 +1,7 @@
 /**
  * Reads what is between the values of an object with declared properties: braces, commas, and names in the order of the schema. All names
  * are in one trie, whatever came before: which of them may still stand is a range of their numbers, and every node knows the numbers of the
- * names behind it. So an object takes as much memory as its names are long.
+ * names below it. So an object takes as much memory as its names are long.
  */
 import type { GrammarBudget } from "./budget.ts";
 import { movesPerStep, suffixTokens, tokensOf } from "./literal-machine.ts";
@@ -31,7 +31,7 @@ const encoder = new TextEncoder();
 /** Of one property, without its name. */
 const propertyBytes = 600;
 
-/** Places outside of a name, numbered behind the nodes of the trie. */
+/** Places outside of a name, numbered after the nodes of the trie. */
 const place = {
   /** Before the brace, and after it. */
   head: 0,
@@ -39,7 +39,7 @@ const place = {
   /** After a value. */
   tail: 2,
   comma: 3,
-  /** After the space behind a name's colon. */
+  /** After the space that follows a name's colon. */
   spaced: 4,
   closed: 5,
 } as const;
@@ -62,7 +62,7 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
 
   const trie = new Trie(length + 1);
   const ends = texts.map((bytes, i) => trie.add(bytes.subarray(1), i));
-  // For each node the numbers of the names behind it, one list after the other.
+  // For each node the numbers of the names below it, one list after the other.
   const starts = new Int32Array(trie.size + 1);
   const depths = new Int32Array(trie.size);
   const eachNode = (bytes: Uint8Array, visit: (node: number, depth: number) => void): void => {
@@ -100,8 +100,8 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
     rest[i] = isRequired ? tokens[i]![0]! + afterName[i]! : rest[i + 1]!;
   }
   const last = (from: number): number => (required[from]! < 0 ? count - 1 : required[from]!);
-  /** The first name behind a node that is not before `from`; `count`: none. */
-  const firstBehind = (node: number, from: number): number => {
+  /** The first name below a node that is not before `from`; `count`: none. */
+  const firstBelow = (node: number, from: number): number => {
     let [low, high] = [starts[node]!, starts[node + 1]!];
     const end = high;
     while (low < high) {
@@ -114,7 +114,7 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
   /** The name that costs are counted for: the one that must come, or the first of those that may. Further on in the trie it is the same. */
   const aim = (node: number, from: number): number => {
     const wanted = required[from]!;
-    return wanted >= 0 && firstBehind(node, wanted) === wanted ? wanted : firstBehind(node, from);
+    return wanted >= 0 && firstBelow(node, wanted) === wanted ? wanted : firstBelow(node, from);
   };
 
   const { size } = trie;
@@ -122,7 +122,7 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
   const at = (outside: number, from: number): number => from * stride + size + outside;
   const within = (node: number, from: number, byte: number): number | undefined => {
     const child = trie.childAt(node, byte);
-    return child !== 0 && firstBehind(child, from) <= last(from) ? from * stride + child : undefined;
+    return child !== 0 && firstBelow(child, from) <= last(from) ? from * stride + child : undefined;
   };
   const head =
     required[0]! < 0
@@ -179,7 +179,7 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
           if (byte === closeBrace) return required[from]! < 0 ? at(place.closed, 0) : undefined;
           return byte === comma && from < count ? at(place.comma, from) : undefined;
         case place.comma:
-          // The root of the trie stands for the space behind the comma.
+          // The root of the trie stands for the space after the comma.
           return byte === space ? from * stride : within(0, from, byte);
         default:
           return undefined;

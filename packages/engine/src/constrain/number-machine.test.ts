@@ -58,7 +58,7 @@ describe("numbers within bounds", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("of any size are told apart to the last digit, as doubles are compared", () => {
+  it("of any size are distinguished to the last digit, as doubles are compared", () => {
     const random = createRandom(1);
     const digit = (): string => String(Math.floor(random() * 10));
     const near = (text: string): string => {

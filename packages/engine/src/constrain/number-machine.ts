@@ -81,7 +81,7 @@ export function freeNumberMachine(id: number, isInteger: boolean): Machine<numbe
 
 // ---- within bounds
 
-/** 1, in units of the last digit behind the point. */
+/** 1, in units of the last digit after the point. */
 const unit = 10n ** BigInt(longestFraction);
 
 const ceilTo = (value: bigint, step: bigint): bigint => {
@@ -118,7 +118,7 @@ function nextUp(value: number): number {
 
 /** Digits that are still to be read, from a smallest to a largest number; `""` where there is no bound: all are 0, or all are 9. */
 interface Digits {
-  /** How many there are before the point, and may be behind it. */
+  /** How many there are before the point, and may be after it. */
   readonly whole: number;
   readonly fraction: number;
   readonly low: string;
@@ -142,7 +142,7 @@ function after({ whole, fraction, low, high }: Digits, digit: string): Digits | 
   );
 }
 
-/** Digits behind the point without which no number is in the range; `least` of them at least. */
+/** Digits after the point without which no number is in the range; `least` of them at least. */
 function fractionDigits({ whole, fraction, low, high }: Digits, least: number): number {
   if (low === "") return least;
   for (let digits = least; digits < fraction; digits++) {
@@ -157,12 +157,12 @@ function fractionDigits({ whole, fraction, low, high }: Digits, least: number): 
 /** A place within a number. */
 interface Place {
   readonly phase: "start" | "whole" | "point" | "fraction";
-  /** Before the point one for each number of digits that it may have, from the fewest on; behind it only one. */
+  /** Before the point one for each number of digits that it may have, from the fewest on; after it only one. */
   readonly ranges: readonly Digits[];
   readonly isWhole: boolean;
   /** Bytes that are sure to be enough. */
   readonly cost: number;
-  /** Numbers of the places behind each symbol; −1: none, undefined: not looked at yet. */
+  /** Numbers of the places after each symbol; −1: none, undefined: not computed yet. */
   readonly next: (number | undefined)[];
 }
 
@@ -189,7 +189,7 @@ function rangesOf(low: bigint, high: bigint, isInteger: boolean): readonly Digit
   return ranges;
 }
 
-/** Ranges of numbers without a sign, and of those behind one. */
+/** Ranges of numbers without a sign, and of those after one. */
 function signedRanges({ isInteger, least, most, above, below }: NumberBounds): {
   readonly positive: readonly Digits[];
   readonly negative: readonly Digits[];

@@ -151,7 +151,7 @@ export interface StringBounds {
 export interface StringMachine extends Machine<number> {
   /** Whether it stands between two characters, where {@link eachInner} holds. */
   isInBody(state: number): boolean;
-  /** Calls with every token that may stand here and leaves the string open, and with the cost behind it. */
+  /** Calls with every token that may stand here and leaves the string open, and with the cost after it. */
   eachInner(state: number, take: (id: number, cost: number) => void): void;
   /** Tokens that it looks at. */
   readonly innerTokens: number;

@@ -30,7 +30,7 @@ const tokenSteps = 4;
 /** Makes the vocabulary in slices: that of a large model takes half a second. */
 export interface VocabularyBuilder {
   /**
-   * Goes on for one slice. Returns the vocabulary when it is whole.
+   * Continues for one slice. Returns the vocabulary when it is complete.
    *
    * @throws InputError when tokens do not stand for bytes, or a visible ASCII character has no token of its own
    */

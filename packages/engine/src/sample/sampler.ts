@@ -66,7 +66,7 @@ interface Job extends PromptScores {
   readonly rules: StopRules;
   readonly topkSampleLogprobs: number;
   readonly onToken: ((event: TokenEvent) => void) | undefined;
-  /** The format that its samples have; set behind {@link constraint} when it is compiled, before the prefill. */
+  /** The format that its samples have. {@link grammar} is set when it is compiled, before the prefill. */
   readonly constraint: Constraint | undefined;
   grammar?: Grammar;
   /** What grammar work its samples may cause. */

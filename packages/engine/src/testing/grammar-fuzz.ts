@@ -21,7 +21,7 @@ export interface Outcome {
   readonly sliceSteps: number;
   readonly tokens: number;
   readonly grammarBytes: number;
-  /** Memory that is in use behind the reply and was not before the schema, as the caller measures it. */
+  /** Memory in use after the reply, less that before the schema, as the caller measures it. */
   readonly heldBytes: number;
   /** Milliseconds: of the longest slice, and of all. */
   readonly sliceMs: number;

@@ -61,7 +61,7 @@ export interface Job {
   engineDeaths: number;
   /** Whether it was pending when this process started. */
   readonly recovered: boolean;
-  /** How often a process ended without a word while it ran this request. */
+  /** How often a process crashed or was killed while it ran this request. */
   readonly deaths: number;
 }
 

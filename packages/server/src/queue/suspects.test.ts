@@ -1,5 +1,5 @@
 /**
- * Requests under which the process dies, or that never end so that it has to be killed: found, given up, and the others go on. A death is a
+ * Requests under which the process dies, or that never end so that it has to be killed: found and given up, and the others run. A death is a
  * copy of the folder as it is at that moment.
  */
 import { cp, mkdtemp, rm } from "node:fs/promises";

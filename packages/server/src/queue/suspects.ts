@@ -1,6 +1,5 @@
 /**
- * Requests that were running when an earlier process ended without a word: it crashed, ran out of memory, or was killed because one of them
- * never ended. They run alone, one after the other and before anything else, so that the one at fault is found and those that merely ran beside it
+ * Requests that were running when an earlier process crashed, ran out of memory, or was killed because one of them never ended. They run alone, one after the other and before anything else, so that the one at fault is found and those that merely ran beside it
  * are not taken for it. One under which it happens again is not run any more.
  */
 import { type Job, UserError } from "./job.ts";

@@ -143,7 +143,7 @@ export const finishedSamples = (
 /** A request without the bytes that it carries. */
 export type RequestHead = Omit<RequestRow, "payload" | "result"> & {
   readonly payload_bytes: number;
-  /** How often a process ended without a word while it ran this request. */
+  /** How often a process crashed or was killed while it ran this request. */
   readonly starts: number;
 };
 

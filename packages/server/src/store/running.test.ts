@@ -1,4 +1,4 @@
-/** Marks of running requests: they outlive a process that ends without a word, once. */
+/** Marks of running requests: they outlive a process that crashes or is killed, and are read once. */
 import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ function dataFolder(): string {
   return folder;
 }
 
-/** A process's marks, after it was told of the last one's. */
+/** A process's marks, and those that the last one left. */
 function started(folder: string) {
   const marks = createRunningMarks(folder);
   const interrupted = marks.takeInterrupted();
@@ -19,7 +19,7 @@ function started(folder: string) {
   return { marks, interrupted };
 }
 
-test("are those that were begun and not over, and are told once", () => {
+test("are those that were begun and not over, and are read once", () => {
   const folder = dataFolder();
   const { marks, interrupted } = started(folder);
   expect(interrupted).toEqual([]);

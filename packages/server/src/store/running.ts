@@ -1,6 +1,6 @@
 /**
- * Marks of the requests that this process is running, for the next start to find should the process end without a word: killed, out of
- * memory, or stopped by hand because a request never ended. A mark is a write of eight bytes that is not synced: it outlives the process,
+ * Marks of the requests that this process is running, for the next start to find should the process crash, run out of memory, or be
+ * killed because a request never ended. A mark is a write of eight bytes that is not synced: it outlives the process,
  * which is what it is for, and costs microseconds. A power failure may lose it; that is not the fault of a request.
  */
 import {
