@@ -41,6 +41,12 @@ export const product = (dims: Shape): Dim => {
   return format(result);
 };
 
+/** Whether a size may be 0 at run time, where only these named sizes may be. */
+export const mayBeEmpty = (dim: Dim, possiblyEmpty: ReadonlySet<string>): boolean => {
+  const { coefficient, atoms } = parse(dim);
+  return coefficient === 0 || atoms.some((name) => possiblyEmpty.has(name));
+};
+
 export { sameShape } from "@tinklet/models/config";
 
 /** `[2, tokens, 64]`, for messages. */

@@ -69,6 +69,11 @@ export class Graph {
   readonly weights: Tensor[] = [];
   readonly constants = new Map<Tensor, ConstantData>();
   readonly outputs = new Map<string, Tensor>();
+  /**
+   * Named sizes that may be 0 at run time; runtimes refuse inputs in which any other size is 0. Few operations are defined for empty
+   * tensors, and some runtimes have none at all.
+   */
+  readonly possiblyEmpty = new Set<string>();
   #next = 0;
   readonly #shared = new Map<string, Tensor>();
 

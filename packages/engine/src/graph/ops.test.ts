@@ -176,6 +176,49 @@ describe("shapes", () => {
     expect(() => ops.reshape(graph, graph.input("p", ["a*b", 2]), ["a", "b", 2])).toThrow(/more than one size/);
   });
 
+  it("leaves no size open beside one that may be 0, and flattens tensors without elements", async () => {
+    const open = new Graph();
+    const x = open.input("x", ["rows", "blocks", 16]);
+    open.output("kept", ops.reshape(open, x, ["rows", "16*blocks"]));
+    open.possiblyEmpty.add("rows");
+    expect(() => ops.reshape(open, x, ["rows", "16*blocks"])).toThrow(/unknown beside one that may be 0/);
+    const empty = new Graph();
+    empty.possiblyEmpty.add("rows");
+    const y = empty.input("y", ["rows", "blocks", 16]);
+    empty.output("rows", ops.flatten(empty, y, 1));
+    empty.output("column", ops.flatten(empty, y, 3));
+    for (const each of runtimes) {
+      const program = await each.compile(empty, new Map());
+      for (const [rows, blocks] of [
+        [0, 2],
+        [1, 1],
+        [3, 2],
+      ] as const) {
+        const data = Float32Array.from({ length: rows * blocks * 16 }, (_, i) => i);
+        const result = await program.run({ y: { data, dims: [rows, blocks, 16] } });
+        expect(result["rows"]!.dims).toEqual([rows, blocks * 16]);
+        expect(result["column"]!.dims).toEqual([data.length, 1]);
+        expect(result["rows"]!.data).toEqual(data);
+      }
+    }
+  });
+
+  it("refuses values without elements where the graph does not expect them, in every runtime", async () => {
+    const strict = new Graph();
+    strict.output("y", ops.scale(strict, strict.input("x", ["3*rows", 2]), 2));
+    const nothing = { x: { data: new Float32Array(0), dims: [0, 2] } };
+    for (const each of runtimes) {
+      const program = await each.compile(strict, new Map());
+      const error = await Promise.resolve()
+        .then(() => program.run(nothing))
+        .catch((reason: unknown) => reason);
+      expect(error, each.name).toMatchObject({
+        code: "empty_input",
+        message: "graph input x must have at least one element, got [0, 2] for [3*rows, 2]",
+      });
+    }
+  });
+
   it("multiplies one matrix with each of a stack, without gradient", async () => {
     const stacked = new Graph();
     const one = stacked.input("one", ["rows", 2]);

@@ -3,7 +3,7 @@
  * states its vector-Jacobian product right there. Only what transformers need is here; reductions and broadcasts are undone by
  * `sumTo`. In comments g is the incoming gradient.
  */
-import { broadcast, type Dim, product, type Shape, sameShape, showShape } from "./dims.ts";
+import { broadcast, type Dim, mayBeEmpty, product, type Shape, sameShape, showShape } from "./dims.ts";
 import { type Graph, ShapeError, type Tensor } from "./graph.ts";
 
 const microsoft = { domain: "com.microsoft" } as const;
@@ -152,7 +152,7 @@ export const matmul = (graph: Graph, a: Tensor, b: Tensor, options: MatmulOption
 
 /**
  * Same values under another shape. ONNX spells unknown sizes as 0 (copy the input's) and one -1 (the rest); a target with more
- * unknown sizes than that is refused here rather than guessed.
+ * unknown sizes than that is refused here rather than guessed. So is a rest beside a size that may be 0, which leaves it undefined.
  */
 export const reshape = (graph: Graph, a: Tensor, shape: Shape): Tensor => {
   if (sameShape(a.shape, shape)) return a;
@@ -167,6 +167,9 @@ export const reshape = (graph: Graph, a: Tensor, shape: Shape): Tensor => {
     return -1;
   });
   if (rests > 1) throw new ShapeError("reshape", "more than one size is unknown", [a.shape, shape]);
+  if (rests === 1 && shape.some((dim, axis) => spelled[axis] === 0 && mayBeEmpty(dim, graph.possiblyEmpty))) {
+    throw new ShapeError("reshape", "a size is unknown beside one that may be 0", [a.shape, shape]);
+  }
   return graph.node("Reshape", [a, graph.int64(spelled)], shape, {
     backward: (g) => [reshape(graph, g, a.shape), null],
   });
@@ -181,7 +184,7 @@ export const squeeze = (graph: Graph, a: Tensor, axis: number): Tensor => {
   });
 };
 
-/** A new axis of size 1; unlike a reshape it is well defined for tensors without elements. */
+/** A new axis of size 1; unlike a reshape it is well defined for empty tensors. */
 export const unsqueeze = (graph: Graph, a: Tensor, axis: number): Tensor => {
   const shape = [...a.shape.slice(0, axis), 1, ...a.shape.slice(axis)];
   return graph.node("Unsqueeze", [a, graph.int64([axis])], shape, {
@@ -190,9 +193,12 @@ export const unsqueeze = (graph: Graph, a: Tensor, axis: number): Tensor => {
   });
 };
 
-/** All values as one column, `[elements, 1]`; unlike a reshape it is well defined for tensors without elements. No gradient. */
-export const column = (graph: Graph, a: Tensor): Tensor =>
-  graph.node("Flatten", [a], [product(a.shape), 1], { attributes: { axis: a.shape.length } });
+/**
+ * A matrix: the axes before `axis` are its rows, the others its columns. Unlike a reshape it is well defined for empty tensors.
+ * No gradient.
+ */
+export const flatten = (graph: Graph, a: Tensor, axis: number): Tensor =>
+  graph.node("Flatten", [a], [product(a.shape.slice(0, axis)), product(a.shape.slice(axis))], { attributes: { axis } });
 
 export const transpose = (graph: Graph, a: Tensor, permutation: readonly number[]): Tensor => {
   if (

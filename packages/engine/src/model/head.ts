@@ -11,9 +11,9 @@ import type { ModelConfig } from "@tinklet/models/config";
 import type { Graph, Tensor } from "../graph/graph.ts";
 import {
   add,
-  column,
   concat,
   exp,
+  flatten,
   gather,
   gatherElements,
   greater,
@@ -78,22 +78,27 @@ export const normalise = (graph: Graph, logits: Tensor): { probabilities: Tensor
   };
 };
 
-/** One slot of rows. All inputs have a leading size named after the slot; each slot has as many targets per row as its own rows need. */
+/**
+ * One slot of rows, or of none. All inputs have a leading size named after the slot; each slot has as many targets per row as its own rows need.
+ */
 interface Slot {
   readonly rows: Tensor;
   readonly targets: Tensor;
 }
 
-const declareSlot = (graph: Graph, name: string): Slot => ({
-  rows: graph.input(`${name}.rows`, [name], { dtype: "int32" }),
-  targets: graph.input(`${name}.targets`, [name, `${name}.targets`], { dtype: "int32" }),
-});
+const declareSlot = (graph: Graph, name: string): Slot => {
+  graph.possiblyEmpty.add(name);
+  return {
+    rows: graph.input(`${name}.rows`, [name], { dtype: "int32" }),
+    targets: graph.input(`${name}.targets`, [name, `${name}.targets`], { dtype: "int32" }),
+  };
+};
 
 /** Values of the slots, each `[rows, targets]`, end to end: `[all, 1]`. */
 const endToEnd = (graph: Graph, slots: readonly Tensor[], size: string): Tensor =>
   concat(
     graph,
-    slots.map((slot) => column(graph, slot)),
+    slots.map((slot) => flatten(graph, slot, 2)),
     0,
     size,
   );

@@ -9,7 +9,7 @@ import { linearSizes } from "@tinklet/models/config";
 import { type LoraTargets, targetLinears } from "../adapter/layout.ts";
 import { type Dim, product } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
-import { add, gather, matmul, mul, reshape, rmsNorm, swiglu, transpose } from "../graph/ops.ts";
+import { add, flatten, gather, matmul, mul, reshape, rmsNorm, swiglu, transpose } from "../graph/ops.ts";
 import {
   type AttentionGroup,
   keyGradientClasses,
@@ -80,8 +80,7 @@ const separateLinears: FrozenLinears = (graph, x, { linears, bias }) =>
 function innerOf(graph: Graph, x: Tensor, a: Tensor): Tensor {
   const z = matmul(graph, x, a, { transB: true });
   if (a.shape.length === 2) return z;
-  const rank = product(a.shape.slice(0, 2));
-  return reshape(graph, transpose(graph, z, [1, 0, 2]), [x.shape[0]!, rank]);
+  return flatten(graph, transpose(graph, z, [1, 0, 2]), 1);
 }
 
 /** y + scale·(x·Aᵀ)·Bᵀ, y being a linear's frozen part; z is the scaled inner value `[rows, rank]`. */

@@ -6,7 +6,7 @@
 import { EngineError } from "../errors.ts";
 import type { Graph, GraphNode } from "../graph/graph.ts";
 import { type Arrays, kernels } from "./kernels.ts";
-import type { Program, Runtime, Value, WeightMap } from "./runtime.ts";
+import { inputValue, type Program, type Runtime, type Value, type WeightMap } from "./runtime.ts";
 
 /** Sees each node with what it was given and what it made, which it may change in place. */
 export type AfterNode = (node: GraphNode, inputs: readonly Value[], outputs: readonly Value[]) => void;
@@ -61,9 +61,7 @@ class InterpreterProgram implements Program {
   run(given: Readonly<Record<string, Value>>): Promise<Record<string, Value>> {
     const values = new Map(this.#fixed);
     for (const input of this.#graph.inputs) {
-      const value = given[input.name];
-      if (!value) throw new EngineError("missing_input", `graph input ${input.name} was not given`);
-      values.set(input.id, asValue(value, this.#arrays));
+      values.set(input.id, asValue(inputValue(input, given, this.#graph.possiblyEmpty), this.#arrays));
     }
     this.#graph.nodes.forEach((node, index) => {
       const results = this.#execute(

@@ -223,9 +223,11 @@ export const kernels: Readonly<Record<string, Kernel>> = {
   Reshape: ([a, shape]) => {
     const dims = Array.from(ints(shape!), (dim, axis) => (dim === 0 ? a!.dims[axis]! : dim));
     const known = dims.reduce((total, dim) => (dim === -1 ? total : total * dim), 1);
-    return [
-      { data: a!.data, dims: dims.map((dim) => (dim === -1 ? (known === 0 ? 0 : a!.data.length / known) : dim)) },
-    ];
+    // As onnxruntime: beside a size of 0 any other would do.
+    if (known === 0 && dims.includes(-1)) {
+      throw new EngineError("shape_mismatch", `cannot reshape [${a!.dims}] to [${ints(shape!)}]`);
+    }
+    return [{ data: a!.data, dims: dims.map((dim) => (dim === -1 ? a!.data.length / known : dim)) }];
   },
 
   Flatten: ([a], { axis }) => {

@@ -3,9 +3,9 @@
  * same API, so one adapter serves both. `run` blocks the calling thread until the work is done: callers live in a worker.
  */
 import { EngineError, MemoryError } from "../errors.ts";
-import type { Dtype, Graph } from "../graph/graph.ts";
+import type { Dtype, Graph, Tensor } from "../graph/graph.ts";
 import { encodeModel } from "../onnx/model.ts";
-import type { CompileOptions, Program, Runtime, Value, WeightMap } from "./runtime.ts";
+import { type CompileOptions, inputValue, type Program, type Runtime, type Value, type WeightMap } from "./runtime.ts";
 import { SessionPool, type SessionSource } from "./session-pool.ts";
 
 /** All that WebAssembly can address. */
@@ -57,7 +57,8 @@ function fromOrt(tensor: OrtTensor): Value {
 interface OrtProgramParts {
   readonly ort: Ort;
   readonly source: SessionSource<OrtSession>;
-  readonly dtypes: ReadonlyMap<string, Dtype>;
+  readonly inputs: readonly Tensor[];
+  readonly possiblyEmpty: ReadonlySet<string>;
   readonly bound: Readonly<Record<string, OrtTensor>>;
   /** Throws an error that says what to do where that is known, else the same. */
   readonly explain: (error: unknown) => never;
@@ -73,12 +74,10 @@ class OrtProgram implements Program {
 
   async run(inputs: Readonly<Record<string, Value>>): Promise<Record<string, Value>> {
     if (this.#released) throw new EngineError("closed", "the program was released"); // the native code would crash
-    const { ort, source, dtypes, bound, explain } = this.#parts;
+    const { ort, source, bound, possiblyEmpty, explain } = this.#parts;
     const feeds: Record<string, OrtTensor> = { ...bound };
-    for (const [name, dtype] of dtypes) {
-      const value = inputs[name];
-      if (!value) throw new EngineError("missing_input", `graph input ${name} was not given`);
-      feeds[name] = toOrt(ort, dtype, value);
+    for (const input of this.#parts.inputs) {
+      feeds[input.name] = toOrt(ort, input.dtype, inputValue(input, inputs, possiblyEmpty));
     }
     const session = await source.session();
     const results = await session.run(feeds).catch(explain);
@@ -152,8 +151,8 @@ const createRuntime = (
     const held = (pack ? 2.5 : 1) * bytes;
     const source = pool?.add({ open, bytes: held, openingBytes: held + 1.8 * bytes }) ?? always(await open());
     await source.session(); // what cannot be compiled is known now
-    const dtypes = new Map(graph.inputs.map((input): [string, Dtype] => [input.name, input.dtype]));
-    return new OrtProgram({ ort, source, dtypes, bound, explain });
+    const { inputs, possiblyEmpty } = graph;
+    return new OrtProgram({ ort, source, inputs, possiblyEmpty, bound, explain });
   },
 });
 

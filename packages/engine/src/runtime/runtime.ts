@@ -2,7 +2,9 @@
  * The one interface behind which graphs run: compile once, run many times. Values are typed arrays with a shape; integers are
  * Int32Array on this side whatever width the runtime wants.
  */
-import type { Graph } from "../graph/graph.ts";
+import { EngineError } from "../errors.ts";
+import { mayBeEmpty, showShape } from "../graph/dims.ts";
+import type { Graph, Tensor } from "../graph/graph.ts";
 import type { RuntimeName } from "../types.ts";
 
 /** A value of a run. Bools and integers are Int32Array. */
@@ -37,4 +39,26 @@ export interface Runtime {
   /** That share a product. */
   readonly threads: number;
   compile(graph: Graph, weights: WeightMap, options?: CompileOptions): Promise<Program>;
+}
+
+/**
+ * The value that is given for an input of a graph.
+ *
+ * @param possiblyEmpty - the graph's
+ * @throws EngineError when it is missing, or has a size of 0 that the graph has not declared
+ */
+export function inputValue(
+  { name, shape }: Tensor,
+  given: Readonly<Record<string, Value>>,
+  possiblyEmpty: ReadonlySet<string>,
+): Value {
+  const value = given[name];
+  if (!value) throw new EngineError("missing_input", `graph input ${name} was not given`);
+  if (value.dims.some((size, axis) => size === 0 && !mayBeEmpty(shape[axis]!, possiblyEmpty))) {
+    throw new EngineError(
+      "empty_input",
+      `graph input ${name} must have at least one element, got ${showShape(value.dims)} for ${showShape(shape)}`,
+    );
+  }
+  return value;
 }

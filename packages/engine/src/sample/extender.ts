@@ -149,7 +149,8 @@ export class Extender {
     const { scored } = run;
     const tables = this.#rope.tables(run.positions);
     const count = run.rows.length;
-    const wanted = count === 0 ? 0 : Math.max(2, count);
+    // A run that no distribution is wanted of computes one row all the same: not every runtime has empty tensors. Its result is not read.
+    const wanted = count === 0 ? 1 : Math.max(2, count);
     Object.assign(inputs, {
       cos: f32(tables.cos, tables.dims),
       sin: f32(tables.sin, tables.dims),

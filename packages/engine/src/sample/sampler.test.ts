@@ -105,6 +105,28 @@ describe("against full forward passes", () => {
   });
 });
 
+describe("prompts of several runs", () => {
+  const model = tinyModel({ model_type: "qwen3", max_position_embeddings: 1024, eos_token_id: null });
+  const prompt = Array.from({ length: 600 }, (_, i) => (i * i) % 37);
+
+  // Only the last run is asked for a distribution; the others end with their keys and values.
+  it.each([
+    ["all modules", {}],
+    ["the unembedding alone", { trainAttn: false, trainMlp: false }],
+    ["no unembedding", { trainUnembed: false }],
+  ])("are sampled with adapters of any rank that train %s", async (_, trained) => {
+    const sampler = new Sampler(model, runtime, { ...defaults, contextLength: 1024 });
+    for (const rank of [16, 17, 32]) {
+      const weights = noisyAdapter(model.config, { rank, ...trained });
+      const [result] = await runAll(sampler, [{ prompt, weights, numSamples: 2, params: { maxTokens: 3, seed: 1 } }]);
+      for (const { tokens, logprobs } of result!.sequences) {
+        expect(tokens).toHaveLength(3);
+        expect(logprobs.every(Number.isFinite)).toBe(true);
+      }
+    }
+  });
+});
+
 describe("prompts", () => {
   const model = tinyModel({ model_type: "llama", eos_token_id: null });
   const other = adapterOf(model.config, 1);
