@@ -31,6 +31,13 @@ const drills = {
     does: "formats at random, compiled and written: [schemas] [seed]",
     command: async (rest) => ["--expose-gc", await bundle("packages/engine/src/testing/grammar-fuzz-main.ts"), ...rest],
   },
+  sizes: {
+    does: "every rank, prompt length, prompt score, batch and runtime: some hours; -t native for one runtime alone",
+    command: (rest) => {
+      process.env.SIZES = "all";
+      return [vitest, "run", "packages/engine/src/size-matrix", "--reporter", "verbose", ...rest];
+    },
+  },
   soak: {
     does: "20 clients, good and bad, on the bundled model while the server is stopped and killed: [--minutes 15] [--seed 1]",
     command: (rest) => [`${root}test/server/soak.mjs`, ...rest],

@@ -12,6 +12,7 @@ import { derivative, type Measured, storedLoss } from "../testing/difference.ts"
 import { noisyAdapter } from "../testing/noisy-adapter.ts";
 import { type Compute, type Groups, inFloat64, toleranceOf, unitRoundoff } from "../testing/rounding.ts";
 import { tinyModel } from "../testing/tiny-model.ts";
+import { groupsOf, passOf as trainingPass } from "../testing/training-pass.ts";
 import type { LossFnName, LossRequest, LossResult, TensorInput, TrainingDatum } from "../types.ts";
 import { optimStep } from "./optimizer.ts";
 import { Trainer, type TrainerOptions } from "./trainer.ts";
@@ -25,22 +26,8 @@ const options = { activationBytes: 1e9, contextLength: 64 };
 const runtimes: [string, Runtime][] = native ? [["native", native]] : [["interpreter", plain]];
 const arithmetics: readonly Runtime[] = [...(native ? [native] : []), wasm, createInterpreter()];
 
-/** A pass's log-probs, and its gradient matrix by matrix. */
-const groupsOf = ({ layout, gradient }: Adapter, results: readonly LossResult[]): Groups => {
-  const groups: Record<string, ArrayLike<number>> = {};
-  const outputs = results.flatMap(({ lossFnOutputs }) => lossFnOutputs);
-  for (const [index, { logprobs }] of outputs.entries()) groups[`logprobs ${index}`] = logprobs.data;
-  for (const { name, offsetA, offsetB, outSize } of layout.modules) {
-    groups[`${name} A`] = gradient!.subarray(offsetA, offsetB);
-    groups[`${name} B`] = gradient!.subarray(offsetB, offsetB + outSize * layout.rank);
-  }
-  return groups;
-};
-
-const passOf =
-  (model: LoadedModel, request: LossRequest, given: TrainerOptions = options): Compute =>
-  async (runtime, adapter) =>
-    groupsOf(adapter, [await new Trainer(model, runtime, given).forwardBackward(adapter, request)]);
+const passOf = (model: LoadedModel, request: LossRequest, given: TrainerOptions = options): Compute =>
+  trainingPass(model, request, given);
 
 /** What every runtime computes, in whichever of these ways, is as near to the exact value of the first as float32 can be. */
 const expectNear = async (

@@ -1,0 +1,58 @@
+/** Combinations of the levels of several factors: all of them, or few in which every two levels of different factors meet. */
+
+type Factors = Readonly<Record<string, readonly unknown[]>>;
+
+/** One level of each factor. */
+export type Combination<F extends Factors> = { readonly [K in keyof F]: F[K][number] };
+
+/** The full product, the last factor changing fastest. */
+export const allCombinations = <F extends Factors>(factors: F): Combination<F>[] =>
+  Object.entries(factors).reduce<Record<string, unknown>[]>(
+    (combinations, [name, levels]) =>
+      combinations.flatMap((each) => levels.map((level) => ({ ...each, [name]: level }))),
+    [{}],
+  ) as Combination<F>[];
+
+/** Few combinations that contain each pair of levels of two factors at least once: greedily, and the same ones every time. */
+export const pairwise = <F extends Factors>(factors: F): Combination<F>[] => {
+  const levels = Object.values(factors);
+  const missing = new Set<string>();
+  const key = (a: number, i: number, b: number, j: number): string => `${a}.${i} ${b}.${j}`;
+  levels.forEach((left, a) => {
+    for (let b = a + 1; b < levels.length; b++) {
+      for (let i = 0; i < left.length; i++) for (let j = 0; j < levels[b]!.length; j++) missing.add(key(a, i, b, j));
+    }
+  });
+  const combinations: number[][] = [];
+  while (missing.size > 0) {
+    // A pair that is still missing, and for each other factor the level that meets most missing pairs with what is chosen so far.
+    const [first] = missing;
+    const chosen = new Map(first!.split(" ").map((part) => part.split(".").map(Number) as [number, number]));
+    const gain = (factor: number, level: number): number => {
+      let pairs = 0;
+      for (const [other, own] of chosen) {
+        const pair = factor < other ? key(factor, level, other, own) : key(other, own, factor, level);
+        if (missing.has(pair)) pairs++;
+      }
+      return pairs;
+    };
+    levels.forEach((own, factor) => {
+      if (chosen.has(factor)) return;
+      // Ties go to a level that later combinations begin with, so that all levels are used about equally often.
+      const order = own.map((_, i) => (i + combinations.length) % own.length);
+      chosen.set(
+        factor,
+        order.reduce((best, level) => (gain(factor, level) > gain(factor, best) ? level : best)),
+      );
+    });
+    const row = levels.map((_, factor) => chosen.get(factor)!);
+    row.forEach((i, a) => {
+      for (let b = a + 1; b < row.length; b++) missing.delete(key(a, i, b, row[b]!));
+    });
+    combinations.push(row);
+  }
+  const names = Object.keys(factors);
+  return combinations.map((row) =>
+    Object.fromEntries(row.map((level, factor) => [names[factor]!, levels[factor]![level]])),
+  ) as Combination<F>[];
+};
