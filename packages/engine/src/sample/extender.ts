@@ -127,6 +127,7 @@ export class Extender {
       decode: true,
       positions: Math.max(...past.lengths) + 1,
       adapters: Array.from({ length: rows }, (_, row) => adapters[row]),
+      fewest: rows,
       rows: Int32Array.from(tokens, (_, row) => row),
       coldness,
     });
@@ -140,17 +141,18 @@ export class Extender {
       decode: false,
       positions: Math.max(...pieces.map(({ past, tokens }) => lengthOf(past) + tokens.length)),
       adapters,
+      fewest: this.rowLimits.fewestOfHead,
       ...wanted,
     });
   }
 
   async #run(inputs: Record<string, Value>, run: Run): Promise<ExtensionResult> {
     const { vocabSize } = this.#model.config;
-    const { scored } = run;
+    const { scored, fewest } = run;
     const tables = this.#rope.tables(run.positions);
     const count = run.rows.length;
     // A run that no distribution is wanted of computes one row all the same: not every runtime has empty tensors. Its result is not read.
-    const wanted = count === 0 ? 1 : Math.max(2, count);
+    const wanted = count === 0 ? 1 : Math.max(fewest, count);
     Object.assign(inputs, {
       cos: f32(tables.cos, tables.dims),
       sin: f32(tables.sin, tables.dims),
@@ -160,7 +162,7 @@ export class Extender {
     const stack = this.#stackOf(run.adapters);
     if (stack) Object.assign(inputs, stack.inputs, { "lora.select": selectionOf(stack, run.adapters) });
     if (scored) {
-      const rows = Math.max(2, scored.rows.length);
+      const rows = Math.max(fewest, scored.rows.length);
       inputs["scored.rows"] = i32(padded(scored.rows, rows), [rows]);
       inputs["scored.targets"] = i32(padded(scored.targets, rows), [rows, 1]);
       inputs["scored.k"] = i32(Int32Array.of(Math.max(1, scored.k)), [1]);
@@ -201,6 +203,8 @@ interface Run {
   readonly positions: number;
   /** One per row, padding included. */
   readonly adapters: readonly (AdapterWeights | undefined)[];
+  /** Rows of the head at least; padding is not read. */
+  readonly fewest: number;
   readonly rows: Int32Array;
   readonly coldness: Float32Array;
   readonly scored?: PrefillRun["scored"];

@@ -127,6 +127,38 @@ it("a prompt that ends with a block leaves that block, too", async () => {
   expect((await run(sampler, ask(prompt))).promptCacheHitTokens).toBe(prompt.length);
 });
 
+it.each(setups)(
+  "prompts that end around a block, in any order, are as if alone (%s, packed: %s)",
+  async (_, packing, runtime) => {
+    const options = { ...defaults, packing };
+    const cold = new Sampler(model, runtime, options);
+    const base = ids(70, 1);
+    const ask = (length: number): Asked => ({ prompt: base.slice(0, length), params: { maxTokens: 2, seed: length } });
+    const lengths = [1, 2, 15, 16, 17, 31, 32, 33, 48, 64, 65];
+    const expected = new Map<number, unknown>();
+    for (const length of lengths) {
+      expected.set(length, told(await run(cold, { ...ask(length), scope: `alone ${length}` })));
+    }
+    for (let seed = 1; seed <= 4; seed++) {
+      const random = createRandom(seed, "order");
+      const order = Array.from({ length: 20 }, () => lengths[Math.floor(random() * lengths.length)]!);
+      // The second with room for about as many blocks as the longest prompt has.
+      const sampler = new Sampler(model, runtime, seed % 2 ? options : { ...options, cacheBytes: 700_000 });
+      const known = new Set<number>();
+      for (const length of order) {
+        const result = await run(sampler, ask(length));
+        expect(told(result), `${length} of ${order}`).toEqual(expected.get(length));
+        if (seed % 2 === 0) continue;
+        // All of it, where it was asked for before; else the whole blocks that another left, but for the last token's.
+        const longest = Math.max(0, ...[...known].map((other) => Math.floor(Math.min(other, length) / blockTokens)));
+        const blocks = Math.min(longest, Math.floor((length - 1) / blockTokens));
+        expect(result.promptCacheHitTokens).toBe(known.has(length) ? length : blocks * blockTokens);
+        known.add(length);
+      }
+    }
+  },
+);
+
 it("the same short prompt is computed once, at each temperature", async () => {
   const { runtime, prefilled } = counting(native);
   const sampler = new Sampler(model, runtime, defaults);
@@ -210,6 +242,38 @@ describe.each(setups)("where only the last positions are scored, on %s, packed: 
     },
   );
 });
+
+it.each([100, 131, 255, 257])(
+  "a vocabulary of %s is scored the same whatever is scored beside it",
+  async (vocabSize) => {
+    const narrow = tinyModel({
+      model_type: "qwen3",
+      max_position_embeddings: 1024,
+      ...wideShape,
+      vocab_size: vocabSize,
+    });
+    const weights = noisyAdapter(narrow.config, { rank: 17 });
+    const prompt = ids(300, 1);
+    for (const packing of ["none", "all"] as const) {
+      const sampler = new Sampler(narrow, native, { ...defaults, packing });
+      const ask = (n: number): Asked => ({
+        prompt,
+        weights,
+        params: { maxTokens: 1, seed: 1 },
+        promptLogprobs: true,
+        promptLogprobsLastN: n,
+      });
+      const all = await run(sampler, { ...ask(300), scope: "other" });
+      for (const n of [1, 3, 40, 131, 200]) {
+        for (let round = 0; round < 2; round++) {
+          const { promptLogprobs, sequences } = await run(sampler, ask(n));
+          expect(promptLogprobs!.subarray(-n), `the last ${n}`).toEqual(all.promptLogprobs!.subarray(-n));
+          expect(sequences).toEqual(all.sequences);
+        }
+      }
+    }
+  },
+);
 
 describe("memory", () => {
   it("stays within its share in a run that fills it ten times over, and what waits is never refused for it", async () => {

@@ -6,13 +6,23 @@ import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
 import { noisyAdapter } from "../testing/noisy-adapter.ts";
 import { tinyModel, wideShape } from "../testing/tiny-model.ts";
 import { Extender } from "./extender.ts";
+import { joinedForPrompts } from "./fused.ts";
 import { type KvBlock, recut, takeBlocks } from "./kv-block.ts";
 import { startsOf } from "./prefill-inputs.ts";
-import { rowLimits } from "./run-rows.ts";
+import { keyStep, rowLimits } from "./run-rows.ts";
 
 const runtimes = [(await loadNativeRuntime(2)).runtime, (await loadNativeRuntime(4)).runtime, await loadWasmRuntime(1)];
 const shape = { model_type: "qwen3", max_position_embeddings: 1024, ...wideShape, vocab_size: 512 };
 const usual = tinyModel(shape);
+/** So narrow that a run has few rows, and must have most of them. */
+const narrow = tinyModel({
+  ...shape,
+  hidden_size: 45,
+  num_attention_heads: 6,
+  head_dim: 10,
+  intermediate_size: 139,
+  vocab_size: 512,
+});
 /** Heads with sums that are long enough to be cut. */
 const wideHeads = tinyModel({ ...shape, head_dim: 192, num_attention_heads: 2 });
 const random = createRandom(1, "run-rows");
@@ -47,8 +57,8 @@ const compute = async (
 };
 
 const cases = runtimes.flatMap((runtime) =>
-  [["usual heads", usual] as const, ["wide heads", wideHeads] as const]
-    // WebAssembly has one thread here, and computes wide heads as it does others.
+  [["usual heads", usual] as const, ["wide heads", wideHeads] as const, ["narrow linears", narrow] as const]
+    // WebAssembly has one thread here: it cuts no sums, and computes wide heads as it does others.
     .filter(([, model]) => runtime?.name === "native" || model === usual)
     .flatMap(([heads, model]) =>
       (["decoding", "all"] as const).flatMap((packing) =>
@@ -67,7 +77,9 @@ describe.each(cases)("$heads on $name with $threads threads, packed: $packing", 
       [[most - 1, 1, 2], 0],
       [[3, 5, 60, 1], 0],
       [[1, 100, 17], 20],
-      [[33], 90],
+      [[33], Math.min(90, most - 1)],
+      [[most, 16], 1],
+      [[keyStep - 1, 1, keyStep, 1], 0],
     ] as const) {
       const actual = await compute({ extender, model }, sizes, beside);
       // Compared as bytes: a list of differences would be long.
@@ -84,9 +96,20 @@ const bytes = (values: Float32Array): Buffer => Buffer.from(values.buffer, value
 const { config } = usual;
 
 it("has fewer rows than the narrowest linear with long sums has columns, and enough for all threads", () => {
-  expect(rowLimits(config, 2)).toEqual({ fewest: 4, most: 255 });
-  expect(rowLimits(config, 4)).toEqual({ fewest: 12, most: 255 });
+  expect(rowLimits(config, 2)).toEqual({ fewest: 4, most: 255, fewestOfHead: 2 });
+  expect(rowLimits(config, 4)).toEqual({ fewest: 12, most: 255, fewestOfHead: 6 });
   expect(rowLimits(config, 64).fewest).toBe(252);
-  expect(rowLimits(config, 1)).toEqual({ fewest: 2, most: 256 });
+  expect(rowLimits(config, 1)).toEqual({ fewest: 2, most: 256, fewestOfHead: 2 });
   expect(rowLimits({ ...config, hiddenSize: 2048, heads: 16, kvHeads: 8, headDim: 128 }, 2).most).toBe(256);
+  expect(rowLimits({ ...config, vocabSize: 100 }, 2)).toEqual({ fewest: 4, most: 99, fewestOfHead: 11 });
+  expect(rowLimits(narrow.config, 2)).toEqual({ fewest: 42, most: 44, fewestOfHead: 2 });
+  expect(rowLimits(narrow.config, 4)).toEqual({ fewest: 44, most: 44, fewestOfHead: 2 }); // as many as all threads need would be too many
+});
+
+it("joins the linears of an input where one has fewer columns than limit nothing", () => {
+  const linears = (...sizes: number[]) => sizes.map((outSize) => ({ outSize }));
+  expect(joinedForPrompts(linears(300, 256, 300))).toEqual([linears(300, 256, 300)]);
+  expect(joinedForPrompts(linears(257, 257))).toEqual([linears(257), linears(257)]);
+  const sized = (mlpSize: number) => rowLimits({ ...config, hiddenSize: 512, mlpSize, headDim: 128 }, 2).most;
+  expect([sized(100), sized(128), sized(129)]).toEqual([199, 255, 256]); // less than the columns of gate and up together
 });

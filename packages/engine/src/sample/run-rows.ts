@@ -11,6 +11,8 @@ import { enoughColumns, joinedForPrompts } from "./fused.ts";
 export interface RowLimits {
   readonly fewest: number;
   readonly most: number;
+  /** Rows of the vocabulary projection at least: others may be scored in another run. */
+  readonly fewestOfHead: number;
 }
 
 /** Sums of up to so many terms are never cut. */
@@ -27,13 +29,16 @@ const productSizes = (config: ModelConfig): { inSize: number; outSize: number }[
     .map((sizes) => ({ inSize: sizes[0]!.inSize, outSize: sizes.reduce((sum, { outSize }) => sum + outSize, 0) }));
 
 export const rowLimits = (config: ModelConfig, threads: number): RowLimits => {
-  const linears = productSizes(config);
-  const cut = threads === 1 ? [] : linears.filter(({ inSize }) => inSize > uncutTerms);
-  const fewest = cut.map(({ inSize, outSize }) => Math.ceil((workPerThread * (threads - 1)) / (inSize * outSize)));
-  const most = cut.map(({ outSize }) => outSize - 1);
-  const limit = Math.min(enough, ...most);
-  // A product of a single row takes another path altogether.
-  return { fewest: Math.min(limit, Math.max(2, ...fewest)), most: limit };
+  const isCut = ({ inSize }: { readonly inSize: number }): boolean => threads > 1 && inSize > uncutTerms;
+  const linears = productSizes(config).filter(isCut);
+  const head = [{ inSize: config.hiddenSize, outSize: config.vocabSize }].filter(isCut);
+  const most = Math.min(enough, ...[...linears, ...head].map(({ outSize }) => outSize - 1));
+  /** With which these products keep all threads busy. */
+  const fewestOf = (products: typeof linears): number => {
+    const rows = products.map(({ inSize, outSize }) => Math.ceil((workPerThread * (threads - 1)) / (inSize * outSize)));
+    return Math.min(most, Math.max(2, ...rows)); // a product of a single row takes another path altogether
+  };
+  return { fewest: fewestOf(linears), most, fewestOfHead: fewestOf(head) };
 };
 
 /** Queries that attention has at least: with fewer than a head has columns, sums over many keys would be cut elsewhere. */
