@@ -37,6 +37,15 @@ it("counts what opening takes for a moment, and opens one that is too large for 
   expect(journal.slice(3)).toEqual(["release b", "open large"]);
 });
 
+it("releases none for one that fits exactly", async () => {
+  const { journal, add } = journalled(35);
+  const [a, b, c] = [add("a", 10), add("b", 10, 25), add("c", 16)];
+  for (const source of [a, b]) await source.session();
+  expect(journal).toEqual(["open a", "open b"]);
+  await c.session(); // one byte too many
+  expect(journal.slice(2)).toEqual(["release a", "open c"]);
+});
+
 it("releases once", async () => {
   const { journal, add } = journalled(30);
   const a = add("a", 10);

@@ -4,6 +4,7 @@ import type { ModelConfig } from "@tinklet/models/config";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { describe, expect, it } from "vitest";
 import type { Adapter } from "../adapter/adapter.ts";
+import type { LoadedModel } from "../model/load.ts";
 import { createRandom } from "../random.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime } from "../runtime/ort.ts";
@@ -38,24 +39,28 @@ const runAll = async (
   return Promise.all(handles.map((handle) => handle.result));
 };
 
+/** The last of a sequence's log-probs are as near to those of a training forward in float64 as float32 can be. */
+const expectScores = async (
+  { model, weights }: { readonly model: LoadedModel; readonly weights: Adapter },
+  sequence: readonly number[],
+  logprobs: ArrayLike<number>,
+): Promise<void> => {
+  const compute: Compute = async (each, adapter) => {
+    const trainer = new Trainer(model, each, { activationBytes: 1e10, contextLength: 1024 });
+    const { lossFnOutputs } = await trainer.forward(adapter, {
+      lossFn: "cross_entropy",
+      data: [{ tokens: sequence.slice(0, -1), lossFnInputs: { target_tokens: { data: sequence.slice(1) } } }],
+    });
+    return { logprobs: lossFnOutputs[0]!.logprobs.data.slice(-logprobs.length) };
+  };
+  const { share, where } = (await toleranceOf(compute, () => weights, 4)).worst({ logprobs });
+  expect(share, where).toBeLessThanOrEqual(1);
+};
+
 describe("against full forward passes", () => {
   const model = tinyModel({ model_type: "qwen3", tie_word_embeddings: false });
   const weights = adapterOf(model.config, 1);
   const prompt = [3, 1, 4, 1, 5];
-
-  /** The last of a sequence's log-probs are as near to those of a training forward in float64 as float32 can be. */
-  const expectScores = async (sequence: readonly number[], logprobs: ArrayLike<number>): Promise<void> => {
-    const compute: Compute = async (each, adapter) => {
-      const trainer = new Trainer(model, each, { activationBytes: 1e9, contextLength: 64 });
-      const { lossFnOutputs } = await trainer.forward(adapter, {
-        lossFn: "cross_entropy",
-        data: [{ tokens: sequence.slice(0, -1), lossFnInputs: { target_tokens: { data: sequence.slice(1) } } }],
-      });
-      return { logprobs: lossFnOutputs[0]!.logprobs.data.slice(-logprobs.length) };
-    };
-    const { share, where } = (await toleranceOf(compute, () => weights, 4)).worst({ logprobs });
-    expect(share, where).toBeLessThanOrEqual(1);
-  };
 
   it("greedy tokens are the argmax and log-probs those of the training forward", async () => {
     const [result] = await runAll(new Sampler(model, runtime, defaults), [
@@ -64,7 +69,7 @@ describe("against full forward passes", () => {
     const { tokens, logprobs, stopReason } = result!.sequences[0]!;
     expect(tokens.length).toBe(20);
     expect(stopReason).toBe("length");
-    await expectScores([...prompt, ...tokens], logprobs);
+    await expectScores({ model, weights }, [...prompt, ...tokens], logprobs);
   });
 
   it.each(["decoding", "all"] as const)("joined and packed weights (%s) give the same tokens", async (packing) => {
@@ -75,7 +80,7 @@ describe("against full forward passes", () => {
       plain!.sequences.map(({ tokens }) => [...tokens]),
     );
     for (const { sequences } of [plain!, packed!]) {
-      await expectScores([...prompt, ...sequences[0]!.tokens], sequences[0]!.logprobs);
+      await expectScores({ model, weights }, [...prompt, ...sequences[0]!.tokens], sequences[0]!.logprobs);
     }
   });
 
@@ -85,7 +90,7 @@ describe("against full forward passes", () => {
     ]);
     expect(result!.promptLogprobs![0]).toBeNaN();
     expect(result!.promptLogprobs!.length).toBe(prompt.length);
-    await expectScores(prompt, result!.promptLogprobs!.slice(1));
+    await expectScores({ model, weights }, prompt, result!.promptLogprobs!.slice(1));
     const top = result!.topkPromptLogprobs!;
     expect([...top.tokenIds.subarray(0, 3), ...top.logprobs.subarray(0, 3)]).toEqual([0, 0, 0, -99999, -99999, -99999]);
     for (let i = 1; i < prompt.length; i++) {
@@ -93,6 +98,94 @@ describe("against full forward passes", () => {
       expect(row).toEqual([...row].sort((a, b) => b - a));
       expect(row[0]!).toBeGreaterThanOrEqual(result!.promptLogprobs![i]! - 1e-6);
     }
+  });
+
+  // As many queries as share keys are one product up to 3, and several beyond; sums over more than 128 columns are cut.
+  it.each([
+    { heads: 1, kvHeads: 1, headDim: 2 },
+    { heads: 3, kvHeads: 1, headDim: 128 },
+    { heads: 4, kvHeads: 1, headDim: 130 },
+    { heads: 5, kvHeads: 5, headDim: 6 },
+    { heads: 16, kvHeads: 2, headDim: 6 },
+    { heads: 2, kvHeads: 1, headDim: 256 },
+    { heads: 1, kvHeads: 1, headDim: 258 },
+  ])("decodes with $heads heads over $kvHeads of $headDim columns", async ({ heads, kvHeads, headDim }) => {
+    const own = tinyModel({ num_attention_heads: heads, num_key_value_heads: kvHeads, head_dim: headDim });
+    const given = { model: own, weights: adapterOf(own.config, 1) };
+    const [result] = await runAll(new Sampler(own, runtime, defaults), [
+      { prompt, weights: given.weights, params: { maxTokens: 40, seed: 1 } },
+    ]);
+    const { tokens, logprobs } = result!.sequences[0]!;
+    await expectScores(given, [...prompt, ...tokens], logprobs);
+  });
+
+  it("scores prompts of a vocabulary so large that a run has few of them", async () => {
+    const own = tinyModel({ vocab_size: 2 ** 18, max_position_embeddings: 1024 }); // 2 ** 23 logits in a run: 32 rows
+    const given = { model: own, weights: adapterOf(own.config, 1, 17) };
+    const sampler = new Sampler(own, runtime, { ...defaults, contextLength: 1024 });
+    for (const length of [32, 33, 65]) {
+      const long = Array.from({ length }, (_, i) => (i * 7919) % 2 ** 18);
+      const [result] = await runAll(sampler, [
+        {
+          prompt: long,
+          weights: given.weights,
+          promptLogprobs: true,
+          topkPromptLogprobs: 1,
+          params: { maxTokens: 1, temperature: 0 },
+        },
+      ]);
+      if (length === 33) await expectScores(given, long, result!.promptLogprobs!.slice(1));
+      const top = result!.topkPromptLogprobs!.logprobs;
+      for (let i = 1; i < length; i++) {
+        expect(Number.isFinite(result!.promptLogprobs![i]!)).toBe(true);
+        expect(top[i]!).toBeGreaterThanOrEqual(result!.promptLogprobs![i]!);
+      }
+    }
+  });
+
+  it("lists none, one and all tokens of the vocabulary", async () => {
+    const { vocabSize } = model.config;
+    const sampler = new Sampler(model, runtime, defaults);
+    for (const k of [0, 1, vocabSize - 1, vocabSize]) {
+      const [result] = await runAll(sampler, [
+        { prompt, weights, topkPromptLogprobs: k, topkSampleLogprobs: k, params: { maxTokens: 2, temperature: 0 } },
+      ]);
+      const rows = [
+        ...(result!.topkPromptLogprobs ? [[...result!.topkPromptLogprobs.logprobs.subarray(k)]] : []),
+        ...(result!.sequences[0]!.topkLogprobs ? [[...result!.sequences[0]!.topkLogprobs.logprobs]] : []),
+      ];
+      expect(rows.map(({ length }) => length)).toEqual(k === 0 ? [] : [k * (prompt.length - 1), k * 2]);
+      for (const row of rows) {
+        for (let start = 0; start < row.length; start += k) {
+          const own = row.slice(start, start + k);
+          expect(own).toEqual(own.toSorted((a, b) => b - a));
+          const sum = own.reduce((total, logprob) => total + Math.exp(logprob), 0);
+          if (k === vocabSize) expect(Math.abs(sum - 1)).toBeLessThan(vocabSize * 2 ** -20);
+          else expect(sum).toBeLessThan(1);
+        }
+      }
+    }
+    await expect(runAll(sampler, [{ prompt, topkPromptLogprobs: vocabSize + 1 }])).rejects.toThrow(
+      /topkPromptLogprobs/,
+    );
+  });
+
+  it("answers nothing about the inside of a prompt that has none", async () => {
+    const [result] = await runAll(new Sampler(model, runtime, defaults), [
+      {
+        prompt: [3],
+        weights,
+        numSamples: 2,
+        promptLogprobs: true,
+        topkPromptLogprobs: 2,
+        promptAltTokensK: 2,
+        params: { maxTokens: 2, seed: 1 },
+      },
+    ]);
+    expect(result!.promptLogprobs).toEqual(Float32Array.of(Number.NaN));
+    expect(result!.topkPromptLogprobs).toMatchObject({ tokenIds: new Int32Array(2) });
+    expect(result!.promptAltTokens).toMatchObject({ k: 2, tokenIds: new Int32Array(0) });
+    expect(result!.sequences.map(({ tokens }) => tokens.length)).toEqual([2, 2]);
   });
 
   it("needs no prefill for zero tokens beyond the prompt's own scores", async () => {
@@ -116,7 +209,7 @@ describe("prompts of several runs", () => {
     ["no unembedding", { trainUnembed: false }],
   ])("are sampled with adapters of any rank that train %s", async (_, trained) => {
     const sampler = new Sampler(model, runtime, { ...defaults, contextLength: 1024 });
-    for (const rank of [16, 17, 32]) {
+    for (const rank of [16, 17, 32, 256]) {
       const weights = noisyAdapter(model.config, { rank, ...trained });
       const [result] = await runAll(sampler, [{ prompt, weights, numSamples: 2, params: { maxTokens: 3, seed: 1 } }]);
       for (const { tokens, logprobs } of result!.sequences) {

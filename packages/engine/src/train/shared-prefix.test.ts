@@ -245,6 +245,21 @@ describe("what is computed", () => {
   });
 });
 
+it("a tree whose attention is computed again on the way back has the same gradient", async () => {
+  const model = tinyModel({ ...long, num_hidden_layers: 1 });
+  const prompt = ids(600, 1);
+  const data = Array.from({ length: 3 }, (_, i) => datum([...prompt, i, ...ids(4 + i, i)], i, "cross_entropy"));
+  const request: LossRequest = { lossFn: "cross_entropy", data };
+  const { runtime, runs } = counting(exact);
+  const trainer = new Trainer(model, runtime, wide);
+  const together = await train(trainer, model, request);
+  const { tokens, keys } = runs[0]!;
+  expect(tokens).toBe(600 + 5 + 6 + 7);
+  expect(keys).toBeGreaterThanOrEqual(512); // per query, as nearly all see one another's: what `manyKeys` asks for
+  const alone = await trainAlone(trainer, model, request);
+  expect(distance(together.gradient, alone.gradient)).toBeLessThanOrEqual(storing(data.length, alone));
+});
+
 it("several targets per position, and data that differ in them, keep their own results", async () => {
   const model = tinyModel();
   const tokens = ids(9, 1);
