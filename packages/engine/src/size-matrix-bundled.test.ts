@@ -30,7 +30,12 @@ const interpreter = createInterpreter();
 const restricted = {
   native: { sample: {}, train: { length: [1, 256, 257, 513] } },
   wasm: {
-    sample: { rank: [17, 32], length: [1, 256, 257, 513] },
+    sample: {
+      rank: [17, 32],
+      length: [1, 256, 257, 513],
+      scores: ["none", "tokens", "top"],
+      company: ["none", "before"],
+    },
     train: { rank: [17, 32], length: [1, 257], batch: ["alone", "tree"] },
   },
   interpreter: {
