@@ -62,7 +62,8 @@ test("long replies to short prompts and short replies to long prompts of the sam
   release();
   await expect.poll(() => order.length).toBeGreaterThanOrEqual(400);
   const served = order.slice(100, 400); // the first fill the engine before any has cost anything
-  expect(Math.abs(count(served, "long") - count(served, "short"))).toBeLessThan(40);
+  // Sampled tokens are charged when they are known, so the shares may differ by one batch of 32 at either end of the window.
+  expect(Math.abs(count(served, "long") - count(served, "short"))).toBeLessThanOrEqual(2 * 32);
 });
 
 test("a sample that is cancelled has cost about what others draw in its time", async () => {
