@@ -1,4 +1,4 @@
-// The arrows of the house: errors, events, clock <- wire <- transport <- futures <- clients <- cli;
+// The arrows of the house: @tinklet/wire <- transport <- futures <- clients <- cli;
 // server: http -> queue -> engine -> store. A module imports only from its left.
 const layer = (name, from, forbidden) => ({
   name,
@@ -18,20 +18,20 @@ module.exports = {
     },
     layer(
       "leaves-import-nothing",
-      sdk("(abort|clock|errors|events|given)\\.ts$"),
-      sdk("(wire|transport|futures|clients|cli|autodiff)/"),
+      "^packages/wire/src/(abort|clock|closest|describe|errors|given)\\.ts$",
+      "^packages/wire/src/(autodiff|messages|proto|routes|schema|values)/",
     ),
-    layer("wire-is-below", sdk("wire/"), sdk("(transport|futures|clients|cli)/")),
+    layer("wire-stands-alone", "^packages/wire/src", "^packages/(?!wire/)"),
     layer("transport-is-below", sdk("transport/"), sdk("(futures|clients|cli)/")),
     layer("futures-are-below", sdk("futures/"), sdk("(clients|cli)/")),
-    layer("clients-are-below", sdk("(clients|autodiff)/"), sdk("cli/")),
+    layer("clients-are-below", sdk("clients/"), sdk("cli/")),
     layer(
       "models-are-below",
       "^packages/models/src",
-      "^packages/(tinklet|engine|server|cookbook|ai|studio|conformance)/",
+      "^packages/(wire|tinklet|engine|server|cookbook|ai|studio|conformance)/",
     ),
     layer("sdk-knows-no-engine", "^packages/tinklet/src", "^packages/(engine|base-model)/"),
-    layer("engine-stands-alone", "^packages/engine/src", "^packages/(tinklet|server|cookbook|ai)/"),
+    layer("engine-stands-alone", "^packages/engine/src", "^packages/(wire|tinklet|server|cookbook|ai)/"),
     layer("provider-speaks-the-sdk", "^packages/ai/src/(?!testing/)", "^packages/(engine|server|base-model)/"),
     {
       name: "engine-core-without-node",
@@ -73,7 +73,8 @@ module.exports = {
       from: { path: "^packages/studio/src/page/", pathNot: "\\.test\\.ts$" },
       to: { dependencyTypes: ["core"] },
     },
-    layer("server-speaks-the-wire", "^packages/server/src", sdk("(transport|futures|clients|cli)/")),
+    layer("server-speaks-the-wire", "^packages/server/src/(?!testing/)", "^packages/tinklet/"),
+    layer("studio-speaks-the-wire", "^packages/studio/src/(?!testing/)", "^packages/tinklet/"),
     {
       name: "no-node-on-the-sdk-path",
       comment: 'import "tinklet" must work in a browser: files named *.node.ts and the CLI may use node:, nothing else',

@@ -8,8 +8,12 @@ const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 export default defineConfig({
   resolve: {
     alias: [
+      { find: /^@tinklet\/wire$/, replacement: source("packages/wire/src/index.ts") },
+      { find: /^@tinklet\/wire\/(client|errors|clock|abort|options)$/, replacement: source("packages/wire/src/$1.ts") },
+      { find: /^@tinklet\/wire\/(autodiff|testing)$/, replacement: source("packages/wire/src/$1/index.ts") },
+      { find: /^@tinklet\/wire\/optimizer$/, replacement: source("packages/wire/src/messages/optimizer.ts") },
       { find: /^tinklet$/, replacement: source("packages/tinklet/src/index.ts") },
-      { find: /^tinklet\/wire$/, replacement: source("packages/tinklet/src/wire/index.ts") },
+      { find: /^tinklet\/wire$/, replacement: source("packages/tinklet/src/wire.ts") },
       { find: /^@tinklet\/models$/, replacement: source("packages/models/src/index.ts") },
       { find: /^@tinklet\/models\/(tokenizer|chat|config)$/, replacement: source("packages/models/src/$1/index.ts") },
       { find: /^tinklet\/testing$/, replacement: source("packages/tinklet/src/testing/index.ts") },

@@ -13,7 +13,7 @@ const [data, length] = [1024, 1024];
 const [sequences, tokens] = [64, 4096];
 
 export default async function bench({ root }) {
-  const dist = pathToFileURL(join(root, "packages/tinklet/dist/wire/index.js")).href;
+  const dist = pathToFileURL(join(root, "packages/wire/dist/index.js")).href;
   const wire = await import(dist);
   const python = ensureVenv(oracles[0].name, oracles[0].packages);
 

@@ -41,6 +41,15 @@ export async function pack(folder) {
   );
 }
 
+/** The tarballs of a package and of those of ours that it depends on: what an install of it by name would fetch. */
+export function tarballsOf(packages, name) {
+  const needed = new Set([name]);
+  for (const each of needed)
+    for (const dependency of Object.keys(packages.get(each).manifest.dependencies ?? {}))
+      if (packages.has(dependency)) needed.add(dependency);
+  return [...needed].map((each) => packages.get(each).tarball);
+}
+
 /** @throws Error unless everything that a manifest promises is in the tarball, and nothing that is only for us. */
 export function checkFiles({ manifest, files }) {
   const strange = files.filter((file) => /\.test\.|\.tsbuildinfo|node_modules|(^|\/)\.|\.d\.ts\.map$/.test(file));

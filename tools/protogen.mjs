@@ -1,10 +1,10 @@
-// Generates packages/tinklet/src/wire/proto/gen/tinker-public.ts from tinker_public.proto: plain interfaces and, for each
+// Generates packages/wire/src/proto/gen/tinker-public.ts from tinker_public.proto: plain interfaces and, for each
 // message, a size, a write and a read function over wire/proto/binary.ts. `--check` fails if the committed file differs.
 // Why not a general runtime: docs/decisions/0003-wire-layer.md.
 import { readFileSync, writeFileSync } from "node:fs";
 import protobuf from "protobufjs";
 
-const here = new URL("../packages/tinklet/src/wire/proto/", import.meta.url);
+const here = new URL("../packages/wire/src/proto/", import.meta.url);
 const source = readFileSync(new URL("tinker_public.proto", here), "utf8");
 const { root } = protobuf.parse(source, { keepCase: false });
 root.resolveAll();

@@ -3,8 +3,9 @@
  * taken; `mixed` is 5,000 samples of 200 sessions while two models train, and checks that none is lost, mixed up or out of order.
  * Prints one line of JSON.
  */
+
+import { decodeSampleResponse } from "@tinklet/wire";
 import { fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
-import { decodeSampleResponse } from "../../packages/tinklet/src/wire/proto/tensors.ts";
 import { RawClient } from "./raw-http.ts";
 
 const [url, mode, countText] = process.argv.slice(2) as [string, "rate" | "mixed", string?];

@@ -3,7 +3,7 @@ import { defineConfig } from "tsdown";
 export default defineConfig({
   entry: {
     index: "src/index.ts",
-    "wire/index": "src/wire/index.ts",
+    wire: "src/wire.ts",
     "testing/index": "src/testing/index.ts",
     "cli/main": "src/cli/main.ts",
   },

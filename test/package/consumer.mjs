@@ -3,6 +3,7 @@
 // types, and a newcomer's that names neither.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { tarballsOf } from "../../tools/pack.mjs";
 import { emptyProject, run, tools } from "./report.mjs";
 
 const compilers = { "typescript-5.9": "typescript@5.9.3", "typescript-6": "typescript@6.0.3" };
@@ -58,9 +59,13 @@ export async function checkConsumer({ check }, packages, work) {
     Object.assign(found, await tools({ ...compilers, "@types/node": "@types/node@20.19.43" }));
   });
   if (!ready) return;
-  const tarball = (name) => packages.get(name).tarball;
   const projects = [
-    { name: "tinklet alone", install: [tarball("tinklet")], program: sdkProgram, settings: { strict, plain } },
+    {
+      name: "tinklet alone",
+      install: tarballsOf(packages, "tinklet"),
+      program: sdkProgram,
+      settings: { strict, plain },
+    },
     {
       name: "tinklet with all of its optional peers",
       install: [

@@ -4,7 +4,7 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
-import { checkFiles } from "../../tools/pack.mjs";
+import { checkFiles, tarballsOf } from "../../tools/pack.mjs";
 import { emptyProject, root, run } from "./report.mjs";
 
 /** The minified browser bundle of the whole SDK, gzip. */
@@ -39,13 +39,13 @@ export async function checkTarballs({ check }, packages, work) {
       ]);
     });
   }
-  await checkSdk({ check }, packages.get("tinklet"), join(work, "sdk"));
+  await checkSdk({ check }, tarballsOf(packages, "tinklet"), join(work, "sdk"));
 }
 
-async function checkSdk({ check }, { tarball }, home) {
+async function checkSdk({ check }, tarballs, home) {
   await check("tinklet: installs from its tarball into an empty folder", async () => {
     emptyProject(home);
-    await run("npm", ["install", "--no-audit", "--no-fund", "--omit=optional", tarball], { cwd: home });
+    await run("npm", ["install", "--no-audit", "--no-fund", "--omit=optional", ...tarballs], { cwd: home });
   });
   const evaluate = async (script) =>
     (await run(process.execPath, ["--input-type=module", "-e", script], { cwd: home })).stdout.trim();
@@ -69,9 +69,10 @@ async function checkSdk({ check }, { tarball }, home) {
     const { stderr } = await run(process.execPath, args, { cwd: home });
     const loaded = [...stderr.matchAll(/^loaded (.*)$/gm)].map(([, url]) => url);
     if (!loaded.some((url) => url.includes("/node_modules/tinklet/"))) throw new Error(`nothing was seen:\n${stderr}`);
-    const foreign = loaded.filter((url) => url.includes("/node_modules/") && !url.includes("/node_modules/tinklet/"));
+    const own = /\/node_modules\/(tinklet|@tinklet\/wire)\//;
+    const foreign = loaded.filter((url) => url.includes("/node_modules/") && !own.test(url));
     if (foreign.length > 0) throw new Error(foreign.join("\n"));
-    return `${loaded.length} modules, none of another package`;
+    return `${loaded.length} modules, none of a package that is not ours`;
   });
   await check("tinklet: the executable runs", async () => {
     const { stdout } = await run(join(home, "node_modules/.bin/tinklet"), ["version"], { cwd: home });
@@ -90,6 +91,9 @@ async function checkSdk({ check }, { tarball }, home) {
   });
 }
 
+const { peerDependencies } = readJson(join(root, "packages/tinklet/package.json"));
+const optionalPeers = Object.keys(peerDependencies).flatMap((name) => [name, `${name}/*`]);
+
 /** A program for a page, bundled against what is installed in `folder`; optional peers stay outside. */
 export function bundleForBrowser(contents, folder) {
   if (!existsSync(folder) || !statSync(folder).isDirectory()) throw new Error(`${folder} is missing`);
@@ -106,7 +110,7 @@ export function bundleForBrowser(contents, folder) {
     outdir: join(folder, "bundle"),
     logLevel: "silent",
     // optional peers: a page that wants them installs them
-    external: ["@opentelemetry/api", "@huggingface/*", "@tinklet/*"],
+    external: ["@opentelemetry/api", "@huggingface/*", ...optionalPeers],
   });
 }
 

@@ -3,10 +3,10 @@
  * the explained list fails; an explained difference that no value shows any more fails too.
  */
 import { readFileSync } from "node:fs";
+import { given } from "@tinklet/wire/options";
 import protobuf from "protobufjs";
 import { TinkerError } from "tinklet";
 import * as wire from "tinklet/wire";
-import { given } from "tinklet/wire";
 import { afterAll, describe, expect, it } from "vitest";
 import { differences, type Outcome } from "./differences.ts";
 import {
@@ -26,7 +26,7 @@ import {
 import { report } from "./report.ts";
 
 const proto = protobuf.parse(
-  readFileSync(new URL("../../packages/tinklet/src/wire/proto/tinker_public.proto", import.meta.url), "utf8"),
+  readFileSync(new URL("../../packages/wire/src/proto/tinker_public.proto", import.meta.url), "utf8"),
   { keepCase: true },
 ).root;
 /** Protobuf bytes as an object: maps have no order, so bytes are compared after this. */

@@ -34,7 +34,7 @@ export async function bundle(entry) {
     external: ["libsql", "onnxruntime-node", "onnxruntime-web", "@bokuweb/zstd-wasm", "@huggingface/*", "esbuild"],
     alias: {
       tinklet: join(root, "packages/tinklet/src/index.ts"),
-      "tinklet/wire": join(root, "packages/tinklet/src/wire/index.ts"),
+      "tinklet/wire": join(root, "packages/wire/src/index.ts"),
       "tinklet/testing": join(root, "packages/tinklet/src/testing/index.ts"),
       "@tinklet/models": join(root, "packages/models/src/index.ts"),
       "@tinklet/models/tokenizer": join(root, "packages/models/src/tokenizer/index.ts"),

@@ -5,10 +5,10 @@
  * gave (the first round of each program, before anything is stopped). Prints one line of JSON.
  */
 import { createHash } from "node:crypto";
+import { decodeSampleResponse } from "@tinklet/wire";
 import { readTar } from "../../packages/conformance/src/archive.ts";
 import { random } from "../../packages/server/src/testing/random.ts";
 import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
-import { decodeSampleResponse } from "../../packages/tinklet/src/wire/index.ts";
 
 const [url, secondsText, seedText, keyText] = process.argv.slice(2) as [string, string, string, string];
 const keys = keyText.split(",") as [string, string];

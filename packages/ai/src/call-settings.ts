@@ -10,8 +10,9 @@ import type {
 } from "@ai-sdk/provider";
 import type { Chat, ChatTool } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
+import type { JsonObject } from "@tinklet/wire";
+import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
 import { InvalidInputError, type SampleConstraint, type SamplingParamsInput } from "tinklet";
-import { checkOptions, given, type JsonObject, type OptionNames } from "tinklet/wire";
 import { metadataName } from "./token-record.ts";
 
 /** Options of a call under `providerOptions.tinklet`. */

@@ -1,5 +1,5 @@
 /** What a case is: an id, why it matters, what the official service does, and a body that fails by throwing. */
-import type { NewerRelease } from "tinklet/wire";
+import type { NewerRelease } from "@tinklet/wire";
 import type { Context } from "./context.ts";
 
 /** A release of the official SDK that brought something to the wire. Servers of 0.25 have nothing that is newer. */

@@ -2,8 +2,10 @@
  * Training data that every model can take: token ids between 3 and 30 exist in every vocabulary, and what they mean does not
  * matter. Everything is derived from seeds, so two runs of the kit send the same bytes.
  */
+
+import { encodeForwardBackwardRequest } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { Datum, type ForwardBackwardOutput, ModelInput, type TrainingClient } from "tinklet";
-import { encodeForwardBackwardRequest, given } from "tinklet/wire";
 import { fail } from "./checks.ts";
 
 /** `length` token ids that follow from `seed`. */

@@ -3,8 +3,9 @@
  * that a poll goes on until its request is finished.
  */
 
+import { apiPrefix, parseJson, protobufContentType, stringifyJson } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { FetchLike } from "tinklet";
-import { apiPrefix, given, parseJson, protobufContentType, stringifyJson } from "tinklet/wire";
 import { Failed, fail, holds, show, text } from "./checks.ts";
 
 /** An answer, read to the end. */

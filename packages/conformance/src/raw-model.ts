@@ -1,5 +1,5 @@
 /** Calls of a model by its id and number, without a client: what a test of the wire itself sends. */
-import { decodeForwardBackwardOutput } from "tinklet/wire";
+import { decodeForwardBackwardOutput } from "@tinklet/wire";
 import type { Context } from "./context.ts";
 import { logprobsOf, passBytes } from "./data.ts";
 

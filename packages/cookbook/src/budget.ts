@@ -4,7 +4,7 @@
  * not exceed the sum. Tokens are noted in the run's `spending.jsonl` before they go out and never taken back, so that steps in flight,
  * lost steps, and earlier calls count.
  */
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { trainingCost } from "./cost.ts";
 import { inputTokens } from "./nll.ts";
 import { batchOf, evaluatesBefore, type Plan, totalStepsOf } from "./plan.ts";

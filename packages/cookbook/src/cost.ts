@@ -3,7 +3,7 @@
  * `budget.ts`.
  */
 import { readFile } from "node:fs/promises";
-import { checkOptions } from "tinklet/wire";
+import { checkOptions } from "@tinklet/wire/options";
 import { DataError } from "./data-error.ts";
 import { type ModelPrice, type PriceTable, prices } from "./prices.ts";
 import type { Rendered } from "./render.ts";

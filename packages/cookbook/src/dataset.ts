@@ -2,8 +2,9 @@
  * Rendered examples in batches. The order of an epoch is a pure function of seed and epoch, so a run can go on at any
  * step; equal examples are never divided between training and evaluation.
  */
+
+import { checkOptions } from "@tinklet/wire/options";
 import { InvalidInputError } from "tinklet";
-import { checkOptions } from "tinklet/wire";
 import { derivedSeed, permutation } from "./random.ts";
 
 /** Data in batches, shuffled anew for each epoch. The last batch of an epoch may be smaller. */

@@ -3,7 +3,7 @@
  * out. The loops in one call each, over it.
  */
 import { createHash } from "node:crypto";
-import { checkOptions, given } from "tinklet/wire";
+import { checkOptions, given } from "@tinklet/wire/options";
 import { type BeforeStep, measureSpending, openSpending } from "./budget.ts";
 import type { Service, Trainer } from "./clients.ts";
 import { BatchedDataset } from "./dataset.ts";

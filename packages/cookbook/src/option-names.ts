@@ -1,5 +1,5 @@
 /** The names of the options of each loop, by which a misspelt one is refused. Each list fails to compile when it lacks one. */
-import type { OptionNames } from "tinklet/wire";
+import type { OptionNames } from "@tinklet/wire/options";
 import type { PolicyGradientRunOptions, RunOptions, SupervisedRunOptions } from "./open-run.ts";
 import type { PolicyGradientOptions, Problem } from "./policy-gradient.ts";
 import type { SupervisedOptions } from "./supervised.ts";

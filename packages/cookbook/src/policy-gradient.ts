@@ -2,8 +2,9 @@
  * Policy gradient over prompts with a reward: the shortest way into reinforcement learning. Each prompt is an environment of one
  * turn; `reinforcement.ts` does the rest. A reward that fails ends the run.
  */
+
+import { checkOptions } from "@tinklet/wire/options";
 import { type AdamParamsInput, InvalidInputError, type SamplingParamsInput } from "tinklet";
-import { checkOptions } from "tinklet/wire";
 import type { Trainer } from "./clients.ts";
 import { type Action, advantagesOf, type EnvGroup, type TrajectoryGroup } from "./environments/index.ts";
 import { only, policyGradientNames } from "./option-names.ts";

@@ -2,8 +2,9 @@
  * Trains on the rollouts of one step: all of them when the last has ended, or in parts while later groups are still being rolled out.
  * The parts are sent in the order of their groups, so that the sum of their gradients is the same each time.
  */
+
+import { given } from "@tinklet/wire/options";
 import { type AdamParamsInput, combineOutputs, type ForwardBackwardOutput, InvalidInputError } from "tinklet";
-import { given } from "tinklet/wire";
 import type { TokenCounts } from "./budget.ts";
 import type { Trainer } from "./clients.ts";
 import {

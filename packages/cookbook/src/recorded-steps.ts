@@ -2,7 +2,7 @@
  * The skeleton of a run whose steps come one after the other: takes back what a crash left behind, asks the budget, evaluates,
  * records, saves, stops when told, and ends with one last event. What a step is, the loop says.
  */
-import { given, type OptionNames } from "tinklet/wire";
+import { given, type OptionNames } from "@tinklet/wire/options";
 import { type BeforeStep, measureSpending, type TokenCounts } from "./budget.ts";
 import type { Sampler, Scorer, Trainer } from "./clients.ts";
 import { nextStepOf } from "./plan.ts";

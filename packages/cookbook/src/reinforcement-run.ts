@@ -1,5 +1,5 @@
 /** Reinforcement learning and on-policy distillation as runs in a folder: begun, resumed, recorded. */
-import { checkOptions, given, type OptionNames } from "tinklet/wire";
+import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
 import type { EnvGroup } from "./environments/index.ts";
 import type { KlOptions } from "./kl-advantages.ts";
 import { type RunOptions, type RunStarts, runLoop } from "./open-run.ts";

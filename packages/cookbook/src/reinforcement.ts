@@ -3,8 +3,9 @@
  * every step samples afresh; `rollouts-ahead.ts` has the rule for later rollouts that begin before a step is trained. Failures of
  * environments cost their group and are recorded.
  */
+
+import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 import { type AdamParamsInput, InvalidInputError, type LossFnConfig, type SamplingParamsInput } from "tinklet";
-import { checkOptions, type OptionNames } from "tinklet/wire";
 import type { TokenCounts } from "./budget.ts";
 import {
   type AdvantageKind,

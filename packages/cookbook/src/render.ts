@@ -3,8 +3,9 @@
  * prompt at sampling time would end and each piece is encoded by itself, so that training sees the same token boundaries
  * as sampling.
  */
+
+import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 import { type ChatMessage, Datum, InvalidInputError, ModelInput, type Tokenizer } from "tinklet";
-import { checkOptions, type OptionNames } from "tinklet/wire";
 import { DataError } from "./data-error.ts";
 import type { Example, Place } from "./examples.ts";
 import { type HistoryPolicies, type HistoryPolicy, historyPolicies, historyPolicyOf } from "./history.ts";

@@ -1,6 +1,7 @@
 /** How the learning rate moves over a run, and where it starts. */
+
+import { checkOptions } from "@tinklet/wire/options";
 import { InvalidInputError } from "tinklet";
-import { checkOptions } from "tinklet/wire";
 
 /** The shapes that the official cookbook knows. */
 export type Schedule = "constant" | "linear" | "cosine";

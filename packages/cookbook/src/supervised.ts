@@ -2,8 +2,9 @@
  * The supervised loop: batches in, steps out, one step submitted ahead of the one that is waited for. Calls of a training
  * client take effect in order, so a save or an evaluation submitted right after a step sees exactly that step's weights.
  */
+
+import { checkOptions, given } from "@tinklet/wire/options";
 import type { AdamParamsInput } from "tinklet";
-import { checkOptions, given } from "tinklet/wire";
 import { type BeforeStep, openSpending } from "./budget.ts";
 import type { Trainer } from "./clients.ts";
 import { evaluateNll, inputTokens, lossTokens, meanNll } from "./nll.ts";

@@ -1,7 +1,7 @@
 /** Clients that hold sockets: what they announce, send slowly or leave unread takes nothing from other tenants, and ends. */
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { FakeClock } from "tinklet/testing";
+import { FakeClock } from "@tinklet/wire/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { hashApiKey } from "./http/auth.ts";
 import type { Limits } from "./limits.ts";

@@ -2,7 +2,7 @@
  * Structured log lines: an event's name and its fields. Pretty on a terminal, one JSON object a line otherwise. Control characters
  * never reach the output as they are. Fields that could hold a credential are never passed in; this file does not try to guess them out.
  */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 
 /** Fields of a log line. */
 export type LogFields = Readonly<Record<string, string | number | boolean | null | undefined>>;

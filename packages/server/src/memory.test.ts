@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openEngine } from "@tinklet/engine";
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { writeTinyModel } from "../../engine/src/testing/tiny-model.ts";
 import { baseModel, TestServer } from "./testing/test-server.ts";

@@ -7,7 +7,7 @@ import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { defaultMemoryBudget, type EngineOptions, openEngine } from "@tinklet/engine";
 import { bundledModel, bundledModelFolder, loadTokenizerFiles } from "@tinklet/models";
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { ModelSource } from "./server.ts";
 
 /** Options of {@link resolveModels}. */

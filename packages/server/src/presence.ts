@@ -2,7 +2,7 @@
  * When each session was last heard of. Kept in memory and handed to the store once a minute, so that a restart neither forgets how long
  * a session has been silent nor takes its own absence for the client's.
  */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import type { Presence } from "./http/api.ts";
 
 const maxSessions = 100_000;

@@ -5,8 +5,8 @@
 import { dirname } from "node:path";
 import { arithmeticVersion, type Engine } from "@tinklet/engine";
 import type { TokenizerFiles } from "@tinklet/models";
-import { type Clock, systemClock } from "tinklet";
-import { given } from "tinklet/wire";
+import { type Clock, systemClock } from "@tinklet/wire/clock";
+import { given } from "@tinklet/wire/options";
 import type { ServedModel } from "./http/api.ts";
 import { createApp } from "./http/app.ts";
 import { type ApiKey, Auth } from "./http/auth.ts";

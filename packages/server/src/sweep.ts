@@ -1,5 +1,5 @@
 /** What is done once a minute: expire, forget, unload. Nothing here is needed for a request to finish. */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import type { Limits } from "./limits.ts";
 import type { Log } from "./log.ts";
 import type { StoredPresence } from "./presence.ts";

@@ -3,7 +3,7 @@
  * and reads a bounded number of bytes. NaN and Infinity, which Python writes, count as missing. Where the rows go is the keeper's business.
  */
 import { open, stat } from "node:fs/promises";
-import type { JsonValue, RunFileRow } from "tinklet/wire";
+import type { JsonValue, RunFileRow } from "@tinklet/wire";
 
 /** Bytes of one file that are read; of a longer one the rest is not shown. */
 const maxBytes = 256 * 1024 * 1024;

@@ -2,7 +2,7 @@
  * The numbers of `metrics.jsonl` by metric: a hundred thousand rows are a few columns and not as many objects. Bounded by cells, so that
  * a file with a new name in every row takes no more than another.
  */
-import type { RunFileRow } from "tinklet/wire";
+import type { RunFileRow } from "@tinklet/wire";
 import type { RowKeeper } from "./growing-lines.ts";
 
 /** Numbers of one file: 128 MB. */

@@ -7,7 +7,7 @@ import { type Dirent, realpathSync } from "node:fs";
 import { lstat, readdir, readFile, stat } from "node:fs/promises";
 import { basename, join, relative, resolve, sep } from "node:path";
 import type { RunFolderInfo, RunFolders } from "@tinklet/server";
-import type { JsonValue, RunFileRow } from "tinklet/wire";
+import type { JsonValue, RunFileRow } from "@tinklet/wire";
 import { GrowingFile, GrowingLines } from "./growing-lines.ts";
 import { MetricColumns } from "./metric-columns.ts";
 import { readStepLog } from "./step-log.ts";

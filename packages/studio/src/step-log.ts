@@ -4,7 +4,7 @@
  * list of names and texts; read within bounds, and a file that is none of it is an empty list.
  */
 import { readFile, stat } from "node:fs/promises";
-import type { StepLogEntry } from "tinklet/wire";
+import type { StepLogEntry } from "@tinklet/wire";
 
 const maxBytes = 32 * 1024 * 1024;
 const maxEntries = 4000;

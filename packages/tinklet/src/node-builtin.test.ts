@@ -1,5 +1,5 @@
+import { TinkerError } from "@tinklet/wire/errors";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { TinkerError } from "./errors.ts";
 import { nodeBuiltin } from "./node-builtin.ts";
 
 describe("Node's own modules", () => {

@@ -2,7 +2,7 @@
  * How the SDK reaches Node's own modules: through the running process, never by an import, so that a bundler for a browser
  * has nothing to resolve. Works in Node, Bun and Deno; elsewhere it says what is missing. Only `*.node.ts` files call it.
  */
-import { TinkerError } from "./errors.ts";
+import { TinkerError } from "@tinklet/wire/errors";
 
 interface Host {
   readonly process?: { getBuiltinModule?(id: string): unknown };

@@ -1,5 +1,5 @@
 /** JSON, protobuf and zstd: what goes over the wire means the same in every form it may take. */
-import { Datum, ModelInput, TensorData } from "tinklet";
+
 import {
   compressZstd,
   decodeForwardBackwardOutput,
@@ -7,7 +7,8 @@ import {
   forwardBackwardOutputJson,
   protobufContentType,
   stringifyJson,
-} from "tinklet/wire";
+} from "@tinklet/wire";
+import { Datum, ModelInput, TensorData } from "tinklet";
 import { group } from "../case.ts";
 import { allClose, equal, fail, holds } from "../checks.ts";
 import type { Context } from "../context.ts";

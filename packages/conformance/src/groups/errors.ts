@@ -1,6 +1,7 @@
 /** Errors: every refusal is a clean 4xx or a future that fails; nothing hangs, nothing is a 5xx, and nothing breaks what was there. */
+
+import { decodeForwardBackwardOutput } from "@tinklet/wire";
 import { Datum, ModelInput, TensorData } from "tinklet";
-import { decodeForwardBackwardOutput } from "tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
 import type { Context } from "../context.ts";

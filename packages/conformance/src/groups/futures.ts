@@ -1,5 +1,5 @@
 /** Futures: results are waited for without spinning, can be read again, and failures say whose fault they are. */
-import { decodeForwardBackwardOutput } from "tinklet/wire";
+import { decodeForwardBackwardOutput } from "@tinklet/wire";
 import { group } from "../case.ts";
 import { equal, fail, holds, text } from "../checks.ts";
 import type { Context } from "../context.ts";

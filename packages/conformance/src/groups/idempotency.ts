@@ -1,5 +1,6 @@
 /** Idempotency: a request whose answer was lost is sent again, and must not run again. */
-import { decodeSampleResponse, given } from "tinklet/wire";
+import { decodeSampleResponse } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
 import type { Context } from "../context.ts";

@@ -1,5 +1,5 @@
 /** Sampling as releases after 0.25 ask for it. A server of 0.25 leaves out what it does not know; what comes must be right. */
-import { decodeSampleResponse, protobufContentType, type SampleResponse } from "tinklet/wire";
+import { decodeSampleResponse, protobufContentType, type SampleResponse } from "@tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, close, equal, fail, holds, notOffered, text } from "../checks.ts";
 import type { Context } from "../context.ts";

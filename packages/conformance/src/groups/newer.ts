@@ -6,7 +6,7 @@ import {
   encodeForwardBackwardRequest,
   ModelInput,
   TensorData,
-} from "tinklet/wire";
+} from "@tinklet/wire";
 import { group } from "../case.ts";
 import { closeRelative, equal, fail, finite, holds, listOf, notOffered, text } from "../checks.ts";
 import type { Context } from "../context.ts";

@@ -1,5 +1,5 @@
 /** Ordering: requests of a model run by `seq_id`, whatever the order in which they arrive, and models do not mix. */
-import { decodeForwardBackwardOutput } from "tinklet/wire";
+import { decodeForwardBackwardOutput } from "@tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, fail, holds, largestDifference } from "../checks.ts";
 import type { Context } from "../context.ts";

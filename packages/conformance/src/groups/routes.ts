@@ -1,5 +1,5 @@
 /** Routes and shapes: every route is there and answers what the official clients read. */
-import { contract } from "tinklet/wire";
+import { contract } from "@tinklet/wire";
 import { group } from "../case.ts";
 import { equal, fail, finite, holds, listOf, notOffered, text } from "../checks.ts";
 import type { Context } from "../context.ts";

@@ -2,7 +2,7 @@
  * Deliberately broken variants of our server: wrappers around its `fetch` that do what servers of this API were seen to do. Each
  * makes one promise false and leaves the rest alone. Test code only; the shipped server has no such switch.
  */
-import { Datum, ForwardBackwardOutput, type ForwardBackwardRequest, type LossFnInputs, TensorData } from "tinklet";
+
 import {
   decodeForwardBackwardOutput,
   decodeForwardBackwardRequest,
@@ -10,11 +10,12 @@ import {
   encodeForwardBackwardOutput,
   encodeForwardBackwardRequest,
   encodeSampleResponse,
-  given,
   protobufContentType,
   SampledSequence,
   SampleResponse,
-} from "tinklet/wire";
+} from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
+import { Datum, ForwardBackwardOutput, type ForwardBackwardRequest, type LossFnInputs, TensorData } from "tinklet";
 import type { Wrapper } from "./kit-server.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies of every route

@@ -4,7 +4,7 @@
  */
 import { stat } from "node:fs/promises";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
-import { zstdUnpacker } from "tinklet/wire";
+import { zstdUnpacker } from "@tinklet/wire";
 import { DataError } from "../data-error.ts";
 import { type JsonLine, unreadable } from "../jsonl.ts";
 

@@ -5,7 +5,7 @@
 import { existsSync } from "node:fs";
 import { extname } from "node:path";
 import { fetchDataset, parseDatasetId } from "@tinklet/models";
-import { checkOptions } from "tinklet/wire";
+import { checkOptions } from "@tinklet/wire/options";
 import { DataError } from "../data-error.ts";
 import { readJsonl } from "../jsonl.ts";
 import { readCsv } from "./csv.ts";

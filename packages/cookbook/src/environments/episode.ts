@@ -1,4 +1,6 @@
 /** One episode: an environment and the policy in turns, until it is over. Every call and every answer of the environment is checked. */
+
+import { given } from "@tinklet/wire/options";
 import {
   APIStatusError,
   InvalidInputError,
@@ -7,7 +9,6 @@ import {
   type SampledSequence,
   type SamplingParamsInput,
 } from "tinklet";
-import { given } from "tinklet/wire";
 import { derivedSeed } from "../random.ts";
 import type { Action, Env, Observation, StepResult, Trajectory, Transition } from "./env.ts";
 import { type CallPlace, EnvironmentError, type GuardOptions, guardedCall } from "./guarded-call.ts";

@@ -2,8 +2,9 @@
  * Public benchmarks as tasks, from files that a user has (or the Hub): GSM8K, MMLU and IFEval by the shape of their rows. Nothing
  * is bundled. A row of another shape is an error with its line, never a question that nobody can answer.
  */
+
+import { checkOptions } from "@tinklet/wire/options";
 import { InvalidInputError } from "tinklet";
-import { checkOptions } from "tinklet/wire";
 import { type ReadDataOptions, readData } from "../data/read-data.ts";
 import { DataError } from "../data-error.ts";
 import { checkInstruction, type Instruction, instructionIds } from "./instructions.ts";

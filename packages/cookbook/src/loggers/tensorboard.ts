@@ -2,7 +2,7 @@
 import { open } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { checkOptions } from "tinklet/wire";
+import { checkOptions } from "@tinklet/wire/options";
 import { type EventContent, eventRecord } from "./event-file.ts";
 import type { LoggedRow, LoggedRun, MetricsLogger, MetricsWriter } from "./metrics-logger.ts";
 

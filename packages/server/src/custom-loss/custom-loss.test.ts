@@ -1,6 +1,6 @@
 /** Losses traced by the official SDK against PyTorch (`test/fixtures/custom-losses.json`), and graphs that must not run. */
 import { readFileSync } from "node:fs";
-import { CustomLossGraph, type CustomLossInput } from "tinklet/wire";
+import { CustomLossGraph, type CustomLossInput } from "@tinklet/wire";
 import { describe, expect, it } from "vitest";
 import { CustomLossError } from "./custom-loss-error.ts";
 import { readLoss } from "./read-loss.ts";

@@ -1,5 +1,7 @@
 /** Operations of each element: arithmetic, comparisons, choices, kinds of numbers; and the same on plain numbers. */
-import { autodiff, type Var } from "tinklet";
+
+import type { Var } from "@tinklet/wire/autodiff";
+import * as autodiff from "@tinklet/wire/autodiff";
 import { CustomLossError } from "./custom-loss-error.ts";
 import { type Kit, known, wider } from "./kit.ts";
 import type { Operations } from "./operation.ts";

@@ -1,5 +1,7 @@
 /** Functions of `torch.nn.functional` that a loss on log-probs is written with. Traced ones carry every argument by name. */
-import { autodiff, type Var } from "tinklet";
+
+import type { Var } from "@tinklet/wire/autodiff";
+import * as autodiff from "@tinklet/wire/autodiff";
 import { CustomLossError } from "./custom-loss-error.ts";
 import { type Kit, known } from "./kit.ts";
 import type { Operations } from "./operation.ts";

@@ -3,7 +3,9 @@
  * ranks alone (the check at creation) and with numbers (a run on one datum), so that an operation is written once. All memory
  * of a run is asked for here, and bounded.
  */
-import { autodiff, type Var } from "tinklet";
+
+import type { Var } from "@tinklet/wire/autodiff";
+import * as autodiff from "@tinklet/wire/autodiff";
 import { bounds, extentOf } from "./bounds.ts";
 import { CustomLossError } from "./custom-loss-error.ts";
 import { type Dtype, describeValue, isNum, laterSize, type Num, Tensor, type Value } from "./values.ts";

@@ -2,7 +2,7 @@
  * Reads a traced loss and refuses what may not run: the form of the graph, its names, the operations, and then, node by node,
  * the ranks. What comes out holds no text that is looked up again: each node has its operation, each argument its place.
  */
-import type { CustomLossGraph, CustomLossInput } from "tinklet/wire";
+import type { CustomLossGraph, CustomLossInput } from "@tinklet/wire";
 import { type Argument, quoted, readArgument, resolve } from "./argument.ts";
 import { addArrangements } from "./arrangement-operations.ts";
 import { bounds } from "./bounds.ts";

@@ -1,5 +1,7 @@
 /** Operations that fold axes away or look along them: sums, extremes, spreads, softmax, running sums, products of matrices. */
-import { autodiff, type Var } from "tinklet";
+
+import type { Var } from "@tinklet/wire/autodiff";
+import * as autodiff from "@tinklet/wire/autodiff";
 import { CustomLossError } from "./custom-loss-error.ts";
 import { cast, maximum, minimum } from "./elementwise-operations.ts";
 import { strides } from "./indexing.ts";

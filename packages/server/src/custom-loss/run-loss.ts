@@ -1,5 +1,5 @@
 /** Runs a loss that was read on one datum: the loss, the slope by each log-prob, and the metrics. */
-import { autodiff, gradient } from "tinklet";
+import * as autodiff from "@tinklet/wire/autodiff";
 import { CustomLossError } from "./custom-loss-error.ts";
 import { Kit, type PassBudget } from "./kit.ts";
 import { type ReadLoss, runCalls } from "./read-loss.ts";
@@ -43,7 +43,7 @@ export function runLoss(loss: ReadLoss, inputs: Readonly<Record<string, LossInpu
   const answer = (values[loss.loss] as Tensor).numbers;
   const { numbers: logprobs } = tensors[0] as Tensor;
   if (!answer.tracked) throw new CustomLossError("the loss does not depend on logprobs");
-  const [slopes] = gradient(answer, [logprobs], { unused: "zero" }) as [Float64Array];
+  const [slopes] = autodiff.gradient(answer, [logprobs], { unused: "zero" }) as [Float64Array];
   const at = slopes.findIndex((slope) => !Number.isFinite(slope));
   if (at !== -1) throw new CustomLossError(`the slope by log-prob ${at} is ${slopes[at]}`);
   const metrics = new Map(

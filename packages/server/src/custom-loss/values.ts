@@ -2,7 +2,7 @@
  * What a node of a custom loss can hold. A tensor knows its rank from the start and its numbers only while the loss runs:
  * the check at creation walks the same operations with ranks alone.
  */
-import type { Var } from "tinklet";
+import type { Var } from "@tinklet/wire/autodiff";
 import { CustomLossError } from "./custom-loss-error.ts";
 
 /** Kinds of numbers as far as a loss can tell them apart; all are doubles inside. */

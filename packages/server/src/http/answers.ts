@@ -3,8 +3,8 @@
  * Content-Length for a broken connection and retries it.
  */
 import { InputError } from "@tinklet/engine";
-import { InvalidInputError, ResponseValidationError } from "tinklet";
-import { stringifyJson } from "tinklet/wire";
+import { stringifyJson } from "@tinklet/wire";
+import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
 import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
 import { wireMessage } from "../queue/wire-field.ts";

@@ -1,8 +1,8 @@
 /** What handlers work with, and their types: one for every route of the contract, or this does not compile. */
 import type { ModelInfo } from "@tinklet/engine";
 import type { TokenizerFiles } from "@tinklet/models";
-import type { Clock } from "tinklet";
-import type { Operation, ReceivedOf, ResponseOf } from "tinklet/wire";
+import type { Operation, ReceivedOf, ResponseOf } from "@tinklet/wire";
+import type { Clock } from "@tinklet/wire/clock";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Queue } from "../queue/queue.ts";

@@ -1,5 +1,5 @@
 import { gunzipSync, gzipSync } from "node:zlib";
-import { compressZstd } from "tinklet/wire";
+import { compressZstd } from "@tinklet/wire";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { baseModel, passBytes, TestServer, type TestServerOptions } from "../testing/test-server.ts";
 

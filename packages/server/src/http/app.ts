@@ -11,7 +11,7 @@ import {
   type Route,
   type RouteMatch,
   unknownFields,
-} from "tinklet/wire";
+} from "@tinklet/wire";
 import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
 import type { SideThread } from "../thread/side-thread.ts";

@@ -4,7 +4,7 @@
  * and reads the short-lived tokens that `auth/token` hands out. A token is signed with its key's hash: it ends when the key is replaced.
  */
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import { Refusal } from "../queue/refusal.ts";
 
 export interface Caller {

@@ -5,8 +5,9 @@
  */
 import { createGunzip } from "node:zlib";
 import { ownTurn } from "@tinklet/engine";
-import { type Clock, InvalidInputError, ResponseValidationError } from "tinklet";
-import { decompressZstd, parseJson } from "tinklet/wire";
+import { decompressZstd, parseJson } from "@tinklet/wire";
+import type { Clock } from "@tinklet/wire/clock";
+import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
 import type { Limits } from "../limits.ts";
 import { Refusal } from "../queue/refusal.ts";
 import { type SideThread, ThreadClosed, ThreadDied } from "../thread/side-thread.ts";

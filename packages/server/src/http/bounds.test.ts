@@ -1,6 +1,7 @@
 /** What a client can size has a bound where it is read: numbers, dates, texts, bodies. */
 import { gzipSync } from "node:zlib";
-import { compressZstd, given } from "tinklet/wire";
+import { compressZstd } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { CheckpointRow } from "../store/models.ts";
 import { gateway, TestServer, type TestServerOptions, turnsDuring } from "../testing/test-server.ts";

@@ -3,7 +3,7 @@ import { createHmac } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { FakeClock } from "tinklet/testing";
+import { FakeClock } from "@tinklet/wire/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { openStore } from "../store/store.ts";
 import { TestServer } from "../testing/test-server.ts";

@@ -1,4 +1,4 @@
-import { contract, type Operation } from "tinklet/wire";
+import { contract, type Operation } from "@tinklet/wire";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { TestServer } from "../testing/test-server.ts";
 import { hostedRules } from "./hosted-rules.ts";

@@ -2,7 +2,7 @@
  * What the hosted service is known to refuse and this server does not have to: with `strict` such a call is refused here too, without it works and is
  * logged once. Each rule names where it is publicly known from; what is only guessed at is no rule.
  */
-import type { Operation } from "tinklet/wire";
+import type { Operation } from "@tinklet/wire";
 import type { Log } from "../log.ts";
 import { Refusal } from "../queue/refusal.ts";
 

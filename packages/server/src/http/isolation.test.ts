@@ -3,7 +3,7 @@
  * that none depends on another. A route without a row does not compile, and fails the first test.
  */
 import { readFileSync } from "node:fs";
-import { contract, type Operation } from "tinklet/wire";
+import { contract, type Operation } from "@tinklet/wire";
 import { beforeAll, describe, expect, test } from "vitest";
 import { passBytes, TestServer } from "../testing/test-server.ts";
 import { hashApiKey } from "./auth.ts";

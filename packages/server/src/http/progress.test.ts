@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { FakeClock } from "tinklet/testing";
+import { FakeClock } from "@tinklet/wire/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { passBytes, TestServer, type TestServerOptions } from "../testing/test-server.ts";
 import { hashApiKey } from "./auth.ts";

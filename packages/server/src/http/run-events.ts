@@ -3,7 +3,7 @@
  * moment so that fast runs cost a reader little. Every batch of steps has an id by which a reader goes on where its stream ended.
  */
 import { createHash } from "node:crypto";
-import { RunProgress, StepsEvent, stringifyJson, type WatchRunsQuery } from "tinklet/wire";
+import { RunProgress, StepsEvent, stringifyJson, type WatchRunsQuery } from "@tinklet/wire";
 import { Refusal } from "../queue/refusal.ts";
 import { getModel } from "../store/models.ts";
 import { latestStepId, type StepRow, tenantStepsAfter } from "../store/steps.ts";

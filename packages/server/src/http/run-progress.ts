@@ -1,5 +1,7 @@
 /** How a run is getting on, as the API shows it: from its row, its session's, its last steps and the queue. */
-import { given, type RunEvent, type RunProgress, type RunStatus, type StepColumns } from "tinklet/wire";
+
+import type { RunEvent, RunProgress, RunStatus, StepColumns } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { liveCheckpoints, type ModelRow, tinkerPath } from "../store/models.ts";
 import { failedRequests } from "../store/requests.ts";
 import { getSession } from "../store/sessions.ts";

@@ -1,6 +1,6 @@
 /** Links that work without a key, for one thing and for a while: what the CLI downloads archives and traces by. */
 import { createHmac, timingSafeEqual } from "node:crypto";
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 
 export class SignedLinks {
   readonly #secret: Buffer;

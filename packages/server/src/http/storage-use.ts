@@ -1,5 +1,5 @@
 /** What checkpoints take up over time, for the bill. */
-import type { BillingUsageEvent } from "tinklet/wire";
+import type { BillingUsageEvent } from "@tinklet/wire";
 import type { CheckpointRow } from "../store/models.ts";
 
 const hourMs = 3_600_000;

@@ -1,5 +1,6 @@
 /** Rows as the API shows them. */
-import { type Checkpoint, given, parseJson, stringifyJson, type TrainingRun } from "tinklet/wire";
+import { type Checkpoint, parseJson, stringifyJson, type TrainingRun } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
 import { type CheckpointRow, type Lora, liveCheckpoints, type ModelRow, tinkerPath } from "../store/models.ts";
 

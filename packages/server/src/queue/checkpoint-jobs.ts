@@ -3,13 +3,13 @@
  * row is stored together with the request's result. Who may read which checkpoint is decided in `findReadable`.
  */
 import type { AdapterId, Engine } from "@tinklet/engine";
-import { InvalidInputError } from "tinklet";
 import {
   LoadWeightsRequest,
   ParsedCheckpointTinkerPath,
   SaveWeightsForSamplerRequest,
   SaveWeightsRequest,
-} from "tinklet/wire";
+} from "@tinklet/wire";
+import { InvalidInputError } from "@tinklet/wire/errors";
 import { readAdapter, writeAdapter } from "../store/adapter-files.ts";
 import type { Sql } from "../store/database.ts";
 import { newFolderId } from "../store/file-store.ts";

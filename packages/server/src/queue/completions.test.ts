@@ -1,5 +1,5 @@
+import { FakeClock } from "@tinklet/wire/testing";
 import { describe, expect, it } from "vitest";
-import { FakeClock } from "../../../tinklet/src/clock.ts";
 import { type Completion, Completions, clientOf } from "./completions.ts";
 
 const tenant = "t";

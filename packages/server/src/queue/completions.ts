@@ -2,7 +2,7 @@
  * Which samples of a sampling session are over, for clients that ask for all of them in one long poll. A log is begun when a client first asks, from
  * what the database knows, and forgets what the client has seen; it is only a convenience, and may be dropped and begun again at any time.
  */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import { seqsPerClient } from "../store/requests.ts";
 
 /** The samples of one client of a sampling session. */

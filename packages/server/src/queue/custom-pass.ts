@@ -4,7 +4,7 @@
  * then are.
  */
 import { type AdapterId, type Engine, InputError, type LossRequest, type LossResult } from "@tinklet/engine";
-import type { Datum, ForwardBackwardRequest, TensorData } from "tinklet/wire";
+import type { Datum, ForwardBackwardRequest, TensorData } from "@tinklet/wire";
 import { bounds, extentOf } from "../custom-loss/bounds.ts";
 import type { LossInput, LossOfDatum } from "../custom-loss/run-loss.ts";
 import { getCustomLoss } from "../store/custom-losses.ts";

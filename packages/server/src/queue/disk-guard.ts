@@ -2,7 +2,7 @@
  * Keeps the data folder below a size: new work is refused before the disk is full, with what takes the room. What was accepted goes on,
  * and deleting always works.
  */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import { diskUse, largestRuns } from "../store/disk-use.ts";
 import type { Store } from "../store/store.ts";
 import { Refusal } from "./refusal.ts";

@@ -21,7 +21,6 @@ import {
   ForwardBackwardOutput,
   ForwardBackwardRequest,
   ForwardRequest,
-  given,
   type LossFnConfig,
   type ModelInput,
   parseJson,
@@ -31,7 +30,8 @@ import {
   SampleResponse,
   TensorData,
   type TopkLogprobs,
-} from "tinklet/wire";
+} from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { PayloadType } from "../store/requests.ts";
 import { type TargetCells, targetCells } from "./prompt-targets.ts";
 

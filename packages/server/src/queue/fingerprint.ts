@@ -3,7 +3,7 @@
  * another order when it sends a request again.
  */
 import { createHash, type Hash } from "node:crypto";
-import type { ForwardBackwardRequest, ModelInputChunk, TensorData } from "tinklet/wire";
+import type { ForwardBackwardRequest, ModelInputChunk, TensorData } from "@tinklet/wire";
 
 /**
  * The digest of a JSON body.

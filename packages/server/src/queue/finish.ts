@@ -2,7 +2,7 @@
  * The one end of a request: what became of it is told to the log where that is the server's fault, stored with its effects and its use
  * in one transaction, and only then handed out.
  */
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
 import { type Failure, failureBytes, finishRequest } from "../store/requests.ts";
 import { addUsage } from "../store/usage.ts";

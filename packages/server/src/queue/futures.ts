@@ -2,7 +2,7 @@
  * Who waits for which request, and the results that were just made: a poll that arrives right after its request finished is
  * answered from memory. The database remains the truth; this forgets freely.
  */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import type { PayloadType } from "../store/requests.ts";
 
 /** What a finished request answers. */

@@ -1,13 +1,12 @@
 /** An accepted request on its way through the queue, and what the parts of the queue share. */
 import { ConfigError, InputError, MemoryError, ModelError } from "@tinklet/engine";
-import type { Clock } from "tinklet";
-import { InvalidInputError, ResponseValidationError, TinkerError } from "tinklet";
-import type { ForwardBackwardRequest } from "tinklet/wire";
+import type { ForwardBackwardRequest } from "@tinklet/wire";
+import type { Clock } from "@tinklet/wire/clock";
+import { InvalidInputError, ResponseValidationError, TinkerError } from "@tinklet/wire/errors";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
-import type { Failure, PayloadType, RequestHead, RequestKind } from "../store/requests.ts";
-import { getRequest } from "../store/requests.ts";
+import { type Failure, getRequest, type PayloadType, type RequestHead, type RequestKind } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
 import type { Usage } from "../store/usage.ts";

@@ -3,7 +3,7 @@
  * from the store when it is not in memory. Owns everything that decides whether a model survives a crash bit for bit.
  */
 import type { AdapterId, AdapterState, Engine, LossResult } from "@tinklet/engine";
-import { type ForwardBackwardRequest, OptimStepRequest } from "tinklet/wire";
+import { type ForwardBackwardRequest, OptimStepRequest } from "@tinklet/wire";
 import { readAdapter, verifyAdapter, writeAdapter } from "../store/adapter-files.ts";
 import type { Sql } from "../store/database.ts";
 import { newFolderId } from "../store/file-store.ts";

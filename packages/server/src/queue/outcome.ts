@@ -1,5 +1,7 @@
 /** What a finished request leaves behind: its result, and what is stored together with it. */
-import { given, stringifyJson } from "tinklet/wire";
+
+import { stringifyJson } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
 import type { PayloadType } from "../store/requests.ts";
 import type { Usage } from "../store/usage.ts";

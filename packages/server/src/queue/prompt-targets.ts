@@ -1,6 +1,6 @@
 /** `target_prompt_logprobs`: from the tensor of token ids that a request carries to the engine's list of cells, and from its log-probs back. */
 import { InputError, type PromptTargets } from "@tinklet/engine";
-import { TensorData } from "tinklet/wire";
+import { TensorData } from "@tinklet/wire";
 
 export interface TargetCells {
   readonly targets: PromptTargets;

@@ -3,8 +3,9 @@
  * if not, is it the same request?), after which it belongs to a lane. Nothing is acknowledged before it is durable.
  */
 import type { SampleResult, TokenEvent } from "@tinklet/engine";
-import type { Clock } from "tinklet";
-import { decodeSampleResponse, type ForwardBackwardRequest, given } from "tinklet/wire";
+import { decodeSampleResponse, type ForwardBackwardRequest } from "@tinklet/wire";
+import type { Clock } from "@tinklet/wire/clock";
+import { given } from "@tinklet/wire/options";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";

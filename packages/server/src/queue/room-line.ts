@@ -2,7 +2,7 @@
  * Models, and lines of samples, that wait for memory which others are using. Each tries again whenever something is over; one that has waited for long has
  * the engine to itself until it has its room, so that a busy neighbour cannot keep it out. Knows no engine: it says who may start.
  */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 
 /** How long a model waits before the others are made to pause for it. */
 const patienceMs = 10_000;

@@ -3,7 +3,7 @@
  * every other request. Beside {@link ModelRunner}, which does the same for what changes a model.
  */
 import { guestSeats, type SampleResult, type TokenEvent } from "@tinklet/engine";
-import { SampleRequest } from "tinklet/wire";
+import { SampleRequest } from "@tinklet/wire";
 import { getSampler } from "../store/sessions.ts";
 import { type Draw, runDraw } from "./draw.ts";
 import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";

@@ -3,7 +3,7 @@
  * finished request in order; keeps nothing but sums.
  */
 import type { LossResult } from "@tinklet/engine";
-import type { ForwardBackwardRequest } from "tinklet/wire";
+import type { ForwardBackwardRequest } from "@tinklet/wire";
 import type { NewStep } from "../store/steps.ts";
 
 /** What a finished request adds to the curve. */

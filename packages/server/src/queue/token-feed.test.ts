@@ -1,5 +1,5 @@
+import { FakeClock } from "@tinklet/wire/testing";
 import { describe, expect, it } from "vitest";
-import { FakeClock } from "../../../tinklet/src/clock.ts";
 import { type FedToken, TokenFeeds } from "./token-feed.ts";
 
 const feeds = () => new TokenFeeds(new FakeClock());

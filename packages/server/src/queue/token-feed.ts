@@ -3,7 +3,7 @@
  * it: kept in memory, forgotten freely. A sample that starts again (the engine died) draws the same tokens of each sequence, perhaps in
  * another order between them: those that are here already are left out, so that readers go on where they were.
  */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 
 /** A token, which of the request's samples it belongs to, and its log-probability; null where that is not finite. */
 export type FedToken = readonly [index: number, token: number, logprob?: number | null];

@@ -1,5 +1,5 @@
 /** How many tokens each tenant trained on and sampled in the last hour, in intervals. In memory: the account of use is in the store. */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import type { Usage } from "../store/usage.ts";
 
 /** The kinds that are counted. */

@@ -1,6 +1,6 @@
 /** Rows of `models`, `checkpoints` and `files`: what can be trained, and what was saved of it. */
 import type { LoraOptions } from "@tinklet/engine";
-import { stringifyJson } from "tinklet/wire";
+import { stringifyJson } from "@tinklet/wire";
 import type { Sql } from "./database.ts";
 
 /** The adapter of a model or a checkpoint, with everything that was left open filled in. */

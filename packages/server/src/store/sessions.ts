@@ -1,5 +1,5 @@
 /** Rows of `sessions` and `samplers`. */
-import { stringifyJson } from "tinklet/wire";
+import { stringifyJson } from "@tinklet/wire";
 import type { Sql } from "./database.ts";
 
 export interface SessionRow {

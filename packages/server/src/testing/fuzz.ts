@@ -3,8 +3,7 @@
  * caller decides what is a failure. A run is known by its seed. Used by fuzz.test.ts (5,000) and fuzz-main.ts (100,000).
  */
 import { gzipSync } from "node:zlib";
-import { contract } from "../../../tinklet/src/wire/contract.ts";
-import { compressZstd } from "../../../tinklet/src/wire/zstd.ts";
+import { compressZstd, contract } from "@tinklet/wire";
 import { type Random, random } from "./random.ts";
 import { passBytes, TestServer } from "./test-server.ts";
 

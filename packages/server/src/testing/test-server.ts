@@ -1,5 +1,5 @@
 /** A server for tests: in memory, on a fake clock, over the fake engine, with a few words to talk to it. */
-import { FakeClock } from "tinklet/testing";
+
 import {
   Datum,
   decodeForwardBackwardOutput,
@@ -8,7 +8,8 @@ import {
   ModelInput,
   parseJson,
   protobufContentType,
-} from "tinklet/wire";
+} from "@tinklet/wire";
+import { FakeClock } from "@tinklet/wire/testing";
 import { tinyTokenizer } from "../../../models/src/testing/tiny-tokenizer.ts";
 import { createServer, type ServerOptions, type TinkletServer } from "../server.ts";
 import { type FakeEngineOptions, fakeEngine } from "./fake-engine.ts";

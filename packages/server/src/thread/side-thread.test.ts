@@ -1,7 +1,7 @@
 /** The thread beside the event loop: started when needed, ended when idle, started again when it dies. */
 import type { Worker } from "node:worker_threads";
-import { FakeClock } from "tinklet/testing";
-import { compressZstd } from "tinklet/wire";
+import { compressZstd } from "@tinklet/wire";
+import { FakeClock } from "@tinklet/wire/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { tinyTokenizer } from "../../../models/src/testing/tiny-tokenizer.ts";
 import {

@@ -6,7 +6,7 @@
  */
 import type { Worker } from "node:worker_threads";
 import { startThread } from "@tinklet/engine";
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import type { TaskName, Tasks } from "./tasks.ts";
 
 export interface ToThread {

@@ -1,6 +1,6 @@
 /** What the server's side thread can be asked for: work that a client sizes, and that would hold the event loop up. */
 import type { PeftBase, PeftState } from "@tinklet/models";
-import { CustomLossGraph, CustomLossInput, parseJson, TensorData, unpackZstdFrame } from "tinklet/wire";
+import { CustomLossGraph, CustomLossInput, parseJson, TensorData, unpackZstdFrame } from "@tinklet/wire";
 import { CustomLossError } from "../custom-loss/custom-loss-error.ts";
 import { type ReadLoss, readLoss } from "../custom-loss/read-loss.ts";
 import { type LossInput, type LossOfDatum, runLoss } from "../custom-loss/run-loss.ts";

@@ -1,5 +1,5 @@
 /** Calls of the server by the same routes and codecs as the SDK's. The browser's cookie says who asks; no script ever sees a key. */
-import { contract, encodeRequest, type Message, type Operation, type RequestOf, type ResponseOf } from "tinklet/wire";
+import { contract, encodeRequest, type Message, type Operation, type RequestOf, type ResponseOf } from "@tinklet/wire";
 
 /** A call that failed, in words for people. */
 export class CallError extends Error {

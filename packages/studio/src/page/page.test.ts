@@ -1,4 +1,4 @@
-import type { StepColumns } from "tinklet/wire";
+import type { StepColumns } from "@tinklet/wire";
 import { describe, expect, test } from "vitest";
 import { formatAge, formatBytes, formatDuration, formatNumber, timeMark, timeSteps } from "./format.ts";
 import { alignRuns, folderCurves, joinColumns, joinMetrics, smooth, stepCurves } from "./series.ts";

@@ -1,7 +1,8 @@
 /** Small parts that several views are made of. */
+
+import type { RunStatus } from "@tinklet/wire";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { RunStatus } from "tinklet/wire";
 import { oneLine, shownLength, shownText } from "./text.ts";
 
 const statusWords: Record<RunStatus | "folder", string> = {

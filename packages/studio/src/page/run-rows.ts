@@ -1,5 +1,5 @@
 /** What the lines of run files say, by the names that the cookbooks give their fields. A field may hold anything: what is none is left out. */
-import type { JsonValue, RunFileRow } from "tinklet/wire";
+import type { JsonValue, RunFileRow } from "@tinklet/wire";
 
 export const numberOf = (value: JsonValue | undefined): number => (typeof value === "number" ? value : Number.NaN);
 

@@ -1,5 +1,5 @@
 /** Curves from wherever they come (the server's steps, a folder's metrics) in one form, smoothed and put on a common axis. */
-import type { RunFolderResponse, StepColumns } from "tinklet/wire";
+import type { RunFolderResponse, StepColumns } from "@tinklet/wire";
 import uPlot from "uplot";
 
 export type XAxis = "step" | "time" | "tokens";

@@ -3,7 +3,7 @@
  * the stream; a hidden tab lets go of it and catches up when it is seen again.
  */
 import { batch, signal } from "@preact/signals";
-import { type RunFolder, RunProgress, type RunStepsResponse, StepsEvent } from "tinklet/wire";
+import { type RunFolder, RunProgress, type RunStepsResponse, StepsEvent } from "@tinklet/wire";
 import { CallError, call, send } from "./api.ts";
 import { joinColumns } from "./series.ts";
 

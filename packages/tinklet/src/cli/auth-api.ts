@@ -2,11 +2,12 @@
  * The two requests of `auth login` and `auth logout`: they carry the key that is being stored or dropped, not the one the SDK would
  * choose, so they go past its clients.
  */
+
+import { apiPrefix } from "@tinklet/wire";
+import { isPlainObject } from "@tinklet/wire/options";
 import { resolveBaseUrl } from "../transport/environment.ts";
 import { checkedBaseUrl } from "../transport/http-transport.ts";
 import type { StoredKey } from "../transport/stored-key.node.ts";
-import { isPlainObject } from "../wire/fields.ts";
-import { apiPrefix } from "../wire/route.ts";
 import { CliError } from "./explain.ts";
 
 const path = `${apiPrefix}/auth/apikey/me`;

@@ -1,10 +1,10 @@
 /** What surrounds a command: the service it talks to, Ctrl-C, and what must be closed in the end. */
 import { setMaxListeners } from "node:events";
 import type { Studio } from "@tinklet/server";
+import { given } from "@tinklet/wire/options";
 import { localDataDir } from "../clients/data-dir.node.ts";
 import type { ServiceClient } from "../clients/service-client.ts";
 import type { TinkletEvent } from "../events.ts";
-import { given } from "../given.ts";
 import { environment } from "../transport/environment.ts";
 import { localKey, type Output } from "./output.ts";
 import type { Input } from "./parse.ts";

@@ -5,8 +5,8 @@
 import { randomUUID } from "node:crypto";
 import { chmod, mkdir, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { given } from "@tinklet/wire/options";
 import { writeFailure } from "../clients/download.node.ts";
-import { given } from "../given.ts";
 import { hostedBaseUrl } from "../transport/environment.ts";
 import { readCredentials, type StoredCredentials, type StoredKey } from "../transport/stored-key.node.ts";
 

@@ -7,7 +7,7 @@ import {
   InternalServerError,
   InvalidInputError,
   TinkerError,
-} from "../errors.ts";
+} from "@tinklet/wire/errors";
 import type { Command } from "./command.ts";
 import type { Explained } from "./output.ts";
 import { type Input, UsageError } from "./parse.ts";

@@ -7,7 +7,7 @@ import { createReadStream } from "node:fs";
 import { open, readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { given } from "../given.ts";
+import { given } from "@tinklet/wire/options";
 import { optionalPackage } from "./context.ts";
 import { CliError } from "./explain.ts";
 

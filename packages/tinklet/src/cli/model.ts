@@ -1,6 +1,6 @@
 /** Which model a command means, and the tokenizer that belongs to it. */
 import { existsSync } from "node:fs";
-import { given } from "../given.ts";
+import { given } from "@tinklet/wire/options";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { OptionSpec } from "./command.ts";
 import { bundledModel, type Context, optionalPackage } from "./context.ts";

@@ -3,8 +3,7 @@
  * official order, null for what is absent, times as Python's `str()` writes them.
  */
 
-import { wireOf } from "../wire/client.ts";
-import type { Checkpoint, TrainingRun } from "../wire/rest.ts";
+import { type Checkpoint, type TrainingRun, wireOf } from "@tinklet/wire";
 
 type Json = Record<string, unknown>;
 

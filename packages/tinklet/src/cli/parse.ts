@@ -1,7 +1,6 @@
 /** From typed arguments to checked values, over `node:util`'s parser. Every failure is a {@link UsageError}. */
 import { parseArgs } from "node:util";
-import { given } from "../given.ts";
-import { closest } from "../wire/message.ts";
+import { closest, given } from "@tinklet/wire/options";
 import type { Command, OptionSpec } from "./command.ts";
 import type { Listed } from "./commands.ts";
 

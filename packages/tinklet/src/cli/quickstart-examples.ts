@@ -1,9 +1,9 @@
 /** The quickstart that learns from examples: before, training, after. */
 import { join } from "node:path";
+import { given } from "@tinklet/wire/options";
 import type { SamplingClient } from "../clients/sampling-client.ts";
 import type { ServiceClient } from "../clients/service-client.ts";
 import type { TrainingClient } from "../clients/training-client.ts";
-import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import { bundledModel, type Context } from "./context.ts";
 import { fetchCheckpoint } from "./fetch-checkpoint.ts";

@@ -5,8 +5,8 @@
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import type { Checkpoint } from "@tinklet/wire";
 import type { RestClient } from "../clients/rest-client.ts";
-import type { Checkpoint } from "../wire/rest.ts";
 import { optionalPackage } from "./context.ts";
 import { CliError } from "./explain.ts";
 

@@ -1,7 +1,8 @@
 /** What `sample`, `chat` and the quickstart share: a sampler for a model or a checkpoint, and text from it. */
+
+import type { SampleResponse, SamplingParamsInput } from "@tinklet/wire";
 import type { SamplingClient } from "../clients/sampling-client.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
-import type { SampleResponse, SamplingParamsInput } from "../wire/sampling.ts";
 import { importAdapter, isAdapterFolder } from "./adapter-folder.ts";
 import type { OptionSpec } from "./command.ts";
 import type { Context } from "./context.ts";

@@ -1,7 +1,8 @@
 /** Reads a PEFT folder and gives it to a Tinklet server as a checkpoint. Node only, loaded when first needed. */
-import { TinkerError } from "../errors.ts";
+
+import { parseJson } from "@tinklet/wire/client";
+import { TinkerError } from "@tinklet/wire/errors";
 import { nodeBuiltin } from "../node-builtin.ts";
-import { parseJson } from "../wire/json.ts";
 import type { Session } from "./session.ts";
 
 const { readFile } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");

@@ -1,14 +1,15 @@
 /**
  * `AdminClient`: what needs a role in the organization: billing, storage and the audit log. Has a connection of its own and no session.
  */
-import type { CallOptions } from "../transport/transport.ts";
-import type { QueryTime } from "../wire/contract.ts";
+
 import type {
   AuditEventType,
   AuditLogResponse,
   BillingUsageResponse,
   CurrentCheckpointStorageUsageResponse,
-} from "../wire/rest.ts";
+  QueryTime,
+} from "@tinklet/wire/client";
+import type { CallOptions } from "../transport/transport.ts";
 import type { ClientOptions } from "./options.ts";
 import { RestClient } from "./rest-client.ts";
 

@@ -1,12 +1,9 @@
 import { readFileSync } from "node:fs";
+import { Datum, decodeBase64, ModelInput, type ModelInputChunk, TensorData } from "@tinklet/wire";
+import { InvalidInputError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { InvalidInputError } from "../errors.ts";
-import { given } from "../given.ts";
-import { Datum } from "../wire/datum.ts";
-import { decodeBase64 } from "../wire/fields.ts";
-import { ModelInput, type ModelInputChunk } from "../wire/model-input.ts";
-import { TensorData } from "../wire/tensor-data.ts";
 import { chunkData, estimateDatumBytes, estimatePromptBytes } from "./batching.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: recorded values of many shapes, read by hand below

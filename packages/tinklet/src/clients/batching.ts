@@ -2,10 +2,9 @@
  * How big things are thought to be, and how a batch is cut by it: byte estimates for training data and prompts, and the
  * chunks that one `forwardBackward` call becomes. Pure; sending the chunks is the training client's work.
  */
-import { InvalidInputError } from "../errors.ts";
-import type { Datum } from "../wire/datum.ts";
-import type { ModelInput, ModelInputChunk } from "../wire/model-input.ts";
-import type { ClientConfigResponse } from "../wire/session.ts";
+
+import type { ClientConfigResponse, Datum, ModelInput, ModelInputChunk } from "@tinklet/wire/client";
+import { InvalidInputError } from "@tinklet/wire/errors";
 
 /** Bytes of a text token in a training request, where tokens are packed as int32. */
 const trainingBytesPerToken = 4;

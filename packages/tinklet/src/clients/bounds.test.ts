@@ -1,12 +1,11 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { contract, Datum, type Operation } from "@tinklet/wire";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import * as sdk from "../index.ts";
 import type { Fault } from "../testing/faults.ts";
 import { batch, datum, failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
-import { contract, type Operation } from "../wire/contract.ts";
-import { Datum } from "../wire/datum.ts";
 import { AdminClient } from "./admin-client.ts";
 import type { OperationOptions } from "./options.ts";
 import { RestClient } from "./rest-client.ts";

@@ -2,8 +2,8 @@
  * A checkpoint for other programs: as an adapter folder, or merged into its base model by `@tinklet/models`, an optional package that is
  * loaded here. Node only, loaded when first needed.
  */
-import { InvalidInputError, TinkerError } from "../errors.ts";
-import { given } from "../given.ts";
+import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../node-builtin.ts";
 import { type CheckpointFetching, fetchCheckpoint } from "./checkpoint-files.node.ts";
 import { writeFailure } from "./download.node.ts";

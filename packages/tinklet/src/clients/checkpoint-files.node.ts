@@ -4,10 +4,11 @@
  * model that loads the weights, which servers list as a training run. Where archives are off, training weights are exported, and for
  * sampler weights, which cannot be exported, their training half is. Node only, loaded when first needed.
  */
-import { APIStatusError, InvalidInputError, TinkerError } from "../errors.ts";
-import { given } from "../given.ts";
+
+import { ParsedCheckpointTinkerPath } from "@tinklet/wire/client";
+import { APIStatusError, InvalidInputError, TinkerError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../node-builtin.ts";
-import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
 import { downloadError, downloadFile, type Fetching, unpackTar } from "./download.node.ts";
 import type { RestClient } from "./rest-client.ts";
 import type { TrainingClient } from "./training-client.ts";

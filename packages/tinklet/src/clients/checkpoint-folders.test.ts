@@ -1,10 +1,10 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, sep } from "node:path";
+import { systemClock } from "@tinklet/wire/clock";
+import { InvalidInputError } from "@tinklet/wire/errors";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { tarStream } from "../../../server/src/http/tar.ts";
-import { systemClock } from "../clock.ts";
-import { InvalidInputError } from "../errors.ts";
 import { failure, harness } from "../testing/harness.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import type { DownloadProgress } from "./download.node.ts";

@@ -1,11 +1,11 @@
-import { describe, expect, it } from "vitest";
 import {
   APIConnectionError,
   APITimeoutError,
   InvalidInputError,
   statusError,
   UnprocessableEntityError,
-} from "../errors.ts";
+} from "@tinklet/wire/errors";
+import { describe, expect, it } from "vitest";
 import { batch, failure } from "../testing/harness.ts";
 import { type ChunkSender, submitChunks } from "./chunk-submission.ts";
 import { SubmissionQueue } from "./submission-queue.ts";

@@ -2,8 +2,15 @@
  * Submits the chunks of one batch in the order that the contract asks for, and leaves no hole behind when one of them
  * fails (docs/decisions/0005-client-order-and-retries.md). Knows numbers and chunks, not requests: sending is given to it.
  */
-import { APIConnectionError, APIStatusError, APITimeoutError, InvalidInputError, statusError } from "../errors.ts";
-import type { Datum } from "../wire/datum.ts";
+
+import type { Datum } from "@tinklet/wire/client";
+import {
+  APIConnectionError,
+  APIStatusError,
+  APITimeoutError,
+  InvalidInputError,
+  statusError,
+} from "@tinklet/wire/errors";
 import type { DataChunk } from "./batching.ts";
 import { settleNumber, type Turn } from "./submission-queue.ts";
 import type { Accepted } from "./submit-request.ts";

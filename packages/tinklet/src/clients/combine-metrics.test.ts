@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
+import { ForwardBackwardOutput, TensorData } from "@tinklet/wire";
 import { describe, expect, test } from "vitest";
-import { TensorData } from "../wire/tensor-data.ts";
-import { ForwardBackwardOutput } from "../wire/training.ts";
 import { combineOutputs, hashUnordered, pairwiseSum } from "./combine-metrics.ts";
 
 type Tagged = number | { readonly $float: string } | { readonly $int: string };

@@ -4,7 +4,7 @@
  * CPython's hash of a tuple. Where Python raises on a metric, a finished training step would be lost for the sake of a
  * number; here the metric is kept in the plainest way and `onProblem` says so.
  */
-import { ForwardBackwardOutput } from "../wire/training.ts";
+import { ForwardBackwardOutput } from "@tinklet/wire/client";
 
 /** The answer to a whole batch. */
 export class CombinedOutput extends ForwardBackwardOutput {

@@ -1,5 +1,5 @@
 /** Pages that show sessions, runs and checkpoints: the hosted service's console, as the official SDK links to it, or a server's own. */
-import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
+import { ParsedCheckpointTinkerPath } from "@tinklet/wire/client";
 
 const consoleBase = "https://tinker.thinkingmachines.ai";
 

@@ -1,11 +1,8 @@
+import { Datum, ForwardBackwardOutput, ModelInput, TensorData, type TensorLike } from "@tinklet/wire";
+import { stack, UnusedLeafError, type Var } from "@tinklet/wire/autodiff";
+import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
 import { describe, expect, test } from "vitest";
-import { stack, UnusedLeafError, type Var } from "../autodiff/index.ts";
-import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import { failure } from "../testing/harness.ts";
-import { Datum } from "../wire/datum.ts";
-import { ModelInput } from "../wire/model-input.ts";
-import { TensorData, type TensorLike } from "../wire/tensor-data.ts";
-import { ForwardBackwardOutput } from "../wire/training.ts";
 import { combineOutputs } from "./combine-metrics.ts";
 import { type CustomLossFn, CustomLossOutput, customForwardData } from "./custom-loss.ts";
 import { runCustomLoss } from "./run-custom-loss.ts";

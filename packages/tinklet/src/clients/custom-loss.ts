@@ -3,13 +3,10 @@
  * so weights of minus the slope make its gradient the gradient of any loss on log-probs. Sending is the training
  * client's work.
  */
-import type { Var } from "../autodiff/index.ts";
-import { InvalidInputError } from "../errors.ts";
-import { given } from "../given.ts";
-import { Datum } from "../wire/datum.ts";
-import { describe } from "../wire/fields.ts";
-import { TensorData } from "../wire/tensor-data.ts";
-import type { ForwardBackwardOutput, LossFnType } from "../wire/training.ts";
+import type { Var } from "@tinklet/wire/autodiff";
+import { Datum, type ForwardBackwardOutput, type LossFnType, TensorData } from "@tinklet/wire/client";
+import { InvalidInputError } from "@tinklet/wire/errors";
+import { describe, given } from "@tinklet/wire/options";
 import { CombinedOutput } from "./combine-metrics.ts";
 
 /** The loss of the server that carries a custom loss's gradient, in both passes. */

@@ -1,6 +1,6 @@
 /** Fetches a link to a file with progress, and unpacks archives safely. Node only, loaded when first needed. */
-import { TinkerError } from "../errors.ts";
-import { given } from "../given.ts";
+import { TinkerError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../node-builtin.ts";
 
 const { createReadStream, createWriteStream } = nodeBuiltin<typeof import("node:fs")>("node:fs");

@@ -1,13 +1,13 @@
 /** The one poll for all samples, against a server whose every answer the test gives: order, pace, failures and bounds. */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { FakeClock } from "@tinklet/wire/testing";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { FakeClock } from "../clock.ts";
 import { MemoryLogger } from "../testing/harness.ts";
 import { tellAbandoned } from "./abandoned-samples.ts";
 import { FuturesPoller } from "./futures-poller.ts";
 import { Session } from "./session.ts";
-import "../wire/rest-routes.ts"; // loaded before the fake clock runs
+import "../../../wire/src/routes/rest-routes.ts"; // loaded before the fake clock runs
 
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;

@@ -1,10 +1,10 @@
+import type { FuturesRetrieveRequest } from "@tinklet/wire";
 import { describe, expect, it } from "vitest";
 import { type Fault, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
-import type { FuturesRetrieveRequest } from "../wire/futures.ts";
 import { SamplingClient } from "./sampling-client.ts";
-import "../wire/rest-routes.ts"; // loaded before the fake clock runs
+import "../../../wire/src/routes/rest-routes.ts"; // loaded before the fake clock runs
 import "./abandoned-samples.ts";
 import "./futures-poller.ts";
 

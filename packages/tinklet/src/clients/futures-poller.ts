@@ -3,12 +3,11 @@
  * Polls while somebody waits; where the server fails for good at it, the samples are asked for one by one. Loaded where the
  * server's configuration asks for it.
  */
-import { onAbort } from "../abort.ts";
-import { APIConnectionError, type APIStatusError, isRetryableStatus } from "../errors.ts";
+import { onAbort } from "@tinklet/wire/abort";
+import { loadRoute, type SamplingSessionFuturesTarget } from "@tinklet/wire/client";
+import { APIConnectionError, type APIStatusError, isRetryableStatus } from "@tinklet/wire/errors";
 import { billingRetryMs } from "../transport/billing-pause.ts";
 import type { HttpResponse } from "../transport/exchange.ts";
-import type { SamplingSessionFuturesTarget } from "../wire/futures.ts";
-import { loadRoute } from "../wire/known-routes.ts";
 import type { Session } from "./session.ts";
 
 /** A sample that is over. */

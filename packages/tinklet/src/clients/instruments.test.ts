@@ -1,7 +1,7 @@
 import type { Attributes } from "@opentelemetry/api";
+import { ModelInput } from "@tinklet/wire";
 import { describe, expect, it } from "vitest";
 import { failure, harness } from "../testing/harness.ts";
-import { ModelInput } from "../wire/model-input.ts";
 import { loadInstruments, noInstruments, type OpenTelemetryApi, openTelemetryInstruments } from "./instruments.ts";
 
 /** An OpenTelemetry API that remembers. */

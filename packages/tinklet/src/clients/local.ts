@@ -3,10 +3,9 @@
  * and nowhere else.
  */
 
-import { TinkerError } from "../errors.ts";
-import { given } from "../given.ts";
+import { TinkerError } from "@tinklet/wire/errors";
+import { given, type OptionNames } from "@tinklet/wire/options";
 import type { FetchLike } from "../transport/exchange.ts";
-import type { OptionNames } from "../wire/check-options.ts";
 import { type ClientOptions, checkClientOptions } from "./options.ts";
 
 /** Options of {@link ServiceClient.local}; they go to the server as they are. */

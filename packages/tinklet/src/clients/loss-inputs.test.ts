@@ -1,9 +1,7 @@
+import { Datum, type LossFnType, ModelInput } from "@tinklet/wire";
+import { InvalidInputError } from "@tinklet/wire/errors";
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { InvalidInputError } from "../errors.ts";
 import { batch, datum, policyDatum } from "../testing/harness.ts";
-import { Datum } from "../wire/datum.ts";
-import { ModelInput } from "../wire/model-input.ts";
-import type { LossFnType } from "../wire/training.ts";
 import { checkBatch, type HasInputsFor, type MissingLossInputs } from "./loss-inputs.ts";
 import type { TrainingClient } from "./training-client.ts";
 

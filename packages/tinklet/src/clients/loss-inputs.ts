@@ -2,11 +2,17 @@
  * What each loss needs: as types, so that a batch without it does not compile, and as a check, so that JavaScript fails
  * before anything is sent, with the field's name.
  */
-import { InvalidInputError } from "../errors.ts";
-import { Datum } from "../wire/datum.ts";
-import { describe } from "../wire/fields.ts";
-import type { TensorData } from "../wire/tensor-data.ts";
-import { checkLossFn, type ForwardBackwardOutput, type LossFnConfig, type LossFnType } from "../wire/training.ts";
+
+import {
+  checkLossFn,
+  Datum,
+  type ForwardBackwardOutput,
+  type LossFnConfig,
+  type LossFnType,
+  type TensorData,
+} from "@tinklet/wire/client";
+import { InvalidInputError } from "@tinklet/wire/errors";
+import { describe } from "@tinklet/wire/options";
 
 /** The tensors that a loss cannot do without, by loss. `weights` may be added to each. */
 export interface RequiredLossInputs {

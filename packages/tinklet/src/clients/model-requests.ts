@@ -3,13 +3,23 @@
  * what to send; this says in which order. The place in the queue is always taken in the tick of the call, so no method here
  * awaits anything before it.
  */
+
+import {
+  AdamParams,
+  type AdamParamsInput,
+  type DimuonParamsInput,
+  type ForwardBackwardOutput,
+  type FutureResult,
+  type FutureResultName,
+  isKnown,
+  loadRoute,
+  type Operation,
+  type OptimParamsBase,
+  type RequestOf,
+} from "@tinklet/wire/client";
 import type { FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
 import type { FailureFacts } from "../transport/hints.ts";
-import type { FutureResult, FutureResultName, Operation, RequestOf } from "../wire/contract.ts";
-import { isKnown, loadRoute } from "../wire/known-routes.ts";
-import type { DimuonParamsInput, OptimParamsBase } from "../wire/optimizer.ts";
-import { AdamParams, type AdamParamsInput, type ForwardBackwardOutput } from "../wire/training.ts";
 import { fillGap, type Pass, passResult, passSubmission, preparePass } from "./pass.ts";
 import type { Session } from "./session.ts";
 import { numbered, SubmissionQueue, type Turn } from "./submission-queue.ts";
@@ -71,7 +81,7 @@ export class ModelRequests {
     if ("type" in settings) {
       const params = { ...settings };
       return async (turn) => {
-        const { encodeOptimParams } = await import("../wire/optimizer.ts"); // few programs have another than AdamW
+        const { encodeOptimParams } = await import("@tinklet/wire/optimizer"); // few programs have another than AdamW
         const optimizerParams = encodeOptimParams(params);
         return numbered(turn, (seqId) => this.submit("optimStep", { optimizerParams, modelId, seqId }));
       };

@@ -1,5 +1,5 @@
 /** The tokenizer of a model that a server offers: handed out by the server where it can do that, else found by the model's name. */
-import { NotFoundError } from "../errors.ts";
+import { NotFoundError } from "@tinklet/wire/errors";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import type { Session } from "./session.ts";

@@ -1,8 +1,9 @@
 /**
  * What a service remembers about how it was used, to warn of traps that no single call shows. Says each thing once.
  */
+
+import type { SamplingParams } from "@tinklet/wire/client";
 import type { Reporter } from "../transport/report.ts";
-import type { SamplingParams } from "../wire/sampling.ts";
 
 export class Notes {
   readonly #reporter: Reporter;

@@ -1,13 +1,14 @@
 /**
  * The options of a client, each with its unit, its default and the environment variable that sets it.
  */
-import type { Clock } from "../clock.ts";
+
+import type { UserMetadata } from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
+import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 import type { EventListener, Logger, LogLevel } from "../events.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { defaultMaxSockets, type MaxSockets } from "../transport/pools.ts";
 import type { CallOptions } from "../transport/transport.ts";
-import { checkOptions, type OptionNames } from "../wire/check-options.ts";
-import type { UserMetadata } from "../wire/session.ts";
 import { type RetryConfig, retryConfigNames } from "./retry-config.ts";
 
 /** Options of every call that returns an {@link APIFuture}. */

@@ -3,12 +3,17 @@
  * turn, polled for, and put together.
  */
 
+import {
+  Datum,
+  type DatumLike,
+  encodeUnnumberedPass,
+  type ForwardBackwardOutput,
+  type LossFnConfig,
+  toData,
+} from "@tinklet/wire/client";
+import { given } from "@tinklet/wire/options";
 import type { FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
-import { given } from "../given.ts";
-import { Datum, type DatumLike, toData } from "../wire/datum.ts";
-import { encodeUnnumberedPass } from "../wire/proto/tensors.ts";
-import type { ForwardBackwardOutput, LossFnConfig } from "../wire/training.ts";
 import { chunkData, type DataChunk, estimateDatumBytes } from "./batching.ts";
 import { type ChunkSender, submitChunks } from "./chunk-submission.ts";
 import { combineOutputs } from "./combine-metrics.ts";

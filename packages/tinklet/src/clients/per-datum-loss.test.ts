@@ -1,12 +1,11 @@
 /** Losses of one datum: stored on a server that runs them, run here for one that does not, with the same outcome. */
+
+import { Datum, ModelInput, TensorData } from "@tinklet/wire";
+import { leaf, type Var } from "@tinklet/wire/autodiff";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createServer } from "../../../server/src/server.ts";
 import { fakeEngine } from "../../../server/src/testing/fake-engine.ts";
-import { leaf, type Var } from "../autodiff/index.ts";
 import { failure, harness } from "../testing/harness.ts";
-import { Datum } from "../wire/datum.ts";
-import { ModelInput } from "../wire/model-input.ts";
-import { TensorData } from "../wire/tensor-data.ts";
 import { batchLoss, CustomLoss, checkLossInputs, type PerDatumLossFn } from "./per-datum-loss.ts";
 import { ServiceClient } from "./service-client.ts";
 import { lossInputs } from "./trace-loss.ts";

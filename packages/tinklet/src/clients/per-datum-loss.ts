@@ -3,11 +3,9 @@
  * `ServiceClient.createCustomLoss` and used in many passes. Where the server runs such losses it has the graph; elsewhere the
  * function is run here, datum by datum.
  */
-import { constant, type Var } from "../autodiff/index.ts";
-import { InvalidInputError } from "../errors.ts";
-import type { CustomLossInput, CustomLossInputRank } from "../wire/custom-loss.ts";
-import type { Datum } from "../wire/datum.ts";
-import type { TensorData } from "../wire/tensor-data.ts";
+import { constant, type Var } from "@tinklet/wire/autodiff";
+import type { CustomLossInput, CustomLossInputRank, Datum, TensorData } from "@tinklet/wire/client";
+import { InvalidInputError } from "@tinklet/wire/errors";
 import type { CustomLossFn } from "./custom-loss.ts";
 
 /**

@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { systemClock } from "@tinklet/wire/clock";
 import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
-import { systemClock } from "../clock.ts";
 import { anyOf, type Fault, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
@@ -11,7 +11,7 @@ import { AdminClient } from "./admin-client.ts";
 import { getConsoleUrl, getPlaygroundUrl } from "./console-urls.ts";
 import { PagedList } from "./paged-list.ts";
 import { RestClient } from "./rest-client.ts";
-import "../wire/rest-routes.ts"; // loaded before the fake clock runs
+import "../../../wire/src/routes/rest-routes.ts"; // loaded before the fake clock runs
 import "./rest-waits.ts";
 
 function setup(stub: StubOptions = {}) {

@@ -3,35 +3,39 @@
  * archive and the trace, which the server may still be preparing.
  */
 
-import { InvalidInputError, TinkerError } from "../errors.ts";
-import { given } from "../given.ts";
+import {
+  type AccessScope,
+  type AuditEventType,
+  type AuditLogResponse,
+  type BillingUsageResponse,
+  type Checkpoint,
+  type CheckpointArchiveUrlResponse,
+  type CheckpointsListResponse,
+  type CopyWeightsResponse,
+  type CurrentCheckpointStorageUsageResponse,
+  type ExternalWeightsUrlsResponse,
+  type GetSamplerResponse,
+  type GetSessionResponse,
+  type InputTypeOf,
+  type ListSessionsResponse,
+  mirroredSdkVersion,
+  ParsedCheckpointTinkerPath,
+  type QueryTime,
+  type RequestOf,
+  type ResponseOf,
+  type SessionSearchRequest,
+  type SessionSearchResponse,
+  snakeCase,
+  type TrainingRun,
+  type TrainingRunsResponse,
+  type WeightsInfoResponse,
+  type WhoamiResponse,
+} from "@tinklet/wire/client";
+import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
+import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
 import { environment } from "../transport/environment.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { CallOptions } from "../transport/transport.ts";
-import { checkOptions, type OptionNames } from "../wire/check-options.ts";
-import type { CopyWeightsResponse, ExternalWeightsUrlsResponse, WeightsInfoResponse } from "../wire/checkpoints.ts";
-import type { QueryTime, RequestOf, ResponseOf } from "../wire/contract.ts";
-import type { InputTypeOf } from "../wire/message.ts";
-import { snakeCase } from "../wire/message.ts";
-import type {
-  AccessScope,
-  AuditEventType,
-  AuditLogResponse,
-  BillingUsageResponse,
-  Checkpoint,
-  CheckpointArchiveUrlResponse,
-  CheckpointsListResponse,
-  CurrentCheckpointStorageUsageResponse,
-  GetSamplerResponse,
-  GetSessionResponse,
-  ListSessionsResponse,
-  TrainingRun,
-  TrainingRunsResponse,
-} from "../wire/rest.ts";
-import { mirroredSdkVersion } from "../wire/route.ts";
-import type { WhoamiResponse } from "../wire/session.ts";
-import type { SessionSearchRequest, SessionSearchResponse } from "../wire/session-search.ts";
-import { ParsedCheckpointTinkerPath } from "../wire/tinker-path.ts";
 import type { DownloadProgress } from "./download.node.ts";
 import { type ClientOptions, callNames, type OperationOptions } from "./options.ts";
 import { PagedList, type PageRequest } from "./paged-list.ts";

@@ -1,9 +1,9 @@
 /** What a server may still be preparing when it is asked for: archives and traces. Loaded with the first of them. */
-import { ResponseValidationError, TinkerError } from "../errors.ts";
+
+import { type CheckpointArchiveUrlResponse, loadRoute, type TraceExportResponse } from "@tinklet/wire/client";
+import { ResponseValidationError, TinkerError } from "@tinklet/wire/errors";
 import type { HttpResponse } from "../transport/exchange.ts";
 import type { CallOptions } from "../transport/transport.ts";
-import { loadRoute } from "../wire/known-routes.ts";
-import type { CheckpointArchiveUrlResponse, TraceExportResponse } from "../wire/rest.ts";
 import type { Session } from "./session.ts";
 
 /** An archive that is being packed is asked for again after so long, so often. */

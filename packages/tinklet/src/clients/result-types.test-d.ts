@@ -1,6 +1,6 @@
 /** What the compiler knows of inputs and results; checked by `npm run typecheck`, never run. */
 
-import type { SampleResponse } from "../wire/sampling.ts";
+import type { SampleResponse } from "@tinklet/wire";
 import type { SampleStream, StreamedText, StreamedToken } from "./sample-stream.ts";
 import type { SamplingClient } from "./sampling-client.ts";
 import type { ServiceClient } from "./service-client.ts";
@@ -16,7 +16,7 @@ export async function results(trainer: TrainingClient, sampler: SamplingClient):
     same<typeof logprobs, Float32Array>(true);
     same<typeof elementwise_loss, Float32Array>(true);
   }
-  same<(typeof entropy.lossFnOutputs)[0], Readonly<Record<string, import("../wire/tensor-data.ts").TensorData>>>(true);
+  same<(typeof entropy.lossFnOutputs)[0], Readonly<Record<string, import("@tinklet/wire").TensorData>>>(true);
 
   const policy = { target_tokens: [2, 3], logprobs: [0, 0], advantages: new Float32Array(2) };
   const ppo = await trainer.forward([{ modelInput: Int32Array.of(1, 2), lossFnInputs: policy }], "ppo");

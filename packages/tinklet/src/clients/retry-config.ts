@@ -1,8 +1,8 @@
 /**
  * How sampling is retried and limited: the options that users may set, with the service's defaults.
  */
-import { InvalidInputError } from "../errors.ts";
-import { checkOptions, type OptionNames } from "../wire/check-options.ts";
+import { InvalidInputError } from "@tinklet/wire/errors";
+import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 
 /** Retries and concurrency of a sampling client. */
 export interface RetryConfig {

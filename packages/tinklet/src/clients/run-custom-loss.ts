@@ -2,12 +2,10 @@
  * Runs a custom loss on the log-probs that the forward pass brought, and makes the batch of the backward pass of it. Loaded with
  * the first custom loss.
  */
-import { gradient, leaf, Var } from "../autodiff/index.ts";
-import { InvalidInputError, ResponseValidationError } from "../errors.ts";
-import type { Datum } from "../wire/datum.ts";
-import { describe } from "../wire/fields.ts";
-import { TensorData } from "../wire/tensor-data.ts";
-import type { ForwardBackwardOutput } from "../wire/training.ts";
+import { gradient, leaf, Var } from "@tinklet/wire/autodiff";
+import { type Datum, type ForwardBackwardOutput, TensorData } from "@tinklet/wire/client";
+import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
+import { describe } from "@tinklet/wire/options";
 import {
   type CustomBackward,
   type CustomLossFn,

@@ -1,12 +1,13 @@
 /** One sample from the call to its result: what it waits for, what it says meanwhile, and what it leaves behind. */
+
+import type { FuturesRetrieveRequest } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { describe, expect, it } from "vitest";
-import { given } from "../given.ts";
 import { type Fault, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
-import type { FuturesRetrieveRequest } from "../wire/futures.ts";
 import type { RetryConfig } from "./retry-config.ts";
-import "../wire/rest-routes.ts"; // loaded before the fake clock runs
+import "../../../wire/src/routes/rest-routes.ts"; // loaded before the fake clock runs
 import "./abandoned-samples.ts";
 import "./futures-poller.ts";
 

@@ -2,14 +2,15 @@
  * One sample from the call to its result: takes a place, submits, waits out 429s, polls, and tries again where that can
  * help. The only loop that retries sampling; the transport sends each attempt once.
  */
-import { onAbort, type Shared } from "../abort.ts";
+import { onAbort, type Shared } from "@tinklet/wire/abort";
+import type { SampleRequest, SampleResponse, UntypedAPIFuture } from "@tinklet/wire/client";
 import {
   APIConnectionError,
   type APIStatusError,
   FutureExpiredError,
   isRetryable,
   RequestFailedError,
-} from "../errors.ts";
+} from "@tinklet/wire/errors";
 import type { FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
 import { billingRetryMs } from "../transport/billing-pause.ts";
@@ -18,8 +19,6 @@ import type { FailureFacts } from "../transport/hints.ts";
 import { seconds } from "../transport/report.ts";
 import type { PreparedRequest } from "../transport/transport.ts";
 import { unsupported } from "../transport/unsupported.ts";
-import type { UntypedAPIFuture } from "../wire/futures.ts";
-import type { SampleRequest, SampleResponse } from "../wire/sampling.ts";
 import type { Completed, FuturesPoller } from "./futures-poller.ts";
 import { type FullRetryConfig, sampleDelayMs } from "./retry-config.ts";
 import type { Session } from "./session.ts";

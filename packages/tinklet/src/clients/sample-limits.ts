@@ -2,9 +2,10 @@
  * How much sampling one service dispatches at once, and the pause that a 429 means for all of it. The limits are the
  * server's flags; the pause and what it changes are the contract's.
  */
-import type { Clock } from "../clock.ts";
+
+import type { ClientConfigResponse } from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
 import { ByteBudget, type Release, Semaphore } from "../transport/byte-budget.ts";
-import type { ClientConfigResponse } from "../wire/session.ts";
 
 /** Submissions on their way at once; far fewer after a recent 429. */
 const dispatchLimit = 400;

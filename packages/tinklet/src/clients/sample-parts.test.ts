@@ -1,7 +1,6 @@
+import { SampledSequence, SampleResponse, TensorData } from "@tinklet/wire";
+import { InvalidInputError } from "@tinklet/wire/errors";
 import { describe, expect, it } from "vitest";
-import { InvalidInputError } from "../errors.ts";
-import { SampledSequence, SampleResponse } from "../wire/sampling.ts";
-import { TensorData } from "../wire/tensor-data.ts";
 import { checkHonoured, newerParts } from "./sample-parts.ts";
 
 const ids = TensorData.from([[5], [-1]], { dtype: "int64" });

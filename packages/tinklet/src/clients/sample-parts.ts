@@ -2,11 +2,16 @@
  * What newer releases added to a sample: checked before it is sent, sent only where it carries something, and missed where a server
  * passed over it.
  */
-import { InvalidInputError, UnsupportedFeatureError } from "../errors.ts";
-import { given } from "../given.ts";
-import { fieldsSince } from "../wire/route.ts";
-import { SampleConstraint, type SampleRequest, type SampleResponse } from "../wire/sampling.ts";
-import type { TensorData } from "../wire/tensor-data.ts";
+
+import {
+  fieldsSince,
+  SampleConstraint,
+  type SampleRequest,
+  type SampleResponse,
+  type TensorData,
+} from "@tinklet/wire/client";
+import { InvalidInputError, UnsupportedFeatureError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import type { SampleOptions } from "./sampling-client.ts";
 
 type Newer = Pick<

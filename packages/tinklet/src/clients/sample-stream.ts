@@ -3,10 +3,10 @@
  * is there. The showing never changes the sample: whatever goes wrong with it, the tokens of the result follow.
  */
 import type { TextStream } from "@tinklet/models/tokenizer";
-import { APIError } from "../errors.ts";
+import type { SampleResponse } from "@tinklet/wire/client";
+import { APIError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import type { APIFuture } from "../futures/api-future.ts";
-import { given } from "../given.ts";
-import type { SampleResponse } from "../wire/sampling.ts";
 import type { Session } from "./session.ts";
 import type { FedToken } from "./token-feed.ts";
 

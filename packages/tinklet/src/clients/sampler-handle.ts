@@ -2,10 +2,11 @@
  * Handles of samplers as text, in the official SDK's form: a program of either SDK can go on with the other's sampler. A handle names the
  * server and its configuration and holds no credential. Loaded when one is made or read.
  */
-import { InvalidInputError } from "../errors.ts";
+
+import { ClientConfigResponse, decodeBase64, encodeBase64 } from "@tinklet/wire/client";
+import { InvalidInputError } from "@tinklet/wire/errors";
+import { isPlainObject } from "@tinklet/wire/options";
 import { withoutSecrets } from "../transport/http-transport.ts";
-import { decodeBase64, encodeBase64, isPlainObject } from "../wire/fields.ts";
-import { ClientConfigResponse } from "../wire/session.ts";
 import type { ClientOptions } from "./options.ts";
 import { SamplingClient } from "./sampling-client.ts";
 import { Session, type SessionHandle } from "./session.ts";

@@ -1,12 +1,10 @@
+import { ModelInput, type SampleRequest, TensorData } from "@tinklet/wire";
+import { APIStatusError, InvalidInputError, RequestFailedError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import { describe, expect, it } from "vitest";
-import { APIStatusError, InvalidInputError, RequestFailedError } from "../errors.ts";
-import { given } from "../given.ts";
 import { anyOf, type Fault, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
-import { ModelInput } from "../wire/model-input.ts";
-import type { SampleRequest } from "../wire/sampling.ts";
-import { TensorData } from "../wire/tensor-data.ts";
 import type { ClientOptions } from "./options.ts";
 import type { RetryConfig } from "./retry-config.ts";
 import { SamplingClient } from "./sampling-client.ts";

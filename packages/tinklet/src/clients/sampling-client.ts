@@ -2,24 +2,24 @@
  * `SamplingClient`: samples and log-probabilities from one sampling session. Validates, numbers and starts the calls;
  * dispatch and retries are `sample-dispatch.ts`.
  */
-import { Shared, type SharedOptions } from "../abort.ts";
-import { InvalidInputError, ResponseValidationError } from "../errors.ts";
-import type { APIFuture } from "../futures/api-future.ts";
-import { given } from "../given.ts";
-import type { Tokenizer } from "../tokenizer/index.ts";
-import { Semaphore } from "../transport/byte-budget.ts";
-import type { CallOptions } from "../transport/transport.ts";
-import { checkOptions, type OptionNames } from "../wire/check-options.ts";
-import { describe } from "../wire/fields.ts";
-import { ModelInput, type ModelInputLike } from "../wire/model-input.ts";
-import type { GetSamplerResponse } from "../wire/rest.ts";
+import { Shared, type SharedOptions } from "@tinklet/wire/abort";
 import {
+  type GetSamplerResponse,
+  ModelInput,
+  type ModelInputLike,
   type SampleConstraint,
   type SampleResponse,
   SamplingParams,
   type SamplingParamsInput,
-} from "../wire/sampling.ts";
-import { TensorData, type TensorLike } from "../wire/tensor-data.ts";
+  TensorData,
+  type TensorLike,
+} from "@tinklet/wire/client";
+import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
+import { checkOptions, describe, given, type OptionNames } from "@tinklet/wire/options";
+import type { APIFuture } from "../futures/api-future.ts";
+import type { Tokenizer } from "../tokenizer/index.ts";
+import { Semaphore } from "../transport/byte-budget.ts";
+import type { CallOptions } from "../transport/transport.ts";
 import { estimatePromptBytes } from "./batching.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";
 import { type ClientOptions, callNames, type OperationOptions, operationNames } from "./options.ts";

@@ -1,12 +1,11 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { contract, ModelInput } from "@tinklet/wire";
+import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
 import { describe, expect, it, vi } from "vitest";
-import { InvalidInputError, TinkerError } from "../errors.ts";
 import { type Fault, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import { StubServer } from "../testing/stub-server.ts";
-import { contract } from "../wire/contract.ts";
-import { ModelInput } from "../wire/model-input.ts";
 import { startLocal } from "./local.ts";
 import { ServiceClient } from "./service-client.ts";
 

@@ -3,23 +3,29 @@
  * Making one does no I/O.
  */
 
-import { TinkerError } from "../errors.ts";
+import {
+  type ClientSessionFinishReasonType,
+  type CopyWeightsResponse,
+  type CustomLossGraph,
+  type FutureResult,
+  type FutureResultName,
+  type GetServerCapabilitiesResponse,
+  LoraConfig,
+  type Operation,
+  type OptimizerConfig,
+  type RequestOf,
+  type ResponseOf,
+  type UntypedAPIFuture,
+  type UserMetadata,
+} from "@tinklet/wire/client";
+import { TinkerError } from "@tinklet/wire/errors";
+import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
 import type { APIFuture, FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
-import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { Redactor } from "../transport/redact.ts";
 import type { CallOptions } from "../transport/transport.ts";
-import { checkOptions, type OptionNames } from "../wire/check-options.ts";
-import type { CopyWeightsResponse } from "../wire/checkpoints.ts";
-import type { FutureResult, FutureResultName, Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
-import type { CustomLossGraph } from "../wire/custom-loss.ts";
-import type { UntypedAPIFuture } from "../wire/futures.ts";
-import type { OptimizerConfig } from "../wire/optimizer.ts";
-import type { GetServerCapabilitiesResponse, UserMetadata } from "../wire/session.ts";
-import type { ClientSessionFinishReasonType } from "../wire/session-search.ts";
-import { LoraConfig } from "../wire/training.ts";
 import { sessionUrl } from "./console-urls.ts";
 import type { LocalOptions } from "./local.ts";
 import { modelTokenizer } from "./model-tokenizer.ts";

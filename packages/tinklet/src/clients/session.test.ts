@@ -1,5 +1,5 @@
+import { APIConnectionError } from "@tinklet/wire/errors";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { APIConnectionError } from "../errors.ts";
 import { type FaultScript, faultsInOrder } from "../testing/faults.ts";
 import { failure, harness } from "../testing/harness.ts";
 import { stubToken } from "../testing/stub-server.ts";

@@ -4,12 +4,24 @@
  * and none of it keeps a process alive.
  */
 
-import { bounded, Shared, type SharedOptions } from "../abort.ts";
-import { type Clock, systemClock } from "../clock.ts";
-import { APIStatusError, APITimeoutError, TinkerError } from "../errors.ts";
+import { bounded, Shared, type SharedOptions } from "@tinklet/wire/abort";
+import {
+  type ClientConfigResponse,
+  ClientDynamicConfigResponse,
+  type ClientSessionFinishReasonType,
+  isKnown,
+  loadRoute,
+  mirroredSdkVersion,
+  type Operation,
+  type RequestOf,
+  type ResponseOf,
+  type WhoamiResponse,
+} from "@tinklet/wire/client";
+import { type Clock, systemClock } from "@tinklet/wire/clock";
+import { APIStatusError, APITimeoutError, TinkerError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import { APIFuture, type FutureContext, type FutureState } from "../futures/api-future.ts";
 import type { PollContext } from "../futures/poll.ts";
-import { given } from "../given.ts";
 import { type CredentialSource, credentialSource, exchangeCredentials, firstCredentials } from "../transport/auth.ts";
 import { BillingPause } from "../transport/billing-pause.ts";
 import { ByteBudget } from "../transport/byte-budget.ts";
@@ -19,11 +31,6 @@ import { createExchange, defaultMaxSockets, type MaxSockets } from "../transport
 import { Reporter, seconds } from "../transport/report.ts";
 import type { ExchangedToken } from "../transport/token.ts";
 import type { CallOptions, SendOptions } from "../transport/transport.ts";
-import type { Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
-import { isKnown, loadRoute } from "../wire/known-routes.ts";
-import { mirroredSdkVersion } from "../wire/route.ts";
-import { type ClientConfigResponse, ClientDynamicConfigResponse, type WhoamiResponse } from "../wire/session.ts";
-import type { ClientSessionFinishReasonType } from "../wire/session-search.ts";
 import { type Instruments, loadInstruments, type Measured, noInstruments } from "./instruments.ts";
 import { Notes } from "./notes.ts";
 import { type ClientOptions, checkClientOptions } from "./options.ts";

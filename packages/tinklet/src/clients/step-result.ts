@@ -2,9 +2,9 @@
  * What one training step came to, read from the metrics of its pass and its optimizer step.
  */
 
+import type { ForwardBackwardOutput, OptimStepResponse } from "@tinklet/wire/client";
+import { given } from "@tinklet/wire/options";
 import type { ServerTiming } from "../futures/server-timing.ts";
-import { given } from "../given.ts";
-import type { ForwardBackwardOutput, OptimStepResponse } from "../wire/training.ts";
 
 /** The result of {@link TrainingClient.step}. */
 export interface StepResult {

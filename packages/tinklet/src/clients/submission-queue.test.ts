@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
+import { untilAborted } from "@tinklet/wire/abort";
+import { InvalidInputError, statusError } from "@tinklet/wire/errors";
 import { describe, expect, it } from "vitest";
-import { untilAborted } from "../abort.ts";
-import { InvalidInputError, statusError } from "../errors.ts";
 import { failure } from "../testing/harness.ts";
 import { SubmissionQueue } from "./submission-queue.ts";
 

@@ -3,8 +3,8 @@
  * A call that fails, is refused, is cancelled or never arrives does not block the one behind it; what happens to its number is
  * decided in docs/decisions/0005-client-order-and-retries.md.
  */
-import { untilAborted } from "../abort.ts";
-import { APIStatusError, InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { untilAborted } from "@tinklet/wire/abort";
+import { APIStatusError, InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
 
 /** The right to send, held by one call at a time. */
 export interface Turn {

@@ -2,10 +2,10 @@
  * Sends one request of a model, once its turn has come and its number is drawn. Has no signal: a submission whose turn has come
  * is not left half done.
  */
+
+import { compressZstd, type Operation } from "@tinklet/wire/client";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { PreparedRequest } from "../transport/transport.ts";
-import type { Operation } from "../wire/contract.ts";
-import { compressZstd } from "../wire/zstd.ts";
 import type { Session } from "./session.ts";
 
 /** A request that the server has taken. */

@@ -1,7 +1,7 @@
+import type { TelemetrySendRequest } from "@tinklet/wire";
+import { RequestFailedError, statusError } from "@tinklet/wire/errors";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { RequestFailedError, statusError } from "../errors.ts";
 import { failure, harness } from "../testing/harness.ts";
-import type { TelemetrySendRequest } from "../wire/telemetry.ts";
 import { telemetryEnabled } from "./telemetry.ts";
 
 afterEach(() => vi.unstubAllEnvs());

@@ -2,16 +2,19 @@
  * What a session tells the server about itself: its start and end, and failures. Batched, redacted, in the background; it
  * never delays a call and never breaks one. Off by option or `TINKER_TELEMETRY`.
  */
-import { bounded, untilAborted } from "../abort.ts";
-import type { Clock } from "../clock.ts";
-import { APIError, APIStatusError, isUserError } from "../errors.ts";
+import { bounded, untilAborted } from "@tinklet/wire/abort";
+import {
+  type JsonValue,
+  mirroredSdkVersion,
+  type Severity,
+  type TelemetryEvent,
+  writeDuration,
+} from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
+import { APIError, APIStatusError, isUserError } from "@tinklet/wire/errors";
 import { platformName, rawEnvironment } from "../transport/environment.ts";
 import type { Reporter } from "../transport/report.ts";
 import type { Transport } from "../transport/transport.ts";
-import { writeDuration } from "../wire/duration.ts";
-import type { JsonValue } from "../wire/json.ts";
-import { mirroredSdkVersion } from "../wire/route.ts";
-import type { Severity, TelemetryEvent } from "../wire/telemetry.ts";
 
 const batchSize = 100;
 const flushEveryMs = 10_000;

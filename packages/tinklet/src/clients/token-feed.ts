@@ -1,6 +1,7 @@
 /** Reads what a Tinklet server shows of a sample while it is drawn. Loaded only where a server does that. */
+
+import { parseJson } from "@tinklet/wire/client";
 import type { APIFuture } from "../futures/api-future.ts";
-import { parseJson } from "../wire/json.ts";
 import type { Session } from "./session.ts";
 
 /** A token as the server shows it. */

@@ -1,10 +1,11 @@
 /** Losses as graphs: run by the server's own reader they must give what `autodiff` gives; what cannot be one says why. */
+
+import { CustomLossGraph } from "@tinklet/wire";
+import { concat, constant, gradient, leaf, stack, type Var, where } from "@tinklet/wire/autodiff";
+import { InvalidInputError } from "@tinklet/wire/errors";
 import { describe, expect, it } from "vitest";
 import { readLoss } from "../../../server/src/custom-loss/read-loss.ts";
 import { runLoss } from "../../../server/src/custom-loss/run-loss.ts";
-import { concat, constant, gradient, leaf, stack, type Var, where } from "../autodiff/index.ts";
-import { InvalidInputError } from "../errors.ts";
-import { CustomLossGraph } from "../wire/custom-loss.ts";
 import { checkMetricName, lossInputs, type TracedResult, TraceError, traceLoss } from "./trace-loss.ts";
 
 type Inputs = Readonly<Record<"logprobs" | "other" | "mask" | "beta", Var>>;

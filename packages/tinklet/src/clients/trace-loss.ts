@@ -3,11 +3,10 @@
  * numbers: they note each operation in the words of the wire and know their rank. A loss that asks for numbers, lengths or
  * shapes cannot be noted so, because it may do something else on other data; it says so and is run by the client instead.
  */
-import { constant, type Operand, type Shape, Var } from "../autodiff/index.ts";
-import { InvalidInputError, TinkerError } from "../errors.ts";
-import type { CustomLossGraph, CustomLossInput, CustomLossNode } from "../wire/custom-loss.ts";
-import { describe } from "../wire/fields.ts";
-import type { JsonValue } from "../wire/json.ts";
+import { constant, type Operand, type Shape, Var } from "@tinklet/wire/autodiff";
+import type { CustomLossGraph, CustomLossInput, CustomLossNode, JsonValue } from "@tinklet/wire/client";
+import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
+import { describe } from "@tinklet/wire/options";
 
 /** A loss that cannot be turned into a graph. */
 export class TraceError extends TinkerError {

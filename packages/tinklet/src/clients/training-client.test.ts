@@ -1,19 +1,16 @@
-import { describe, expect, it, vi } from "vitest";
+import { Datum, type ForwardBackwardRequest, ModelInput, TensorData } from "@tinklet/wire";
 import {
   APIConnectionError,
   InvalidInputError,
   RequestFailedError,
   ResponseValidationError,
   UnprocessableEntityError,
-} from "../errors.ts";
+} from "@tinklet/wire/errors";
+import { describe, expect, it, vi } from "vitest";
 import { anyOf, type Fault, faultsInOrder } from "../testing/faults.ts";
 import { batch, datum, failure, harness, policyDatum } from "../testing/harness.ts";
 import { stubLogprob } from "../testing/stub-model.ts";
 import type { StubOptions } from "../testing/stub-server.ts";
-import { Datum } from "../wire/datum.ts";
-import { ModelInput } from "../wire/model-input.ts";
-import { TensorData } from "../wire/tensor-data.ts";
-import type { ForwardBackwardRequest } from "../wire/training-json.ts";
 
 async function setup(stub: StubOptions = {}, config: Record<string, unknown> = {}) {
   const kit = harness({ ...stub, config: { ...stub.config, ...config } });

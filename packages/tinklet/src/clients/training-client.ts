@@ -2,29 +2,28 @@
  * `TrainingClient`: passes, optimizer steps and checkpoints of one model, in the order of the calls. Says what each call
  * sends and returns; `model-requests.ts` says how.
  */
-import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+
+import {
+  copyDatum,
+  type DatumLike,
+  type ForwardBackwardOutput,
+  type GetInfoResponse,
+  type LoadWeightsResponse,
+  type LossFnConfig,
+  type LossFnType,
+  type OptimStepResponse,
+  type SaveWeightsExternalResponse,
+  type SaveWeightsForSamplerResponse,
+  type SaveWeightsResponse,
+  toData,
+  type UnloadModelResponse,
+} from "@tinklet/wire/client";
+import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
+import { checkOptions, describe, given, type OptionNames } from "@tinklet/wire/options";
 import { type APIFuture, FutureState } from "../futures/api-future.ts";
 import { togetherTiming } from "../futures/server-timing.ts";
-import { given } from "../given.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { CallOptions } from "../transport/transport.ts";
-import { checkOptions, type OptionNames } from "../wire/check-options.ts";
-import { copyDatum, type DatumLike, toData } from "../wire/datum.ts";
-import { describe } from "../wire/fields.ts";
-import type {
-  ForwardBackwardOutput,
-  GetInfoResponse,
-  LossFnConfig,
-  LossFnType,
-  OptimStepResponse,
-  UnloadModelResponse,
-} from "../wire/training.ts";
-import type {
-  LoadWeightsResponse,
-  SaveWeightsExternalResponse,
-  SaveWeightsForSamplerResponse,
-  SaveWeightsResponse,
-} from "../wire/weights.ts";
 import { runUrl } from "./console-urls.ts";
 import { type CustomLossFn, CustomLossOutput, customForwardData, customLossCarrier } from "./custom-loss.ts";
 import type { HasInputsFor, PassOutput } from "./loss-inputs.ts";

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
+import { APITimeoutError, InvalidInputError } from "@tinklet/wire/errors";
+import { FakeClock } from "@tinklet/wire/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { FakeClock } from "../clock.ts";
-import { APITimeoutError, InvalidInputError } from "../errors.ts";
 import type { TinkletEvent } from "../events.ts";
 import { failure, MemoryLogger } from "../testing/harness.ts";
 import { Reporter } from "../transport/report.ts";

@@ -4,10 +4,10 @@
  * acknowledgement, cancellation, the report of slow and lost outcomes, and `explain()`; the work itself is given to it.
  */
 
-import { onAbort, untilAborted } from "../abort.ts";
-import type { Clock } from "../clock.ts";
-import { APITimeoutError, type TinkerError } from "../errors.ts";
-import { given } from "../given.ts";
+import { onAbort, untilAborted } from "@tinklet/wire/abort";
+import type { Clock } from "@tinklet/wire/clock";
+import { APITimeoutError, type TinkerError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import { type Reporter, seconds } from "../transport/report.ts";
 import type { PollProgress } from "./poll.ts";
 

@@ -1,5 +1,11 @@
-import { describe, expect, it } from "vitest";
-import { FakeClock } from "../clock.ts";
+import {
+  encodeForwardBackwardOutput,
+  encodeSampleResponse,
+  ForwardBackwardOutput,
+  type FutureResultName,
+  SampledSequence,
+  SampleResponse,
+} from "@tinklet/wire";
 import {
   APIConnectionError,
   APIStatusError,
@@ -7,7 +13,9 @@ import {
   FutureExpiredError,
   RequestFailedError,
   ResponseValidationError,
-} from "../errors.ts";
+} from "@tinklet/wire/errors";
+import { FakeClock } from "@tinklet/wire/testing";
+import { describe, expect, it } from "vitest";
 import type { TinkletEvent } from "../events.ts";
 import { failure, MemoryLogger, passTime } from "../testing/harness.ts";
 import { BillingPause } from "../transport/billing-pause.ts";
@@ -15,10 +23,6 @@ import { ByteBudget } from "../transport/byte-budget.ts";
 import { connectionError, type HttpRequest, type HttpResponse } from "../transport/exchange.ts";
 import { HttpTransport } from "../transport/http-transport.ts";
 import { Reporter } from "../transport/report.ts";
-import type { FutureResultName } from "../wire/contract.ts";
-import { encodeForwardBackwardOutput, encodeSampleResponse } from "../wire/proto/tensors.ts";
-import { SampledSequence, SampleResponse } from "../wire/sampling.ts";
-import { ForwardBackwardOutput } from "../wire/training.ts";
 import { classify, type PollProgress, type PollTarget, pollFuture } from "./poll.ts";
 
 type Answer =

@@ -3,15 +3,26 @@
  * answers and the rules for each status; it reads like its specification.
  */
 
-import type { Clock } from "../clock.ts";
+import {
+  classifyOutcome,
+  type FutureResult,
+  type FutureResultName,
+  futureResults,
+  type JsonOutcome,
+  parseJson,
+  pendingOutcome,
+  protobufContentType,
+  type QueueState,
+} from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
 import {
   APIConnectionError,
   type APIStatusError,
   FutureExpiredError,
   RequestFailedError,
   ResponseValidationError,
-} from "../errors.ts";
-import { given } from "../given.ts";
+} from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import { type BillingPause, billingRetryMs } from "../transport/billing-pause.ts";
 import type { ByteBudget, Release } from "../transport/byte-budget.ts";
 import type { HttpResponse } from "../transport/exchange.ts";
@@ -19,10 +30,6 @@ import { type FailureFacts, hintFor } from "../transport/hints.ts";
 import type { Reporter } from "../transport/report.ts";
 import { pollBackoffMs } from "../transport/retry.ts";
 import type { PreparedRequest, Transport } from "../transport/transport.ts";
-import { type FutureResult, type FutureResultName, futureResults } from "../wire/core-routes.ts";
-import { classifyOutcome, type JsonOutcome, pendingOutcome, type QueueState } from "../wire/futures.ts";
-import { parseJson } from "../wire/json.ts";
-import { protobufContentType } from "../wire/proto/tensors.ts";
 import { parseServerTiming, type ServerTiming } from "./server-timing.ts";
 
 /** What the loop needs. Shared by all futures of a service. */

@@ -2,7 +2,7 @@
  * What can go wrong between a client and a server, as data: a fault is chosen per request by a script and carried out by
  * whoever delivers the answer, in process or over a socket.
  */
-import type { Operation } from "../wire/contract.ts";
+import type { Operation } from "@tinklet/wire";
 
 /** A request as a fault script sees it. */
 export interface StubCall {

@@ -2,12 +2,12 @@
  * What the SDK's own tests share: a client over the stub server on a fake clock, a logger that remembers, and a way to let
  * time pass until a promise settles.
  */
+
+import { Datum, ModelInput } from "@tinklet/wire";
+import { FakeClock } from "@tinklet/wire/testing";
 import type { ClientOptions } from "../clients/options.ts";
 import { ServiceClient } from "../clients/service-client.ts";
-import { FakeClock } from "../clock.ts";
 import type { Logger, TinkletEvent } from "../events.ts";
-import { Datum } from "../wire/datum.ts";
-import { ModelInput } from "../wire/model-input.ts";
 import { type StubOptions, StubServer } from "./stub-server.ts";
 
 /** A logger that keeps its lines, `level: text`. */

@@ -1,5 +1,5 @@
 /** For tests of what is refused: the typed error that a call raises, so that its field and its hint can be looked at. */
-import { InvalidInputError } from "../errors.ts";
+import { InvalidInputError } from "@tinklet/wire/errors";
 
 export function refusal(body: () => unknown): InvalidInputError {
   try {

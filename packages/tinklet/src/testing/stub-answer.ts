@@ -1,7 +1,7 @@
 /**
  * Answers of the stub server, as bytes with a way to deliver them.
  */
-import { stringifyJson } from "../wire/json.ts";
+import { stringifyJson } from "@tinklet/wire";
 import type { Delivery } from "./faults.ts";
 
 const utf8 = new TextEncoder();

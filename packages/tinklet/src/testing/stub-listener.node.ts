@@ -4,7 +4,7 @@
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import type { Clock } from "../clock.ts";
+import type { Clock } from "@tinklet/wire/clock";
 import type { StubAnswer } from "./stub-answer.ts";
 import type { StubServer } from "./stub-server.ts";
 

@@ -2,12 +2,17 @@
  * What the stub server trains and samples: nothing, but with results that follow from the request alone, so that a test
  * knows what it must get back, and in the order of the numbers, so that a test sees what was applied and how often.
  */
-import type { Clock } from "../clock.ts";
-import type { Datum } from "../wire/datum.ts";
-import { SampledSequence, type SampleRequest, SampleResponse } from "../wire/sampling.ts";
-import { TensorData } from "../wire/tensor-data.ts";
-import { ForwardBackwardOutput } from "../wire/training.ts";
-import type { ForwardBackwardInput } from "../wire/training-json.ts";
+
+import {
+  type Datum,
+  type ForwardBackwardInput,
+  ForwardBackwardOutput,
+  SampledSequence,
+  type SampleRequest,
+  SampleResponse,
+  TensorData,
+} from "@tinklet/wire";
+import type { Clock } from "@tinklet/wire/clock";
 
 /** The log-prob that the stub gives a token. */
 export const stubLogprob = (token: number): number => Math.fround(-0.125 * ((token % 8) + 1));

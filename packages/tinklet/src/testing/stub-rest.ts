@@ -1,7 +1,7 @@
 /**
  * Fixed answers of the stub server's REST routes, each in the form that the contract gives it.
  */
-import type { Operation } from "../wire/contract.ts";
+import type { Operation } from "@tinklet/wire";
 import type { StubCall } from "./faults.ts";
 import { json, type StubAnswer } from "./stub-answer.ts";
 

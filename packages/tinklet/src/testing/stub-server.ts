@@ -3,24 +3,29 @@
  * asked, and breaks where a script tells it to. Reached in process through {@link StubServer.fetch}, or over real sockets
  * through `listen` of `stub-listener.node.ts`.
  */
-import { type Clock, systemClock } from "../clock.ts";
-import { InvalidInputError, ResponseValidationError } from "../errors.ts";
-import type { FetchLike } from "../transport/exchange.ts";
-import { contract, type FutureResultName, futureResults, type Operation } from "../wire/contract.ts";
-import { encodeBase64 } from "../wire/fields.ts";
-import type { FuturesRetrieveRequest } from "../wire/futures.ts";
-import { parseJson, stringifyJson } from "../wire/json.ts";
-import { matchRoute } from "../wire/match-route.ts";
-import type { Message } from "../wire/message.ts";
+
 import {
+  contract,
   decodeForwardBackwardRequest,
+  decompressZstd,
+  encodeBase64,
   encodeForwardBackwardOutput,
   encodeSampleResponse,
+  type ForwardBackwardRequest,
+  type FutureResultName,
+  type FuturesRetrieveRequest,
+  futureResults,
+  type Message,
+  matchRoute,
+  type Operation,
+  parseJson,
   protobufContentType,
-} from "../wire/proto/tensors.ts";
-import type { SampleRequest } from "../wire/sampling.ts";
-import type { ForwardBackwardRequest } from "../wire/training-json.ts";
-import { decompressZstd } from "../wire/zstd.ts";
+  type SampleRequest,
+  stringifyJson,
+} from "@tinklet/wire";
+import { type Clock, systemClock } from "@tinklet/wire/clock";
+import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
+import type { FetchLike } from "../transport/exchange.ts";
 import type { Fault, FaultScript, StubCall } from "./faults.ts";
 import { json, type StubAnswer } from "./stub-answer.ts";
 import { OrderedModel, stubPass, stubSample } from "./stub-model.ts";

@@ -1,5 +1,5 @@
 /** What can go wrong between a tokenizer's name and a working tokenizer, in the SDK's own error class. */
-import { TinkerError } from "../errors.ts";
+import { TinkerError } from "@tinklet/wire/errors";
 
 /** Why a tokenizer could not be loaded or used. */
 export type TokenizerProblem =

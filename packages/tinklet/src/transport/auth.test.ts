@@ -1,11 +1,11 @@
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ClientConfigResponse } from "@tinklet/wire";
+import { FakeClock } from "@tinklet/wire/testing";
 import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
-import { FakeClock } from "../clock.ts";
 import { failure } from "../testing/harness.ts";
 import { stubToken } from "../testing/stub-server.ts";
-import { ClientConfigResponse } from "../wire/session.ts";
 import { credentialSource, exchangeCredentials, firstCredentials } from "./auth.ts";
 import { credentialsFile } from "./credentials-file.node.ts";
 import { readCredentials } from "./stored-key.node.ts";

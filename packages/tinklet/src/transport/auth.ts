@@ -2,9 +2,10 @@
  * Who the client says it is: an API key, the output of a command, or a key that `auth login` stored. Chooses the source by the
  * contract's rules; short-lived tokens that either is exchanged for are `token.ts`, sending is the transport's work.
  */
-import { type Clock, systemClock } from "../clock.ts";
-import { TinkerError } from "../errors.ts";
-import type { ClientConfigResponse } from "../wire/session.ts";
+
+import type { ClientConfigResponse } from "@tinklet/wire/client";
+import { type Clock, systemClock } from "@tinklet/wire/clock";
+import { TinkerError } from "@tinklet/wire/errors";
 import { hasCredentialsFile } from "./credentials-file.node.ts";
 import { environment, isNode, resolveBaseUrl } from "./environment.ts";
 

@@ -1,5 +1,5 @@
+import { FakeClock } from "@tinklet/wire/testing";
 import { expect, it } from "vitest";
-import { FakeClock } from "../clock.ts";
 import type { TinkletEvent } from "../events.ts";
 import { MemoryLogger } from "../testing/harness.ts";
 import { BillingPause } from "./billing-pause.ts";

@@ -2,7 +2,7 @@
  * The pause that a 402 means: work of the whole service stops, is tried again every few seconds, and goes on by itself
  * once billing is in order. One incident has one countdown, shared by all calls.
  */
-import type { Clock } from "../clock.ts";
+import type { Clock } from "@tinklet/wire/clock";
 import type { Reporter } from "./report.ts";
 
 /** Between two tries while paused. */

@@ -2,7 +2,7 @@
  * Two limits on how much is under way at once: a number of holders ({@link Semaphore}) and an amount of bytes
  * ({@link ByteBudget}). Both are first come, first served, and a waiter that is aborted leaves the line.
  */
-import { onAbort } from "../abort.ts";
+import { onAbort } from "@tinklet/wire/abort";
 
 interface Waiter {
   readonly amount: number;

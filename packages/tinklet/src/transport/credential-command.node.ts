@@ -2,8 +2,8 @@
  * Runs `TINKER_CREDENTIAL_CMD` in a shell. What it prints is the credential; how it exits says nothing, and what it writes
  * to standard error is its own affair.
  */
-import type { Clock } from "../clock.ts";
-import { TinkerError } from "../errors.ts";
+import type { Clock } from "@tinklet/wire/clock";
+import { TinkerError } from "@tinklet/wire/errors";
 import { nodeBuiltin } from "../node-builtin.ts";
 import type { Credentials } from "./auth.ts";
 import { tokenClaims } from "./token.ts";

@@ -2,7 +2,7 @@
  * What the SDK reads from its surroundings: environment variables and the names of runtime and machine. No `node:` import:
  * in a browser everything here is simply absent.
  */
-import { mirroredSdkVersion } from "../wire/route.ts";
+import { mirroredSdkVersion } from "@tinklet/wire/client";
 
 interface Host {
   readonly env?: Readonly<Record<string, string | undefined>>;

@@ -1,8 +1,8 @@
 import { getEventListeners } from "node:events";
+import { APIConnectionError, APITimeoutError, ResponseValidationError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
+import { FakeClock } from "@tinklet/wire/testing";
 import { describe, expect, it } from "vitest";
-import { FakeClock } from "../clock.ts";
-import { APIConnectionError, APITimeoutError, ResponseValidationError } from "../errors.ts";
-import { given } from "../given.ts";
 import { failure } from "../testing/harness.ts";
 import {
   causeCode,

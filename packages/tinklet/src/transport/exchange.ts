@@ -2,10 +2,10 @@
  * One HTTP exchange: a request goes out, a whole answer comes back, nothing is tried again. Owns the deadline of a single
  * attempt and the `fetch` implementation; connection pools for Node live in `undici-exchange.node.ts`.
  */
-import { onAbort } from "../abort.ts";
-import type { Clock } from "../clock.ts";
-import { APIConnectionError, APITimeoutError, ResponseValidationError } from "../errors.ts";
-import type { Pool } from "../wire/contract.ts";
+import { onAbort } from "@tinklet/wire/abort";
+import type { Pool } from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
+import { APIConnectionError, APITimeoutError, ResponseValidationError } from "@tinklet/wire/errors";
 
 /** A request, ready to be sent. */
 export interface HttpRequest {

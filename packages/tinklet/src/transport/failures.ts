@@ -2,7 +2,7 @@
  * Turns an answer outside 2xx into the error that callers see: message, request id, category and wait from wherever the
  * server put them, a hint for the known traps, and no secrets.
  */
-import { type APIStatusError, requestErrorCategory, statusError } from "../errors.ts";
+import { type APIStatusError, requestErrorCategory, statusError } from "@tinklet/wire/errors";
 import type { HttpResponse } from "./exchange.ts";
 import { type FailureFacts, hintFor } from "./hints.ts";
 import type { Redactor } from "./redact.ts";

@@ -1,5 +1,3 @@
-import { describe, expect, it } from "vitest";
-import { FakeClock } from "../clock.ts";
 import {
   APIConnectionError,
   APIStatusError,
@@ -15,7 +13,9 @@ import {
   RateLimitError,
   ResponseValidationError,
   UnprocessableEntityError,
-} from "../errors.ts";
+} from "@tinklet/wire/errors";
+import { FakeClock } from "@tinklet/wire/testing";
+import { describe, expect, it } from "vitest";
 import type { TinkletEvent } from "../events.ts";
 import { failure, MemoryLogger, passTime } from "../testing/harness.ts";
 import { BillingPause } from "./billing-pause.ts";

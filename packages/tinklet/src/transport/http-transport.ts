@@ -2,8 +2,24 @@
  * The transport over HTTP: URL and headers of a request, its credential, redirects, the one retry loop, and what an
  * answer means. Knows no clients and no futures.
  */
-import { untilAborted } from "../abort.ts";
-import type { Clock } from "../clock.ts";
+import { untilAborted } from "@tinklet/wire/abort";
+import {
+  apiPrefix,
+  coreRoutes,
+  type EncodedRequest,
+  encodeBy,
+  isKnown,
+  loadRoute,
+  type Message,
+  type Operation,
+  type Pool,
+  parseJson,
+  type RequestOf,
+  type ResponseOf,
+  routeOf,
+  stringifyJson,
+} from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
 import {
   APIConnectionError,
   APIStatusError,
@@ -11,14 +27,8 @@ import {
   InvalidInputError,
   isRetryable,
   ResponseValidationError,
-} from "../errors.ts";
-import { given } from "../given.ts";
-import type { Operation, RequestOf, ResponseOf } from "../wire/contract.ts";
-import { coreRoutes } from "../wire/core-routes.ts";
-import { parseJson, stringifyJson } from "../wire/json.ts";
-import { isKnown, loadRoute, routeOf } from "../wire/known-routes.ts";
-import type { Message } from "../wire/message.ts";
-import { apiPrefix, type EncodedRequest, encodeBy, type Pool } from "../wire/route.ts";
+} from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import type { Credentials } from "./auth.ts";
 import { type BillingPause, billingRetryMs } from "./billing-pause.ts";
 import { clientHeaders } from "./environment.ts";

@@ -2,9 +2,10 @@
  * How many sockets each purpose may open, and which exchange serves them: undici's pools on Node, `fetch` elsewhere or
  * when the caller brings one.
  */
-import type { Clock } from "../clock.ts";
-import { given } from "../given.ts";
-import type { Pool } from "../wire/contract.ts";
+
+import type { Pool } from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
+import { given } from "@tinklet/wire/options";
 import { isNode } from "./environment.ts";
 import { type Exchange, FetchExchange, type FetchLike, type HttpRequest, type HttpResponse } from "./exchange.ts";
 

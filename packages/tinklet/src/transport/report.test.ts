@@ -1,5 +1,5 @@
+import { FakeClock } from "@tinklet/wire/testing";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { FakeClock } from "../clock.ts";
 import type { TinkletEvent } from "../events.ts";
 import { MemoryLogger } from "../testing/harness.ts";
 import { Reporter, type ReporterOptions, seconds } from "./report.ts";

@@ -2,7 +2,7 @@
  * Where everything that is worth telling goes: events to the caller's listener, sentences to the logger at the level that
  * was asked for. Redacts both. Decides how often a repeated sentence is said; nothing else does.
  */
-import type { Clock } from "../clock.ts";
+import type { Clock } from "@tinklet/wire/clock";
 import type { EventListener, Logger, LogLevel, TinkletEvent } from "../events.ts";
 import { environment } from "./environment.ts";
 import { Redactor } from "./redact.ts";

@@ -2,9 +2,9 @@
  * The key that `tinklet auth login` (or the official tool) stored in `~/.tinker/credentials.json`. Reads it; writing is the command
  * line's work. Nothing of the file's content ever gets into a message: it holds live keys.
  */
-import { TinkerError } from "../errors.ts";
+import { TinkerError } from "@tinklet/wire/errors";
+import { isPlainObject } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../node-builtin.ts";
-import { isPlainObject } from "../wire/fields.ts";
 import { credentialsFile } from "./credentials-file.node.ts";
 import { hostedBaseUrl } from "./environment.ts";
 

@@ -2,9 +2,10 @@
  * Short-lived tokens that a credential is exchanged for: their claims, and keeping one fresh. Loaded where a server asks for
  * tokens in place of keys.
  */
-import type { Clock } from "../clock.ts";
-import { TinkerError } from "../errors.ts";
-import type { WhoamiResponse } from "../wire/session.ts";
+
+import type { WhoamiResponse } from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
+import { TinkerError } from "@tinklet/wire/errors";
 import { type CredentialSource, type Credentials, isToken } from "./auth.ts";
 
 /** A token's claims, without checking its signature: only the server can. */

@@ -2,8 +2,9 @@
  * What the layers above need of a connection to a server: prepare a request of the contract, send it once or until its
  * budget is spent, read the answer. `http-transport.ts` is the implementation.
  */
-import type { APIStatusError } from "../errors.ts";
-import type { Operation, Pool, RequestOf, ResponseOf } from "../wire/contract.ts";
+
+import type { Operation, Pool, RequestOf, ResponseOf } from "@tinklet/wire/client";
+import type { APIStatusError } from "@tinklet/wire/errors";
 import type { HttpResponse } from "./exchange.ts";
 import type { FailureFacts } from "./hints.ts";
 

@@ -4,13 +4,13 @@
  * times the processor time and memory per call. Node only, loaded when first needed.
  */
 
+import { onAbort } from "@tinklet/wire/abort";
+import type { Pool } from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
+import { APIConnectionError, type TinkerError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from "undici";
-import { onAbort } from "../abort.ts";
-import type { Clock } from "../clock.ts";
-import { APIConnectionError, type TinkerError } from "../errors.ts";
-import { given } from "../given.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
-import type { Pool } from "../wire/contract.ts";
 import { environment } from "./environment.ts";
 import {
   connectionError,

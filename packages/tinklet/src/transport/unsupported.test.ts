@@ -1,7 +1,7 @@
+import type { Operation } from "@tinklet/wire";
+import { statusError } from "@tinklet/wire/errors";
 import { describe, expect, it } from "vitest";
-import { statusError } from "../errors.ts";
-import type { Operation } from "../wire/contract.ts";
-import { loadRoute } from "../wire/known-routes.ts";
+import { loadRoute } from "../../../wire/src/routes/known-routes.ts";
 import { unsupported } from "./unsupported.ts";
 
 const refusal = (status: number, body: unknown) =>

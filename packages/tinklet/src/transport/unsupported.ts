@@ -2,11 +2,10 @@
  * Tells a server that is too old for a request from one that refuses it: by the releases that the contract names for routes and
  * fields, and by how servers answer to what they do not know.
  */
-import { type APIStatusError, UnsupportedFeatureError } from "../errors.ts";
-import type { Operation } from "../wire/contract.ts";
-import { isPlainObject } from "../wire/fields.ts";
-import { routeOf } from "../wire/known-routes.ts";
-import { fieldsSince } from "../wire/route.ts";
+
+import { fieldsSince, type Operation, routeOf } from "@tinklet/wire/client";
+import { type APIStatusError, UnsupportedFeatureError } from "@tinklet/wire/errors";
+import { isPlainObject } from "@tinklet/wire/options";
 
 /** What the server lacks, where that is why it refused. */
 export function unsupported(error: APIStatusError, operation: Operation): UnsupportedFeatureError | undefined {

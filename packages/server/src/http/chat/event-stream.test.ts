@@ -1,4 +1,4 @@
-import { FakeClock } from "tinklet/testing";
+import { FakeClock } from "@tinklet/wire/testing";
 import { expect, test } from "vitest";
 import { createEventStream } from "./event-stream.ts";
 

@@ -2,7 +2,7 @@
  * Server-sent events whose writer never waits: what is not taken yet is kept, bounded by what the writer writes at most. Signs of life
  * come in the pauses, one at a time, so that a reader who takes nothing costs nothing more. Knows when its reader is gone.
  */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 
 export interface EventStreamOptions {
   readonly clock: Clock;

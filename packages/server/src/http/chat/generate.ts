@@ -4,7 +4,7 @@
  */
 import { ConfigError, MemoryError, type SampleRequest, type TokenEvent, type TokenTable } from "@tinklet/engine";
 import type { ReplyEvent, ReplyReader } from "@tinklet/models/chat";
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Api } from "../api.ts";
 import type { NamedModel } from "./model-names.ts";

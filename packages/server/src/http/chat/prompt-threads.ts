@@ -2,7 +2,7 @@
  * The threads that prompts are made on. A tenant whose prompt took longer than it may shares a second one with others of the kind for a
  * while: there its next ones keep no one else waiting.
  */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import type { SideThread } from "../../thread/side-thread.ts";
 
 /** How long a tenant's prompts go to the second thread. */

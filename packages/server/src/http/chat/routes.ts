@@ -1,5 +1,5 @@
 /** The routes of the chat endpoints, once: which there are, and whose shape their answers have. */
-import { decodePathPart } from "tinklet/wire";
+import { decodePathPart } from "@tinklet/wire";
 import type { Call } from "../api.ts";
 
 /** Whose API a path belongs to: it decides what errors look like. */

@@ -1,7 +1,7 @@
 /** Parameters of sampling that both APIs have, and what they make of the engine's. */
 import type { Chat } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { Api } from "../api.ts";
 import { engineSeed } from "../handlers/training.ts";
 import { type Body, badField, numberField, objectField } from "./fields.ts";

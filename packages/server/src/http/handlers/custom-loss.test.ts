@@ -2,7 +2,8 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Datum, encodeForwardBackwardRequest, given, ModelInput, TensorData } from "tinklet/wire";
+import { Datum, encodeForwardBackwardRequest, ModelInput, TensorData } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Limits } from "../../limits.ts";
 import { gateway, TestServer, turnsDuring } from "../../testing/test-server.ts";

@@ -1,5 +1,5 @@
 /** `create_custom_loss`: a loss is read and checked, stored, and answered by a future that is over at once. */
-import { CreateCustomLossResponse, stringifyJson } from "tinklet/wire";
+import { CreateCustomLossResponse, stringifyJson } from "@tinklet/wire";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { addCustomLoss, getCustomLoss, lossBytes, lossesStored } from "../../store/custom-losses.ts";

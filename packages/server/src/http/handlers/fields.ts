@@ -1,5 +1,5 @@
 /** Bounds of fields that the contract leaves open. */
-import { stringifyJson } from "tinklet/wire";
+import { stringifyJson } from "@tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
 
 /** Names and labels beyond this are a mistake. */

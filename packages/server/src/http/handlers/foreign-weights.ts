@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MemoryError, ModelError } from "@tinklet/engine";
 import { peftBounds } from "@tinklet/models";
-import type { CopyWeightsRequest, CopyWeightsResponse } from "tinklet/wire";
+import type { CopyWeightsRequest, CopyWeightsResponse } from "@tinklet/wire";
 import { checkName, expiryOf, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { owned, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";

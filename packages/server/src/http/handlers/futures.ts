@@ -3,11 +3,11 @@ import {
   decodeForwardBackwardOutput,
   decodeSampleResponse,
   forwardBackwardOutputJson,
-  given,
   protobufContentType,
   tensorField,
   topkLists,
-} from "tinklet/wire";
+} from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { Timing } from "../../queue/futures.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { ownSampler, unknownRequest } from "../access.ts";

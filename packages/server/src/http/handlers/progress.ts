@@ -1,5 +1,5 @@
 /** Handlers about how runs are getting on: the list, one run with its curve, the stream of both, and what the server is doing. */
-import { parseJson, type ServerStateResponse } from "tinklet/wire";
+import { parseJson, type ServerStateResponse } from "@tinklet/wire";
 import { listModels } from "../../store/models.ts";
 import { stepsAfter } from "../../store/steps.ts";
 import { ownModel } from "../access.ts";

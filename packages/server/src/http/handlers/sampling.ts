@@ -1,6 +1,6 @@
 /** Handlers of sampling. */
-import type { SampleRequest } from "tinklet/wire";
-import { given } from "tinklet/wire";
+import type { SampleRequest } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
 import { clientOf } from "../../queue/completions.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";

@@ -1,6 +1,6 @@
 /** Handlers of sessions as they are listed, found, labelled and ended. */
-import type { SessionSearchRequest, SessionStatus } from "tinklet/wire";
-import { given } from "tinklet/wire";
+import type { SessionSearchRequest, SessionStatus } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { checkpointTotals } from "../../store/models.ts";
 import {
   finishSession,

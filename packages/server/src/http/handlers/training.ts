@@ -1,12 +1,7 @@
 /** Handlers that make, describe and train models. Each ends in a request on the queue, except `get_info`. */
 import { randomInt } from "node:crypto";
-import {
-  type ForwardBackwardRequest,
-  given,
-  type Operation,
-  peekForwardBackwardRequest,
-  stringifyJson,
-} from "tinklet/wire";
+import { type ForwardBackwardRequest, type Operation, peekForwardBackwardRequest, stringifyJson } from "@tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { customLossId, findLoss } from "../../queue/custom-pass.ts";
 import { decodePass } from "../../queue/engine-input.ts";

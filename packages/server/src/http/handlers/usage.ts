@@ -1,5 +1,5 @@
 /** Handlers about what was used and done: the bill, the audit log, storage, and whose key it is. */
-import type { BillingUsageEvent } from "tinklet/wire";
+import type { BillingUsageEvent } from "@tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
 import { projectStorage, tenantCheckpoints } from "../../store/models.ts";
 import { getSession } from "../../store/sessions.ts";

@@ -4,7 +4,7 @@
  * end it, also after a restart. Requests by cookie must come from the page's own origin.
  */
 import { createHash, randomBytes } from "node:crypto";
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/wire/clock";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Database } from "../../store/database.ts";
 import { addSignIn, deleteSignIn, getSignIn } from "../../store/sign-ins.ts";

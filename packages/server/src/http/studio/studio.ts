@@ -2,7 +2,7 @@
  * What the server knows of the studio: files of a page that it hands out, and folders of runs that it lists. The package
  * `@tinklet/studio` has both; a server without it is the same server without a page.
  */
-import type { RolloutsResponse, RunFileRow } from "tinklet/wire";
+import type { RolloutsResponse, RunFileRow } from "@tinklet/wire";
 
 /** A file of the page. */
 export interface StudioFile {

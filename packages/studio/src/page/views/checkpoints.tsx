@@ -1,6 +1,7 @@
 /** What was saved: published, kept for a time, fetched, deleted after a question, and the commands that go on from it. */
+
+import type { Checkpoint } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
-import type { Checkpoint } from "tinklet/wire";
 import { call } from "../api.ts";
 import { formatAge, formatBytes, formatTime } from "../format.ts";
 import { Confirm, CopyButton, Notice } from "../parts.tsx";

@@ -1,5 +1,5 @@
 /** What runs were made with; where there are several, what differs first. */
-import type { JsonValue } from "tinklet/wire";
+import type { JsonValue } from "@tinklet/wire";
 import { oneLine } from "../text.ts";
 
 interface Configured {

@@ -1,6 +1,7 @@
 /** A run folder: its metrics, configuration, checkpoints, timing and rollouts. */
+
+import type { RunFolderResponse } from "@tinklet/wire";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import type { RunFolderResponse } from "tinklet/wire";
 import { call } from "../api.ts";
 import { Charts } from "../charts.tsx";
 import { formatAge, formatCount, formatDuration } from "../format.ts";

@@ -1,6 +1,7 @@
 /** The samples of a step with their rewards: chosen by the bars of a histogram, or one group side by side. */
+
+import type { StepLogEntry } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
-import type { StepLogEntry } from "tinklet/wire";
 import { call } from "../api.ts";
 import { formatNumber } from "../format.ts";
 import { Choice, Notice } from "../parts.tsx";

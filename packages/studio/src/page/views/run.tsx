@@ -1,6 +1,7 @@
 /** One run, or several compared: charts that grow, configuration and its differences, events, and what it waits for. */
+
+import type { JsonValue, RunStepsResponse } from "@tinklet/wire";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import type { JsonValue, RunStepsResponse } from "tinklet/wire";
 import { Charts } from "../charts.tsx";
 import { formatAge, formatCount, formatDuration, formatNumber, formatTime } from "../format.ts";
 import { ComparePicker, CopyButton, maxCompared, Notice, Status, Tile } from "../parts.tsx";

@@ -1,6 +1,7 @@
 /** All runs, live: the server's own and those of run folders. */
+
+import type { RunFolder, RunProgress } from "@tinklet/wire";
 import { useState } from "preact/hooks";
-import type { RunFolder, RunProgress } from "tinklet/wire";
 import { formatAge, formatCount, formatNumber } from "../format.ts";
 import { Notice, Sparkline, Status } from "../parts.tsx";
 import { placeUrl } from "../router.ts";

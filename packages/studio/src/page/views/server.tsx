@@ -1,6 +1,7 @@
 /** What the server is doing: queue, memory, tokens per second, reuse of prompts, and what the signed-in key has used. */
+
+import type { ServerStateResponse } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
-import type { ServerStateResponse } from "tinklet/wire";
 import { call } from "../api.ts";
 import { Chart } from "../chart.tsx";
 import { formatBytes, formatCount, formatDuration } from "../format.ts";

@@ -1,6 +1,7 @@
 /** What the official cookbook logged of a step: its sections, opened one by one. Texts of environments that write none into the summaries are here. */
+
+import type { StepLogEntry } from "@tinklet/wire";
 import { useState } from "preact/hooks";
-import type { StepLogEntry } from "tinklet/wire";
 import { ForeignText } from "../parts.tsx";
 import { oneLine } from "../text.ts";
 

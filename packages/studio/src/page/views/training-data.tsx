@@ -1,6 +1,7 @@
 /** The first data of a supervised run as the model sees them, each token coloured by its weight in the loss. Read when it is opened. */
+
+import type { RunFileRow } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
-import type { RunFileRow } from "tinklet/wire";
 import { call } from "../api.ts";
 import { formatNumber } from "../format.ts";
 import { Notice } from "../parts.tsx";

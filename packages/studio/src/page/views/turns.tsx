@@ -1,5 +1,5 @@
 /** The turns of a sample: what was logged of each, and its tokens coloured by what the model or the training thought of them. */
-import type { RunFileRow } from "tinklet/wire";
+import type { RunFileRow } from "@tinklet/wire";
 import { formatNumber } from "../format.ts";
 import { ForeignText } from "../parts.tsx";
 import { numberOf, numbersOf, textsOf } from "../run-rows.ts";

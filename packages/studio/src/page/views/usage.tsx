@@ -1,6 +1,7 @@
 /** What the signed-in key has used in the last thirty days, by model: the figures of the bill. Other keys' are theirs to see. */
+
+import type { BillingUsageEvent } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
-import type { BillingUsageEvent } from "tinklet/wire";
 import { call } from "../api.ts";
 import { formatCount } from "../format.ts";
 import { Notice } from "../parts.tsx";

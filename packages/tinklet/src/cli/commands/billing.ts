@@ -2,8 +2,7 @@
  * `billing usage` and `billing checkpoint-storage`: what was used, by the hour, and what checkpoints take up now. Shows whatever
  * fields the server sends, as the official tool does.
  */
-import { wireOf } from "../../wire/client.ts";
-import type { BillingUsageResponse } from "../../wire/rest.ts";
+import { type BillingUsageResponse, wireOf } from "@tinklet/wire";
 import type { Command } from "../command.ts";
 import { writeWhole } from "../files.ts";
 import { ordered } from "../official-json.ts";

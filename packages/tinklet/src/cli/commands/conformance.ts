@@ -1,6 +1,6 @@
 /** `conformance`: the black-box kit against any server of the Tinker API. Only parses and prints; the kit is its own package. */
 import type { Group } from "@tinklet/conformance";
-import { given } from "../../given.ts";
+import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { optionalPackage } from "../context.ts";
 import { nearest, UsageError } from "../parse.ts";

@@ -3,7 +3,7 @@
 import { mkdir, statfs } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { freemem, totalmem } from "node:os";
-import { given } from "../../given.ts";
+import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { bundledModel, type Context, optionalPackage } from "../context.ts";
 import { explain } from "../explain.ts";

@@ -1,4 +1,6 @@
 /** `export`: writes a checkpoint for other programs. */
+
+import { given } from "@tinklet/wire/options";
 import {
   checkExport,
   checkpointFormats,
@@ -6,7 +8,6 @@ import {
   exportAdapter,
   exportCheckpoint,
 } from "../../clients/checkpoint-export.node.ts";
-import { given } from "../../given.ts";
 import { isAdapterFolder } from "../adapter-folder.ts";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";

@@ -1,5 +1,5 @@
 /** `model list`: what the server can train and sample. */
-import { TinkerError } from "../../errors.ts";
+import { TinkerError } from "@tinklet/wire/errors";
 import type { Command } from "../command.ts";
 import { CliError } from "../explain.ts";
 import { formatBool } from "../format.ts";

@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { join, parse } from "node:path";
 import type { RecipeEvent, RecipeResult } from "@tinklet/cookbook";
-import { given } from "../../given.ts";
+import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { type Context, optionalPackage } from "../context.ts";
 import { CliError } from "../explain.ts";

@@ -1,5 +1,5 @@
 /** `run list` and `run info`, with the official tool's options, columns and JSON. */
-import type { TrainingRun } from "../../wire/rest.ts";
+import type { TrainingRun } from "@tinklet/wire";
 import type { Command } from "../command.ts";
 import { counted, formatTimestamp } from "../format.ts";
 import { trainingRunJson } from "../official-json.ts";

@@ -1,6 +1,6 @@
 /** `serve`: the Tinker API on this machine, until Ctrl-C. */
 import { readFile } from "node:fs/promises";
-import { given } from "../../given.ts";
+import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { asSaid, engineNotices, optionalPackage } from "../context.ts";
 import { CliError } from "../explain.ts";

@@ -1,5 +1,5 @@
 /** `studio`: folders of run files in a browser, until Ctrl-C. The same page as `serve` has, on a server without a model. */
-import { given } from "../../given.ts";
+import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { asSaid, optionalPackage } from "../context.ts";
 import { openStudio } from "../studio.ts";

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
 import type { PreparedData, RunFolder, Schedule, SupervisedResult, TrainOn } from "@tinklet/cookbook";
-import { given } from "../../given.ts";
+import { given } from "@tinklet/wire/options";
 import { importAdapter, isAdapterFolder } from "../adapter-folder.ts";
 import type { Command } from "../command.ts";
 import { type Context, optionalPackage } from "../context.ts";

@@ -1,6 +1,6 @@
 /** Conversations and tools of Anthropic's API, read, checked and put into the form that templates read. */
 import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
 import type { Conversation } from "../../../thread/chat-tasks.ts";
 import { type Body, badField, listField, objectField, textField, unsupported } from "../fields.ts";

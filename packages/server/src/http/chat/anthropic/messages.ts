@@ -1,7 +1,7 @@
 /** `POST /messages` and `/messages/count_tokens` of Anthropic's API. */
 import { randomUUID } from "node:crypto";
 import type { ReplyEvent } from "@tinklet/models/chat";
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";

@@ -1,7 +1,7 @@
 /** `POST /chat/completions` of OpenAI's API. */
 import { randomUUID } from "node:crypto";
 import type { ReplyEvent, ToolCall } from "@tinklet/models/chat";
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
 import {

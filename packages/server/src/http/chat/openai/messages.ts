@@ -1,6 +1,6 @@
 /** Conversations and tools of OpenAI's API, read and checked. */
 import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
-import { given } from "tinklet/wire";
+import { given } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
 import { type Body, badField, listField, objectField, textField, unsupported } from "../fields.ts";
 

@@ -1,0 +1,408 @@
+/** Messages of the REST side: training runs, checkpoints, sessions, samplers, audit and billing. */
+
+import { describe, isPlainObject } from "../describe.ts";
+import { date } from "../schema/dates.ts";
+import {
+  bool,
+  custom,
+  FieldProblem,
+  float,
+  int,
+  json,
+  list,
+  literal,
+  map,
+  oneOf,
+  openWord,
+  optional,
+  string,
+  withDefault,
+} from "../schema/fields.ts";
+import type { JsonValue } from "../schema/json.ts";
+import { type Message, message } from "../schema/message.ts";
+
+/** Whose items a listing shows: only one's own, or all that are accessible. */
+export type AccessScope = "owned" | "accessible";
+
+/** What a checkpoint is for. Newer services also know `external`. */
+export type CheckpointType = "training" | "sampler" | "external" | (string & {});
+
+/** Where a page of a listing stands. */
+export interface Cursor {
+  readonly offset: number;
+  readonly limit: number;
+  readonly totalCount: number;
+}
+export const Cursor = message<Cursor>("Cursor", { offset: int(), limit: int(), totalCount: int() });
+
+/** A saved checkpoint. */
+export interface Checkpoint {
+  /** `weights/<name>` or `sampler_weights/<name>`. */
+  readonly checkpointId: string;
+  readonly checkpointType: CheckpointType;
+  readonly time: Date;
+  readonly tinkerPath: string;
+  readonly sizeBytes?: number;
+  /** @defaultValue false */
+  readonly public: boolean;
+  readonly expiresAt?: Date;
+  /** Newer than 0.25. */
+  readonly userMetadata?: Readonly<Record<string, string>>;
+}
+export const Checkpoint = message<Checkpoint, "public">("Checkpoint", {
+  checkpointId: string(),
+  checkpointType: openWord("training", "sampler", "external"),
+  time: date(),
+  tinkerPath: string(),
+  sizeBytes: optional(int()),
+  public: withDefault(bool(), false),
+  expiresAt: optional(date()),
+  userMetadata: optional(map(string())),
+});
+
+/** A page of checkpoints. */
+export interface CheckpointsListResponse {
+  readonly checkpoints: readonly Checkpoint[];
+  readonly cursor?: Cursor;
+}
+export const CheckpointsListResponse = message<CheckpointsListResponse>("CheckpointsListResponse", {
+  checkpoints: list(Checkpoint.field),
+  cursor: optional(Cursor.field),
+});
+
+/** Where a checkpoint's archive can be fetched, and until when. */
+export interface CheckpointArchiveUrlResponse {
+  readonly url: string;
+  readonly expires: Date;
+}
+export const CheckpointArchiveUrlResponse = message<CheckpointArchiveUrlResponse>("CheckpointArchiveUrlResponse", {
+  url: string(),
+  expires: date(),
+});
+
+/** A training run: one model and what was saved of it. */
+export interface TrainingRun {
+  readonly trainingRunId: string;
+  readonly baseModel: string;
+  readonly modelOwner: string;
+  readonly isLora: boolean;
+  /** @defaultValue false */
+  readonly corrupted: boolean;
+  readonly loraRank?: number;
+  readonly lastRequestTime: Date;
+  readonly lastCheckpoint?: Checkpoint;
+  readonly lastSamplerCheckpoint?: Checkpoint;
+  readonly userMetadata?: Readonly<Record<string, string>>;
+}
+export const TrainingRun = message<TrainingRun, "corrupted">("TrainingRun", {
+  trainingRunId: string(),
+  baseModel: string(),
+  modelOwner: string(),
+  isLora: bool(),
+  corrupted: withDefault(bool(), false),
+  loraRank: optional(int()),
+  lastRequestTime: date(),
+  lastCheckpoint: optional(Checkpoint.field),
+  lastSamplerCheckpoint: optional(Checkpoint.field),
+  userMetadata: optional(map(string())),
+});
+
+/** A page of training runs. */
+export interface TrainingRunsResponse {
+  readonly trainingRuns: readonly TrainingRun[];
+  /** Some servers leave it out. */
+  readonly cursor?: Cursor;
+}
+export const TrainingRunsResponse = message<TrainingRunsResponse>("TrainingRunsResponse", {
+  trainingRuns: list(TrainingRun.field),
+  cursor: optional(Cursor.field),
+});
+
+/** A page of session ids. */
+export interface ListSessionsResponse {
+  readonly sessions: readonly string[];
+}
+export const ListSessionsResponse = message<ListSessionsResponse>("ListSessionsResponse", { sessions: list(string()) });
+
+/** What belongs to a session. */
+export interface GetSessionResponse {
+  readonly trainingRunIds: readonly string[];
+  readonly samplerIds: readonly string[];
+  /** Newer than 0.25. */
+  readonly userMetadata?: Readonly<Record<string, string>>;
+  /** Newer than 0.25. */
+  readonly displayName?: string;
+}
+export const GetSessionResponse = message<GetSessionResponse>("GetSessionResponse", {
+  trainingRunIds: list(string()),
+  samplerIds: list(string()),
+  userMetadata: optional(map(string())),
+  displayName: optional(string()),
+});
+
+/** The project that a session is to count towards. */
+export interface AssignSessionProjectRequest {
+  readonly projectId: string;
+}
+export const AssignSessionProjectRequest = message<AssignSessionProjectRequest>("AssignSessionProjectRequest", {
+  projectId: string(),
+});
+
+/** How far the export of a session's trace is. */
+export interface TraceExportResponse {
+  readonly status: "pending" | "ready" | "failed" | (string & {});
+  readonly url?: string;
+  readonly error?: string;
+}
+export const TraceExportResponse = message<TraceExportResponse>("TraceExportResponse", {
+  status: openWord("pending", "ready", "failed"),
+  url: optional(string()),
+  error: optional(string()),
+});
+
+/** What a sampler draws from: a base model, or weights saved on top of it. */
+export interface GetSamplerResponse {
+  readonly samplerId: string;
+  readonly baseModel: string;
+  readonly modelPath?: string;
+}
+export const GetSamplerResponse = message<GetSamplerResponse>("GetSamplerResponse", {
+  samplerId: string(),
+  baseModel: string(),
+  modelPath: optional(string()),
+});
+
+/** An entry of the audit log. */
+export interface AuditLogEntry {
+  readonly timestamp: Date;
+  readonly event: string;
+  readonly modelId?: string;
+  readonly tinkerPath?: string;
+  readonly purpose?: string;
+  /** Newer than 0.25: what else is known of it. */
+  readonly eventDetails?: Readonly<Record<string, JsonValue>>;
+}
+export const AuditLogEntry = message<AuditLogEntry>("AuditLogEntry", {
+  timestamp: date(),
+  event: string(),
+  modelId: optional(string()),
+  tinkerPath: optional(string()),
+  purpose: optional(string()),
+  eventDetails: optional(map(json())),
+});
+
+/** What an audit query found. */
+export interface AuditLogResponse {
+  readonly entries: readonly AuditLogEntry[];
+}
+export const AuditLogResponse = message<AuditLogResponse>("AuditLogResponse", { entries: list(AuditLogEntry.field) });
+
+/** Tokens that were trained on. */
+export interface TrainingBillingEvent {
+  readonly type: "training";
+  readonly tokenCount: number;
+}
+export const TrainingBillingEvent = message<TrainingBillingEvent, "type">("TrainingBillingEvent", {
+  type: literal("training"),
+  tokenCount: int(),
+});
+/** Prompt tokens of samples; `cached` ones were not computed again. */
+export interface SamplingPrefillBillingEvent {
+  readonly type: "sampling_prefill";
+  readonly cached: boolean;
+  readonly tokenCount: number;
+}
+export const SamplingPrefillBillingEvent = message<SamplingPrefillBillingEvent, "type">("SamplingPrefillBillingEvent", {
+  type: literal("sampling_prefill"),
+  cached: bool(),
+  tokenCount: int(),
+});
+/** Tokens that were drawn. */
+export interface SamplingSampleBillingEvent {
+  readonly type: "sampling_sample";
+  readonly tokenCount: number;
+}
+export const SamplingSampleBillingEvent = message<SamplingSampleBillingEvent, "type">("SamplingSampleBillingEvent", {
+  type: literal("sampling_sample"),
+  tokenCount: int(),
+});
+/** Checkpoints that were saved. */
+export interface CheckpointBillingEvent {
+  readonly type: "checkpoint";
+  readonly count: number;
+}
+export const CheckpointBillingEvent = message<CheckpointBillingEvent, "type">("CheckpointBillingEvent", {
+  type: literal("checkpoint"),
+  count: int(),
+});
+/** What checkpoints take up over time. */
+export interface StorageBillingEvent {
+  readonly type: "storage";
+  readonly gigabyteHours: number;
+}
+export const StorageBillingEvent = message<StorageBillingEvent, "type">("StorageBillingEvent", {
+  type: literal("storage"),
+  gigabyteHours: float(),
+});
+
+/** A kind of use that this version does not know; its fields are in `wireOf`. */
+export interface UnknownBillingEvent {
+  readonly type: string & {};
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** What was used; told apart by `type`. */
+export type BillingEventInfo =
+  | TrainingBillingEvent
+  | SamplingPrefillBillingEvent
+  | SamplingSampleBillingEvent
+  | CheckpointBillingEvent
+  | StorageBillingEvent
+  | UnknownBillingEvent;
+
+/** The kind of use: as it says, or, where it does not, by the field that only that kind has, as the official client does. */
+function billingType(wire: Readonly<Record<string, unknown>>): string | undefined {
+  if (typeof wire["type"] === "string") return wire["type"];
+  if ("cached" in wire) return "sampling_prefill";
+  if ("token_count" in wire) return "training";
+  return "count" in wire ? "checkpoint" : "gigabyte_hours" in wire ? "storage" : undefined;
+}
+
+const usageMessages: Readonly<Record<string, Message<BillingEventInfo>>> = Object.fromEntries(
+  [
+    ["training", TrainingBillingEvent],
+    ["sampling_prefill", SamplingPrefillBillingEvent],
+    ["sampling_sample", SamplingSampleBillingEvent],
+    ["checkpoint", CheckpointBillingEvent],
+    ["storage", StorageBillingEvent],
+  ].map(([type, schema]) => [type as string, schema as unknown as Message<BillingEventInfo>]),
+);
+const usageInfo = custom<BillingEventInfo>(
+  {
+    type: "union",
+    options: Object.values(usageMessages).map((item) => ({ type: "message" as const, name: item.name })),
+  },
+  (wire) => {
+    if (!isPlainObject(wire)) throw new FieldProblem(`must be an object, not ${describe(wire)}`);
+    const type = billingType(wire);
+    if (type === undefined) throw new FieldProblem("has no type, so the kinds of use cannot be told apart");
+    const known = Object.hasOwn(usageMessages, type) ? usageMessages[type] : undefined;
+    return known === undefined ? { type, fields: wire } : known.field.fromWire(wire);
+  },
+  (value) => {
+    const known = Object.hasOwn(usageMessages, value.type) ? usageMessages[value.type] : undefined;
+    return known === undefined ? (value as UnknownBillingEvent).fields : known.field.toWire(value);
+  },
+);
+
+/** One hour of one kind of use. */
+export interface BillingUsageEvent {
+  readonly bucketStart: Date;
+  readonly bucketEnd: Date;
+  readonly baseModel?: string;
+  readonly userId?: string;
+  readonly userName?: string;
+  readonly sessionId?: string;
+  readonly projectId?: string;
+  readonly eventInfo: BillingEventInfo;
+  /** Newer than 0.25, like the rates. */
+  readonly estimatedCostUsd?: number;
+  readonly effectiveRateUsdPerMillionTokens?: number;
+  readonly effectiveRateUsdPerGigabyteMonth?: number;
+}
+export const BillingUsageEvent = message<BillingUsageEvent>("BillingUsageEvent", {
+  bucketStart: date(),
+  bucketEnd: date(),
+  baseModel: optional(string()),
+  userId: optional(string()),
+  userName: optional(string()),
+  sessionId: optional(string()),
+  projectId: optional(string()),
+  eventInfo: usageInfo,
+  estimatedCostUsd: optional(float()),
+  effectiveRateUsdPerMillionTokens: optional(float()),
+  effectiveRateUsdPerGigabyteMonth: optional(float()),
+});
+
+/** What is told of a session in a bill. */
+export interface BillingUsageSession {
+  readonly userMetadata?: Readonly<Record<string, string>>;
+}
+export const BillingUsageSession = message<BillingUsageSession>("BillingUsageSession", {
+  userMetadata: optional(map(string())),
+});
+
+/** Use by the hour, and the sessions it names by id. */
+export interface BillingUsageResponse {
+  readonly data: readonly BillingUsageEvent[];
+  readonly sessions: Readonly<Record<string, BillingUsageSession>>;
+  /** Newer than 0.25: costs are known up to this moment. */
+  readonly costDataThrough?: Date;
+}
+export const BillingUsageResponse = message<BillingUsageResponse, "sessions">("BillingUsageResponse", {
+  data: list(BillingUsageEvent.field),
+  sessions: withDefault(map(BillingUsageSession.field), {}),
+  costDataThrough: optional(date()),
+});
+
+/** The span of a billing query. */
+export interface GetBillingUsageRequest {
+  readonly startingOn: Date;
+  readonly endingBefore: Date;
+}
+export const GetBillingUsageRequest = message<GetBillingUsageRequest>("GetBillingUsageRequest", {
+  startingOn: date(),
+  endingBefore: date(),
+});
+
+/** What an audit query shows. */
+export type AuditEventType = "all" | "checkpoints" | "projects" | "teams" | "organizations";
+/** The codec of {@link AuditEventType}. */
+export const auditEventType = oneOf("all", "checkpoints", "projects", "teams", "organizations");
+
+/** Asks what checkpoints take up now. Newer than 0.25. */
+export interface GetCurrentCheckpointStorageUsageRequest {
+  readonly projectId?: string;
+}
+export const GetCurrentCheckpointStorageUsageRequest = message<GetCurrentCheckpointStorageUsageRequest>(
+  "GetCurrentCheckpointStorageUsageRequest",
+  { projectId: optional(string()) },
+);
+
+/** What one person's checkpoints of one project take up. */
+export interface CurrentCheckpointStorageUsageItem {
+  readonly projectId?: string;
+  readonly orgUserUrn?: string;
+  readonly userEmail?: string;
+  readonly userName?: string;
+  readonly checkpointCount: number;
+  readonly sizeBytes: number;
+  readonly sizeGigabytes: number;
+  readonly estimatedMonthlyCostUsd?: number;
+}
+export const CurrentCheckpointStorageUsageItem = message<CurrentCheckpointStorageUsageItem>(
+  "CurrentCheckpointStorageUsageItem",
+  {
+    projectId: optional(string()),
+    orgUserUrn: optional(string()),
+    userEmail: optional(string()),
+    userName: optional(string()),
+    checkpointCount: int(),
+    sizeBytes: int(),
+    sizeGigabytes: float(),
+    estimatedMonthlyCostUsd: optional(float()),
+  },
+);
+
+/** What checkpoints take up now. */
+export interface CurrentCheckpointStorageUsageResponse {
+  readonly effectiveRateUsdPerGigabyteMonth?: number;
+  readonly data: readonly CurrentCheckpointStorageUsageItem[];
+}
+export const CurrentCheckpointStorageUsageResponse = message<CurrentCheckpointStorageUsageResponse>(
+  "CurrentCheckpointStorageUsageResponse",
+  {
+    effectiveRateUsdPerGigabyteMonth: optional(float()),
+    data: list(CurrentCheckpointStorageUsageItem.field),
+  },
+);

@@ -1,0 +1,257 @@
+/**
+ * The object codec: a documented interface plus `message<T>("Name", { … })`, which does not compile when a field is
+ * missing, extra or mistyped. It is the one place where camelCase becomes snake_case and back, driven by the schema and
+ * never by walking values, so that the keys of free-form maps are left alone.
+ */
+
+import { closest } from "../closest.ts";
+import { describe, isPlainObject } from "../describe.ts";
+import { InvalidInputError, ResponseValidationError } from "../errors.ts";
+import { given } from "../given.ts";
+import { at, type DefaultField, type Field, FieldProblem, type OptionalField, type Shape } from "./fields.ts";
+import type { JsonObject } from "./json.ts";
+
+type AnyField = Field<never> | OptionalField<never> | DefaultField<never>;
+type IsOptional<T, K extends keyof T> = object extends Pick<T, K> ? true : false;
+
+/** The codec that each field of `T` must have; `D` are the fields that have a default. */
+type FieldsOf<T, D extends keyof T> = {
+  readonly [K in keyof T]-?: K extends D
+    ? DefaultField<T[K]>
+    : IsOptional<T, K> extends true
+      ? OptionalField<Exclude<T[K], undefined>>
+      : Field<T[K]>;
+};
+
+/** What a caller must give to make a `T` whose fields `D` have defaults. */
+export type InputOf<T, D extends keyof T> = Undefinable<Omit<T, D>> & { readonly [K in D]?: T[K] | undefined };
+
+/** The same with `undefined` for what may be absent. */
+type Undefinable<T> = { [K in keyof T]: object extends Pick<T, K> ? T[K] | undefined : T[K] };
+
+/** A message's fields as the parity check sees them. */
+export interface FieldDescription {
+  /** Name on the wire. */
+  readonly name: string;
+  readonly presence: "required" | "optional" | "default";
+  readonly shape: Shape;
+  /** The default as it is sent. */
+  readonly default?: unknown;
+}
+
+/** A wire message: its name, both directions, and its schema. */
+export interface Message<T, Input = T> {
+  readonly name: string;
+  /** API value → JSON object. @throws {@link InvalidInputError} naming the field in API spelling. */
+  encode(input: Input): JsonObject;
+  /** JSON value → API value. @throws {@link ResponseValidationError} naming the field in wire spelling. */
+  decode(wire: unknown): T;
+  /** This message as a field of another one. */
+  readonly field: Field<T>;
+  readonly fields: readonly FieldDescription[];
+}
+
+/** The API type of a message. */
+export type TypeOf<M> = M extends Message<infer T, infer _> ? T : never;
+/** What `encode` of a message accepts. */
+export type InputTypeOf<M> = M extends Message<infer _, infer Input> ? Input : never;
+
+const wireObjects = new WeakMap<object, Readonly<Record<string, unknown>>>();
+
+/**
+ * The JSON object that a parsed message came from: fields that this version does not know yet, and timestamps with all
+ * their digits (a `Date` has no microseconds).
+ *
+ * @returns `undefined` for an object that was not parsed from the wire.
+ */
+export function wireOf(value: object): Readonly<Record<string, unknown>> | undefined {
+  return wireObjects.get(value);
+}
+
+interface Slot {
+  readonly key: string;
+  readonly wire: string;
+  readonly field: AnyField;
+}
+
+/** Options of {@link message}. */
+export interface MessageOptions<T> {
+  /** A check over the whole value, before it is sent and after it is read; throws through `fail`. */
+  readonly check?: (value: T, fail: (key: keyof T & string, problem: string, hint?: string) => never) => void;
+  /** Reads a wire value that is not an object (for example a bare string from an older server). */
+  readonly fromScalar?: (wire: unknown) => unknown;
+}
+
+/** Defines a message: an interface and a constant of the same name, as `Cursor` in `rest.ts` shows. */
+export function message<T extends object, D extends keyof T = never>(
+  name: string,
+  fields: FieldsOf<T, D>,
+  options: MessageOptions<T> = {},
+): Message<T, InputOf<T, D>> {
+  const slots: readonly Slot[] = Object.entries(fields as unknown as Record<string, AnyField>).map(([key, field]) => ({
+    key,
+    wire: snakeCase(key),
+    field,
+  }));
+  const known = new Set(slots.map((slot) => slot.key));
+  const inner = (field: AnyField): Field<unknown> =>
+    (field.presence === "required" ? field : field.of) as unknown as Field<unknown>;
+  const runCheck = (value: T, spell: (key: string) => string) =>
+    options.check?.(value, (key, problem, hint) => {
+      const error = new FieldProblem(problem, hint);
+      error.path.unshift(spell(key));
+      throw error;
+    });
+
+  const toWire = (input: unknown): Record<string, unknown> => {
+    if (!isPlainObject(input)) throw new FieldProblem(`must be an object, not ${describe(input)}`);
+    for (const key of Object.keys(input)) if (!known.has(key)) throw unknownKey(key, known);
+    const wire: Record<string, unknown> = {};
+    const full: Record<string, unknown> = {};
+    for (const { key, wire: wireName, field } of slots) {
+      let value = input[key];
+      if (field.presence === "default" && value === undefined) value = field.value;
+      if (value === undefined || (value === null && field.presence === "optional")) {
+        if (field.presence === "required") throw missing(key);
+        continue;
+      }
+      full[key] = value;
+      wire[wireName] = at(
+        () => key,
+        () => inner(field).toWire(value),
+      );
+    }
+    runCheck(full as T, (key) => key);
+    return wire;
+  };
+
+  const fromWire = (given: unknown): T => {
+    const raw = options.fromScalar !== undefined && !isPlainObject(given) ? options.fromScalar(given) : given;
+    if (!isPlainObject(raw)) throw new FieldProblem(`must be an object, not ${describe(raw)}`);
+    const value: Record<string, unknown> = {};
+    for (const { key, wire, field } of slots) {
+      const item = Object.hasOwn(raw, wire) ? raw[wire] : undefined;
+      if (item === undefined || (item === null && field.presence !== "required")) {
+        if (field.presence === "default") value[key] = field.value;
+        else if (field.presence === "required") throw missing(wire);
+        continue;
+      }
+      value[key] = at(
+        () => wire,
+        () => inner(field).fromWire(item),
+      );
+    }
+    runCheck(value as T, snakeCase);
+    wireObjects.set(value, raw);
+    return value as T;
+  };
+
+  return {
+    name,
+    encode: (input) => {
+      try {
+        return toWire(input) as JsonObject;
+      } catch (error) {
+        if (!(error instanceof FieldProblem)) throw error;
+        throw new InvalidInputError(pathText(error.path) || name, error.message, hintOf(error));
+      }
+    },
+    decode: (wire) => {
+      try {
+        return fromWire(wire);
+      } catch (error) {
+        if (!(error instanceof FieldProblem)) throw error;
+        throw new ResponseValidationError(pathText(error.path) || name, error.message, hintOf(error));
+      }
+    },
+    field: { presence: "required", shape: { type: "message", name }, toWire, fromWire },
+    fields: slots.map(({ wire, field }) => ({
+      name: wire,
+      presence: field.presence,
+      shape: inner(field).shape,
+      ...(field.presence === "default" ? { default: inner(field).toWire(field.value) } : {}),
+    })),
+  };
+}
+
+/**
+ * One of several messages, told apart by a word that each has as a literal: `type`, or `state`.
+ *
+ * @param tag - the field that says which, in API and wire spelling alike.
+ * @param how.wordRequired - refuse a value without the word instead of taking the first that it fits.
+ */
+export function unionOf<T extends object>(
+  tag: keyof T & string,
+  options: readonly { readonly name: string; readonly fields: readonly FieldDescription[]; readonly field: unknown }[],
+  how: { readonly wordRequired?: boolean } = {},
+): Field<T> {
+  const byWord = new Map(
+    options.map((option) => [option.fields.find(({ name }) => name === tag)?.default, option.field as Field<T>]),
+  );
+  const fields = [...byWord.values()];
+  const words = [...byWord.keys()].map((word) => JSON.stringify(word)).join(", ");
+  /** By its word; without one, the first that the value fits, as the official client does. */
+  const fieldOf = (value: unknown, fits: (field: Field<T>) => unknown): Field<T> => {
+    if (!isPlainObject(value)) throw new FieldProblem(`must be an object, not ${describe(value)}`);
+    const guess = value[tag] === undefined && how.wordRequired !== true;
+    const found = guess ? fields.find((field) => succeeds(() => fits(field))) : byWord.get(value[tag]);
+    if (found !== undefined) return found;
+    const error = new FieldProblem(`must be one of ${words}, not ${describe(value[tag])}`);
+    error.path.unshift(tag);
+    throw error;
+  };
+  return {
+    presence: "required",
+    shape: { type: "union", options: options.map(({ name }) => ({ type: "message", name })) },
+    toWire: (value) => fieldOf(value, (field) => field.toWire(value)).toWire(value),
+    fromWire: (wire) => fieldOf(wire, (field) => field.fromWire(wire)).fromWire(wire),
+  };
+}
+
+function succeeds(body: () => unknown): boolean {
+  try {
+    body();
+    return true;
+  } catch (error) {
+    if (error instanceof FieldProblem) return false;
+    throw error;
+  }
+}
+
+const hintOf = (error: FieldProblem) => given({ hint: error.hint });
+
+function missing(key: string): FieldProblem {
+  const error = new FieldProblem("is required");
+  error.path.unshift(key);
+  return error;
+}
+
+function unknownKey(key: string, known: ReadonlySet<string>): FieldProblem {
+  const close = closest(key, known);
+  const error = new FieldProblem(
+    "is not a field that the service knows",
+    close === undefined ? `Known fields: ${[...known].join(", ")}.` : `Did you mean ${close}?`,
+  );
+  error.path.unshift(key);
+  return error;
+}
+
+/** `learningRate` → `learning_rate`; digits stay with the word they follow (`beta1`). */
+export function snakeCase(key: string): string {
+  return key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** A path as people write it: `checkpoints[2].time`. */
+export function pathText(path: readonly (string | number)[]): string {
+  return path.reduce<string>(
+    (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),
+    "",
+  );
+}
+
+/** Fields of a wire object that its message does not know, for a server to log. */
+export function unknownFields(schema: Message<never, never>, wire: unknown): string[] {
+  if (!isPlainObject(wire)) return [];
+  const names = new Set(schema.fields.map((field) => field.name));
+  return Object.keys(wire).filter((name) => !names.has(name));
+}
