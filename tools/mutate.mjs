@@ -7,12 +7,14 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const src = "packages/tinklet/src";
-const folder = (name) => [`${src}/${name}/**/*.ts`, `!${src}/${name}/**/*.test.ts`];
+const wire = "packages/wire/src";
+const filesIn = (path) => [`${path}/**/*.ts`, `!${path}/**/*.test.ts`];
+const folder = (name) => filesIn(`${src}/${name}`);
 const inClients = (...names) => names.map((name) => `${src}/clients/${name}.ts`);
 const layers = {
   wire: {
-    mutate: [...folder("wire"), `!${src}/wire/proto/gen/**`],
-    tests: [`${src}/wire/**/*.test.ts`, "test/parity/*.test.ts"],
+    mutate: [...filesIn(wire), `!${wire}/proto/gen/**`],
+    tests: [`${wire}/**/*.test.ts`, "test/parity/*.test.ts"],
   },
   transport: { mutate: folder("transport"), tests: [`${src}/transport/*.test.ts`, `${src}/futures/*.test.ts`] },
   futures: {
@@ -31,17 +33,21 @@ const layers = {
     ),
   },
   "losses-0.36": {
-    mutate: [...inClients("per-datum-loss", "trace-loss", "run-custom-loss"), `${src}/wire/custom-loss.ts`],
+    mutate: [...inClients("per-datum-loss", "trace-loss", "run-custom-loss"), `${wire}/messages/custom-loss.ts`],
     tests: inClients("per-datum-loss.test", "trace-loss.test", "custom-loss.test"),
   },
   "rest-0.36": {
     mutate: [
       ...inClients("admin-client", "console-urls", "rest-waits", "rest-client"),
-      ...["session-search", "provenance", "optimizer", "checkpoints", "duration"].map(
-        (name) => `${src}/wire/${name}.ts`,
-      ),
+      ...[
+        "messages/session-search",
+        "messages/optimizer",
+        "messages/checkpoints",
+        "schema/duration",
+        "values/provenance",
+      ].map((name) => `${wire}/${name}.ts`),
     ],
-    tests: [...inClients("rest-client.test", "training-client.test"), `${src}/wire/*.test.ts`],
+    tests: [...inClients("rest-client.test", "training-client.test"), `${wire}/**/*.test.ts`],
   },
   "credentials-0.36": {
     mutate: ["stored-key.node", "credentials-file.node", "token", "unsupported", "credential-command.node"].map(

@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { pack } from "../../tools/pack.mjs";
+import { pack, tarballsOf } from "../../tools/pack.mjs";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** Releases that are checked, with the Node that each is checked under. */
@@ -17,9 +17,8 @@ const rounds = [
 /** The packages of the provider with all that it runs on, the two AI SDKs, and the two Nodes. */
 async function install(folder) {
   const packages = await pack(folder);
-  const tarballs = ["tinklet", "models", "engine", "server", "cookbook", "ai", "base-model"].map(
-    (name) => packages.get(name === "tinklet" ? name : `@tinklet/${name}`).tarball,
-  );
+  const wanted = ["tinklet", "@tinklet/ai", "@tinklet/server", "@tinklet/base-model"];
+  const tarballs = new Set(wanted.flatMap((name) => tarballsOf(packages, name)));
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   const others = rounds.flatMap(({ name, release, node }) => [`${name}@npm:${release}`, `${nodeOf(node)}@npm:${node}`]);
   const args = ["install", "--no-audit", "--no-fund", "--ignore-scripts", ...tarballs, ...others];

@@ -53,24 +53,9 @@ const bundling = (server: boolean): BuildOptions => ({
   format: "esm",
   platform: "node",
   target: "node20",
-  alias: {
-    tinklet: source("tinklet/src/index.ts"),
-    "tinklet/wire": source("tinklet/src/wire/index.ts"),
-    "@tinklet/models": source("models/src/index.ts"),
-    "@tinklet/models/tokenizer": source("models/src/tokenizer/index.ts"),
-    "@tinklet/models/chat": source("models/src/chat/index.ts"),
-    "@tinklet/models/config": source("models/src/config/index.ts"),
-    "@tinklet/cookbook": source("cookbook/src/index.ts"),
-    ...(server
-      ? {
-          "@tinklet/server": source("server/src/index.ts"),
-          "@tinklet/engine": source("engine/src/index.ts"),
-          "@tinklet/conformance": source("conformance/src/index.ts"),
-        }
-      : {}),
-  },
+  tsconfig: join(root, "tsconfig.json"), // its paths name the sources of our packages
   external: [
-    ...(server ? [] : ["@tinklet/server", "@tinklet/conformance"]),
+    ...(server ? [] : ["@tinklet/server", "@tinklet/engine", "@tinklet/conformance"]),
     "@tinklet/base-model",
     "@tinklet/studio",
     "@huggingface/*",

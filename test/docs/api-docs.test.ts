@@ -12,6 +12,7 @@ import { listen, StubServer } from "../../packages/tinklet/src/testing/index.ts"
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const source = join(root, "packages/tinklet/src");
+const wire = join(root, "packages/wire/src");
 const written = join(root, ".cache/doc-examples");
 
 /** Examples that need what a test must not have; they are type-checked only. */
@@ -81,7 +82,7 @@ function moduleOf({ code }: Example, types: ReadonlySet<string>): string {
   const lines = [
     `import { ${wanted(publicNames).join(", ")} } from "tinklet";`,
     `import type { ${wanted([...types].filter((name) => !publicNames.has(name))).join(", ")} } from "tinklet";`,
-    `import { ${wanted([...autodiffNames].filter((name) => !publicNames.has(name))).join(", ")} } from "${source}/autodiff/index.ts";`,
+    `import { ${wanted([...autodiffNames].filter((name) => !publicNames.has(name))).join(", ")} } from "${wire}/autodiff/index.ts";`,
     `import { scene } from "${join(root, "test/docs/scene.ts")}";`,
   ];
   const given = wanted(sceneNames);
@@ -90,7 +91,7 @@ function moduleOf({ code }: Example, types: ReadonlySet<string>): string {
   return `${[...imports, ...lines].join("\n")}\n${code.replace(/^import .*$/gm, "")}\nexport {};\n`;
 }
 
-const examples = sources(source).flatMap(examplesOf);
+const examples = [...sources(source), ...sources(wire)].flatMap(examplesOf);
 const entries = ["index.ts", "testing/index.ts"].map((file) => join(source, file));
 const { config } = ts.readConfigFile(join(root, "tsconfig.json"), ts.sys.readFile) as {
   config: { compilerOptions: object };

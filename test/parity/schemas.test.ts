@@ -136,21 +136,19 @@ const classes = new Set([
   "OptimizerConfigBase",
 ]);
 
-/** Every name that our sources export. */
+/** Every name that the sources of the wire export. */
+const wireSources = new URL("../../packages/wire/src/", import.meta.url);
 const exported = new Set(
-  ["", "wire/"].flatMap((folder) => {
-    const base = new URL(`../../packages/tinklet/src/${folder}`, import.meta.url);
-    return readdirSync(base)
-      .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts"))
-      .flatMap((file) =>
-        Array.from(
-          readFileSync(new URL(file, base), "utf8").matchAll(
-            /^export (?:abstract )?(?:interface|type|const|class|function) (\w+)/gm,
-          ),
-          (match) => match[1] as string,
+  readdirSync(wireSources, { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts"))
+    .flatMap((file) =>
+      Array.from(
+        readFileSync(new URL(file.replaceAll("\\", "/"), wireSources), "utf8").matchAll(
+          /^export (?:abstract )?(?:interface|type|const|class|function) (\w+)/gm,
         ),
-      );
-  }),
+        (match) => match[1] as string,
+      ),
+    ),
 );
 /** The same thing under our name. */
 const renamed: Readonly<Record<string, string>> = {

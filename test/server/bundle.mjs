@@ -32,19 +32,7 @@ export async function bundle(entry) {
     logLevel: "error",
     ignoreAnnotations: true, // a module that is also imported lazily would be left out for having no side effects
     external: ["libsql", "onnxruntime-node", "onnxruntime-web", "@bokuweb/zstd-wasm", "@huggingface/*", "esbuild"],
-    alias: {
-      tinklet: join(root, "packages/tinklet/src/index.ts"),
-      "tinklet/wire": join(root, "packages/wire/src/index.ts"),
-      "tinklet/testing": join(root, "packages/tinklet/src/testing/index.ts"),
-      "@tinklet/models": join(root, "packages/models/src/index.ts"),
-      "@tinklet/models/tokenizer": join(root, "packages/models/src/tokenizer/index.ts"),
-      "@tinklet/models/chat": join(root, "packages/models/src/chat/index.ts"),
-      "@tinklet/models/config": join(root, "packages/models/src/config/index.ts"),
-      "@tinklet/engine": join(root, "packages/engine/src/index.ts"),
-      "@tinklet/cookbook": join(root, "packages/cookbook/src/index.ts"),
-      "@tinklet/ai": join(root, "packages/ai/src/index.ts"),
-      "@tinklet/server": join(root, "packages/server/src/index.ts"),
-    },
+    tsconfig: join(root, "tsconfig.json"), // its paths name the sources of our packages
     banner: { js: 'import { createRequire as __cr } from "node:module"; const require = __cr(import.meta.url);' },
   });
   return join(folder, "main.js");

@@ -25,7 +25,7 @@ async function serve(options: StubOptions = {}) {
 let bundle: string;
 beforeAll(async () => {
   const entry = fileURLToPath(new URL("../index.ts", import.meta.url));
-  const external = ["@huggingface/*", "@opentelemetry/api", "@tinklet/*", "@bokuweb/zstd-wasm"];
+  const external = ["@huggingface/*", "@opentelemetry/api", "@tinklet/models", "@tinklet/server", "@bokuweb/zstd-wasm"];
   const options = { bundle: true, format: "esm", platform: "node", write: false, external } as const;
   const banner = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
   const { outputFiles } = await build({ ...options, entryPoints: [entry], banner: { js: banner }, logLevel: "error" });
