@@ -65,7 +65,8 @@ export interface FolderItem {
 
 /** What the store itself keeps under the data folder. */
 const ownNames = new Set(["adapters", "tmp", "lost", marksFile]);
-const isOwn = (name: string): boolean => ownNames.has(name) || /^tinklet\.db(-wal|-shm|-journal)?$/.test(name);
+const isOwn = (name: string): boolean =>
+  ownNames.has(name) || /^tinklet\.db(-wal(\.damaged-\d+)?|-shm|-journal|-mark)?$/.test(name);
 
 export async function dataUse(sql: Sql, dataDir: string): Promise<DataUse> {
   const disk = diskUse(sql);

@@ -3,7 +3,10 @@
  * previous commit was being synced run in one transaction, and each caller's promise settles when that transaction is on the
  * disk. The event loop does not wait for the disk. Knows SQLite; knows nothing of what the tables mean.
  */
+import { constants, copyFileSync, existsSync } from "node:fs";
+import { basename } from "node:path";
 import Libsql from "libsql";
+import { type CommitMark, openCommitMark, readCommitMark } from "./commit-mark.ts";
 import { type DatabaseFiles, openDatabaseFiles } from "./database-files.ts";
 import { formatVersion, migrations } from "./schema.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
@@ -85,9 +88,17 @@ export function openDatabase(options: DatabaseOptions): Database {
 function open({ file, onPoint, onCommit, now = () => performance.now() }: DatabaseOptions): Database {
   const connection = new Libsql(file);
   let files: DatabaseFiles | undefined;
+  let mark: CommitMark | undefined;
+  let commits = 0;
   try {
     connection.pragma("busy_timeout = 0");
     connection.pragma("locking_mode = EXCLUSIVE");
+    // The first lock is held until the process ends. Nothing is written before the checks: a folder that is refused stays as it is.
+    connection.exec("BEGIN EXCLUSIVE");
+    connection.exec("COMMIT");
+    check(connection);
+    commits = countedCommits(connection);
+    if (file !== ":memory:") checkCommits(file, commits);
     // before the first page is written: afterwards only a VACUUM brings it about
     connection.pragma("auto_vacuum = INCREMENTAL");
     connection.pragma("journal_mode = WAL");
@@ -95,16 +106,18 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     connection.pragma("wal_autocheckpoint = 0");
     connection.pragma("journal_size_limit = 0"); // a log that begins anew is short: its length says what it holds
     connection.pragma("foreign_keys = ON");
-    // The first write takes the lock; it is held until the process ends.
-    connection.exec("BEGIN EXCLUSIVE");
-    connection.exec("COMMIT");
-    check(connection);
     migrate(connection);
     makeShrinkable(connection);
-    if (file !== ":memory:") files = openDatabaseFiles(file);
+    if (file !== ":memory:") {
+      files = openDatabaseFiles(file);
+      mark = openCommitMark(file, now);
+    }
     // SQLite syncs at the start and at the end; what is committed in between is synced below, beside the event loop.
     connection.pragma("synchronous = OFF");
   } catch (error) {
+    // leaving WAL gives the lock of a recovered log back; the log itself was copied
+    if (error instanceof StoreError && error.code === "lost_commits") release(connection);
+    else unlock(connection);
     connection.close();
     throw error;
   }
@@ -162,6 +175,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
    */
   const transaction = (group: readonly Writer[], isolated: boolean): (() => void)[] | undefined => {
     const outcomes: (() => void)[] = [];
+    let changed = false;
     const until = now() + groupMs;
     sql.run("BEGIN IMMEDIATE");
     for (const { work, resolve, reject } of group) {
@@ -170,6 +184,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
       try {
         wrote = false;
         const value = work(sql) as never;
+        changed ||= wrote;
         outcomes.push(() => resolve(value));
       } catch (error) {
         if (storeErrorFrom(error) !== undefined) throw error; // SQLite may have ended the transaction by itself
@@ -182,8 +197,10 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
       }
       if (isolated) sql.run("RELEASE writer");
     }
+    if (changed && mark !== undefined) sql.run(countCommit, String(commits + 1));
     onPoint?.("commit.before");
     sql.run("COMMIT");
+    if (changed) commits++;
     return outcomes;
   };
 
@@ -236,6 +253,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
       if (files !== undefined) {
         syncing = durable(files.syncLog);
         await syncing;
+        mark?.raise(commits);
       }
     } catch (error) {
       for (const { reject } of group.slice(0, outcomes.length)) reject(error);
@@ -266,6 +284,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
         if (waiting.length > 0) await new Promise((resume) => setImmediate(resume));
       }
       await checkpoint(1).catch(() => {}); // a disk that fails at the very end: the next start recovers from the log
+      await mark?.close();
       released = true;
       statements.clear();
       release(connection);
@@ -285,10 +304,19 @@ function release(connection: Libsql.Database): void {
   try {
     connection.pragma("synchronous = FULL");
     connection.pragma("journal_mode = DELETE");
-    connection.pragma("locking_mode = NORMAL");
-    connection.prepare("SELECT COUNT(*) FROM meta").get();
   } catch {
     // a disk that fails at the very end: the next start recovers from the log
+  }
+  unlock(connection);
+}
+
+/** The lock is given back by the first read after the mode was changed. */
+function unlock(connection: Libsql.Database): void {
+  try {
+    connection.pragma("locking_mode = NORMAL");
+    connection.prepare("SELECT COUNT(*) FROM sqlite_master").get();
+  } catch {
+    // a file that cannot be read: the lock ends with the process
   }
 }
 
@@ -310,6 +338,31 @@ function check(connection: Libsql.Database): void {
   if (sizeOf(connection) > quickCheckLimitBytes) return;
   const found = firstValue(connection.pragma("quick_check(1)"));
   if (found !== "ok") throw Object.assign(new Error(String(found)), { code: "SQLITE_CORRUPT" });
+}
+
+const countCommit =
+  "INSERT INTO meta (key, value) VALUES ('commits', ?) ON CONFLICT DO UPDATE SET value = excluded.value";
+
+/** The number of the last commit that the database holds; 0 for a new one, and for one of a release that did not count. */
+function countedCommits(connection: Libsql.Database): number {
+  if (connection.prepare("SELECT 1 FROM sqlite_master WHERE name = 'meta'").get() === undefined) return 0;
+  const row = connection.prepare("SELECT value FROM meta WHERE key = 'commits'").get() as SqlRow | undefined;
+  return Number(row?.value ?? 0);
+}
+
+/** @throws {@link StoreError} when commits that were on the disk are missing. Closing deletes the log, so a copy of it is kept. */
+function checkCommits(file: string, commits: number): void {
+  const marked = readCommitMark(file);
+  if (commits >= marked) return;
+  const log = `${file}-wal`;
+  const copy = `${log}.damaged-${marked}`;
+  if (existsSync(log) && !existsSync(copy)) copyFileSync(log, copy, constants.COPYFILE_EXCL);
+  const kept = existsSync(copy) ? ` The log as it was found is kept as ${basename(copy)}.` : "";
+  throw new StoreError(
+    "lost_commits",
+    `The database ends with commit ${commits}, and commit ${marked} was on the disk (${basename(file)}-mark): ${marked - commits} commits are missing. The log (${basename(log)}) was damaged or removed, or the database was replaced by an older copy.${kept}`,
+    `Restore the whole data folder from a backup; to continue without the missing commits, delete ${basename(file)}-mark and start again.`,
+  );
 }
 
 function migrate(connection: Libsql.Database): void {

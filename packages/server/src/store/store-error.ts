@@ -4,7 +4,15 @@
  */
 
 /** `full` may pass by itself; the others need a person. */
-export type StoreErrorCode = "full" | "read_only" | "locked" | "corrupt" | "no_database" | "too_new" | "io";
+export type StoreErrorCode =
+  | "full"
+  | "read_only"
+  | "locked"
+  | "corrupt"
+  | "lost_commits"
+  | "no_database"
+  | "too_new"
+  | "io";
 
 /** A failure of the data folder. */
 export class StoreError extends Error {

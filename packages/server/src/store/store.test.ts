@@ -229,6 +229,8 @@ describe("folders that the database does not know", () => {
   test("are set aside whole when the database is an older one, and named", async () => {
     const { dataDir, id } = await used();
     await copyFile(join(dataDir, "backup.db"), join(dataDir, "tinklet.db"));
+    await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "lost_commits" });
+    await rm(join(dataDir, "tinklet.db-mark"));
     const store = await openStore({ dataDir });
     expect(store.setAside).toEqual([join(dataDir, "lost", id)]);
     expect([...(await readFile(join(dataDir, "lost", id, "weights")))]).toEqual([1, 2, 3]);

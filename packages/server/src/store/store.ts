@@ -6,6 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { chmod, mkdir, open as openFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { readCommitMark } from "./commit-mark.ts";
 import { type Database, type DatabaseOptions, openDatabase } from "./database.ts";
 import { type FileStore, memoryFileStore, openFileStore } from "./file-store.ts";
 import { dropUnusedFiles, unusedFiles } from "./models.ts";
@@ -148,6 +149,14 @@ async function prepareDatabaseFile(dataDir: string): Promise<void> {
         "no_database",
         "There is the log of a database (tinklet.db-wal), and no database (tinklet.db) that it belongs to.",
         `${again} from a backup; to begin anew, move tinklet.db-wal away or start with another data folder (--data-dir, dataDir).`,
+      );
+    }
+    const commits = readCommitMark(file);
+    if (commits > 0) {
+      throw new StoreError(
+        "no_database",
+        `There is no database (tinklet.db), and it held ${commits} commits (tinklet.db-mark).`,
+        `${again} from a backup; to begin anew, delete tinklet.db-mark or start with another data folder (--data-dir, dataDir).`,
       );
     }
   }
