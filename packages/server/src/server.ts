@@ -51,7 +51,7 @@ export interface ServerOptions {
   readonly apiKeys?: readonly ApiKey[];
   /** Accepted `Host` headers besides `localhost` and IP addresses. */
   readonly allowedHosts?: readonly string[];
-  /** Whether `healthz` and `/metrics` answer without a key. @defaultValue true */
+  /** Whether `healthz` answers without a key; so does `/metrics` where no keys are configured. @defaultValue true */
   readonly openProbes?: boolean;
   /**
    * Refuse what the hosted service is known to refuse (see `http/hosted-rules.ts`), so that what works here works there. Otherwise such a

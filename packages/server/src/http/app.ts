@@ -52,7 +52,7 @@ export interface AppOptions {
   readonly thread: SideThread;
   /** Host names besides `localhost` and addresses. */
   readonly allowedHosts: readonly string[];
-  /** Whether `healthz` and `/metrics` answer without a key. */
+  /** Whether `healthz` answers without a key; so does `/metrics` where no keys are configured. */
   readonly openProbes: boolean;
   /** Whether what the hosted service refuses is refused here too. */
   readonly strict: boolean;
@@ -221,7 +221,9 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
   const probe = async (request: Request, url: URL): Promise<Response | undefined> => {
     const isHealth = url.pathname === "/healthz" || url.pathname === "/api/v1/healthz";
     if (request.method !== "GET" || (!isHealth && url.pathname !== "/metrics")) return undefined;
-    if (!options.openProbes) api.auth.identify(request.headers.get("x-api-key"));
+    // the counters are of all tenants together
+    const isOpen = options.openProbes && (isHealth || !api.auth.strict);
+    if (!isOpen) api.auth.identify(credentialOf(request)); // Prometheus sends its key as a bearer
     if (!isHealth) {
       const text = metrics.render({
         ...(await options.gauges()),

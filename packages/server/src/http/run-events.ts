@@ -2,9 +2,9 @@
  * The stream of a tenant's runs: server-sent events with the optimizer steps that were stored and the runs that changed, gathered for a
  * moment so that fast runs cost a reader little. Every batch of steps has an id by which a reader goes on where its stream ended.
  */
-import { createHash } from "node:crypto";
 import { RunProgress, StepsEvent, stringifyJson, type WatchRunsQuery } from "@tinklet/wire";
 import { Refusal } from "../queue/refusal.ts";
+import { OpaqueIds } from "../queue/request-id.ts";
 import { getModel } from "../store/models.ts";
 import { latestStepId, type StepRow, tenantStepsAfter } from "../store/steps.ts";
 import type { Api, Call } from "./api.ts";
@@ -36,8 +36,8 @@ export function watchRuns(api: Api, call: Call, { after, follow }: WatchRunsQuer
     });
   }
   // Ids of another store mean nothing here: a server that keeps nothing begins anew with each start.
-  const epoch = createHash("sha256").update("events\0").update(api.store.secret).digest("hex").slice(0, 12);
-  const idOf = (step: number) => `${epoch}.${step}`;
+  const ids = new OpaqueIds(api.store.secret, "step");
+  const idOf = (step: number) => ids.make(step, tenant);
   let rows: StepRow[] = [];
   const changed = new Set<string>();
   let stopTimer: (() => void) | undefined;
@@ -101,13 +101,9 @@ export function watchRuns(api: Api, call: Call, { after, follow }: WatchRunsQuer
 
   const from = call.request.headers.get("last-event-id") ?? after;
   const now = latestStepId(sql);
-  const [knownEpoch, known] = (from ?? "").split(".");
+  const known = from === undefined ? undefined : ids.read(from, tenant);
   const missed =
-    from === undefined
-      ? []
-      : knownEpoch === epoch && /^\d{1,15}$/.test(known ?? "")
-        ? tenantStepsAfter(sql, tenant, Number(known), maxMissed + 1)
-        : undefined;
+    from === undefined ? [] : known === undefined ? undefined : tenantStepsAfter(sql, tenant, known, maxMissed + 1);
   const isLost = missed === undefined || missed.length > maxMissed;
   stream.send(
     isLost ? eventText("reset", {}, idOf(now)) : eventText("ready", {}, from === undefined ? idOf(now) : undefined),

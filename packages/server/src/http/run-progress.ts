@@ -53,7 +53,7 @@ export function runProgress(api: Api, row: ModelRow): RunProgress {
 
 export function stepColumns(rows: readonly StepRow[]): StepColumns {
   return {
-    id: rows.map(({ id }) => id),
+    id: rows.map(({ step }) => step), // the row's own number counts the steps of all tenants
     step: rows.map(({ step }) => step),
     time: rows.map(({ at }) => at),
     tokens: rows.map(({ tokens }) => tokens),

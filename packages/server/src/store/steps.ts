@@ -67,9 +67,9 @@ function thin(sql: Sql, modelId: string, keep: number): void {
 export const lastStep = (sql: Sql, modelId: string): StepRow | undefined =>
   sql.get<StepRow>("SELECT * FROM steps WHERE model_id = ? ORDER BY id DESC LIMIT 1", modelId);
 
-/** A run's steps after an id, oldest first. */
+/** A run's steps after a step, oldest first. */
 export const stepsAfter = (sql: Sql, modelId: string, after: number, limit: number): StepRow[] =>
-  sql.all<StepRow>("SELECT * FROM steps WHERE model_id = ? AND id > ? ORDER BY id LIMIT ?", modelId, after, limit);
+  sql.all<StepRow>("SELECT * FROM steps WHERE model_id = ? AND step > ? ORDER BY id LIMIT ?", modelId, after, limit);
 
 /** A tenant's steps after an id, oldest first. */
 export const tenantStepsAfter = (sql: Sql, tenant: string, after: number, limit: number): StepRow[] =>
