@@ -1,4 +1,4 @@
-/** The entries that promise to work without Node, bundled for a browser and run where there is no Node. */
+/** The entries without `node:` imports, bundled for a browser and run in a context without Node globals. */
 import { fileURLToPath } from "node:url";
 import { createContext, runInContext } from "node:vm";
 import { build } from "esbuild";
@@ -22,13 +22,13 @@ const bundle = async (entry: string) => {
   return outputFiles[0]?.text as string;
 };
 
-test.each(["tokenizer", "chat", "config"])("@tinklet/models/%s needs no Node", async (entry) => {
+test.each(["tokenizer", "chat", "config"])("@tinklet/models/%s does not import Node modules", async (entry) => {
   const context = createContext({ TextEncoder, TextDecoder, URL });
   runInContext(await bundle(entry), context);
   expect(Object.keys(runInContext("entry", context) as object).length).toBeGreaterThan(0);
 });
 
-test("a tokenizer made of files works in a browser", async () => {
+test("a tokenizer built from files works in a browser", async () => {
   const context = createContext({ TextEncoder, TextDecoder, URL, files: tinyTokenizer });
   runInContext(await bundle("tokenizer"), context);
   const made = `const tokenizer = entry.tokenizerFromFiles(files, "it");

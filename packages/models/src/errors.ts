@@ -1,13 +1,13 @@
 /**
- * The errors of models and their files: one base class with a stable `code` and, where there is something to do about it, a `hint`.
- * A message names the field, tensor or file at fault, never only "invalid input". Nothing here knows about HTTP.
+ * Errors about models and their files: one base class with a stable `code` and, where a fix is known, a `hint`. A message names the
+ * field, tensor or file that is wrong. This module does not depend on HTTP.
  */
 
-/** Base of every error that concerns a model. */
+/** Base class of all errors about models. */
 export class ModelError extends Error {
   /** Stable, machine-readable name of the failure, for example `"unsupported_field"`. */
   readonly code: string;
-  /** What to do next, when that is known. */
+  /** How to fix the problem, if known. */
   readonly hint?: string;
 
   constructor(code: string, message: string, options: { hint?: string; cause?: unknown } = {}) {
@@ -18,7 +18,7 @@ export class ModelError extends Error {
   }
 }
 
-/** A `config.json` (or an option) that cannot be honoured; `field` is the key at fault. */
+/** A `config.json` value or an option that is invalid or not supported; `field` is its key. */
 export class ConfigError extends ModelError {
   readonly field?: string;
 
@@ -28,7 +28,7 @@ export class ConfigError extends ModelError {
   }
 }
 
-/** A weight file that is corrupt, truncated, hostile or does not match its model. */
+/** A weight file that is corrupt, truncated, malicious or does not match its model. */
 export class WeightsError extends ModelError {
   readonly tensor?: string;
   readonly file?: string;
@@ -43,7 +43,7 @@ export class WeightsError extends ModelError {
   }
 }
 
-/** A tokenizer that cannot be read, or text it cannot handle. */
+/** A tokenizer that cannot be read, or text that it cannot encode. */
 export class TokenizerError extends ModelError {
   constructor(message: string, options: { code?: string; hint?: string; cause?: unknown } = {}) {
     super(options.code ?? "bad_tokenizer", message, options);

@@ -1,4 +1,4 @@
-/** `@tinklet/models`: where models come from, their tokenizers, their weights and their adapters on disk. Needs Node. */
+/** `@tinklet/models`: finds and downloads models; reads and writes tokenizers, weights and adapters. Requires Node. */
 export { ConfigError, ModelError, TokenizerError, WeightsError } from "./errors.ts";
 export {
   type ExportDtype,

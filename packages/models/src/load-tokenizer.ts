@@ -1,4 +1,4 @@
-/** The tokenizer of any model, without its weights: from a folder, a GGUF file, the bundled model or the Hub. */
+/** Loads the tokenizer of a model without its weights: from a folder, a GGUF file, the bundled model or the Hub. */
 import { readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { TokenizerError } from "./errors.ts";
@@ -15,29 +15,29 @@ import { readTokenizerFiles } from "./tokenizer/read-tokenizer-files.ts";
 import type { Tokenizer, TokenizerFiles } from "./tokenizer/types.ts";
 import { readGgufMetadata } from "./weights/gguf.ts";
 
-/** Where tokenizers come from; all but `signal` matter only for a name on the Hub. */
+/** Options of {@link loadTokenizer}; all except `signal` apply only to names on the Hub. */
 export interface LoadTokenizerOptions {
-  /** A branch, tag or commit. @defaultValue `"main"` */
+  /** Branch, tag or commit. @defaultValue `"main"` */
   readonly revision?: string | undefined;
   /** The folder that holds `models--org--name`. @defaultValue `HF_HUB_CACHE`, else `$HF_HOME/hub` */
   readonly cacheDir?: string | undefined;
-  /** Use the local cache only; send no request. @defaultValue `HF_HUB_OFFLINE` */
+  /** Use only the local cache; send no request. @defaultValue true if `HF_HUB_OFFLINE` is set */
   readonly offline?: boolean | undefined;
   /** @defaultValue the global `fetch` */
   readonly fetch?: typeof fetch | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What a tokenizer is made of: files as text, or the metadata of a GGUF. */
+/** The source of a tokenizer: its files as text, or a GGUF file. */
 type Found =
   | { readonly kind: "files"; readonly files: TokenizerFiles; readonly origin: string }
   | { readonly kind: "gguf"; readonly path: string };
 
 /**
- * Loads the tokenizer of a model: the bundled name, a folder, a `.gguf` or `.safetensors` file, or a name on the Hub, whose weights
- * are not fetched. A name that was fetched once is read from the Hub's cache.
+ * Loads the tokenizer of a model: the bundled model's name, a folder, a `.gguf` or `.safetensors` file, or a name on the Hub, whose
+ * weights are not downloaded. After the first download the tokenizer is read from the Hub cache.
  *
- * @throws TokenizerError, WeightsError or HubError saying what is missing and what to do.
+ * @throws TokenizerError, WeightsError or HubError
  *
  * @example
  * ```ts
@@ -51,7 +51,7 @@ export async function loadTokenizer(source: string, options: LoadTokenizerOption
   return tokenizerFromGguf(readGgufMetadata(found.path), found.path);
 }
 
-/** The same as the contents of files, whatever the model came as: to be sent, or written beside weights. */
+/** Like {@link loadTokenizer}, but returns the contents of the tokenizer's files, to send or to write next to weights. */
 export async function loadTokenizerFiles(source: string, options: LoadTokenizerOptions = {}): Promise<TokenizerFiles> {
   const found = await find(source, options);
   return found.kind === "files" ? found.files : tokenizerFilesFromGguf(readGgufMetadata(found.path), found.path);
@@ -66,12 +66,12 @@ async function find(source: string, options: LoadTokenizerOptions): Promise<Foun
   }
   const id = parseTokenizerId(source, options.revision);
   if (id === undefined) {
-    throw new TokenizerError(`"${source}" is neither a file nor a folder nor a name on the Hub`, { code: "not_found" });
+    throw new TokenizerError(`"${source}" is not a file, a folder or a name on the Hub`, { code: "not_found" });
   }
   return onHub(id, source, options);
 }
 
-/** A folder's own files, or those inside of its only GGUF. */
+/** The folder's tokenizer files, or its only GGUF file. */
 function inFolder(folder: string): Found {
   const names = readdirSync(folder);
   const ggufs = names.filter((name) => name.endsWith(".gguf"));
@@ -98,7 +98,7 @@ async function onHub(id: HubId, origin: string, options: LoadTokenizerOptions): 
     const files = await readTokenizerOnHub({ id, client, cache, offline: settings.offline });
     return { kind: "files", files, origin };
   } catch (error) {
-    // A repository of one GGUF has its tokenizer in there; if the weights were fetched, it is at hand.
+    // The tokenizer of a GGUF-only repository is inside the GGUF file; it can be read if the weights are in the cache.
     const path = completeInCache(id, cache);
     if (path?.endsWith(".gguf")) return { kind: "gguf", path };
     throw error;

@@ -1,4 +1,4 @@
-/** From what a person writes to where a model lies: the bundled model, a folder, a file, or a name on the Hub. */
+/** Resolves a user's model name to its source: the bundled model, a folder, a file, or a name on the Hub. */
 import { existsSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { homedir } from "node:os";
@@ -6,18 +6,19 @@ import { dirname, join } from "node:path";
 import { WeightsError } from "./errors.ts";
 import { type HubId, parseHubId } from "./hub/hub-id.ts";
 
-/** The bundled model's name. */
+/** Name of the bundled model. */
 export const bundledModel = "tinklet/base";
 
-/** Where a model lies. */
+/** Location of a model. */
 export type ModelSource =
   | { readonly kind: "folder"; readonly path: string }
   | { readonly kind: "file"; readonly path: string }
   | { readonly kind: "hub"; readonly id: HubId };
 
 /**
- * Where `text` leads: what is on disk wins over a name, and `~/` is the home folder. `undefined` when it can be neither.
- * @throws WeightsError when the bundled model is meant and is not installed.
+ * Resolves `text` to a source. A path on disk takes precedence over a name on the Hub; `~/` is the home folder. `undefined` if it is
+ * neither.
+ * @throws WeightsError if `text` is the bundled model's name and the model is not installed.
  */
 export function findSource(text: string): ModelSource | undefined {
   const path = text.startsWith("~/") ? join(homedir(), text.slice(2)) : text;
@@ -29,7 +30,7 @@ export function findSource(text: string): ModelSource | undefined {
   return id && { kind: "hub", id };
 }
 
-/** The folder of `@tinklet/base-model`. @throws WeightsError saying what is missing and how to get it. */
+/** The folder of `@tinklet/base-model`. @throws WeightsError if it is not installed or incomplete */
 export function bundledModelFolder(): string {
   let folder: string;
   try {
@@ -45,11 +46,11 @@ export function bundledModelFolder(): string {
   const missing = needed.filter((file) => !existsSync(join(folder, file)));
   if (missing.length === 0) return folder;
   throw new WeightsError(
-    `the bundled model is incomplete: ${missing.map((file) => join(folder, file)).join(", ")} missing`,
+    `the bundled model is incomplete, missing ${missing.map((file) => join(folder, file)).join(", ")}`,
     {
       code: "no_bundled_model",
       file: folder,
-      hint: "reinstall @tinklet/base-model, or give a model of your own",
+      hint: "reinstall @tinklet/base-model, or choose another model",
     },
   );
 }

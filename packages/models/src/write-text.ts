@@ -1,7 +1,7 @@
-/** Small text files, whole or not at all. */
+/** Writes small text files atomically. */
 import { rename, writeFile } from "node:fs/promises";
 
-/** Writes a file so that readers see the old one or the whole new one. */
+/** Writes a file atomically: readers see either the old file or the complete new one. */
 export async function writeTextAtomically(file: string, text: string): Promise<void> {
   const temporary = `${file}.${process.pid}.tmp`;
   await writeFile(temporary, text);

@@ -1,4 +1,4 @@
-/** Chat templates: Jinja programs that models bring along, run with the same variables as in Python. */
+/** Chat templates: the Jinja programs that models ship, run with the same variables as transformers passes in Python. */
 
 import { Template } from "@huggingface/jinja";
 import { TokenizerError } from "../errors.ts";
@@ -7,19 +7,20 @@ import type { ChatMessage, ChatTemplateOptions } from "./types.ts";
 /** Renders messages with the model's own template. */
 export type ChatTemplate = (messages: readonly ChatMessage[], options?: ChatTemplateOptions) => string;
 
-/** What a model brings along for its conversations. */
+/** A model's chat templates and the tokens that they refer to. */
 export interface ChatTemplateSource {
-  /** Templates by name: `default`, and `tool_use` where the model has one for calls of tools. */
+  /** Templates by name: `default`, and `tool_use` if the model has a separate one for tool calls. */
   readonly templates: ReadonlyMap<string, string>;
-  /** `bos_token`, `eos_token` …, which templates use as variables. */
+  /** `bos_token`, `eos_token` …: variables of the template. */
   readonly specialTokens: Readonly<Record<string, string>>;
-  /** For messages. */
+  /** Name of the model or folder, shown in error messages. */
   readonly origin: string;
 }
 
 /**
- * Makes a template ready. It is parsed when it is first used: a text can be encoded although its model's template cannot be read.
- * @throws TokenizerError when applied: `no_chat_template`, `bad_chat_template` (not Jinja) or `chat_template_failed` (it refused).
+ * Creates a chat template. It is parsed on first use, so a tokenizer with a broken template can still encode text.
+ * @throws TokenizerError when applied: `no_chat_template`, `bad_chat_template` (not valid Jinja) or `chat_template_failed` (the template
+ *   raised an error).
  */
 export function createChatTemplate({ templates, specialTokens, origin }: ChatTemplateSource): ChatTemplate {
   const compiled = new Map<string, Template>();
@@ -49,7 +50,7 @@ export function createChatTemplate({ templates, specialTokens, origin }: ChatTem
       return template.render({
         [compactName]: compact,
         ...specialTokens,
-        tools: null, // given by Python even when there are none, and templates test for it
+        tools: null, // transformers always defines `tools`, and templates test it
         documents: null,
         ...variables,
         ...(tools !== undefined && { tools }),
@@ -57,19 +58,19 @@ export function createChatTemplate({ templates, specialTokens, origin }: ChatTem
         add_generation_prompt: addGenerationPrompt,
       });
     } catch (cause) {
-      const message = `${origin}: the chat template refused the messages: ${(cause as Error).message}`;
+      const message = `${origin}: the chat template raised an error: ${(cause as Error).message}`;
       throw new TokenizerError(message, { code: "chat_template_failed", cause });
     }
   };
 }
 
-/** The name of {@link compact} inside of templates; no template has it. */
+/** The name under which templates call {@link compact}; it does not collide with names in published templates. */
 const compactName = "__tinklet_compact";
 
-/** Empty objects and lists on one line. Texts in JSON hold no line ends of their own, so that these are always structure. */
+/** Puts empty objects and lists on one line. Newlines inside JSON strings are escaped, so a raw newline is always structure. */
 const compact = (json: string): string => json.replace(/\{\n\s*\}/g, "{}").replace(/\[\n\s*\]/g, "[]");
 
-/** Indented JSON of the library has a line end within what is empty, that of Python has none: wraps every such filter. */
+/** Python prints empty containers of indented JSON on one line; this Jinja library does not. Wraps every `tojson(indent=…)` to match. */
 function compactEmptyJson(node: unknown): void {
   if (typeof node !== "object" || node === null) return;
   for (const [key, child] of Object.entries(node)) {

@@ -1,4 +1,4 @@
-/** Conversations in the form that chat templates expect, whatever API they came by. */
+/** Converts conversations from any API into the form that chat templates expect. */
 import type { ReplyFormat } from "./reply-format.ts";
 import type { ChatMessage } from "./types.ts";
 
@@ -9,8 +9,8 @@ interface CallOfMessage {
 }
 
 /**
- * Content is a text (templates put it into others), arguments of calls are objects (templates write them as JSON themselves) or JSON
- * text, and ids are short, as the family wants it.
+ * Content becomes a string, because templates concatenate it. Tool call arguments become objects (most templates serialize them) or JSON
+ * strings, and tool call ids are shortened, as the model family requires.
  */
 export function forTemplate(
   messages: readonly ChatMessage[],
@@ -54,7 +54,7 @@ function readArguments(given: unknown): unknown {
   }
 }
 
-/** Texts of a list of parts, one after the other. */
+/** Concatenates the text parts of a content list. */
 function textOf(content: unknown): unknown {
   if (content === null || content === undefined) return "";
   if (!Array.isArray(content)) return content;

@@ -1,4 +1,4 @@
-/** Rendering and reading back, family by family, and what must hold for any reply in any pieces. */
+/** Renders and parses conversations for each model family; fuzzes the parsers with replies split at arbitrary points. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { familyFiles, type TestFamily, testFamilies } from "../testing/chat-templates.ts";
@@ -40,13 +40,13 @@ const parseText = (chat: Chat, family: Family, text: string, tools: readonly Cha
   return chat.parse(tokenizers[family].encode(text, { addSpecialTokens: false }), rendered);
 };
 
-test.each(families)("%s: the template tells the family", (family) => {
+test.each(families)("%s: the family is detected from the template", (family) => {
   const chat = createChat(tokenizers[family]);
   expect(chat.format.name).toBe(formatOf[family]);
   expect(chat.templateReadsTools).toBe(family !== "plain");
 });
 
-test.each(families)("%s: tools reach the prompt, whether the template reads them or not", (family) => {
+test.each(families)("%s: tools appear in the prompt, also when the template ignores them", (family) => {
   const chat = createChat(tokenizers[family]);
   const { text } = chat.render([question], { tools: [weather] });
   expect(text).toContain("get_weather");
@@ -59,7 +59,7 @@ test.each(families)("%s: tools reach the prompt, whether the template reads them
   expect(after.text).toMatch(/\b21\b/);
 });
 
-/** What the template writes for an assistant's message, which is what a model would write. */
+/** The text that the template renders for an assistant message, which is what the model would generate. */
 function written(family: Family, message: ChatMessage): string {
   const chat = createChat(tokenizers[family]);
   const before = chat.render([question], { tools: [weather] }).text;
@@ -69,7 +69,7 @@ function written(family: Family, message: ChatMessage): string {
   return rest.slice(start);
 }
 
-describe("a rendered reply, read back, is itself", () => {
+describe("a rendered reply parses to the same message", () => {
   const args = { city: 'a "quoted" \\ city\n</tool_call> 🌍', days: 12345678901, nested: [{ deep: [1, null, true] }] };
   test.each(families)("%s: calls", (family) => {
     const message = { role: "assistant", content: "", tool_calls: [call(JSON.stringify(args))] };
@@ -82,7 +82,7 @@ describe("a rendered reply, read back, is itself", () => {
     expect(reply.text.trim()).toBe("");
   });
 
-  test.each(families)("%s: text, cut where the turn ends", (family) => {
+  test.each(families)("%s: text, up to the end of the turn", (family) => {
     const chat = createChat(tokenizers[family]);
     const content = "It is 21 °C — 暖かい 👩‍👩‍👧 e\u0301, {not a call}";
     const ids = tokenizers[family].encode(written(family, { role: "assistant", content }), { addSpecialTokens: false });
@@ -109,7 +109,7 @@ describe("a rendered reply, read back, is itself", () => {
   });
 });
 
-describe("forms of calls", () => {
+describe("tool call syntaxes", () => {
   const chats = Object.fromEntries(families.map((family) => [family, createChat(tokenizers[family])])) as Record<
     Family,
     Chat
@@ -117,12 +117,12 @@ describe("forms of calls", () => {
   const calls = (family: Family, text: string) => parseText(chats[family], family, text).toolCalls;
   const one = [{ name: "get_weather", arguments: '{"city": "Oslo"}' }];
 
-  test("qwen with tags: values have the type that the schema says", () => {
+  test("qwen with tags: values have the type from the schema", () => {
     const text =
       "<tool_call>\n<function=get_weather>\n<parameter=city>\n123\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>";
     expect(calls("qwen", text)).toEqual([{ name: "get_weather", arguments: '{"city": "123", "days": 3}' }]);
   });
-  test("llama3: with and without its tag, several with a semicolon, only names that were offered", () => {
+  test("llama3: with and without the tag, several separated by a semicolon, only offered tool names", () => {
     const json = '{"name": "get_weather", "parameters": {"city": "Oslo"}}';
     expect(calls("llama3", json)).toEqual(one);
     expect(calls("llama3", `<|python_tag|>${json}`)).toEqual(one);
@@ -130,7 +130,7 @@ describe("forms of calls", () => {
     const other = '{"name": "Bob", "parameters": {"age": 3}}';
     expect(parseText(chats.llama3, "llama3", other)).toEqual({ text: other, reasoning: "", toolCalls: [] });
   });
-  test("mistral: a list, one by one, by name, with reasoning", () => {
+  test("mistral: as a list, one by one, by name, with reasoning", () => {
     const list = '[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Oslo"}, "id": "abcdefghi"}]';
     expect(calls("mistral", list)).toEqual(one);
     expect(calls("mistral", '[TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}')).toEqual(one);
@@ -140,11 +140,11 @@ describe("forms of calls", () => {
       text: "Yes.",
     });
   });
-  test("plain JSON: the form that was asked for, or a single call", () => {
+  test("plain JSON: the requested form, or a single call", () => {
     expect(calls("plain", '{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}')).toEqual(one);
     expect(calls("plain", ' {"name": "get_weather", "arguments": {"city": "Oslo"}}\n')).toEqual(one);
   });
-  test("numbers keep every digit that the model wrote", () => {
+  test("numbers keep every digit of the model's output", () => {
     const exact = '{"id": 12345678901234567890.123456789}';
     expect(calls("qwen", `<tool_call>{"name": "f", "arguments": ${exact}}</tool_call>`)[0]?.arguments).toBe(exact);
   });
@@ -157,17 +157,17 @@ describe("forms of calls", () => {
     ["mistral", "[TOOL_CALLS]not a call at all"],
     ["llama3", '{"name": 1}'],
     ["plain", "[1, 2, 3]"],
-  ] as const)("%s: what does not parse is text: %s", (family, text) => {
+  ] as const)("%s: unparsable calls are text: %s", (family, text) => {
     const reply = parseText(chats[family], family, text);
     expect(reply.toolCalls).toEqual([]);
     const skipped = family === "qwen" ? text : text.replaceAll("<|python_tag|>", "");
     expect(reply.text).toBe(skipped);
   });
-  test("without tools nothing is a call", () => {
+  test("without tools there are no calls", () => {
     const text = '<tool_call>{"name": "get_weather", "arguments": {}}</tool_call>';
     expect(parseText(chats.qwen, "qwen", text, []).text).toBe(text);
   });
-  test("a template that opens the reasoning, or closes it, is followed", () => {
+  test("the parser starts in reasoning if the prompt ends inside it", () => {
     const opened = chats.qwen.render([question], { variables: { opens_thinking: true } });
     expect(opened.startsInReasoning).toBe(true);
     const ids = tokenizers.qwen.encode("hm\n</think>\n\nYes.", { addSpecialTokens: false });
@@ -176,7 +176,7 @@ describe("forms of calls", () => {
   });
 });
 
-test("a format of one's own comes first when it is given first", () => {
+test("custom formats are tried in the given order", () => {
   const shout: ReplyFormat = {
     name: "shout",
     markers: [],
@@ -195,7 +195,7 @@ test("a format of one's own comes first when it is given first", () => {
   expect(parseText(chat, "qwen", "(hm) yes")).toMatchObject({ reasoning: "hm", text: "yes" });
 });
 
-/** Pieces of replies as models write them, whole and broken. */
+/** Fragments of model replies, valid and broken. */
 const fragments = fc.constantFrom(
   ..."<think> </think> <tool_call> </tool_call> [TOOL_CALLS] [ARGS] [THINK] [/THINK] <|python_tag|> </function> </parameter>".split(
     " ",
@@ -241,10 +241,10 @@ const fragments = fc.constantFrom(
 const reply = fc.array(fc.oneof({ weight: 4, arbitrary: fragments }, fc.string({ unit: "grapheme", maxLength: 8 })), {
   maxLength: 14,
 });
-/** Each is read by every family. */
+/** Each reply is parsed by every family. */
 const runs = Number(process.env["FUZZ_RUNS"] ?? 10_000);
 
-test("10,000 fuzzed replies parse without an exception, the same in any pieces, and no character is lost", () => {
+test("10,000 fuzzed replies: no exception, the same result for any split, no character lost", () => {
   const parsers = [...replyFormats];
   const property = fc.property(
     reply,
@@ -282,10 +282,10 @@ describe("token by token", () => {
     { maxLength: 3 },
   );
 
-  test("what is streamed is the decoded whole up to the first stop text, byte for byte, and never half a character", () => {
+  test("the stream equals the decoded text up to the first stop string, byte for byte, without partial characters", () => {
     const tokenizer = tokenizers.plain;
     const property = fc.property(words, stops, fc.array(fc.nat(255), { maxLength: 3 }), (text, stop, broken) => {
-      // lone bytes at the end: a character that never became one
+      // incomplete UTF-8 at the end
       const ids = [...tokenizer.encode(text, { addSpecialTokens: false }), ...broken];
       const reader = createReplyReader({ tokenizer, endTokenIds: [267], stop });
       const pieces = [...ids.map((id) => reader.push(id)), reader.push(267), reader.end()].flat();
@@ -302,7 +302,7 @@ describe("token by token", () => {
     fc.assert(property, { numRuns: 1000 });
   });
 
-  test("special tokens never show, but those that the family reads", () => {
+  test("special tokens are hidden except the ones that the family parses", () => {
     const { llama3 } = tokenizers;
     const ids = llama3.encode("<|start_header_id|>a<|begin|>b<|eot_id|>c", { addSpecialTokens: false });
     const chat = createChat(llama3);

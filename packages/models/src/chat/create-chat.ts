@@ -1,6 +1,6 @@
 /**
- * Conversations with one model: prompts by its own chat template, with tools, and replies read back. The family is told by what the
- * template writes, so that it needs no list of model names.
+ * Conversations with one model: renders prompts with the model's chat template and tools, and parses replies. The model family is
+ * detected from the template's output, so no list of model names is needed.
  */
 import type { Tokenizer } from "../tokenizer/types.ts";
 import { forTemplate } from "./conversation.ts";
@@ -16,7 +16,7 @@ import type { ReplyFormat, TemplateProbe } from "./reply-format.ts";
 import { createReplyReader, type ReplyReader, replyOf } from "./reply-reader.ts";
 import type { ChatMessage, ChatTool, Reply } from "./types.ts";
 
-/** The families that are known, in the order in which they are tried. The plain JSON form takes every other template. */
+/** The known families, in the order in which they are tried. The last one, plain JSON, accepts every template. */
 export const replyFormats: readonly ReplyFormat[] = [
   harmonyFormat,
   deepseekFormat,
@@ -28,9 +28,9 @@ export const replyFormats: readonly ReplyFormat[] = [
   jsonFormat,
 ];
 
-/** What a template was found to be: {@link Chat.traits}. */
+/** Detected properties of a template: {@link Chat.traits}. */
 export interface ChatTraits {
-  /** Name of the family. */
+  /** {@link ReplyFormat.name} of the family. */
   readonly format: string;
   readonly templateReadsTools: boolean;
   readonly endTokenIds: readonly number[];
@@ -38,12 +38,12 @@ export interface ChatTraits {
 
 export interface ChatOptions {
   /**
-   * What another chat of the same model has found out, so that the template is not run here.
-   * @defaultValue none: the template is run on a few conversations
+   * Traits from another `Chat` of the same model; detection is skipped.
+   * @defaultValue detected by rendering a few conversations
    */
   readonly traits?: ChatTraits;
   /**
-   * Families to choose from; the first that recognises the template is taken.
+   * Families to choose from; the first one that recognises the template is used.
    * @defaultValue {@link replyFormats}
    */
   readonly formats?: readonly ReplyFormat[];
@@ -52,46 +52,46 @@ export interface ChatOptions {
 export interface RenderChatOptions {
   /** Tools that the model may call. */
   readonly tools?: readonly ChatTool[];
-  /** Further variables of the template, for example `enable_thinking`. */
+  /** Additional template variables, for example `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>>;
 }
 
-/** A conversation as a prompt. */
+/** A conversation rendered as a prompt. */
 export interface RenderedChat {
   readonly text: string;
   /** Tools that the reply may call. */
   readonly tools: readonly ChatTool[];
-  /** The prompt ends inside of the model's reasoning. */
+  /** Whether the prompt ends inside the model's reasoning. */
   readonly startsInReasoning: boolean;
 }
 
 export interface ReadChatOptions {
-  /** Texts that end the reply, besides the model's own tokens. */
+  /** Stop strings, in addition to the model's end tokens. */
   readonly stop?: readonly string[];
 }
 
 /** Conversations with one model. */
 export interface Chat {
-  /** The family whose form replies have. */
+  /** The reply format of the model's family. */
   readonly format: ReplyFormat;
-  /** Whether the template tells the model about tools by itself; else they are told in the system message. */
+  /** Whether the template renders tools. If not, tools are described in the system message. */
   readonly templateReadsTools: boolean;
-  /** Ids that end a reply: the tokenizer's own and the one that the template ends a turn with. */
+  /** Ids that end a reply: the tokenizer's EOS ids and the token with which the template ends a turn. */
   readonly endTokenIds: readonly number[];
-  /** The three above as plain data, for another thread. */
+  /** The three properties above as plain data, to send to another thread. */
   readonly traits: ChatTraits;
-  /** The prompt that asks for the next reply. @throws TokenizerError when the template refuses the messages */
+  /** Renders the prompt for the next reply. @throws TokenizerError if the template raises an error */
   render(messages: readonly ChatMessage[], options?: RenderChatOptions): RenderedChat;
-  /** The prompt as token ids. */
+  /** Encodes the prompt as token ids. */
   encode(rendered: RenderedChat): number[];
-  /** Reads a reply token by token. */
+  /** Parses a reply token by token. */
   read(rendered: RenderedChat, options?: ReadChatOptions): ReplyReader;
-  /** Reads a whole reply. */
+  /** Parses a complete reply. */
   parse(ids: Iterable<number>, rendered: RenderedChat, options?: ReadChatOptions): Reply;
 }
 
 /**
- * Makes a model's conversations ready.
+ * Creates the `Chat` of a model from its tokenizer.
  *
  * @example
  * ```ts
@@ -152,7 +152,7 @@ const probeTool: ChatTool = {
   },
 };
 
-/** Finds out what a template is by running it. */
+/** Detects a template's traits by rendering probe conversations. */
 function probeTraits(tokenizer: Tokenizer, formats: readonly ReplyFormat[]): ChatTraits {
   const probe = probeTemplate(tokenizer);
   const templateReadsTools = probe.withTool?.includes(probeTool.function.name) === true;
@@ -161,7 +161,7 @@ function probeTraits(tokenizer: Tokenizer, formats: readonly ReplyFormat[]): Cha
   return { format: format.name, templateReadsTools, endTokenIds };
 }
 
-/** What the template makes of conversations with and without a tool. */
+/** Renders conversations with and without a tool. */
 function probeTemplate(tokenizer: Tokenizer): TemplateProbe {
   const attempt = (messages: readonly ChatMessage[], tools?: readonly ChatTool[]): string | undefined => {
     try {
@@ -189,7 +189,7 @@ function probeTemplate(tokenizer: Tokenizer): TemplateProbe {
   };
 }
 
-/** The special token that the template writes behind an answer: not every model names it among those that end a text. */
+/** The special token that the template writes after an answer. Not every model lists it among its EOS ids. */
 function turnEnds(tokenizer: Tokenizer): number[] {
   const answer = "an answer of the probe";
   const messages = [

@@ -1,4 +1,4 @@
-/** `@tinklet/models/chat`: conversations as the text that a model was trained on, and its replies read back. No `node:` imports. */
+/** `@tinklet/models/chat`: renders conversations with a model's chat template and parses its replies. No `node:` imports. */
 export { type ChatTemplate, type ChatTemplateSource, createChatTemplate } from "./chat-template.ts";
 export {
   type Chat,

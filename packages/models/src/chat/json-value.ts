@@ -1,17 +1,17 @@
 /**
- * JSON inside of a reply: finds where a value ends while it is being written, and takes calls of tools out of it. Arguments keep the
- * text that the model wrote, so that no number loses a digit.
+ * JSON inside a reply: finds the end of a value while it streams, and extracts tool calls. Arguments keep the model's original text, so
+ * that large numbers keep all their digits.
  */
 import type { ToolCall } from "./types.ts";
 
-/** Deeper values are no arguments of any tool, and would only cost stack wherever they are written again. */
+/** Maximum nesting depth. No real tool needs more, and recursive serializers would overflow the stack on deeper values. */
 const deepest = 64;
 
-/** Collects one JSON object or array from a stream. Only brackets and strings are looked at: parsing comes when it is complete. */
+/** Collects one JSON object or array from a stream. Tracks only brackets and strings; the value is parsed once it is complete. */
 export interface JsonCollector {
-  /** Takes a piece; returns what stands behind the value once that is complete. */
+  /** Adds a chunk. Once the value is complete, `rest` is the text after it. */
   push(piece: string): { readonly done: boolean; readonly rest: string };
-  /** What was collected. */
+  /** The text collected so far. */
   readonly text: string;
 }
 
@@ -44,7 +44,7 @@ export function createJsonCollector(): JsonCollector {
   };
 }
 
-/** The parsed value, or undefined for what is not JSON, or too deep. */
+/** The parsed value, or undefined if `text` is not JSON or is nested too deeply. */
 export function parseJsonValue(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text);
@@ -82,7 +82,7 @@ function walk(json: string, visit: (character: string, at: number) => void): voi
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The elements of an array, or the members of an object, of valid JSON: each as the text that it is. */
+/** The source text of each array element or object member of valid JSON. */
 function parts(json: string): string[] {
   const found: string[] = [];
   let depth = 0;
@@ -100,7 +100,7 @@ function parts(json: string): string[] {
   return found;
 }
 
-/** The last member of this name in an object of valid JSON, as the text that it is. */
+/** The source text of the last member with this name in an object of valid JSON. */
 function member(json: string, name: string): string | undefined {
   let found: string | undefined;
   for (const part of parts(json)) {
@@ -116,17 +116,17 @@ function endOfString(text: string): number {
   return at + 1;
 }
 
-/** How a family writes calls. */
+/** The shape of a call object. */
 export interface CallShape {
-  /** Names of the member that holds the arguments, the usual one first. */
+  /** Names of the member that holds the arguments, the most common one first. */
   readonly argumentKeys: readonly string[];
-  /** Whether a name can be that of a tool. @defaultValue any can */
+  /** Whether a name is accepted as a tool name. @defaultValue every name is accepted */
   readonly isTool?: (name: string) => boolean;
 }
 
 /**
- * The calls that a JSON text is: one object, or an array of them. Undefined when any of it is not a call. Arguments that are left out
- * are none; arguments that are a text (some models quote them) are read as JSON.
+ * Parses one call object or an array of them. Undefined if any element is not a call. Missing arguments become `{}`; arguments given as a
+ * string (some models quote them) are parsed as JSON.
  */
 export function callsIn(json: string, shape: CallShape): ToolCall[] | undefined {
   const value = parseJsonValue(json);
@@ -141,7 +141,7 @@ export function callsIn(json: string, shape: CallShape): ToolCall[] | undefined 
   return calls.length === 0 ? undefined : calls;
 }
 
-/** The member of an object that holds a list of calls, as the text that it is. */
+/** The source text of an object's member that holds a list of calls. */
 export function listIn(json: string, name: string): string | undefined {
   const value = parseJsonValue(json);
   return isObject(value) && Array.isArray(value[name]) ? member(json, name) : undefined;

@@ -1,45 +1,45 @@
-/** What a family of models is, for the reading of its replies. The families that are known are in `formats/`; more can be added. */
+/** How to detect a model family and parse its replies. The known families are in `formats/`; callers can add more. */
 import type { ChatTool, ReplyEvent } from "./types.ts";
 
-/** What a model's template writes for a few conversations, by which its family is told. Undefined where it refused. */
+/** A template's output for a few conversations, from which the family is detected. Undefined where the template raised an error. */
 export interface TemplateProbe {
   /** A question without tools. */
   readonly plain: string | undefined;
   /** The same question with a tool. */
   readonly withTool: string | undefined;
-  /** With the tool, its call, and what it returned. */
+  /** The question with the tool, a call of it, and its result. */
   readonly withCall: string | undefined;
   /** Whether the vocabulary has this token. */
   readonly hasToken: (token: string) => boolean;
 }
 
-/** What a parser is told about the request. */
+/** The parts of the request that a parser needs. */
 export interface ParserOptions {
-  /** Tools that were offered; without any, everything is text. */
+  /** The offered tools; if empty, no text is parsed as a call. */
   readonly tools: readonly ChatTool[];
-  /** The prompt has opened the reasoning already. */
+  /** Whether the prompt already opened the reasoning. */
   readonly startsInReasoning: boolean;
 }
 
-/** Reads one reply, piece by piece. Never throws: what does not parse is text. */
+/** Parses one reply incrementally. Never throws: unparsable calls are emitted as text. */
 export interface ReplyParser {
   push(text: string): ReplyEvent[];
-  /** No more will come. */
+  /** Call at the end of the reply; returns the remaining events. */
   end(): ReplyEvent[];
 }
 
-/** How a family of models writes reasoning and calls of tools. */
+/** A model family's syntax for reasoning and tool calls. */
 export interface ReplyFormat {
   readonly name: string;
-  /** Tokens that mean something to the parser although the tokenizer counts them as special; other special tokens are left out. */
+  /** Special tokens that the parser needs to see as text; all other special tokens are removed. */
   readonly markers: readonly string[];
-  /** How reasoning is opened, where a template may do that at the end of the prompt. */
+  /** The text that opens reasoning, if a template may put it at the end of the prompt. */
   readonly reasoningOpens?: string;
-  /** The template wants ids of tool calls to be nine letters or digits. */
+  /** Whether the template requires tool call ids of nine letters or digits. */
   readonly shortCallIds?: boolean;
-  /** The template wants arguments of calls as JSON text; others write objects as JSON themselves. */
+  /** Whether the template expects call arguments as a JSON string; other templates serialize objects themselves. */
   readonly textArguments?: boolean;
-  /** Whether a template is of this family. The first format of a list that says so is taken. */
+  /** Whether a template belongs to this family. The first matching format of a list is used. */
   readonly isUsedBy: (probe: TemplateProbe) => boolean;
   readonly createParser: (options: ParserOptions) => ReplyParser;
 }

@@ -1,39 +1,39 @@
 /**
- * One parser for every family: reasoning first, then text with calls of tools in it, told apart by a {@link ReplyGrammar}. Linear in the
- * length of the reply, the same whatever pieces it comes in, and never at a loss: what does not parse is text.
+ * One parser for every family: reasoning first, then text mixed with tool calls, separated by a {@link ReplyGrammar}. Its time is linear
+ * in the length of the reply, its result does not depend on how the reply is split, and unparsable calls become text.
  */
 import type { ParserOptions, ReplyParser } from "./reply-format.ts";
 import { createTextSearch, type TextSearch } from "./text-search.ts";
 import type { ReplyEvent, ToolCall } from "./types.ts";
 
-/** What came of a piece of a call. */
+/** The result of pushing a chunk into a call body. */
 export type BodyStep =
   | { readonly is: "unfinished" }
   | { readonly is: "calls"; readonly calls: readonly ToolCall[]; readonly rest: string }
-  /** It is no call: all of it, from the mark on, is text. */
+  /** Not a call: everything from the marker on is text. */
   | { readonly is: "text"; readonly rest: string };
 
-/** Reads what stands behind the mark that opens a call. */
+/** Parses the text after the marker that opens a call. */
 export interface CallBody {
   push(piece: string): BodyStep;
-  /** The reply ends here: the calls, if they are complete. */
+  /** Call at the end of the reply; returns the calls if they are complete. */
   end(): readonly ToolCall[] | undefined;
-  /** All that was taken in. */
+  /** All text pushed so far. */
   readonly text: string;
 }
 
-/** The marks of a family. */
+/** The markers of a family. */
 export interface ReplyGrammar {
   readonly reasoning?: { readonly opens: string; readonly closes: string };
-  /** Opens a call anywhere in the text. */
+  /** Marker that opens a call anywhere in the text. */
   readonly callOpens?: string;
-  /** May close a call. */
+  /** Optional marker that closes a call. */
   readonly callCloses?: string;
-  /** A reply, or what is left of it behind a call, may begin with a call itself: it then begins with one of these characters. */
+  /** First characters of a call without a marker, which may start the reply or follow another call. */
   readonly bareCalls?: string;
-  /** Between two bare calls, beside white space: letters of a regular expression's class. */
+  /** Characters allowed between two bare calls besides white space, as the inside of a regular expression class. */
   readonly separators?: string;
-  /** @param marked - the call was opened by the mark. */
+  /** @param marked - whether the call was opened by `callOpens`. */
   readonly createBody: (options: ParserOptions, marked: boolean) => CallBody;
 }
 
@@ -49,9 +49,9 @@ export function createReplyParser(grammar: ReplyGrammar, options: ParserOptions)
   let mode: "beginning" | "reasoning" | "text" | "call" = options.startsInReasoning ? "reasoning" : "beginning";
   let mayReason = reasoning !== undefined && !options.startsInReasoning;
   let calls = 0;
-  /** Nothing but white space has come since the last call. */
+  /** Whether only white space was seen since the last call. */
   let afterCall = false;
-  let held = { white: "", bare: "" }; // at a beginning
+  let held = { white: "", bare: "" }; // undecided text where a bare call may start
   let search: TextSearch = createTextSearch(reasoning === undefined ? [] : [reasoning.closes]);
   let body: { readonly mark: string; readonly reader: CallBody } | undefined;
 
@@ -169,16 +169,16 @@ export function createReplyParser(grammar: ReplyGrammar, options: ParserOptions)
   };
 }
 
-/** Text on its way out. */
+/** Buffers white space before emitting text. */
 interface Outlet {
   write(text: string): void;
-  /** Forgets white space at the end, and that at the front of what may follow. */
+  /** Drops the buffered white space and the leading white space of the next text. */
   cut(): void;
-  /** Lets white space at the end out. */
+  /** Emits the buffered white space. */
   flush(): void;
 }
 
-/** White space at the end waits: around calls, and at the end of reasoning, it is the template's and not the model's. */
+/** Trailing white space is buffered, because around calls and after reasoning it belongs to the template and not to the content. */
 function createOutlet(emit: (text: string) => void, dropsLeading: boolean): Outlet {
   let white = "";
   let atFront = dropsLeading;

@@ -1,6 +1,6 @@
 /**
- * From token ids to the parts of a reply, while they are drawn: whole characters only, without special tokens, up to the first stop
- * text, and then through the parser of the model's family.
+ * Converts sampled token ids to reply events as they arrive: decodes whole characters, drops special tokens, ends at the first stop
+ * string, and passes the text to the parser of the model's family.
  */
 import { createTextStream } from "../tokenizer/text-stream.ts";
 import type { Tokenizer } from "../tokenizer/types.ts";
@@ -10,23 +10,23 @@ import type { Reply, ReplyEvent } from "./types.ts";
 
 export interface ReplyReaderOptions {
   readonly tokenizer: Tokenizer;
-  /** Reads the text. Without one all of it is text. */
+  /** Parses the text. @defaultValue all output is plain text */
   readonly parser?: ReplyParser;
-  /** Special tokens that the parser wants to see. */
+  /** Special tokens that are passed to the parser. */
   readonly markers?: readonly string[];
-  /** Ids that end the reply and are no part of it. */
+  /** Ids that end the reply; they are not part of it. */
   readonly endTokenIds: readonly number[];
-  /** Texts that end the reply and are no part of it. */
+  /** Stop strings; they end the reply and are not part of it. */
   readonly stop?: readonly string[];
 }
 
 /** Reads one reply. */
 export interface ReplyReader {
-  /** Takes the next token. After the end of the reply it gives nothing. */
+  /** Adds the next token. Returns no events after the end of the reply. */
   push(id: number): ReplyEvent[];
-  /** No token follows. */
+  /** Call after the last token; returns the remaining events. */
   end(): ReplyEvent[];
-  /** What ended the reply, once something has. */
+  /** What ended the reply; undefined while it is still open. */
   readonly ended: { readonly by: "token" } | { readonly by: "stop"; readonly text: string } | undefined;
 }
 
@@ -52,7 +52,7 @@ export function createReplyReader(options: ReplyReaderOptions): ReplyReader {
     if (over) return [];
     over = true;
     if (ended?.by === "stop") return parser.end();
-    // what is left of a character may, in theory, complete a stop text
+    // U+FFFD for an incomplete character can complete a stop string
     const step = stops.push(stream.end());
     if (step.found !== undefined) ended = { by: "stop", text: step.found };
     return [...parser.push(step.found === undefined ? step.text + stops.end() : step.text), ...parser.end()];
@@ -74,7 +74,7 @@ export function createReplyReader(options: ReplyReaderOptions): ReplyReader {
   };
 }
 
-/** Events put together. */
+/** Combines events into a whole reply. */
 export function replyOf(events: Iterable<ReplyEvent>): Reply {
   let text = "";
   let reasoning = "";

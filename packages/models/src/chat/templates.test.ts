@@ -1,4 +1,4 @@
-/** Prompts are those of transformers, token by token (recorded by test/chat/templates/compare.mjs), and rendered turns are read back. */
+/** Prompts equal those of transformers, token by token (recorded by test/chat/templates/compare.mjs), and rendered turns are parsed back. */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
@@ -14,7 +14,7 @@ const recorded = JSON.parse(
 const digest = (ids: readonly number[]) => createHash("sha256").update(ids.join(" ")).digest("hex").slice(0, 12);
 const families = ownFamilies();
 
-test("there are 300 conversations and more, of every kind", () => {
+test("at least 300 conversations of every kind are recorded", () => {
   const all = families.flatMap(({ conversations }) => conversations);
   expect(all.length).toBeGreaterThanOrEqual(300);
   const kinds = [
@@ -31,14 +31,14 @@ describe.each(families)("$name", ({ name, files, conversations }) => {
   const tokenizer = tokenizerFromFiles(files, name);
   const chat = createChat(tokenizer);
 
-  test("its prompts are those of transformers", () => {
+  test("prompts equal those of transformers", () => {
     const ids = conversations.map(({ messages, tools, addGenerationPrompt, variables }) =>
       digest(tokenizer.applyChatTemplate(messages, { addGenerationPrompt, variables, ...(tools && { tools }) })),
     );
     expect(ids).toEqual(recorded[name]);
   });
 
-  test("and so are those that ask for a reply, whatever the API", () => {
+  test("prompts for a reply equal those of transformers, for each API", () => {
     const asked = conversations.flatMap(({ messages, tools, addGenerationPrompt, variables }, at) => {
       if (!addGenerationPrompt) return [];
       const rendered = chat.render(messages, { variables, ...(tools && { tools }) });
@@ -48,14 +48,14 @@ describe.each(families)("$name", ({ name, files, conversations }) => {
     for (const [ours, theirs] of asked) expect(ours).toBe(theirs);
   });
 
-  test("the last turn of the assistant, read back, is itself", () => {
+  test("the last assistant turn parses to the same message", () => {
     const turns = conversations.flatMap((conversation) => readBack(chat, tokenizer, conversation) ?? []);
     expect(turns.length).toBeGreaterThan(25);
     for (const { written, read } of turns) expect(read).toEqual(written);
   });
 });
 
-test("indented JSON is Python's: what is empty stays on one line, and texts stay as they are", () => {
+test("indented JSON equals Python's: empty containers on one line, strings unchanged", () => {
   const source = "{{ value | tojson(indent=2) }}|{% for x in list %}{{ x | tojson(indent=2) }}{% endfor %}";
   const render = createChatTemplate({ templates: new Map([["default", source]]), specialTokens: {}, origin: "it" });
   const value = { a: {}, b: [], c: [{}], d: "{\n  }" };

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { createTextSearch } from "./text-search.ts";
 
-/** As it would be written without streaming: the text that is complete first, of those the longest. */
+/** Reference without streaming: the match that ends first; among those, the longest. */
 function naive(text: string, wanted: readonly string[]): { before: string; found?: string } {
   for (let end = 1; end <= text.length; end++) {
     const found = wanted
@@ -17,7 +17,7 @@ const letters = fc.constantFrom("a", "b", "c");
 const word = fc.array(letters, { maxLength: 6 }).map((each) => each.join(""));
 const longer = fc.array(letters, { maxLength: 40 }).map((each) => each.join(""));
 
-test("finds what a plain search finds, in whatever pieces the text comes", () => {
+test("finds what a plain search finds, for any split of the text", () => {
   const property = fc.property(fc.array(word, { maxLength: 4 }), fc.array(longer), (wanted, pieces) => {
     const search = createTextSearch(wanted);
     let before = "";
@@ -35,7 +35,7 @@ test("finds what a plain search finds, in whatever pieces the text comes", () =>
   fc.assert(property, { numRuns: 2000 });
 });
 
-test("nothing of a wanted text is let out before it is known not to be one", () => {
+test("a possible match is held back until it fails", () => {
   const search = createTextSearch(["<stop>"]);
   expect(search.push("a <st")).toEqual({ text: "a ", rest: "" });
   expect(search.push("op")).toEqual({ text: "", rest: "" });
@@ -44,7 +44,7 @@ test("nothing of a wanted text is let out before it is known not to be one", () 
   expect(search.end()).toBe("<st");
 });
 
-test("many long texts that are all beginnings of each other cost a step for each character", () => {
+test("long patterns that are prefixes of each other cost one step per character", () => {
   const wanted = Array.from({ length: 64 }, (_, i) => `${"a".repeat(1000 - i)}b`);
   const search = createTextSearch(wanted);
   let out = 0;

@@ -1,33 +1,33 @@
 /**
- * Finds the first of several texts in a stream, and never lets out a piece of one: what may be the beginning of a wanted text waits until
- * it is known not to be. Time is linear in the stream for each wanted text, whatever they are (Knuth, Morris and Pratt).
+ * Finds the first of several patterns in a stream. Text that may be the start of a pattern is held back until the match succeeds or fails.
+ * Time per pattern is linear in the length of the stream (Knuth-Morris-Pratt).
  */
 
-/** What one piece of the stream gave. */
+/** The result of pushing one chunk. */
 export interface SearchStep {
-  /** Certain to come before any wanted text. */
+  /** Text that is certain to precede any match. */
   readonly text: string;
-  /** The wanted text that is now complete; it is not part of `text`. */
+  /** The pattern that was matched; it is not part of `text`. */
   readonly found?: string;
-  /** What of the piece stands behind it. */
+  /** The part of the chunk after the match. */
   readonly rest: string;
 }
 
-/** A search through a stream. It goes on after a find, from the beginning. */
+/** A search through a stream. After a match it starts over. */
 export interface TextSearch {
   push(piece: string): SearchStep;
-  /** What was held back, when nothing follows. */
+  /** Call at the end of the stream; returns the text that was held back. */
   end(): string;
 }
 
 interface Wanted {
   readonly text: string;
-  /** For each length of a match, the longest shorter one that is also a beginning. */
+  /** KMP failure function: for each matched length, the longest proper prefix that is also a suffix. */
   readonly shorter: Int32Array;
   matched: number;
 }
 
-/** The first wanted text to be complete counts; of two that end together, the longer one. */
+/** The pattern that ends first wins; of two that end at the same character, the longer one. */
 export function createTextSearch(texts: readonly string[]): TextSearch {
   const wanted: Wanted[] = [...new Set(texts)]
     .filter((text) => text !== "")
@@ -57,7 +57,7 @@ export function createTextSearch(texts: readonly string[]): TextSearch {
   };
 }
 
-/** Takes one more character into every match; returns the text that it completes. */
+/** Advances every pattern by one character; returns the pattern that it completes. */
 function advance(wanted: readonly Wanted[], character: number): string | undefined {
   let found: string | undefined;
   for (const one of wanted) {

@@ -1,10 +1,10 @@
 /**
- * The ids of the tokens that end a text. Several places may name some: the tokenizer's own `eos_token`, `generation_config.json`,
- * `config.json`; all of them count, each once, in the order in which the places are given.
+ * The EOS token ids of a model. They may be defined in several places: the tokenizer's `eos_token`, `generation_config.json` and
+ * `config.json`. The result is their union without duplicates, in the order of the arguments.
  */
 
 /**
- * Joins what several places name; a place gives a number, a list or nothing, and what is no token id is left out.
+ * Merges EOS ids from several places. Each argument is an id, a list of ids or undefined; values that are not token ids are ignored.
  *
  * @example
  * ```ts

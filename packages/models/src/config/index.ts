@@ -1,4 +1,4 @@
-/** `@tinklet/models/config`: what a configuration says about a model, and the errors about models. No `node:` imports. */
+/** `@tinklet/models/config`: reads model configurations; error classes. No `node:` imports. */
 export { ConfigError, ModelError, TokenizerError, WeightsError } from "../errors.ts";
 export { HubError, type HubErrorCode } from "../hub/hub-error.ts";
 export { endOfTextIds } from "./end-of-text.ts";

@@ -1,4 +1,4 @@
-/** What a `config.json` may say, and what is refused by name. */
+/** Supported and unsupported fields of `config.json`. */
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../errors.ts";
 import { readConfig } from "./read-config.ts";
@@ -13,7 +13,7 @@ const base = {
 };
 
 describe("readConfig", () => {
-  it("fills in what older files leave out", () => {
+  it("fills in defaults for fields that older files omit", () => {
     expect(readConfig(base)).toMatchObject({
       kvHeads: 4,
       headDim: 16,
@@ -24,7 +24,7 @@ describe("readConfig", () => {
     expect(readConfig({ ...base, eos_token_id: [3, 4] }).eosTokenIds).toEqual([3, 4]);
   });
 
-  it("takes transformers' value for a key that is absent, and full heads for one that is null", () => {
+  it("uses transformers' default for an absent key, and full heads for a null one", () => {
     const wide = { ...base, hidden_size: 2048, num_attention_heads: 32 };
     expect(readConfig({ ...wide, model_type: "qwen3" })).toMatchObject({
       kvHeads: 32,
@@ -37,7 +37,7 @@ describe("readConfig", () => {
     expect(readConfig(base).contextLength).toBe(2048);
   });
 
-  it("knows what each architecture adds", () => {
+  it("reads the fields specific to each architecture", () => {
     const given = { ...base, num_key_value_heads: 4 };
     expect(readConfig({ ...given, model_type: "qwen2" })).toMatchObject({
       qkvBias: true,
@@ -73,7 +73,7 @@ describe("readConfig", () => {
     ["head_dim", { head_dim: 15 }],
     ["vocab_size", { vocab_size: undefined }],
     ["hidden_size", { hidden_size: -1 }],
-  ])("refuses %s by its name", (field, change) => {
+  ])("rejects %s and names the field", (field, change) => {
     const error = (() => {
       try {
         return readConfig({ ...base, ...change });

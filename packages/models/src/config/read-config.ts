@@ -1,7 +1,7 @@
 /**
- * Reads a Hugging Face `config.json` into the few numbers that decide the computation. Everything that would change the result
- * and is not supported (another activation, sliding windows, experts, quantisation, an unknown rope scaling, …) is a ConfigError that
- * names the field: a model that loads computes what its authors meant.
+ * Reads a Hugging Face `config.json` into the values that determine the computation. A setting that would change the result and is not
+ * supported (another activation, sliding windows, experts, quantisation, an unknown rope scaling, …) is a ConfigError that names the field,
+ * so that a model that loads computes the same function as in transformers.
  */
 import { ConfigError } from "../errors.ts";
 import { endOfTextIds } from "./end-of-text.ts";
@@ -32,7 +32,7 @@ export interface ModelConfig {
   readonly ropeScaling: RopeScaling;
   readonly contextLength: number;
   readonly tiedEmbeddings: boolean;
-  /** RMS norms on each head of q and k (Qwen3). */
+  /** RMSNorm on each head of q and k (Qwen3). */
   readonly qkNorm: boolean;
   readonly qkvBias: boolean;
   readonly outputBias: boolean;
@@ -55,7 +55,7 @@ function unsupported(field: string, value: unknown, hint?: string): ConfigError 
 function positive(config: Json, field: string, fallback?: number): number {
   const value = config[field] ?? fallback;
   if (typeof value !== "number" || !Number.isFinite(value) || value <= 0) {
-    throw new ConfigError(`config.json: ${field} must be a positive number, not ${JSON.stringify(value)}`, {
+    throw new ConfigError(`config.json: ${field} must be a positive number, got ${JSON.stringify(value)}`, {
       code: "bad_field",
       field,
     });
@@ -65,7 +65,7 @@ function positive(config: Json, field: string, fallback?: number): number {
 
 function integer(config: Json, field: string, fallback?: number): number {
   const value = positive(config, field, fallback);
-  if (!Number.isInteger(value)) throw unsupported(field, value, "an integer is needed");
+  if (!Number.isInteger(value)) throw unsupported(field, value, "it must be an integer");
   return value;
 }
 
@@ -73,7 +73,7 @@ function withoutUndefined(file: Json): Json {
   return Object.fromEntries(Object.entries(file).filter(([, value]) => value !== undefined));
 }
 
-/** Values a field may have without changing the computation; anything else is refused. */
+/** Values that a field may have without changing the computation; any other value is rejected. */
 const neutralValues: Readonly<Record<string, readonly unknown[]>> = {
   hidden_act: ["silu"],
   use_sliding_window: [false],
@@ -90,7 +90,7 @@ const neutralValues: Readonly<Record<string, readonly unknown[]>> = {
   num_nextn_predict_layers: [0],
 };
 
-/** What transformers takes for a key that a file does not have; a key that is null is another matter. */
+/** transformers' defaults for absent keys. A key that is present and null is not replaced. */
 const absentValues: Readonly<Record<ModelConfig["architecture"], Json>> = {
   llama: { max_position_embeddings: 2048 },
   mistral: { max_position_embeddings: 131_072, num_key_value_heads: 8, sliding_window: 4096 },
@@ -99,7 +99,7 @@ const absentValues: Readonly<Record<ModelConfig["architecture"], Json>> = {
 };
 
 function readRope(config: Json): { theta: number; scaling: RopeScaling } {
-  // Older files have rope_theta and rope_scaling; newer ones put both into rope_parameters.
+  // Older files have rope_theta and rope_scaling; newer files put both into rope_parameters.
   const field = config["rope_parameters"] ? "rope_parameters" : "rope_scaling";
   const scaling = (config[field] ?? {}) as Json;
   const theta = positive({ rope_theta: scaling["rope_theta"] ?? config["rope_theta"] }, "rope_theta", 10_000);
@@ -140,13 +140,13 @@ export function readConfig(file: Json): ModelConfig {
   }
   const contextLength = integer(config, "max_position_embeddings");
   const window = config["sliding_window"];
-  // Qwen files carry a window that use_sliding_window (checked above) switches off; in Mistral the number itself decides, and
-  // null switches it off.
+  // Qwen files contain a window that use_sliding_window (checked above) turns off; in Mistral files the number itself applies, and null
+  // turns it off.
   if (architecture === "mistral" && typeof window === "number" && window < contextLength) {
     const isAbsent = file["sliding_window"] === undefined;
     const hint = isAbsent
-      ? "this is what its absence means; null says that attention is full"
-      : "only full attention is";
+      ? "this is the default when the field is absent; set it to null for full attention"
+      : "only full attention is supported";
     throw unsupported("sliding_window", window, hint);
   }
   const layerTypes = config["layer_types"];
@@ -158,8 +158,9 @@ export function readConfig(file: Json): ModelConfig {
   const heads = integer(config, "num_attention_heads");
   const kvHeads = integer(config, "num_key_value_heads", heads);
   const headDim = integer(config, "head_dim", hiddenSize / heads);
-  if (heads % kvHeads !== 0) throw unsupported("num_key_value_heads", kvHeads, `it must divide the ${heads} heads`);
-  if (headDim % 2 !== 0) throw unsupported("head_dim", headDim, "rotary embeddings need an even one");
+  if (heads % kvHeads !== 0)
+    throw unsupported("num_key_value_heads", kvHeads, `it must divide num_attention_heads = ${heads}`);
+  if (headDim % 2 !== 0) throw unsupported("head_dim", headDim, "rotary embeddings need an even head_dim");
   const { theta, scaling } = readRope(config);
   const attentionBias = config["attention_bias"] === true;
   return {

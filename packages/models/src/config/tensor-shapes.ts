@@ -1,12 +1,12 @@
-/** The tensors of a model as its configuration calls for them: their names, in the order of the layers, and their shapes. */
+/** Names and shapes of a model's tensors, derived from its configuration, in layer order. */
 import type { ModelConfig } from "./read-config.ts";
 
-/** The linears of an attention block. */
+/** The linear layers of an attention block. */
 export const attentionLinears = ["q_proj", "k_proj", "v_proj", "o_proj"] as const;
-/** The linears of an MLP block. */
+/** The linear layers of an MLP block. */
 export const mlpLinears = ["gate_proj", "up_proj", "down_proj"] as const;
 
-/** Input and output width of a linear of a layer. */
+/** Input and output width of a linear layer of a block. */
 export function linearSizes(config: ModelConfig, linear: string): { inSize: number; outSize: number } {
   const { hiddenSize, heads, kvHeads, headDim, mlpSize } = config;
   switch (linear) {
@@ -24,7 +24,7 @@ export function linearSizes(config: ModelConfig, linear: string): { inSize: numb
   }
 }
 
-/** Names and shapes of all tensors of a model, in the order of the layers. */
+/** Names and shapes of all tensors of a model, in layer order. */
 export function weightShapes(config: ModelConfig): Map<string, readonly number[]> {
   const shapes = new Map<string, readonly number[]>();
   shapes.set("model.embed_tokens.weight", [config.vocabSize, config.hiddenSize]);
@@ -51,14 +51,14 @@ export function weightShapes(config: ModelConfig): Map<string, readonly number[]
   return shapes;
 }
 
-/** How many values all tensors have together. */
+/** Total number of values in all tensors. */
 export function countParameters(config: ModelConfig): number {
   let total = 0;
   for (const shape of weightShapes(config).values()) total += shape.reduce((n, dim) => n * dim, 1);
   return total;
 }
 
-/** Whether two shapes are the same; sizes that are known only later are compared by their names. */
+/** Whether two shapes are equal; symbolic dimensions (strings) are compared by name. */
 export function sameShape(a: readonly (number | string)[], b: readonly (number | string)[]): boolean {
   return a.length === b.length && a.every((size, axis) => size === b[axis]);
 }

@@ -1,4 +1,4 @@
-/** Models written for other programs, opened again by our own readers. That they compute the same is in the engine's tests. */
+/** Exported models, read back with this package's readers. The engine's tests check that they compute the same outputs. */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 const makeModel = (name: string, family: Record<string, unknown>) =>
   randomModel(join(root, name.replaceAll(" ", "-")), family);
 
-/** The values that a format gives back for these. */
+/** The values after a round trip through a storage format. */
 function stored(dtype: "F32" | "F16" | "Q8_0", values: Float32Array): Float32Array {
   const out = new Float32Array(values.length);
   let at = 0;
@@ -39,7 +39,7 @@ describe.each(Object.entries(families))("%s", (name, family) => {
     ["gguf", "f32"],
     ["merged", "base"],
     ["merged", "f16"],
-  ] as const)("as %s in %s holds the merged values and the configuration", async (format, dtype) => {
+  ] as const)("%s as %s contains the merged weights and the configuration", async (format, dtype) => {
     const { folder, adapter, config, merged } = await makeModel(name, family);
     const out = join(root, `${name}-${dtype}-${format}${format === "gguf" ? ".gguf" : ""}`);
     const seen: number[] = [];
@@ -52,7 +52,7 @@ describe.each(Object.entries(families))("%s", (name, family) => {
     const opened = await openModel(out);
     const again = readConfig(opened.config);
     const { architecture, ropeScaling, ...rest } = config;
-    // The unembedding was trained and the embedding was not; the tokenizer says what ends a text.
+    // The unembedding was trained and the embedding was not, so they are untied; EOS ids come from the tokenizer.
     expect({ ...again, eosTokenIds: [] }).toMatchObject({ ...rest, tiedEmbeddings: false, eosTokenIds: [] });
     expect(again.ropeScaling).toEqual(ropeScaling);
     expect(again.architecture).toBe(format === "gguf" && architecture === "mistral" ? "llama" : architecture);
@@ -61,7 +61,7 @@ describe.each(Object.entries(families))("%s", (name, family) => {
       const kind =
         shape.length === 1 && format === "gguf" ? "F32" : dtype === "q8_0" ? "Q8_0" : dtype === "f16" ? "F16" : "F32";
       const [got, exact] = [opened.weights.readFloat32(tensor), stored(kind, wanted)];
-      // The product is summed in another order than here: a rounding of float32 may fall on the other side of a step of the format.
+      // The export sums the product in another order, so a value may round to the neighbouring step of the format.
       const largest = wanted.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
       const step = kind === "F32" ? 2 ** -22 * largest : kind === "F16" ? 2 ** -10 * largest : (1.01 * largest) / 127;
       const off = got.reduce((most, value, at) => Math.max(most, Math.abs(value - exact[at]!)), 0);
@@ -78,7 +78,7 @@ describe.each(Object.entries(families))("%s", (name, family) => {
   });
 });
 
-test("q8_0 blocks are GGML's: the scale is the largest magnitude / 127 as a half, and ties go away from zero", () => {
+test("q8_0 blocks equal GGML's: scale = largest magnitude / 127 as f16, ties round away from zero", () => {
   const numbers = [-127, 0.5, -0.5, 1.5, 2.5, -2.5, 126.4, 0.49, -0.49, 63.5];
   const values = Float32Array.from({ length: 96 }, (_, i) => (i < 32 ? (numbers[i] ?? 0) : i < 64 ? 0 : 0.1 + i / 1e3));
   const [bytes] = [...encodedChunks("Q8_0", values)].map((chunk) => Buffer.from(chunk));
@@ -94,7 +94,7 @@ test("q8_0 blocks are GGML's: the scale is the largest magnitude / 127 as a half
   }
 });
 
-test("every half-precision number survives f16, and others are rounded to nearest, ties to even", () => {
+test("f16 preserves every half-precision number and rounds others to nearest, ties to even", () => {
   const all = new Float32Array(0x10000);
   codecs.F16.decode(new Uint8Array(Uint16Array.from({ length: 0x10000 }, (_, i) => i).buffer), 0x10000, all, 0);
   const finite = all.filter(Number.isFinite);
@@ -103,7 +103,7 @@ test("every half-precision number survives f16, and others are rounded to neares
     [1 + 2 ** -11, 1], // a tie, to even
     [1 + 3 * 2 ** -11, 1 + 2 ** -9],
     [1 + 2 ** -11 + 2 ** -23, 1 + 2 ** -10],
-    [2 ** -25, 0], // a tie below the least
+    [2 ** -25, 0], // a tie below the smallest subnormal
     [3 * 2 ** -25, 2 ** -23],
     [-(2 ** -14) + 2 ** -26, -(2 ** -14)],
     [65519, 65504],
@@ -112,7 +112,7 @@ test("every half-precision number survives f16, and others are rounded to neares
   }
 });
 
-test("a value that half precision cannot hold is refused by tensor, and nothing is left behind", async () => {
+test("a value out of f16 range is rejected with the tensor's name, and no file remains", async () => {
   const { folder, adapter } = await makeModel("large", families.qwen3);
   const file = join(folder, "model.safetensors");
   const bytes = readFileSync(file);
@@ -121,15 +121,15 @@ test("a value that half precision cannot hold is refused by tensor, and nothing 
   const before = readdirSync(root);
   await expect(exportModel(folder, join(root, "large.gguf"), { format: "gguf", adapter })).rejects.toMatchObject({
     code: "out_of_range",
-    message: expect.stringMatching(/tensor .*weight: it holds .*bf16 or f32/) as string,
+    message: expect.stringMatching(/tensor .*weight: it contains .*bf16 or f32/) as string,
   });
   expect(readdirSync(root)).toEqual(before);
 });
 
-describe("what cannot be done", () => {
+describe("rejected exports", () => {
   const options = { format: "gguf" } as const;
 
-  test("says so before anything is written", async () => {
+  test("fail before anything is written", async () => {
     const { folder, adapter } = await makeModel("misfit", families.qwen2);
     const other = await makeModel("misfit other", { ...families.qwen2, hidden_size: 64 });
     const out = join(root, "never.gguf");
@@ -139,15 +139,15 @@ describe("what cannot be done", () => {
         code,
         message: expect.stringMatching(said) as string,
       });
-    await refused({ format: "onnx" }, "bad_option", /format must be one of merged, gguf, not "onnx"/);
-    await refused({ dtype: "q4_0" }, "bad_option", /dtype of gguf must be one of f16, q8_0, bf16, f32, not "q4_0"/);
+    await refused({ format: "onnx" }, "bad_option", /format must be one of merged, gguf, got "onnx"/);
+    await refused({ dtype: "q4_0" }, "bad_option", /dtype of gguf must be one of f16, q8_0, bf16, f32, got "q4_0"/);
     await refused({ format: "merged", dtype: "q8_0" }, "bad_option", /dtype of merged must be one of base/);
     await refused(
       { adapter: other.adapter },
       "shape_mismatch",
       /lora_A.weight of the adapter has shape \[2, 64\] instead of \[2, 32\]/,
     );
-    await refused({ adapter: folder }, "no_adapter", /holds no adapter_config.json/);
+    await refused({ adapter: folder }, "no_adapter", /has no adapter_config.json/);
     await expect(exportModel(folder, adapter, { format: "merged" })).rejects.toMatchObject({ code: "already_there" });
     await expect(exportModel(join(root, "nowhere"), out, options)).rejects.toMatchObject({ code: "not_found" });
     expect(readdirSync(root)).toEqual(before);
@@ -157,12 +157,12 @@ describe("what cannot be done", () => {
     ["attention_bias", { ...families.qwen3, attention_bias: true }],
     ["head_dim", { ...families.qwen2, head_dim: 16 }],
     ["rope_scaling", { ...families.qwen3, rope_scaling: families.llama.rope_scaling }],
-  ])("%s that llama.cpp's graph of the family does not have", async (field, family) => {
+  ])("%s, which llama.cpp does not support for the family", async (field, family) => {
     const { folder } = await makeModel(`without ${field}`, family);
     await expect(exportModel(folder, join(root, "never.gguf"), options)).rejects.toMatchObject({ field });
   });
 
-  test("an abort leaves nothing and rejects with its reason", async () => {
+  test("an abort leaves no file and rejects with its reason", async () => {
     const { folder, adapter } = await makeModel("aborted", families.llama);
     for (const format of ["gguf", "merged"] as const) {
       const controller = new AbortController();
@@ -179,13 +179,13 @@ describe("what cannot be done", () => {
   });
 });
 
-test("the bundled model: no pre-tokenizer of llama.cpp is its own, which is said, also in the file", async () => {
+test("the bundled model: the result and the file note that llama.cpp has no matching pre-tokenizer", async () => {
   const out = join(root, "base.gguf");
   const { notes, bytes } = await exportModel(bundledModel, out, { format: "gguf" });
   expect(bytes).toBeGreaterThan(10_000_000);
   expect(notes).toEqual([
     expect.stringMatching(
-      /^no pre-tokenizer of llama.cpp cuts text as this model's does; the nearest, \w+, does so for \d+ of 16/,
+      /^llama.cpp has no pre-tokenizer equal to this model's; the closest, \w+, gives the same tokens for \d+ of 16/,
     ),
   ]);
   const metadata = readGgufMetadata(out);

@@ -1,6 +1,6 @@
 /**
- * Writes a model for other programs: base and adapter merged, as a folder that transformers opens or as a GGUF that llama.cpp opens. What
- * is written appears under its name when it is complete, and not before.
+ * Exports a model with its adapter merged, as a folder for transformers or as a GGUF file for llama.cpp. The output is written under a
+ * temporary name and renamed when it is complete.
  */
 
 import { existsSync, readdirSync } from "node:fs";
@@ -18,9 +18,9 @@ import { mergeAdapter } from "./merge.ts";
 import { writeGgufModel } from "./write-gguf-model.ts";
 import { writeMergedModel } from "./write-merged-model.ts";
 
-/** What {@link exportModel} writes. */
+/** Output formats of {@link exportModel}. */
 export const exportFormats = ["merged", "gguf"] as const;
-/** Number formats of each, the default first; `base` keeps those of the base model. */
+/** Dtypes per format, the default first; `base` keeps the dtypes of the base model. */
 export const exportDtypes = {
   merged: ["base", "f32", "f16", "bf16"],
   gguf: ["f16", "q8_0", "bf16", "f32"],
@@ -29,11 +29,11 @@ export const exportDtypes = {
 export type ExportFormat = (typeof exportFormats)[number];
 export type ExportDtype = (typeof exportDtypes)[ExportFormat][number];
 
-/** How far an export is. */
+/** Progress of an export. */
 export interface ExportProgress {
-  /** The tensor that is written now. */
+  /** The tensor being written. */
   readonly tensor: string;
-  /** Values written, of all. */
+  /** Values written so far, out of `total`. */
   readonly done: number;
   readonly total: number;
 }
@@ -41,38 +41,38 @@ export interface ExportProgress {
 /** Options of {@link exportModel}. */
 export interface ExportOptions {
   readonly format: ExportFormat;
-  /** Folder of a PEFT adapter to merge; without one the base is written as it is. */
+  /** Folder of a PEFT adapter to merge. @defaultValue none: the base model is exported unchanged */
   readonly adapter?: string | undefined;
   /** @defaultValue `base` for merged (quantised weights become `f16`), `f16` for gguf */
   readonly dtype?: ExportDtype | undefined;
-  /** The model's name in the file. @defaultValue the name of `out` */
+  /** The model's name in the GGUF metadata. @defaultValue the base name of `out` */
   readonly name?: string | undefined;
-  /** Use the Hub's cache only. @defaultValue true when `HF_HUB_OFFLINE` is set */
+  /** Use only the Hub cache. @defaultValue true if `HF_HUB_OFFLINE` is set */
   readonly offline?: boolean | undefined;
-  /** Told of the base's files as they are fetched from the Hub. */
+  /** Called with the progress of downloads of the base model from the Hub. */
   readonly onDownload?: ((progress: DownloadProgress) => void) | undefined;
   readonly onProgress?: ((progress: ExportProgress) => void) | undefined;
-  /** Stops; nothing is left behind, and the promise rejects with `signal.reason`. */
+  /** Aborts the export: partial output is removed and the promise rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What was written. */
+/** Result of {@link exportModel}. */
 export interface ExportResult {
   /** The file (gguf) or folder (merged). */
   readonly path: string;
   readonly bytes: number;
   readonly dtype: ExportDtype;
-  /** What the user of the result should know, in sentences. */
+  /** Limitations of the exported files, as sentences to show to the user. */
   readonly notes: readonly string[];
 }
 
 /**
- * Merges an adapter into its base model and writes the result for other programs.
+ * Merges an adapter into its base model and exports the result.
  *
- * @param base - what {@link openModel} takes: the bundled model's name, a folder, a file, or a Hub id.
- * @param out - the file (gguf) or folder (merged) to make; it must not be there yet.
- * @throws ConfigError for an option that is not possible, or a model that the format cannot express; WeightsError when the adapter belongs
- *   to another base; TokenizerError when GGUF has no form for the tokenizer; `signal.reason`.
+ * @param base - any source that {@link openModel} accepts: the bundled model's name, a folder, a file, or a Hub id.
+ * @param out - the file (gguf) or folder (merged) to create; it must not exist or must be an empty folder.
+ * @throws ConfigError for an invalid option or a model that the format cannot represent; WeightsError if the adapter belongs to another
+ *   base model; TokenizerError if GGUF cannot represent the tokenizer; `signal.reason`.
  * @example
  * ```ts
  * await exportModel("tinklet/base", "pirate.gguf", { format: "gguf", adapter: "runs/pirate/adapter", dtype: "q8_0" });
@@ -118,7 +118,7 @@ export async function exportModel(base: string, out: string, options: ExportOpti
     }
     signal?.throwIfAborted();
     onProgress({ tensor: "", done: total, total });
-    if (existsSync(path)) await rmdir(path); // an empty folder; anything else was refused, or came meanwhile and refuses itself
+    if (existsSync(path)) await rmdir(path); // an empty folder: checkTarget rejected the rest, and rmdir fails if files were added since
     await rename(temporary, path);
     await syncFolder(dirname(path));
     return { path, bytes: await bytesAt(path), dtype, notes };
@@ -132,13 +132,13 @@ const sizeOf = (shape: readonly number[]): number => shape.reduce((product, size
 
 function checkedDtype({ format, dtype }: ExportOptions): ExportDtype {
   if (!exportFormats.includes(format)) {
-    const message = `format must be one of ${exportFormats.join(", ")}, not ${JSON.stringify(format)}`;
+    const message = `format must be one of ${exportFormats.join(", ")}, got ${JSON.stringify(format)}`;
     throw new ConfigError(message, { code: "bad_option", field: "format" });
   }
   const known: readonly ExportDtype[] = exportDtypes[format];
   if (dtype === undefined) return known[0] as ExportDtype;
   if (known.includes(dtype)) return dtype;
-  throw new ConfigError(`dtype of ${format} must be one of ${known.join(", ")}, not ${JSON.stringify(dtype)}`, {
+  throw new ConfigError(`dtype of ${format} must be one of ${known.join(", ")}, got ${JSON.stringify(dtype)}`, {
     code: "bad_option",
     field: "dtype",
   });
@@ -148,7 +148,7 @@ function checkTarget(path: string, format: ExportFormat): void {
   if (!existsSync(path)) return;
   const isEmptyFolder = format === "merged" && isFolder(path) && readdirSync(path).length === 0;
   if (isEmptyFolder) return;
-  throw new ModelError("already_there", `${path} is already there`, { hint: "choose another place, or move it away" });
+  throw new ModelError("already_there", `${path} already exists`, { hint: "choose another path, or move it away" });
 }
 
 function isFolder(path: string): boolean {

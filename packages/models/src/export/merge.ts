@@ -1,6 +1,6 @@
 /**
- * A base model with an adapter merged into it, W + (alpha / rank)·B·A, as tensors that are computed when their turn comes, so that the
- * whole never exists in memory. Knows names and shapes; in which format they are written is the business of others.
+ * Merges an adapter into a base model, W + (alpha / rank)·B·A. Each tensor is computed when it is read, so the merged model is never held
+ * in memory as a whole. This module handles names and shapes; `write-gguf-model.ts` and `write-merged-model.ts` handle file formats.
  */
 
 import { setImmediate } from "node:timers/promises";
@@ -9,11 +9,11 @@ import { sameShape, weightShapes } from "../config/tensor-shapes.ts";
 import { ConfigError, WeightsError } from "../errors.ts";
 import type { PeftAdapter, StateTensor } from "../peft/peft.ts";
 
-/** The base, under Hugging Face's names. */
+/** The base model, with Hugging Face's tensor names. */
 export interface MergeBase {
   /** The parsed `config.json`. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** What it says. */
+  /** The validated configuration. */
   readonly model: ModelConfig;
   readFloat32(name: string): Float32Array;
 }
@@ -22,16 +22,16 @@ export interface MergeBase {
 export interface MergedTensor {
   readonly name: string;
   readonly shape: readonly number[];
-  /** The tensor of the base that it comes from. */
+  /** Name of the base tensor it is computed from. */
   readonly from: string;
   read(): Promise<Float32Array>;
 }
 
-/** What merging gives. */
+/** Result of {@link mergeAdapter}. */
 export interface MergedModel {
-  /** The base's `config.json`, changed only where merging demands it. */
+  /** The base's `config.json`; merging changes only `tie_word_embeddings`, when needed. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** In the order of the layers. */
+  /** In layer order. */
   readonly tensors: readonly MergedTensor[];
 }
 
@@ -46,10 +46,10 @@ export interface Product {
   readonly scale: number;
 }
 
-/** Multiplications between two looks at the event loop. */
+/** Multiplications between two yields to the event loop. */
 const sliceProducts = 1 << 24;
 
-/** Adds the product to `w` in place, a row at a time, summed in double precision. Gives way to other work now and then. */
+/** Adds the product to `w` in place, row by row, summed in float64. Yields to the event loop every `sliceProducts` multiplications. */
 async function addProduct({ w, a, b, outSize, inSize, rank, scale }: Product): Promise<Float32Array> {
   const row = new Float64Array(inSize);
   const rowsAtOnce = Math.max(1, Math.floor(sliceProducts / (inSize * rank)));
@@ -69,10 +69,12 @@ async function addProduct({ w, a, b, outSize, inSize, rank, scale }: Product): P
 }
 
 /**
- * Merges. Adapting the unembedding of a tied model unties it: the embedding itself was not trained.
+ * Merges an adapter. If it adapts the unembedding of a model with tied embeddings, the result is untied, because the embedding was not
+ * trained.
  *
- * @param multiply - for those who have a faster product; it may change `w`, which is this call's own where `readFloat32` copies.
- * @throws WeightsError naming a tensor of the adapter that does not fit the base.
+ * @param multiply - replaces the default matrix product, for example with a faster one. It may modify `w` in place, since `readFloat32`
+ *   returns a copy.
+ * @throws WeightsError naming an adapter tensor that does not match the base model.
  */
 export function mergeAdapter(
   base: MergeBase,
@@ -86,7 +88,7 @@ export function mergeAdapter(
   if (unties) shapes.set("lm_head.weight", [model.vocabSize, model.hiddenSize]);
   for (const [module, { a, b }] of modules) {
     const shape = shapes.get(`${module}.weight`);
-    if (shape?.length !== 2) throw misfit(`${module}.lora_A.weight`, "has no place in the base model");
+    if (shape?.length !== 2) throw misfit(`${module}.lora_A.weight`, "does not match any tensor of the base model");
     const [outSize, inSize] = shape as [number, number];
     const rank = adapter?.lora.rank as number;
     if (!sameShape(a.shape, [rank, inSize])) throw misfit(`${module}.lora_A.weight`, shapeSaid(a, [rank, inSize]));
@@ -108,21 +110,24 @@ export function mergeAdapter(
   return { config: unties ? { ...base.config, tie_word_embeddings: false } : base.config, tensors };
 }
 
-/** The two matrices of an adapted linear. */
+/** The two LoRA matrices of an adapted linear layer. */
 interface Module {
   readonly a: StateTensor;
   readonly b: StateTensor;
 }
 
-/** The adapted linears by Hugging Face's names without `.weight`. */
+/** The adapted linear layers by Hugging Face's names without `.weight`. */
 function modulesOf({ weights, lora }: PeftAdapter): ReadonlyMap<string, Module> {
   if (!(lora.rank > 0) || !Number.isFinite(lora.alpha)) {
-    throw new ConfigError(`the adapter's rank is ${lora.rank} and its alpha ${lora.alpha}`, { field: "r" });
+    throw new ConfigError(
+      `the adapter's rank must be positive and its alpha finite, got rank ${lora.rank} and alpha ${lora.alpha}`,
+      { field: "r" },
+    );
   }
   const halves = new Map<string, { A?: StateTensor; B?: StateTensor }>();
   for (const [name, tensor] of Object.entries(weights)) {
     const [, module, half] = /^(?:base_model\.model\.)?(.+)\.lora_([AB])\.weight$/.exec(name) ?? [];
-    if (module === undefined || half === undefined) throw misfit(name, "is no part of a LoRA adapter");
+    if (module === undefined || half === undefined) throw misfit(name, "is not a LoRA tensor");
     halves.set(module, { ...halves.get(module), [half]: tensor });
   }
   return new Map(
@@ -140,5 +145,5 @@ const misfit = (tensor: string, problem: string) =>
   new WeightsError(`tensor ${tensor} of the adapter ${problem}`, {
     code: "shape_mismatch",
     tensor,
-    hint: "the adapter was made for another base model",
+    hint: "the adapter was trained on another base model",
   });

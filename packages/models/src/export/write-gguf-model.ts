@@ -1,4 +1,4 @@
-/** A merged model as llama.cpp opens it: one file with weights, configuration, tokenizer and chat template. */
+/** Writes a merged model for llama.cpp: one GGUF file with weights, configuration, tokenizer and chat template. */
 
 import { readConfig } from "../config/read-config.ts";
 import { tokenizerToGguf } from "../tokenizer/to-gguf.ts";
@@ -10,7 +10,7 @@ import { ggufName, interleavedHeads, interleaveRows, ropeFactorsName } from "../
 import { type GgufField, type GgufTensorToWrite, writeGguf } from "../weights/write-gguf.ts";
 import type { MergedTensor } from "./merge.ts";
 
-/** What is written. */
+/** The parts of the file. */
 export interface GgufModelToWrite {
   readonly config: Readonly<Record<string, unknown>>;
   readonly tensors: readonly MergedTensor[];
@@ -22,11 +22,11 @@ export interface GgufModelToWrite {
 const dtypes: Readonly<Record<string, WrittenDtype>> = { f32: "F32", f16: "F16", bf16: "BF16", q8_0: "Q8_0" };
 
 /**
- * Writes the file. Vectors (norms, biases) stay float32, as llama.cpp wants them; a matrix whose rows are no whole number of blocks is
- * written as f16 instead of quantised.
+ * Writes the file. Vectors (norms, biases) stay float32, as llama.cpp requires; a matrix whose row length is not a multiple of the block
+ * size is written as f16 instead of quantised.
  *
- * @returns what the user of the file should know.
- * @throws ConfigError, WeightsError or TokenizerError for what GGUF or llama.cpp cannot express.
+ * @returns limitations of the file, as sentences to show to the user.
+ * @throws ConfigError, WeightsError or TokenizerError for a model that GGUF or llama.cpp cannot represent.
  */
 export async function writeGgufModel(file: string, model: GgufModelToWrite): Promise<readonly string[]> {
   const config = readConfig(model.config);
@@ -58,7 +58,7 @@ export async function writeGgufModel(file: string, model: GgufModelToWrite): Pro
   if (unquantised.length > 0) {
     const width = codecs[dtype].blockValues;
     notes.push(
-      `${unquantised.length} of ${tensors.length} tensors have rows that are not whole blocks of ${width} values and are f16, for example ${unquantised[0]}`,
+      `${unquantised.length} of ${tensors.length} tensors are stored as f16 because their row length is not a multiple of ${width} values, for example ${unquantised[0]}`,
     );
   }
   return [...tokenizer.notes, ...notes];

@@ -1,4 +1,4 @@
-/** A merged model as transformers writes it: `model.safetensors` and `config.json`. The tokenizer is put beside it by others. */
+/** Writes a merged model as transformers does: `model.safetensors` and `config.json`. The caller adds the tokenizer. */
 
 import { join } from "node:path";
 import type { StoredDtype } from "../weights/types.ts";
@@ -6,25 +6,25 @@ import { type TensorToWrite, writeSafetensors } from "../weights/write-safetenso
 import { writeTextAtomically } from "../write-text.ts";
 import type { MergedTensor } from "./merge.ts";
 
-/** What is written. */
+/** The parts of the folder. */
 export interface MergedModelToWrite {
   readonly config: Readonly<Record<string, unknown>>;
-  /** With the format that each has in the base. */
+  /** Each with its dtype in the base model. */
   readonly tensors: readonly (MergedTensor & { readonly dtype: StoredDtype })[];
-  /** `base` keeps the formats of the base; what is quantised there becomes `f16`. */
+  /** `base` keeps the base model's dtypes; quantised tensors become `f16`. */
   readonly dtype: string;
 }
 
 const dtypes: Readonly<Record<string, TensorToWrite["dtype"]>> = { f32: "F32", f16: "F16", bf16: "BF16" };
 const torchNames = { F32: "float32", F16: "float16", BF16: "bfloat16" } as const;
 
-/** Writes into a folder that is there. @throws WeightsError naming a tensor that the format cannot hold. */
+/** Writes into an existing folder. @throws WeightsError naming a tensor with values out of the dtype's range. */
 export async function writeMergedModel(folder: string, { config, tensors, dtype }: MergedModelToWrite): Promise<void> {
   const stored = (own: StoredDtype): TensorToWrite["dtype"] =>
     dtypes[dtype] ?? (own === "F32" || own === "F16" || own === "BF16" ? own : "F16");
   const list = tensors.map(({ name, shape, dtype: own, read }) => ({ name, shape, dtype: stored(own), data: read }));
   await writeSafetensors(join(folder, "model.safetensors"), list, { format: "pt" });
-  // Norms are often kept in float32 beside halves: most values decide what loaders are told.
+  // Norms are often float32 while the matrices are 16-bit: `torch_dtype` is the dtype of most values.
   const values = { F32: 0, F16: 0, BF16: 0 };
   for (const one of list) values[one.dtype] += one.shape.reduce((product, size) => product * size, 1);
   const [main] = Object.entries(values).toSorted(([, a], [, b]) => b - a)[0] as [keyof typeof torchNames, number];

@@ -1,6 +1,6 @@
 /**
- * One file from the Hub into the cache: resumed where an earlier attempt stopped, retried when the connection breaks, and not
- * believed before its size and, where the Hub gives one, its checksum are right.
+ * Downloads one file from the Hub into the cache: resumes an earlier attempt, retries on connection errors, and verifies the size and,
+ * if the Hub provides one, the checksum before the file is added to the cache.
  */
 
 import { createHash, type Hash } from "node:crypto";
@@ -18,23 +18,23 @@ export interface DownloadOptions {
   readonly file: string;
   readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Waits between attempts; a seam for tests. */
+  /** Waits between attempts; injectable for tests. */
   readonly sleep: (ms: number) => Promise<void>;
 }
 
-/** Waits before the second, third … attempt. An attempt that came further than all before starts the count anew. */
+/** Back-off before the second, third … attempt. An attempt that got further than all previous ones resets the count. */
 const retryDelaysMs = [500, 1000, 2000, 4000, 8000];
-/** Progress is reported at most once per this many bytes, and at the end. */
+/** Progress is reported at most once per this many bytes, and at the end of the file. */
 const progressStepBytes = 1024 * 1024;
 
-/** Makes `file` of `commit` present in the cache and linked into its snapshot. */
+/** Downloads `file` of `commit` into the cache, if needed, and links it into the commit's snapshot folder. */
 export async function download(options: DownloadOptions): Promise<void> {
   const { client, cache, commit, file, signal } = options;
   let furthest = 0;
   for (let attempt = 0; ; attempt++) {
     signal?.throwIfAborted();
     try {
-      const remote = await client.describeFile(commit, file); // anew each time: signed URLs expire
+      const remote = await client.describeFile(commit, file); // repeated per attempt, because signed URLs expire
       if (!(await cache.hasBlob(remote.etag, remote.size))) {
         await fetchBlob(remote, options, (position) => {
           if (position <= furthest) return;
@@ -62,7 +62,7 @@ async function fetchBlob(
   let handle: FileHandle | undefined;
   try {
     let received = (await stat(partial)).size;
-    if (remote.size !== undefined && received > remote.size) received = 0; // not a piece of this file
+    if (remote.size !== undefined && received > remote.size) received = 0; // left over from another file
     let digest = contentDigest(remote);
     await hashStart(partial, received, digest?.hash);
     handle = await open(partial, "r+");
@@ -88,8 +88,8 @@ async function fetchBlob(
       }
     }
     if (digest && digest.hash.digest("hex") !== digest.expected) {
-      throw new HubError("corrupt_download", `${file} does not have the checksum that the Hub gives for it`, {
-        hint: "what was received is thrown away; try again",
+      throw new HubError("corrupt_download", `${file} does not match the checksum from the Hub`, {
+        hint: "the received bytes were deleted; try again",
       });
     }
     await handle.sync();
@@ -103,7 +103,7 @@ async function fetchBlob(
     throw error;
   }
 
-  /** A broken connection shows as an error of the body; it is one more kind of network failure. */
+  /** Writes the body to the file. An error of the body stream is a broken connection and becomes a `network` error. */
   async function receive(
     body: AsyncIterable<Uint8Array>,
     start: number,
@@ -123,7 +123,7 @@ async function fetchBlob(
       try {
         await store(next.value, position);
       } catch (error) {
-        await parts.return?.(); // lets go of the connection
+        await parts.return?.(); // releases the connection
         throw error;
       }
       position += next.value.byteLength;
@@ -132,10 +132,10 @@ async function fetchBlob(
 }
 
 function wrongSize(file: string, remote: RemoteFile): HubError {
-  return new HubError("corrupt_download", `${file} is longer than the ${remote.size} bytes that the Hub gives for it`);
+  return new HubError("corrupt_download", `${file} is longer than the ${remote.size} bytes announced by the Hub`);
 }
 
-/** What the content must hash to: large files are named by their sha256, small ones by their git blob id. */
+/** The expected digest from the ETag: a sha256 for large files, a git blob id for small ones. */
 function contentDigest({ etag, size }: RemoteFile): { hash: Hash; expected: string } | undefined {
   if (/^[0-9a-f]{64}$/.test(etag)) return { hash: createHash("sha256"), expected: etag };
   if (/^[0-9a-f]{40}$/.test(etag) && size !== undefined) {
@@ -144,7 +144,7 @@ function contentDigest({ etag, size }: RemoteFile): { hash: Hash; expected: stri
   return undefined;
 }
 
-/** Feeds the bytes that are already there, so that a resumed file is verified as a whole. */
+/** Hashes the bytes of the earlier attempt, so that a resumed file is verified as a whole. */
 async function hashStart(path: string, bytes: number, hash: Hash | undefined): Promise<void> {
   if (!hash || bytes === 0) return;
   for await (const part of createReadStream(path, { end: bytes - 1 })) hash.update(part as Buffer);

@@ -1,6 +1,6 @@
 /**
- * From the name of a dataset on the Hub to files on disk: those of its files that are wanted, fetched if they are not in the cache, which
- * is `huggingface_hub`'s own. Offline, or with the Hub out of reach, what is in the cache is used.
+ * Resolves a dataset on the Hub to files on disk: the selected files are downloaded unless they are in the cache, which is shared with
+ * `huggingface_hub`. If offline or if the Hub is unreachable, the cached files are used.
  */
 import { existsSync } from "node:fs";
 import { readdir } from "node:fs/promises";
@@ -16,20 +16,20 @@ import { hubSettings } from "./hub-settings.ts";
 
 /** Options of {@link fetchDataset}. */
 export interface FetchDatasetOptions extends Pick<OpenModelOptions, "cacheDir" | "offline" | "signal" | "onProgress"> {
-  /** Chooses the files, out of the names of all that there are. */
+  /** Selects files from the names of all files in the repository. */
   readonly select: (files: readonly string[]) => readonly string[];
 }
 
-/** A file of a dataset. */
+/** A downloaded file of a dataset. */
 export interface DatasetFile {
-  /** Its name in the repository. */
+  /** Name in the repository. */
   readonly file: string;
-  /** Where it is on disk. */
+  /** Path on disk. */
   readonly path: string;
 }
 
 /**
- * Makes files of a dataset present in the cache.
+ * Downloads the selected files of a dataset that are not in the cache.
  *
  * @throws HubError
  */
@@ -49,8 +49,8 @@ export async function fetchDataset(id: HubId, options: FetchDatasetOptions): Pro
   if (settings.offline) {
     const files = await cached();
     if (files !== undefined) return files;
-    throw new HubError("offline", `the dataset ${repositoryOf(id)} is not in the cache and downloads are off`, {
-      hint: `unset HF_HUB_OFFLINE (or the offline option) to fetch it once; the cache is ${settings.cacheDir}`,
+    throw new HubError("offline", `the dataset ${repositoryOf(id)} is not in the cache and downloads are disabled`, {
+      hint: `unset HF_HUB_OFFLINE (or the offline option) to download it once; the cache is ${settings.cacheDir}`,
     });
   }
   const client = hubClient(dataset, settings, { signal });
@@ -60,7 +60,7 @@ export async function fetchDataset(id: HubId, options: FetchDatasetOptions): Pro
   } catch (error) {
     const files = isTransient(error) ? await cached() : undefined;
     if (files === undefined) throw error;
-    return files; // the Hub is out of reach; what we have is whole
+    return files; // the Hub is unreachable; the cached files are complete
   }
   const { commit } = listing;
   const folder = cache.snapshot(commit);
@@ -73,7 +73,7 @@ export async function fetchDataset(id: HubId, options: FetchDatasetOptions): Pro
   return files.map((file) => ({ file, path: join(folder, file) }));
 }
 
-/** Whether a name that the Hub gave stays in the folder. */
+/** Whether a file name from the Hub stays inside the folder. */
 function isInside(folder: string, file: string): boolean {
   const path = relative(folder, join(folder, file));
   return path !== "" && path.split(sep).join("/") === file && !path.startsWith("..");

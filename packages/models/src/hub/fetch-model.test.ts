@@ -40,7 +40,7 @@ beforeEach(async () => {
   });
   vi.stubEnv("HF_ENDPOINT", hub.url);
   vi.stubEnv("HF_TOKEN", "");
-  vi.stubEnv("HF_HOME", join(folder, "home")); // nobody's own token
+  vi.stubEnv("HF_HOME", join(folder, "home")); // keeps the developer's own token out of the test
   vi.stubEnv("HF_HUB_OFFLINE", "");
 });
 afterEach(async () => {
@@ -57,7 +57,7 @@ const get = (options: OpenModelOptions = {}) => {
 };
 const blobs = () => readdirSync(join(cacheDir, "models--org--name", "blobs"));
 const unfinished = () => blobs().filter((name) => name.endsWith(".incomplete"));
-/** Breaks the connection `bytes` after `start`, when all of them are in the cache. */
+/** Breaks the connection `bytes` after `start`, once all of them were written to the cache. */
 const breakAfter = (bytes: number, start: number) => {
   const hasArrived = () =>
     unfinished().some((name) => statSync(join(cacheDir, "models--org--name", "blobs", name)).size === start + bytes);
@@ -66,8 +66,8 @@ const breakAfter = (bytes: number, start: number) => {
 const weightsBytes = () => hub.files.get("model.safetensors") as Buffer;
 const storageRequests = () => hub.log.filter((line) => line.startsWith("storage GET"));
 
-describe("a first fetch", () => {
-  test("lays out the cache as huggingface_hub does, and the model opens", async () => {
+describe("first download", () => {
+  test("uses the cache layout of huggingface_hub, and the model opens", async () => {
     const snapshot = await get();
     const root = join(cacheDir, "models--org--name");
     expect(snapshot).toBe(join(root, "snapshots", hub.commit));
@@ -84,7 +84,7 @@ describe("a first fetch", () => {
     model.close();
   });
 
-  test("reports progress, file by file, up to the whole", async () => {
+  test("reports progress per file up to its full size", async () => {
     const seen: DownloadProgress[] = [];
     await get({ onProgress: (progress) => seen.push(progress) });
     const last = seen.at(-1) as DownloadProgress;
@@ -93,7 +93,7 @@ describe("a first fetch", () => {
     expect(seen[0]).toMatchObject({ file: "config.json", receivedBytes: 0 });
   });
 
-  test("shards: all that the index names", async () => {
+  test("shards: all files that the index lists", async () => {
     writeTinyShards(join(folder, "model"));
     hub.files.delete("model.safetensors");
     for (const name of readdirSync(join(folder, "model")).filter((file) => /-of-|index/.test(file))) {
@@ -103,7 +103,7 @@ describe("a first fetch", () => {
     (await openModel("org/name", { cacheDir, offline: true })).close();
   });
 
-  test("GGUF: the only one, or the one named", async () => {
+  test("GGUF: the only file, or the named file", async () => {
     hub.files.clear();
     hub.files.set("a.gguf", readFileSync(tinyGguf));
     (await openModel("org/name", { cacheDir })).close();
@@ -114,29 +114,29 @@ describe("a first fetch", () => {
     await expect(openModel("org/name:c.gguf", { cacheDir })).rejects.toMatchObject({ code: "not_found" });
   });
 
-  test("a renamed repository is followed", async () => {
+  test("redirects of a renamed repository are followed", async () => {
     const renamed = fetchModel({ ...id, name: "old-name" }, { cacheDir });
-    await expect(renamed).rejects.toMatchObject({ code: "not_found" }); // its listing was found; this fake has no files there
+    await expect(renamed).rejects.toMatchObject({ code: "not_found" }); // the listing is found; the fake has no files under the old name
     expect(hub.log).toContain("hub GET /api/models/org/name/revision/main");
   });
 });
 
-describe("a second fetch", () => {
-  test("asks for the listing and the checksums, and fetches nothing", async () => {
+describe("second download", () => {
+  test("requests the listing and the checksums, and downloads no file", async () => {
     await get();
     hub.log.length = 0;
     await get();
     expect(hub.log.filter((line) => line.includes(" GET "))).toEqual(["hub GET /api/models/org/name/revision/main"]);
   });
 
-  test("a commit never changes: nothing is asked", async () => {
+  test("a commit is immutable: no request is sent", async () => {
     await get();
     hub.log.length = 0;
     (await openModel(`org/name@${hub.commit}`, { cacheDir })).close();
     expect(hub.log).toEqual([]);
   });
 
-  test("a new version of a file is fetched, the rest is kept", async () => {
+  test("a new version of a file is downloaded, the other files are kept", async () => {
     const first = await get();
     (hub as { commit: string }).commit = "b".repeat(40);
     hub.files.set("config.json", Buffer.concat([hub.files.get("config.json") as Buffer, Buffer.from(" ")]));
@@ -148,8 +148,8 @@ describe("a second fetch", () => {
   });
 });
 
-describe("a connection that breaks", () => {
-  test("is resumed where it stopped, and the whole is verified", async () => {
+describe("broken connections", () => {
+  test("the download resumes where it stopped, and the whole file is verified", async () => {
     let breaks = 3;
     hub.fault = (file, start) => (file === "model.safetensors" && breaks-- > 0 ? breakAfter(4000, start) : undefined);
     const snapshot = await get();
@@ -157,11 +157,11 @@ describe("a connection that breaks", () => {
     const requests = storageRequests();
     const ranges = requests.map((line) => /bytes=\S+/.exec(line)?.[0]);
     expect(ranges).toEqual([undefined, "bytes=4000-", "bytes=8000-", "bytes=12000-"]);
-    expect(waits).toEqual([500, 500, 500]); // each attempt came further, so the count starts anew
+    expect(waits).toEqual([500, 500, 500]); // each attempt got further, so the back-off is reset
     expect(unfinished()).toEqual([]);
   });
 
-  test("is given up after some tries, and what was received is used by the next fetch", async () => {
+  test("the download fails after several attempts, and the next one resumes it", async () => {
     hub.fault = (file, start) => {
       if (file !== "model.safetensors") return undefined;
       return start === 0 ? breakAfter(5000, start) : { status: 503 };
@@ -176,7 +176,7 @@ describe("a connection that breaks", () => {
     expect(readFileSync(join(snapshot, "model.safetensors"))).toEqual(weightsBytes());
   });
 
-  test("a server without ranges starts over", async () => {
+  test("without range support the download starts over", async () => {
     let first = true;
     hub.fault = (file, start) => {
       if (file !== "model.safetensors") return undefined;
@@ -188,7 +188,7 @@ describe("a connection that breaks", () => {
     expect(readFileSync(join(snapshot, "model.safetensors"))).toEqual(weightsBytes());
   });
 
-  test("an abort ends the fetch with its reason", async () => {
+  test("an abort rejects with its reason", async () => {
     const controller = new AbortController();
     const reason = new Error("enough");
     hub.fault = (file) => {
@@ -200,19 +200,16 @@ describe("a connection that breaks", () => {
   });
 });
 
-describe("bytes that are not right", () => {
-  test.each(["model.safetensors", "config.json"])(
-    "%s with another checksum is refused and thrown away",
-    async (name) => {
-      hub.fault = (file) => (file === name ? { corrupt: true } : undefined);
-      await expect(get()).rejects.toMatchObject({ code: "corrupt_download", message: expect.stringContaining(name) });
-      expect(unfinished()).toEqual([]);
-      hub.fault = undefined;
-      (await openModel("org/name", { cacheDir })).close();
-    },
-  );
+describe("invalid content", () => {
+  test.each(["model.safetensors", "config.json"])("%s with a wrong checksum is rejected and deleted", async (name) => {
+    hub.fault = (file) => (file === name ? { corrupt: true } : undefined);
+    await expect(get()).rejects.toMatchObject({ code: "corrupt_download", message: expect.stringContaining(name) });
+    expect(unfinished()).toEqual([]);
+    hub.fault = undefined;
+    (await openModel("org/name", { cacheDir })).close();
+  });
 
-  test("a spoiled rest of an earlier attempt is found out", async () => {
+  test("a corrupt partial file of an earlier attempt is detected", async () => {
     hub.fault = (file, start) => {
       if (file !== "model.safetensors") return undefined;
       return start === 0 ? breakAfter(5000, start) : { status: 404 };
@@ -228,12 +225,12 @@ describe("bytes that are not right", () => {
     await get();
   });
 
-  test("a listing that is no listing", async () => {
+  test("a malformed listing", async () => {
     (hub as { commit: string }).commit = "../../etc";
     await expect(get()).rejects.toMatchObject({ code: "bad_response" });
   });
 
-  test("an index that points elsewhere fetches nothing outside", async () => {
+  test("an index with paths outside the repository downloads nothing outside it", async () => {
     hub.files.delete("model.safetensors");
     hub.files.set("model.safetensors.index.json", Buffer.from('{"weight_map":{"a":"../../../x.safetensors"}}'));
     await expect(get()).rejects.toMatchObject({ code: "bad_index" });
@@ -241,7 +238,7 @@ describe("bytes that are not right", () => {
 });
 
 describe("offline", () => {
-  test("a complete model opens without a request; an incomplete one says what to do", async () => {
+  test("a complete model opens without a request; an incomplete one is an error with a hint", async () => {
     await expect(get({ offline: true })).rejects.toMatchObject({
       code: "offline",
       hint: expect.stringContaining("HF_HUB_OFFLINE"),
@@ -256,7 +253,7 @@ describe("offline", () => {
     await expect(openModel("org/name", { cacheDir })).rejects.toMatchObject({ code: "offline" });
   });
 
-  test("with the Hub out of reach, what is complete in the cache is used", async () => {
+  test("if the Hub is unreachable, a complete model in the cache is used", async () => {
     const snapshot = await get();
     await hub[Symbol.asyncDispose]();
     expect(await get()).toBe(snapshot);
@@ -266,7 +263,7 @@ describe("offline", () => {
 });
 
 describe("access", () => {
-  test("the token goes to the Hub and not to its storage", async () => {
+  test("the token is sent to the Hub and not to its storage host", async () => {
     hub.requiredToken = "hf_secret";
     await expect(get()).rejects.toMatchObject({ code: "unauthorized", status: 401 });
     vi.stubEnv("HF_TOKEN", "hf_secret");
@@ -276,7 +273,7 @@ describe("access", () => {
     );
   });
 
-  test("errors carry neither token nor signature", async () => {
+  test("errors contain neither token nor signature", async () => {
     vi.stubEnv("HF_TOKEN", "hf_secret");
     hub.fault = () => ({ status: 404 });
     const error = (await get().catch((caught) => caught)) as HubError;
@@ -284,7 +281,7 @@ describe("access", () => {
     expect(`${error.message} ${error.hint} ${JSON.stringify(error)}`).not.toMatch(/secret/);
   });
 
-  test("what does not exist", async () => {
+  test("a model that does not exist", async () => {
     const mistyped = openModel("modles/mine", { cacheDir });
     await expect(mistyped).rejects.toMatchObject({ code: "not_found", status: 404 });
     await expect(mistyped).rejects.toThrow(
@@ -297,7 +294,7 @@ describe("access", () => {
   });
 });
 
-test("two fetches at once do not disturb each other", async () => {
+test("concurrent downloads do not interfere", async () => {
   const [first, second] = await Promise.all([get(), get()]);
   expect(first).toBe(second);
   (await openModel("org/name", { cacheDir, offline: true })).close();
@@ -332,7 +329,7 @@ describe("names and settings", () => {
     expect(hubSettings({}, { TRANSFORMERS_OFFLINE: "1" }).offline).toBe(true);
   });
 
-  test("the token of `hf auth login`, unless another is given", async () => {
+  test("the token of `hf auth login`, unless another one is set", async () => {
     const home = join(folder, "home");
     expect(hubSettings({}, { HF_HOME: home })).not.toHaveProperty("token");
     mkdirSync(home);
@@ -345,7 +342,7 @@ describe("names and settings", () => {
     expect(await get()).toContain(hub.commit);
   });
 
-  test("a tokenizer is read from what fetching the model left, without asking anybody", async () => {
+  test("a tokenizer is read from the cached model without a request", async () => {
     hub.files.set("tokenizer.json", Buffer.from(tinyTokenizer["tokenizer.json"]));
     hub.files.set("tokenizer_config.json", Buffer.from(tinyTokenizer["tokenizer_config.json"]));
     await get();

@@ -1,6 +1,6 @@
 /**
- * From a Hub id to files on disk: which files of a repository make a model, fetched if they are not in the cache. Offline, or
- * with the Hub out of reach, a model that is complete in the cache is used as it is.
+ * Resolves a model on the Hub to files on disk: selects the files of the repository that belong to the model and downloads those that are
+ * not in the cache. If offline or if the Hub is unreachable, a model that is complete in the cache is used.
  */
 
 import { existsSync, readdirSync } from "node:fs";
@@ -19,7 +19,7 @@ import { hubSettings } from "./hub-settings.ts";
 const singleFile = "model.safetensors";
 const indexFile = "model.safetensors.index.json";
 const largestIndexBytes = 64 * 1024 * 1024;
-/** Beside the weights; only the first is always there. */
+/** Files besides the weights; only the first one is required. */
 const settingsFiles = [
   "config.json",
   "generation_config.json",
@@ -28,14 +28,14 @@ const settingsFiles = [
   "chat_template.jinja",
 ];
 
-/** Seams for tests. */
+/** Injectable dependencies for tests. */
 interface FetchSeams {
   readonly sleep?: (ms: number) => Promise<void>;
 }
 
 /**
- * Makes a model present in the cache.
- * @returns its snapshot folder, or the path of its GGUF file.
+ * Downloads a model into the cache, if needed.
+ * @returns the snapshot folder, or the path of the GGUF file.
  * @throws HubError
  */
 export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seams: FetchSeams = {}): Promise<string> {
@@ -43,11 +43,11 @@ export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seam
   const { signal, onProgress } = options;
   const cache = hubCache(settings.cacheDir, id);
   const cached = completeInCache(id, cache);
-  const isPinned = /^[0-9a-f]{40}$/.test(id.revision); // a commit never changes: nothing to ask
+  const isPinned = /^[0-9a-f]{40}$/.test(id.revision); // a commit is immutable: no request needed
   if (cached !== undefined && (settings.offline || isPinned)) return cached;
   if (settings.offline) {
-    throw new HubError("offline", `${describe(id)} is not complete in the cache and downloads are off`, {
-      hint: `unset HF_HUB_OFFLINE (or the offline option) to fetch it once; the cache is ${settings.cacheDir}`,
+    throw new HubError("offline", `${describe(id)} is not complete in the cache and downloads are disabled`, {
+      hint: `unset HF_HUB_OFFLINE (or the offline option) to download it once; the cache is ${settings.cacheDir}`,
     });
   }
 
@@ -57,7 +57,7 @@ export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seam
   try {
     listing = await client.listFiles();
   } catch (error) {
-    if (cached !== undefined && isTransient(error)) return cached; // the Hub is out of reach; what we have is whole
+    if (cached !== undefined && isTransient(error)) return cached; // the Hub is unreachable; the cached model is complete
     throw error;
   }
   const { commit, files } = listing;
@@ -66,7 +66,7 @@ export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seam
   for (const file of settingsFiles) {
     if (id.file !== undefined) break;
     if (files.includes(file)) await fetchFile(file);
-    else await cache.keepText(commit, file, undefined); // so that nobody needs to ask again
+    else await cache.keepText(commit, file, undefined); // so that later calls send no request for it
   }
   const weights = weightFiles(id, files);
   for (const file of weights) await fetchFile(file);
@@ -75,7 +75,7 @@ export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seam
   return result(cache.snapshot(commit), weights);
 }
 
-/** The files that hold the weights, out of those in the repository. */
+/** The weight files among the files of the repository. */
 function weightFiles(id: HubId, files: readonly string[]): readonly string[] {
   if (id.file !== undefined) {
     if (!files.includes(id.file)) {
@@ -94,27 +94,27 @@ function weightFiles(id: HubId, files: readonly string[]): readonly string[] {
 
 function ggufHint(id: HubId, files: readonly string[]): string {
   const ggufs = files.filter((file) => /^[^/]+\.gguf$/.test(file));
-  if (ggufs.length === 0) return "only safetensors and GGUF are read";
+  if (ggufs.length === 0) return "only safetensors and GGUF files are supported";
   return `name one: ${ggufs
     .slice(0, 8)
     .map((file) => `${repositoryOf(id)}:${file}`)
     .join(", ")}`;
 }
 
-/** Where the model is, if every file of it is there. */
+/** Path of the model in the cache, if all its files are there. */
 export function completeInCache(id: HubId, cache: HubCache): string | undefined {
   const commit = cache.knownCommit();
   if (commit === undefined || !existsSync(cache.snapshot(commit))) return undefined;
   const folder = cache.snapshot(commit);
   try {
-    const files = readdirSync(folder).filter((file) => existsSync(join(folder, file))); // a broken link is not a file
+    const files = readdirSync(folder).filter((file) => existsSync(join(folder, file))); // skips broken links
     const weights = weightFiles(id, files);
     const needed = weights.includes(indexFile) ? shardsOf(folder) : [];
     const isGguf = weights.some((file) => file.endsWith(".gguf"));
     const isComplete = (isGguf || files.includes("config.json")) && needed.every((file) => files.includes(file));
     return isComplete ? result(folder, weights) : undefined;
   } catch {
-    return undefined; // whatever is wrong with it, it is not a complete model
+    return undefined; // missing or unreadable files: not a complete model
   }
 }
 

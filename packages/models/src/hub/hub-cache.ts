@@ -1,7 +1,8 @@
 /**
- * The Hugging Face cache on disk, laid out as `huggingface_hub` does, so that both find each other's files:
- * `models--org--name/blobs/<etag>` (`datasets--…` for data) holds contents, `snapshots/<commit>/<file>` links to them, `refs/<revision>` names a commit.
- * A download in progress is a file of its own beside the blobs, claimed by renaming, so that two processes never write into one.
+ * The Hugging Face cache on disk, in the layout of `huggingface_hub`, so that both can use each other's files:
+ * `models--org--name/blobs/<etag>` (`datasets--…` for datasets) holds contents, `snapshots/<commit>/<file>` links to them, and
+ * `refs/<revision>` contains a commit. A partial download is a separate file next to the blobs. A process claims it by renaming, so that
+ * two processes never write to the same file.
  */
 
 import { createHash, randomBytes } from "node:crypto";
@@ -12,30 +13,30 @@ import { dirname, join, relative } from "node:path";
 import { type HubId, repositoryOf } from "./hub-id.ts";
 
 export interface HubCache {
-  /** The commit that the revision stood for when last fetched. */
+  /** The commit of the revision at the last download. */
   knownCommit(): string | undefined;
-  /** Folder of a commit's files; it may not exist yet. */
+  /** Folder of a commit's files; it may not exist. */
   snapshot(commit: string): string;
   hasBlob(etag: string, size: number | undefined): Promise<boolean>;
-  /** Takes over what an earlier attempt left of a blob, or starts a new file; the caller alone writes to it. */
+  /** Claims the partial file of an earlier attempt at a blob, or creates a new one; only the caller writes to it. */
   claimPartial(etag: string): Promise<string>;
-  /** Leaves an unfinished file for the next attempt. */
+  /** Releases a partial file for the next attempt. */
   leavePartial(partial: string, etag: string): Promise<void>;
-  /** Makes a finished, verified file the blob. */
+  /** Renames a complete, verified file to the blob. */
   adoptBlob(partial: string, etag: string): Promise<void>;
   link(commit: string, file: string, etag: string): Promise<void>;
   remember(commit: string): Promise<void>;
-  /** A small file of a commit; that the repository has none of that name may be known, too. */
+  /** Reads a small file of a commit. The cache may also know that the repository does not have the file. */
   readText(commit: string, file: string): Promise<CachedText>;
-  /** Keeps a small file, or without text that there is none. A cache that cannot be written is no failure. */
+  /** Caches a small file or, if `text` is undefined, the fact that it does not exist. Write errors are ignored. */
   keepText(commit: string, file: string, text: string | undefined): Promise<void>;
 }
 
-/** What is known of a file without asking the Hub. */
+/** A cached file; `text` is undefined if the repository does not have it. */
 export type CachedText = { readonly known: true; readonly text: string | undefined } | { readonly known: false };
 
 const incomplete = ".incomplete";
-/** Process ids mean something on one machine only. */
+/** Distinguishes process ids of different machines that share the cache. */
 const machine = createHash("sha256").update(hostname()).digest("hex").slice(0, 8);
 
 export function hubCache(cacheDir: string, id: HubId): HubCache {
@@ -45,7 +46,7 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
   );
   const blobs = join(root, "blobs");
   const ref = join(root, "refs", ...id.revision.split("/"));
-  // An ETag that is not a plain checksum (some mirrors) must not choose a file name.
+  // The ETag of a mirror may not be a checksum; it is hashed so that it cannot determine a path.
   const nameOf = (etag: string) =>
     /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(etag) ? etag : `etag-${createHash("sha256").update(etag).digest("hex")}`;
   const blob = (etag: string) => join(blobs, nameOf(etag));
@@ -76,7 +77,7 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
       for (const left of readdirSync(blobs).filter((name) => isAbandoned(name, nameOf(etag)))) {
         const taken = await rename(join(blobs, left), own).then(
           () => true,
-          () => false, // someone else was faster
+          () => false, // another process claimed it first
         );
         if (taken) return own;
       }
@@ -99,7 +100,7 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
       try {
         await symlink(relative(dirname(target), blob(etag)), temporary);
       } catch {
-        await copyFile(blob(etag), temporary); // file systems and Windows accounts without links
+        await copyFile(blob(etag), temporary); // no symlinks: some file systems and Windows accounts
       }
       await rename(temporary, target).catch(async (error) => {
         await rm(temporary, { force: true });
@@ -124,13 +125,13 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
         await replace(text === undefined ? absent(commit, file) : join(snapshot(commit), file), text ?? "");
         if (commit !== id.revision) await replace(ref, commit);
       } catch {
-        // a read-only home, a full disk: the text itself is in hand
+        // a read-only home, a full disk: the caller has the text already
       }
     },
   };
 }
 
-/** Writes beside the target and renames, so that a reader sees all of a file or none. */
+/** Writes a temporary file and renames it, so that a reader never sees a partial file. */
 async function replace(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
   const temporary = `${path}.${randomBytes(4).toString("hex")}.tmp`;
@@ -138,7 +139,7 @@ async function replace(path: string, text: string): Promise<void> {
   await rename(temporary, path);
 }
 
-/** The text of a file, or `undefined` where there is none. Other failures (a folder, no permission) are thrown. */
+/** The text of a file, or `undefined` if it does not exist. Other errors (a folder, no permission) are thrown. */
 async function textOf(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, "utf8");
@@ -149,7 +150,7 @@ async function textOf(path: string): Promise<string | undefined> {
   }
 }
 
-/** Whether `name` is what is left of an earlier attempt at `blob`, and nobody on this machine is still writing to it. */
+/** Whether `name` is a partial file of `blob` that no running process of this machine is writing to. */
 function isAbandoned(name: string, blob: string): boolean {
   if (name === `${blob}${incomplete}`) return true;
   if (!name.startsWith(`${blob}.`) || !name.endsWith(incomplete)) return false;
@@ -162,6 +163,6 @@ function isRunning(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM"; // running, and not ours
+    return (error as NodeJS.ErrnoException).code === "EPERM"; // EPERM: the process exists and belongs to another user
   }
 }

@@ -1,37 +1,37 @@
 /**
- * The requests that fetching from the Hub takes: what files there are, what one file is (size and checksum), its bytes from some
- * position on, and a small file as text. Knows HTTP and redirects; knows nothing of caches. No `node:` imports.
+ * The requests to the Hub: the list of files, a file's size and checksum, its bytes from a given offset, and a small file as text. Handles
+ * HTTP and redirects, not the cache. No `node:` imports.
  */
 
 import { HubError } from "./hub-error.ts";
 import { type HubId, repositoryOf } from "./hub-id.ts";
 
-/** What the Hub says about one file before its bytes are fetched. */
+/** The Hub's metadata of one file. */
 export interface RemoteFile {
-  /** Names the content: a sha256 (64 hex digits) for large files, a git blob id (40) for small ones. */
+  /** Digest of the content: a sha256 (64 hex digits) for large files, a git blob id (40) for small ones. */
   readonly etag: string;
   readonly size?: number;
-  /** Where the bytes are; often a signed URL on another host, valid for a while. */
+  /** Download URL; often a signed URL on another host that expires. */
   readonly url: string;
 }
 
 export interface HubClient {
-  /** The commit that a revision stands for, and the files in it. */
+  /** The commit of the revision and its files. */
   listFiles(): Promise<{ commit: string; files: readonly string[] }>;
   describeFile(commit: string, file: string): Promise<RemoteFile>;
-  /** Bytes from `start` on. `resumed` is false when the server sends the whole file instead. */
+  /** The bytes from `start`. `resumed` is false if the server ignores the range and sends the whole file. */
   openFile(remote: RemoteFile, start: number): Promise<{ body: AsyncIterable<Uint8Array>; resumed: boolean }>;
-  /** A small file whole; `undefined` when the repository has none of that name. */
+  /** The text of a small file; `undefined` if the repository does not have it. */
   readText(revision: string, file: string): Promise<HubText | undefined>;
 }
 
-/** A small file, and the commit that the revision stands for, if the Hub says so. */
+/** A small file and, if the Hub sends it, the commit of the revision. */
 export interface HubText {
   readonly text: string;
   readonly commit: string | undefined;
 }
 
-/** How the Hub is reached. */
+/** Endpoint and credentials of the Hub. */
 export interface HubAccess {
   /** Without a trailing slash. */
   readonly endpoint: string;
@@ -42,14 +42,14 @@ export interface HubClientOptions {
   readonly signal?: AbortSignal | undefined;
   /** @defaultValue the global `fetch` */
   readonly fetch?: typeof fetch | undefined;
-  /** Browsers follow redirects by themselves and show none of them: `"follow"`. @defaultValue `"manual"` */
+  /** Browsers hide redirects, so they need `"follow"`. @defaultValue `"manual"` */
   readonly redirect?: "manual" | "follow";
 }
 
 const mostRedirects = 5;
-/** Listings are a few hundred kilobytes at most. */
+/** Limit; real listings have at most a few hundred kilobytes. */
 const largestListingBytes = 64 * 1024 * 1024;
-/** The largest published `tokenizer.json` are some 35 MB. */
+/** Limit; the largest published `tokenizer.json` has about 35 MB. */
 const largestTextBytes = 256 * 1024 * 1024;
 
 export function hubClient(id: HubId, access: HubAccess, options: HubClientOptions = {}): HubClient {
@@ -59,7 +59,7 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
     `${access.endpoint}/${isDataset ? "datasets/" : ""}${repository}/resolve/${encodeURIComponent(revision)}/${file.split("/").map(encodeURIComponent).join("/")}`;
   const { signal, redirect = "manual" } = options;
 
-  /** One request without following redirects; the token goes to the Hub itself and to nobody else. */
+  /** Sends one request without following redirects. The token is sent only to the Hub's own host. */
   const request = async (url: string, init: RequestInit, what: string): Promise<Response> => {
     const headers = new Headers(init.headers);
     headers.set("user-agent", "tinklet-models");
@@ -72,7 +72,7 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
       signal?.throwIfAborted();
       throw new HubError("network", `cannot reach ${access.endpoint} for ${what}: ${reason(cause)}`, {
         cause,
-        hint: "check the connection, or HF_ENDPOINT; a model that is in the cache already opens with HF_HUB_OFFLINE=1",
+        hint: "check the connection and HF_ENDPOINT; a cached model opens with HF_HUB_OFFLINE=1",
       });
     }
   };
@@ -81,9 +81,9 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
     const { status } = response;
     if (status === 401 || status === 403) {
       const hint = access.token
-        ? "the token in HF_TOKEN does not give access; for a gated model, accept its terms on its page first"
-        : "set HF_TOKEN, and for a gated model accept its terms on its page; a misspelt name is answered like this, too";
-      return new HubError("unauthorized", `the Hub refuses access to ${what} (${status})`, { status, hint });
+        ? "the token in HF_TOKEN has no access; for a gated model, accept its terms on its page first"
+        : "set HF_TOKEN, and for a gated model accept its terms on its page; the Hub also sends this status for a misspelt name";
+      return new HubError("unauthorized", `the Hub denied access to ${what} (${status})`, { status, hint });
     }
     if (status === 404) return new HubError("not_found", `the Hub has no ${what}`, { status });
     return new HubError("http_status", `the Hub answered ${status} for ${what}`, { status });
@@ -117,15 +117,15 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
         const response = await request(url, { method: "HEAD", headers: { "accept-encoding": "identity" } }, what);
         await response.body?.cancel();
         const next = redirectOf(response, url);
-        // A large file is answered with a redirect to a storage host that already carries its checksum; other redirects
-        // (renames) lead on.
+        // For a large file the Hub redirects to a storage host, with the checksum in a header. Any other redirect (a renamed
+        // repository) is followed.
         const etag = response.headers.get("x-linked-etag") ?? (next ? null : response.headers.get("etag"));
         if (next && etag === null) {
           url = next;
           continue;
         }
         if (!next && !response.ok) throw refuse(response, what);
-        if (!etag) throw new HubError("bad_response", `the Hub gives no ETag for ${what}`);
+        if (!etag) throw new HubError("bad_response", `the Hub sent no ETag for ${what}`);
         const size = Number(
           response.headers.get("x-linked-size") ?? (next ? null : response.headers.get("content-length")),
         );
@@ -167,7 +167,7 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
       let commit: string | undefined;
       for (let hop = 0; hop <= mostRedirects; hop++) {
         const response = await request(url, {}, what);
-        commit ??= response.headers.get("x-repo-commit") ?? undefined; // on the Hub's own answer, not on its storage's
+        commit ??= response.headers.get("x-repo-commit") ?? undefined; // sent by the Hub, not by its storage host
         const next = redirectOf(response, url);
         if (response.ok) return { text: await boundedText(response, what, largestTextBytes), commit };
         await response.body?.cancel();
@@ -175,7 +175,7 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
           url = next;
           continue;
         }
-        // The Hub says which of the two is missing; a mirror that does not is believed to mean the file.
+        // The Hub's header tells a missing repository from a missing file; without the header (mirrors), assume the file.
         const missing = response.headers.get("x-error-code") ?? "";
         const isRepository = missing === "RepoNotFound" || missing === "RevisionNotFound";
         if (response.status === 404 && !isRepository) return undefined;
@@ -186,7 +186,7 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
   };
 }
 
-/** Failures that another try may cure: no answer, too many requests, the server's own faults. */
+/** Whether a retry may succeed: network errors, status 429, and server errors. */
 export function isTransient(error: unknown): boolean {
   if (!(error instanceof HubError)) return false;
   if (error.code === "network") return true;
@@ -204,7 +204,7 @@ async function boundedText(response: Response, what: string, largestBytes: numbe
   let bytes = 0;
   for await (const part of response.body ?? []) {
     bytes += part.byteLength;
-    if (bytes > largestBytes) throw new HubError("bad_response", `${what} is larger than any such file`);
+    if (bytes > largestBytes) throw new HubError("bad_response", `${what} must be at most ${largestBytes} bytes`);
     text += decoder.decode(part, { stream: true });
   }
   return text + decoder.decode();
@@ -219,7 +219,7 @@ function parseListing(text: string, what: string): { commit: string; files: read
   }
   const { sha, siblings } = listing;
   if (typeof sha !== "string" || !/^[0-9a-f]{40}$/.test(sha) || !Array.isArray(siblings)) {
-    throw new HubError("bad_response", `the listing of ${what} has no commit or no files`);
+    throw new HubError("bad_response", `the listing of ${what} has no valid commit or no files`);
   }
   const names = (siblings as { rfilename?: unknown }[]).map((sibling) => sibling?.rfilename);
   return { commit: sha, files: names.filter((name): name is string => typeof name === "string") };

@@ -1,8 +1,8 @@
-/** What can go wrong between us and the Hugging Face Hub. Messages name the model and the file, never a token or a signed URL. */
+/** Errors of requests to the Hugging Face Hub. Messages name the model and the file, never a token or a signed URL. */
 
 import { ModelError } from "../errors.ts";
 
-/** What happened: `not_found`, `unauthorized`, `offline`, `network`, `http_status`, `corrupt_download`, `bad_response`. */
+/** Codes of {@link HubError}. */
 export type HubErrorCode =
   | "not_found"
   | "unauthorized"
@@ -14,19 +14,19 @@ export type HubErrorCode =
 
 export class HubError extends ModelError {
   declare readonly code: HubErrorCode;
-  /** HTTP status, where there was an answer. */
+  /** HTTP status, if there was a response. */
   readonly status?: number;
   /** The message without the hint. */
   readonly #what: string;
 
   constructor(code: HubErrorCode, message: string, options: { status?: number; hint?: string; cause?: unknown } = {}) {
     super(code, message, options);
-    this.name = "HubError"; // a class that names itself is renamed by bundlers
+    this.name = "HubError"; // a literal, since bundlers rename classes
     this.#what = message;
     if (options.status !== undefined) this.status = options.status;
   }
 
-  /** The same error, with what led to asking the Hub in front: a mistyped path looks like a Hub id. */
+  /** The same error with a prefix that says why the Hub was used: a mistyped path looks like a Hub id. */
   about(reason: string): HubError {
     return new HubError(this.code, `${reason}, and ${this.#what}`, {
       ...(this.status !== undefined && { status: this.status }),

@@ -1,12 +1,12 @@
-/** Names of models on the Hub: `org/name`, with a revision (`org/name@main`) or a single file (`org/name:file.gguf`). */
+/** Parses names on the Hub: `org/name`, with a revision (`org/name@main`) or a single file (`org/name:file.gguf`). */
 
 export interface HubId {
-  /** Absent in the names of the first models (`gpt2`). */
+  /** Absent for a few early models (`gpt2`). */
   readonly owner?: string;
   readonly name: string;
   /** Branch, tag or commit. */
   readonly revision: string;
-  /** One GGUF file out of a repository that has several. */
+  /** One GGUF file of a repository with several. */
   readonly file?: string;
   /** @defaultValue a model */
   readonly kind?: "dataset";
@@ -16,7 +16,7 @@ const part = "[A-Za-z0-9_][A-Za-z0-9_.-]*";
 const pattern = new RegExp(`^(${part})/(${part})(?:@(${part}(?:/${part})*))?(?::(${part}\\.gguf))?$`);
 const barePattern = new RegExp(`^${part}$`);
 
-/** The parts of a Hub id, or undefined when `text` is not one. Nothing in it can lead out of the cache folder. */
+/** Parses a Hub id; undefined if `text` is not one. A valid id cannot form a path outside the cache folder. */
 export function parseHubId(text: string): HubId | undefined {
   const parts = pattern.exec(text);
   if (!parts || text.includes("..")) return undefined;
@@ -24,7 +24,7 @@ export function parseHubId(text: string): HubId | undefined {
   return { owner: owner as string, name: name as string, revision, ...(file !== undefined && { file }) };
 }
 
-/** As above, and a name without an owner, which only tokenizers may have: for weights it would more likely be a mistyped folder. */
+/** Like {@link parseHubId}, but also accepts a name without owner. For weights such a name is more likely a mistyped folder. */
 export function parseTokenizerId(text: string, revision?: string): HubId | undefined {
   const id =
     parseHubId(text) ?? (barePattern.test(text) && !text.includes("..") ? { name: text, revision: "main" } : undefined);
@@ -35,7 +35,7 @@ const datasetPattern = new RegExp(
   `^(?:hf://datasets/)?(${part})/(${part})(?:@(${part}(?:/${part})*))?(?::(${part}(?:/${part})*))?$`,
 );
 
-/** A dataset on the Hub: `org/name`, `org/name@revision`, `org/name:part`; undefined when `text` is none. */
+/** Parses a dataset id: `org/name`, `org/name@revision`, `org/name:part`; undefined if `text` is not one. */
 export function parseDatasetId(text: string): (HubId & { readonly owner: string; readonly part?: string }) | undefined {
   const parts = datasetPattern.exec(text);
   if (!parts || text.includes("..")) return undefined;

@@ -1,4 +1,4 @@
-/** Where the Hub is, who asks, and where its cache lies: the settings of `huggingface_hub`, read in one place. */
+/** Settings of `huggingface_hub` from the environment: endpoint, token and cache folder. */
 
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -15,12 +15,12 @@ export interface HubSettings extends HubAccess {
 type Environment = Readonly<Record<string, string | undefined>>;
 const isOn = (value: string | undefined): boolean => /^(?:1|true|yes|on)$/i.test(value ?? "");
 
-/** Where people go who set nothing. */
+/** The default endpoint. */
 export const publicEndpoint = "https://huggingface.co";
 
 /**
  * Reads `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_HUB_OFFLINE`, `TRANSFORMERS_OFFLINE`, `HF_TOKEN`, `HF_TOKEN_PATH` and the token that
- * `hf auth login` left behind. An empty variable counts as unset.
+ * `hf auth login` saved. An empty variable counts as unset.
  */
 export function hubSettings(
   options: { readonly cacheDir?: string | undefined; readonly offline?: boolean | undefined } = {},
@@ -40,6 +40,6 @@ function savedToken(file: string): string | undefined {
   try {
     return readFileSync(file, "utf8").trim();
   } catch {
-    return undefined; // nobody is logged in
+    return undefined; // no saved login
   }
 }

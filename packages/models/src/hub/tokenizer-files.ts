@@ -1,6 +1,6 @@
 /**
- * A tokenizer's files from the Hub, without the weights: the cache first, then the network, all of one commit. A cached branch is not
- * asked for news: a tokenizer does not change under a model that was trained with it. No `node:` imports: the cache is given.
+ * Reads a tokenizer's files from the Hub, without the weights: from the cache, else from the network, all from one commit. A cached branch
+ * is not checked for updates, because a model's tokenizer does not change after training. No `node:` imports: the cache is injected.
  */
 import { TokenizerError } from "../errors.ts";
 import type { TokenizerFileName, TokenizerFiles } from "../tokenizer/types.ts";
@@ -8,7 +8,7 @@ import { type HubClient, type HubClientOptions, type HubText, hubClient } from "
 import { HubError } from "./hub-error.ts";
 import { type HubId, parseTokenizerId, repositoryOf } from "./hub-id.ts";
 
-/** What the cache on disk offers, as far as reading small files needs it. */
+/** The part of the disk cache that reading small files needs. */
 interface TextCache {
   knownCommit(): string | undefined;
   readText(commit: string, file: string): Promise<{ known: true; text: string | undefined } | { known: false }>;
@@ -19,21 +19,21 @@ interface Source {
   readonly id: HubId;
   readonly client: HubClient;
   readonly cache?: TextCache;
-  /** Use the local cache only; send no request. */
+  /** Use only the local cache; send no request. */
   readonly offline?: boolean;
 }
 
-/** Besides `tokenizer.json`. The configuration of the model adds nothing that the tokenizer of a Hub model does not say. */
+/** Files besides `tokenizer.json`. `config.json` is not needed: for a model on the Hub it adds nothing to the tokenizer's files. */
 const optionalFiles = ["tokenizer_config.json", "generation_config.json", "chat_template.jinja"] as const;
 
-/** @throws HubError; TokenizerError `no_tokenizer` when the repository has no `tokenizer.json`. */
+/** @throws HubError; TokenizerError `no_tokenizer` if the repository has no `tokenizer.json`. */
 export async function readTokenizerOnHub(source: Source): Promise<TokenizerFiles> {
   const read = textReader(source);
   const definition = await read("tokenizer.json");
   if (definition === undefined) {
     throw new TokenizerError(`${repositoryOf(source.id)} has no tokenizer.json`, {
       code: "no_tokenizer",
-      hint: "only tokenizers with a tokenizer.json can be read; save_pretrained() in Python writes one",
+      hint: "only tokenizers with a tokenizer.json are supported; save_pretrained() in Python writes one",
     });
   }
   const [config, generation, template] = await Promise.all(optionalFiles.map(read));
@@ -47,7 +47,7 @@ export async function readTokenizerOnHub(source: Source): Promise<TokenizerFiles
 
 function textReader({ id, client, cache, offline }: Source): (file: TokenizerFileName) => Promise<string | undefined> {
   let commit = cache?.knownCommit();
-  let usable = false; // tokenizer.json is in the cache: the rest is worth asking for, not worth failing for
+  let usable = false; // tokenizer.json is cached: network errors for the optional files are ignored
   return async (file) => {
     const cached = commit === undefined ? undefined : await cache?.readText(commit, file);
     if (cached?.known) {
@@ -56,9 +56,13 @@ function textReader({ id, client, cache, offline }: Source): (file: TokenizerFil
     }
     if (offline) {
       if (file !== "tokenizer.json") return undefined;
-      throw new HubError("offline", `the tokenizer of ${repositoryOf(id)} is not in the cache and downloads are off`, {
-        hint: "unset HF_HUB_OFFLINE to fetch it once, or give a folder with a tokenizer.json",
-      });
+      throw new HubError(
+        "offline",
+        `the tokenizer of ${repositoryOf(id)} is not in the cache and downloads are disabled`,
+        {
+          hint: "unset HF_HUB_OFFLINE to download it once, or pass a folder with a tokenizer.json",
+        },
+      );
     }
     let fetched: HubText | undefined;
     try {
@@ -87,12 +91,12 @@ export interface FetchTokenizerOptions {
 }
 
 /**
- * A tokenizer's files straight from the Hub, without a cache: for a browser.
- * @throws HubError, or TokenizerError when the name cannot be one or the repository has no `tokenizer.json`.
+ * Downloads a tokenizer's files from the Hub without a cache, for browsers.
+ * @throws HubError, or TokenizerError if `name` is not a valid Hub name or the repository has no `tokenizer.json`.
  */
 export async function fetchTokenizerFiles(name: string, options: FetchTokenizerOptions = {}): Promise<TokenizerFiles> {
   const id = parseTokenizerId(name, options.revision);
-  if (id === undefined) throw new TokenizerError(`"${name}" is not a name on the Hub`, { code: "not_found" });
+  if (id === undefined) throw new TokenizerError(`"${name}" is not a valid name on the Hub`, { code: "not_found" });
   const { endpoint = "https://huggingface.co", token, fetch, signal } = options;
   const access = { endpoint, ...(token !== undefined && { token }) };
   return readTokenizerOnHub({ id, client: hubClient(id, access, { fetch, signal, redirect: "follow" }) });

@@ -1,4 +1,4 @@
-/** What an adapter of a model can come to, and folders that claim more. */
+/** Reading adapters, and rejecting adapter folders that exceed the bounds of the model. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ afterAll(() => rm(root, { recursive: true, force: true }));
 
 const tensor = (shape: number[]) => ({ shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)).fill(0.5) });
 const layer = "base_model.model.model.layers.1";
-/** Each kind of linear once, a tied unembedding and what PEFT writes beside it. */
+/** One adapted linear layer of each kind, a tied unembedding and the base tensor that PEFT saves with it. */
 const whole: PeftAdapter["weights"] = {
   [`${layer}.self_attn.k_proj.lora_A.weight`]: tensor([2, 64]),
   [`${layer}.self_attn.k_proj.lora_B.weight`]: tensor([32, 2]),
@@ -39,21 +39,26 @@ async function folderOf(weights: PeftAdapter["weights"], rank = 2): Promise<stri
   return folder;
 }
 
-test("an adapter of the model is read whole", async () => {
+test("an adapter of the model is read completely", async () => {
   const { weights, lora, peft } = await readPeft(await folderOf(whole), base);
   expect(Object.keys(weights)).toHaveLength(6);
   expect(lora).toMatchObject({ rank: 2, alpha: 4, trainAttn: true, trainMlp: true, trainUnembed: true });
   expect(Object.keys(peft.baseShapes)).toEqual(["base_model.model.model.embed_tokens.weight"]);
 });
 
-describe("refused before it is read", () => {
+describe("rejected before the weights are read", () => {
   const other = (name: string, shape: number[]) => folderOf({ ...whole, [`base_model.model.${name}`]: tensor(shape) });
   test.each([
-    ["a layer that is not there", "model.layers.2.self_attn.k_proj.lora_A.weight", [2, 64], "stray_tensor"],
-    ["a linear that is not there", "model.layers.1.self_attn.x_proj.lora_A.weight", [2, 64], "stray_tensor"],
+    ["a layer that the model does not have", "model.layers.2.self_attn.k_proj.lora_A.weight", [2, 64], "stray_tensor"],
+    [
+      "a linear layer that the model does not have",
+      "model.layers.1.self_attn.x_proj.lora_A.weight",
+      [2, 64],
+      "stray_tensor",
+    ],
     ["a norm", "model.layers.1.input_layernorm.lora_A.weight", [2, 64], "stray_tensor"],
     ["an embedding", "model.embed_tokens.lora_A.weight", [2, 64], "stray_tensor"],
-    ["a matrix of an adapter that is none", "model.layers.1.self_attn.k_proj.lora_C.weight", [2, 64], "stray_tensor"],
+    ["an unknown LoRA matrix", "model.layers.1.self_attn.k_proj.lora_C.weight", [2, 64], "stray_tensor"],
     ["another width", "model.layers.1.self_attn.q_proj.lora_A.weight", [2, 65], "shape_mismatch"],
     ["another rank", "model.layers.1.self_attn.q_proj.lora_B.weight", [64, 3], "shape_mismatch"],
     ["a wide axis beside an empty one", "model.layers.1.self_attn.q_proj.lora_B.weight", [0, 2], "shape_mismatch"],
@@ -64,28 +69,28 @@ describe("refused before it is read", () => {
     });
   });
 
-  test("a rank above the one that is allowed", async () => {
+  test("a rank above maxRank", async () => {
     const folder = await folderOf({}, 9);
     await expect(readPeft(folder, base)).rejects.toThrow(ConfigError);
     await expect(readPeft(folder, base)).rejects.toThrow("adapter_config.json: r must be at most 8, got 9");
-    await expect(readPeft(folder)).resolves.toMatchObject({ lora: { rank: 9 } }); // a folder of one's own
+    await expect(readPeft(folder)).resolves.toMatchObject({ lora: { rank: 9 } }); // without a base model there is no limit
   });
 
-  test("a configuration and a header beyond what the model's linears can fill", async () => {
+  test("a configuration and a header larger than any adapter of the model", async () => {
     const { configBytes, headerBytes } = peftBounds(base);
     const folder = await folderOf(whole);
     const metadata = JSON.stringify({ __metadata__: { a: "x".repeat(headerBytes) } });
     const size = Buffer.alloc(8);
     size.writeBigUInt64LE(BigInt(metadata.length));
     await writeFile(join(folder, "adapter_model.safetensors"), Buffer.concat([size, Buffer.from(metadata)]));
-    await expect(readPeft(folder, base)).rejects.toThrow(/a header has at most \d+ bytes here, and this one \d+/);
+    await expect(readPeft(folder, base)).rejects.toThrow(/the header must have at most \d+ bytes, got \d+/);
     await writeFile(join(folder, "adapter_config.json"), " ".repeat(configBytes + 1));
     await expect(readPeft(folder, base)).rejects.toThrow(WeightsError);
     await expect(readPeft(folder, base)).rejects.toMatchObject({ code: "too_large" });
   });
 });
 
-test("the bounds have room for the largest adapter, in float32, with names written out in the configuration", () => {
+test("the bounds allow the largest adapter in float32 with all module names in the configuration", () => {
   const large = readConfig({
     model_type: "llama",
     vocab_size: 128_256,

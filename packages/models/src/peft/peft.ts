@@ -1,6 +1,5 @@
 /**
- * Adapters as PEFT writes and reads them: `adapter_config.json` and `adapter_model.safetensors`, as a folder or as bytes. The only
- * writer of that format.
+ * Reads and writes adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`, as a folder or as bytes.
  */
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -17,7 +16,7 @@ import { writeTextAtomically } from "../write-text.ts";
 const configFile = "adapter_config.json";
 const weightsFile = "adapter_model.safetensors";
 
-/** Bytes of a configuration that is read without a model to compare it with. */
+/** Limit of the configuration's size in bytes if no base model is given. */
 const ownConfigBytes = 16 * 1024 * 1024;
 
 /** A dense float32 tensor of an adapter. */
@@ -27,14 +26,14 @@ export interface StateTensor {
   readonly shape: readonly number[];
 }
 
-/** What is written: the scaling `alpha / rank`, and tensors under PEFT's names. */
+/** An adapter: rank and alpha (the scaling is `alpha / rank`), and tensors with PEFT's names. */
 export interface PeftAdapter {
   readonly lora: { readonly rank: number; readonly alpha: number };
-  /** `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight` … to values. */
+  /** Tensors by name, for example `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight`. */
   readonly weights: Readonly<Record<string, StateTensor>>;
 }
 
-/** What a PEFT folder holds. It may adapt fewer modules than the flags in `lora` say. */
+/** The contents of a PEFT folder. It may adapt fewer modules than the flags in `lora` enable. */
 export interface PeftState extends PeftAdapter {
   readonly lora: {
     readonly rank: number;
@@ -46,12 +45,12 @@ export interface PeftState extends PeftAdapter {
   };
   readonly step: number;
   readonly peft: {
-    /** Shapes of the base's own tensors that lie beside the adapter; they are not read. */
+    /** Shapes of base model tensors saved with the adapter; their values are not read. */
     readonly baseShapes: Readonly<Record<string, readonly number[]>>;
   };
 }
 
-/** The configuration that PEFT loads the adapter with. Target modules are those that have weights. */
+/** The `adapter_config.json` of an adapter. Its target modules are the modules with weights. */
 function peftConfig({ lora, weights }: PeftAdapter, baseModel: string): string {
   const modules = new Set<string>();
   for (const name of Object.keys(weights)) {
@@ -77,7 +76,7 @@ function peftConfig({ lora, weights }: PeftAdapter, baseModel: string): string {
   return `${JSON.stringify(config, null, 2)}\n`;
 }
 
-/** The files of a PEFT folder as bytes, for those who store them in their own way. */
+/** The files of a PEFT folder as bytes, for callers with their own storage. */
 export function peftFiles(
   adapter: PeftAdapter,
   baseModel: string,
@@ -89,7 +88,7 @@ export function peftFiles(
   ];
 }
 
-/** Writes a PEFT folder, creating it if need be. */
+/** Writes a PEFT folder; creates the folder if needed. */
 export async function writePeft(folder: string, adapter: PeftAdapter, baseModel: string): Promise<void> {
   await mkdir(folder, { recursive: true });
   await writeSafetensors(
@@ -109,32 +108,32 @@ function unsupported(field: string, value: unknown): ConfigError {
 }
 
 /**
- * The base's own tensors, which PEFT writes beside an adapter of the unembedding. LoRA does not train them, so that they say nothing new,
- * unless the vocabulary was enlarged.
+ * Base model tensors that PEFT saves with an adapter of the unembedding. LoRA does not train them, so they are redundant unless the
+ * vocabulary was resized.
  */
 const baseTensor = /\.(lm_head|embed_tokens)(\.base_layer)?\.weight$/;
 
-/** The model that an adapter is for, and the largest rank it may have. */
+/** The base model of an adapter, and the maximum rank. */
 export interface PeftBase {
   readonly config: ModelConfig;
   /** @defaultValue no limit */
   readonly maxRank?: number | undefined;
 }
 
-/** How large the files of a PEFT folder may be. */
+/** Size limits of the files of a PEFT folder, in bytes. */
 export interface PeftBounds {
   readonly configBytes: number;
-  /** The JSON before the tensors. */
+  /** The JSON header of the safetensors file. */
   readonly headerBytes: number;
   readonly weightsBytes: number;
 }
 
-/** Bytes of JSON besides what is there for each linear. */
+/** Bytes of JSON that do not depend on the number of linear layers. */
 const fixedBytes = 64 * 1024;
-/** Base tensors that lie beside an adapter: the embedding and the unembedding. */
+/** Maximum number of base model tensors saved with an adapter: variants of the embedding and the unembedding. */
 const mostBaseTensors = 4;
 
-/** What an adapter of a model can come to, so that files from outside are refused before they are read. */
+/** Size limits for adapters of a model, so that oversized files from outside are rejected before they are read. */
 export function peftBounds({ config, maxRank = Number.POSITIVE_INFINITY }: PeftBase): PeftBounds {
   const linears = [...adaptable(config).values()];
   const tensors = 2 * linears.length + mostBaseTensors;
@@ -145,7 +144,7 @@ export function peftBounds({ config, maxRank = Number.POSITIVE_INFINITY }: PeftB
   return { configBytes: fixedBytes + linears.length * 256, headerBytes, weightsBytes };
 }
 
-/** The linears of a model that an adapter can adapt, by their names without `.weight`: output and input size. */
+/** Output and input size of each adaptable linear layer, by name without `.weight`. */
 function adaptable(config: ModelConfig): Map<string, readonly [number, number]> {
   const { vocabSize, hiddenSize } = config;
   const linears = new Map<string, readonly [number, number]>([["lm_head", [vocabSize, hiddenSize]]]);
@@ -157,7 +156,7 @@ function adaptable(config: ModelConfig): Map<string, readonly [number, number]> 
   return linears;
 }
 
-/** @throws WeightsError for the first tensor that no adapter of this rank has, before any is read */
+/** @throws WeightsError for the first tensor that cannot belong to an adapter of this rank; checked before any tensor is read */
 function checkTensors(tensors: Iterable<TensorInfo>, rank: number, { config, maxRank }: PeftBase): void {
   if (maxRank !== undefined && rank > maxRank) {
     const message = `${configFile}: r must be at most ${maxRank}, got ${rank}`;
@@ -177,24 +176,23 @@ function checkTensors(tensors: Iterable<TensorInfo>, rank: number, { config, max
     throw new WeightsError(`tensor ${name} has shape [${shape.join(", ")}] instead of [${wanted.join(", ")}]`, {
       code: "shape_mismatch",
       tensor: name,
-      hint: "the adapter was made for another base model, or with another rank",
+      hint: "the adapter was trained on another base model or with another rank",
     });
   }
 }
 
 /**
- * Reads a PEFT folder. Which linears are adapted is read off the tensors, since `target_modules` may be a pattern; it may be fewer
- * than an adapter has that is made here (often q and v alone); the engine completes it.
+ * Reads a PEFT folder. The adapted modules are determined from the tensors, since `target_modules` may be a pattern. They may be fewer than
+ * the engine adapts by default (often only q and v); the engine adds the missing ones.
  *
- * @param base - the model that it is for: what cannot be an adapter of it is refused before it is read. Leave it out for folders of your
- *   own only.
- * @throws ConfigError for what cannot be expressed here (DoRA, rank-stabilised scaling, per-module ranks, biases); WeightsError for
- *   files that are damaged, too large, or of another model.
+ * @param base - the base model; files that cannot be an adapter of it are rejected before they are read. Omit it only for trusted folders.
+ * @throws ConfigError for settings that are not supported (DoRA, rank-stabilised scaling, per-module ranks, biases); WeightsError for
+ *   files that are damaged, too large, or belong to another model.
  */
 export async function readPeft(folder: string, base?: PeftBase): Promise<PeftState> {
   const bounds = base === undefined ? undefined : peftBounds(base);
   if (!existsSync(join(folder, configFile))) {
-    throw new WeightsError(`${folder} holds no ${configFile}`, { code: "no_adapter", file: folder });
+    throw new WeightsError(`${folder} has no ${configFile}`, { code: "no_adapter", file: folder });
   }
   const text = readSmallText(join(folder, configFile), bounds?.configBytes ?? ownConfigBytes);
   let config: Record<string, unknown>;
@@ -204,7 +202,7 @@ export async function readPeft(folder: string, base?: PeftBase): Promise<PeftSta
     throw new ConfigError(`${configFile} is not JSON`, { code: "bad_json", cause });
   }
   if (typeof config !== "object" || config === null)
-    throw new ConfigError(`${configFile} is not an object`, { code: "bad_json" });
+    throw new ConfigError(`${configFile} must be a JSON object`, { code: "bad_json" });
   if (config["peft_type"] !== "LORA") throw unsupported("peft_type", config["peft_type"]);
   for (const field of ["use_dora", "use_rslora", "fan_in_fan_out"])
     if (config[field] === true) throw unsupported(field, true);

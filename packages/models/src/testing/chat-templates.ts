@@ -1,6 +1,6 @@
 /**
- * Small chat templates in the manner of each family, for tests: the same marks and the same shape of calls as the families' own, without
- * their length. And a tokenizer that knows their marks.
+ * Short chat templates for tests, one per family, with the same special tokens and call syntax as the published templates, and a
+ * tokenizer with these special tokens.
  */
 import type { TokenizerFiles } from "../tokenizer/types.ts";
 import { tinyTokenizer } from "./tiny-tokenizer.ts";
@@ -66,7 +66,7 @@ const marks = [
   ["</s>", true],
 ] as const;
 
-/** The families, with the marks that their tokenizers have. */
+/** The families and the special tokens of their tokenizers. */
 const families = {
   qwen: { template: qwen, marks: /think|tool_call/, eos: "<|im_end|>" },
   llama3: { template: llama3, marks: /\|/, eos: "<|eot_id|>" },
@@ -76,7 +76,7 @@ const families = {
 export type TestFamily = keyof typeof families;
 export const testFamilies = Object.keys(families) as TestFamily[];
 
-/** A family's tokenizer: all bytes, a few merges, and the family's marks. */
+/** A family's tokenizer: all bytes, a few merges, and the family's special tokens. */
 export function familyFiles(family: TestFamily): TokenizerFiles {
   const { template, marks: own, eos } = families[family];
   const definition = JSON.parse(tinyTokenizer["tokenizer.json"]) as { added_tokens: { id: number; content: string }[] };

@@ -1,19 +1,19 @@
 /**
- * A Hugging Face Hub on the loopback interface: the listing, the HEAD that names a file's checksum, the redirect of large files to
- * another host (another port here), ranges, tokens, and faults on demand.
+ * A fake Hugging Face Hub on the loopback interface: listings, HEAD requests with checksums, redirects of large files to another host
+ * (here another port), ranges, tokens, and injected faults.
  */
 
 import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** A request as it came to the Hub (not to its storage). */
+/** A request to the Hub (not to its storage host). */
 export interface HubRequest {
   readonly path: string;
   readonly authorization: string | undefined;
 }
 
-/** A server on a loopback port that remembers what it was asked and stops when disposed of. */
+/** A server on a loopback port that records its requests and stops when disposed. */
 export interface Serving extends AsyncDisposable {
   readonly url: string;
   readonly requests: HubRequest[];
@@ -21,29 +21,29 @@ export interface Serving extends AsyncDisposable {
 
 export interface FakeHub extends Serving {
   readonly commit: string;
-  /** One line per request: method, path, range, and whether a token came along. */
+  /** One line per request: method, path, range, and whether it had a token. */
   readonly log: string[];
-  /** Files of the repository; change them to publish something else. */
+  /** Files of the repository; modify the map to publish a new version. */
   readonly files: Map<string, Buffer>;
-  /** Called for each request for bytes; what it returns goes wrong. */
+  /** Called for each request for bytes; the returned fault is injected. */
   fault?: ((file: string, start: number) => Fault | undefined) | undefined;
   /** A token that every request to the Hub (not to its storage) must carry. */
   requiredToken?: string | undefined;
 }
 
 export type Fault =
-  /** The connection breaks after so many bytes, as soon as `hasArrived` says that the other end has them. */
+  /** Breaks the connection after this many bytes, once `hasArrived` returns true. */
   | { readonly breakAfter: number; readonly hasArrived: () => boolean }
   | { readonly status: number }
-  /** Bytes are not what the checksum says. */
+  /** Sends bytes that do not match the checksum. */
   | { readonly corrupt: true }
-  /** Ranges are not honoured. */
+  /** Ignores the range header. */
   | { readonly ignoreRange: true };
 
-/** Files from this size on are "large": named by their sha256 and kept by the storage host. */
+/** Files of at least this size are "large": identified by their sha256 and served by the storage host. */
 const largeBytes = 10_000;
 
-/** A Hub with one repository (`org/name`, or `datasets/org/name`) at one commit, which every revision means. */
+/** Starts a Hub with one repository (`org/name`, or `datasets/org/name`) and one commit, to which every revision resolves. */
 export async function startFakeHub(
   files: Readonly<Record<string, string | Uint8Array | undefined>>,
   repository = "org/name",
@@ -139,7 +139,7 @@ export async function startFakeHub(
   return self;
 }
 
-/** Answers requests with a function. */
+/** Starts a server with a request handler. */
 export async function serve(handle: (request: IncomingMessage, response: ServerResponse) => unknown): Promise<Serving> {
   const requests: HubRequest[] = [];
   const server: Server = createServer((request, response) => {

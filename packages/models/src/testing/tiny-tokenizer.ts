@@ -1,7 +1,7 @@
-/** A byte-level BPE tokenizer of some 270 tokens, as the contents of its files, for tests. */
+/** A byte-level BPE tokenizer with about 270 tokens for tests, as the contents of its files. */
 import type { TokenizerFiles } from "../tokenizer/types.ts";
 
-/** The 256 characters that stand for bytes in byte-level BPE, in the order of the bytes. */
+/** The 256 characters that represent bytes in byte-level BPE, in byte order. */
 function byteCharacters(): string[] {
   const plain = (byte: number) => (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
   let shifted = 256;

@@ -1,12 +1,11 @@
 /**
- * The shape of `tokenizer.json` as far as the engine touches it, and what must be changed in one before
- * `@huggingface/tokenizers` reads it as the Rust library does. Where it cannot be made to, the tokenizer is refused: text that is
- * cut into other tokens than the model was trained on is worse than an error.
+ * The parts of `tokenizer.json` that this package uses, and the changes needed so that `@huggingface/tokenizers` tokenizes as the Rust
+ * library does. A tokenizer for which that is impossible is rejected: an error is better than tokens that the model was not trained on.
  */
 
 import { TokenizerError } from "../errors.ts";
 
-/** A part of the pipeline: `type` and whatever that type has. */
+/** A component of the pipeline: `type` and the fields of that type. */
 export interface Component {
   readonly type: string;
   readonly [key: string]: unknown;
@@ -32,10 +31,10 @@ export interface TokenizerDefinition {
   readonly model: Component;
 }
 
-/** GPT-2's way to cut text into words, which `ByteLevel` with `use_regex` stands for. */
+/** GPT-2's pre-tokenizer pattern, which `ByteLevel` uses with `use_regex`. */
 export const gpt2Pattern = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/** A cut at every match, the matches being pieces of their own. */
+/** A pre-tokenizer that splits around every match; each match is a separate piece. */
 export const isolate = (regex: string): Component => ({
   type: "Split",
   pattern: { Regex: regex },
@@ -43,16 +42,16 @@ export const isolate = (regex: string): Component => ({
   invert: false,
 });
 
-/** Ids beyond this are a sign of a broken file; the largest published vocabularies have some 300,000. */
+/** Maximum token id; the largest published vocabularies have about 300,000 tokens. */
 const largestId = 1 << 24;
 
 /**
- * Checks a parsed `tokenizer.json` and returns one that the library reads as meant.
- * @throws TokenizerError saying what in `origin` is malformed or cannot be honoured.
+ * Validates a parsed `tokenizer.json` and returns an equivalent one that the JavaScript library handles correctly.
+ * @throws TokenizerError naming the part of `origin` that is malformed or not supported.
  */
 export function soundDefinition(value: unknown, origin: string): TokenizerDefinition {
   const refuse = (message: string) => new TokenizerError(`${origin}: ${message}`);
-  if (!isRecord(value) || !isComponent(value["model"])) throw refuse("this is not a tokenizer.json");
+  if (!isRecord(value) || !isComponent(value["model"])) throw refuse("it is not a tokenizer.json");
   const added = value["added_tokens"] ?? [];
   if (!Array.isArray(added)) throw refuse("added_tokens is not a list");
   for (const token of added) {
@@ -60,13 +59,13 @@ export function soundDefinition(value: unknown, origin: string): TokenizerDefini
       throw refuse(`${JSON.stringify(token)} is not an added token`);
     }
     if (token["single_word"] === true) {
-      throw refuse(`the added token ${JSON.stringify(token["content"])} asks for single_word, which is not supported`);
+      throw refuse(`the added token ${JSON.stringify(token["content"])} sets single_word, which is not supported`);
     }
   }
   checkModel(value["model"], refuse);
   const part = (key: string): Component | null => {
     const component = value[key] ?? null;
-    if (component !== null && !isComponent(component)) throw refuse(`${key} has no type`);
+    if (component !== null && !isComponent(component)) throw refuse(`${key} must be an object with a type`);
     return component;
   };
   const normalizer = part("normalizer");
@@ -92,16 +91,16 @@ function checkModel(model: Component, refuse: (message: string) => TokenizerErro
   const isMerge = (merge: unknown) =>
     typeof merge === "string" ||
     (Array.isArray(merge) && merge.length === 2 && merge.every((side) => typeof side === "string"));
-  if (!Array.isArray(merges) || !merges.every(isMerge)) throw refuse("its merges are not pairs of tokens");
-  // Without these the Rust library cuts differently, and the JavaScript one has neither.
+  if (!Array.isArray(merges) || !merges.every(isMerge)) throw refuse("its merges must be pairs of tokens");
+  // These change the tokens in the Rust library; the JavaScript library ignores them.
   for (const key of ["dropout", "continuing_subword_prefix"]) {
     if (model[key]) throw refuse(`its model sets ${key}, which is not supported`);
   }
 }
 
 /**
- * Two parts of the library differ from the Rust one in rare characters: `Digits` knows only 0–9 (not ², ٣ or Ⅷ), and `ByteLevel`
- * uses JavaScript's `\s`, which has U+FEFF and lacks U+0085. Both are written here as `Split`, whose patterns are exact.
+ * Two components of the JavaScript library differ from the Rust library for rare characters: `Digits` matches only 0–9 (not ², ٣ or Ⅷ), and
+ * `ByteLevel` uses JavaScript's `\s`, which includes U+FEFF but not U+0085. Both are rewritten as `Split` with an exact pattern.
  */
 function soundPreTokenizer(component: Component, refuse: (message: string) => TokenizerError): Component {
   switch (component.type) {
@@ -118,7 +117,7 @@ function soundPreTokenizer(component: Component, refuse: (message: string) => To
     case "Split": {
       const { behavior, invert } = component;
       const exact = behavior === "Isolated" || behavior === "Removed" || invert === true;
-      if (!exact) throw refuse(`it splits with the behaviour ${String(behavior)}, which is not supported`);
+      if (!exact) throw refuse(`the Split behavior ${String(behavior)} is not supported`);
       return component;
     }
     default:
@@ -126,7 +125,7 @@ function soundPreTokenizer(component: Component, refuse: (message: string) => To
   }
 }
 
-/** Whether a cut at a text never finds one, as Gemma's at a blank: the normalizer has replaced it everywhere. */
+/** Whether a Split never matches because the normalizer has replaced its pattern everywhere, as in Gemma's split at a space. */
 function neverCuts({ type, pattern }: Component, normalizer: Component | null): boolean {
   const textOf = (value: unknown) =>
     isRecord(value) && typeof value["String"] === "string" ? value["String"] : undefined;

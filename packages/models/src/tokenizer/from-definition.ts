@@ -1,6 +1,6 @@
 /**
- * A `Tokenizer` over `@huggingface/tokenizers`: encoding is the library's, decoding is ours (by bytes, see
- * `token-bytes.ts`), since the library cleans up spaces, refuses empty lists and looks through all special tokens for each id.
+ * A `Tokenizer` based on `@huggingface/tokenizers`. The library encodes; decoding is done here, by bytes (see `token-bytes.ts`), because the
+ * library's decoder cleans up spaces, throws on empty lists and searches all special tokens for each id.
  */
 
 import { Tokenizer as LibraryTokenizer } from "@huggingface/tokenizers";
@@ -16,17 +16,17 @@ export interface FromDefinitionOptions {
   readonly eosTokenIds: readonly number[];
   readonly bosTokenId: number | undefined;
   readonly hasChatTemplate: boolean;
-  /** Throws where there is none. */
+  /** Throws if the model has no template. */
   readonly chatTemplate: ChatTemplate;
-  /** For messages. */
+  /** Name of the model or file, shown in error messages. */
   readonly origin: string;
 }
 
-// A byte-order mark is text like any other here, or decoding would not undo encoding.
+// Keep a byte-order mark, so that decoding is the inverse of encoding.
 const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
 const strict = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
 
-/** @throws TokenizerError when the library cannot make sense of the definition. */
+/** @throws TokenizerError if the library rejects the definition. */
 export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokenizer {
   const { definition, chatTemplate, origin } = options;
   let library: LibraryTokenizer;
@@ -48,7 +48,7 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
   for (const id of tokenOf.keys()) vocabSize = Math.max(vocabSize, id + 1);
 
   const byBytes = tokenBytesOf(definition.decoder);
-  const memory = new Map<number, Uint8Array>(); // bytes of the tokens seen so far
+  const memory = new Map<number, Uint8Array>(); // bytes by token id, filled on first use
   const tokenBytes = (id: number): Uint8Array | undefined => {
     const known = memory.get(id);
     if (known || !byBytes) return known;
@@ -100,7 +100,7 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
   ): number[];
   function applyChatTemplate(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string | number[] {
     const text = chatTemplate(messages, options);
-    // Templates write the special tokens themselves; adding them again would double the BOS.
+    // Templates render the special tokens; adding them again would duplicate the BOS.
     return options.tokenize === false ? text : encode(text, { addSpecialTokens: false });
   }
 
@@ -119,14 +119,14 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
   };
 }
 
-/** Cuts a text at added tokens: the tokens and what lies between them, which may be empty. */
+/** Splits text at added tokens; returns the tokens and the text between them, which may be empty. */
 interface Splitter {
   split(text: string): string[];
 }
 
 /**
- * The library's tokenizer, but for what added tokens with `lstrip` or `rstrip` take beside them: it takes what JavaScript calls blank,
- * which has U+FEFF and lacks U+0085. Its tokens take nothing here, and the pieces between them are stripped as Rust does it.
+ * The library's tokenizer with Rust's definition of white space for added tokens with `lstrip` or `rstrip`. JavaScript's definition
+ * includes U+FEFF but not U+0085. The library's own stripping is disabled, and the text between the tokens is stripped here.
  */
 function withExactStripping(definition: TokenizerDefinition): LibraryTokenizer {
   const stripping = new Map(
@@ -170,7 +170,7 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
   return bytes;
 }
 
-/** A run of lone bytes is a piece of text if it is UTF-8, and otherwise one U+FFFD for each byte, as in the Rust library. */
+/** Decodes a run of byte tokens: as text if it is valid UTF-8, otherwise as one U+FFFD per byte, as the Rust library does. */
 function decodeLoneBytes(run: readonly Uint8Array[]): string {
   try {
     return strict.decode(joined(run));

@@ -1,6 +1,6 @@
 /**
- * A tokenizer of its files, wherever these came from: `tokenizer.json`, the settings beside it, and its chat templates. The one way to
- * make one; what a GGUF holds takes it, too, without being written out as text first. No `node:` imports.
+ * Builds a tokenizer from its files: `tokenizer.json`, the settings files and the chat templates. Every tokenizer is built here; one from a
+ * GGUF file skips the JSON parsing. No `node:` imports.
  */
 import { createChatTemplate } from "../chat/chat-template.ts";
 import { endOfTextIds } from "../config/end-of-text.ts";
@@ -11,9 +11,9 @@ import type { Tokenizer, TokenizerFileName, TokenizerFiles } from "./types.ts";
 
 type Settings = Readonly<Record<string, unknown>>;
 
-/** A tokenizer's files, parsed. */
+/** The parsed files of a tokenizer. */
 export interface TokenizerParts {
-  /** `tokenizer.json`, not yet checked. */
+  /** `tokenizer.json`, not yet validated. */
   readonly definition: unknown;
   /** `tokenizer_config.json`. */
   readonly settings: Settings;
@@ -21,15 +21,15 @@ export interface TokenizerParts {
   readonly generation: Settings;
   /** `config.json` of the model. */
   readonly config: Settings;
-  /** `chat_template.jinja`; wins over the templates in `settings`. */
+  /** `chat_template.jinja`; takes precedence over the templates in `settings`. */
   readonly template?: string | undefined;
 }
 
 /**
- * Makes a tokenizer of its files.
+ * Builds a tokenizer from the contents of its files.
  *
- * @param origin - what it is called in error messages.
- * @throws TokenizerError when a file is not what it should be, or asks for what cannot be done exactly.
+ * @param origin - name of the model or folder, shown in error messages.
+ * @throws TokenizerError if a file is malformed or uses a feature that cannot be reproduced exactly.
  *
  * @example
  * ```ts
@@ -45,7 +45,7 @@ export function tokenizerFromFiles(files: TokenizerFiles, origin: string): Token
     } catch (cause) {
       throw new TokenizerError(`${origin}: ${name} is not JSON: ${(cause as Error).message}`, { cause });
     }
-    throw new TokenizerError(`${origin}: ${name} is not a JSON object`);
+    throw new TokenizerError(`${origin}: ${name} must be a JSON object`);
   };
   return tokenizerFromParts(
     {
@@ -59,7 +59,7 @@ export function tokenizerFromFiles(files: TokenizerFiles, origin: string): Token
   );
 }
 
-/** The same, of files that are parsed already. */
+/** Like {@link tokenizerFromFiles}, from parsed files. */
 export function tokenizerFromParts(parts: TokenizerParts, origin: string): Tokenizer {
   const { settings, generation, config } = parts;
   const definition = soundDefinition(parts.definition, origin);
@@ -81,7 +81,7 @@ export function tokenizerFromParts(parts: TokenizerParts, origin: string): Token
   });
 }
 
-/** `bos_token` and its kin, given as text or as an object with `content`. */
+/** `bos_token` and the other `*_token` settings, given as a string or as an object with `content`. */
 export function specialTokensOf(settings: Settings): Record<string, string> {
   const tokens: Record<string, string> = {};
   for (const [key, value] of Object.entries(settings)) {
@@ -91,7 +91,7 @@ export function specialTokensOf(settings: Settings): Record<string, string> {
   return tokens;
 }
 
-/** A file of its own (newer models), one text, or several by name, of which "default" is for plain chat. */
+/** The templates of a model: a separate file (newer models), one string, or several by name, of which "default" is for plain chat. */
 export function chatTemplatesOf(file: string | undefined, settings: Settings): ReadonlyMap<string, string> {
   if (file !== undefined) return new Map([["default", file]]);
   const given = settings["chat_template"];

@@ -1,7 +1,7 @@
 /**
- * The tokenizer inside a GGUF file, rebuilt as the `tokenizer.json` that its model was published with. Two kinds exist for the
- * supported architectures: "gpt2" (byte-level BPE with a list of merges; `tokenizer.ggml.pre` names how text is cut into words)
- * and "llama" (SentencePiece BPE: merges follow from the scores of the tokens).
+ * Rebuilds the `tokenizer.json` of a model from the metadata of its GGUF file. The supported architectures use two kinds: "gpt2" (byte-level
+ * BPE with a list of merges; `tokenizer.ggml.pre` names the pre-tokenizer) and "llama" (SentencePiece BPE; merges are derived from the
+ * scores of the tokens).
  */
 
 import { TokenizerError } from "../errors.ts";
@@ -15,13 +15,13 @@ import type { Tokenizer, TokenizerFiles } from "./types.ts";
 
 type Metadata = ReadonlyMap<string, GgufValue>;
 
-/** @throws TokenizerError when the file has none, or one of a kind that cannot be rebuilt exactly. */
+/** @throws TokenizerError if the file has no tokenizer, or one that cannot be rebuilt exactly. */
 function ggufParts(metadata: Metadata, origin: string): TokenizerParts {
   const read = reader(metadata, origin);
   const kind = metadata.get("tokenizer.ggml.model");
   if (kind !== "gpt2" && kind !== "llama") {
     throw new TokenizerError(
-      `${origin}: tokenizer.ggml.model is ${JSON.stringify(kind ?? null)}; gpt2 and llama are known`,
+      `${origin}: tokenizer.ggml.model must be gpt2 or llama, got ${JSON.stringify(kind ?? null)}`,
       {
         code: "unsupported_tokenizer",
       },
@@ -83,7 +83,7 @@ function ggufParts(metadata: Metadata, origin: string): TokenizerParts {
   };
 }
 
-/** The model's own `tokenizer.json`, where the file carries it: then nothing is left to be rebuilt. */
+/** The original `tokenizer.json`, if the file contains it; then nothing needs to be rebuilt. */
 function wholeDefinition(metadata: Metadata, origin: string): unknown {
   const text = metadata.get(wholeDefinitionKey);
   if (typeof text !== "string") return undefined;
@@ -94,12 +94,12 @@ function wholeDefinition(metadata: Metadata, origin: string): unknown {
   }
 }
 
-/** The tokenizer inside a GGUF file. @throws TokenizerError when there is none, or one that cannot be rebuilt exactly. */
+/** Builds the tokenizer of a GGUF file. @throws TokenizerError if it has none, or one that cannot be rebuilt exactly. */
 export function tokenizerFromGguf(metadata: Metadata, origin: string): Tokenizer {
   return tokenizerFromParts(ggufParts(metadata, origin), origin);
 }
 
-/** The files that Python would have had beside the weights: what the tokenizer is made of, written out. */
+/** The tokenizer of a GGUF file as the files of a Hugging Face model folder. */
 export function tokenizerFilesFromGguf(metadata: Metadata, origin: string): TokenizerFiles {
   const { definition, settings, generation } = ggufParts(metadata, origin);
   return {
@@ -109,7 +109,7 @@ export function tokenizerFilesFromGguf(metadata: Metadata, origin: string): Toke
   };
 }
 
-/** With every field that the Rust library wants to see. */
+/** An added token with every field that the Rust library requires. */
 function addedToken(id: number, content: string, special: boolean): AddedTokenDefinition {
   return { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special };
 }
@@ -119,11 +119,11 @@ interface Parts {
   readonly preTokenizer: Component | null;
   readonly decoder: Component;
   readonly model: Component;
-  /** What llama.cpp does when the file does not say. */
+  /** llama.cpp's default for files without `add_bos_token`. */
   readonly addsBos: boolean;
 }
 
-/** What the Rust library wants to see of every BPE model. */
+/** Fields that the Rust library requires in every BPE model. */
 const plainModel = {
   type: "BPE",
   dropout: null,
@@ -139,7 +139,7 @@ function byteLevelParts(tokens: readonly string[], read: Reader, origin: string)
   const name = read.string("tokenizer.ggml.pre") ?? "default";
   const pre = Object.hasOwn(preTokenizers, name) ? preTokenizers[name] : undefined;
   if (!pre) {
-    throw new TokenizerError(`${origin}: the pre-tokenizer ${JSON.stringify(name)} is not known`, {
+    throw new TokenizerError(`${origin}: the pre-tokenizer ${JSON.stringify(name)} is not supported`, {
       code: "unsupported_tokenizer",
       hint: "open the model's original folder (tokenizer.json and safetensors) instead",
     });
@@ -213,7 +213,7 @@ function text(tokens: readonly string[], id: number | undefined): string | undef
   return id === undefined ? undefined : tokens[id];
 }
 
-/** What goes around a text: BOS before, EOS after, where the model wants them. */
+/** The post-processor that adds BOS before and EOS after a text, if the model uses them. */
 function template(
   tokens: readonly string[],
   around: { bos: number | undefined; eos: number | undefined },
@@ -228,7 +228,7 @@ function template(
   return { type: "TemplateProcessing", single, pair, special_tokens: Object.fromEntries(known) };
 }
 
-/** `tokenizer.chat_template`, and those with a name of their own behind it, in the form of `tokenizer_config.json`. */
+/** `tokenizer.chat_template` and the named templates (`tokenizer.chat_template.NAME`), in the form of `tokenizer_config.json`. */
 function chatTemplates(metadata: Metadata): string | { name: string; template: string }[] | undefined {
   const source = metadata.get("tokenizer.chat_template");
   if (typeof source !== "string") return undefined;
@@ -242,34 +242,34 @@ function chatTemplates(metadata: Metadata): string | { name: string; template: s
 
 type Reader = ReturnType<typeof reader>;
 
-/** Typed access to the metadata: a value of the wrong kind is an error that names its key. */
+/** Typed access to the metadata; a value of the wrong type is an error that names its key. */
 function reader(metadata: Metadata, origin: string) {
   const refuse = (key: string, message: string) => new TokenizerError(`${origin}: ${key} ${message}`);
   return {
     refuse,
     strings(key: string): readonly string[] {
       const value = metadata.get(key);
-      if (!Array.isArray(value) || value.length === 0) throw refuse(key, "is missing or not a list of texts");
+      if (!Array.isArray(value) || value.length === 0) throw refuse(key, "must be a non-empty list of strings");
       return value as readonly string[];
     },
     numbers(key: string, length: number): Float64Array | undefined {
       const value = metadata.get(key);
       if (value === undefined) return undefined;
       if (!(value instanceof Float64Array) || value.length !== length)
-        throw refuse(key, `is not a list of ${length} numbers`);
+        throw refuse(key, `must be a list of ${length} numbers`);
       return value;
     },
     string(key: string): string | undefined {
       const value = metadata.get(key);
-      if (value !== undefined && typeof value !== "string") throw refuse(key, "is not a text");
+      if (value !== undefined && typeof value !== "string") throw refuse(key, "must be a string");
       return value;
     },
     boolean(key: string): boolean | undefined {
       const value = metadata.get(key);
-      if (value !== undefined && typeof value !== "boolean") throw refuse(key, "is neither true nor false");
+      if (value !== undefined && typeof value !== "boolean") throw refuse(key, "must be true or false");
       return value;
     },
-    /** A token that nothing here depends on: absent where it makes no sense. */
+    /** The id of an optional special token; undefined if the value is not a valid id. */
     knownId(name: string, tokens: readonly string[]): number | undefined {
       const value = metadata.get(`tokenizer.ggml.${name}_token_id`);
       return typeof value === "number" && tokens[value] !== undefined ? value : undefined;
@@ -278,7 +278,7 @@ function reader(metadata: Metadata, origin: string) {
       const value = metadata.get(key);
       if (value === undefined) return undefined;
       if (typeof value !== "number" || !Number.isInteger(value) || value < 0 || value >= tokens) {
-        throw refuse(key, `is ${String(value)}, outside of the vocabulary`);
+        throw refuse(key, `must be a token id below ${tokens}, got ${String(value)}`);
       }
       return value;
     },

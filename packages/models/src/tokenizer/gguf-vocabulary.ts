@@ -1,7 +1,7 @@
-/** The words of GGUF about tokenizers that its reader and its writer share. */
+/** GGUF constants about tokenizers that the reader and the writer share. */
 
-/** GGML's kinds of tokens. */
+/** GGML's token types. */
 export const tokenType = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
-/** A whole `tokenizer.json`, which files may carry beside what llama.cpp reads. */
+/** Metadata key of a complete `tokenizer.json`, which llama.cpp ignores. */
 export const wholeDefinitionKey = "tokenizer.huggingface.json";

@@ -1,4 +1,4 @@
-/** `@tinklet/models/tokenizer`: text to token ids and back, from the contents of a tokenizer's files. No `node:` imports. */
+/** `@tinklet/models/tokenizer`: encodes and decodes text with a tokenizer built from the contents of its files. No `node:` imports. */
 export type { ChatMessage, ChatTemplateOptions } from "../chat/types.ts";
 export { TokenizerError } from "../errors.ts";
 export { type FetchTokenizerOptions, fetchTokenizerFiles } from "../hub/tokenizer-files.ts";

@@ -1,13 +1,13 @@
 /**
- * The name by which llama.cpp knows a way to cut text into words, for a byte-level tokenizer: the one that is equal, or else the one that
- * cuts a set of sample texts alike most often.
+ * Finds llama.cpp's name for the pre-tokenizer of a byte-level tokenizer: an exact match, or else the one that gives the same tokens for
+ * most of a set of sample texts.
  */
 
 import { type Component, soundDefinition, type TokenizerDefinition } from "./definition.ts";
 import { tokenizerFromDefinition } from "./from-definition.ts";
 import { type NamedPreTokenizer, preTokenizers } from "./pre-tokenizers.ts";
 
-/** What the known ways differ in: contractions, digits, signs, blanks, line ends, capitals, scripts. */
+/** Texts that distinguish the known pre-tokenizers: contractions, digits, punctuation, white space, newlines, capitals, scripts. */
 const samples = [
   "The quick brown fox jumps over the lazy dog.",
   "I'll say it's what we'd do, they've DON'T and CAN'T.",
@@ -27,14 +27,14 @@ const samples = [
   "what's?\nThat's it!\n",
 ] as const;
 
-/** The pre-tokenizer as a list of cuts. */
+/** The pre-tokenizer as a list of components. */
 const cutsOf = (component: Component | null): readonly Component[] => {
   if (component === null) return [];
   const list = component["pretokenizers"];
   return Array.isArray(list) ? (list as Component[]).flatMap(cutsOf) : [component];
 };
 
-/** What decides how a text is cut, as one text to compare. */
+/** The fields that determine the tokens, serialized for comparison. */
 const signature = (cuts: readonly Component[], ignoresMerges: boolean, nfc: boolean): string =>
   JSON.stringify([
     cuts.map(({ type, pattern, behavior, invert }) => [type, pattern, behavior, invert ?? false]),
@@ -43,8 +43,8 @@ const signature = (cuts: readonly Component[], ignoresMerges: boolean, nfc: bool
   ]);
 
 /**
- * @param definition - as `soundDefinition` gives it: cuts are spelled as patterns.
- * @returns the name, and a note where it is only the nearest.
+ * @param definition - a result of `soundDefinition`, in which all splits are explicit patterns.
+ * @returns the name, and a note if it is not an exact match.
  */
 export function nameOfPreTokenizer(
   definition: TokenizerDefinition,
@@ -66,7 +66,7 @@ export function nameOfPreTokenizer(
   const { name, alike } = nearest(definition, origin);
   return {
     name,
-    note: `no pre-tokenizer of llama.cpp cuts text as this model's does; the nearest, ${name}, does so for ${alike} of ${samples.length} sample texts: give llama.cpp token ids where that matters`,
+    note: `llama.cpp has no pre-tokenizer equal to this model's; the closest, ${name}, gives the same tokens for ${alike} of ${samples.length} sample texts: pass token ids to llama.cpp for exact results`,
   };
 }
 
@@ -86,10 +86,10 @@ function nearest(definition: TokenizerDefinition, origin: string): { name: strin
   const seen = new Map<NamedPreTokenizer, number>();
   let best = { name: "default", alike: -1 };
   for (const [name, known] of Object.entries(preTokenizers)) {
-    if (seen.has(known)) continue; // another name of the same
+    if (seen.has(known)) continue; // an alias
     const changed = {
       ...definition,
-      normalizer: null, // llama.cpp has none
+      normalizer: null, // llama.cpp does not normalize
       pre_tokenizer: {
         type: "Sequence",
         pretokenizers: [...known.splits, { type: "ByteLevel", add_prefix_space: false, use_regex: false }],

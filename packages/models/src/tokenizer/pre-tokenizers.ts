@@ -1,25 +1,25 @@
 /**
- * How the byte-level tokenizers that GGUF knows by name cut text into words, before BPE. GGUF carries only the name
- * (`tokenizer.ggml.pre`); the patterns are those of the models' published `tokenizer.json`.
+ * The pre-tokenizers of byte-level tokenizers by GGUF's names. A GGUF file contains only the name (`tokenizer.ggml.pre`); the patterns are
+ * from the published `tokenizer.json` of the models.
  */
 
 import { type Component, gpt2Pattern, isolate } from "./definition.ts";
 
 export interface NamedPreTokenizer {
   readonly splits: readonly Component[];
-  /** A word that is a token is taken whole, even where merges would not build it. */
+  /** Whether a word that is in the vocabulary becomes one token, even if the merges do not produce it. */
   readonly ignoresMerges: boolean;
-  /** Whether a BOS is added when the file does not say. */
+  /** Whether a BOS is added if the file does not specify it. */
   readonly addsBos: boolean;
-  /** Text is brought to Unicode's composed form first. */
+  /** Whether text is normalized to NFC first. */
   readonly nfc: boolean;
 }
 
-/** Words with an optional leading sign, numbers in groups of `digits`, signs with their line ends, blanks. */
+/** Words with an optional leading non-letter, numbers in groups of `digits`, punctuation with newlines, white space. */
 const wordsAndNumbers = (digits: string) =>
   `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 
-/** As above, with words cut where lower case turns to upper. */
+/** Like {@link wordsAndNumbers}, and words are also split between lower and upper case. */
 const casedWords = (() => {
   const upper = "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]";
   const lower = "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]";
@@ -39,7 +39,7 @@ const llama3: NamedPreTokenizer = {
 };
 const qwen2: NamedPreTokenizer = { ...plain, splits: [isolate(wordsAndNumbers("\\p{N}"))], nfc: true };
 const tekken: NamedPreTokenizer = { splits: [isolate(casedWords)], ignoresMerges: true, addsBos: true, nfc: false };
-/** llama.cpp's choice for files that name none. */
+/** llama.cpp's default for files without `tokenizer.ggml.pre`. */
 const unnamed: NamedPreTokenizer = {
   ...plain,
   splits: [isolate("[\\p{P}\\$\\+<=>\\^~\\|]+"), isolate(gpt2Pattern), isolate("\\p{N}+"), isolate("[0-9][0-9][0-9]")],

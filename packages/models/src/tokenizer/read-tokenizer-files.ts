@@ -1,4 +1,4 @@
-/** The files of a model folder's tokenizer: `tokenizer.json` and the settings beside it, where they exist. */
+/** Reads the tokenizer files of a model folder: `tokenizer.json` and the optional settings files. */
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -6,11 +6,11 @@ import { TokenizerError } from "../errors.ts";
 import { readSmallText } from "../weights/weight-file.ts";
 import type { TokenizerFileName, TokenizerFiles } from "./types.ts";
 
-/** The largest published `tokenizer.json` are some 35 MB. */
+/** Limit; the largest published `tokenizer.json` has about 35 MB. */
 const largestTokenizerBytes = 256 * 1024 * 1024;
 const largestSettingsBytes = 16 * 1024 * 1024;
 
-/** @throws TokenizerError `no_tokenizer` when there is none; WeightsError when a file is too large or no text. */
+/** @throws TokenizerError `no_tokenizer` if there is no `tokenizer.json`; WeightsError if a file is too large or not UTF-8. */
 export function readTokenizerFiles(folder: string): TokenizerFiles {
   const read = (name: TokenizerFileName): string | undefined => {
     const path = join(folder, name);
@@ -23,7 +23,7 @@ export function readTokenizerFiles(folder: string): TokenizerFiles {
       code: "no_tokenizer",
       hint: existsSync(join(folder, "tokenizer.model"))
         ? "it has a tokenizer.model; AutoTokenizer.from_pretrained(...).save_pretrained(...) writes the tokenizer.json"
-        : "only tokenizers with a tokenizer.json can be read; save_pretrained() in Python writes one",
+        : "only tokenizers with a tokenizer.json are supported; save_pretrained() in Python writes one",
     });
   }
   return {

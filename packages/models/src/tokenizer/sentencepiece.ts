@@ -1,11 +1,11 @@
 /**
- * SentencePiece's BPE in terms of merges. It joins, at each step, the neighbours whose union has the best score in the vocabulary;
- * with one merge for every way to cut a token in two known tokens, ranked by score, ordinary BPE does the same.
+ * Converts SentencePiece BPE scores to BPE merges. SentencePiece joins, at each step, the adjacent pieces whose concatenation has the best
+ * score. Ordinary BPE does the same if it has one merge for every split of a token into two tokens, ranked by score.
  */
 
 /**
- * Merges, best first.
- * @param isPiece Whether a token (by id) takes part: control, unknown and lone-byte tokens do not.
+ * Returns the merges, best first.
+ * @param isPiece Whether a token id takes part in merges; control, unknown and byte tokens do not.
  */
 export function mergesFromScores(
   tokens: readonly string[],
@@ -20,7 +20,7 @@ export function mergesFromScores(
   for (const [token, id] of ids) {
     const score = scores[id] as number;
     for (let cut = 1; cut < token.length; cut++) {
-      if (isLowSurrogate(token.charCodeAt(cut))) continue; // not between two halves of one character
+      if (isLowSurrogate(token.charCodeAt(cut))) continue; // not inside a surrogate pair
       const left = token.slice(0, cut);
       const right = token.slice(cut);
       if (ids.has(left) && ids.has(right)) merges.push({ left, right, id, score });

@@ -1,11 +1,11 @@
 /**
- * Text as it appears, token by token, for stop strings and for streaming to a person. Never emits half a character: bytes wait
- * until the character they belong to is complete, or known to be broken.
+ * Incremental decoding of token ids, for stop strings and streaming. Emits only whole characters: bytes are buffered until their character
+ * is complete or known to be invalid.
  */
 
 import type { Tokenizer } from "./types.ts";
 
-/** What a stream needs of a tokenizer: any that decodes lists will do; one that knows the bytes of its tokens is decoded by them. */
+/** The tokenizer methods that a stream uses. With `tokenBytes` each token is decoded once; without it, through repeated `decode` calls. */
 export interface StreamedTokenizer extends Partial<Pick<Tokenizer, "isSpecial" | "tokenBytes">> {
   decode(ids: number[]): string;
 }
@@ -14,28 +14,28 @@ const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** An incremental decoder; one per sampled sequence. */
 export interface TextStream {
-  /** Adds a token and returns the text that is now certain (often all of the token, sometimes nothing). */
+  /** Adds a token and returns the text that is now complete (often the whole token, sometimes an empty string). */
   push(id: number): string;
-  /** Whether text may be left for {@link TextStream.end}: the last token ended inside a character. */
+  /** Whether {@link TextStream.end} may return text: the last token ended inside a character. */
   isPending(): boolean;
-  /** What is left when no token follows: U+FFFD for bytes that never became a character. */
+  /** Call after the last token; returns U+FFFD for an incomplete character. */
   end(): string;
 }
 
 export interface TextStreamOptions {
-  /** Special tokens add nothing to the text. @defaultValue false */
+  /** Leave out special tokens. @defaultValue false */
   readonly skipSpecialTokens?: boolean;
   /**
-   * The ids go on from others, as a completion does from its prompt. A space at the front is then the text's own, and not the one
-   * that SentencePiece puts before every text and `decode` takes away.
+   * Whether the ids continue earlier ids, as a completion continues its prompt. A leading space is then kept; otherwise it is the space
+   * that SentencePiece adds before every text and `decode` removes.
    * @defaultValue false
    */
   readonly midText?: boolean;
 }
 
 /**
- * Makes a stream that starts at the beginning of a text, unless told otherwise. All it returns, joined, is `tokenizer.decode` of the
- * ids — but for lone bytes that are not UTF-8 in vocabularies with byte fallback, where `decode` can look ahead and spoils the whole run.
+ * Creates a stream. The concatenated output equals `tokenizer.decode` of all ids, with one exception: in vocabularies with byte fallback
+ * `decode` replaces a whole run of byte tokens with U+FFFD if any of it is invalid UTF-8, while a stream has already emitted the valid part.
  * @example
  * ```ts
  * const stream = createTextStream(tokenizer);
@@ -51,7 +51,7 @@ export function createTextStream(tokenizer: StreamedTokenizer, options: TextStre
   return { ...stream, push: (id) => (isLeftOut(id) ? "" : stream.push(id)) };
 }
 
-/** Each token adds its own bytes. */
+/** Decodes through the bytes of each token. */
 function byBytes(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   let atStart = !midText;
@@ -61,7 +61,7 @@ function byBytes(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
       let bytes = tokenizer.tokenBytes?.(id) as Uint8Array;
       if (atStart && bytes.length > 0) {
         atStart = false;
-        // Some tokenizers put a space before a text and take it away again: decoding the first token alone shows it.
+        // Some tokenizers add a space before every text and remove it when decoding: decoding the first token alone shows that.
         const alone = tokenizer.decode([id]);
         if (bytes[0] === 0x20 && alone.length < lossy.decode(bytes).length) bytes = bytes.subarray(1);
       }
@@ -76,7 +76,7 @@ function byBytes(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
   };
 }
 
-/** Whether the last bytes of a UTF-8 text begin a character that is longer. @param tail - at least the last three bytes */
+/** Whether UTF-8 bytes end inside a character. @param tail - at least the last three bytes */
 function endsInsideCharacter(tail: readonly number[]): boolean {
   const start = tail.findLastIndex((byte) => byte >= 0xc0);
   const lead = tail[start];
@@ -86,18 +86,18 @@ function endsInsideCharacter(tail: readonly number[]): boolean {
 }
 
 /**
- * For decoders that are not a matter of single tokens: what a token means may depend on the one before it, so that each is decoded
- * together with the last few. Linear in the number of tokens.
+ * For decoders in which the text of a token depends on the previous one: decodes each token together with the last few tokens. Linear in
+ * the number of tokens.
  */
 function decodedAgain(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
-  /** Tokens that are still decoded: first `shown` as context, then those that have not been given out. */
+  /** Tokens in the decoding window: the first `shown` are context, the rest have not been emitted. */
   let ids: number[] = [];
   let shown = 0;
   const fresh = (): string => tokenizer.decode(ids).slice(tokenizer.decode(ids.slice(0, shown)).length);
   return {
     push(id) {
       if (midText && ids.length === 0) {
-        // Something must stand before the first token for it to be decoded as one that follows: itself will do.
+        // The first token needs a preceding token to be decoded as a continuation; a copy of itself is used.
         ids.push(id);
         shown = 1;
       }

@@ -1,6 +1,6 @@
 /**
- * A tokenizer as GGUF metadata: the way back from `from-gguf.ts`. llama.cpp knows ways to cut text by name only; where none of them is the
- * model's own, the nearest is named, the difference is said, and the whole `tokenizer.json` goes along for readers that take it.
+ * Converts a tokenizer to GGUF metadata, the inverse of `from-gguf.ts`. llama.cpp supports only named pre-tokenizers; if none matches the
+ * model's, the closest is written with a note, and the complete `tokenizer.json` is added for readers that support it.
  */
 
 import { TokenizerError } from "../errors.ts";
@@ -12,23 +12,23 @@ import { nameOfPreTokenizer } from "./name-pre-tokenizer.ts";
 import { mergesFromScores } from "./sentencepiece.ts";
 import type { TokenizerFiles } from "./types.ts";
 
-/** Metadata of a tokenizer, and what a reader of them must know. */
+/** The metadata of a tokenizer, and its limitations. */
 export interface GgufTokenizer {
   readonly fields: ReadonlyMap<string, GgufField>;
-  /** Where llama.cpp cuts text into other tokens than the model was trained on. Token ids given as such are not concerned. */
+  /** Cases in which llama.cpp tokenizes text differently from the model's training. Prompts given as token ids are not affected. */
   readonly notes: readonly string[];
 }
 
-/** The key under which the file itself says so. */
+/** Metadata key of the notes. */
 const notesKey = "tinklet.tokenizer.notes";
 
 /**
- * @param rows - rows of the embedding; ids without a token are filled up.
- * @param origin - what the tokenizer is called in messages.
- * @throws TokenizerError when GGUF has no form for it.
+ * @param rows - rows of the embedding; ids without a token get a padding token.
+ * @param origin - name of the tokenizer, shown in error messages.
+ * @throws TokenizerError if GGUF cannot represent it.
  */
 export function tokenizerToGguf(files: TokenizerFiles, rows: number, origin: string): GgufTokenizer {
-  const tokenizer = tokenizerFromFiles(files, origin); // also checks the files
+  const tokenizer = tokenizerFromFiles(files, origin); // also validates the files
   const definition = soundDefinition(JSON.parse(files["tokenizer.json"]), origin);
   const settings = JSON.parse(files["tokenizer_config.json"] ?? "{}") as Record<string, unknown>;
   const { tokens, types } = vocabularyOf(definition, rows, origin);
@@ -65,7 +65,7 @@ export function tokenizerToGguf(files: TokenizerFiles, rows: number, origin: str
   id("eot", eot);
   id("eom", eom);
   if (others.length > 0) {
-    notes.push(`GGUF has room for three tokens that end a text; ${others.join(", ")} are left out`);
+    notes.push(`GGUF supports at most three end-of-text tokens; ${others.join(", ")} are left out`);
   }
   id("unknown", tokenizer.tokenToId(special["unk_token"] ?? String(definition.model["unk_token"] ?? "")));
   id("padding", tokenizer.tokenToId(special["pad_token"] ?? ""));
@@ -89,13 +89,15 @@ export function tokenizerToGguf(files: TokenizerFiles, rows: number, origin: str
   return { fields, notes };
 }
 
-/** Every id's text and kind, as many as the embedding has rows. */
+/** Text and type of each token id, one per row of the embedding. */
 function vocabularyOf(definition: TokenizerDefinition, rows: number, origin: string) {
   const tokens = new Array<string | undefined>(rows).fill(undefined);
   const types = new Int32Array(rows).fill(tokenType.unused);
   const put = (content: string, id: number, type: number) => {
     if (id >= rows) {
-      throw new TokenizerError(`${origin}: token ${JSON.stringify(content)} has the id ${id}, the model ${rows} rows`);
+      throw new TokenizerError(
+        `${origin}: token ${JSON.stringify(content)} has id ${id}, but the embedding has only ${rows} rows`,
+      );
     }
     tokens[id] = content;
     types[id] = type;
@@ -113,7 +115,7 @@ function vocabularyOf(definition: TokenizerDefinition, rows: number, origin: str
   const taken = new Set(tokens);
   const filled = tokens.map((token, id) => {
     if (token !== undefined) return token;
-    let filler = `[PAD${id}]`; // as llama.cpp's converter calls them; every token needs a text of its own
+    let filler = `[PAD${id}]`; // named as in llama.cpp's converter; token texts must be unique
     while (taken.has(filler)) filler = `[${filler}]`;
     return filler;
   });
@@ -123,7 +125,7 @@ function vocabularyOf(definition: TokenizerDefinition, rows: number, origin: str
 const isByteLevel = ({ pre_tokenizer, decoder }: TokenizerDefinition): boolean =>
   [pre_tokenizer, decoder].every((part) => part !== null && partsOf(part).some(({ type }) => type === "ByteLevel"));
 
-/** A component and, of a sequence, those that it consists of. */
+/** The component itself or, for a sequence, its parts. */
 function partsOf(component: Component): readonly Component[] {
   const list = component["pretokenizers"] ?? component["normalizers"] ?? component["decoders"];
   return Array.isArray(list) ? (list as Component[]).flatMap(partsOf) : [component];
@@ -134,15 +136,15 @@ const mergesOf = ({ model }: TokenizerDefinition): readonly (readonly [string, s
     typeof merge === "string" ? (merge.split(" ") as [string, string]) : merge,
   );
 
-/** Whether texts get a space in front, of a tokenizer that writes spaces as ▁. @throws TokenizerError when it is no such one. */
+/** Whether a SentencePiece tokenizer adds a space before the text. @throws TokenizerError if it is not a SentencePiece tokenizer */
 function sentencePieceSpaces(definition: TokenizerDefinition, origin: string): { prefix: boolean; note?: string } {
   const refuse = (what: string) =>
-    new TokenizerError(`${origin}: GGUF has no form for this tokenizer: ${what}`, {
+    new TokenizerError(`${origin}: GGUF cannot represent this tokenizer: ${what}`, {
       code: "unsupported_tokenizer",
-      hint: "export it as merged, which keeps the tokenizer as it is",
+      hint: "export with format merged, which keeps the original tokenizer",
     });
   const { normalizer, pre_tokenizer: pre, model } = definition;
-  if (model["byte_fallback"] !== true) throw refuse("it is neither byte-level nor SentencePiece with bytes");
+  if (model["byte_fallback"] !== true) throw refuse("it is neither byte-level nor SentencePiece with byte_fallback");
   if (pre !== null) {
     const first = partsOf(pre);
     const [metaspace] = first;
@@ -153,7 +155,7 @@ function sentencePieceSpaces(definition: TokenizerDefinition, origin: string): {
     if (scheme !== "first") return { prefix: scheme === "always" };
     return {
       prefix: true,
-      note: "llama.cpp puts a space before text that follows a special token, and this tokenizer does not: give llama.cpp token ids where that matters",
+      note: "llama.cpp adds a space before text that follows a special token, and this tokenizer does not: pass token ids to llama.cpp for exact results",
     };
   }
   const normalizers = normalizer === null ? [] : partsOf(normalizer);
@@ -163,18 +165,18 @@ function sentencePieceSpaces(definition: TokenizerDefinition, origin: string): {
   return { prefix: normalizers.some(({ type }) => type === "Prepend") };
 }
 
-/** Scores that put merges into the order of the tokenizer's list. @throws TokenizerError when no scores can. */
+/** Scores that give the merges the order of the tokenizer's list. @throws TokenizerError if no scores do */
 function scoresOf(definition: TokenizerDefinition, tokens: readonly string[], types: Int32Array, origin: string) {
   const merges = mergesOf(definition);
   const rank = new Map<string, number>();
   merges.forEach(([left, right], at) => {
     if (!rank.has(left + right)) rank.set(left + right, at);
   });
-  // Single characters are never the product of a merge; their scores say nothing.
+  // Single characters are never the result of a merge, so their scores have no effect.
   const scores = Float32Array.from(tokens, (token) => -(rank.get(token) ?? merges.length));
   const isPiece = (id: number) => types[id] === tokenType.normal || types[id] === tokenType.userDefined;
   const rebuilt = mergesFromScores(tokens, scores, isPiece);
-  // Several ways to build one token have its one score: their order among each other is the only freedom.
+  // All merges that produce a token share its score, so only their relative order may differ.
   const listed = (pairs: readonly (readonly [string, string])[]) =>
     pairs
       .map((pair) => ({ pair: pair.join(" "), at: rank.get(pair.join("")) ?? Number.POSITIVE_INFINITY }))
@@ -182,8 +184,8 @@ function scoresOf(definition: TokenizerDefinition, tokens: readonly string[], ty
       .map(({ pair }) => pair);
   const [ours, theirs] = [listed(merges), listed(rebuilt)];
   if (ours.length === theirs.length && ours.every((pair, at) => pair === theirs[at])) return scores;
-  throw new TokenizerError(`${origin}: GGUF has no form for this tokenizer: no scores give its merges`, {
+  throw new TokenizerError(`${origin}: GGUF cannot represent this tokenizer: no scores reproduce its merges`, {
     code: "unsupported_tokenizer",
-    hint: "export it as merged, which keeps the tokenizer as it is",
+    hint: "export with format merged, which keeps the original tokenizer",
   });
 }

@@ -1,22 +1,22 @@
 /**
- * What single tokens stand for in bytes. The decoders of language models work on bytes, so this is enough to decode exactly, and
- * to stream text without cutting a character in two: a token may be a third of an emoji.
+ * The bytes of single tokens. The decoders of language models operate on bytes, so this is enough to decode exactly and to stream only whole
+ * characters: one character may span several tokens.
  */
 
 import type { Component } from "./definition.ts";
 
-/** Turns the text of a token into bytes: of an added one, too, as the Rust library does. */
+/** Converts tokens, including added tokens, to bytes as the Rust library does. */
 export interface TokenBytes {
   bytesOf(token: string): Uint8Array;
-  /** Whether a token is a lone byte, as `<0xE2>` is in vocabularies with byte fallback. */
+  /** Whether a token is a byte token, such as `<0xE2>` in vocabularies with byte fallback. */
   isLoneByte(token: string): boolean;
-  /** A leading space of the whole text was put there by the tokenizer and is taken away again. */
+  /** Whether decoding removes a leading space, because encoding adds one. */
   readonly dropsLeadingSpace: boolean;
 }
 
 const encoder = new TextEncoder();
 
-/** GPT-2's alphabet: every byte has a visible character; those that are not visible are moved up from U+0100. */
+/** GPT-2's alphabet: a printable character for every byte; bytes that are not printable map to U+0100 and up. */
 export const byteOfVisible: ReadonlyMap<string, number> = /* @__PURE__ */ (() => {
   const map = new Map<string, number>();
   let moved = 0;
@@ -27,13 +27,13 @@ export const byteOfVisible: ReadonlyMap<string, number> = /* @__PURE__ */ (() =>
   return map;
 })();
 
-/** Byte-level: each character of a token is one byte. */
+/** Byte-level BPE: each character of a token is one byte. */
 const byteLevel: TokenBytes = {
   bytesOf(token) {
     const bytes: number[] = [];
     for (const character of token) {
       const byte = byteOfVisible.get(character);
-      if (byte === undefined) return encoder.encode(token); // as the Rust library does with a token from elsewhere
+      if (byte === undefined) return encoder.encode(token); // an added token; the Rust library does the same
       bytes.push(byte);
     }
     return Uint8Array.from(bytes);
@@ -44,7 +44,7 @@ const byteLevel: TokenBytes = {
 
 const loneByte = /^<0x([0-9A-Fa-f]{2})>$/;
 
-/** SentencePiece's: a visible sign for the space, and, with fallback, tokens for lone bytes. */
+/** SentencePiece: a visible character for the space and, with byte fallback, byte tokens. */
 function metaspace(options: { sign: string; byteFallback: boolean; dropsLeadingSpace: boolean }): TokenBytes {
   return {
     bytesOf(token) {
@@ -56,7 +56,7 @@ function metaspace(options: { sign: string; byteFallback: boolean; dropsLeadingS
   };
 }
 
-/** How a decoder of `tokenizer.json` treats single tokens, or undefined when it looks at more than one at a time. */
+/** The bytes of tokens under a `tokenizer.json` decoder; undefined if the decoder does not work token by token. */
 export function tokenBytesOf(decoder: Component | null): TokenBytes | undefined {
   if (decoder?.type === "ByteLevel") return byteLevel;
   if (decoder?.type === "Metaspace") {

@@ -1,4 +1,4 @@
-/** Against the Rust library: every recorded text and id list must come out the same (test/weights/record_tokenizers.py). */
+/** Compares with the Rust library: same ids and text for every recorded case (test/weights/record_tokenizers.py). */
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -56,8 +56,8 @@ function sentencePieceMetadata(more: [string, GgufValue][] = []): Map<string, Gg
 const smollm = tokenizerFromGguf(byteLevelMetadata("smollm"), "x.gguf");
 const llama = tokenizerFromGguf(sentencePieceMetadata(), "x.gguf");
 
-describe("as the Rust library does it", () => {
-  test.each(Object.entries(byteLevel.ids))("byte-level, words cut as %s", (pre, ids) => {
+describe("equals the Rust library", () => {
+  test.each(Object.entries(byteLevel.ids))("byte-level with the pre-tokenizer %s", (pre, ids) => {
     const tokenizer = tokenizerFromGguf(byteLevelMetadata(pre), "x.gguf");
     const got = texts.map((text) => tokenizer.encode(text, { addSpecialTokens: false }));
     texts.forEach((text, i) => {
@@ -65,13 +65,13 @@ describe("as the Rust library does it", () => {
     });
   });
 
-  test("SentencePiece from scores, with byte fallback", () => {
+  test("SentencePiece scores with byte fallback", () => {
     texts.forEach((text, i) => {
       expect([text, llama.encode(text, { addSpecialTokens: false })]).toEqual([text, sentencePiece.ids[i]]);
     });
   });
 
-  test.each(["stripped", "gemma"] as const)("a tokenizer.json of its own: %s", (name) => {
+  test.each(["stripped", "gemma"] as const)("a tokenizer.json: %s", (name) => {
     const { definition, texts: own, ids } = recorded[name];
     const tokenizer = tokenizerFromFiles({ "tokenizer.json": JSON.stringify(definition) }, name);
     own.forEach((text, i) => {
@@ -93,7 +93,7 @@ describe("as the Rust library does it", () => {
 });
 
 describe("round trips", () => {
-  // U+2581 is SentencePiece's sign for a space, and comes back as one.
+  // SentencePiece represents a space as U+2581, so U+2581 itself decodes to a space.
   const anyText = fc.string({ unit: "binary", maxLength: 40 }).map((text) => text.replaceAll("\u2581", "_"));
 
   test.each([
@@ -113,13 +113,13 @@ describe("round trips", () => {
     expect(smollm.encode("")).toEqual([]);
   });
 
-  test("unknown ids add nothing", () => {
+  test("unknown ids decode to nothing", () => {
     expect(smollm.decode([-1, 10 ** 6, 0.5])).toBe("");
     const hello = smollm.encode("Hello");
     expect(smollm.decode([...hello, 10 ** 6])).toBe("Hello");
   });
 
-  test("what was sampled can be decoded as it is", () => {
+  test("sampled ids decode without conversion", () => {
     expect(smollm.decode(Int32Array.from(smollm.encode("Hello")))).toBe("Hello");
     expectTypeOf<Int32Array>().toExtend<Parameters<Tokenizer["decode"]>[0]>();
   });
@@ -131,7 +131,7 @@ describe("streaming", () => {
     return [...ids.map((id) => text.push(id)), text.end()];
   };
 
-  test("all pieces joined are the decoded text, for any ids of a byte-level vocabulary", () => {
+  test("the joined stream equals the decoded text, for any ids of a byte-level vocabulary", () => {
     const ids = fc.array(fc.integer({ min: 0, max: byteLevel.tokens.length - 1 }), { maxLength: 40 });
     fc.assert(
       fc.property(ids, fc.boolean(), (list, skipSpecialTokens) => {
@@ -140,7 +140,7 @@ describe("streaming", () => {
     );
   });
 
-  test("text is left at the end only where it is pending", () => {
+  test("end() returns text only if isPending() is true", () => {
     const decodeOnly = { decode: (ids: number[]) => smollm.decode(ids) };
     const ids = fc.array(fc.integer({ min: 0, max: byteLevel.tokens.length - 1 }), { maxLength: 8 });
     for (const tokenizer of [smollm, decodeOnly]) {
@@ -159,7 +159,7 @@ describe("streaming", () => {
     expect(whole.isPending()).toBe(false);
   });
 
-  test("all pieces joined are the decoded text for what was encoded, and no piece holds half a character", () => {
+  test("the joined stream equals the decoded text for encoded text, and each piece has only whole characters", () => {
     for (const tokenizer of [smollm, llama]) {
       for (const text of texts) {
         const ids = tokenizer.encode(text, { addSpecialTokens: false });
@@ -170,7 +170,7 @@ describe("streaming", () => {
     }
   });
 
-  test("a character in four tokens appears with the last of them; one that never ends, at the end", () => {
+  test("a character of four tokens is emitted with the last one, an incomplete one at the end", () => {
     const fox = smollm.encode("🦊");
     expect(fox.length).toBe(4);
     expect(stream(smollm, fox)).toEqual(["", "", "", "🦊", ""]);
@@ -178,13 +178,13 @@ describe("streaming", () => {
     expect(stream(smollm, [...fox.slice(0, 2), ...smollm.encode("a")])).toEqual(["", "", "\ufffda", ""]);
   });
 
-  test("the space that SentencePiece puts in front is taken away once", () => {
+  test("the space that SentencePiece adds before the text is removed once", () => {
     const ids = llama.encode("the  the", { addSpecialTokens: false });
     expect(stream(llama, ids).join("")).toBe("the  the");
     expect(stream(llama, [...llama.encode("  a", { addSpecialTokens: false })]).join("")).toBe("  a");
   });
 
-  test("in the middle of a text it is the text's own", () => {
+  test("with midText the leading space is kept", () => {
     const ids = ["\u2581upon", "\u2581a"].map((token) => llama.tokenToId(token) as number);
     expect(stream(llama, ids)).toEqual(["upon", " a", ""]);
     expect(stream(llama, ids, { midText: true })).toEqual([" upon", " a", ""]);
@@ -192,7 +192,7 @@ describe("streaming", () => {
     expect(stream(smollm, hello, { midText: true })).toEqual(stream(smollm, hello));
   });
 
-  test("in the middle of a text, where only whole lists can be decoded", () => {
+  test("with midText, for tokenizers without tokenBytes", () => {
     const words = ["one", "two"];
     const spaced = {
       decode: (ids: readonly number[]) => ids.map((id) => words[id]).join(" "),
@@ -201,8 +201,8 @@ describe("streaming", () => {
     expect(stream(spaced, [0, 1], { midText: true })).toEqual([" one", " two", ""]);
   });
 
-  test("where only lists can be decoded, whole characters and a bounded number of tokens at a time", () => {
-    // 4 is the first half of an é, 5 its second; a space is said only between words.
+  test("without tokenBytes: whole characters, and a bounded number of tokens per decode", () => {
+    // 4 and 5 are the two bytes of é; 6 emits a space only between words.
     const bytes: Record<number, number[]> = { 4: [0xc3], 5: [0xa9], 6: [0x20, 0x61] };
     let most = 0;
     const decode = (ids: readonly number[]) => {
@@ -216,8 +216,8 @@ describe("streaming", () => {
   });
 });
 
-describe("what comes with the vocabulary", () => {
-  test("BOS and EOS where the file asks for them, or where its kind always had them", () => {
+describe("special tokens and templates", () => {
+  test("BOS and EOS are added if the file or its kind specifies them", () => {
     const ids = (metadata: Map<string, GgufValue>) => tokenizerFromGguf(metadata, "x.gguf").encode("a");
     const a = byteLevel.tokens.indexOf("a");
     expect(ids(byteLevelMetadata("smollm"))).toEqual([a]);
@@ -228,7 +228,7 @@ describe("what comes with the vocabulary", () => {
     expect(llama.encode("a", { addSpecialTokens: false })[0]).not.toBe(1);
   });
 
-  test("special tokens in a text are tokens; ids, names and specialness agree", () => {
+  test("special tokens in text are encoded as tokens; ids, names and isSpecial agree", () => {
     expect(smollm.encode("<|im_end|>")).toEqual([2]);
     expect(smollm.eosTokenIds).toEqual([2]);
     expect(smollm.tokenToId("<|im_start|>")).toBe(1);
@@ -254,11 +254,14 @@ describe("what comes with the vocabulary", () => {
 
   test.each([
     ["an unknown kind", byteLevelMetadata("smollm", [["tokenizer.ggml.model", "bert"]])],
-    ["an unknown way to cut words", byteLevelMetadata("martian")],
-    ["a way from the prototype", byteLevelMetadata("constructor")],
+    ["an unknown pre-tokenizer", byteLevelMetadata("martian")],
+    ["a pre-tokenizer name from Object.prototype", byteLevelMetadata("constructor")],
     ["no tokens", byteLevelMetadata("smollm", [["tokenizer.ggml.tokens", []]])],
-    ["types of another length", byteLevelMetadata("smollm", [["tokenizer.ggml.token_type", new Float64Array(3)]])],
-    ["an id outside of the vocabulary", byteLevelMetadata("smollm", [["tokenizer.ggml.eos_token_id", 10 ** 9]])],
+    [
+      "a type list of the wrong length",
+      byteLevelMetadata("smollm", [["tokenizer.ggml.token_type", new Float64Array(3)]]),
+    ],
+    ["an id outside the vocabulary", byteLevelMetadata("smollm", [["tokenizer.ggml.eos_token_id", 10 ** 9]])],
     ["scores that are missing", sentencePieceMetadata([["tokenizer.ggml.scores", "none"]])],
   ])("%s is a TokenizerError that names the file", (_, metadata) => {
     expect(() => tokenizerFromGguf(metadata, "x.gguf")).toThrow(TokenizerError);
@@ -266,11 +269,11 @@ describe("what comes with the vocabulary", () => {
   });
 });
 
-describe("written out as files", () => {
+describe("converted to files", () => {
   test.each([
     ["byte-level", byteLevelMetadata("llama-bpe", [["tokenizer.ggml.eot_token_id", 0]]), byteLevel.decodes],
     ["SentencePiece", sentencePieceMetadata([["tokenizer.ggml.add_eos_token", true]]), sentencePiece.decodes],
-  ])("a GGUF's tokenizer is the same again, %s", (_, metadata, decodes) => {
+  ])("the tokenizer of a GGUF file is unchanged, %s", (_, metadata, decodes) => {
     const chat = new Map([...metadata, ["tokenizer.chat_template", "{{ eos_token }}{{ messages[0].content }}"]]);
     const direct = tokenizerFromGguf(chat as typeof metadata, "x.gguf");
     const again = tokenizerFromFiles(tokenizerFilesFromGguf(chat as typeof metadata, "x.gguf"), "files");
@@ -282,7 +285,7 @@ describe("written out as files", () => {
     expect(again.applyChatTemplate(hi)).toEqual(direct.applyChatTemplate(hi));
   });
 
-  test("a template that is not Jinja fails when it is applied, by the file's name; text is encoded all the same", () => {
+  test("an invalid template fails when applied and names the file; encoding text still works", () => {
     const broken = tokenizerFromGguf(byteLevelMetadata("smollm", [["tokenizer.chat_template", "{% if %}"]]), "x.gguf");
     expect(broken.encode("Hello")).toEqual(smollm.encode("Hello"));
     expect(() => broken.applyChatTemplate([])).toThrow(expect.objectContaining({ code: "bad_chat_template" }));
@@ -317,7 +320,7 @@ describe("a folder", () => {
     },
   };
 
-  test("tokenizer.json is read as the Rust library reads it, rare digits and blanks included", () => {
+  test("a tokenizer.json equals the Rust library, including rare digits and white space", () => {
     write("tokenizer.json", definition);
     const tokenizer = inFolder();
     texts.forEach((text, i) => {
@@ -325,7 +328,7 @@ describe("a folder", () => {
     });
   });
 
-  test("settings beside it: several ends of text, special tokens as objects, templates by name or as a file", () => {
+  test("settings files: several EOS ids, special tokens as objects, templates by name or as a file", () => {
     write("tokenizer.json", definition);
     write("generation_config.json", { eos_token_id: [2] });
     write("config.json", { eos_token_id: [2, 1] });
@@ -337,7 +340,7 @@ describe("a folder", () => {
       ],
     });
     const first = inFolder();
-    expect(first.eosTokenIds).toEqual([0, 2, 1]); // the tokenizer's own first
+    expect(first.eosTokenIds).toEqual([0, 2, 1]); // the tokenizer's EOS first
     const hi = [{ role: "user", content: "hi" }];
     expect(first.applyChatTemplate(hi, { tokenize: false })).toBe("<|endoftext|>hi");
     expect(first.applyChatTemplate(hi, { tokenize: false, tools: [] })).toBe("no");
@@ -355,23 +358,23 @@ describe("a folder", () => {
     ["nonsense", "{"],
     ["another kind of file", { hello: 1 }],
     ["a model that is not BPE", { ...definition, model: { type: "Unigram", vocab: [] } }],
-    ["an id that is not one", { ...definition, model: { ...definition.model, vocab: { a: -1 } } }],
-    ["merges that are no pairs", { ...definition, model: { ...definition.model, merges: [7] } }],
+    ["an invalid id", { ...definition, model: { ...definition.model, vocab: { a: -1 } } }],
+    ["merges that are not pairs", { ...definition, model: { ...definition.model, merges: [7] } }],
     [
-      "a split that would be read wrongly",
+      "a split behavior that is not supported",
       {
         ...definition,
         pre_tokenizer: { type: "Split", pattern: { String: " " }, behavior: "MergedWithPrevious", invert: false },
       },
     ],
-    ["an unknown part", { ...definition, normalizer: { type: "Martian" } }],
+    ["an unknown component", { ...definition, normalizer: { type: "Martian" } }],
     ["an added token without an id", { ...definition, added_tokens: [{ content: "x" }] }],
   ])("%s is a TokenizerError", (_, value) => {
     write("tokenizer.json", value);
     expect(() => inFolder()).toThrow(TokenizerError);
   });
 
-  test("none at all, with what to do about a SentencePiece model", () => {
+  test("no tokenizer.json, with a hint for SentencePiece models", () => {
     rmSync(join(folder, "tokenizer.json"));
     expect(() => inFolder()).toThrow(expect.objectContaining({ code: "no_tokenizer" }));
     write("tokenizer.model", "");

@@ -1,11 +1,10 @@
 /**
- * What a tokenizer is: text to ids and back, chat templates, and the files that it is made of. How it is built from them is the
- * business of the other files in this folder.
+ * The public types of tokenizers and of the files they are built from.
  */
 import type { ChatMessage, ChatTemplateOptions } from "../chat/types.ts";
 
 /**
- * Text to token ids and back. Synchronous; keeps no state between calls.
+ * Encodes text to token ids and decodes it. Synchronous and stateless.
  *
  * @example
  * ```ts
@@ -16,16 +15,16 @@ import type { ChatMessage, ChatTemplateOptions } from "../chat/types.ts";
  * ```
  */
 export interface Tokenizer {
-  /** @param options.addSpecialTokens - what the model's post-processor adds, for example a leading BOS. @defaultValue `true` */
+  /** @param options.addSpecialTokens - add the tokens of the post-processor, for example a leading BOS. @defaultValue `true` */
   encode(text: string, options?: { readonly addSpecialTokens?: boolean }): number[];
   /**
-   * The exact inverse where there is one: spaces are never "cleaned up". Bytes that are not UTF-8 become U+FFFD; ids that the
-   * tokenizer does not know (an embedding may have more rows than it has tokens) add nothing.
+   * The exact inverse of `encode` where one exists: spaces are not "cleaned up". Invalid UTF-8 becomes U+FFFD; unknown ids (an embedding may
+   * have more rows than the tokenizer has tokens) decode to nothing.
    * @param options.skipSpecialTokens - leave out BOS, EOS, turn markers. @defaultValue `false`
    */
   decode(ids: ArrayLike<number>, options?: { readonly skipSpecialTokens?: boolean }): string;
   /**
-   * A conversation as the model was trained to read it: token ids, or text with `tokenize: false`.
+   * Renders a conversation with the model's chat template: as token ids, or as text with `tokenize: false`.
    * @throws an error of code `no_chat_template` or `chat_template_failed`; in the SDK, {@link TokenizerError} `chat_template`.
    */
   applyChatTemplate(
@@ -36,33 +35,33 @@ export interface Tokenizer {
     messages: readonly ChatMessage[],
     options?: ChatTemplateOptions & { readonly tokenize?: true },
   ): number[];
-  /** Whether the model brought a chat template. */
+  /** Whether the model has a chat template. */
   readonly hasChatTemplate: boolean;
-  /** Ids that end a text: the tokenizer's own first, then those of `generation_config.json` and `config.json`, without repeats. */
+  /** EOS ids: the tokenizer's first, then those of `generation_config.json` and `config.json`, without duplicates. */
   readonly eosTokenIds: readonly number[];
   readonly bosTokenId: number | undefined;
-  /** Ids that the tokenizer knows are below this. A model's embedding may have more rows. */
+  /** All known ids are below this. A model's embedding may have more rows. */
   readonly vocabSize: number;
   tokenToId(token: string): number | undefined;
   idToToken(id: number): string | undefined;
-  /** Special tokens (BOS, EOS, turn markers): what `skipSpecialTokens` leaves out. */
+  /** Whether an id is a special token (BOS, EOS, turn markers), which `skipSpecialTokens` leaves out. */
   isSpecial(id: number): boolean;
   /**
-   * The UTF-8 bytes that one token adds to a text, where the tokenizer works so (byte-level, byte fallback); `undefined` where
-   * it does not. Used to stream text without cutting a character in two.
+   * The UTF-8 bytes of one token, for tokenizers that decode token by token (byte-level, byte fallback); otherwise `undefined`. Used to
+   * stream whole characters.
    */
   tokenBytes(id: number): Uint8Array | undefined;
 }
 
-/** The contents of a tokenizer's files, by name. Only `tokenizer.json` is needed. */
+/** The contents of a tokenizer's files, by name. Only `tokenizer.json` is required. */
 export interface TokenizerFiles {
   readonly "tokenizer.json": string;
   readonly "tokenizer_config.json"?: string | undefined;
   readonly "generation_config.json"?: string | undefined;
-  /** The model's configuration, which may know one more id that ends a text. */
+  /** The model's configuration, which may list additional EOS ids. */
   readonly "config.json"?: string | undefined;
   readonly "chat_template.jinja"?: string | undefined;
 }
 
-/** The names of those files. */
+/** File names of {@link TokenizerFiles}. */
 export type TokenizerFileName = keyof TokenizerFiles;

@@ -1,4 +1,4 @@
-/** Writes a model's tokenizer beside other weights: an adapter, or the model with an adapter merged into it. */
+/** Writes a model's tokenizer next to other weights: an adapter, or a merged model. */
 import { constants } from "node:fs";
 import { copyFile, mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { readGgufMetadata } from "../weights/gguf.ts";
 import { writeTextAtomically } from "../write-text.ts";
 import { tokenizerFilesFromGguf } from "./from-gguf.ts";
 
-/** What makes a tokenizer, in its old forms and its new one. */
+/** Files of a tokenizer, in older and newer formats. */
 const tokenizerNames = [
   "tokenizer.json",
   "tokenizer_config.json",
@@ -17,14 +17,14 @@ const tokenizerNames = [
   "merges.txt",
   "chat_template.jinja",
 ];
-/** What belongs to a whole model besides. */
+/** Additional files of a complete model. */
 const modelNames = ["generation_config.json", "LICENSE"];
 
 /**
- * Copies the tokenizer of the model at `path` (its folder or its GGUF file) into `folder`. Of a model without one, or one that cannot be
- * rebuilt from a GGUF, nothing is written: such a model can be trained all the same.
+ * Copies the tokenizer of the model at `path` (its folder or its GGUF file) into `folder`. Writes nothing if the model has no tokenizer, or
+ * one that cannot be rebuilt from a GGUF file, because such a model can still be trained.
  *
- * @param options.wholeModel - the generation settings and the licence, too. @defaultValue `false`
+ * @param options.wholeModel - also copy the generation settings and the licence. @defaultValue `false`
  */
 export async function writeTokenizer(
   path: string,

@@ -1,15 +1,15 @@
 /**
- * From stored bytes to float32: the plain formats and GGUF's block formats, each as its geometry (values and bytes per block) and
- * one loop. All products below are exact in float64 and rounded once on the store to float32, which gives the same bits as
- * float32 arithmetic in GGML's order: a half-precision scale (11 bits) times an integer scale (≤ 8 bits) times a value (≤ 6 bits).
- * Hosts are little-endian, as the files are (every platform Node runs on today but s390x, which `assertLittleEndian` refuses).
+ * Decodes stored bytes to float32: the plain formats and GGUF's block formats, each defined by its block size (values and bytes) and one
+ * loop. All products are exact in float64 (an f16 scale of 11 bits × an integer scale of ≤ 8 bits × a value of ≤ 6 bits) and are rounded
+ * once when stored as float32, so the bits equal those of float32 arithmetic in GGML's order. The code assumes a little-endian host, like
+ * the files; `assertLittleEndian` rejects others (s390x).
  */
 
 import { endianness } from "node:os";
 import { ModelError } from "../errors.ts";
 import type { StoredDtype } from "./types.ts";
 
-/** How to read one stored format. */
+/** Decoder of one stored format. */
 export interface Codec {
   /** Values per block; 1 for plain floats. */
   readonly blockValues: number;
@@ -24,7 +24,7 @@ export function assertLittleEndian(): void {
   }
 }
 
-/** The float32 value of every half-precision bit pattern: 256 KiB, made once. */
+/** The float32 value of every f16 bit pattern: 256 KiB, computed once. */
 const halfToFloat = /* @__PURE__ */ (() => {
   const table = new Float32Array(0x10000);
   for (let bits = 0; bits < 0x10000; bits++) {
@@ -38,7 +38,7 @@ const halfToFloat = /* @__PURE__ */ (() => {
   return table;
 })();
 
-/** The half-precision float at byte `at`. */
+/** The f16 value at byte `at`. */
 const half = (bytes: Uint8Array, at: number): number =>
   halfToFloat[(bytes[at] as number) | ((bytes[at + 1] as number) << 8)] as number;
 
@@ -61,7 +61,7 @@ const F16: Codec = {
   },
 };
 
-/** bfloat16 is the upper half of a float32. Integers are moved, so that every bit pattern survives. */
+/** bfloat16 is the upper half of a float32. Copied as integers, so that every bit pattern is preserved. */
 const BF16: Codec = {
   blockValues: 1,
   blockBytes: 2,
@@ -159,7 +159,7 @@ const Q5_1: Codec = {
   },
 };
 
-/** Scale `j` (0–7) of the 12 packed bytes at `p`: eight 6-bit scales and eight 6-bit minima, the last four of each in pieces. */
+/** Scale `j` (0–7) of the 12 packed bytes at `p`: eight 6-bit scales and eight 6-bit minima; the bits of the last four of each are split. */
 const packedScale = (bytes: Uint8Array, p: number, j: number): number =>
   j < 4
     ? (bytes[p + j] as number) & 63
@@ -237,7 +237,7 @@ const Q6_K: Codec = {
   },
 };
 
-/** Every format that can be read. */
+/** All supported formats. */
 export const codecs: Readonly<Record<StoredDtype, Codec>> = {
   F32,
   F16,
@@ -252,14 +252,14 @@ export const codecs: Readonly<Record<StoredDtype, Codec>> = {
   Q6_K,
 };
 
-/** Bytes that `count` values take, or undefined when they do not fill whole blocks or are too many to count exactly. */
+/** Bytes of `count` values; undefined if they do not fill whole blocks or exceed the safe integer range. */
 export function storedBytes(dtype: StoredDtype, count: number): number | undefined {
   const { blockValues, blockBytes } = codecs[dtype];
   const bytes = (count / blockValues) * blockBytes;
   return count % blockValues === 0 && Number.isSafeInteger(bytes) ? bytes : undefined;
 }
 
-/** Product of the dimensions, or undefined when one is not a whole number ≥ 0 or the product cannot be counted exactly. */
+/** Product of the dimensions; undefined if one is not an integer ≥ 0 or the product exceeds the safe integer range. */
 export function countValues(shape: readonly unknown[]): number | undefined {
   let count = 1;
   for (const size of shape) {

@@ -1,19 +1,19 @@
 /**
- * From float32 to stored bytes: the formats that are written (plain floats, and GGUF's Q8_0), the way back from `codecs.ts`. Values come
- * out in chunks through one small buffer, so that a large tensor is never held twice.
+ * Encodes float32 to stored bytes (plain floats and GGUF's Q8_0), the inverse of `codecs.ts`. Encodes in chunks through one small buffer,
+ * so that a large tensor is not held twice.
  */
 
 import { WeightsError } from "../errors.ts";
 import { codecs } from "./codecs.ts";
 import type { StoredDtype } from "./types.ts";
 
-/** The formats that can be written. Halves and bfloat16 are rounded to nearest, ties to even. */
+/** The formats that can be written. F16 and BF16 round to nearest, ties to even. */
 export type WrittenDtype = Extract<StoredDtype, "F32" | "F16" | "BF16" | "Q8_0">;
 
-/** Values encoded at a time; a multiple of every block. */
+/** Values per chunk; a multiple of every block size. */
 const chunkValues = 512 * 1024;
 
-/** Encodes `count` values from `values[at…]` to the start of `out`, which is aligned to the word size. */
+/** Encodes `count` values from `values[at…]` to the start of `out`, which is aligned to 4 bytes. */
 type Encode = (values: Float32Array, at: number, count: number, out: Uint8Array) => void;
 
 const float32: Encode = (values, at, count, out) => {
@@ -32,18 +32,18 @@ const bfloat16: Encode = (values, at, count, out) => {
   }
 };
 
-/** Largest float32 bits that still round to a finite half: below 65520. */
+/** float32 bits of 65520, the smallest magnitude that rounds to infinity in f16. */
 const overflowBits = 0x477ff000;
-/** Bits of 2^-14, the least normal half. */
+/** float32 bits of 2^-14, the smallest normal f16. */
 const leastNormalBits = 0x38800000;
 
-/** The half nearest to a float32 that is given by its bits and its value. */
+/** The f16 bits nearest to a float32, given as its bits and its value. */
 function halfBits(bits: number, value: number): number {
   const sign = (bits >>> 16) & 0x8000;
   const magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return sign | 0x7e00;
   if (magnitude >= overflowBits) return sign | 0x7c00;
-  // Below the normal range halves are multiples of 2^-24; adding 2^52 leaves the nearest one, ties to even.
+  // Subnormal f16 values are multiples of 2^-24; adding and subtracting 2^52 rounds to the nearest integer, ties to even.
   if (magnitude < leastNormalBits) return sign | (Math.abs(value) * 2 ** 24 + 2 ** 52 - 2 ** 52);
   return sign | ((magnitude - 0x38000000 + 0xfff + ((magnitude >>> 13) & 1)) >>> 13);
 }
@@ -54,7 +54,7 @@ const float16: Encode = (values, at, count, out) => {
   for (let i = 0; i < count; i++) {
     const half = halfBits(bits[at + i] as number, values[at + i] as number);
     if ((half & 0x7c00) === 0x7c00) {
-      throw new WeightsError(`it holds ${values[at + i]}, which half precision cannot`, {
+      throw new WeightsError(`it contains ${values[at + i]}, which is out of the range of f16 (±65504)`, {
         code: "out_of_range",
         hint: "write it as bf16 or f32",
       });
@@ -67,8 +67,8 @@ const oneValue = new Float32Array(1);
 const oneBits = new Uint32Array(oneValue.buffer);
 
 /**
- * [scale f16][32 × int8], the scale being the largest magnitude / 127. In GGML's order of float32 operations, so that its bits come out:
- * values are divided by the scale as it was before it became a half, and ties round away from zero.
+ * [scale f16][32 × int8], with scale = largest magnitude / 127. Uses GGML's order of float32 operations for identical bits: values are
+ * divided by the float32 scale before it is rounded to f16, and ties round away from zero.
  */
 const quantised8: Encode = (values, at, count, out) => {
   for (let from = at, p = 0; from < at + count; from += 32, p += 34) {
@@ -96,8 +96,8 @@ const encoders: Readonly<Record<WrittenDtype, Encode>> = {
 };
 
 /**
- * The stored bytes of `values`, in order. Each chunk is good until the next is asked for.
- * @throws WeightsError when a value is beyond what the format can hold.
+ * Yields the stored bytes of `values` in order. A chunk is valid until the next one is requested.
+ * @throws WeightsError if a value is out of the format's range.
  */
 export function* encodedChunks(dtype: WrittenDtype, values: Float32Array): Generator<Uint8Array> {
   if (dtype === "F32") {

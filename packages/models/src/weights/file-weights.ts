@@ -1,6 +1,6 @@
 /**
- * The one implementation of `WeightSource`: tensors at checked places in open files, decoded through a small scratch buffer, so
- * that a tensor exists once in memory, as the float32 values asked for.
+ * The implementation of `WeightSource`: reads tensors at validated offsets in open files and decodes them through a small scratch buffer,
+ * so that memory holds only the float32 result.
  */
 
 import { WeightsError } from "../errors.ts";
@@ -9,16 +9,16 @@ import { halfRotationRow } from "./gguf-names.ts";
 import type { TensorInfo, WeightSource } from "./types.ts";
 import type { WeightFile } from "./weight-file.ts";
 
-/** Bytes decoded at a time: large enough that system calls do not show, small enough to stay in the cache. */
+/** Bytes decoded at a time: large enough to amortize system calls, small enough for the CPU cache. */
 const scratchBytes = 1024 * 1024;
 
-/** What a format knows about its tensors beyond where they are. */
+/** The tensors of a model and the properties of their file format. */
 export interface FileWeightsOptions {
   readonly files: ReadonlyMap<string, WeightFile>;
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  /** Tensors that are in the files but in formats that the engine does not read, by name. */
+  /** Tensors in the files with unsupported dtypes, by name. */
   readonly unreadable?: ReadonlyMap<string, { dtype: string; file: string }>;
-  /** Heads whose rows are stored in GGUF's interleaved order, by tensor name. */
+  /** Number of heads of tensors whose rows are in GGUF's interleaved order, by tensor name. */
   readonly interleavedHeads?: ReadonlyMap<string, number>;
 }
 
@@ -28,8 +28,7 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
   let closed = false;
 
   const find = (name: string): TensorInfo => {
-    if (closed)
-      throw new WeightsError(`reading ${name} from weights that are closed`, { code: "closed", tensor: name });
+    if (closed) throw new WeightsError(`cannot read ${name}: the weights are closed`, { code: "closed", tensor: name });
     const info = tensors.get(name);
     if (info) return info;
     const other = unreadable?.get(name);
@@ -42,7 +41,7 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
     });
   };
 
-  /** Reads stored bytes through the scratch buffer, `unit` bytes being the least that can be decoded alone. */
+  /** Reads stored bytes through the scratch buffer, in multiples of `unit` bytes, the smallest size that can be decoded. */
   const eachChunk = (info: TensorInfo, unit: number, use: (bytes: Uint8Array, done: number) => void): void => {
     const file = files.get(info.file) as WeightFile;
     const wanted = Math.max(unit, Math.floor(scratchBytes / unit) * unit);
@@ -58,10 +57,10 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
     tensors,
     readFloat32(name, out) {
       const info = find(name);
-      const count = countValues(info.shape) as number; // checked when the header was read
+      const count = countValues(info.shape) as number; // validated when the header was read
       const values = out ?? new Float32Array(count);
       if (values.length !== count) {
-        throw new WeightsError(`tensor ${name} has ${count} values, the array given ${values.length}`, {
+        throw new WeightsError(`out must have the ${count} values of tensor ${name}, got ${values.length}`, {
           code: "bad_length",
           tensor: name,
           file: info.file,
@@ -72,7 +71,7 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
         const heads = interleavedHeads?.get(name);
         if (heads !== undefined) {
           const rows = info.shape[0] as number;
-          const width = count / rows; // a bias has width 1, and no block format: the header was refused otherwise
+          const width = count / rows; // 1 for a bias, which never has a block format (checked with the header)
           const rowBytes = info.byteLength / rows;
           eachChunk(info, rowBytes, (bytes, done) => {
             for (let at = 0, row = done / rowBytes; at < bytes.byteLength; at += rowBytes, row++) {
@@ -93,12 +92,12 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
             const blocks = bytes.byteLength / codec.blockBytes;
             codec.decode(bytes, blocks, values, start);
             const isSound = (info.dtype === "BF16" || info.dtype === "F16") && !mayBeNonFinite(info.dtype, bytes);
-            if (!isSound) refuseNonFinite(values, start, start + blocks * codec.blockValues, info); // while in the cache
+            if (!isSound) refuseNonFinite(values, start, start + blocks * codec.blockValues, info); // while the chunk is in the CPU cache
           });
         }
       } catch (error) {
         if (!(error instanceof WeightsError) || error.tensor !== undefined) throw error;
-        const { message, code, file } = error; // a file that ended or could not be read: say for which tensor
+        const { message, code, file } = error; // a truncated or unreadable file: add the tensor's name
         throw new WeightsError(`tensor ${name}: ${message}`, {
           code,
           tensor: name,
@@ -116,12 +115,12 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
   };
 }
 
-/** A NaN or an infinity would spread over every later number; better to know now, and where. */
+/** Throws on NaN or infinity, which would propagate into all results, and reports its index. */
 function refuseNonFinite(values: Float32Array, from: number, to: number, info: TensorInfo): void {
   const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
   for (let i = from; i < to; i++) {
     if (((bits[i] as number) & 0x7f800000) === 0x7f800000) {
-      throw new WeightsError(`tensor ${info.name} holds ${values[i]} at index ${i}`, {
+      throw new WeightsError(`tensor ${info.name} contains ${values[i]} at index ${i}`, {
         code: "non_finite",
         tensor: info.name,
         file: info.file,
@@ -132,11 +131,11 @@ function refuseNonFinite(values: Float32Array, from: number, to: number, info: T
 }
 
 /**
- * Whether a chunk of 16-bit floats may hold a NaN or an infinity, two values at a time: adding one to an exponent field carries
- * into the sign bit (which the mask cleared) exactly when the field was all ones. Half the work of looking at the results.
+ * Whether a chunk of 16-bit floats may contain a NaN or an infinity. Tests two values per operation: adding one to the exponent field carries
+ * into the (masked) sign bit only if the field was all ones. Costs half as much as testing the float32 results.
  */
 function mayBeNonFinite(dtype: "F16" | "BF16", bytes: Uint8Array): boolean {
-  if (bytes.byteLength % 4 !== 0) return true; // an odd value at the end: let the slow check decide
+  if (bytes.byteLength % 4 !== 0) return true; // odd number of values: use the full check
   const words = new Int32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
   const [exponents, one] = dtype === "BF16" ? [0x7f807f80, 0x00800080] : [0x7c007c00, 0x04000400];
   let carried = 0;

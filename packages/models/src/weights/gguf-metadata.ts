@@ -1,35 +1,35 @@
-/** A model's configuration as GGUF metadata: the way back from `gguf-model.ts`. Refuses what llama.cpp's graph of an architecture lacks. */
+/** Converts a model's configuration to GGUF metadata, the inverse of `gguf-model.ts`. Rejects features that llama.cpp does not support. */
 
 import type { ModelConfig } from "../config/read-config.ts";
 import { ConfigError } from "../errors.ts";
 import { llama3Factors } from "./rope-factors.ts";
 import type { GgufField, GgufFields } from "./write-gguf.ts";
 
-/** GGUF's name of an architecture: a Mistral is computed as a llama. */
+/** GGUF's name of an architecture; Mistral models use "llama". */
 export const ggufArchitecture = ({ architecture }: ModelConfig): "llama" | "qwen2" | "qwen3" =>
   architecture === "mistral" ? "llama" : architecture;
 
-/** What llama.cpp calls the format of most tensors of a file. */
+/** llama.cpp's `general.file_type`: the dtype of most tensors of a file. */
 export const fileTypes = { F32: 0, F16: 1, Q8_0: 7, BF16: 32 } as const;
 
 /**
- * The metadata that say what is computed.
- * @throws ConfigError naming what llama.cpp would leave out of such a model.
+ * The metadata that define the computation.
+ * @throws ConfigError naming a feature of the model that llama.cpp would ignore.
  */
 export function modelFields(config: ModelConfig): GgufFields {
   const architecture = ggufArchitecture(config);
   const refuse = (field: string, message: string) =>
     new ConfigError(`config.json: ${field}: ${message}`, { code: "unsupported_field", field });
   if (architecture === "qwen3" && (config.qkvBias || config.outputBias)) {
-    throw refuse("attention_bias", "llama.cpp has no biases in the attention of a qwen3");
+    throw refuse("attention_bias", "llama.cpp does not support attention biases for qwen3");
   }
   if (architecture !== "llama" && config.ropeScaling.type === "llama3") {
-    throw refuse("rope_scaling", `llama.cpp has no llama3 scaling in a ${architecture}`);
+    throw refuse("rope_scaling", `llama.cpp does not support llama3 rope scaling for ${architecture}`);
   }
   if (architecture === "qwen2" && config.headDim * config.heads !== config.hiddenSize) {
     throw refuse(
       "head_dim",
-      `the heads of a qwen2 are ${config.hiddenSize / config.heads} wide in llama.cpp, not ${config.headDim}`,
+      `must be ${config.hiddenSize / config.heads} (hidden_size / num_attention_heads) for qwen2 in llama.cpp, got ${config.headDim}`,
     );
   }
   const fields = new Map<string, GgufField>();
@@ -56,7 +56,7 @@ export function modelFields(config: ModelConfig): GgufFields {
   return fields;
 }
 
-/** The divisors of RoPE's frequencies that a Llama 3 carries as a tensor; undefined for others. */
+/** The RoPE frequency divisors, which GGUF files of Llama 3 models store as a tensor; undefined for other models. */
 export function ropeFactors({ ropeScaling, headDim, ropeTheta }: ModelConfig): Float32Array | undefined {
   if (ropeScaling.type !== "llama3") return undefined;
   const { factor, lowFreqFactor, highFreqFactor, originalContextLength } = ropeScaling;

@@ -13,7 +13,7 @@ const folder = mkdtempSync(join(tmpdir(), "gguf-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const sound = readFileSync(tinyGguf);
 
-/** Opens a changed copy and returns the error. */
+/** Opens a modified copy and returns the error. */
 function refusal(bytes: Uint8Array): ModelError {
   const path = join(folder, "changed.gguf");
   writeFileSync(path, bytes);
@@ -23,7 +23,7 @@ function refusal(bytes: Uint8Array): ModelError {
     expect(error).toBeInstanceOf(ModelError);
     return error as ModelError;
   }
-  throw new Error("it was not refused");
+  throw new Error("the file was accepted");
 }
 
 function changed(change: (copy: Buffer) => void): Buffer {
@@ -32,13 +32,13 @@ function changed(change: (copy: Buffer) => void): Buffer {
   return copy;
 }
 
-describe("a file written by the format's own package", () => {
+describe("a file written by the gguf package from PyPI", () => {
   const expected = JSON.parse(readFileSync(tinyGguf.replace(/gguf$/, "json"), "utf8")) as Record<
     string,
     { dtype: string; shape: number[]; sha256: string }
   >;
 
-  test("every tensor has the reference's bits under Hugging Face's name, q and k rows in its order", () => {
+  test("every tensor has the reference's bits, Hugging Face's name and its order of q and k rows", () => {
     const { weights } = openGguf(tinyGguf);
     expect([...weights.tensors.keys()].sort()).toEqual(Object.keys(expected).sort());
     for (const [name, { dtype, shape, sha256 }] of Object.entries(expected)) {
@@ -76,7 +76,7 @@ describe("a file written by the format's own package", () => {
   });
 });
 
-describe("lies in the header", () => {
+describe("malicious headers", () => {
   const { fields } = ggufFields(sound);
   const all = (kind: string) => fields.filter((field) => field.kind === kind);
   const first = (kind: string) => all(kind)[0] as (typeof fields)[number];
@@ -103,13 +103,13 @@ describe("lies in the header", () => {
     expect(refusal(changed(change))).toMatchObject({ code, file: join(folder, "changed.gguf") });
   });
 
-  test("an overlap is refused with the tensor's name", () => {
+  test("overlapping tensors are rejected with the tensor's name", () => {
     const second = all("tensor offset")[1] as (typeof fields)[number];
     const error = refusal(changed((copy) => copy.writeBigUInt64LE(0n, second.at)));
     expect(error).toMatchObject({ code: "bad_offsets", tensor: "output_norm.weight" });
   });
 
-  test("a name that appears twice, and one that is unknown", () => {
+  test("a duplicate name and an unknown name", () => {
     const at = sound.indexOf("blk.0.ffn_norm.weight");
     const twice = changed((copy) => copy.write("blk.0.attn_norm.weigh", at, "latin1"));
     expect(refusal(twice)).toMatchObject({ code: "unknown_tensor", tensor: "blk.0.attn_norm.weigh" });
@@ -118,7 +118,7 @@ describe("lies in the header", () => {
     expect(refusal(again)).toMatchObject({ code: "duplicate_tensor", tensor: "blk.0.attn_q.weight" });
   });
 
-  test("a block format for one dimension, with the tensor's name", () => {
+  test("a block format for a one-dimensional tensor", () => {
     const norm = sound.indexOf("blk.0.attn_norm.weight");
     const type = all("tensor type").find(({ at }) => at > norm) as (typeof fields)[number];
     const error = refusal(changed((copy) => copy.writeUInt32LE(8, type.at))); // Q8_0
@@ -126,7 +126,7 @@ describe("lies in the header", () => {
     expect(error.message).toMatch(/Q8_0/);
   });
 
-  test("a cut file, by tensor; and bytes too many", () => {
+  test("a truncated file and trailing bytes", () => {
     const cut = refusal(sound.subarray(0, sound.length - 40));
     expect(cut).toBeInstanceOf(WeightsError);
     expect(cut).toMatchObject({ code: "truncated", tensor: "blk.0.ffn_down.weight" });
@@ -164,8 +164,8 @@ test("names", () => {
   }
 });
 
-test("half-rotation order undoes the converter's interleaving", () => {
-  // Head of 6, stored as 0a 0b 1a 1b 2a 2b: even places are the first half.
+test("halfRotationRow reverses the converter's interleaving", () => {
+  // A head of 6 rows, stored as 0a 0b 1a 1b 2a 2b: even rows are the first half.
   expect(Array.from({ length: 6 }, (_, row) => halfRotationRow(row, 6))).toEqual([0, 3, 1, 4, 2, 5]);
   expect(halfRotationRow(6 + 3, 6)).toBe(6 + 4);
 });

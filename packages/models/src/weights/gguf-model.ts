@@ -1,6 +1,6 @@
 /**
- * Opens a GGUF as if it were Hugging Face's: tensors under its names and in its order, and a `config.json` rebuilt from the metadata, so
- * that the rest of the engine knows one world only.
+ * Opens a GGUF file with Hugging Face's tensor names and row order, and a `config.json` rebuilt from the metadata, so that other modules
+ * handle only Hugging Face's conventions.
  */
 
 import { ConfigError, WeightsError } from "../errors.ts";
@@ -15,7 +15,7 @@ import { WeightFile } from "./weight-file.ts";
 export interface OpenedGguf {
   readonly config: Record<string, unknown>;
   readonly weights: WeightSource;
-  /** For the tokenizer. */
+  /** The tokenizer is built from it. */
   readonly metadata: ReadonlyMap<string, GgufValue>;
 }
 
@@ -38,7 +38,7 @@ export function openGguf(path: string): OpenedGguf {
     for (const { name, dtype, dimensions, offset, byteLength } of header.tensors) {
       const target = name === ropeFactorsName ? name : huggingFaceName(name);
       if (target === undefined) {
-        const message = `${path}: tensor ${name} belongs to no supported architecture`;
+        const message = `${path}: tensor ${name} does not belong to a supported architecture`;
         throw new WeightsError(message, { code: "unknown_tensor", tensor: name, file: path });
       }
       const info = { name: target, dtype, shape: [...dimensions].reverse(), file: path, offset, byteLength };
@@ -79,7 +79,7 @@ export function openGguf(path: string): OpenedGguf {
   }
 }
 
-/** The keys of `config.json`, from the metadata and, for what the metadata do not say, from the tensors. */
+/** Rebuilds `config.json` from the metadata and, for values that the metadata lack, from the tensors. */
 function ggufConfig(
   { metadata }: GgufHeader,
   tensors: ReadonlyMap<string, TensorInfo>,
@@ -96,7 +96,7 @@ function ggufConfig(
     const value = metadata.get(key) ?? fallback;
     if (value === undefined) throw refuse(key, "is missing");
     if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 1) {
-      throw refuse(key, `is ${describe(value)} instead of a whole number from 1 up`);
+      throw refuse(key, `must be a positive integer, got ${describe(value)}`);
     }
     return value;
   };
@@ -104,7 +104,7 @@ function ggufConfig(
     const key = `${architecture}.${name}`;
     const value = metadata.get(key) ?? fallback;
     if (typeof value !== "number" || !(value > 0) || !Number.isFinite(value)) {
-      throw refuse(key, value === undefined ? "is missing" : `is ${describe(value)} instead of a positive number`);
+      throw refuse(key, value === undefined ? "is missing" : `must be a positive number, got ${describe(value)}`);
     }
     return value;
   };
@@ -126,13 +126,13 @@ function ggufConfig(
     });
   }
   if (integer("expert_count", 1) > 1)
-    throw refuse(`${architecture}.expert_count`, "says mixture of experts: not supported");
+    throw refuse(`${architecture}.expert_count`, "must be 1: mixture of experts is not supported");
   const hidden = integer("embedding_length");
   const heads = integer("attention.head_count");
   const headDim = integer("attention.key_length", hidden / heads);
   for (const name of ["attention.value_length", "rope.dimension_count"]) {
     const size = integer(name, headDim);
-    if (size !== headDim) throw refuse(`${architecture}.${name}`, `is ${size}, but the heads have ${headDim}`);
+    if (size !== headDim) throw refuse(`${architecture}.${name}`, `must equal the head size ${headDim}, got ${size}`);
   }
   const config: Record<string, unknown> = {
     architectures: [architectures[architecture]],
@@ -147,7 +147,7 @@ function ggufConfig(
     rms_norm_eps: positive("attention.layer_norm_rms_epsilon"),
     rope_theta: positive("rope.freq_base", 10_000),
     max_position_embeddings: integer("context_length"),
-    vocab_size: embedding.shape[0], // its rows count, since the model can only be fed what has one
+    vocab_size: embedding.shape[0], // the embedding's rows, which bound the token ids that the model accepts
     tie_word_embeddings: !tensors.has("lm_head.weight"),
     bos_token_id: tokenId("bos_token_id"),
     eos_token_id: tokenId("eos_token_id"),

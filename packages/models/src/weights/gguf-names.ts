@@ -1,9 +1,8 @@
 /**
- * llama.cpp's vocabulary and Hugging Face's, each to the other: architectures, names of tensors, and the order of q and k rows. The
- * one home of these tables, for reading and for writing.
+ * Maps between the names of llama.cpp and Hugging Face, in both directions: architectures, tensors, and the order of q and k rows.
  */
 
-/** GGUF's architectures that are known, with the class that Hugging Face calls each by. */
+/** The supported GGUF architectures and their Hugging Face model classes. */
 export const architectures: Readonly<Record<string, string>> = {
   llama: "LlamaForCausalLM",
   qwen2: "Qwen2ForCausalLM",
@@ -30,10 +29,10 @@ const layerNames: Readonly<Record<string, string>> = {
   ffn_down: "mlp.down_proj",
 };
 
-/** RoPE frequency divisors of Llama 3; Hugging Face has `rope_scaling` in the configuration instead. */
+/** RoPE frequency divisors of Llama 3; Hugging Face uses `rope_scaling` in the configuration instead. */
 export const ropeFactorsName = "rope_freqs.weight";
 
-/** Hugging Face's name of a GGUF tensor, or undefined when it has none. */
+/** Hugging Face's name of a GGUF tensor, or undefined if there is none. */
 export function huggingFaceName(name: string): string | undefined {
   const parts = /^(?:blk\.(0|[1-9]\d{0,4})\.)?([a-z_]+)\.(weight|bias)$/.exec(name);
   if (!parts) return undefined;
@@ -49,7 +48,7 @@ const reversed = (table: Readonly<Record<string, string>>) =>
 const topLevelStems = reversed(topLevelNames);
 const layerStems = reversed(layerNames);
 
-/** GGUF's name of a Hugging Face tensor, or undefined when it has none. */
+/** GGUF's name of a Hugging Face tensor, or undefined if there is none. */
 export function ggufName(name: string): string | undefined {
   const parts = /^(?:model\.layers\.(0|[1-9]\d{0,4})\.)?([a-z_.]+)\.(weight|bias)$/.exec(name);
   if (!parts) return undefined;
@@ -59,7 +58,7 @@ export function ggufName(name: string): string | undefined {
   return layer === undefined ? `${stem}.${kind}` : `blk.${layer}.${stem}.${kind}`;
 }
 
-/** The tensors of a llama, by Hugging Face's names, whose rows llama.cpp's converter interleaves, with their number of heads. */
+/** Tensors of a llama model (Hugging Face names) whose rows llama.cpp's converter interleaves, with their number of heads. */
 export function interleavedHeads(
   names: Iterable<string>,
   heads: number,
@@ -75,15 +74,15 @@ export function interleavedHeads(
 }
 
 /**
- * Where a row of a llama GGUF belongs. llama.cpp rotates neighbours (2i, 2i + 1), Hugging Face the halves (i, i + size/2); the
- * converter therefore interleaves the halves of each head's q and k rows, and this is the way back.
+ * The row in Hugging Face's order for a row of a llama GGUF file. In RoPE llama.cpp pairs adjacent rows (2i, 2i + 1), Hugging Face pairs rows
+ * of the two halves (i, i + size/2). The converter therefore interleaves the halves of each head's q and k rows; this reverses it.
  */
 export function halfRotationRow(row: number, headSize: number): number {
   const within = row % headSize;
   return row - within + (within % 2) * (headSize / 2) + Math.floor(within / 2);
 }
 
-/** The rows of a q or k tensor, which are in Hugging Face's order, in llama.cpp's. */
+/** Reorders the rows of a q or k tensor from Hugging Face's to llama.cpp's order. */
 export function interleaveRows(values: Float32Array, rows: number, heads: number): Float32Array {
   const width = values.length / rows; // 1 for a bias
   const moved = new Float32Array(values.length);

@@ -1,7 +1,7 @@
 /**
- * Reading GGUF's header: a magic number, key-value metadata, and a table of tensors whose data follow, each at a multiple of the
- * alignment. The header is read through a window, front to back; every count and length in it is first compared with the bytes
- * that are left in the file, so that no number in a file decides how much is allocated.
+ * Reads the header of a GGUF file: a magic number, key-value metadata, and a table of tensors whose data follow, each aligned. The header
+ * is read sequentially through a window. Every count and length is checked against the remaining bytes of the file before anything is
+ * allocated, so a small file cannot cause a large allocation.
  */
 
 import { WeightsError } from "../errors.ts";
@@ -9,10 +9,10 @@ import { codecs, countValues, storedBytes } from "./codecs.ts";
 import type { StoredDtype } from "./types.ts";
 import { WeightFile } from "./weight-file.ts";
 
-/** A metadata value. 64-bit integers become numbers, and are refused where a number cannot hold them. */
+/** A metadata value. 64-bit integers become numbers; code that uses a key rejects values that are not safe integers. */
 export type GgufValue = string | number | boolean | readonly string[] | Float64Array;
 
-/** One row of the tensor table, in GGUF's own name and dimension order (fastest first). */
+/** One row of the tensor table, with GGUF's name and dimension order (fastest first). */
 export interface GgufTensor {
   readonly name: string;
   readonly dtype: StoredDtype;
@@ -28,12 +28,12 @@ export interface GgufHeader {
   readonly tensors: readonly GgufTensor[];
 }
 
-/** What every GGUF file begins with, as a little-endian number: "GGUF". */
+/** Magic number at the start of a GGUF file: "GGUF" as a little-endian integer. */
 export const ggufMagic = 0x46554747;
-/** What tensors begin at a multiple of, where `general.alignment` does not say otherwise. */
+/** Alignment of tensor data in bytes if `general.alignment` is absent. */
 export const defaultAlignment = 32;
 
-/** GGML's numbers for the formats that are read. */
+/** The supported dtypes by GGML's type numbers. */
 export const dtypeOfGgml: ReadonlyMap<number, StoredDtype> = new Map([
   [0, "F32"],
   [1, "F16"],
@@ -79,12 +79,12 @@ const scalarBytes: Readonly<Record<number, number>> = {
   [valueType.i64]: 8,
   [valueType.f64]: 8,
 };
-/** Longest name of a tensor that GGML accepts is 64 bytes; keys may have 65,535. */
+/** GGUF's limit for keys. The limit is also used for tensor names, which GGML limits to 64 bytes. */
 const longestKeyBytes = 65_535;
 const mostDimensions = 4;
 const windowBytes = 256 * 1024;
 
-/** The metadata of a GGUF file alone: its tokenizer and its settings. @throws WeightsError naming the file. */
+/** Reads only the metadata of a GGUF file. @throws WeightsError naming the file. */
 export function readGgufMetadata(path: string): ReadonlyMap<string, GgufValue> {
   const file = new WeightFile(path);
   try {
@@ -94,10 +94,10 @@ export function readGgufMetadata(path: string): ReadonlyMap<string, GgufValue> {
   }
 }
 
-/** Reads and checks the header of an open file. @throws WeightsError naming the file and, where there is one, the tensor. */
+/** Reads and validates the header of an open file. @throws WeightsError naming the file and, if applicable, the tensor. */
 export function readGgufHeader(file: WeightFile): GgufHeader {
   const cursor = new Cursor(file);
-  if (file.size < 24 || cursor.u32() !== ggufMagic) throw cursor.refuse("this is not a GGUF file", "bad_header");
+  if (file.size < 24 || cursor.u32() !== ggufMagic) throw cursor.refuse("it is not a GGUF file", "bad_header");
   const version = cursor.u32();
   if (version !== 2 && version !== 3) {
     const swapped = version === 0x02000000 || version === 0x03000000;
@@ -106,7 +106,7 @@ export function readGgufHeader(file: WeightFile): GgufHeader {
       "bad_header",
     );
   }
-  // The least a tensor can take in the table is 8 + 4 + 8 + 4 + 8 bytes, the least a key-value pair 8 + 4 + 1.
+  // A row of the tensor table has at least 8 + 4 + 8 + 4 + 8 bytes, a key-value pair at least 8 + 4 + 1.
   const tensorCount = cursor.count("tensors", 32);
   const pairCount = cursor.count("metadata pairs", 13);
 
@@ -124,39 +124,38 @@ export function readGgufHeader(file: WeightFile): GgufHeader {
     alignment < 8 ||
     alignment > 1 << 20
   ) {
-    throw cursor.refuse(`general.alignment is ${String(alignment)}, not a power of two from 8 up`, "bad_header");
+    throw cursor.refuse(
+      `general.alignment must be a power of two of at least 8, got ${String(alignment)}`,
+      "bad_header",
+    );
   }
   const align = (position: number) => Math.ceil(position / alignment) * alignment;
 
   const rows = Array.from({ length: tensorCount }, () => readTensorRow(cursor));
   const names = new Set<string>();
   const dataStart = align(cursor.position);
-  let expected = 0; // tensors follow each other in the order of the table, each padded to the alignment
+  let expected = 0; // tensors are stored in table order, each padded to the alignment
   const tensors = rows.map(({ name, dtype, dimensions, relativeOffset }) => {
     if (names.has(name)) throw cursor.refuse("the name appears twice", "duplicate_tensor", name);
     names.add(name);
     const count = countValues(dimensions) as number;
     const byteLength = storedBytes(dtype, count) as number;
     if (relativeOffset !== expected) {
-      throw cursor.refuse(
-        `its data are said to start at ${relativeOffset} instead of ${expected}`,
-        "bad_offsets",
-        name,
-      );
+      throw cursor.refuse(`its data must start at offset ${expected}, got ${relativeOffset}`, "bad_offsets", name);
     }
     const offset = dataStart + relativeOffset;
     if (offset + byteLength > file.size) {
-      const message = `bytes ${offset} to ${offset + byteLength} are beyond the file's ${file.size}`;
+      const message = `bytes ${offset} to ${offset + byteLength} are beyond the end of the file at ${file.size}`;
       throw cursor.refuse(message, "truncated", name);
     }
     expected = align(relativeOffset + byteLength);
     return { name, dtype, dimensions, offset, byteLength };
   });
-  // Writers may or may not pad after the last tensor.
+  // Padding after the last tensor is optional.
   const last = tensors.at(-1);
   const end = last ? last.offset + last.byteLength : dataStart;
   if (last && file.size > Math.max(end, dataStart + expected)) {
-    throw cursor.refuse(`${file.size - end} bytes after the last tensor belong to nothing`, "bad_offsets");
+    throw cursor.refuse(`${file.size - end} unexpected bytes after the last tensor`, "bad_offsets");
   }
   return { version, metadata, tensors };
 }
@@ -164,7 +163,8 @@ export function readGgufHeader(file: WeightFile): GgufHeader {
 function readTensorRow(cursor: Cursor) {
   const name = cursor.string("a tensor's name", longestKeyBytes);
   const rank = cursor.u32();
-  if (rank < 1 || rank > mostDimensions) throw cursor.refuse(`it has ${rank} dimensions`, "bad_shape", name);
+  if (rank < 1 || rank > mostDimensions)
+    throw cursor.refuse(`it must have 1 to ${mostDimensions} dimensions, got ${rank}`, "bad_shape", name);
   const dimensions = Array.from({ length: rank }, () => cursor.u64());
   const type = cursor.u32();
   const relativeOffset = cursor.u64();
@@ -175,9 +175,9 @@ function readTensorRow(cursor: Cursor) {
     });
   }
   if (rank === 1 && codecs[dtype].blockValues > 1) {
-    // GGML keeps norms and biases as floats; the rows of a bias could not be put in order if several shared a block.
+    // GGML stores norms and biases as floats. Rows of a bias could not be reordered if several shared a block.
     throw cursor.refuse(
-      `it has one dimension and is stored as ${dtype}, which is for matrices`,
+      `it has one dimension, but ${dtype} is supported only for matrices`,
       "unsupported_dtype",
       name,
       {
@@ -188,7 +188,7 @@ function readTensorRow(cursor: Cursor) {
   const count = countValues(dimensions);
   const rowFits = (dimensions[0] as number) % codecs[dtype].blockValues === 0; // blocks never cross rows
   if (count === undefined || count === 0 || !rowFits || storedBytes(dtype, count) === undefined) {
-    throw cursor.refuse(`dimensions [${dimensions}] are not possible for ${dtype}`, "bad_shape", name);
+    throw cursor.refuse(`dimensions [${dimensions}] are not valid for ${dtype}`, "bad_shape", name);
   }
   return { name, dtype, dimensions, relativeOffset };
 }
@@ -206,7 +206,7 @@ function readValue(cursor: Cursor, type: number, key: string): GgufValue {
     throw cursor.refuse(`${key} is an array of type ${itemType}, which is not supported`, "bad_header");
   }
   const count = cursor.count(`items of ${key}`, itemBytes);
-  const values = new Float64Array(count); // at most 8 times the bytes that are really in the file
+  const values = new Float64Array(count); // at most 8 times the bytes in the file
   for (let i = 0; i < count; i++) values[i] = Number(readScalar(cursor, itemType, key));
   return values;
 }
@@ -232,11 +232,11 @@ function readScalar(cursor: Cursor, type: number, key: string): number | boolean
       return shortestDecimal(view.getFloat32(at, true));
     case valueType.bool: {
       const value = view.getUint8(at);
-      if (value > 1) throw cursor.refuse(`${key} is a boolean of value ${value}`, "bad_header");
+      if (value > 1) throw cursor.refuse(`${key} must be 0 or 1 as a boolean, got ${value}`, "bad_header");
       return value === 1;
     }
     case valueType.u64:
-      return Number(view.getBigUint64(at, true)); // only counts and ids that fit are of use; the users of a key check it
+      return Number(view.getBigUint64(at, true)); // code that uses a key checks for safe integers
     case valueType.i64:
       return Number(view.getBigInt64(at, true));
     default:
@@ -244,7 +244,7 @@ function readScalar(cursor: Cursor, type: number, key: string): number | boolean
   }
 }
 
-/** The decimal that a person meant: 1e-5, and not 0.000009999999747378752, which is what float32 makes of it. */
+/** The shortest decimal that rounds to the float32: 1e-5 instead of 0.000009999999747378752. */
 function shortestDecimal(value: number): number {
   for (let digits = 6; digits < 9; digits++) {
     const short = Number(value.toPrecision(digits));
@@ -253,7 +253,7 @@ function shortestDecimal(value: number): number {
   return value;
 }
 
-/** Reads forward through a file in windows; everything it returns was really in the file. */
+/** Reads a file sequentially through a window. */
 class Cursor {
   readonly #file: WeightFile;
   readonly #window: Uint8Array;
@@ -279,7 +279,7 @@ class Cursor {
     });
   }
 
-  /** Moves past `bytes` (at most 8) and says where in the window they are. */
+  /** Advances by `bytes` (at most 8) and returns their position in the window. */
   take(bytes: number): { view: DataView; at: number } {
     if (this.position + bytes > this.#windowEnd) this.#load(bytes);
     const at = this.position - this.#windowStart;
@@ -292,17 +292,17 @@ class Cursor {
     return view.getUint32(at, true);
   }
 
-  /** Values beyond 2^53 lose precision here and are then refused by whoever uses them, since they are not safe integers. */
+  /** Values above 2^53 lose precision; callers reject them because they are not safe integers. */
   u64(): number {
     const { view, at } = this.take(8);
     return Number(view.getBigUint64(at, true));
   }
 
-  /** A count of things that take at least `leastBytes` each. */
+  /** Reads a count of items of at least `leastBytes` each, and checks that they fit in the file. */
   count(what: string, leastBytes: number): number {
     const count = this.u64();
     if (count * leastBytes > this.#file.size - this.position) {
-      throw this.refuse(`it claims ${count} ${what}, more than fit in the file`, "bad_header");
+      throw this.refuse(`${count} ${what} do not fit in the file`, "bad_header");
     }
     return count;
   }
@@ -310,7 +310,10 @@ class Cursor {
   string(what: string, longest = Number.POSITIVE_INFINITY): string {
     const length = this.u64();
     if (length > longest || length > this.#file.size - this.position) {
-      throw this.refuse(`${what} is said to have ${length} bytes`, "bad_header");
+      throw this.refuse(
+        `${what} must have at most ${Math.min(longest, this.#file.size - this.position)} bytes, got ${length}`,
+        "bad_header",
+      );
     }
     let bytes: Uint8Array;
     if (length <= this.#windowEnd - this.position) {
@@ -336,5 +339,5 @@ class Cursor {
   }
 }
 
-// Token strings of some published models are not UTF-8; they become U+FFFD there, as in every other reader.
+// Tokens of some published models are not valid UTF-8; invalid bytes become U+FFFD, as in other GGUF readers.
 const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });

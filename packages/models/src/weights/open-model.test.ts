@@ -26,8 +26,8 @@ const bytesOf = async (source: string) => {
   return all;
 };
 
-describe("what can be opened", () => {
-  test("a folder, its file, and the same model in shards hold the same tensors", async () => {
+describe("supported sources", () => {
+  test("a folder, its file, and the same model in shards have the same tensors", async () => {
     const file = writeTinyModel(join(folder, "one"));
     writeTinyShards(join(folder, "two"));
     const fromFolder = await bytesOf(join(folder, "one"));
@@ -50,16 +50,16 @@ describe("what can be opened", () => {
   });
 });
 
-describe("what cannot", () => {
+describe("rejected sources", () => {
   test.each([
-    ["nothing there", "no/such/folder", "not_found"],
+    ["a missing path", "no/such/folder", "not_found"],
     ["neither a path nor an id", "a b c", "not_found"],
-    ["an id that leads elsewhere", "../..", "no_weights"],
+    ["an id with parent folders", "../..", "no_weights"],
   ])("%s", async (_, source, code) => {
     await expect(openModel(source)).rejects.toMatchObject({ code });
   });
 
-  test("a folder without weights, or with pickles only", async () => {
+  test("a folder without weights, or with only pickles", async () => {
     await expect(openModel(folder)).rejects.toMatchObject({ code: "no_weights" });
     writeFileSync(join(folder, "pytorch_model.bin"), "");
     await expect(openModel(folder)).rejects.toMatchObject({ hint: expect.stringContaining("pickles") });
@@ -68,7 +68,7 @@ describe("what cannot", () => {
     await expect(openModel(other)).rejects.toMatchObject({ code: "unknown_format" });
   });
 
-  test("weights without a configuration, or with a broken one", async () => {
+  test("weights with a missing or invalid configuration", async () => {
     const file = writeTinyModel(folder);
     for (const text of ["{", "[]", "7"]) {
       writeFileSync(join(folder, "config.json"), text);
@@ -78,7 +78,7 @@ describe("what cannot", () => {
     await expect(openModel(file)).rejects.toMatchObject({ code: "no_config" });
   });
 
-  test("a configuration of another architecture, or with absurd sizes", async () => {
+  test("an unsupported architecture, or absurd sizes", async () => {
     const file = writeTinyModel(folder);
     const configured = async (change: Record<string, unknown>) => {
       writeFileSync(join(folder, "config.json"), JSON.stringify({ ...tinyConfig, ...change }));
@@ -90,7 +90,7 @@ describe("what cannot", () => {
     await expect(configured({ vocab_size: 97 })).rejects.toMatchObject({ code: "shape_mismatch" });
   });
 
-  test("weights that are not those of the configuration", async () => {
+  test("weights that do not match the configuration", async () => {
     const tensors = tinyTensors();
     writeTinyModel(folder, tensors.slice(1));
     await expect(openModel(folder)).rejects.toMatchObject({
@@ -114,7 +114,7 @@ describe("what cannot", () => {
     });
   });
 
-  test("a tensor in a format that is not read says so", async () => {
+  test("a tensor with an unsupported dtype", async () => {
     const tensors = tinyTensors().map((tensor) =>
       tensor.name === "model.norm.weight"
         ? { ...tensor, dtype: "F64", bytes: new Uint8Array(8 * (tensor.shape[0] as number)) }
@@ -124,7 +124,7 @@ describe("what cannot", () => {
     await expect(openModel(folder)).rejects.toMatchObject({ code: "unsupported_dtype", tensor: "model.norm.weight" });
   });
 
-  test("old checkpoints with precomputed frequencies are fine", async () => {
+  test("old checkpoints with precomputed RoPE frequencies are accepted", async () => {
     const extra = {
       name: "model.layers.0.self_attn.rotary_emb.inv_freq",
       dtype: "F32",
@@ -158,7 +158,7 @@ describe("shards", () => {
     });
   });
 
-  test("a shard that is missing, or lacks a tensor, or repeats one", async () => {
+  test("a missing shard, a missing tensor, and a duplicate tensor", async () => {
     const { index, shards } = writeTinyShards(folder);
     const parsed = JSON.parse(readFileSync(index, "utf8"));
     const [first, second] = shards as [string, string];
@@ -181,7 +181,7 @@ describe("shards", () => {
       try {
         return readlinkSync(`/proc/self/fd/${fd}`);
       } catch {
-        return ""; // the folder's own descriptor is gone by now
+        return ""; // the descriptor of readdir itself, closed by now
       }
     });
     expect(open.filter((path) => path.startsWith(folder))).toEqual([]);

@@ -1,6 +1,6 @@
 /**
- * From what a person types to a model that can be read: a folder, a file, or a Hub id. Finds the weights, the configuration and
- * the tokenizer, and lets nothing through that does not fit together.
+ * Opens a model from a folder, a file, or a Hub id: finds the weights, the configuration and the tokenizer, and checks that weights and
+ * configuration match.
  */
 
 import { readdirSync, statSync } from "node:fs";
@@ -24,11 +24,12 @@ const singleFile = "model.safetensors";
 const indexFile = "model.safetensors.index.json";
 
 /**
- * Opens a model: the bundled one by its name (`tinklet/base`), a folder as Hugging Face lays it out, a `.safetensors` file beside its `config.json`, a `.gguf` file, or a Hub
- * id (`org/name`, `org/name@revision`, `org/name:file.gguf`), which is fetched into the cache first.
+ * Opens a model: the bundled model by its name (`tinklet/base`), a folder in Hugging Face layout, a `.safetensors` file next to its
+ * `config.json`, a `.gguf` file, or a Hub id (`org/name`, `org/name@revision`, `org/name:file.gguf`), which is downloaded to the cache
+ * first.
  *
- * Only headers are read here; tensors are read when asked for.
- * @throws WeightsError, ConfigError, and HubError when a download is needed and fails.
+ * Only headers are read; tensors are read on demand.
+ * @throws WeightsError, ConfigError, and HubError if a download fails.
  * @example
  * ```ts
  * const model = await openModel("HuggingFaceTB/SmolLM2-135M-Instruct");
@@ -41,7 +42,7 @@ export async function openModel(source: string, options: OpenModelOptions = {}):
   if (place?.kind === "folder") return openFolder(place.path, source);
   if (place?.kind === "file") return openFile(place.path, source);
   if (place === undefined) {
-    throw new WeightsError(`there is no file or folder ${source}, and it is not a Hub id (org/name) either`, {
+    throw new WeightsError(`there is no file or folder ${source}, and it is not a Hub id (org/name)`, {
       code: "not_found",
       file: source,
     });
@@ -73,7 +74,7 @@ function openFile(path: string, origin: string): OpenedModel {
       loadTokenizer: async () => tokenizerFromFiles(readTokenizerFiles(folder), folder),
     });
   }
-  throw new WeightsError(`${path} is neither a .safetensors nor a .gguf file`, { code: "unknown_format", file: path });
+  throw new WeightsError(`${path} must be a .safetensors or .gguf file`, { code: "unknown_format", file: path });
 }
 
 function openFolder(folder: string, origin: string): OpenedModel {
@@ -87,7 +88,7 @@ function openFolder(folder: string, origin: string): OpenedModel {
       code: "no_weights",
       file: folder,
       ...(ggufs.length > 1 && { hint: `name one of its files: ${ggufs.map((name) => basename(name)).join(", ")}` }),
-      ...(pickles && { hint: "PyTorch pickles are not read; save the model with safe_serialization=True" }),
+      ...(pickles && { hint: "PyTorch pickles are not supported; save the model with safe_serialization=True" }),
     });
   }
   const config = readConfig(folder);
@@ -100,7 +101,7 @@ function openFolder(folder: string, origin: string): OpenedModel {
   });
 }
 
-/** The last check, common to all formats: the tensors must be those that the configuration calls for. */
+/** Checks, for every format, that the tensors match the configuration. */
 function opened(model: {
   config: Record<string, unknown>;
   weights: WeightSource;
@@ -122,7 +123,7 @@ function readConfig(folder: string): Record<string, unknown> {
   if (kindOnDisk(path) !== "file") {
     throw new ConfigError(`${folder} has no config.json`, {
       code: "no_config",
-      hint: "weights alone do not say what model they are; put the model's config.json beside them",
+      hint: "put the model's config.json next to the weights",
     });
   }
   let config: unknown;
@@ -132,7 +133,7 @@ function readConfig(folder: string): Record<string, unknown> {
     throw new ConfigError(`${path}: ${(cause as Error).message}`, { code: "bad_config", cause });
   }
   if (typeof config !== "object" || config === null || Array.isArray(config)) {
-    throw new ConfigError(`${path} does not hold an object`, { code: "bad_config" });
+    throw new ConfigError(`${path} must contain a JSON object`, { code: "bad_config" });
   }
   return config as Record<string, unknown>;
 }

@@ -17,7 +17,7 @@ test.each([8, 32])("the parameters are recovered from the divisors for factor %d
   });
 });
 
-test("other divisors are refused", () => {
+test("other divisors are rejected", () => {
   const divisors = Float32Array.from(llama3Factors(64, 500_000, { ...published, factor: 8 }));
   divisors[16] = 3;
   expect(() => llama3Scaling(divisors, 64, 500_000, "x.gguf")).toThrow(ConfigError);

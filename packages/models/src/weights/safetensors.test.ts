@@ -12,7 +12,7 @@ const folder = mkdtempSync(join(tmpdir(), "safetensors-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const path = join(folder, "model.safetensors");
 
-/** The error of opening (and reading all of) a file with this header text over these data. */
+/** The error from opening and reading a file with this header and data. */
 function refusal(header: string | Uint8Array, data: readonly Uint8Array[] = [], length?: bigint): WeightsError {
   writeFileSync(path, safetensorsBytes(header, data, length));
   try {
@@ -26,7 +26,7 @@ function refusal(header: string | Uint8Array, data: readonly Uint8Array[] = [], 
     expect(error).toBeInstanceOf(WeightsError);
     return error as WeightsError;
   }
-  throw new Error("it was not refused");
+  throw new Error("the file was accepted");
 }
 
 const floats = (...values: number[]) => new Uint8Array(Float32Array.from(values).buffer);
@@ -50,14 +50,14 @@ describe("reading", () => {
     const out = new Float32Array(6);
     expect(source.readFloat32("a", out)).toBe(out);
     expect([...out]).toEqual([1, 2, 3, 4, 5, 6]);
-    expect(() => source.readFloat32("a", new Float32Array(5))).toThrow(/a has 6 values/);
+    expect(() => source.readFloat32("a", new Float32Array(5))).toThrow(/out must have the 6 values of tensor a, got 5/);
     expect(() => source.readFloat32("c")).toThrow(/no tensor c/);
     source.close();
     source.close();
     expect(() => source.readFloat32("a")).toThrow(/closed/);
   });
 
-  test("a format that is valid but not read is refused only when it is asked for", () => {
+  test("a valid but unsupported dtype is rejected only when the tensor is read", () => {
     const ids: RawTensor = { name: "ids", dtype: "I64", shape: [1], bytes: new Uint8Array(8) };
     writeFileSync(path, safetensorsBytes(JSON.stringify(headerOf([ids, b])), [ids.bytes, b.bytes]));
     const source = openSafetensors(path);
@@ -67,7 +67,7 @@ describe("reading", () => {
     source.close();
   });
 
-  test("offsets beyond 2^32, in a file that is mostly a hole", () => {
+  test("offsets beyond 2^32, in a sparse file", () => {
     const far = 6 * 2 ** 30;
     const header = JSON.stringify({
       far: entry("F32", [2], [far, far + 8]),
@@ -75,14 +75,14 @@ describe("reading", () => {
     });
     const prefix = safetensorsBytes(header, []);
     writeFileSync(path, prefix);
-    truncateSync(path, prefix.length + far); // sparse: takes no space
+    truncateSync(path, prefix.length + far); // sparse: uses no disk space
     appendFileSync(path, b.bytes);
     const source = openSafetensors(path);
     expect([...source.readFloat32("far")]).toEqual([7, 8]);
     source.close();
   });
 
-  test("a file that is cut after it was opened is noticed, with the tensor's name", () => {
+  test("a file truncated after opening is an error with the tensor's name", () => {
     writeFileSync(path, safetensorsBytes(JSON.stringify(headerOf([a, b])), data));
     const source = openSafetensors(path);
     writeFileSync(path, readFileSync(path).subarray(0, -4));
@@ -100,8 +100,8 @@ describe("refusing", () => {
     ["not JSON", "{", "bad_header"],
     ["not an object", "[1]", "bad_header"],
     ["not UTF-8", Uint8Array.of(0x7b, 0xff, 0x7d), "bad_header"],
-    ["metadata that are not texts", '{"__metadata__":{"a":1}}', "bad_header"],
-    ["bytes that belong to nothing", "{}", "bad_offsets"],
+    ["metadata that are not strings", '{"__metadata__":{"a":1}}', "bad_header"],
+    ["bytes without a tensor", "{}", "bad_offsets"],
   ])("%s", (_, header, code) => {
     expect(refusal(header, data)).toMatchObject({ code, file: path });
   });
@@ -111,76 +111,82 @@ describe("refusing", () => {
     [100_000_001n, "bad_header"],
     [2n ** 63n, "bad_header"],
     [5000n, "truncated"],
-  ])("a header that says it has %s bytes", (length, code) => {
+  ])("a header length of %s bytes", (length, code) => {
     expect(refusal(JSON.stringify(headerOf([a, b])), data, length)).toMatchObject({ code, file: path });
   });
 
   test.each([
     ["an unknown dtype", { a: entry("F7", [2, 3], [0, 24]) }, "unsupported_dtype", "a"],
     [
-      "a quantised dtype, which this format does not have",
+      "a quantised dtype, which safetensors does not have",
       { a: entry("Q4_0", [32], [0, 24]) },
       "unsupported_dtype",
       "a",
     ],
-    ["a dtype from the prototype", { a: entry("constructor", [2, 3], [0, 24]) }, "unsupported_dtype", "a"],
+    ["a dtype name from Object.prototype", { a: entry("constructor", [2, 3], [0, 24]) }, "unsupported_dtype", "a"],
     ["a negative dimension", { a: entry("F32", [-2, -3], [0, 24]) }, "bad_shape", "a"],
     ["a fractional dimension", { a: entry("F32", [1.5, 4], [0, 24]) }, "bad_shape", "a"],
     ["a product beyond 2^53", { a: entry("F32", [2 ** 40, 2 ** 40], [0, 24]) }, "bad_shape", "a"],
-    ["a shape that needs other bytes", { a: entry("F32", [2, 4], [0, 24]) }, "bad_shape", "a"],
+    ["a shape that does not match the bytes", { a: entry("F32", [2, 4], [0, 24]) }, "bad_shape", "a"],
     ["no shape", { a: entry("F32", undefined, [0, 24]) }, "bad_shape", "a"],
     ["offsets beyond the file", { b: entry("F32", [2], [1024, 1032]) }, "bad_offsets", "b"],
-    ["offsets the wrong way round", { b: entry("F32", [2], [32, 24]) }, "bad_offsets", "b"],
+    ["reversed offsets", { b: entry("F32", [2], [32, 24]) }, "bad_offsets", "b"],
     ["negative offsets", { b: entry("F32", [2], [-8, 0]) }, "bad_offsets", "b"],
     ["three offsets", { b: entry("F32", [2], [24, 32, 40]) }, "bad_offsets", "b"],
     ["overlap", { b: entry("F32", [2], [20, 28]) }, "bad_offsets", "b"],
-    ["a hole", { b: entry("F32", [1], [28, 32]) }, "bad_offsets", "b"],
-    ["an entry that is no object", { b: 7 }, "bad_header", "b"],
+    ["a gap", { b: entry("F32", [1], [28, 32]) }, "bad_offsets", "b"],
+    ["an entry that is not an object", { b: 7 }, "bad_header", "b"],
   ])("%s", (_, entries, code, tensor) => {
     expect(refusal(withEntries(entries), data)).toMatchObject({ code, tensor, file: path });
   });
 
-  test("a name that appears twice", () => {
+  test("a duplicate name", () => {
     const text = JSON.stringify(headerOf([a, b]));
     const error = refusal(`${text.slice(0, -1)},"b":${JSON.stringify(entry("F32", [2], [24, 32]))}}`, data);
     expect(error.message).toContain('"b" appears twice');
   });
 
-  test.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY])("%s, saying where", (value) => {
-    const bad: RawTensor = { ...b, bytes: floats(1, value) };
-    const error = refusal(JSON.stringify(headerOf([a, bad])), [a.bytes, bad.bytes]);
-    expect(error).toMatchObject({ code: "non_finite", tensor: "b" });
-    expect(error.message).toContain("index 1");
-  });
+  test.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY])(
+    "%s is an error with its index",
+    (value) => {
+      const bad: RawTensor = { ...b, bytes: floats(1, value) };
+      const error = refusal(JSON.stringify(headerOf([a, bad])), [a.bytes, bad.bytes]);
+      expect(error).toMatchObject({ code: "non_finite", tensor: "b" });
+      expect(error.message).toContain("index 1");
+    },
+  );
 
   test.each([
     ["F16", 0x7c00, 0xfc00, 0x7e01, 0x7bff],
     ["BF16", 0x7f80, 0xff80, 0x7fc1, 0x7f7f],
-  ])("%s: infinities and NaN in even and odd places, and no others", (dtype, infinity, minus, nan, largest) => {
-    for (const length of [4, 5]) {
-      const words = (at: number, bits: number) => {
-        const list = new Uint16Array(length).fill(largest | 0x8000);
-        list[at] = bits;
-        const bytes = new Uint8Array(list.buffer);
-        return { name: "h", dtype, shape: [length], bytes };
-      };
-      for (let at = 0; at < length; at++) {
-        for (const bits of [infinity, minus, nan]) {
-          const tensor = words(at, bits);
-          const error = refusal(JSON.stringify(headerOf([tensor])), [tensor.bytes]);
-          expect(error).toMatchObject({ code: "non_finite", tensor: "h" });
-          expect(error.message).toContain(`index ${at}`);
+  ])(
+    "%s: infinities and NaN at even and odd indices are rejected, other values are not",
+    (dtype, infinity, minus, nan, largest) => {
+      for (const length of [4, 5]) {
+        const words = (at: number, bits: number) => {
+          const list = new Uint16Array(length).fill(largest | 0x8000);
+          list[at] = bits;
+          const bytes = new Uint8Array(list.buffer);
+          return { name: "h", dtype, shape: [length], bytes };
+        };
+        for (let at = 0; at < length; at++) {
+          for (const bits of [infinity, minus, nan]) {
+            const tensor = words(at, bits);
+            const error = refusal(JSON.stringify(headerOf([tensor])), [tensor.bytes]);
+            expect(error).toMatchObject({ code: "non_finite", tensor: "h" });
+            expect(error.message).toContain(`index ${at}`);
+          }
         }
+        const sound = words(0, largest);
+        writeFileSync(path, safetensorsBytes(JSON.stringify(headerOf([sound])), [sound.bytes]));
+        const source = openSafetensors(path);
+        expect(source.readFloat32("h").every(Number.isFinite)).toBe(true);
+        source.close();
       }
-      const sound = words(0, largest);
-      writeFileSync(path, safetensorsBytes(JSON.stringify(headerOf([sound])), [sound.bytes]));
-      const source = openSafetensors(path);
-      expect(source.readFloat32("h").every(Number.isFinite)).toBe(true);
-      source.close();
-    }
-  });
+    },
+  );
 
-  test("files that are not there, empty, or folders", () => {
+  test("missing files, empty files, and folders", () => {
     expect(() => openSafetensors(join(folder, "none"))).toThrow(WeightsError);
     expect(() => openSafetensors(folder)).toThrow(WeightsError);
     writeFileSync(path, "");
@@ -191,7 +197,7 @@ describe("refusing", () => {
 describe("writing", () => {
   const finite = fc.float({ noNaN: true, noDefaultInfinity: true });
 
-  test("what is written is read back, float32 exactly", async () => {
+  test("round trip, exact for float32", async () => {
     const tensors = fc.uniqueArray(
       fc.record({ name: fc.string({ minLength: 1 }), values: fc.array(finite, { maxLength: 20 }) }),
       { selector: ({ name }) => name, maxLength: 8 },
@@ -214,7 +220,7 @@ describe("writing", () => {
     );
   });
 
-  test("bfloat16 is rounded to the nearest, ties to even", async () => {
+  test("bfloat16 rounds to nearest, ties to even", async () => {
     const file = join(folder, "rounded.safetensors");
     const bits = Uint32Array.of(0x3f800000, 0x3f807fff, 0x3f808000, 0x3f808001, 0x3f818000, 0xbf818000, 0x00000001);
     await writeSafetensors(file, [
@@ -226,7 +232,7 @@ describe("writing", () => {
     source.close();
   });
 
-  test("values can be computed one tensor at a time", async () => {
+  test("values can be computed lazily, one tensor at a time", async () => {
     const file = join(folder, "lazy.safetensors");
     let alive = 0;
     const tensor = (value: number) => ({
@@ -241,7 +247,7 @@ describe("writing", () => {
     source.close();
   });
 
-  test("a failure leaves the old file and nothing else", async () => {
+  test("a failure keeps the old file and leaves no other file", async () => {
     const home = mkdtempSync(join(folder, "atomic-"));
     const file = join(home, "x.safetensors");
     const one = { name: "x", dtype: "F32" as const, shape: [1], data: Float32Array.of(1) };

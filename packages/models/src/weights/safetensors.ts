@@ -1,7 +1,6 @@
 /**
- * Reading safetensors: eight bytes of header length, a JSON header, then the tensors back to back. Nothing in the header is
- * believed before it was checked: lengths against the file, shapes against byte ranges, ranges against each other (no overlap,
- * no hole, nothing left over), names for repeats.
+ * Reads safetensors: eight bytes of header length, a JSON header, then the tensor data. The header is validated before use: lengths against
+ * the file size, shapes against byte ranges, ranges against each other (no overlap, no gap, no trailing bytes), and names for duplicates.
  */
 
 import { WeightsError } from "../errors.ts";
@@ -11,9 +10,9 @@ import { parseStrictJson } from "./strict-json.ts";
 import type { NamedTensor, StoredDtype, TensorInfo, WeightSource } from "./types.ts";
 import { type ByteSource, WeightFile } from "./weight-file.ts";
 
-/** The format's own limit; real headers are a few hundred kilobytes. */
+/** The limit of the format; real headers have a few hundred kilobytes. */
 const largestHeaderBytes = 100_000_000;
-/** Bytes per value of the formats that are valid but not read by the engine. */
+/** Bytes per value of dtypes that are valid but not supported by the engine. */
 const otherDtypeBytes: Readonly<Record<string, number>> = {
   F64: 8,
   I64: 8,
@@ -29,7 +28,7 @@ const otherDtypeBytes: Readonly<Record<string, number>> = {
   F8_E5M2: 1,
 };
 
-/** One file's header after every check. */
+/** The validated header of one file. */
 export interface SafetensorsHeader {
   readonly tensors: Map<string, TensorInfo>;
   readonly unreadable: Map<string, { dtype: string; file: string }>;
@@ -37,10 +36,10 @@ export interface SafetensorsHeader {
 }
 
 /**
- * Reads and checks the header of an open file.
+ * Reads and validates the header of an open file.
  *
- * @param mostHeaderBytes - beyond it the header is refused before it is read.
- * @throws WeightsError naming the file and, where there is one, the tensor.
+ * @param mostHeaderBytes - maximum header size; a larger header is rejected before it is read.
+ * @throws WeightsError naming the file and, if applicable, the tensor.
  */
 export function readSafetensorsHeader(file: ByteSource, mostHeaderBytes = largestHeaderBytes): SafetensorsHeader {
   const refuse = (message: string, code: string, tensor?: string): WeightsError =>
@@ -55,9 +54,9 @@ export function readSafetensorsHeader(file: ByteSource, mostHeaderBytes = larges
   file.read(prefix, 0);
   const headerBytes = Number(new DataView(prefix.buffer).getBigUint64(0, true));
   if (headerBytes > mostHeaderBytes) {
-    throw refuse(`a header has at most ${mostHeaderBytes} bytes here, and this one ${headerBytes}`, "bad_header");
+    throw refuse(`the header must have at most ${mostHeaderBytes} bytes, got ${headerBytes}`, "bad_header");
   }
-  if (headerBytes > file.size - 8) throw refuse(`the header ends after the file`, "truncated");
+  if (headerBytes > file.size - 8) throw refuse(`the header is longer than the file`, "truncated");
   const raw = new Uint8Array(headerBytes);
   file.read(raw, 8);
 
@@ -65,9 +64,9 @@ export function readSafetensorsHeader(file: ByteSource, mostHeaderBytes = larges
   try {
     header = parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(raw));
   } catch (cause) {
-    throw refuse(`the header is not sound JSON: ${(cause as Error).message}`, "bad_header");
+    throw refuse(`the header is not valid JSON: ${(cause as Error).message}`, "bad_header");
   }
-  if (!isRecord(header)) throw refuse("the header is not an object", "bad_header");
+  if (!isRecord(header)) throw refuse("the header must be a JSON object", "bad_header");
 
   const dataStart = 8 + headerBytes;
   const dataBytes = file.size - dataStart;
@@ -84,7 +83,7 @@ export function readSafetensorsHeader(file: ByteSource, mostHeaderBytes = larges
       metadata = entry as Record<string, string>;
       continue;
     }
-    if (!isRecord(entry)) throw refuse("its entry is not an object", "bad_header", name);
+    if (!isRecord(entry)) throw refuse("its entry must be an object", "bad_header", name);
     const { dtype, shape, data_offsets: offsets } = entry;
     const readable = typeof dtype === "string" && Object.hasOwn(codecs, dtype) && !dtype.startsWith("Q");
     const valueBytes =
@@ -96,11 +95,11 @@ export function readSafetensorsHeader(file: ByteSource, mostHeaderBytes = larges
             ? otherDtypeBytes[dtype]
             : undefined;
     if (valueBytes === undefined)
-      throw refuse(`dtype ${JSON.stringify(dtype)} is not known`, "unsupported_dtype", name);
+      throw refuse(`dtype ${JSON.stringify(dtype)} is not supported`, "unsupported_dtype", name);
     const count = Array.isArray(shape) ? countValues(shape) : undefined;
-    if (count === undefined) throw refuse(`shape ${JSON.stringify(shape)} is not possible`, "bad_shape", name);
+    if (count === undefined) throw refuse(`shape ${JSON.stringify(shape)} is not valid`, "bad_shape", name);
     if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isOffset)) {
-      throw refuse(`data_offsets ${JSON.stringify(offsets)} are not two byte offsets`, "bad_offsets", name);
+      throw refuse(`data_offsets must be two byte offsets, got ${JSON.stringify(offsets)}`, "bad_offsets", name);
     }
     const [begin, end] = offsets as [number, number];
     if (begin > end || end > dataBytes) {
@@ -128,18 +127,19 @@ export function readSafetensorsHeader(file: ByteSource, mostHeaderBytes = larges
   ranges.sort((a, b) => a.begin - b.begin || a.end - b.end);
   let covered = 0;
   for (const { name, begin, end } of ranges) {
-    if (begin < covered) throw refuse("its bytes overlap with another tensor's", "bad_offsets", name);
-    if (begin > covered) throw refuse(`${begin - covered} bytes before it belong to no tensor`, "bad_offsets", name);
+    if (begin < covered) throw refuse("its bytes overlap with another tensor", "bad_offsets", name);
+    if (begin > covered) throw refuse(`there is a gap of ${begin - covered} bytes before it`, "bad_offsets", name);
     covered = end;
   }
-  if (covered !== dataBytes) throw refuse(`the last ${dataBytes - covered} bytes belong to no tensor`, "bad_offsets");
+  if (covered !== dataBytes)
+    throw refuse(`there are ${dataBytes - covered} unexpected bytes after the last tensor`, "bad_offsets");
   return { tensors, unreadable, metadata };
 }
 
 /**
- * A single safetensors file as a source of tensors under the names it uses, for example a PEFT adapter.
+ * Opens a single safetensors file, for example a PEFT adapter; tensors keep the names in the file.
  *
- * @param mostHeaderBytes - beyond it the header is refused before it is read. @defaultValue the format's own limit
+ * @param mostHeaderBytes - maximum header size; a larger header is rejected before it is read. @defaultValue the limit of the format
  */
 export function openSafetensors(
   path: string,
@@ -157,8 +157,8 @@ export function openSafetensors(
 }
 
 /**
- * The tensors of a safetensors file that is in memory, held to the same checks. Only float32, which is what adapters are stored in.
- * @param origin - what the bytes are, for messages.
+ * Decodes a safetensors file in memory with the same validation. Supports only float32, the dtype of stored adapters.
+ * @param origin - name of the file, shown in error messages.
  * @throws WeightsError
  */
 export function decodeSafetensors(bytes: Uint8Array, origin: string): NamedTensor[] {
@@ -182,7 +182,7 @@ export function decodeSafetensors(bytes: Uint8Array, origin: string): NamedTenso
   }));
 }
 
-/** A view where the values are aligned, as all that we write are: copying hundreds of megabytes would hold the thread. */
+/** A view if the values are aligned, as in all files written here (copying hundreds of megabytes would block the thread); else a copy. */
 function floatsAt(bytes: Uint8Array, offset: number, byteLength: number): Float32Array {
   const at = bytes.byteOffset + offset;
   if (at % Float32Array.BYTES_PER_ELEMENT === 0) return new Float32Array(bytes.buffer, at, byteLength / 4);

@@ -1,6 +1,6 @@
 /**
- * A safetensors checkpoint in several files: `model.safetensors.index.json` says which tensor lies in which file. The index is
- * held to what it says, and its file names may not leave the folder.
+ * Opens a sharded safetensors checkpoint: `model.safetensors.index.json` maps each tensor to a file. The index is verified against the
+ * shards, and its file names must not leave the folder.
  */
 
 import { join } from "node:path";
@@ -12,12 +12,12 @@ import { parseStrictJson } from "./strict-json.ts";
 import type { TensorInfo, WeightSource } from "./types.ts";
 import { readSmallText, WeightFile } from "./weight-file.ts";
 
-/** The largest published indices are a few megabytes. */
+/** Limit; the largest published indices have a few megabytes. */
 const largestIndexBytes = 64 * 1024 * 1024;
-/** Open files are bounded by what a process may hold; real checkpoints have at most a few hundred shards. */
+/** Limit, because a process can open a limited number of files; real checkpoints have at most a few hundred shards. */
 const mostShards = 1000;
 
-/** The files that an index names, checked to be plain names in its own folder. @throws WeightsError naming the index. */
+/** The shard file of each tensor, each a plain name in the index's folder. @throws WeightsError naming the index. */
 export function parseShardIndex(text: string, path: string): Map<string, string> {
   const refuse = (message: string, tensor?: string) =>
     new WeightsError(`${path}: ${message}`, { code: "bad_index", file: path, ...(tensor !== undefined && { tensor }) });
@@ -25,24 +25,27 @@ export function parseShardIndex(text: string, path: string): Map<string, string>
   try {
     index = parseStrictJson(text);
   } catch (cause) {
-    throw refuse(`not sound JSON: ${(cause as Error).message}`);
+    throw refuse(`not valid JSON: ${(cause as Error).message}`);
   }
   const map = (index as { weight_map?: unknown } | null)?.weight_map;
   if (typeof map !== "object" || map === null || Array.isArray(map)) throw refuse("it has no weight_map");
   const files = new Map<string, string>();
   for (const [name, file] of Object.entries(map)) {
-    // Only a plain file name: no separators of any system, no drive, no leading dot.
+    // Only a plain file name: no path separators of any OS, no drive letter, no leading dot.
     if (typeof file !== "string" || !/^[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors$/.test(file)) {
-      throw refuse(`tensor ${name} is in ${JSON.stringify(file)}, which is not the name of a file beside it`, name);
+      throw refuse(
+        `tensor ${name} must be in a .safetensors file of the same folder, got ${JSON.stringify(file)}`,
+        name,
+      );
     }
     files.set(name, file);
   }
   if (files.size === 0) throw refuse("its weight_map is empty");
-  if (new Set(files.values()).size > mostShards) throw refuse(`it names more than ${mostShards} files`);
+  if (new Set(files.values()).size > mostShards) throw refuse(`it must name at most ${mostShards} files`);
   return files;
 }
 
-/** Opens every shard that the index in `folder` names. */
+/** Opens every shard of the index in `folder`. */
 export function openShards(folder: string, indexName = "model.safetensors.index.json"): WeightSource {
   assertLittleEndian();
   const indexPath = join(folder, indexName);
@@ -79,7 +82,7 @@ export function openShards(folder: string, indexName = "model.safetensors.index.
   }
 }
 
-/** A name in two shards has two values; which one is meant is not ours to guess. */
+/** Rejects a tensor that is in two shards, since the correct one is ambiguous. */
 function refuseRepeats(headers: ReadonlyMap<string, SafetensorsHeader>, indexPath: string): void {
   const home = new Map<string, string>();
   for (const [shard, header] of headers) {

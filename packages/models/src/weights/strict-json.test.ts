@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { parseStrictJson } from "./strict-json.ts";
 
-test("reads what JSON.parse reads", () => {
+test("accepts the same JSON as JSON.parse", () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.constantFrom(0, 2), (value, indent) => {
       const text = JSON.stringify(value, null, indent);
@@ -17,11 +17,11 @@ test.each([
   '[{"x":1},{"y":1 , "y" :2}]',
   '{"a":1,"\\u0061":2}',
   '{"\\"":1,"\\u0022":2}',
-])("refuses the repeated key in %s", (text) => {
+])("rejects the duplicate key in %s", (text) => {
   expect(() => parseStrictJson(text)).toThrow(/appears twice/);
 });
 
-test("equal keys in different objects, and equal values, are fine", () => {
+test("equal keys in different objects and equal values are accepted", () => {
   const text = '{"a":{"k":"k"},"b":{"k":"k"},"c":["k","k"]}';
   expect(parseStrictJson(text)).toEqual(JSON.parse(text));
 });

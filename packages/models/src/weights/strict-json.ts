@@ -1,15 +1,15 @@
 /**
- * JSON whose objects may not repeat a key. `JSON.parse` keeps the last of two equal keys in silence; in a weight file that means
- * two tensors under one name, and which of them is meant is not ours to guess.
+ * A JSON parser that rejects duplicate keys. `JSON.parse` silently keeps the last of two equal keys; in a weight file these are two tensors
+ * with one name, and the correct one is ambiguous.
  */
 
 /**
- * Parses `text` and refuses repeated keys at any depth.
- * @throws SyntaxError as `JSON.parse` does, or saying which key is repeated.
+ * Parses `text` and rejects duplicate keys at any depth.
+ * @throws SyntaxError as `JSON.parse` does, or naming the duplicate key.
  */
 export function parseStrictJson(text: string): unknown {
-  const value: unknown = JSON.parse(text); // after this the text is known to be well formed, so the scan below can be simple
-  const scopes: (Set<string> | undefined)[] = []; // one per open bracket: the keys of an object, undefined for an array
+  const value: unknown = JSON.parse(text); // validates the syntax, so the scan below can be simple
+  const scopes: (Set<string> | undefined)[] = []; // one per open bracket: the keys seen in an object, undefined for an array
   for (let at = 0; at < text.length; at++) {
     switch (text.charCodeAt(at)) {
       case 0x7b: // {

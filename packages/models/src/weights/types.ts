@@ -1,11 +1,11 @@
 /**
- * What the rest of the engine sees of model files: named tensors that can be read as float32, a configuration in Hugging Face's
- * keys, and a tokenizer. Which format lies on the disk (safetensors, shards, GGUF) is not visible beyond this file.
+ * The format-independent view of a model: named tensors readable as float32, a configuration with Hugging Face's keys, and a tokenizer.
+ * The file format (safetensors, shards, GGUF) is hidden from callers.
  */
 
 import type { Tokenizer } from "../tokenizer/types.ts";
 
-/** How a tensor is stored: plain floats, or blocks of quantised values with their scales (GGUF). */
+/** Stored dtype of a tensor: plain floats, or blocks of quantised values with scales (GGUF). */
 export type StoredDtype =
   | "F32"
   | "F16"
@@ -19,9 +19,9 @@ export type StoredDtype =
   | "Q5_K"
   | "Q6_K";
 
-/** Where one tensor lies. Every number here was checked against the file before this object was made. */
+/** Location of one tensor. All numbers were validated against the file. */
 export interface TensorInfo {
-  /** Hugging Face's name, also for GGUF. */
+  /** Hugging Face's name, also for GGUF files. */
   readonly name: string;
   readonly dtype: StoredDtype;
   /** Row-major, slowest dimension first (GGUF's order reversed). */
@@ -39,49 +39,49 @@ export interface NamedTensor {
   readonly data: Float32Array;
 }
 
-/** The tensors of one model, read on demand. Reading is synchronous: it belongs in the thread that owns the weights. */
+/** The tensors of one model, read on demand. Reads are synchronous; call them in the thread that owns the weights. */
 export interface WeightSource {
-  /** Tensors under their Hugging Face names (`model.layers.0.self_attn.q_proj.weight` …), also for GGUF. */
+  /** Tensors by Hugging Face's names (`model.layers.0.self_attn.q_proj.weight` …), also for GGUF files. */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /**
-   * Reads one tensor, widened to float32, into `out` if given (its length must be the tensor's). At most a few MiB are held
-   * besides the result. The q and k rows of a llama GGUF come back in Hugging Face's order, for half-rotation RoPE.
-   * @throws WeightsError naming the tensor: not there, unreadable, or holding a NaN or an infinity.
+   * Reads one tensor as float32, into `out` if given (its length must match). Uses at most a few MiB besides the result. The q and k rows
+   * of a llama GGUF file are returned in Hugging Face's order (half-rotation RoPE).
+   * @throws WeightsError naming the tensor if it is missing, unreadable, or contains a NaN or an infinity.
    */
   readFloat32(name: string, out?: Float32Array): Float32Array;
-  /** Closes the files. Idempotent; reading afterwards is an error. */
+  /** Closes the files. Idempotent; later reads throw. */
   close(): void;
 }
 
-/** A model that was found, checked against its own configuration, and is ready to be read. */
+/** An open model whose weights match its configuration. */
 export interface OpenedModel {
   /** The parsed `config.json`, or the same keys rebuilt from GGUF metadata. */
   readonly config: Record<string, unknown>;
   readonly weights: WeightSource;
-  /** What it was opened from, for messages. */
+  /** The source passed to `openModel`, shown in error messages. */
   readonly origin: string;
-  /** Where it lies: its folder, or its GGUF file. */
+  /** Its folder, or its GGUF file. */
   readonly path: string;
-  /** @throws TokenizerError when the model has none, or one that cannot be honoured. */
+  /** @throws TokenizerError if the model has no tokenizer or one that is not supported. */
   loadTokenizer(): Promise<Tokenizer>;
   /** Closes the weights. Idempotent. */
   close(): void;
 }
 
-/** How far one download is. */
+/** Progress of one download. */
 export interface DownloadProgress {
   readonly file: string;
   readonly receivedBytes: number;
   readonly totalBytes?: number;
 }
 
-/** Options of {@link openModel}; all but `signal` matter only for a Hub id. */
+/** Options of {@link openModel}; all except `signal` apply only to Hub ids. */
 export interface OpenModelOptions {
-  /** Cache folder, laid out as Hugging Face's. @defaultValue `HF_HUB_CACHE`, or `HF_HOME/hub`, or `~/.cache/huggingface/hub` */
+  /** Cache folder in Hugging Face's layout. @defaultValue `HF_HUB_CACHE`, or `HF_HOME/hub`, or `~/.cache/huggingface/hub` */
   readonly cacheDir?: string | undefined;
-  /** Use the cache only. @defaultValue true when `HF_HUB_OFFLINE` is set */
+  /** Use only the cache. @defaultValue true if `HF_HUB_OFFLINE` is set */
   readonly offline?: boolean | undefined;
   readonly onProgress?: (progress: DownloadProgress) => void;
-  /** Stops a download; the promise rejects with `signal.reason`, and the part received is kept for the next time. */
+  /** Aborts a download: the promise rejects with `signal.reason`, and the partial file is kept for the next attempt. */
   readonly signal?: AbortSignal | undefined;
 }

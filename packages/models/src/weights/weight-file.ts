@@ -1,20 +1,20 @@
 /**
- * One open weight file and the only place that reads bytes from it. Every read is checked against the size that the file has, so
- * that no header can make the process read, or allocate, what is not there.
+ * An open weight file; all reads of weight files go through this module. Every read is checked against the file size, so that a malicious
+ * header cannot cause reads or allocations beyond it.
  */
 
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { WeightsError } from "../errors.ts";
 
-/** readSync takes at most 2 GiB at once; 256 MiB keeps single system calls short. */
+/** readSync reads at most 2 GiB per call; 256 MiB keeps single system calls short. */
 const largestReadBytes = 256 * 1024 * 1024;
 
-/** Bytes with a name and a known size; what is outside of them is never read. */
+/** Bytes with a name and a known size. */
 export interface ByteSource {
-  /** For messages. */
+  /** Shown in error messages. */
   readonly path: string;
   readonly size: number;
-  /** Fills `into` from `position`, which the caller has compared with `size`. */
+  /** Fills `into` from `position`; the caller has checked both against `size`. */
   read(into: Uint8Array, position: number): void;
 }
 
@@ -42,7 +42,7 @@ export class WeightFile implements ByteSource {
     }
   }
 
-  /** Fills `into` from `position`. @throws WeightsError when the file ends before that, or is closed. */
+  /** Fills `into` from `position`. @throws WeightsError if the file is too short or closed. */
   read(into: Uint8Array, position: number): void {
     if (this.#fd === undefined) throw new WeightsError(`${this.path} is closed`, { code: "closed", file: this.path });
     if (position < 0 || position + into.byteLength > this.size) throw this.truncated(position, into.byteLength);
@@ -56,15 +56,15 @@ export class WeightFile implements ByteSource {
         const message = `cannot read ${this.path}: ${(cause as Error).message}`;
         throw new WeightsError(message, { code: "unreadable_file", file: this.path, cause });
       }
-      if (count === 0) throw this.truncated(position, into.byteLength); // it was cut short after it was opened
+      if (count === 0) throw this.truncated(position, into.byteLength); // the file was truncated after it was opened
       done += count;
     }
   }
 
   truncated(position: number, length: number): WeightsError {
     return new WeightsError(
-      `${this.path} ends at byte ${this.size}, but bytes ${position} to ${position + length} are needed`,
-      { code: "truncated", file: this.path, hint: "the file is incomplete or damaged; fetch it again" },
+      `${this.path} ends at byte ${this.size}, but bytes ${position} to ${position + length} were requested`,
+      { code: "truncated", file: this.path, hint: "the file is incomplete or damaged; download it again" },
     );
   }
 
@@ -75,12 +75,12 @@ export class WeightFile implements ByteSource {
   }
 }
 
-/** Reads a text file whose size is bounded before anything is allocated. @throws WeightsError naming the file. */
+/** Reads a text file and checks its size before allocating. @throws WeightsError naming the file. */
 export function readSmallText(path: string, largestBytes: number): string {
   const file = new WeightFile(path);
   try {
     if (file.size > largestBytes) {
-      const message = `${path} has ${file.size} bytes, more than the ${largestBytes} that such a file may have`;
+      const message = `${path} must have at most ${largestBytes} bytes, got ${file.size}`;
       throw new WeightsError(message, { code: "too_large", file: path });
     }
     const bytes = new Uint8Array(file.size);

@@ -1,20 +1,20 @@
 /**
- * Writing large files. One appears under its name only when it is complete and on the disk: a crash or an abort leaves the old file, or
- * none, and never half of one.
+ * Writes large files atomically: a file gets its name only when it is complete and synced to disk, so a crash or an abort leaves the old
+ * file, or none, and never a partial one.
  */
 
 import { randomBytes } from "node:crypto";
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-/** A name beside `path` that nobody else uses, for what is not complete yet. */
+/** A unique temporary path in the same folder as `path`. */
 export function temporaryBeside(path: string): string {
   return join(dirname(path), `.${basename(path)}.${randomBytes(6).toString("hex")}.tmp`);
 }
 
 /**
- * Writes a file as a whole or not at all.
- * @param fill Called with a function that appends bytes; they may be overwritten once its promise is settled.
+ * Writes a file atomically.
+ * @param fill Called with a function that appends bytes; the buffer may be reused once its promise settles.
  */
 export async function writeFileAtomically(
   file: string,
@@ -45,7 +45,7 @@ async function appendTo(handle: FileHandle, bytes: Uint8Array): Promise<void> {
   }
 }
 
-/** So that the rename itself survives a power cut. Folders cannot be opened on Windows, where it is not needed. */
+/** Syncs a folder, so that a rename in it survives a power failure. Windows cannot open folders and does not need it. */
 export async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, "r").catch(() => undefined);
   await handle?.sync().catch(() => undefined);

@@ -1,6 +1,5 @@
 /**
- * Writing GGUF: typed metadata, a table of tensors, and their data, each at a multiple of the alignment. What the keys and tensors mean
- * is not known here.
+ * Writes GGUF files: typed metadata, a table of tensors, and their aligned data. This module does not interpret keys or tensors.
  */
 
 import { WeightsError } from "../errors.ts";
@@ -10,7 +9,7 @@ import { defaultAlignment, dtypeOfGgml, ggufMagic, valueType } from "./gguf.ts";
 import { writeFileAtomically } from "./write-file.ts";
 import { appendTensor, type TensorToWrite } from "./write-safetensors.ts";
 
-/** A metadata value with the type that readers expect of its key. */
+/** A metadata value with the type that readers expect for its key. */
 export type GgufField =
   | { readonly type: "u32" | "i32" | "f32"; readonly value: number }
   | { readonly type: "bool"; readonly value: boolean }
@@ -18,14 +17,14 @@ export type GgufField =
   | { readonly type: "strings"; readonly value: readonly string[] }
   | { readonly type: "i32s" | "f32s"; readonly value: ArrayLike<number> };
 
-/** Metadata in the order in which they are written. */
+/** Metadata in the order of writing. */
 export type GgufFields = ReadonlyMap<string, GgufField>;
 
-/** A tensor in Hugging Face's order of dimensions, under GGUF's name. */
+/** A tensor with Hugging Face's dimension order and GGUF's name. */
 export type GgufTensorToWrite = Omit<TensorToWrite, "dtype"> & { readonly dtype: WrittenDtype };
 
 const formatVersion = 3;
-/** Of names; GGML has room for 64 bytes with the zero at the end. */
+/** Limit of tensor names in bytes: GGML's buffer has 64 bytes including the terminating zero. */
 const longestNameBytes = 63;
 
 const typeOfDtype = new Map([...dtypeOfGgml].map(([type, dtype]) => [dtype, type]));
@@ -33,8 +32,8 @@ const utf8 = new TextEncoder();
 const aligned = (bytes: number) => Math.ceil(bytes / defaultAlignment) * defaultAlignment;
 
 /**
- * Writes a file as a whole or not at all, a tensor at a time.
- * @throws WeightsError naming a tensor that cannot be stored so.
+ * Writes a file atomically, one tensor at a time.
+ * @throws WeightsError naming a tensor that cannot be stored in its dtype.
  */
 export async function writeGguf(
   file: string,
@@ -58,7 +57,7 @@ function bytesOf({ name, shape, dtype }: GgufTensorToWrite, file: string): numbe
   const bytes = count === undefined ? undefined : storedBytes(dtype, count);
   const isWholeRows = ((shape.at(-1) ?? 0) as number) % codecs[dtype].blockValues === 0; // blocks never cross rows
   if (bytes !== undefined && bytes > 0 && isWholeRows) return bytes;
-  throw new WeightsError(`tensor ${name}: shape [${shape}] is not possible for ${dtype}`, {
+  throw new WeightsError(`tensor ${name}: shape [${shape}] is not valid for ${dtype}`, {
     code: "bad_shape",
     tensor: name,
     file,
@@ -80,7 +79,10 @@ function encodeHeader(fields: GgufFields, tensors: readonly GgufTensorToWrite[],
   for (const tensor of tensors) {
     const { name, shape, dtype } = tensor;
     if (names.has(name) || utf8.encode(name).byteLength > longestNameBytes) {
-      throw new WeightsError(`tensor ${name}: the name is taken or too long for GGUF`, { tensor: name, file });
+      throw new WeightsError(`tensor ${name}: the name must be unique and have at most ${longestNameBytes} bytes`, {
+        tensor: name,
+        file,
+      });
     }
     names.add(name);
     out.string(name);
@@ -125,7 +127,7 @@ function appendField(out: Bytes, field: GgufField): void {
   }
 }
 
-/** Little-endian bytes that grow by doubling. */
+/** A little-endian buffer that grows by doubling. */
 class Bytes {
   #bytes = new Uint8Array(64 * 1024);
   #view = new DataView(this.#bytes.buffer);
@@ -175,7 +177,7 @@ class Bytes {
     this.#bytes.set(bytes, at);
   }
 
-  /** What was written, with zeros up to `length`. */
+  /** The written bytes, padded with zeros to `length`. */
   padded(length: number): Uint8Array {
     this.#take(length - this.length);
     return this.#bytes.subarray(0, length);

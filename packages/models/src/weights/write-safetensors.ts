@@ -1,4 +1,4 @@
-/** Writing safetensors: the header, and the values of each tensor as their turn comes. */
+/** Writes safetensors files: the header, then the values of one tensor at a time. */
 
 import { WeightsError } from "../errors.ts";
 import { assertLittleEndian, countValues, storedBytes } from "./codecs.ts";
@@ -6,19 +6,19 @@ import { encodedChunks, type WrittenDtype } from "./encode.ts";
 import type { NamedTensor } from "./types.ts";
 import { writeFileAtomically } from "./write-file.ts";
 
-/** One tensor to be written; F16 and BF16 are rounded to nearest, ties to even. */
+/** A tensor to write; F16 and BF16 round to nearest, ties to even. */
 export interface TensorToWrite {
   readonly name: string;
   readonly dtype: Exclude<WrittenDtype, "Q8_0">;
   readonly shape: readonly number[];
-  /** The values, or how to compute them when their turn comes, so that a merged model need not exist in memory as a whole. */
+  /** The values, or a function that computes them on demand, so that a merged model is never held in memory as a whole. */
   readonly data: Float32Array | (() => Float32Array | Promise<Float32Array>);
 }
 
 /**
- * Writes tensors in the order given.
- * @param metadata Free strings; loaders of transformers expect `{ format: "pt" }`.
- * @throws WeightsError for a repeated name or a shape that does not fit its data; then the file is as it was.
+ * Writes tensors in the given order.
+ * @param metadata Arbitrary strings; transformers expects `{ format: "pt" }`.
+ * @throws WeightsError for a duplicate name or a shape that does not match its data; an existing file is then unchanged.
  */
 export async function writeSafetensors(
   file: string,
@@ -35,8 +35,8 @@ export async function writeSafetensors(
 }
 
 /**
- * The same in memory: the parts of a file, to be written one after the other. The values are not copied.
- * @throws WeightsError for a repeated name or a shape that does not fit its data.
+ * Encodes a file in memory as a list of parts to concatenate. The values are not copied.
+ * @throws WeightsError for a duplicate name or a shape that does not match its data.
  */
 export function encodeSafetensors(
   tensors: readonly NamedTensor[],
@@ -49,7 +49,7 @@ export function encodeSafetensors(
   return [header, ...list.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength))];
 }
 
-/** Eight bytes of length and the JSON, padded so that the data start at a multiple of eight. */
+/** Eight bytes of length and the JSON header, padded so that the data are aligned to eight bytes. */
 function encodeHeader(
   tensors: readonly Pick<TensorToWrite, "name" | "dtype" | "shape">[],
   metadata?: Readonly<Record<string, string>>,
@@ -61,8 +61,8 @@ function encodeHeader(
     const count = countValues(shape);
     const refuse = (message: string) =>
       new WeightsError(`tensor ${name}: ${message}`, { tensor: name, ...(file !== undefined && { file }) });
-    if (header.has(name) || name === "__metadata__") throw refuse("the name is already taken");
-    if (count === undefined) throw refuse(`shape [${shape}] is not possible`);
+    if (header.has(name) || name === "__metadata__") throw refuse("the name must be unique");
+    if (count === undefined) throw refuse(`shape [${shape}] is not valid`);
     const begin = end;
     end += storedBytes(dtype, count) as number;
     header.set(name, { dtype, shape, data_offsets: [begin, end] });
@@ -76,11 +76,11 @@ function encodeHeader(
 
 function checkCount(name: string, shape: readonly number[], values: Float32Array, file?: string): void {
   if (values.length === countValues(shape)) return;
-  const message = `tensor ${name}: shape [${shape}] does not fit ${values.length} values`;
+  const message = `tensor ${name}: shape [${shape}] does not match ${values.length} values`;
   throw new WeightsError(message, { tensor: name, ...(file !== undefined && { file }) });
 }
 
-/** Appends the values of one tensor, computed now if they are not there yet. @throws WeightsError naming the tensor. */
+/** Appends the values of one tensor, computing them if needed. @throws WeightsError naming the tensor. */
 export async function appendTensor(
   { name, shape, dtype, data }: Omit<TensorToWrite, "dtype"> & { readonly dtype: WrittenDtype },
   append: (bytes: Uint8Array) => Promise<void>,

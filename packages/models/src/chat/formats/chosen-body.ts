@@ -1,4 +1,4 @@
-/** The body of a call that a model writes in one of several forms: the first character that is not white space tells which. */
+/** A call body with several possible syntaxes, chosen by the first character that is not white space. */
 import type { CallBody } from "../reply-parser.ts";
 
 export function chosenBody(choose: (first: string) => CallBody): CallBody {

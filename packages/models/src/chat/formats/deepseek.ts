@@ -1,6 +1,6 @@
 /**
- * DeepSeek V3, R1 and V3.1: calls in a section of their own, each `name<｜tool▁sep｜>{…}`, in older ones
- * `function<｜tool▁sep｜>name` with the arguments in a fenced block; reasoning in `<think>`.
+ * DeepSeek V3, R1 and V3.1: a section of tool calls, each `name<｜tool▁sep｜>{…}`, or in older versions `function<｜tool▁sep｜>name` with
+ * the arguments in a fenced block; reasoning in `<think>`.
  */
 import { parseJsonValue } from "../json-value.ts";
 import type { ReplyFormat } from "../reply-format.ts";

@@ -1,4 +1,4 @@
-/** Replies of families whose templates are told by their marks: read whole and piece by piece. */
+/** Replies of the families that are detected by their special tokens, parsed at once and character by character. */
 import { describe, expect, test } from "vitest";
 import type { ReplyFormat } from "../reply-format.ts";
 import { replyOf } from "../reply-reader.ts";
@@ -19,7 +19,7 @@ const tools: readonly ChatTool[] = [
 ];
 const weather = (city: string, rest: object = {}) => ({ name: "get_weather", arguments: { city, ...rest } });
 
-/** Reads a reply whole and letter by letter, which must be the same. */
+/** Parses a reply at once and character by character; both must give the same result. */
 function read(
   format: ReplyFormat,
   text: string,
@@ -39,7 +39,7 @@ describe("DeepSeek", () => {
   const older = 'function<｜tool▁sep｜>get_weather\n```json\n{"city": "Oslo"}\n```';
   const newer = 'get_weather<｜tool▁sep｜>{"city": "Zürich", "days": 2}';
 
-  test("calls of both forms, behind reasoning and text", () => {
+  test("calls in both syntaxes, after reasoning and text", () => {
     expect(read(deepseekFormat, `<think>hm</think>Let me see.${section(older, newer)}`)).toEqual({
       reasoning: "hm",
       text: "Let me see.",
@@ -51,7 +51,7 @@ describe("DeepSeek", () => {
     });
   });
 
-  test("what does not parse is text", () => {
+  test("unparsable calls are text", () => {
     for (const text of [
       section("get_weather<｜tool▁sep｜>{broken"),
       section("no separator"),
@@ -68,7 +68,7 @@ describe("Kimi", () => {
     `<|tool_call_begin|>${name}<|tool_call_argument_begin|>${json}<|tool_call_end|>`;
   const section = (...calls: string[]) => `<|tool_calls_section_begin|>${calls.join("")}<|tool_calls_section_end|>`;
 
-  test("calls carry the function in their id", () => {
+  test("the call id contains the function name", () => {
     const text = `Sure.${section(call("functions.get_weather:0", '{"city": "Oslo"}'), call("functions.get_weather:1", '{"city": "Rome"}'))}`;
     expect(read(kimiFormat, text)).toEqual({
       reasoning: "",
@@ -81,7 +81,7 @@ describe("Kimi", () => {
     });
   });
 
-  test("what does not parse is text", () => {
+  test("unparsable calls are text", () => {
     for (const text of [
       section(call("functions.get_weather:0", "{")),
       section("nothing"),
@@ -95,7 +95,7 @@ describe("Kimi", () => {
 describe("GLM", () => {
   const argument = (key: string, value: string) => `<arg_key>${key}</arg_key>\n<arg_value>${value}</arg_value>\n`;
 
-  test("arguments are read by the tool's schema", () => {
+  test("arguments are parsed with the tool's schema", () => {
     const text = `\n<think>hm</think>\nWell.\n<tool_call>get_weather\n${argument("city", "12")}${argument("days", "3")}</tool_call>`;
     expect(read(glmFormat, text)).toEqual({ reasoning: "hm", text: "Well.", toolCalls: [weather("12", { days: 3 })] });
     expect(read(glmFormat, "<tool_call>get_weather</tool_call>").toolCalls).toEqual([
@@ -103,7 +103,7 @@ describe("GLM", () => {
     ]);
   });
 
-  test("what does not parse is text", () => {
+  test("unparsable calls are text", () => {
     for (const text of ["<tool_call>two words</tool_call>", "<tool_call>f<arg_key>a</arg_key></tool_call>"]) {
       expect(read(glmFormat, text)).toEqual({ reasoning: "", text, toolCalls: [] });
     }
@@ -111,13 +111,13 @@ describe("GLM", () => {
 });
 
 describe("harmony", () => {
-  test("channels are reasoning, answer and calls", () => {
+  test("channels map to reasoning, answer and calls", () => {
     const text =
       "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant<|channel|>commentary<|message|>One moment.<|end|>" +
       '<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>';
     const wanted = { reasoning: "Let me think.", text: "One moment.", toolCalls: [weather("Oslo")] };
     expect(read(harmonyFormat, text)).toEqual(wanted);
-    // The last token ends the reply, and never comes.
+    // <|call|> also ends the reply, so the parser does not receive it.
     expect(read(harmonyFormat, text.replace("<|call|>", ""))).toEqual(wanted);
     const turned = '<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Rome"}';
     expect(read(harmonyFormat, turned).toolCalls).toEqual([weather("Rome")]);
@@ -127,7 +127,7 @@ describe("harmony", () => {
     });
   });
 
-  test("what does not keep to the form is text; a header that is cut off is nothing", () => {
+  test("malformed messages are text; an incomplete header is dropped", () => {
     const broken = "<|channel|>commentary to=functions.get_weather<|message|>{oh";
     expect(read(harmonyFormat, broken)).toEqual({ reasoning: "", text: "{oh", toolCalls: [] });
     expect(read(harmonyFormat, "Just text.")).toMatchObject({ text: "Just text." });

@@ -1,6 +1,6 @@
 /**
- * GLM 4.5 and later: `<tool_call>name` with a pair of `<arg_key>` and `<arg_value>` for each argument; reasoning in `<think>`. Values that are
- * not texts are JSON.
+ * GLM 4.5 and later: `<tool_call>name` with a pair of `<arg_key>` and `<arg_value>` per argument; reasoning in `<think>`. Values other
+ * than strings are JSON.
  */
 import { parseJsonValue } from "../json-value.ts";
 import type { ParserOptions, ReplyFormat } from "../reply-format.ts";

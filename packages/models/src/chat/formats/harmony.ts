@@ -1,6 +1,6 @@
 /**
- * gpt-oss: a reply is messages, each with a header and a channel: `<|channel|>analysis<|message|>` is reasoning, `final` is the answer, and
- * `commentary to=functions.NAME` a call, whose end is a token that also ends the reply.
+ * gpt-oss (harmony): a reply is a list of messages, each with a header that names a channel. `<|channel|>analysis<|message|>` is reasoning,
+ * `final` is the answer, and `commentary to=functions.NAME` is a tool call, whose end token also ends the reply.
  */
 import { parseJsonValue } from "../json-value.ts";
 import type { ParserOptions, ReplyFormat, ReplyParser } from "../reply-format.ts";
@@ -17,7 +17,7 @@ export const harmonyFormat: ReplyFormat = {
   createParser: createHarmonyParser,
 };
 
-/** Longer headers are none. */
+/** Characters. A longer header is treated as text. */
 const longestHeader = 512;
 
 type Part = "text" | "reasoning" | "call";
@@ -25,11 +25,11 @@ type Part = "text" | "reasoning" | "call";
 function createHarmonyParser({ tools }: ParserOptions): ReplyParser {
   const search = createTextSearch([start, channel, constrain, message, ...ends]);
   let events: ReplyEvent[] = [];
-  /** What stands before `<|message|>`; undefined inside of a message. */
+  /** Text before `<|message|>`; undefined inside a message. */
   let header: string | undefined = "";
   let part: Part = "text";
   let name = "";
-  const held: string[] = []; // of a call, until it is complete
+  const held: string[] = []; // arguments of the current call, until it is complete
   let began = false;
 
   const write = (text: string): void => {
@@ -45,7 +45,7 @@ function createHarmonyParser({ tools }: ParserOptions): ReplyParser {
     part = isCall ? "call" : (header as string).includes(`${channel}analysis`) ? "reasoning" : "text";
     header = undefined;
   };
-  /** A message is over. */
+  /** Ends the current message. */
   const close = (): void => {
     const json = held.splice(0).join("");
     if (part === "call") {
@@ -60,7 +60,7 @@ function createHarmonyParser({ tools }: ParserOptions): ReplyParser {
   const headerText = (text: string): void => {
     header = (header as string) + text;
     if (header.length <= longestHeader) return;
-    const all = header; // a model that does not keep to the form: its text
+    const all = header; // malformed header: emit it as text
     header = undefined;
     part = "text";
     write(all);
@@ -84,12 +84,12 @@ function createHarmonyParser({ tools }: ParserOptions): ReplyParser {
         } else if (step.found === message) open();
         else if (step.found === channel || step.found === constrain) headerText(step.found);
         else if (ends.includes(step.found)) {
-          // An end without a message: what came is text.
+          // An end token without a message: emit the header as text.
           const all = header;
           header = undefined;
           write(all);
           close();
-        } // a start begins a header, which this is
+        } // <|start|> begins a header, and the parser is already in one
       }
       return taken();
     },
@@ -101,7 +101,7 @@ function createHarmonyParser({ tools }: ParserOptions): ReplyParser {
       } else {
         const all = (header + left).replaceAll(channel, "").replaceAll(constrain, "");
         part = "text";
-        // A header that was cut off is no answer; text without any mark is one.
+        // Drop an incomplete header; keep text that has no special tokens at all.
         if (!began && header + left === all) write(all);
       }
       return taken();

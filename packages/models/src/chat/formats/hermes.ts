@@ -1,6 +1,6 @@
 /**
- * Qwen2.5, Qwen3 and the many that follow Hermes: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, reasoning in `<think>`.
- * Newer Qwen models write the same call with tags, `<function=name><parameter=key>value</parameter></function>`; both are read.
+ * Qwen2.5, Qwen3 and other models with the Hermes syntax: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, reasoning in `<think>`.
+ * Newer Qwen models use tags instead of JSON, `<function=name><parameter=key>value</parameter></function>`; both are parsed.
  */
 import { parseJsonValue } from "../json-value.ts";
 import type { ParserOptions, ReplyFormat } from "../reply-format.ts";
@@ -36,7 +36,7 @@ export const hermesFormat: ReplyFormat = {
 
 const functionEnd = "</function>";
 
-/** `<function=name>` up to `</function>`. */
+/** From `<function=name>` to `</function>`. */
 const taggedBody = (options: ParserOptions): CallBody =>
   sectionBody(functionEnd, (text) => {
     const call = taggedCall(text, options);

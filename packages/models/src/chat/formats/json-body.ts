@@ -1,15 +1,15 @@
-/** A call that is one JSON value. */
+/** A call body that is one JSON value. */
 import { type CallShape, callsIn, createJsonCollector } from "../json-value.ts";
 import type { CallBody } from "../reply-parser.ts";
 import type { ToolCall } from "../types.ts";
 
-/** @param read - the calls that a complete value is. @defaultValue one object or a list of them */
+/** @param read - converts the complete JSON value to calls. @defaultValue accepts one call object or a list of them */
 export function jsonBody(
   shape: CallShape,
   read: (json: string) => readonly ToolCall[] | undefined = (json) => callsIn(json, shape),
 ): CallBody {
   const collector = createJsonCollector();
-  let before = ""; // white space between the mark and the value
+  let before = ""; // white space between the marker and the value
   let began = false;
   return {
     push(piece) {

@@ -1,6 +1,6 @@
 /**
- * For templates that know nothing of tools: they are told to the model in the system message, and a reply that is
- * `{"tool_calls": [{"name": …, "arguments": {…}}]}` calls them. A single `{"name": …, "arguments": …}` will do.
+ * For templates without tool support: the system message describes the tools, and a reply of the form
+ * `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"name": …, "arguments": …}` is a tool call.
  */
 import { type CallShape, callsIn, listIn } from "../json-value.ts";
 import type { ReplyFormat } from "../reply-format.ts";
@@ -38,8 +38,8 @@ const instruction = (tools: readonly ChatTool[]): string =>
   ].join("\n");
 
 /**
- * The conversation with its tools in plain words: the tools in the system message, calls as the JSON that the model is asked for, and
- * what the tools returned as a message of the user.
+ * Rewrites a conversation for a template without tool support: tools go into the system message, calls become the JSON that the system
+ * message asks for, and tool results become user messages.
  */
 export function withToolsAsText(messages: readonly ChatMessage[], tools: readonly ChatTool[]): ChatMessage[] {
   const [first, ...others] = messages;

@@ -1,4 +1,4 @@
-/** Kimi K2: calls in a section of their own, each `functions.NAME:INDEX<|tool_call_argument_begin|>{…}`; reasoning in `<think>`. */
+/** Kimi K2: a section of tool calls, each `functions.NAME:INDEX<|tool_call_argument_begin|>{…}`; reasoning in `<think>`. */
 import { parseJsonValue } from "../json-value.ts";
 import type { ReplyFormat } from "../reply-format.ts";
 import type { ToolCall } from "../types.ts";

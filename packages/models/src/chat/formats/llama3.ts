@@ -1,4 +1,4 @@
-/** Llama 3.1 and later: a reply that is `{"name": …, "parameters": {…}}`, perhaps behind `<|python_tag|>`, several with `;` between. */
+/** Llama 3.1 and later: a reply of the form `{"name": …, "parameters": {…}}`, optionally after `<|python_tag|>`, separated by `;`. */
 import type { ReplyFormat } from "../reply-format.ts";
 import { createReplyParser } from "../reply-parser.ts";
 import { jsonBody } from "./json-body.ts";
@@ -16,7 +16,7 @@ export const llama3Format: ReplyFormat = {
         callOpens: tag,
         bareCalls: "{",
         separators: ";",
-        // Without the mark it may be JSON that somebody asked for: then only the name of a tool makes it a call.
+        // Without the tag it may be JSON that the user asked for, so it is a call only if it names an offered tool.
         createBody: ({ tools }, marked) =>
           jsonBody({
             argumentKeys: ["parameters", "arguments"],

@@ -1,5 +1,5 @@
 /**
- * Mistral: `[TOOL_CALLS][{"name": …, "arguments": {…}}]`, in newer ones `[TOOL_CALLS]name[ARGS]{…}` for each call; reasoning in
+ * Mistral: `[TOOL_CALLS][{"name": …, "arguments": {…}}]`, in newer models `[TOOL_CALLS]name[ARGS]{…}` per call; reasoning in
  * `[THINK]`.
  */
 import { createJsonCollector, parseJsonValue } from "../json-value.ts";
@@ -21,7 +21,7 @@ export const mistralFormat: ReplyFormat = {
       {
         reasoning: { opens: "[THINK]", closes: "[/THINK]" },
         callOpens: opens,
-        // A list begins with a bracket, a name does not.
+        // A list or object starts with a bracket, a name does not.
         createBody: () =>
           chosenBody((first) =>
             /[[{]/.test(first) ? jsonBody({ argumentKeys: ["arguments", "parameters"] }) : namedBody(),
@@ -31,9 +31,9 @@ export const mistralFormat: ReplyFormat = {
     ),
 };
 
-/** A function's name, perhaps with the call's id behind it. */
+/** A function name, optionally followed by the call id. */
 const head = /^([\w.-]{1,256})\s*(?:\[CALL_ID\][\w-]{1,64}\s*)?(?:\[ARGS\])?\s*$/;
-/** Longer heads are none. */
+/** Characters. A longer head is treated as text. */
 const longestHead = 512;
 
 function namedBody(): CallBody {

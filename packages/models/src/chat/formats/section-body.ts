@@ -1,11 +1,11 @@
-/** A call, or several, whose end is a mark: all up to it is collected and then read as a whole. */
+/** A body of one or more calls that ends with a marker: the text is collected up to the marker and then parsed at once. */
 import type { CallBody } from "../reply-parser.ts";
 import { createTextSearch } from "../text-search.ts";
 import type { ToolCall } from "../types.ts";
 
 /**
- * @param closes - the mark at the end.
- * @param read - the calls in what stands before the mark, or undefined when it is none.
+ * @param closes - the end marker.
+ * @param read - parses the text before the marker; returns undefined if it is not a valid call.
  */
 export function sectionBody(closes: string, read: (text: string) => readonly ToolCall[] | undefined): CallBody {
   const search = createTextSearch([closes]);

@@ -1,20 +1,20 @@
-/** Families whose calls stand in a section of their own, each between two marks, with reasoning in `<think>`: how one of them reads replies. */
+/** Builds the reply format of a family that puts its calls in one section, each call between two markers, with reasoning in `<think>`. */
 import type { ReplyFormat } from "../reply-format.ts";
 import { createReplyParser } from "../reply-parser.ts";
 import type { ToolCall } from "../types.ts";
 import { sectionBody } from "./section-body.ts";
 
-/** What a family writes, and how it writes a call. */
+/** The markers of a family and its call syntax. */
 export interface SectionFormat {
   readonly name: string;
-  /** The section's marks, those of each call, and whatever stands within one. */
+  /** Markers around the section and around each call, and any others used inside a call. */
   readonly marks: Readonly<Record<"opens" | "closes" | "callOpens" | "callCloses", string>>;
-  /** The call between its marks; undefined when it is none. */
+  /** Parses the text between the call markers; undefined if it is not a call. */
   readonly callOf: (text: string) => ToolCall | undefined;
 }
 
 export function sectionFormat({ name, marks, callOf }: SectionFormat): ReplyFormat {
-  /** All calls of a section; undefined when one of them is none. */
+  /** All calls of a section; undefined if any of them is malformed. */
   const callsOf = (text: string): readonly ToolCall[] | undefined => {
     const calls: ToolCall[] = [];
     for (const part of text.split(marks.callOpens).slice(1)) {

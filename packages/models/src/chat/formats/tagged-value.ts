@@ -1,7 +1,7 @@
-/** Arguments that a family writes bare, between tags, instead of as JSON. */
+/** Arguments that a family writes unquoted between tags, instead of as JSON. */
 import { parseJsonValue } from "../json-value.ts";
 
-/** The type that a tool's schema gives to an argument, if it gives one. */
+/** The `type` of an argument in a tool's schema, if present. */
 export function typeOfArgument(schema: unknown, name: string): unknown {
   const properties = (schema as { properties?: Record<string, { type?: unknown } | null> } | null | undefined)
     ?.properties;
@@ -10,7 +10,7 @@ export function typeOfArgument(schema: unknown, name: string): unknown {
     : undefined;
 }
 
-/** The value as JSON: a text is one unless the schema says otherwise and it can be read so. */
+/** Converts the value to JSON: a string unless the schema has another type and the text parses as JSON. */
 export function taggedValue(text: string, type: unknown): string {
   if (type === undefined || type === "string") return JSON.stringify(text);
   return parseJsonValue(text) === undefined ? JSON.stringify(text) : text.trim();

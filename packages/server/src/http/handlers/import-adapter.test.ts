@@ -264,7 +264,7 @@ test("what no adapter of the model can be is refused before it is read, and the 
   expect(await attack("adapter_model.safetensors", headerAlone(many(1500)))).toEqual([
     400,
     "bad_adapter",
-    expect.stringMatching(/a header has at most \d+ bytes here/),
+    expect.stringMatching(/the header must have at most \d+ bytes/),
   ]);
   for (const [header, reason] of [
     [many(100), /does not belong to an adapter of this model/],
