@@ -1,4 +1,4 @@
-/** Builds the page: one script, one style sheet, the document and its icon, into dist/page. Nothing is loaded from elsewhere. */
+/** Builds the page into dist/page: one script, one style sheet, the document and its icon, with no resources from other hosts. */
 import { copyFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -6,7 +6,7 @@ import { build } from "esbuild";
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
-/** @param folder - where the files go. @defaultValue dist/page of the package */
+/** @param folder - the output folder. @defaultValue dist/page of the package */
 export async function buildPage(folder: string = at("dist/page")): Promise<void> {
   await mkdir(folder, { recursive: true });
   await build({

@@ -163,7 +163,7 @@ try {
     await page.keyboard.press("Escape");
     assert.equal(await card.count(), 1);
     await card.getByRole("button", { name: /^Delete/ }).click();
-    await page.getByRole("button", { name: "Delete for good" }).click();
+    await page.getByRole("button", { name: "Delete permanently" }).click();
     await page.getByText("The checkpoint was deleted.").waitFor();
     await until("it is gone", async () => (await card.count()) === 0);
   });

@@ -1,24 +1,24 @@
 /**
- * The lines of a JSONL file that another program is writing: reads on from the last whole line, begins anew when the file was replaced,
- * and reads a bounded number of bytes. NaN and Infinity, which Python writes, count as missing. Where the rows go is the keeper's business.
+ * Reads a JSONL file while another program appends to it: continues after the last complete line, restarts if the file was replaced, and
+ * reads a bounded number of bytes. NaN and Infinity, which Python writes, become missing values. Rows are passed to a {@link RowStore}.
  */
 import { open, stat } from "node:fs/promises";
 import type { JsonValue, RunFileRow } from "@tinklet/wire";
 
-/** Bytes of one file that are read; of a longer one the rest is not shown. */
+/** Maximum bytes read from one file; the rest of a longer file is not shown. */
 const maxBytes = 256 * 1024 * 1024;
-/** Parsed in one go: a file that is read for the first time must not keep others waiting. */
+/** Bytes parsed before yielding to the event loop, so that the first read of a large file does not block other requests. */
 const chunkBytes = 512 * 1024;
 
-/** What takes the rows of a file. */
+/** Stores the rows of a file. */
 export interface RowKeeper {
-  /** Takes a row. @returns false when it can hold no more: the rest of the file is not read. */
+  /** Adds a row. @returns false if the store is full; the rest of the file is then not read. */
   add(row: RunFileRow): boolean;
-  /** Forgets all rows: the file begins anew. */
+  /** Deletes all rows, because the file was replaced. */
   clear(): void;
 }
 
-/** Rows as they are. */
+/** Stores rows without conversion. */
 class RowList implements RowKeeper {
   rows: RunFileRow[] = [];
 
@@ -32,7 +32,7 @@ class RowList implements RowKeeper {
   }
 }
 
-/** A file whose rows go to a keeper. */
+/** A file whose rows are added to a store. */
 export class GrowingFile<Keeper extends RowKeeper> {
   readonly path: string;
   readonly kept: Keeper;
@@ -48,12 +48,12 @@ export class GrowingFile<Keeper extends RowKeeper> {
     this.kept = kept;
   }
 
-  /** When the file was last written. */
+  /** Modification time of the file. */
   get updatedAt(): number {
     return this.#updatedAt;
   }
 
-  /** Reads what is there now. A file that is not there has no rows. */
+  /** Reads the new lines of the file. A missing file has no rows. */
   read(): Promise<Keeper> {
     const turn = this.#turn.then(() => this.#readOn()).then(() => this.kept);
     this.#turn = turn.catch(() => {});
@@ -101,7 +101,7 @@ export class GrowingFile<Keeper extends RowKeeper> {
   }
 }
 
-/** A file of a few rows, kept as they are. */
+/** A file with few rows, stored without conversion. */
 export class GrowingLines {
   readonly #file: GrowingFile<RowList>;
 
@@ -109,7 +109,7 @@ export class GrowingLines {
     this.#file = new GrowingFile(path, new RowList());
   }
 
-  /** All rows that are there now. */
+  /** Reads the file and returns all rows. */
   async read(): Promise<readonly RunFileRow[]> {
     return (await this.#file.read()).rows;
   }

@@ -1,18 +1,18 @@
-/** `@tinklet/studio`: the page of the local server, shipped built, and the folders of runs that it shows. This file alone decides what is public. */
+/** `@tinklet/studio`: the built page of the local server, and a reader for the run folders that it shows. */
 import type { Studio } from "@tinklet/server";
 import { loadPage } from "./page-files.ts";
 import { runFolders } from "./run-folders.ts";
 
 /** Options of {@link openStudio}. */
 export interface StudioOptions {
-  /** Folders of runs, or folders that hold such folders. @defaultValue none */
+  /** Run folders, or folders that contain run folders. @defaultValue none */
   readonly runs?: readonly string[];
 }
 
 /**
  * Opens the studio for a server.
  *
- * @throws Error when one of the folders is none, or the page was not built.
+ * @throws Error if one of the paths is not a folder, or the page was not built.
  *
  * @example
  * ```ts

@@ -1,24 +1,24 @@
 /**
- * The numbers of `metrics.jsonl` by metric: a hundred thousand rows are a few columns and not as many objects. Bounded by cells, so that
- * a file with a new name in every row takes no more than another.
+ * Stores `metrics.jsonl` as one column per metric instead of one object per row. The number of cells (names × rows) is bounded, so that a
+ * file with a new name in every row uses no more memory than other files.
  */
 import type { RunFileRow } from "@tinklet/wire";
 import type { RowKeeper } from "./growing-lines.ts";
 
-/** Numbers of one file: 128 MB. */
+/** Maximum numbers per file: 128 MB. */
 const maxCells = 16_000_000;
-/** Names of one file; later ones are left out. */
+/** Maximum metric names per file; later names are ignored. */
 const maxNames = 1000;
 
 export class MetricColumns implements RowKeeper {
-  /** How many rows there are. */
+  /** Number of rows. */
   rows = 0;
-  /** NaN where a row lacks the metric. Each holds `rows` numbers and room for more. */
+  /** NaN where a row does not have the metric. Each column has capacity for at least `rows` numbers. */
   readonly #columns = new Map<string, Float64Array>();
   #room = 0;
   readonly #maxCells: number;
 
-  /** @param limit - numbers that it holds at most. */
+  /** @param limit - maximum number of cells. */
   constructor(limit = maxCells) {
     this.#maxCells = limit;
   }
@@ -28,7 +28,7 @@ export class MetricColumns implements RowKeeper {
     if (this.rows === this.#room) this.#grow();
     for (const name in row) {
       const value = row[name];
-      if (typeof value !== "number" || !Number.isFinite(value)) continue; // 1e999 is read as Infinity
+      if (typeof value !== "number" || !Number.isFinite(value)) continue; // JSON.parse reads 1e999 as Infinity
       const column = this.#columnOf(name);
       if (column !== undefined) column[this.rows] = value;
     }
@@ -46,12 +46,12 @@ export class MetricColumns implements RowKeeper {
     return this.#columns.keys();
   }
 
-  /** A metric's numbers; NaN is none. */
+  /** The values of a metric; NaN where a row does not have it. */
   column(name: string): Float64Array {
     return this.#columns.get(name)?.subarray(0, this.rows) ?? new Float64Array(0);
   }
 
-  /** All columns from a row on, as they go over the wire. */
+  /** All columns from a row on, in the wire format: null for missing values. */
   after(row: number): Record<string, (number | null)[]> {
     const from = Math.max(0, Math.min(row, this.rows));
     const columns = [...this.#columns.keys()].map((name): [string, (number | null)[]] => [

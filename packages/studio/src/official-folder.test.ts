@@ -1,4 +1,4 @@
-/** A run folder in the shapes that the official cookbook (0.5.8) writes, cut down by hand from a run of its arithmetic recipe. */
+/** A run folder in the format of the official cookbook (0.5.8), shortened by hand from a run of its arithmetic recipe. */
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -103,7 +103,7 @@ const files: Readonly<Record<string, string>> = {
     null,
     2,
   ),
-  // Killed after step 3 and resumed from the checkpoint of step 2: the official loop takes nothing back.
+  // Killed after step 3 and resumed from the checkpoint of step 2: the official loop does not remove the repeated steps.
   "rl/metrics.jsonl": `${lines(row(0, 0.1), row(1, 0.2), row(2, 0.9), row(3, 0.9))}${lines(row(2, 0.3), row(3, 0.4), row(4, 0.5))}{"step": 5, "env/all/reward/total": NaN, "optim/entropy": Infinity}\n`,
   "rl/checkpoints.jsonl": lines(
     {
@@ -150,7 +150,7 @@ beforeAll(async () => {
 });
 const find = async (name: string) => (await folders.list()).find((folder) => folder.name.endsWith(name))!;
 
-test("its runs are listed with their model, their main metric and their runs", async () => {
+test("runs are listed with model, main metric and training runs", async () => {
   expect(await folders.list()).toHaveLength(2);
   const rl = await find("/rl");
   expect(rl).toMatchObject({ rows: 8, metric: "env/all/reward/total", runIds: ["s-6cd4:train:0", "s-9f00:train:0"] });
@@ -158,7 +158,7 @@ test("its runs are listed with their model, their main metric and their runs", a
   expect(await find("/sft")).toMatchObject({ metric: "train_mean_nll", sparkline: [2.5, 1.5], rollouts: [] });
 });
 
-test("its curves: steps that a resumed run repeated are those of the second try, by step, time and tokens", async () => {
+test("curves by step, time and tokens: repeated steps of a resumed run have the values of the second attempt", async () => {
   const { info, metrics, timing } = (await folders.read((await find("/rl")).id, 0))!;
   const curves = folderCurves("a", "a", metrics, info.rows);
   const how = { metric: "env/all/reward/total", axis: "step", smoothing: 0 } as const;
@@ -177,7 +177,7 @@ test("its curves: steps that a resumed run repeated are those of the second try,
   ]);
 });
 
-test("its rollouts, and the log beside them, where its environments put their texts", async () => {
+test("rollouts and the step log, in which environments record their texts", async () => {
   const { id, rollouts } = await find("/rl");
   expect(rollouts.map((file) => file.split("/")[1])).toEqual([
     ...["eval_test_rollout_summaries.jsonl", "train_rollout_summaries.jsonl"],
@@ -195,13 +195,13 @@ test("its rollouts, and the log beside them, where its environments put their te
     { level: 3, name: "", text: "Reward components" },
     { level: 3, name: "reference_answer", text: "<101>" },
   ]);
-  // A log that is half written, and later pages, have none.
+  // Incomplete logs and later pages have no log entries.
   expect((await folders.rollouts(id, rollouts[0]!, { offset: 0, limit: 1 }))!.log).toEqual([]);
   expect((await folders.rollouts(id, rollouts[1]!, { offset: 1, limit: 1 }))!.log).toEqual([]);
   expect(await folders.rollouts(id, "iteration_000004/train_logtree.json", { offset: 0, limit: 1 })).toBeUndefined();
 });
 
-test("a log is read within bounds, whatever it holds", () => {
+test("reading a log is bounded for any content", () => {
   let deep: object = node("p", ["at the bottom"]);
   for (let i = 0; i < 10_000; i++) deep = node("div", [deep]);
   expect(flattenLog({ root: deep })).toEqual([]);

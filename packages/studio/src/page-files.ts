@@ -1,4 +1,4 @@
-/** The built page's files, read once and packed once. */
+/** Reads the files of the built page and compresses them, once. */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -12,13 +12,13 @@ const names = {
   "/studio/icon.svg": ["icon.svg", "image/svg+xml"],
 } as const;
 
-/** @throws Error when the page was not built. */
+/** @throws Error if the page was not built. */
 export async function loadPage(): Promise<ReadonlyMap<string, StudioFile>> {
   const files = Object.entries(names).map(async ([path, [name, contentType]]): Promise<[string, StudioFile]> => {
-    // The same from src/ and from dist/.
+    // The relative path is the same from src/ and from dist/.
     const file = fileURLToPath(new URL(`../dist/page/${name}`, import.meta.url));
     const bytes = await readFile(file).catch((cause: unknown) => {
-      throw new Error(`The studio's page is not built: ${file} is missing. In this repository: npm run build`, {
+      throw new Error(`the studio page is not built: ${file} is missing; in this repository, run: npm run build`, {
         cause,
       });
     });

@@ -12,8 +12,8 @@ beforeEach(async () => {
   return () => rm(root, { recursive: true, force: true });
 });
 
-describe("lines of a file that is being written", () => {
-  test("are read on from the last whole one; a half line waits for its end", async () => {
+describe("a JSONL file that is being appended to", () => {
+  test("reading continues after the last complete line; an incomplete line is deferred", async () => {
     const file = join(root, "metrics.jsonl");
     const lines = new GrowingLines(file);
     expect(await lines.read()).toEqual([]);
@@ -23,13 +23,13 @@ describe("lines of a file that is being written", () => {
     expect(await lines.read()).toEqual([{ step: 0 }, { step: 1 }, { step: 2 }]);
   });
 
-  test("what is no object is left out, and what is not finite is missing", async () => {
+  test("lines that are not objects are skipped, and non-finite numbers are missing", async () => {
     const file = join(root, "metrics.jsonl");
     await writeFile(file, '7\nnot json\n{"step":1,"loss":NaN,"x":[-Infinity, 2]}\n\n{"text":"NaN, ok"}\n');
     expect(await new GrowingLines(file).read()).toEqual([{ step: 1, loss: null, x: [null, 2] }, { text: "NaN, ok" }]);
   });
 
-  test("a file that was begun anew is read anew", async () => {
+  test("a replaced file is read from the start", async () => {
     const file = join(root, "metrics.jsonl");
     await writeFile(file, '{"step":0}\n{"step":1}\n');
     const lines = new GrowingLines(file);
@@ -38,7 +38,7 @@ describe("lines of a file that is being written", () => {
     expect(await lines.read()).toEqual([{ step: 5 }]);
   });
 
-  test("a character that is cut by a chunk's end is whole again", async () => {
+  test("a character that spans two chunks is decoded", async () => {
     const file = join(root, "metrics.jsonl");
     const lines = new GrowingLines(file);
     const bytes = Buffer.from('{"a":"é"}\n');
@@ -49,8 +49,8 @@ describe("lines of a file that is being written", () => {
   });
 });
 
-describe("columns of metrics", () => {
-  test("hold numbers that are finite; what a row lacks is missing", () => {
+describe("metric columns", () => {
+  test("contain finite numbers; absent metrics are missing", () => {
     const columns = new MetricColumns();
     columns.add({ step: 0, text: "x" });
     for (let step = 1; step < 200; step++) columns.add({ step, late: step === 150 ? Number.POSITIVE_INFINITY : step });
@@ -62,7 +62,7 @@ describe("columns of metrics", () => {
     expect([columns.rows, columns.after(0)]).toEqual([0, {}]);
   });
 
-  test("are bounded, however many names a file has", () => {
+  test("are bounded for any number of names", () => {
     const columns = new MetricColumns(10_000);
     let row = 0;
     while (row < 1000 && columns.add({ step: row, [`name ${row}`]: 1 })) row++;
@@ -71,13 +71,13 @@ describe("columns of metrics", () => {
   });
 });
 
-describe("folders of runs", () => {
+describe("run folders", () => {
   const write = async (path: string, text: string) => {
     await mkdir(join(root, path, ".."), { recursive: true });
     await writeFile(join(root, path), text);
   };
 
-  test("are found below the given ones, with the run that their checkpoints belong to", async () => {
+  test("are found below the given folders, with the training run of their checkpoints", async () => {
     await write("a/metrics.jsonl", '{"step":0,"train_mean_nll":2}\n{"step":1,"train_mean_nll":1.5}\n');
     await write("a/config.json", '{"model_name":"m","lora_rank":8}');
     await write("a/checkpoints.jsonl", '{"name":"x","state_path":"tinker://s-1:train:0/weights/x"}\n');
@@ -106,7 +106,7 @@ describe("folders of runs", () => {
     expect(page).toEqual({ rows: [{ total_reward: 0 }], total: 2, log: [] });
   });
 
-  test("only files of rollouts inside the folder can be read", async () => {
+  test("only rollout files inside the folder can be read", async () => {
     await write("a/metrics.jsonl", '{"step":0}\n');
     await write("secret/rollouts.jsonl", '{"secret":1}\n');
     await symlink(join(root, "secret"), join(root, "a", "iteration_000001"));
@@ -124,7 +124,7 @@ describe("folders of runs", () => {
     expect(await folders.read("nothing", 0)).toBeUndefined();
   });
 
-  test("a folder that is none is named", async () => {
+  test("a path that is not a folder is named in the error", async () => {
     await expect(runFolders([join(root, "missing")])).rejects.toThrow(/missing is not a folder/);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Reads folders of run files, ours and the official cookbook's, while they are being written: each file is read on from where it ended,
- * a half line waits for its end, and a line that is no object is left out. Files are only ever read, and only inside the given folders.
+ * Reads run folders of this and the official cookbook while they are being written: each read continues at the previous end of the file, an
+ * incomplete line is deferred, and a line that is not an object is skipped. Access is read-only and limited to the given folders.
  */
 import { createHash } from "node:crypto";
 import { type Dirent, realpathSync } from "node:fs";
@@ -12,19 +12,19 @@ import { GrowingFile, GrowingLines } from "./growing-lines.ts";
 import { MetricColumns } from "./metric-columns.ts";
 import { readStepLog } from "./step-log.ts";
 
-/** How deep folders of runs are looked for, and how many there may be. */
+/** Limits of the search for run folders: nesting depth and number. */
 const maxDepth = 3;
 const maxFolders = 500;
-/** Bytes of a configuration. */
+/** Maximum bytes of a configuration. */
 const maxConfigBytes = 1_000_000;
-/** Files of rollouts of one folder. */
+/** Maximum rollout files of one folder. */
 const maxRolloutFiles = 2000;
 const outlineValues = 48;
-/** A metric that the last so many rows lack has no last value. */
+/** A metric that is absent from this many last rows has no current value. */
 const lastRows = 50;
 const timingRows = 200;
 
-/** What is shown when a folder is listed: the first of these that it has. */
+/** The main metric of a folder in the list: the first of these that it has. */
 const mainMetrics = ["env/all/reward/total", "train_mean_nll", "test/nll", "loss", "loss:sum", "reward"];
 
 interface OpenFolder {
@@ -36,13 +36,13 @@ interface OpenFolder {
   readonly timing: GrowingLines;
 }
 
-/** @throws Error naming a folder that is none. */
+/** @throws Error naming a path that is not a folder. */
 export async function runFolders(given: readonly string[]): Promise<RunFolders> {
   const roots: string[] = [];
   for (const folder of given) {
     const found = await stat(folder).catch(() => undefined);
     if (!found?.isDirectory())
-      throw new Error(`${folder} is not a folder. Give the folder of a run, or one that holds runs.`);
+      throw new Error(`${folder} is not a folder; pass a run folder, or a folder that contains run folders`);
     roots.push(realpathSync(resolve(folder)));
   }
   const known = new Map<string, OpenFolder>();
@@ -69,7 +69,7 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
 
   return {
     list: async () => {
-      // One after the other: a folder that somebody is waiting for takes its turn between them.
+      // Sequential, so that a request for a single folder is not delayed by the whole list.
       const infos: RunFolderInfo[] = [];
       for (const folder of await scan()) infos.push(await infoOf(folder));
       return infos.sort((a, b) => b.updatedAt - a.updatedAt);
@@ -94,7 +94,7 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
   };
 }
 
-/** Folders that hold metrics, below a root and itself; links are not followed. */
+/** Finds folders with metrics at or below a root; symbolic links are not followed. */
 async function findRuns(root: string, path: string, depth: number, into: Map<string, string>): Promise<void> {
   if (into.size >= maxFolders) return;
   const entries = await readdir(path, { withFileTypes: true }).catch((): Dirent[] => []);
@@ -144,7 +144,7 @@ async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
   };
 }
 
-/** Every so many of the numbers that are there, the last one among them. */
+/** Evenly spaced values of a column, always including the last one. */
 function outlineOf(column: Float64Array): number[] {
   let count = 0;
   for (const value of column) if (!Number.isNaN(value)) count++;
@@ -158,7 +158,7 @@ function outlineOf(column: Float64Array): number[] {
   return found.slice(-outlineValues);
 }
 
-/** The model of a run, by the names that the cookbooks give it. */
+/** The model of a run, under any field name that a cookbook uses. */
 function modelOf(config: RunFileRow): string | undefined {
   const name = config["model_name"] ?? config["base_model"] ?? config["model"];
   return typeof name === "string" ? name : undefined;
@@ -166,7 +166,7 @@ function modelOf(config: RunFileRow): string | undefined {
 
 async function readConfig(file: string): Promise<RunFileRow> {
   try {
-    if ((await stat(file)).size > maxConfigBytes) return { note: "config.json is too large to be shown" };
+    if ((await stat(file)).size > maxConfigBytes) return { note: "config.json is too large to display" };
     const value = JSON.parse(await readFile(file, "utf8")) as JsonValue;
     return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as RunFileRow) : {};
   } catch {
@@ -174,13 +174,13 @@ async function readConfig(file: string): Promise<RunFileRow> {
   }
 }
 
-/** What our supervised loop records of its data. */
+/** The file in which the supervised loop records training examples. */
 async function dataFiles(path: string): Promise<string[]> {
   const found = await lstat(join(path, "train_data.jsonl")).catch(() => undefined);
   return found?.isFile() ? ["train_data.jsonl"] : [];
 }
 
-/** `iteration_N/…rollout….jsonl` and `…rollout….jsonl`, in the order of their steps. */
+/** `iteration_N/…rollout….jsonl` and `…rollout….jsonl`, in step order. */
 async function rolloutFiles(path: string): Promise<string[]> {
   const isRollouts = (name: string) => /rollout.*\.jsonl$/.test(name);
   const entries = await readdir(path, { withFileTypes: true }).catch((): Dirent[] => []);
@@ -192,7 +192,7 @@ async function rolloutFiles(path: string): Promise<string[]> {
   for (const { name } of iterations.sort((a, b) => a.at - b.at).slice(-maxRolloutFiles / 2)) {
     const inside = await readdir(join(path, name), { withFileTypes: true }).catch((): Dirent[] => []);
     const own = inside.filter((entry) => entry.isFile() && isRollouts(entry.name)).map((entry) => entry.name);
-    // Evaluations before training: the last file is the one that is shown first.
+    // Evaluation files before training files: the last file is displayed first.
     found.push(...own.sort().map((file) => `${name}/${file}`));
   }
   return found.slice(-maxRolloutFiles);

@@ -1,7 +1,7 @@
 /**
- * What the official cookbook logged of a step's rollouts: a tree of headings, texts, conversations and tables beside the summaries
- * (`train_logtree.json` beside `train_rollout_summaries.jsonl`). Many of its environments put their texts nowhere else. Flattened to a
- * list of names and texts; read within bounds, and a file that is none of it is an empty list.
+ * Reads the official cookbook's log of a step: a tree of headings, texts, conversations and tables (`train_logtree.json`, next to
+ * `train_rollout_summaries.jsonl`). Many environments record their texts only there. The tree is flattened to a list of names and texts with
+ * bounded size; an invalid file gives an empty list.
  */
 import { readFile, stat } from "node:fs/promises";
 import type { StepLogEntry } from "@tinklet/wire";
@@ -9,19 +9,19 @@ import type { StepLogEntry } from "@tinklet/wire";
 const maxBytes = 32 * 1024 * 1024;
 const maxEntries = 4000;
 const maxDepth = 60;
-/** Characters of one text, and of all. */
+/** Maximum characters of one text, and of all texts. */
 const maxText = 20_000;
 const maxCharacters = 2_000_000;
 
-/** @param file - a file of rollout summaries; the log lies beside it. */
+/** @param file - a rollout summary file; the log is in the same folder. */
 export async function readStepLog(file: string): Promise<readonly StepLogEntry[]> {
   const path = file.replace(/_rollout_summaries\.jsonl$/, "_logtree.json");
   if (path === file) return [];
   try {
-    if ((await stat(path)).size > maxBytes) return [{ level: 1, name: "The log is too large to be shown.", text: "" }];
+    if ((await stat(path)).size > maxBytes) return [{ level: 1, name: "The log is too large to display.", text: "" }];
     return flattenLog(JSON.parse(await readFile(path, "utf8")) as unknown);
   } catch {
-    return []; // there is none, it is half written, or another program's
+    return []; // missing, incomplete, or not a log tree
   }
 }
 
@@ -29,7 +29,7 @@ type Node = Readonly<Record<string, unknown>>;
 const isNode = (value: unknown): value is Node => typeof value === "object" && value !== null && !Array.isArray(value);
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 
-/** Entries of a log tree, in their order. */
+/** Flattens a log tree to entries, in order. */
 export function flattenLog(tree: unknown): StepLogEntry[] {
   const found: StepLogEntry[] = [];
   let room = maxCharacters;
@@ -71,7 +71,7 @@ export function flattenLog(tree: unknown): StepLogEntry[] {
   return found;
 }
 
-/** The text of a node and of those inside it. */
+/** The text of a node and its descendants. */
 function textOf(node: unknown, depth: number): string {
   if (typeof node === "string") return unescaped(node);
   if (!isNode(node) || depth > maxDepth) return "";
@@ -80,7 +80,7 @@ function textOf(node: unknown, depth: number): string {
     .join("");
 }
 
-/** A message's content: a text, or parts of several kinds. */
+/** A message's content: a string, or a list of parts. */
 function contentOf(content: unknown): string {
   if (typeof content === "string") return content;
   const parts = listOf(content).map((part) => {
@@ -91,6 +91,6 @@ function contentOf(content: unknown): string {
 }
 
 const signs: Readonly<Record<string, string>> = { lt: "<", gt: ">", quot: '"', "#x27": "'", "#39": "'", amp: "&" };
-/** The tree holds texts as they stand in HTML. */
+/** Texts in the tree are HTML-escaped. */
 const unescaped = (text: string): string =>
   text.replace(/&(lt|gt|quot|amp|#x27|#39);/g, (_, sign: string) => signs[sign]!);

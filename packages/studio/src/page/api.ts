@@ -1,7 +1,7 @@
-/** Calls of the server by the same routes and codecs as the SDK's. The browser's cookie says who asks; no script ever sees a key. */
+/** Calls the server with the same routes and codecs as the SDK. Requests are authenticated by a cookie that scripts cannot read. */
 import { contract, encodeRequest, type Message, type Operation, type RequestOf, type ResponseOf } from "@tinklet/wire";
 
-/** A call that failed, in words for people. */
+/** A failed call, with a message for the user. */
 export class CallError extends Error {
   readonly status: number;
 
@@ -11,7 +11,7 @@ export class CallError extends Error {
   }
 }
 
-const unreachable = "The server does not answer. Is it running? This page goes on by itself when it is back.";
+const unreachable = "The server does not respond. Is it running? This page reconnects automatically.";
 
 /** Sends a request. @throws {@link CallError} */
 export async function send(path: string, init: RequestInit = {}): Promise<Response> {
@@ -46,7 +46,7 @@ export async function call<K extends Operation>(operation: K, request: RequestOf
   return (schema === undefined ? json : schema.decode(json)) as ResponseOf<K>;
 }
 
-/** Posts to one of the page's own paths. @throws {@link CallError} */
+/** Posts JSON to a path under `/studio`. @throws {@link CallError} */
 export const post = (path: string, body: unknown = {}): Promise<Response> =>
   send(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 

@@ -1,6 +1,6 @@
 /**
- * One metric of one or several runs as a chart: zoomed by dragging or with the keyboard, read by pointing, and told in words and in a table
- * for those who do not see it.
+ * A chart of one metric of one or several runs: zooms by dragging or with the keyboard, shows values under the pointer, and provides a text
+ * description and a table for screen readers.
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
@@ -14,16 +14,16 @@ export interface ChartProps {
   readonly smoothing: number;
   readonly isLog: boolean;
   readonly height?: number;
-  /** Zooming one chart of a page zooms all. */
+  /** Shared by all charts of a page. */
   readonly zoom: readonly [number, number] | undefined;
   readonly onZoom: (zoom: readonly [number, number] | undefined) => void;
 }
 
 const axisNames = { step: "step", time: "seconds since the first step", tokens: "tokens" } as const;
-/** Rows of the table behind a chart. */
+/** Maximum rows of a chart's table. */
 const tableRows = 20;
 
-/** The colours of up to six runs, from the style sheet. */
+/** The colours of up to six runs, defined in the style sheet. */
 export const runColour = (index: number): string => cssValue(`--run-${(index % 6) + 1}`);
 const cssValue = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -80,7 +80,7 @@ export function Chart(props: ChartProps) {
   const latest = useRef({ data, onZoom });
   latest.current = { data, onZoom };
   const theme = document.documentElement.dataset["theme"] ?? "";
-  // What needs another chart; anything else is only drawn anew.
+  // A change of these values requires a new uPlot instance; other changes only redraw.
   const shape = [...curves.map(({ key }) => key), axis, smoothing > 0, isLog, theme, height].join(" ");
 
   useEffect(() => {
@@ -152,7 +152,7 @@ export function Chart(props: ChartProps) {
   );
 }
 
-/** The value at a place, or the last one before it. */
+/** The value at an index, or the last one before it. */
 function nearest(values: readonly (number | null)[] | undefined, at: number): number | null {
   for (let i = at; i >= 0 && i > at - 50; i--) {
     const value = values?.[i];
@@ -161,7 +161,7 @@ function nearest(values: readonly (number | null)[] | undefined, at: number): nu
   return null;
 }
 
-/** What a chart shows, in words. */
+/** A text description of a chart. */
 function described(metric: string, curves: readonly RunCurves[], axis: XAxis): string {
   const parts = curves.map(({ label, y }) => {
     let [count, low, high, last] = [0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN];

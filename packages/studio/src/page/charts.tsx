@@ -1,10 +1,10 @@
-/** The charts of a view with their common controls: axis, smoothing, scale, zoom. Metrics are grouped by their prefix. */
+/** The charts of a view with shared controls: axis, smoothing, scale, zoom. Metrics are grouped by prefix. */
 import { useState } from "preact/hooks";
 import { Chart, runColour } from "./chart.tsx";
 import { Choice, Notice } from "./parts.tsx";
 import { groupOf, type RunCurves, type XAxis } from "./series.ts";
 
-/** Charts of a group that are shown before somebody asks for more. */
+/** Charts of a group that are shown initially. */
 const firstCharts = 12;
 
 export function Charts({ curves }: { readonly curves: readonly RunCurves[] }) {
@@ -18,7 +18,7 @@ export function Charts({ curves }: { readonly curves: readonly RunCurves[] }) {
   if (metrics.length === 0) {
     return (
       <Notice kind="empty" title="No steps yet.">
-        <p>The curve begins with the first optimizer step and grows by itself.</p>
+        <p>The curve starts with the first optimizer step and updates automatically.</p>
       </Notice>
     );
   }

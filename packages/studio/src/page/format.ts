@@ -1,4 +1,4 @@
-/** Numbers, sizes and times as people read them. */
+/** Formats numbers, sizes and times for display. */
 
 export function formatNumber(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
@@ -28,12 +28,12 @@ export function formatDuration(seconds: number): string {
   return hours < 48 ? `${Math.floor(hours)} h` : `${Math.floor(days)} days`;
 }
 
-/** Seconds between two marks of an axis of time: such that the words for them are true. uPlot's own are powers of ten. */
+/** Seconds between two ticks of a time axis, chosen so that their labels are exact. uPlot's defaults are powers of ten. */
 export const timeSteps = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800,
 ];
 
-/** A mark of an axis of time, exact: 90 s are 1:30, not 1 min. */
+/** The exact label of a time axis tick: 90 s is 1:30, not 1 min. */
 export function timeMark(seconds: number): string {
   if (seconds < 0) return `−${timeMark(-seconds)}`;
   const clock = (whole: number) => `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;

@@ -1,4 +1,4 @@
-/** The page: signs in, follows the events, and shows the view that its address names. */
+/** The page: signs in, subscribes to events, and shows the view selected by the URL fragment. */
 import { signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
@@ -16,7 +16,7 @@ import { SignIn } from "./views/sign-in.tsx";
 
 const signInProblem = signal<string | undefined>(undefined);
 
-/** Exchanges the token of a printed link for a cookie, and takes it out of the address. */
+/** Exchanges the token of a printed link for a cookie, and removes it from the URL. */
 async function useToken(): Promise<void> {
   const { path, query } = parsePlace(location.hash);
   const token = query.get("token");
@@ -96,7 +96,7 @@ function View() {
   if (view === "checkpoints") return <Checkpoints />;
   if (view === "server") return <Server />;
   return (
-    <Notice kind="empty" title="There is no such page.">
+    <Notice kind="empty" title="Page not found.">
       <p>
         <a href={placeUrl(["runs"])}>All runs</a>
       </p>

@@ -5,8 +5,8 @@ import { alignRuns, folderCurves, joinColumns, joinMetrics, smooth, stepCurves }
 import { oneLine, plainText, shownText } from "./text.ts";
 import { colourOf, readVocabulary, weightColour } from "./tokens.ts";
 
-describe("texts that others wrote", () => {
-  test("steer nothing: escapes go, controls and marks of direction become visible", () => {
+describe("untrusted text", () => {
+  test("escape sequences are removed; control and bidi characters become visible", () => {
     expect(plainText("\u001b[31mred\u001b[0m")).toBe("red");
     expect(plainText("\u001b]8;;http://x\u0007link\u001b]8;;\u0007")).toBe("link");
     expect(plainText("a\u202Eb\u0000c\u200b")).toBe("a‹U+202E›b·c‹U+200B›");
@@ -14,7 +14,7 @@ describe("texts that others wrote", () => {
     expect(oneLine("a\n\n  b", 10)).toBe("a b");
   });
 
-  test("are cut where they are long, without reading the rest", () => {
+  test("long text is truncated without processing the rest", () => {
     const { text, isWhole } = shownText("x".repeat(10_000_000), 100);
     expect([text.length, isWhole]).toEqual([100, false]);
     expect(shownText("abc", 100)).toEqual({ text: "abc", isWhole: true });
@@ -22,7 +22,7 @@ describe("texts that others wrote", () => {
 });
 
 describe("curves", () => {
-  test("a smoothed constant is the constant from its first value on", () => {
+  test("smoothing a constant returns the constant from the first value on", () => {
     expect(smooth([2, 2, null, 2], 0.9).map((value) => value && Number(value.toFixed(9)))).toEqual([2, 2, null, 2]);
     expect(smooth([1, 3], 0.5)).toEqual([1, (0.5 * 0.5 * 1 + 0.5 * 3) / 0.75]);
     expect(smooth([1, null], 0)).toEqual([1, null]);
@@ -48,7 +48,7 @@ describe("curves", () => {
     ]);
   });
 
-  test("grow by what is new; at their bound every other step goes, and the last one stays", () => {
+  test("append new steps; at the limit every other step is dropped, except the last", () => {
     const columns = (from: number, count: number): StepColumns => {
       const values = Array.from({ length: count }, (_, i) => from + i);
       return {
@@ -62,7 +62,7 @@ describe("curves", () => {
     expect(joinColumns(before, columns(5, 4), 7).step).toEqual([2, 4, 6, 8]);
   });
 
-  test("come from steps and from files", () => {
+  test("are created from steps and from files", () => {
     const one = (value: number) => [value];
     const steps: StepColumns = {
       ...{ id: one(1), step: one(1), time: one(5000), tokens: one(8), loss: one(2), gradientNorm: one(3) },
@@ -88,7 +88,7 @@ describe("curves", () => {
 });
 
 describe("tokens", () => {
-  test("have the texts of their tokenizer: bytes, marks of words, and tokens that were added", () => {
+  test("have the texts of the tokenizer: byte-level tokens, word markers and added tokens", () => {
     const read = (model: object, decoder?: object) =>
       readVocabulary(JSON.stringify({ model, decoder, added_tokens: [{ id: 9, content: "<end>" }] }));
     const bytes = read({ vocab: { "\u0120hi": 0, "\u00c3\u00a9": 1, "\u00c3": 2 } }, { type: "ByteLevel" });
@@ -97,7 +97,7 @@ describe("tokens", () => {
     expect([0, 1].map((id) => words.get(id))).toEqual([" a", "b"]);
   });
 
-  test("are coloured by how unlikely they were, or by what they earned", () => {
+  test("are coloured by log-probability or by advantage", () => {
     const known = { logprob: -1, advantage: 1, kl: 0.5 };
     expect([-0.1, -2.5, -40, undefined].map((logprob) => colourOf("logprob", { ...known, logprob }))).toEqual([
       ...["sure-0", "sure-2", "sure-4", ""],
@@ -112,14 +112,14 @@ describe("tokens", () => {
     expect(colourOf("none", known)).toBe("");
   });
 
-  test("of training data are coloured by their weight in the loss", () => {
+  test("in training data are coloured by their weight in the loss", () => {
     expect([0, 0.2, 1, -1, Number.NaN].map((weight) => weightColour(weight, 1))).toEqual([
       ...["", "gain-1", "gain-2", "cost-2", ""],
     ]);
   });
 });
 
-test("no two marks of an axis of time have the same words, however far apart they are", () => {
+test("ticks of a time axis have distinct labels at any scale", () => {
   for (const step of timeSteps) {
     const marks = Array.from({ length: 40 }, (_, i) => timeMark((i - 10) * step));
     expect(new Set(marks).size, `every ${step} s: ${marks.join(", ")}`).toBe(marks.length);
@@ -127,7 +127,7 @@ test("no two marks of an axis of time have the same words, however far apart the
   expect([-600, 90, 5400, 36_000].map(timeMark)).toEqual(["−10 min", "1:30", "1:30 h", "10 h"]);
 });
 
-test("numbers are short", () => {
+test("numbers have short labels", () => {
   expect([0, 0.00012345, 1.23456, 123.456, 1e9, null].map(formatNumber)).toEqual([
     ...["0", "1.23e-4", "1.235", "123.5", "1.00e+9", "–"],
   ]);

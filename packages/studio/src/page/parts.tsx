@@ -1,5 +1,4 @@
-/** Small parts that several views are made of. */
-
+/** Small components shared by several views. */
 import type { RunStatus } from "@tinklet/wire";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -18,7 +17,7 @@ export const Status = ({ status }: { readonly status: RunStatus | "folder" }) =>
   <span class={`status status-${status}`}>{statusWords[status]}</span>
 );
 
-/** Nothing is there, something is on its way, or something went wrong: with what to do. */
+/** A message for an empty, loading or failed view, with a suggestion. */
 export function Notice(props: {
   readonly kind: "empty" | "loading" | "problem";
   readonly title: string;
@@ -58,7 +57,7 @@ export function Sparkline({ values, label }: { readonly values: readonly number[
   );
 }
 
-/** Copies a text; says so for a moment. */
+/** Copies a text and briefly confirms it. */
 export function CopyButton({ text, label }: { readonly text: string; readonly label: string }) {
   const [state, setState] = useState<"ready" | "copied" | "failed">("ready");
   const copy = () =>
@@ -71,7 +70,7 @@ export function CopyButton({ text, label }: { readonly text: string; readonly la
     const timer = setTimeout(() => setState("ready"), 2000);
     return () => clearTimeout(timer);
   }, [state]);
-  const said = { ready: label, copied: "Copied", failed: "Copying is not allowed here" }[state];
+  const said = { ready: label, copied: "Copied", failed: "The browser does not allow copying" }[state];
   return (
     <button type="button" class="quiet" onClick={copy} title={text.slice(0, 300)}>
       {said}
@@ -79,7 +78,7 @@ export function CopyButton({ text, label }: { readonly text: string; readonly la
   );
 }
 
-/** A text that somebody else wrote: as it is, cut where it is long. */
+/** Untrusted text, truncated to `length` characters. */
 export function ForeignText({ text, length = shownLength }: { readonly text: string; readonly length?: number }) {
   const [shown, setShown] = useState(length);
   const { text: part, isWhole } = shownText(text, shown);
@@ -97,7 +96,7 @@ export function ForeignText({ text, length = shownLength }: { readonly text: str
   );
 }
 
-/** A question before something that cannot be undone. */
+/** A confirmation dialog for an action that cannot be undone. */
 export function Confirm(props: {
   readonly title: string;
   readonly children: ComponentChildren;
@@ -132,7 +131,7 @@ export function Confirm(props: {
   );
 }
 
-/** One of a few choices. */
+/** A choice between a few options. */
 export function Choice<T extends string>(props: {
   readonly label: string;
   readonly value: T;
@@ -157,12 +156,12 @@ export function Choice<T extends string>(props: {
   );
 }
 
-/** Runs that one chart shows at most. */
+/** Maximum runs in one chart. */
 export const maxCompared = 6;
 
-/** Which others are shown beside the one that the page is about. */
+/** Selects other runs or folders to compare with the current one. */
 export function ComparePicker(props: {
-  /** What they are, in the plural. */
+  /** Plural noun for the options, for example "runs". */
   readonly what: string;
   readonly others: readonly { readonly id: string; readonly name: string; readonly detail?: string }[];
   readonly compared: readonly string[];

@@ -1,8 +1,8 @@
-/** Where the page is: the fragment of its address, so that every view can be linked to and the server needs no path for it. */
+/** The current view, stored in the URL fragment, so that every view has a link and the server needs no route for it. */
 import { signal } from "@preact/signals";
 
 export interface Place {
-  /** Parts of the path, decoded. */
+  /** Decoded segments of the path. */
   readonly path: readonly string[];
   readonly query: URLSearchParams;
 }
@@ -20,7 +20,7 @@ export function parsePlace(hash: string): Place {
   return { path: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query) };
 }
 
-/** A place as an address. */
+/** The URL of a place. */
 export function placeUrl(path: readonly string[], query: Readonly<Record<string, string | undefined>> = {}): string {
   const given = Object.entries(query).filter((entry): entry is [string, string] => !!entry[1]);
   const text = new URLSearchParams(given).toString();
@@ -32,11 +32,11 @@ addEventListener("hashchange", () => {
   place.value = parsePlace(location.hash);
 });
 
-/** The others that the address asks to compare with one. */
+/** Ids in the URL to compare with `id`. */
 export const comparedWith = (id: string): readonly string[] =>
   (place.value.query.get("compare") ?? "").split(",").filter((other) => other !== "" && other !== id);
 
-/** Goes somewhere without a step in the history. */
+/** Navigates without a history entry. */
 export function replacePlace(url: string): void {
   history.replaceState(null, "", url);
   place.value = parsePlace(location.hash);

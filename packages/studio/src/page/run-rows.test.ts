@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { histogram, rolloutOf, spansOf, textsOf, withAdvantages } from "./run-rows.ts";
 
-test("a sample says its reward, its group and its turns, by either name; fields that hold something else are left out", () => {
+test("a rollout has reward, group and turns, under either cookbook's field names; fields of the wrong type are skipped", () => {
   const turn = { ac_len: 3, reward: 1 };
   expect(rolloutOf({ total_reward: 1, group_idx: 2, tags: ["a", "b"], steps: [turn, null, "x"] })).toMatchObject({
     ...{ reward: 1, group: 2, tags: "a, b", steps: [turn] },
@@ -10,7 +10,7 @@ test("a sample says its reward, its group and its turns, by either name; fields 
   expect(rolloutOf({ total_reward: "much", steps: { 0: turn } })).toMatchObject({ reward: Number.NaN, steps: [] });
 });
 
-test("an advantage is the reward less the mean of the group, of those that have a reward", () => {
+test("the advantage is the reward minus the mean of the rewards in the group", () => {
   const rows = withAdvantages(
     [
       { total_reward: 1, group_idx: 0 },
@@ -23,14 +23,14 @@ test("an advantage is the reward less the mean of the group, of those that have 
   expect(rows.map(({ advantage }) => advantage)).toEqual([0.5, -0.5, 0, 0, 0]);
 });
 
-test("every finite reward is in one bar, the highest in the last one", () => {
+test("every finite reward is in exactly one bin, the highest in the last bin", () => {
   const bars = histogram([0, 0.5, 1, 1, Number.NaN]);
   expect(bars.map(({ count }) => count)).toEqual([1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 2]);
   expect(histogram([2, 2]).map(({ count }) => count)).toEqual([2]);
   expect(histogram([Number.NaN])).toEqual([]);
 });
 
-test("a step has spans, and a log has texts", () => {
+test("reads spans of a step and texts of a log", () => {
   const span = { name: "train", duration: 2, wall_start: 1, wall_end: 3 };
   const early = { name: "sample", duration: 1, wall_start: 0, wall_end: 1 };
   const spans = [span, { ...span, wall_end: 0 }, { ...span, name: 7 }, 1, early, { ...early, wall_end: 2 }];

@@ -1,4 +1,4 @@
-/** What the lines of run files say, by the names that the cookbooks give their fields. A field may hold anything: what is none is left out. */
+/** Parses the rows of run files, with the field names of both cookbooks. Fields of the wrong type are skipped. */
 import type { JsonValue, RunFileRow } from "@tinklet/wire";
 
 export const numberOf = (value: JsonValue | undefined): number => (typeof value === "number" ? value : Number.NaN);
@@ -12,17 +12,17 @@ const isRow = (value: unknown): value is RunFileRow =>
 const rowsOf = (value: JsonValue | undefined): readonly RunFileRow[] =>
   Array.isArray(value) ? value.filter((one) => isRow(one)) : [];
 
-/** The fields of an object as texts, each with its name. */
+/** The fields of an object as pairs of name and text. */
 export const textsOf = (value: JsonValue | undefined): [string, string][] =>
   isRow(value)
     ? Object.entries(value).map(([key, one]) => [key, typeof one === "string" ? one : JSON.stringify(one)])
     : [];
 
-/** A sample, as the rollout summaries of the cookbooks have it. */
+/** One rollout from a summary file. */
 export interface Rollout {
   readonly group: number;
   readonly reward: number;
-  /** Its reward less the mean of its group; 0 where it has none. */
+  /** The reward minus the mean reward of the group; 0 if there is no reward. */
   readonly advantage: number;
   readonly tags: string;
   readonly steps: readonly RunFileRow[];
@@ -36,7 +36,7 @@ export function rolloutOf(row: RunFileRow): Rollout {
   return { group, reward, advantage: 0, tags, steps: rowsOf(row["steps"]), row };
 }
 
-/** Samples with their advantages within their groups. */
+/** Adds the advantage within the group to each rollout. */
 export function withAdvantages(rows: readonly Rollout[]): Rollout[] {
   const sums = new Map<number, { sum: number; count: number }>();
   for (const { group, reward } of rows) {
@@ -52,7 +52,7 @@ export function withAdvantages(rows: readonly Rollout[]): Rollout[] {
 
 const bars = 12;
 
-/** Rewards in bars of equal width. */
+/** Histogram of rewards with bins of equal width. */
 export function histogram(
   rewards: readonly number[],
 ): { readonly from: number; readonly to: number; readonly count: number }[] {
@@ -74,16 +74,16 @@ export function histogram(
   return found;
 }
 
-/** A part of a step's time, in seconds of one clock: from where it first began to where it last ended. */
+/** A phase of a training step: from its first start to its last end, in seconds of one clock. */
 export interface Span {
   readonly name: string;
   readonly start: number;
   readonly end: number;
-  /** How often it took place; many at a time where samples are drawn side by side. */
+  /** Number of occurrences; they may overlap, for example for concurrent samples. */
   readonly count: number;
 }
 
-/** The parts of a step by their names, in the order in which they begin. */
+/** The phases of a step, one per name, in order of their start. */
 export function spansOf(row: RunFileRow): Span[] {
   const found = new Map<string, Span>();
   for (const { name, wall_start: start, wall_end: end } of rowsOf(row["spans"])) {

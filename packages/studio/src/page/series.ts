@@ -1,4 +1,4 @@
-/** Curves from wherever they come (the server's steps, a folder's metrics) in one form, smoothed and put on a common axis. */
+/** Converts the server's steps and a folder's metrics to curves, smooths them and aligns them on a common axis. */
 import type { RunFolderResponse, StepColumns } from "@tinklet/wire";
 import uPlot from "uplot";
 
@@ -8,9 +8,9 @@ export type XAxis = "step" | "time" | "tokens";
 export interface RunCurves {
   readonly key: string;
   readonly label: string;
-  /** By axis; an axis that a run does not have is absent. */
+  /** X values by axis; an axis that a run does not have is absent. */
   readonly x: Readonly<Partial<Record<XAxis, readonly number[]>>>;
-  /** By metric. */
+  /** Y values by metric. */
   readonly y: ReadonlyMap<string, readonly (number | null)[]>;
 }
 
@@ -42,10 +42,10 @@ const columnNames = [
   "computeMs",
 ] as const satisfies readonly (keyof StepColumns)[];
 
-/** Steps of one run that a page holds; then every other one goes, as on the server. A page that stays open for days does not grow. */
+/** Maximum steps of one run in the page. At the limit every other step is dropped, as on the server, so that memory stays bounded. */
 const maxSteps = 100_000;
 
-/** Columns with later ones behind them; what is there already is left out. */
+/** Appends later steps to columns; steps that are already present are skipped. */
 export function joinColumns(before: StepColumns, later: StepColumns, most = maxSteps): StepColumns {
   const last = before.id.at(-1) ?? 0;
   const from = later.id.findIndex((id) => id > last);
@@ -61,7 +61,7 @@ export function joinColumns(before: StepColumns, later: StepColumns, most = maxS
 
 type Columns = RunFolderResponse["metrics"];
 
-/** Columns with later ones behind them; a metric that is new, or that ended, is missing in between. */
+/** Appends later rows to columns; a metric that is absent from one of them is padded with null. */
 export function joinMetrics(before: Columns, beforeRows: number, later: Columns, laterRows: number): Columns {
   const names = new Set([...Object.keys(before), ...Object.keys(later)]);
   const missing = (count: number) => new Array<null>(count).fill(null);
@@ -76,7 +76,7 @@ export function joinMetrics(before: Columns, beforeRows: number, later: Columns,
 export function folderCurves(key: string, label: string, columns: Columns, rows: number): RunCurves {
   const { step: given, ...metrics } = columns;
   const step = Array.from({ length: rows }, (_, i) => given?.[i] ?? i);
-  // By the names of the supervised loop, or of rollouts: read and written.
+  // Field names of the supervised loop, or prompt and completion tokens of rollouts.
   const counted = metrics["num_tokens"] ?? metrics["num_loss_tokens"] ?? metrics["env/all/total_ac_tokens"];
   const read = metrics["num_tokens"] === undefined ? metrics["env/all/total_ob_tokens"] : undefined;
   const tokens = counted && sums(counted.map((value, i) => (value ?? 0) + (read?.[i] ?? 0)));
@@ -94,10 +94,10 @@ function sums(values: readonly (number | null)[]): readonly number[] {
   return values.map((value) => (sum += value ?? 0));
 }
 
-/** The prefix by which metrics are shown together. */
+/** The prefix by which metrics are grouped. */
 export const groupOf = (metric: string): string => (metric.includes("/") ? metric.slice(0, metric.indexOf("/")) : "");
 
-/** An exponential mean; `weight` from 0 (as it is) to below 1. Begins without a bias towards zero. */
+/** Exponential moving average with bias correction; `weight` is at least 0 (no smoothing) and below 1. */
 export function smooth(values: readonly (number | null)[], weight: number): readonly (number | null)[] {
   if (weight <= 0) return values;
   let mean = 0;
@@ -110,7 +110,7 @@ export function smooth(values: readonly (number | null)[], weight: number): read
   });
 }
 
-/** Curves of one metric as the chart takes them: a common x, and one column for each run. Nothing of it may be changed. */
+/** The data of one metric for uPlot: a common x and one column per run. Callers must not modify the result. */
 export function alignRuns(
   curves: readonly RunCurves[],
   how: { readonly metric: string; readonly axis: XAxis; readonly smoothing: number },
@@ -124,7 +124,7 @@ export function alignRuns(
   if (only === undefined) return [[]];
   if (tables.length === 1) return only;
   const [first] = tables;
-  // Runs of the same length by step share their x: joining would build a table of every value.
+  // Runs with equal x values need no join, which would build a map of every value.
   if (tables.every(([x]) => isEqual(x, first![0])))
     return [first![0], ...tables.flatMap(([, ...columns]) => columns)] as uPlot.AlignedData;
   return uPlot.join(tables);
@@ -137,8 +137,8 @@ const isEqual = (a: ArrayLike<number>, b: ArrayLike<number>): boolean => {
 };
 
 /**
- * A curve whose x values rise, as charts need them. A run that went on from an earlier checkpoint repeats steps, and some loops write a
- * step's metrics in several lines: the last value of a step counts.
+ * Returns the curve with increasing x values, as uPlot requires. A run that was resumed from an earlier checkpoint repeats steps, and some
+ * loops write a step's metrics in several lines; the last value of each step is used.
  */
 function rising<T extends number | null>(x: readonly number[], y: readonly T[]): [readonly number[], readonly T[]] {
   let i = 1;

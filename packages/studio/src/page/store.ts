@@ -1,6 +1,6 @@
 /**
- * What the page knows: who is signed in, the runs and their curves, and whether the stream of events is connected. Runs and curves grow by
- * the stream; a hidden tab lets go of it and catches up when it is seen again.
+ * The state of the page: session, runs, their curves, and the connection of the event stream. The stream updates runs and curves; a hidden
+ * tab disconnects from it and reloads the state when it becomes visible.
  */
 import { batch, signal } from "@preact/signals";
 import { type RunFolder, RunProgress, type RunStepsResponse, StepsEvent } from "@tinklet/wire";
@@ -14,9 +14,9 @@ export interface Session {
   readonly has_folders: boolean;
 }
 
-/** `undefined` until the server has said. */
+/** `undefined` until the server has responded. */
 export const session = signal<Session | undefined>(undefined);
-/** Why there is no session. */
+/** Reason why there is no session. */
 export const sessionProblem = signal<string | undefined>(undefined);
 export const runs = signal<readonly RunProgress[] | undefined>(undefined);
 export const runCount = signal(0);
@@ -24,7 +24,7 @@ export const folders = signal<readonly RunFolder[]>([]);
 export const runsProblem = signal<string | undefined>(undefined);
 export const curves = signal<ReadonlyMap<string, RunStepsResponse>>(new Map());
 export const isConnected = signal(false);
-/** The time, every few seconds: ages are told by it. */
+/** The current time, updated every few seconds, from which ages are computed. */
 export const now = signal(Date.now());
 setInterval(() => {
   if (!document.hidden) now.value = Date.now();
@@ -39,7 +39,7 @@ export async function loadSession(): Promise<void> {
   }
 }
 
-/** An error of a call; who is no longer signed in is asked to. */
+/** The message of a failed call. After a 401 it reloads the session, which shows the sign-in form. */
 export function problemText(error: unknown): string {
   if (error instanceof CallError && error.status === 401) void loadSession();
   return error instanceof Error ? error.message : String(error);
@@ -62,10 +62,10 @@ async function loadRuns(): Promise<void> {
   }
 }
 
-/** Curves that are being looked at; others are dropped, so that a page that stays open does not grow. */
+/** Runs whose curves are displayed; other curves are dropped to bound the memory of the page. */
 const watched = new Set<string>();
 
-/** Loads a run's curve and keeps it growing. @returns what ends that. */
+/** Loads a run's curve and updates it until the returned function is called. */
 export function watchRun(runId: string, onProblem: (problem: string) => void): () => void {
   watched.add(runId);
   call("getRunSteps", { trainingRunId: runId }).then(
@@ -99,7 +99,7 @@ function onRun(run: RunProgress): void {
   });
 }
 
-/** Asks again for what is being looked at: what was missed cannot be told. */
+/** Reloads the displayed runs, because events sent while disconnected are lost. */
 async function refresh(): Promise<void> {
   await loadRuns();
   for (const runId of watched) {
@@ -135,11 +135,11 @@ function connect(): void {
   on("ready", begin);
   on("reset", begin);
   opened.onerror = () => {
-    // Our own waiting, and not the browser's, which gives up for good when a starting server refuses it.
+    // Reconnect with our own back-off: the browser's EventSource stops permanently if a starting server rejects it.
     opened.close();
     if (source !== opened) return;
     isConnected.value = false;
-    if (runs.value === undefined) void loadRuns(); // the list, or why there is none
+    if (runs.value === undefined) void loadRuns(); // loads the list or sets the error message
     retry = setTimeout(() => void reconnect(), waitMs);
     waitMs = Math.min(10_000, waitMs * 2);
   };
@@ -154,7 +154,7 @@ async function reconnect(): Promise<void> {
   }
 }
 
-/** Follows the stream while the page is seen. */
+/** Subscribes to the event stream while the page is visible. */
 export function followEvents(): () => void {
   const seen = () => {
     if (document.hidden) {
@@ -171,7 +171,7 @@ export function followEvents(): () => void {
     source?.close();
     source = undefined;
     lastId = "";
-    // Whoever signs in next must not see what this one saw.
+    // The next user to sign in must not see this user's runs.
     batch(() => {
       isConnected.value = false;
       runs.value = undefined;

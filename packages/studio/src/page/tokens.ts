@@ -1,24 +1,24 @@
 /**
- * Sampled tokens as they can be looked at: the text of each by its model's tokenizer, and how strongly it is coloured. Only what is needed
- * to show a token by itself: the pieces of `tokenizer.json`, whatever its algorithm.
+ * Displays sampled tokens: the text of each token and its colour. Reads only the vocabulary of `tokenizer.json`, which is enough to display
+ * single tokens for any tokenizer algorithm.
  */
 import { call } from "./api.ts";
 
 export type Colouring = "logprob" | "advantage" | "kl" | "none";
 
-/** What is known of a sampled token. */
+/** The scores of a sampled token. */
 export interface Judged {
-  /** By the sampler. */
+  /** The sampler's log-probability. */
   readonly logprob: number | undefined;
   readonly advantage: number;
-  /** The sampler's log-probability less the trainer's: its part of the estimated KL. */
+  /** The sampler's log-probability minus the trainer's: the token's term of the estimated KL. */
   readonly kl: number | undefined;
 }
 
-/** Text of a token, by its id. */
+/** Token texts by id. */
 export type Vocabulary = ReadonlyMap<number, string>;
 
-/** Bytes that byte-level tokenizers write as other characters, as GPT-2 does. */
+/** GPT-2's byte-level alphabet: the byte of each character. */
 const byteOf = new Map<string, number>();
 for (let byte = 0, next = 256; byte < 256; byte++) {
   const isItself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
@@ -31,7 +31,7 @@ interface TokenizerJson {
   readonly decoder?: unknown;
 }
 
-/** The texts of a tokenizer's tokens. A token that is a part of a character is shown by the mark of one that is none. */
+/** Reads the token texts from a `tokenizer.json`. A token that is part of a character becomes U+FFFD. */
 export function readVocabulary(text: string): Vocabulary {
   const { model, added_tokens: added = [], decoder } = JSON.parse(text) as TokenizerJson;
   const pieces: [string, number][] = Array.isArray(model?.vocab)
@@ -50,18 +50,18 @@ export function readVocabulary(text: string): Vocabulary {
   return found;
 }
 
-/** The vocabulary of a model that the server serves; without it, tokens are shown by their numbers. */
+/** Loads the vocabulary of a served model; if undefined, tokens are displayed as ids. */
 export async function loadVocabulary(model: string): Promise<Vocabulary | undefined> {
   const { files } = await call("getTokenizerFiles", { model }).catch(() => ({ files: {} as Record<string, string> }));
   const file = files["tokenizer.json"];
   return file === undefined ? undefined : readVocabulary(file);
 }
 
-/** The class that colours a token: its log-probability in four steps, or the sign and size of its advantage or KL in two each. */
+/** The CSS class of a token: five levels of log-probability, or the sign and two levels of its advantage or KL. */
 export function colourOf(how: Colouring, { logprob, advantage, kl }: Judged): string {
   if (how === "logprob" && logprob !== undefined) return `sure-${Math.min(4, Math.max(0, Math.floor(-logprob)))}`;
   if (how === "advantage") return signed(advantage, 0, 0.5);
-  // Where the trainer thinks less of a token than the sampler did, training on it is off.
+  // A token with a lower probability under the trainer than under the sampler is off-policy.
   return how === "kl" && kl !== undefined ? signed(-kl, 0.02, 0.2) : "";
 }
 
@@ -70,6 +70,6 @@ function signed(value: number, above: number, strong: number): string {
   return `${value > 0 ? "gain" : "cost"}-${Math.abs(value) >= strong ? 2 : 1}`;
 }
 
-/** The class that colours a token of training data by its weight in the loss, of which the largest is given. */
+/** The CSS class of a token of training data by its weight in the loss, relative to the largest weight. */
 export const weightColour = (weight: number, largest: number): string =>
   weight > 0 ? `gain-${weight >= largest / 2 ? 2 : 1}` : weight < 0 ? "cost-2" : "";

@@ -1,4 +1,4 @@
-/** An answer: its text, each token with its probability and what else the model might have written. */
+/** A model's answer: each token with its probability and the most likely alternatives. */
 import { useState } from "preact/hooks";
 import { oneLine, plainText } from "../text.ts";
 import type { Token } from "./stream.ts";
@@ -10,11 +10,11 @@ export interface Answer {
 }
 
 const percent = (logprob: number): string => `${(Math.exp(logprob) * 100).toFixed(1)} %`;
-/** A token so that its spaces are seen. */
+/** A token's text with visible spaces. */
 const visible = (text: string): string =>
   JSON.stringify(oneLine(text, 40)).slice(1, -1).replace(/ /g, "\u00b7") || "\u2205";
 
-/** A token's probability, and the likeliest others. */
+/** A token's probability and the most likely alternatives, as text. */
 function told({ text, logprob, others = [] }: Token): string {
   const likeliest = others.map((other) => `${visible(other.text)} ${percent(other.logprob)}`).join(", ");
   return `${visible(text)} ${percent(logprob ?? 0)}; likeliest: ${likeliest}`;
@@ -22,7 +22,7 @@ function told({ text, logprob, others = [] }: Token): string {
 
 export function Answered({ answer }: { readonly answer: Answer | undefined }) {
   const [at, setAt] = useState<number>();
-  if (answer === undefined) return <p class="soft answer">The answer appears here as it is written.</p>;
+  if (answer === undefined) return <p class="soft answer">The answer appears here as it is generated.</p>;
   const pointed = at === undefined ? undefined : answer.tokens[at];
   return (
     <>
@@ -34,7 +34,7 @@ export function Answered({ answer }: { readonly answer: Answer | undefined }) {
         onMouseLeave={() => setAt(undefined)}
       >
         {answer.tokens.map((token, i) => (
-          // biome-ignore lint/a11y/noStaticElementInteractions: what pointing shows is also the token's title
+          // biome-ignore lint/a11y/noStaticElementInteractions: the information shown on hover is also in the token's title
           <span
             key={i}
             class={token.logprob === undefined ? "" : `token sure-${Math.min(4, Math.floor(-token.logprob))}`}

@@ -1,5 +1,4 @@
-/** What was saved: published, kept for a time, fetched, deleted after a question, and the commands that go on from it. */
-
+/** The list of checkpoints: publish, set a time to live, download, delete with a confirmation, and copy commands that use them. */
 import type { Checkpoint } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api.ts";
@@ -12,14 +11,14 @@ import { oneLine } from "../text.ts";
 const pageSize = 100;
 const kinds = { training: "Training state", sampler: "For sampling", external: "Exported" } as const;
 const ttls = [
-  ["", "Keep for good"],
+  ["", "Keep permanently"],
   ["3600", "1 hour"],
   ["86400", "1 day"],
   ["604800", "7 days"],
   ["2592000", "30 days"],
 ] as const;
 
-/** The run and the checkpoint's id in a path `tinker://RUN/KIND/NAME`. */
+/** Parses the run id and the checkpoint id of a path `tinker://RUN/KIND/NAME`. */
 export function placeOf(path: string): { readonly trainingRunId: string; readonly checkpointId: string } {
   const [run = "", ...rest] = path.replace(/^tinker:\/\//, "").split("/");
   return { trainingRunId: run, checkpointId: rest.join("/") };
@@ -69,8 +68,8 @@ export function Checkpoints() {
           <Notice kind="loading" title="Loading checkpoints …" />
         ) : null
       ) : found.length === 0 ? (
-        <Notice kind="empty" title="Nothing was saved yet.">
-          <p>A program saves with one call, and it is listed here:</p>
+        <Notice kind="empty" title="No checkpoints yet.">
+          <p>To save a checkpoint from a program:</p>
           <pre>await trainer.saveState("step-100")</pre>
         </Notice>
       ) : (
@@ -88,7 +87,7 @@ export function Checkpoints() {
       {deleting === undefined ? null : (
         <Confirm
           title="Delete this checkpoint?"
-          action="Delete for good"
+          action="Delete permanently"
           onConfirm={() =>
             void act("The checkpoint was deleted.", () => call("deleteCheckpoint", placeOf(deleting.tinkerPath)))
           }
@@ -97,7 +96,7 @@ export function Checkpoints() {
           <p>
             <code class="foreign">{oneLine(deleting.tinkerPath, 200)}</code>
           </p>
-          <p>Its weights are gone then. Samplers that were made from it stop working.</p>
+          <p>Its weights cannot be restored. Samplers created from it stop working.</p>
         </Confirm>
       )}
     </section>
@@ -118,12 +117,12 @@ function Card({ one, act, onDelete }: CardProps) {
       ? `tinklet train data.jsonl --from ${one.tinkerPath}`
       : `tinklet chat --from ${one.tinkerPath}`;
   const download = () =>
-    act("The download begins.", async () => {
+    act("The download has started.", async () => {
       const { url } = await call("getCheckpointArchiveUrl", at);
       location.assign(url);
     });
   const keep = (seconds: string) =>
-    act(seconds === "" ? "It is kept for good." : "Its time was set.", () =>
+    act(seconds === "" ? "The checkpoint is kept permanently." : "The time to live was set.", () =>
       call("setCheckpointTtl", { ...at, ttlSeconds: seconds === "" ? null : Number(seconds) } as never),
     );
   return (
@@ -162,7 +161,7 @@ function Card({ one, act, onDelete }: CardProps) {
           type="button"
           class="quiet"
           onClick={() =>
-            void act(one.public ? "It is private again." : "Everybody may use it now.", () =>
+            void act(one.public ? "The checkpoint is private." : "The checkpoint is public.", () =>
               call(one.public ? "unpublishCheckpoint" : "publishCheckpoint", at),
             )
           }

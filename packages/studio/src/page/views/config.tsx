@@ -1,4 +1,4 @@
-/** What runs were made with; where there are several, what differs first. */
+/** The configuration of runs; with several runs, differing values come first. */
 import type { JsonValue } from "@tinklet/wire";
 import { oneLine } from "../text.ts";
 
@@ -10,7 +10,7 @@ interface Configured {
 
 const maxEntries = 400;
 
-/** `{ lora: { rank: 8 } }` as `lora.rank: 8`. */
+/** Converts `{ lora: { rank: 8 } }` to `lora.rank: 8`. */
 export function flatten(value: JsonValue, path = "", into = new Map<string, string>()): Map<string, string> {
   if (into.size >= maxEntries) return into;
   const isObject = typeof value === "object" && value !== null && !Array.isArray(value);

@@ -17,7 +17,7 @@ import { TrainingData } from "./training-data.tsx";
 
 const everyMs = 2000;
 
-/** Folders that are being looked at, read on every two seconds; and what went wrong last. */
+/** Loads the displayed folders and polls them every two seconds; also returns the last error. */
 function useFolders(ids: readonly string[]): [ReadonlyMap<string, RunFolderResponse>, string | undefined] {
   const [all, setAll] = useState<ReadonlyMap<string, RunFolderResponse>>(new Map());
   const [problem, setProblem] = useState<string>();
@@ -31,12 +31,12 @@ function useFolders(ids: readonly string[]): [ReadonlyMap<string, RunFolderRespo
         const later = await call("getRunFolder", { folderId, after: had });
         if (isOver) return;
         const has = later.folder.rows;
-        // A run that was begun anew has fewer rows than before.
+        // A restarted run has fewer rows than before.
         const isAnew = has < had;
         known.set(folderId, isAnew ? 0 : has);
         setAll((before) => {
           const old = had === 0 || isAnew ? undefined : before.get(folderId);
-          // The same columns, so that charts without a new point are not drawn again.
+          // Keep the same objects if there are no new rows, so that charts are not redrawn.
           const metrics =
             old === undefined
               ? later.metrics
@@ -102,7 +102,7 @@ export function Folder({ folderId }: { readonly folderId: string }) {
       <dl class="tiles">
         <Tile name="Rows" value={formatCount(folder.rows)} />
         <Tile name="Checkpoints" value={formatCount(found.checkpoints.length)} />
-        <Tile name="Files of rollouts" value={formatCount(folder.rollouts.length)} />
+        <Tile name="Rollout files" value={formatCount(folder.rollouts.length)} />
       </dl>
       {folder.runIds.length === 0 ? null : (
         <p class="soft">
@@ -155,7 +155,7 @@ function Timeline({ timing }: { readonly timing: RunFolderResponse["timing"] }) 
   if (longest <= 0) return null;
   return (
     <details class="panel">
-      <summary>Where the time went, last {steps.length} steps</summary>
+      <summary>Time by phase, last {steps.length} steps</summary>
       <ol class="timeline">
         {steps.map(({ step, spans }) => {
           const begin = Math.min(...spans.map(({ start }) => start));

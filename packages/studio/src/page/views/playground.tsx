@@ -1,4 +1,4 @@
-/** Talking to models: one prompt to up to three of them side by side, with the same seed, as they write. */
+/** The playground: sends one prompt to up to three models with the same seed and streams the answers side by side. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { send } from "../api.ts";
 import { Choice, CopyButton, Notice } from "../parts.tsx";
@@ -34,7 +34,7 @@ export function Playground() {
   if (models.length === 0) {
     return (
       <Notice kind="empty" title="No model is served.">
-        <p>Start a server to talk to a model: tinklet serve</p>
+        <p>Start a server to chat with a model: tinklet serve</p>
       </Notice>
     );
   }
@@ -201,13 +201,13 @@ function ModelSelect(props: {
   );
 }
 
-/** A checkpoint by its own name first: the lists are narrow, and the ids of runs are long. */
+/** The checkpoint name before the run id, because the list is narrow and run ids are long. */
 function labelOf(model: string): string {
   const [, run, name] = /^tinker:\/\/([^/]+)\/.*?([^/]+)$/.exec(model) ?? [];
   return run === undefined ? model : `${name} · ${run}`;
 }
 
-/** A word of a shell, quoted where that is needed. */
+/** A shell argument, quoted if needed. */
 const quoted = (text: string): string => (/^[\w./:@=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 function commandOf(asked: Asked): string {

@@ -1,5 +1,4 @@
-/** The samples of a step with their rewards: chosen by the bars of a histogram, or one group side by side. */
-
+/** The rollouts of a step with their rewards, filtered by the bars of a histogram, or one group side by side. */
 import type { StepLogEntry } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api.ts";
@@ -14,13 +13,13 @@ import { Turns } from "./turns.tsx";
 
 const maxRows = 2000;
 const firstShown = 40;
-/** Samples of a group that are shown side by side. */
+/** Maximum samples of a group shown side by side. */
 const maxBeside = 16;
 
 export function Rollouts(props: {
   readonly folderId: string;
   readonly files: readonly string[];
-  /** Whose tokens they are. */
+  /** The model whose tokenizer is used to display tokens. */
   readonly model: string | undefined;
 }) {
   const { folderId, files, model } = props;
@@ -71,7 +70,7 @@ export function Rollouts(props: {
     <section class="panel rollouts" aria-labelledby="rollouts-title">
       <div class="head">
         <h2 id="rollouts-title">Rollouts</h2>
-        <select aria-label="File of rollouts" value={file} onChange={(event) => setFile(event.currentTarget.value)}>
+        <select aria-label="Rollout file" value={file} onChange={(event) => setFile(event.currentTarget.value)}>
           {files.map((name) => (
             <option key={name} value={name}>
               {oneLine(name, 80)}
@@ -109,7 +108,7 @@ export function Rollouts(props: {
           />
           <p class="soft" role="status" data-testid="rollout-count">
             {wanted.length} of {total} samples
-            {total > maxRows ? `, the first ${maxRows} were read` : ""}
+            {total > maxRows ? `, only the first ${maxRows} were loaded` : ""}
             {group === undefined ? "" : `: group ${group}`}
           </p>
           {group === undefined ? (
@@ -133,7 +132,7 @@ export function Rollouts(props: {
   );
 }
 
-/** How tokens are shown. */
+/** Display settings of tokens. */
 export interface Look {
   readonly colouring: Colouring;
   readonly vocabulary: Vocabulary | undefined;
@@ -147,7 +146,7 @@ function Bars(props: {
   const highest = Math.max(1, ...props.groups.map(({ count }) => count));
   return (
     <fieldset class="histogram">
-      <legend class="hidden">Rewards; choose a bar to see its samples</legend>
+      <legend class="hidden">Rewards; select a bar to see its samples</legend>
       {props.groups.map(({ from, to, count }, i) => (
         <button
           type="button"
@@ -193,7 +192,7 @@ function Sample(props: { readonly rollout: Rollout; readonly look: Look; readonl
   );
 }
 
-/** The samples of one group side by side, the best first. */
+/** The samples of one group side by side, highest reward first. */
 function Group(props: { readonly rollouts: readonly Rollout[]; readonly look: Look; readonly onClose: () => void }) {
   const sorted = [...props.rollouts].sort((a, b) => b.reward - a.reward).slice(0, maxBeside);
   return (

@@ -1,5 +1,4 @@
-/** One run, or several compared: charts that grow, configuration and its differences, events, and what it waits for. */
-
+/** One run or a comparison of several: live charts, configuration and its differences, events, and why the run is waiting. */
 import type { JsonValue, RunStepsResponse } from "@tinklet/wire";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Charts } from "../charts.tsx";

@@ -1,5 +1,4 @@
-/** All runs, live: the server's own and those of run folders. */
-
+/** The live list of all runs of the server and of run folders. */
 import type { RunFolder, RunProgress } from "@tinklet/wire";
 import { useState } from "preact/hooks";
 import { formatAge, formatCount, formatNumber } from "../format.ts";
@@ -8,7 +7,7 @@ import { placeUrl } from "../router.ts";
 import { folders, now, runCount, runs, runsProblem, session } from "../store.ts";
 import { oneLine } from "../text.ts";
 
-/** A line of the list. */
+/** A row of the list. */
 interface Line {
   readonly key: string;
   readonly href: string;
@@ -28,7 +27,7 @@ interface Line {
 
 const maxTags = 4;
 
-/** The name that it was given, where that can be seen, or its id. */
+/** The run's display name, or its id if the name is empty or invisible. */
 export const runName = (run: RunProgress): string =>
   oneLine(run.displayName ?? "").trim() === "" ? run.runId : run.displayName!;
 
@@ -216,14 +215,14 @@ const NoRuns = () => (
   <Notice kind="empty" title="No runs yet.">
     {session.value?.has_models === true ? (
       <>
-        <p>Start one, and it appears here by itself:</p>
+        <p>To start a run, which then appears here:</p>
         <pre>
           export TINKER_BASE_URL={location.origin} TINKER_API_KEY=tml-…{"\n"}tinklet train data.jsonl
         </pre>
       </>
     ) : (
       <p>
-        The folders hold no <code>metrics.jsonl</code>. Give the folder of a run, or one that holds such folders.
+        The folders contain no <code>metrics.jsonl</code>. Pass a run folder, or a folder that contains run folders.
       </p>
     )}
   </Notice>

@@ -1,5 +1,4 @@
-/** What the server is doing: queue, memory, tokens per second, reuse of prompts, and what the signed-in key has used. */
-
+/** The server's state: queue, memory, tokens per second, prompt reuse, and the usage of the signed-in key. */
 import type { ServerStateResponse } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api.ts";
@@ -39,7 +38,7 @@ export function Server() {
       {problem === undefined ? null : <Notice kind="problem" title={problem} />}
       {state === undefined ? (
         problem === undefined ? (
-          <Notice kind="loading" title="Asking the server …" />
+          <Notice kind="loading" title="Loading the server's state …" />
         ) : null
       ) : (
         <State state={state} />
@@ -67,7 +66,8 @@ function State({ state }: { readonly state: ServerStateResponse }) {
       </dl>
       {state.durable ? null : (
         <p class="explain">
-          This server keeps nothing: what it has is lost when it stops. Give it a folder with --data-dir.
+          This server stores nothing on disk: all data is lost when it stops. To keep data, start it with --data-dir
+          FOLDER.
         </p>
       )}
       <h2>Your tokens per second, last hour</h2>
@@ -89,7 +89,7 @@ function State({ state }: { readonly state: ServerStateResponse }) {
       <h2>Models</h2>
       {state.models.length === 0 ? (
         <Notice kind="empty" title="No model is served.">
-          <p>This page shows folders of runs. To train and to chat, start a server: tinklet serve</p>
+          <p>This page shows run folders. To train and chat, start a server: tinklet serve</p>
         </Notice>
       ) : (
         <Models models={state.models} />

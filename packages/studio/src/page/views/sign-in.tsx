@@ -1,4 +1,4 @@
-/** Signing in with a key, where the printed link was not opened or keys are configured. */
+/** The sign-in form, for browsers that did not open the printed link. */
 import { useState } from "preact/hooks";
 import { CallError, post } from "../api.ts";
 import { loadSession, session } from "../store.ts";
@@ -22,8 +22,8 @@ export function SignIn({ problem: first }: { readonly problem: string | undefine
       <h1>Tinklet studio</h1>
       <p>
         {needsKey
-          ? "Sign in with your key of this server."
-          : "Open the link that the server printed when it started, or sign in with a key: on this server any key that begins with tml- will do."}
+          ? "Sign in with your key for this server."
+          : "Open the link that the server printed at its start, or sign in with a key: this server accepts any key that starts with tml-."}
       </p>
       <form onSubmit={(event) => void submit(event)}>
         <label>

@@ -1,11 +1,10 @@
-/** What the official cookbook logged of a step: its sections, opened one by one. Texts of environments that write none into the summaries are here. */
-
+/** The official cookbook's log of a step, as expandable sections. It contains texts of environments that do not put them into summaries. */
 import type { StepLogEntry } from "@tinklet/wire";
 import { useState } from "preact/hooks";
 import { ForeignText } from "../parts.tsx";
 import { oneLine } from "../text.ts";
 
-/** The heading of a group of samples, below the one of the step. */
+/** Heading level of a rollout group; the step itself is level 1. */
 const sectionLevel = 2;
 
 interface Section {
@@ -13,7 +12,7 @@ interface Section {
   readonly entries: readonly StepLogEntry[];
 }
 
-/** The parts of a log that have a heading of the second level; what stands before the first one says what a log is. */
+/** Splits a log at its second-level headings; the text before the first one is a general description and is dropped. */
 export function sectionsOf(log: readonly StepLogEntry[]): Section[] {
   const sections: { title: string; entries: StepLogEntry[] }[] = [];
   for (const entry of log) {

@@ -1,4 +1,4 @@
-/** A model's answer as it is written, by the chat endpoints that every OpenAI client uses. */
+/** Streams a model's answer from the OpenAI-compatible endpoints. */
 import { CallError, readEvents, send } from "../api.ts";
 
 export interface Asked {
@@ -11,7 +11,7 @@ export interface Asked {
   readonly seed: number;
 }
 
-/** A piece of an answer; with its log-prob and the likeliest others, where they are told. */
+/** A piece of an answer, with its log-prob and the most likely alternatives if the server sends them. */
 export interface Token {
   readonly text: string;
   readonly logprob?: number | undefined;
@@ -33,7 +33,7 @@ interface Chunk {
   }[];
 }
 
-/** Alternatives that are asked for at each token. */
+/** Number of alternatives requested per token. */
 const alternatives = 5;
 
 /** @throws {@link CallError} */
@@ -52,7 +52,7 @@ export async function* stream(asked: Asked, signal: AbortSignal): AsyncGenerator
   for await (const data of readEvents(response)) {
     if (data === "[DONE]") return;
     const chunk = JSON.parse(data) as Chunk;
-    if (chunk.error !== undefined) throw new CallError(chunk.error.message ?? "The answer broke off.", 0);
+    if (chunk.error !== undefined) throw new CallError(chunk.error.message ?? "The stream ended with an error.", 0);
     const [choice] = chunk.choices ?? [];
     const text = choice?.delta?.content ?? choice?.text ?? "";
     const told = choice?.logprobs?.content ?? [];

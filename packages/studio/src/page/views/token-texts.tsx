@@ -1,16 +1,16 @@
-/** Tokens in a row, coloured; as texts where the vocabulary is known, as numbers where it is not or where they are asked for. */
+/** A sequence of coloured tokens: as text if the vocabulary is known, otherwise or on request as ids. */
 import { useState } from "preact/hooks";
 import { plainText } from "../text.ts";
 import type { Vocabulary } from "../tokens.ts";
 
-/** Tokens that are shown before somebody asks for more. */
+/** Tokens that are shown initially. */
 const firstTokens = 400;
 
 export function TokenTexts(props: {
   readonly name: string;
   readonly tokens: readonly number[];
   readonly vocabulary: Vocabulary | undefined;
-  /** The class that colours the i-th token, and what pointing at it says. */
+  /** CSS class and tooltip of the i-th token. */
   readonly lookOf: (i: number) => { readonly colour: string; readonly told: string };
 }) {
   const { name, tokens, vocabulary, lookOf } = props;

@@ -1,5 +1,4 @@
-/** The first data of a supervised run as the model sees them, each token coloured by its weight in the loss. Read when it is opened. */
-
+/** The first examples of a supervised run as the model sees them, each token coloured by its weight in the loss. Loaded when opened. */
 import type { RunFileRow } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api.ts";
@@ -36,7 +35,7 @@ export function TrainingData(props: {
       {problem === undefined ? null : <Notice kind="problem" title={problem} />}
       {rows === undefined ? null : (
         <>
-          <p class="soft">Coloured tokens are learned; the others are only read.</p>
+          <p class="soft">Coloured tokens have a weight in the loss; the others are only context.</p>
           <ol class="turns" data-testid="training-data">
             {rows.map((row, i) => (
               <li key={i}>

@@ -1,4 +1,4 @@
-/** The turns of a sample: what was logged of each, and its tokens coloured by what the model or the training thought of them. */
+/** The turns of a rollout: the logged text of each, and its tokens coloured by log-probability, advantage or KL. */
 import type { RunFileRow } from "@tinklet/wire";
 import { formatNumber } from "../format.ts";
 import { ForeignText } from "../parts.tsx";

@@ -1,5 +1,4 @@
-/** What the signed-in key has used in the last thirty days, by model: the figures of the bill. Other keys' are theirs to see. */
-
+/** Usage of the signed-in key in the last thirty days by model, from the billing records. */
 import type { BillingUsageEvent } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api.ts";
@@ -19,7 +18,7 @@ const words: Record<Kind, string> = {
   reused: "Prompts, reused",
 };
 
-/** Tokens by model and kind. Storage and counts of checkpoints are no tokens and left out. */
+/** Tokens by model and kind. Storage and checkpoint counts are not tokens and are skipped. */
 export function tokensByModel(events: readonly BillingUsageEvent[]): ReadonlyMap<string, Record<Kind, number>> {
   const found = new Map<string, Record<Kind, number>>();
   for (const { baseModel, eventInfo } of events) {
@@ -61,7 +60,7 @@ export function Usage({ tenant }: { readonly tenant: string }) {
         Tokens of the key {oneLine(tenant, 40)}, last {days} days
       </h2>
       {used.length === 0 ? (
-        <p class="soft">Nothing was used yet.</p>
+        <p class="soft">No usage yet.</p>
       ) : (
         <div class="scroll">
           <table data-testid="usage">
