@@ -1,6 +1,6 @@
 /**
- * Reading a checkpoint's archive: tar (packed or not) with a PEFT adapter in it. Just enough of both formats to look at what a
- * server hands out; a file that is not what it should be fails the case that asked.
+ * Reads a checkpoint archive: a tar file (gzipped or not) with a PEFT adapter. Supports only the parts of the formats that the cases need. An
+ * invalid file fails the case.
  */
 import { gunzipSync } from "node:zlib";
 import { fail, holds } from "./checks.ts";
@@ -12,14 +12,14 @@ export interface Tensor {
   readonly values: Float32Array;
 }
 
-/** An adapter as PEFT stores it. */
+/** An adapter in PEFT's format. */
 export interface Adapter {
-  // biome-ignore lint/suspicious/noExplicitAny: a foreign file
+  // biome-ignore lint/suspicious/noExplicitAny: an untrusted file of any shape
   readonly config: any;
   readonly tensors: ReadonlyMap<string, Tensor>;
 }
 
-/** Bytes that an archive may unpack to: the adapters that the kit trains are a few megabytes. */
+/** Maximum decompressed bytes of an archive; the adapters trained by the kit have a few megabytes. */
 const maxUnpackedBytes = 1024 * 1024 * 1024;
 
 function unpacked(bytes: Uint8Array, maxBytes: number): Uint8Array {
@@ -31,7 +31,7 @@ function unpacked(bytes: Uint8Array, maxBytes: number): Uint8Array {
   }
 }
 
-/** Files of a tar archive by their last path segment. */
+/** Files of a tar archive by base name. */
 export function readTar(bytes: Uint8Array, maxBytes = maxUnpackedBytes): Map<string, Uint8Array> {
   const raw = unpacked(bytes, maxBytes);
   const files = new Map<string, Uint8Array>();
@@ -42,12 +42,12 @@ export function readTar(bytes: Uint8Array, maxBytes = maxUnpackedBytes): Map<str
         .decode(raw.subarray(at + from, at + to))
         .replace(/\0.*$/s, "")
         .trim();
-    holds(field(257, 262) === "ustar", "the archive", "a tar file", `${raw.length} bytes that are not`);
+    holds(field(257, 262) === "ustar", "the archive", "a tar file", `${raw.length} bytes without a tar header`);
     const digits = field(124, 136);
-    // digits alone: a sign would send the reader back to a header that it has read
+    // only digits: a negative size would move the reader back to an earlier header
     holds(/^[0-7]*$/.test(digits), "the size of a file in the archive", "octal digits", digits);
     const size = Number.parseInt(digits || "0", 8);
-    holds(at + 512 + size <= raw.length, "the size of a file in the archive", "at most what is there", size);
+    holds(at + 512 + size <= raw.length, "the size of a file in the archive", "at most the size of the archive", size);
     const isFile = ["", "0"].includes(field(156, 157));
     if (isFile) files.set(field(0, 100).split("/").at(-1)!, raw.subarray(at + 512, at + 512 + size));
     at += 512 + Math.ceil(size / 512) * 512;
@@ -55,7 +55,7 @@ export function readTar(bytes: Uint8Array, maxBytes = maxUnpackedBytes): Map<str
   return files;
 }
 
-/** Tensors of a safetensors file, widened to float32. */
+/** Tensors of a safetensors file as float32. */
 export function readSafetensors(bytes: Uint8Array): Map<string, Tensor> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const headerLength = Number(view.getBigUint64(0, true));
@@ -97,8 +97,8 @@ function half(word: number): number {
 }
 
 /**
- * The bytes behind a checkpoint's archive address. Where the official route is missing, the variants of other servers are tried
- * (a bare name, a redirect): what is in an adapter and how it is asked for are different cases.
+ * Downloads a checkpoint archive. If the official route is missing, the variants of other servers are tried (a bare name, a redirect),
+ * because the cases about the adapter's content are separate from the cases about the route.
  */
 async function archiveBytes(context: Context, path: string): Promise<Uint8Array> {
   const [run, ...rest] = path.replace("tinker://", "").split("/");
@@ -107,16 +107,16 @@ async function archiveBytes(context: Context, path: string): Promise<Uint8Array>
   for (const id of [`sampler_weights/${name}`, name]) {
     let answer = await context.http.get(`training_runs/${run}/checkpoints/${id}/archive`);
     const url = answer.headers.get("location") ?? answer.json?.url;
-    // The address itself is the permission: no key goes along.
+    // The URL is signed, so no key is sent.
     if (typeof url === "string")
       answer = await context.http.get(new URL(url, context.target.baseUrl).href, { key: null });
     if (answer.status === 200) return answer.bytes;
     seen = described(answer);
   }
-  return fail(`the archive of ${path}`, "an address that can be downloaded from", seen);
+  return fail(`the archive of ${path}`, "a URL that can be downloaded", seen);
 }
 
-/** Downloads and reads the adapter of a sampler checkpoint. */
+/** Downloads and parses the adapter of a sampler checkpoint. */
 export async function downloadAdapter(context: Context, path: string): Promise<Adapter> {
   const files = readTar(await archiveBytes(context, path));
   const file = (name: string) => files.get(name) ?? fail("files of the archive", name, [...files.keys()]);
@@ -124,7 +124,7 @@ export async function downloadAdapter(context: Context, path: string): Promise<A
   return { config, tensors: readSafetensors(file("adapter_model.safetensors")) };
 }
 
-/** The tensors whose names match. */
+/** The tensors whose names match a pattern. */
 export function select(adapter: Adapter, pattern: RegExp): [string, Tensor][] {
   return [...adapter.tensors].filter(([name]) => pattern.test(name));
 }

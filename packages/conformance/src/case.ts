@@ -1,37 +1,37 @@
-/** What a case is: an id, why it matters, what the official service does, and a body that fails by throwing. */
+/** The type of a case: an id, its reason, the official behaviour, and a body that throws if the server behaves differently. */
 import type { NewerRelease } from "@tinklet/wire";
 import type { Context } from "./context.ts";
 
-/** A release of the official SDK that brought something to the wire. Servers of 0.25 have nothing that is newer. */
+/** A release of the official SDK that extended the wire protocol. A server of 0.25 supports none of the newer extensions. */
 export type Release = "0.25" | NewerRelease;
 
-/** One thing that a server of the Tinker API must do. */
+/** One requirement for a server of the Tinker API. */
 export interface Case {
-  /** Unique: `group/what-it-holds`. Stable, so that reports can be compared. */
+  /** Unique: `group/requirement`. Stable across versions, so that reports can be compared. */
   readonly id: string;
-  /** One line: what goes wrong for a user when this does not hold. */
+  /** One line: the consequence for users if the requirement is not met. */
   readonly reason: string;
-  /** One line: what the official service does. */
+  /** One line: the behaviour of the official service. */
   readonly official: string;
-  /** The release of the official SDK that first asks for it. */
+  /** The first release of the official SDK that uses it. */
   readonly since: Release;
-  /** Returns when it holds; throws {@link Failed} when it does not and {@link NotOffered} when it cannot be asked. */
+  /** Returns if the requirement is met; throws {@link Failed} if it is not and {@link NotOffered} if the server does not have the feature. */
   readonly run: (context: Context) => Promise<void>;
-  /** The kit must be able to restart the server for this one. @defaultValue false */
+  /** Whether the case restarts the server. @defaultValue false */
   readonly needsRestart?: boolean;
 }
 
-/** Cases about one promise. */
+/** Cases about one topic. */
 export interface Group {
   readonly name: string;
-  /** The promise, in one line. */
+  /** The common requirement, in one line. */
   readonly title: string;
   readonly cases: readonly Case[];
 }
 
 type Body = (context: Context) => Promise<void>;
 
-/** Makes a group; each case is `[name, reason, official, body, since]`, and as old as 0.25 where it does not say. */
+/** Creates a group; each case is `[name, reason, official, body, since]`. `since` defaults to 0.25. */
 export function group(
   name: string,
   title: string,

@@ -1,6 +1,6 @@
-/** How a case fails: always with what was expected and what was seen, so that a report is enough to go on. */
+/** Assertions of cases. Every failure has the expected and the actual value, so that the report is sufficient to debug it. */
 
-/** The server did something else than it should. */
+/** The server did not meet the requirement. */
 export class Failed extends Error {
   override readonly name = "Failed";
   readonly expected: string;
@@ -12,19 +12,19 @@ export class Failed extends Error {
   }
 }
 
-/** The server says that it does not have what the case is about. */
+/** The server responds that it does not have the feature of the case. */
 export class NotOffered extends Error {
   override readonly name = "NotOffered";
 }
 
-/** A value as a report shows it: short, on one line. */
+/** Formats a value for the report: short, on one line. */
 export function show(value: unknown): string {
   if (typeof value === "string") return value.length > 300 ? `${value.slice(0, 300)}…` : value;
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : value.toPrecision(7);
   if (ArrayBuffer.isView(value) && !(value instanceof DataView)) return show(Array.from(value as Uint8Array));
   if (Array.isArray(value)) {
     const items = value.slice(0, 12).map(show);
-    return `[${items.join(", ")}${value.length > 12 ? `, … ${value.length} in all` : ""}]`;
+    return `[${items.join(", ")}${value.length > 12 ? `, … ${value.length} in total` : ""}]`;
   }
   if (value instanceof Date) return value.toISOString();
   const text = JSON.stringify(value, (_, item: unknown) => (typeof item === "bigint" ? `${item}` : item));
@@ -46,7 +46,7 @@ export function holds(condition: boolean, what: string, expected: unknown, seen:
   if (!condition) fail(what, expected, seen);
 }
 
-/** @throws {@link Failed} unless both show the same. */
+/** @throws {@link Failed} unless both values are equal or have the same JSON. */
 export function equal(seen: unknown, expected: unknown, what: string): void {
   const same = Object.is(seen, expected) || JSON.stringify(seen) === JSON.stringify(expected);
   if (!same) fail(what, expected, seen);
@@ -57,12 +57,12 @@ export function close(seen: number, expected: number, tolerance: number, what: s
   if (!(Math.abs(seen - expected) <= tolerance)) fail(what, `${show(expected)} ± ${show(tolerance)}`, seen);
 }
 
-/** Within a share of the expected value. */
+/** @throws {@link Failed} unless `seen` is within a fraction of the expected value. */
 export function closeRelative(seen: number, expected: number, share: number, what: string): void {
   close(seen, expected, Math.abs(expected) * share, what);
 }
 
-/** Lists of numbers, element by element. */
+/** Like {@link close}, for each element of two lists. */
 export function allClose(seen: ArrayLike<number>, expected: ArrayLike<number>, tolerance: number, what: string): void {
   if (seen.length !== expected.length) fail(`${what}: length`, expected.length, seen.length);
   for (let i = 0; i < seen.length; i++) {
@@ -72,26 +72,26 @@ export function allClose(seen: ArrayLike<number>, expected: ArrayLike<number>, t
   }
 }
 
-/** The largest difference between two lists of one length. */
+/** The largest absolute difference between two lists; infinite if their lengths differ. */
 export function largestDifference(a: ArrayLike<number>, b: ArrayLike<number>): number {
   let largest = a.length === b.length ? 0 : Number.POSITIVE_INFINITY;
   for (let i = 0; i < Math.min(a.length, b.length); i++) largest = Math.max(largest, Math.abs(a[i]! - b[i]!));
   return largest;
 }
 
-/** A string that is not empty. */
+/** Asserts a non-empty string and returns it. */
 export function text(value: unknown, what: string): string {
   if (typeof value !== "string" || value === "") fail(what, "a non-empty string", value);
   return value;
 }
 
-/** A finite number. */
+/** Asserts a finite number and returns it. */
 export function finite(value: unknown, what: string): number {
   if (typeof value !== "number" || !Number.isFinite(value)) fail(what, "a number", value);
   return value;
 }
 
-/** A list. */
+/** Asserts an array and returns it. */
 export function listOf(value: unknown, what: string): readonly unknown[] {
   if (!Array.isArray(value)) fail(what, "a list", value);
   return value;

@@ -1,4 +1,4 @@
-/** The kit against our own server: everything passes, and little is not offered. */
+/** Runs the kit against the server of this repository: all cases pass, and at most five are not offered. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { formatReport, groups, type Report, runConformance } from "./index.ts";
 import { spoken } from "./report.ts";
@@ -13,19 +13,19 @@ beforeAll(async () => {
 }, 300_000);
 afterAll(() => server.close());
 
-test("the kit has at least 120 cases, each with an id of its own, a reason and the official behaviour", () => {
+test("the kit has at least 120 cases, each with a unique id, a reason and the official behaviour", () => {
   const cases = groups.flatMap((group) => group.cases);
   expect(cases.length).toBeGreaterThanOrEqual(120);
   expect(new Set(cases.map(({ id }) => id)).size).toBe(cases.length);
   for (const { id, reason, official } of cases) expect([id, reason !== "", official !== ""]).toEqual([id, true, true]);
 });
 
-test("our server passes", () => {
+test("this repository's server passes", () => {
   const failed = report.groups.flatMap(({ cases }) => cases.filter(({ status }) => status === "fail"));
   expect(failed, formatReport(report)).toEqual([]);
 });
 
-test("our server speaks the newest release", () => {
+test("this repository's server supports the newest release", () => {
   expect(spoken(report.releases)).toBe("Speaks 0.25 fully, 0.36 fully");
   expect(report.releases.length).toBeGreaterThan(8);
 });

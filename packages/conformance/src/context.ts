@@ -1,6 +1,6 @@
 /**
- * What a case works with: a client of its own, raw requests, models that are freed when the case ends, and measures of this
- * server that are taken once and shared. Everything ends with the case's deadline.
+ * The resources of one case: a separate client, raw requests, models that are unloaded when the case ends, and calibration values of the
+ * server that all cases share. All requests are aborted at the case's deadline.
  */
 import {
   type FetchLike,
@@ -14,22 +14,22 @@ import { fail } from "./checks.ts";
 import { Http } from "./http.ts";
 import { Measures } from "./measures.ts";
 
-/** What the kit was told about the server. */
+/** The server under test. */
 export interface Target {
   readonly baseUrl: string;
   readonly apiKey: string;
-  /** A model that the server trains. */
+  /** The base model to train. */
   readonly baseModel: string;
-  /** Tokens that a sequence may have, if the server says. */
+  /** Maximum tokens of a sequence, if the server reports it. */
   readonly contextLength: number | undefined;
-  /** What raw requests carry in X-API-Key. */
+  /** Value of the X-API-Key header of raw requests. */
   readonly credential: string;
   readonly fetch: FetchLike;
-  /** Restarts the server; resolves when it answers again. */
+  /** Restarts the server; resolves once it responds. */
   readonly restart: (() => Promise<void>) | undefined;
 }
 
-/** How models are made when a case says nothing: small, seeded, everything trained. */
+/** Default LoRA options of models: small rank, fixed seed, all modules trained. */
 const defaultLora = { rank: 8, seed: 7 } as const;
 
 export class Context {
@@ -52,13 +52,13 @@ export class Context {
     return this.target.baseModel;
   }
 
-  /** The case's own client. */
+  /** The client of this case. */
   get service(): ServiceClient {
     this.#service ??= this.newService();
     return this.#service;
   }
 
-  /** Another client, with a session of its own. */
+  /** Another client, with a separate session. */
   newService(): ServiceClient {
     const { baseUrl, apiKey, fetch } = this.target;
     const service = new ServiceClient({
@@ -75,14 +75,14 @@ export class Context {
     return service;
   }
 
-  /** A fresh model. Two models made alike are alike. */
+  /** Creates a new model. Models with the same options have the same initial weights. */
   async trainer(options: Partial<LoraOptions> = {}, service: ServiceClient = this.service): Promise<TrainingClient> {
     const { baseModel } = this;
     const trainer = await service.createLoraTrainingClient({ baseModel, ...defaultLora, ...options });
     return this.owned(trainer);
   }
 
-  /** Has a model freed when the case ends. */
+  /** Registers a model to be unloaded when the case ends. */
   owned(trainer: TrainingClient): TrainingClient {
     this.#models.push(trainer.modelId);
     return trainer;
@@ -93,7 +93,7 @@ export class Context {
     return this.service.createSamplingClient({ baseModel: this.baseModel });
   }
 
-  /** A session made by a raw request. */
+  /** Creates a session with a raw request. */
   async session(): Promise<string> {
     const answer = await this.http.ok("POST", "create_session", {
       tags: ["conformance"],
@@ -104,7 +104,7 @@ export class Context {
     return String(answer.json?.session_id ?? fail("create_session", "a session_id", answer.json));
   }
 
-  /** A model made by raw requests, so that the case numbers what it sends by itself. The next `seq_id` is 1. */
+  /** Creates a model with raw requests, so that the case controls its `seq_id`s. The next `seq_id` is 1. */
   async rawModel(options: { sessionId?: string; modelSeqId?: number; lora?: object } = {}): Promise<string> {
     const { sessionId, modelSeqId = 0, lora = {} } = options;
     const answer = await this.http.call("create_model", {
@@ -119,7 +119,7 @@ export class Context {
     return modelId;
   }
 
-  /** A sampling session over the base model, made by raw requests. */
+  /** Creates a sampling session of the base model with raw requests. */
   async rawSampler(options: { sessionId?: string; seqId?: number } = {}): Promise<string> {
     const answer = await this.http.ok("POST", "create_sampling_session", {
       session_id: options.sessionId ?? (await this.session()),
@@ -131,14 +131,14 @@ export class Context {
     return String(id ?? fail("create_sampling_session", "a sampling_session_id", answer.json));
   }
 
-  /** A name that no earlier run of the kit used. */
+  /** A name that is unique across runs of the kit. */
   uniqueName(stem: string): string {
     return `${stem}-${Date.now().toString(36)}-${Math.floor(Math.random() * 1e9).toString(36)}`;
   }
 
-  /** Frees what the case made. Never fails. */
+  /** Unloads the models of the case. Never rejects. */
   async close(target: Target = this.target): Promise<void> {
-    // A signal of its own: the case's may already be over. Submitted, not waited for: a model with a gap never gets there.
+    // A separate signal, because the case's may already be aborted. The result is not awaited: unload never runs on a model with a seq_id gap.
     const http = new Http({ ...target, signal: AbortSignal.timeout(5_000) });
     const free = (modelId: string) => http.post("unload_model", { model_id: modelId, type: "unload_model" });
     await Promise.allSettled(this.#models.map(free));

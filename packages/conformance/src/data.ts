@@ -1,6 +1,6 @@
 /**
- * Training data that every model can take: token ids between 3 and 30 exist in every vocabulary, and what they mean does not
- * matter. Everything is derived from seeds, so two runs of the kit send the same bytes.
+ * Training data that is valid for every model: token ids between 3 and 30 exist in every vocabulary. All data is derived from seeds, so two
+ * runs of the kit send the same bytes.
  */
 
 import { encodeForwardBackwardRequest } from "@tinklet/wire";
@@ -8,7 +8,7 @@ import { given } from "@tinklet/wire/options";
 import { Datum, type ForwardBackwardOutput, ModelInput, type TrainingClient } from "tinklet";
 import { fail } from "./checks.ts";
 
-/** `length` token ids that follow from `seed`. */
+/** `length` token ids, derived from `seed`. */
 export function tokensOf(seed: number, length: number): number[] {
   let state = (seed * 0x9e3779b9 + 12345) >>> 0;
   return Array.from({ length }, () => {
@@ -17,7 +17,7 @@ export function tokensOf(seed: number, length: number): number[] {
   });
 }
 
-/** Tensors for a datum besides its targets; one value is repeated for every position. */
+/** Tensors of a datum besides its targets; a single value is repeated for every position. */
 export interface DatumParts {
   readonly weights?: number | readonly number[];
   readonly advantages?: number | readonly number[];
@@ -26,7 +26,7 @@ export interface DatumParts {
   readonly clip_high_threshold?: number | readonly number[];
 }
 
-/** The example that predicts each token from those before it. Weights are 1 for `cross_entropy` when nothing is said. */
+/** A next-token prediction example. By default the weights are 1, for `cross_entropy`. */
 export function datumOf(tokens: readonly number[], parts: DatumParts = { weights: 1 }): Datum {
   const targets = tokens.slice(1);
   const filled = Object.entries(parts).map(([key, value]) => [
@@ -39,12 +39,12 @@ export function datumOf(tokens: readonly number[], parts: DatumParts = { weights
   });
 }
 
-/** The example that nearly every case trains on, and the one whose log-probs it watches. */
+/** The example that most cases train on and score. */
 export const lesson: readonly number[] = tokensOf(1, 17);
-/** A second example, unlike the first. */
+/** A second, different example. */
 export const otherLesson: readonly number[] = tokensOf(2, 13);
 
-/** The log-probs of one output, as numbers. */
+/** The log-probs of one output. */
 export function logprobsOf(output: ForwardBackwardOutput, index = 0): number[] {
   const tensor = output.lossFnOutputs[index]?.["logprobs"];
   if (tensor === undefined) {
@@ -59,12 +59,12 @@ export const sum = (values: Iterable<number>): number => {
   return total;
 };
 
-/** The log-probs that a model gives to each next token, from a forward pass. */
+/** The log-prob of each token after the first, from a forward pass. */
 export async function score(trainer: TrainingClient, tokens: readonly number[] = lesson): Promise<number[]> {
   return logprobsOf(await trainer.forward([datumOf(tokens)], "cross_entropy"));
 }
 
-/** The binary training request as bytes. */
+/** A training request encoded as protobuf. */
 export function passBytes(
   modelId: string,
   seqId: number,

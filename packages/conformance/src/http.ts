@@ -1,6 +1,6 @@
 /**
- * Raw requests, for what the client hides or would refuse to send. Every request has a deadline; nothing is tried again, except
- * that a poll goes on until its request is finished.
+ * Raw requests, for behaviour that the client hides or requests that it would reject. Every request has a deadline. Requests are not
+ * retried; polls repeat until their request is finished.
  */
 
 import { apiPrefix, parseJson, protobufContentType, stringifyJson } from "@tinklet/wire";
@@ -8,17 +8,17 @@ import { given } from "@tinklet/wire/options";
 import type { FetchLike } from "tinklet";
 import { Failed, fail, holds, show, text } from "./checks.ts";
 
-/** An answer, read to the end. */
+/** A complete response. */
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
-  /** The parsed body, when the answer says that it is JSON. */
-  // biome-ignore lint/suspicious/noExplicitAny: answers of any server, of any shape
+  /** The parsed body, if the content type is JSON. */
+  // biome-ignore lint/suspicious/noExplicitAny: responses of any server, of any shape
   readonly json: any;
   readonly bytes: Uint8Array;
 }
 
-/** How a request that was accepted ended. */
+/** The outcome of an accepted request. */
 export type Outcome =
   | { readonly kind: "done"; readonly answer: Answer }
   | { readonly kind: "failed"; readonly error: string; readonly category: unknown; readonly answer: Answer }
@@ -26,7 +26,7 @@ export type Outcome =
 
 export interface SendOptions {
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sent instead of the kit's own; null sends none. */
+  /** API key to send instead of the kit's; null sends none. */
   readonly key?: string | null;
   readonly signal?: AbortSignal;
 }
@@ -35,7 +35,7 @@ export interface HttpOptions {
   readonly baseUrl: string;
   readonly credential: string;
   readonly fetch: FetchLike;
-  /** Ends everything when the case's time is over. */
+  /** Aborted at the case's deadline. */
   readonly signal: AbortSignal;
 }
 
@@ -48,7 +48,7 @@ export class Http {
     this.#options = options;
   }
 
-  /** Sends one request; paths are below `/api/v1/` unless they are whole URLs. Bytes go out as protobuf, all else as JSON. */
+  /** Sends one request. Paths are relative to `/api/v1/` unless they are absolute URLs. Bytes are sent as protobuf, other bodies as JSON. */
   async send(method: string, path: string, body?: unknown, options: SendOptions = {}): Promise<Answer> {
     const { baseUrl, credential, fetch, signal } = this.#options;
     const url = /^https?:/.test(path) ? path : `${baseUrl.replace(/\/+$/, "")}${apiPrefix}/${path}`;
@@ -83,7 +83,7 @@ export class Http {
     return this.send("GET", path, undefined, options);
   }
 
-  /** Sends and insists on a 2xx. */
+  /** Sends a request and asserts a 2xx status. */
   async ok(method: string, path: string, body?: unknown, options?: SendOptions): Promise<Answer> {
     const answer = await this.send(method, path, body, options);
     const good = answer.status >= 200 && answer.status < 300;
@@ -91,13 +91,13 @@ export class Http {
     return answer;
   }
 
-  /** Submits a request that ends in a future; returns the future's id. */
+  /** Submits a request that returns a future; returns the future's id. */
   async submit(path: string, body: unknown, options?: SendOptions): Promise<string> {
     const answer = await this.ok("POST", path, body, options);
     return text(answer.json?.request_id, `${path}: request_id`);
   }
 
-  /** One poll. */
+  /** Polls once. */
   poll(requestId: string, options: SendOptions & { readonly metadataOnly?: boolean } = {}): Promise<Answer> {
     const { metadataOnly = true, headers, ...rest } = options;
     return this.post(
@@ -107,7 +107,7 @@ export class Http {
     );
   }
 
-  /** Polls until the request is finished, one way or another. */
+  /** Polls until the request is finished. */
   async outcome(requestId: string, options: { readonly requestType?: string } = {}): Promise<Outcome> {
     const headers = given({ "x-tinker-request-type": options.requestType });
     let metadataOnly = true;
@@ -115,7 +115,7 @@ export class Http {
       const answer = await this.poll(requestId, { headers, metadataOnly });
       if (answer.status === 408 || answer.json?.type === "try_again") continue;
       if (answer.status === 200 && answer.json?.status === "complete_metadata") {
-        holds(metadataOnly, "retrieve_future", "the payload, as asked for", "complete_metadata again");
+        holds(metadataOnly, "retrieve_future", "the requested payload", "complete_metadata again");
         metadataOnly = false;
         continue;
       }
@@ -128,7 +128,7 @@ export class Http {
     }
   }
 
-  /** The answer that holds the result; anything else is a failure of the case. */
+  /** The response with the result; any other outcome fails the case. */
   async result(requestId: string, requestType?: string): Promise<Answer> {
     const outcome = await this.outcome(requestId, given({ requestType }));
     if (outcome.kind !== "done") fail(`the result of request ${requestId}`, "a result", described(outcome.answer));
@@ -142,9 +142,9 @@ export class Http {
   }
 
   /**
-   * Insists that a request is refused cleanly: a 4xx with a body that says why, or a future that fails.
+   * Asserts that a request is rejected: with a 4xx and a body with the reason, or with a failed future.
    *
-   * @throws {@link Failed} when it is accepted and succeeds, ends in a 5xx, or says nothing.
+   * @throws {@link Failed} if it succeeds, returns a 5xx, or has an empty body.
    */
   async refused(
     what: string,
@@ -157,17 +157,17 @@ export class Http {
     return told;
   }
 
-  /** As {@link Http.refused}, of an answer that is already there. */
+  /** Like {@link Http.refused}, for a response that was already received. */
   async refusal(what: string, answer: Answer): Promise<Answer> {
     if (answer.status >= 400 && answer.status < 500) {
-      holds(answer.bytes.length > 0, `${what}: the refusal's body`, "a body that says why", "an empty one");
+      holds(answer.bytes.length > 0, `${what}: the body of the 4xx`, "a body with the reason", "an empty body");
       return answer;
     }
     if (answer.status >= 300) fail(what, "a 4xx, or a future that fails", described(answer));
     const requestId = answer.json?.request_id;
-    if (typeof requestId !== "string") fail(what, "a refusal", described(answer));
+    if (typeof requestId !== "string") fail(what, "a rejection", described(answer));
     const outcome = await this.outcome(requestId);
-    if (outcome.kind === "done") fail(what, "a refusal", `success: ${described(outcome.answer)}`);
+    if (outcome.kind === "done") fail(what, "a rejection", `success: ${described(outcome.answer)}`);
     return outcome.answer;
   }
 }
@@ -177,11 +177,11 @@ function readJson(bytes: Uint8Array): unknown {
   try {
     return parseJson(body);
   } catch {
-    throw new Failed("an answer that says it is JSON", "JSON", show(body));
+    throw new Failed("a response with content type JSON", "JSON", show(body));
   }
 }
 
-/** Status and beginning of the body. */
+/** Status and start of the body. */
 export function described(answer: Answer): string {
   const isText = /json|text/.test(answer.headers.get("content-type") ?? "");
   const body = isText ? show(new TextDecoder().decode(answer.bytes)) : `${answer.bytes.length} bytes`;

@@ -1,4 +1,4 @@
-/** `@tinklet/conformance`: a black-box test kit for any server of the Tinker API. This file alone decides what is public. */
+/** `@tinklet/conformance`: a black-box test suite for servers of the Tinker API. */
 export type { Case, Group, Release } from "./case.ts";
 export { groups } from "./groups/index.ts";
 export {

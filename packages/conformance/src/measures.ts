@@ -1,15 +1,15 @@
 /**
- * Measures of a server that many cases need, taken once: how large a step must be to show without leaving the linear range, and
- * how far two runs of one program lie apart. With them the same cases hold for a toy in float32 and a large model in bfloat16.
+ * Calibration values of a server, measured once and used by many cases: a step size with a visible effect in the linear range, and the
+ * difference between two runs of the same program. They make the cases valid for a small float32 model and a large bfloat16 model.
  */
 import type { AdamParams, AdamParamsInput, TrainingClient } from "tinklet";
 import { fail, largestDifference, show } from "./checks.ts";
 import type { Context } from "./context.ts";
 import { datumOf, lesson, score, sum } from "./data.ts";
 
-/** How far a plain step should move the log-prob of the lesson's 16 targets together. */
+/** The change of the total log-prob of the lesson's 16 targets that a plain step should have. */
 const target = 0.25;
-/** An eps so large that Adam's step is the gradient times a constant: lr·g / (|g| + eps) ≈ (lr/eps)·g. */
+/** An eps so large that Adam's step is proportional to the gradient: lr·g / (|g| + eps) ≈ (lr/eps)·g. */
 const largeEps = 1e6;
 
 export class Measures {
@@ -18,10 +18,9 @@ export class Measures {
   #noise: Promise<number> | undefined;
 
   /**
-   * Adam's parameters for a step along the gradient itself: what a step does is then proportional to the gradient, so sums, means
-   * and clipping can be told apart from outside.
+   * Adam parameters for a step proportional to the gradient, so that cases can distinguish sums, means and clipping.
    *
-   * @param factor - of the step.
+   * @param factor - scales the step.
    */
   async plainStep(context: Context, factor = 1): Promise<AdamParams> {
     this.#plain ??= retryLater(
@@ -32,7 +31,7 @@ export class Measures {
     return { learningRate: scale * largeEps, eps: largeEps, beta1: 0, beta2: 0.5, weightDecay: 0, gradClipNorm: 0 };
   }
 
-  /** A learning rate at which one ordinary Adam step on the lesson shows clearly and harms nothing. */
+  /** A learning rate at which one ordinary Adam step on the lesson has a clear effect and does not diverge. */
   rate(context: Context): Promise<number> {
     this.#rate ??= retryLater(
       () => findRate(context),
@@ -41,7 +40,7 @@ export class Measures {
     return this.#rate;
   }
 
-  /** How far log-probs may lie apart that should be the same: 1e-4, and more where the server does not repeat itself. */
+  /** Tolerance for log-probs that should be equal: 1e-4, or more if the server is not deterministic. */
   async tolerance(context: Context): Promise<number> {
     this.#noise ??= retryLater(
       () => this.#findNoise(context),
@@ -67,8 +66,8 @@ export class Measures {
     }
     return fail(
       "a step along the gradient (Adam with a large eps)",
-      `the lesson's log-prob to rise by about ${target}, for some step size`,
-      `it moved by ${show(seen)} at a step size of ${show(scale)}`,
+      `the lesson's log-prob to increase by about ${target}, for some step size`,
+      `a change of ${show(seen)} at a step size of ${show(scale)}`,
     );
   }
 
@@ -91,17 +90,17 @@ async function findRate(context: Context): Promise<number> {
     if (seen > 0.5 && seen < 8) return learningRate;
     learningRate *= seen >= 8 || seen < -0.5 ? 0.25 : 4;
   }
-  return fail("one Adam step on one example", "its log-prob to rise by between 0.5 and 8, for some rate", seen);
+  return fail("one Adam step on one example", "its log-prob to increase by 0.5 to 8, for some learning rate", seen);
 }
 
-/** How far one step on the lesson moves the lesson's log-prob. */
+/** The change of the lesson's log-prob by one step on the lesson. */
 async function effect(trainer: TrainingClient, step: AdamParamsInput): Promise<number> {
   const before = sum(await score(trainer));
   await trainer.step([datumOf(lesson)], "cross_entropy", step);
   return sum(await score(trainer)) - before;
 }
 
-/** A measure whose case ran out of time is taken again by the next case that needs it. */
+/** Caches a measurement; if it fails, for example at a case's deadline, the next case repeats it. */
 function retryLater<T>(measure: () => Promise<T>, forget: () => unknown): Promise<T> {
   const taken = measure();
   taken.catch(forget);

@@ -1,12 +1,11 @@
-/** What cases about newer releases share: how a server says that it does not have something. */
+/** Detects whether a server offers a feature of a newer release. */
 import { notOffered } from "./checks.ts";
 import { type Answer, described } from "./http.ts";
 
 /**
- * The answer, where the server has the route and the field at all.
+ * Returns the response if the server has the route and the field.
  *
- * @throws {@link NotOffered} for a route that is not there, and for a body that is refused as malformed: servers of 0.25 refuse fields they
- *   do not know.
+ * @throws {@link NotOffered} for a missing route, and for a body that is rejected as malformed, since servers of 0.25 reject unknown fields.
  */
 export function offered(answer: Answer, what: string): Answer {
   if ([404, 405, 422, 501].includes(answer.status)) notOffered(`${what}: ${described(answer)}`);

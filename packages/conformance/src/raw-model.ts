@@ -1,4 +1,4 @@
-/** Calls of a model by its id and number, without a client: what a test of the wire itself sends. */
+/** Raw requests to a model with explicit model ids and seq_ids. */
 import { decodeForwardBackwardOutput } from "@tinklet/wire";
 import type { Context } from "./context.ts";
 import { logprobsOf, passBytes } from "./data.ts";
@@ -11,7 +11,7 @@ export const stepBody = (modelId: string, seqId: number, learningRate: number) =
   type: "optim_step",
 });
 
-/** The log-probs that the model gives to the lesson, from a forward pass. */
+/** The model's log-probs of the lesson, from a forward pass. */
 export async function rawScore(context: Context, modelId: string, seqId: number): Promise<number[]> {
   const bytes = passBytes(modelId, seqId, undefined, { forwardOnly: true });
   return logprobsOf(decodeForwardBackwardOutput((await context.http.call("forward_backward", bytes)).bytes));

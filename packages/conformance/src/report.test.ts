@@ -11,7 +11,7 @@ const result = (id: string, status: Status, more: Partial<CaseResult> = {}): Cas
   ...more,
 });
 
-test("a report reads from top to bottom: groups, what failed, what could not be asked and why, totals", () => {
+test("a report lists groups, failures, cases not offered with the reason, and totals", () => {
   const groups = [
     {
       name: "losses",
@@ -63,7 +63,7 @@ test("a report reads from top to bottom: groups, what failed, what could not be 
   ]);
 });
 
-test("what a server speaks: the first release, and all that came since under the newest", () => {
+test("supported releases: the first release, and all newer cases under the newest release", () => {
   expect(spoken([])).toBe("");
   expect(spoken([{ release: "0.25", passed: 2, cases: 2 }])).toBe("Speaks 0.25 fully");
   expect(

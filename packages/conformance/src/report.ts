@@ -1,17 +1,17 @@
-/** What a run found, and how it is read: as text for people, as JSON for machines. */
+/** The report of a run, as data and as text. */
 import type { Release } from "./case.ts";
 
-/** `skipped`: the kit was not given what the case needs (a way to restart the server). */
+/** `skipped`: an option that the case needs is missing (`restart`). */
 export type Status = "pass" | "fail" | "not offered" | "skipped";
 
 export interface CaseResult {
   readonly id: string;
   readonly reason: string;
   readonly official: string;
-  /** The release of the official SDK that first asks for it. */
+  /** The first release of the official SDK that uses it. */
   readonly since: Release;
   readonly status: Status;
-  /** What went wrong, or why the case could not be asked. */
+  /** The failed check, or why the case was not run. */
   readonly message?: string;
   readonly expected?: string;
   readonly seen?: string;
@@ -27,27 +27,27 @@ export interface GroupResult {
 export interface Report {
   readonly tool: "tinklet-conformance";
   readonly version: string;
-  /** When the run began, ISO 8601. */
+  /** Start time of the run, ISO 8601. */
   readonly date: string;
   readonly baseUrl: string;
   readonly baseModel: string;
-  /** Nothing failed. */
+  /** Whether no case failed. */
   readonly passed: boolean;
   readonly totals: Readonly<Record<Status, number>>;
-  /** How much of each release of the official SDK the server speaks, oldest first. */
+  /** Results per release of the official SDK, oldest first. */
   readonly releases: readonly ReleaseResult[];
   readonly ms: number;
   readonly groups: readonly GroupResult[];
 }
 
-/** The cases that a release brought; those that were skipped do not count. */
+/** Counts of the cases that a release added, without skipped cases. */
 export interface ReleaseResult {
   readonly release: Release;
   readonly passed: number;
   readonly cases: number;
 }
 
-/** What each release brought, and how much of it passed. */
+/** Computes the results per release. */
 export function releasesOf(groups: readonly GroupResult[]): ReleaseResult[] {
   const byRelease = new Map<Release, { passed: number; cases: number }>();
   for (const { since, status } of groups.flatMap(({ cases }) => cases)) {
@@ -60,7 +60,7 @@ export function releasesOf(groups: readonly GroupResult[]): ReleaseResult[] {
     .sort((a, b) => (a.release < b.release ? -1 : 1));
 }
 
-/** `Speaks 0.25 fully, 0.36: 31 of 40`: the first release, and all that came since under the name of the newest. */
+/** `Speaks 0.25 fully, 0.36: 31 of 40`: the first release, and all newer cases under the newest release. */
 export function spoken(releases: readonly ReleaseResult[]): string {
   const first = releases.filter(({ release }) => release === "0.25");
   const newer = releases.filter(({ release }) => release !== "0.25");
@@ -94,7 +94,7 @@ function failureLines({ id, reason, official, message, expected, seen }: CaseRes
   ];
 }
 
-/** Cases that could not be asked, those with the same reason in one paragraph. */
+/** Cases that were not run, grouped by reason. */
 function unaskedLines(cases: readonly CaseResult[]): string[] {
   const alike = new Map<string, CaseResult[]>();
   for (const result of cases) {
@@ -108,7 +108,7 @@ function unaskedLines(cases: readonly CaseResult[]): string[] {
   });
 }
 
-/** The report as a person reads it: one line per group, and everything that did not pass below it. */
+/** Formats the report as text: one line per group, followed by its cases that did not pass. */
 export function formatReport(report: Report): string {
   const { totals } = report;
   const count = report.groups.reduce((total, { cases }) => total + cases.length, 0);

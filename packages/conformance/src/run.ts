@@ -1,6 +1,6 @@
 /**
- * Runs the cases against a server, each with a deadline and a context of its own, one after the other: a server under test should
- * fail at what a case is about, not at how many run at once. Never throws for what a server does.
+ * Runs the cases against a server, each with its own deadline and context. Cases run sequentially, so that a failure is caused by the case
+ * and not by concurrent load. Errors of the server become failed cases.
  */
 import { type FetchLike, ServiceClient } from "tinklet";
 import type { Case, Group } from "./case.ts";
@@ -12,32 +12,32 @@ import { Measures } from "./measures.ts";
 import { type CaseResult, type GroupResult, type Report, releasesOf, totalsOf } from "./report.ts";
 
 export interface ConformanceOptions {
-  /** Where the server is. */
+  /** URL of the server. */
   readonly baseUrl: string;
   readonly apiKey: string;
-  /** The model to train and sample. @defaultValue the first that the server offers */
+  /** The model to train and sample. @defaultValue the first model that the server offers */
   readonly baseModel?: string | undefined;
-  /** Replaces the platform's network, for a server in this process. */
+  /** Replaces the global `fetch`, for example for a server in the same process. */
   readonly fetch?: FetchLike | undefined;
-  /** Run only what matches: a group (`losses`), a case, or the beginning of several (`losses/ppo`). @defaultValue everything */
+  /** Run only matching cases: a group (`losses`), a case, or a prefix (`losses/ppo`). @defaultValue all cases */
   readonly only?: readonly string[] | undefined;
-  /** Hears of each case as it ends. */
+  /** Called with the result of each case. */
   readonly onCase?: ((result: CaseResult) => void) | undefined;
-  /** Restarts the server over the same data and resolves when it answers; without it those cases are skipped. */
+  /** Restarts the server with the same data and resolves once it responds. Without it the restart cases are skipped. */
   readonly restart?: (() => Promise<void>) | undefined;
-  /** How long one case may take, in milliseconds. @defaultValue 120000 */
+  /** Time limit of one case in milliseconds. @defaultValue 120000 */
   readonly deadlineMs?: number | undefined;
-  /** Aborts the run; what has run so far is lost. */
+  /** Aborts the run; its results so far are discarded. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The version that reports carry. */
+/** The kit's version in reports. */
 export const conformanceVersion = "0.1.0";
 
 /**
- * Tests a server of the Tinker API from outside.
+ * Tests a server of the Tinker API through its public interface.
  *
- * @throws {@link TinkerError} when the server cannot be reached at all or offers no model.
+ * @throws {@link TinkerError} if the server cannot be reached; Error if it offers no model.
  *
  * @example
  * ```ts
@@ -76,7 +76,7 @@ export async function runConformance(options: ConformanceOptions): Promise<Repor
   };
 }
 
-/** The cases that `only` names. */
+/** The cases that match `only`. */
 export function chosen(groups: readonly Group[], only: readonly string[] | undefined): readonly Group[] {
   if (only === undefined || only.length === 0) return groups;
   const ids = new Set(groups.flatMap(({ cases }) => cases.map(({ id }) => id)));
@@ -88,7 +88,7 @@ export function chosen(groups: readonly Group[], only: readonly string[] | undef
     .filter(({ cases }) => cases.length > 0);
 }
 
-/** Connects once: which model, which credential. */
+/** Connects to the server and determines the model and the credential. */
 async function reach(options: ConformanceOptions): Promise<Target> {
   const { baseUrl, apiKey, restart } = options;
   const send: FetchLike = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
@@ -96,7 +96,7 @@ async function reach(options: ConformanceOptions): Promise<Target> {
   try {
     const { supportedModels } = await service.getServerCapabilities();
     const baseModel = options.baseModel ?? supportedModels.find(({ modelName }) => modelName !== undefined)?.modelName;
-    if (baseModel === undefined) throw new Error(`${baseUrl} offers no model; name one with baseModel.`);
+    if (baseModel === undefined) throw new Error(`${baseUrl} offers no model; set baseModel`);
     const contextLength = supportedModels.find(({ modelName }) => modelName === baseModel)?.maxContextLength;
     const credential = await rawCredential({ baseUrl, apiKey, fetch: send });
     return { baseUrl, apiKey, baseModel, contextLength, credential, fetch: send, restart };
@@ -105,7 +105,7 @@ async function reach(options: ConformanceOptions): Promise<Target> {
   }
 }
 
-/** The key, or the token that it is exchanged for where the server works with tokens. */
+/** The API key, or the token for which it is exchanged if the server uses tokens. */
 async function rawCredential(given: { baseUrl: string; apiKey: string; fetch: FetchLike }): Promise<string> {
   const http = new Http({ ...given, credential: given.apiKey, signal: AbortSignal.timeout(30_000) });
   const config = await http.post("client/config", { sdk_version: "0.25.0" });
@@ -123,11 +123,11 @@ async function runCase(
   const { id, reason, official, since } = item;
   const facts = { id, reason, official, since };
   if (item.needsRestart === true && target.restart === undefined) {
-    return { ...facts, status: "skipped", message: "The kit was given no way to restart this server.", ms: 0 };
+    return { ...facts, status: "skipped", message: "the restart option is not set", ms: 0 };
   }
   const deadlineMs = options.deadlineMs ?? 120_000;
   const deadline = new AbortController();
-  const late = new Failed("the case", `an end within ${deadlineMs / 1000} s`, "still waiting: something hangs");
+  const late = new Failed("the case", `to finish within ${deadlineMs / 1000} s`, "still running");
   const timer = setTimeout(() => deadline.abort(late), deadlineMs);
   const context = new Context(target, deadline.signal, measures);
   const started = performance.now();

@@ -1,6 +1,6 @@
 /**
- * The kit has teeth: for each group a server that breaks its promise fails at least one of its cases, and for each deviation that
- * was seen in the wild the case that is about it fails.
+ * Mutation tests of the kit: for each group a deliberately broken server fails at least one case, and each deviation observed in real servers
+ * fails its case.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { groups, runConformance } from "./index.ts";
@@ -15,17 +15,22 @@ afterAll(() => server.close());
 
 const variants: readonly (readonly [group: string, what: string, wrapper: () => Wrapper, fails: readonly string[]])[] =
   [
-    ["routes", "runs without their rank", () => broken.runsWithoutRank, ["training-run"]],
+    ["routes", "runs without lora_rank", () => broken.runsWithoutRank, ["training-run"]],
     [
       "encoding",
-      "JSON where protobuf was asked for",
+      "JSON although protobuf was requested",
       () => broken.jsonResults,
       ["protobuf-pass-result", "protobuf-sample-result"],
     ],
-    ["sessions", "heartbeats of any session", () => broken.anySession, ["unknown-heartbeat"]],
-    ["ordering", "order of arrival", broken.arrivalOrder, ["step-before-its-pass", "later-waits-for-earlier"]],
-    ["idempotency", "repetitions that run again", broken.runsAgain, ["pass-id", "pass-runs-once", "step-runs-once"]],
-    ["futures", "results that can be read once", broken.readOnce, ["read-twice", "failure-is-kept"]],
+    ["sessions", "heartbeats of unknown sessions succeed", () => broken.anySession, ["unknown-heartbeat"]],
+    [
+      "ordering",
+      "requests run in order of arrival",
+      broken.arrivalOrder,
+      ["step-before-its-pass", "later-waits-for-earlier"],
+    ],
+    ["idempotency", "retries run again", broken.runsAgain, ["pass-id", "pass-runs-once", "step-runs-once"]],
+    ["futures", "results can be read only once", broken.readOnce, ["read-twice", "failure-is-kept"]],
     [
       "losses",
       "means instead of sums",
@@ -40,19 +45,24 @@ const variants: readonly (readonly [group: string, what: string, wrapper: () => 
       ["eps", "beta1", "beta2", "weight-decay", "clipping"],
     ],
     ["lora", "flags and seed dropped", () => broken.flagsIgnored, ["no-attention", "no-mlp", "no-unembedding", "seed"]],
-    ["checkpoints", "snapshots that move", broken.mutableSnapshots, ["snapshot-does-not-move", "two-snapshots"]],
+    [
+      "checkpoints",
+      "snapshots change with training",
+      broken.mutableSnapshots,
+      ["snapshot-does-not-move", "two-snapshots"],
+    ],
     ["checkpoints", "moments lost on resume", () => broken.lostOptimizer, ["exact-resume"]],
     ["sampling", "the seed ignored", () => broken.seedIgnored, ["seed"]],
     ["sampling", "top_k and top_p ignored", () => broken.filtersIgnored, ["top-k", "top-p", "top-k-one"]],
     ["errors", "4xx answered as 5xx", () => broken.serverFaults, ["unknown-base-model", "malformed-json"]],
     ["errors", "failures that hang", () => broken.failuresHang, ["unknown-loss"]],
-    ["newer", "completions told again", () => broken.completionsAgain, ["retrieve-futures"]],
-    ["newer", "heartbeats of finished sessions", () => broken.anySession, ["finish-session"]],
-    ["newer", "copies that are none", () => broken.copiesNothing, ["copy-weights"]],
-    ["newer", "gspo without a sequence", () => broken.tokenRatios, ["gspo-clips"]],
+    ["newer", "completions are repeated", () => broken.completionsAgain, ["retrieve-futures"]],
+    ["newer", "heartbeats of finished sessions succeed", () => broken.anySession, ["finish-session"]],
+    ["newer", "copies return the source path", () => broken.copiesNothing, ["copy-weights"]],
+    ["newer", "gspo with per-token ratios", () => broken.tokenRatios, ["gspo-clips"]],
     [
       "newer-sampling",
-      "scores at the wrong place",
+      "scores shifted by one position",
       () => broken.scoresShifted,
       ["topk-samples", "target-log-probs", "alternative-tokens", "last-n"],
     ],
@@ -61,7 +71,7 @@ const variants: readonly (readonly [group: string, what: string, wrapper: () => 
 test.each(variants)("%s: %s", async (group, _what, wrapper, fails) => {
   const only = fails.map((name) => `${group}/${name}`);
   const fetch = server.fetch(wrapper());
-  // Only what hangs on purpose gets little time: a slow machine must not make a case fail for another reason.
+  // Only the server that hangs gets a short deadline, so that a slow machine cannot fail the other cases.
   const deadlineMs = wrapper() === broken.failuresHang ? 1_500 : 60_000;
   const report = await runConformance({ ...server.options, fetch, only, deadlineMs });
   const seen = report.groups.flatMap(({ cases }) => cases.map(({ id, status }) => [id, status]));
@@ -69,7 +79,7 @@ test.each(variants)("%s: %s", async (group, _what, wrapper, fails) => {
   expect(report.passed).toBe(false);
 });
 
-test("restart: a server that forgets", async () => {
+test("restart: a server that loses its data", async () => {
   const restart = () => server.restart({ loseData: true });
   const only = ["restart/results", "restart/checkpoints"];
   const report = await runConformance({ ...server.options, fetch: server.fetch(), only, restart, deadlineMs: 60_000 });
@@ -81,7 +91,7 @@ test("every group has a broken variant", () => {
   expect([...covered].sort()).toEqual(groups.map(({ name }) => name).sort());
 });
 
-test("a server of 0.25 is told what it lacks, and fails nothing for it", async () => {
+test("a server of 0.25 does not offer newer features, and does not fail for it", async () => {
   const only = ["newer", "newer-sampling"];
   const report = await runConformance({ ...server.options, fetch: server.fetch(broken.asOld), only });
   const failed = report.groups.flatMap(({ cases }) => cases.filter(({ status }) => status === "fail"));
@@ -91,7 +101,7 @@ test("a server of 0.25 is told what it lacks, and fails nothing for it", async (
   for (const { message } of lacking) expect(message).toMatch(/\S/);
 });
 
-test("a failure says what was expected and what was seen", async () => {
+test("a failure has the expected and the actual value", async () => {
   const only = ["losses/gradient-scales-with-weights"];
   const report = await runConformance({ ...server.options, fetch: server.fetch(broken.meanReduction), only });
   expect(report.groups[0]!.cases[0]).toMatchObject({
@@ -100,7 +110,7 @@ test("a failure says what was expected and what was seen", async () => {
   });
 });
 
-test("a server that cannot be restarted is not judged by it", async () => {
+test("without the restart option the restart cases are skipped", async () => {
   const report = await runConformance({ ...server.options, fetch: server.fetch(), only: ["restart"] });
   expect(report.totals).toEqual({ pass: 0, fail: 0, "not offered": 0, skipped: 6 });
 });

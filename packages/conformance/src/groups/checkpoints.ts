@@ -1,4 +1,4 @@
-/** Checkpoints: what was saved comes back exactly, never changes, and lives as long as it was told to. */
+/** Checkpoints: they restore exactly the saved state, are immutable, and expire after their time to live. */
 import { type AdamParamsInput, APIStatusError, type Datum, RequestFailedError, type TrainingClient } from "tinklet";
 import { downloadAdapter, readTar, select } from "../archive.ts";
 import { group } from "../case.ts";
@@ -18,7 +18,7 @@ async function steps(
   for (const batch of batches) await trainer.step(batch as never, "cross_entropy", params);
 }
 
-/** A model with three steps behind it, so that its moments matter. */
+/** A model after three steps, so that its optimizer moments affect the next step. */
 async function trained(context: Context, options: object = {}) {
   const trainer = await context.trainer(options);
   const learningRate = await context.measures.rate(context);
@@ -26,19 +26,19 @@ async function trained(context: Context, options: object = {}) {
   return { trainer, learningRate };
 }
 
-/** What a sampler thinks of the lesson. */
+/** A sampler's log-probs of the lesson. */
 async function samplerScore(context: Context, path: string): Promise<number[]> {
   const sampler = await context.service.createSamplingClient({ modelPath: path });
   return (await sampler.computeLogprobs(prompt(lesson))).slice(1).map((value) => value ?? Number.NaN);
 }
 
-/** The route of a checkpoint. */
+/** The REST route of a checkpoint. */
 function route(path: string): string {
   const [run, kind, name] = path.replace("tinker://", "").split("/");
   return `training_runs/${run}/checkpoints/${kind}/${name}`;
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: answers of any server
+// biome-ignore lint/suspicious/noExplicitAny: responses of any server
 async function listed(context: Context, modelId: string): Promise<any[]> {
   return (await context.http.ok("GET", `training_runs/${modelId}/checkpoints`)).json?.checkpoints ?? [];
 }
@@ -48,11 +48,11 @@ async function entry(context: Context, path: string) {
   return all.find(({ tinker_path }) => tinker_path === path) ?? fail("checkpoints of the run", path, all);
 }
 
-export const checkpoints = group("checkpoints", "what was saved comes back exactly, and never changes", [
+export const checkpoints = group("checkpoints", "checkpoints restore exactly the saved state and are immutable", [
   [
     "state-path",
-    "paths are parsed, stored and shared",
-    "save_state answers tinker://<run>/weights/<name>",
+    "clients parse, store and share paths",
+    "save_state returns tinker://<run>/weights/<name>",
     async (context) => {
       const trainer = await context.trainer();
       const name = context.uniqueName("path");
@@ -61,8 +61,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "sampler-path",
-    "paths are parsed, stored and shared; SDKs refuse one without its kind",
-    "save_weights_for_sampler answers tinker://<run>/sampler_weights/<name>",
+    "clients parse, store and share paths; SDKs reject a path without its kind",
+    "save_weights_for_sampler returns tinker://<run>/sampler_weights/<name>",
     async (context) => {
       const trainer = await context.trainer();
       const name = context.uniqueName("path");
@@ -75,8 +75,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "exact-resume",
-    "a resumed run must be the run, not something like it",
-    "weights, moments and step come back: the next step is the one that would have been",
+    "a resumed run must give the same results as an uninterrupted run",
+    "weights, optimizer moments and step count are restored, so the next step is the same as without the restart",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const { path } = await trainer.saveState(context.uniqueName("resume"));
@@ -89,8 +89,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "resume-without-optimizer",
-    "fine-tuning on from a checkpoint wants the weights, not the momentum",
-    "load_state brings the weights; moments and step start afresh",
+    "fine-tuning from a checkpoint needs its weights but a new optimizer",
+    "load_state restores the weights; moments and step count are reset",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const { path } = await trainer.saveState(context.uniqueName("weights-only"));
@@ -104,28 +104,33 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
       holds(
         apart > 10 * tolerance,
         "a step after loading without the optimizer",
-        "another than with it",
+        "different from a step with the restored optimizer",
         `within ${apart}`,
       );
     },
   ],
   [
     "rewind",
-    "when a run diverges one goes back",
-    "load_state into a live model brings the saved weights back",
+    "users return to an earlier checkpoint after a run diverges",
+    "load_state into a live model restores the saved weights",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const { path } = await trainer.saveState(context.uniqueName("rewind"));
       const saved = await score(trainer);
       await steps(trainer, { learningRate }, b, b);
       await trainer.loadStateWithOptimizer(path);
-      allClose(await score(trainer), saved, await context.measures.tolerance(context), "log-probs after going back");
+      allClose(
+        await score(trainer),
+        saved,
+        await context.measures.tolerance(context),
+        "log-probs after loading the earlier state",
+      );
     },
   ],
   [
     "state-does-not-move",
-    "a checkpoint that follows the training is no checkpoint",
-    "a saved state is as it was, however much is trained afterwards",
+    "a checkpoint must not change when training continues",
+    "a saved state is not changed by later training",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const saved = await score(trainer);
@@ -138,7 +143,7 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   [
     "snapshot-does-not-move",
     "evaluations of a checkpoint must not depend on when they run",
-    "sampler weights are a snapshot: training on does not change them",
+    "sampler weights are a snapshot that later training does not change",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const { path } = await trainer.saveWeightsForSampler(context.uniqueName("snapshot"));
@@ -154,8 +159,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "unnamed-snapshot-does-not-move",
-    "on-policy recipes sample from the last save while they train on",
-    "save_weights_and_get_sampling_client gives a snapshot too",
+    "on-policy recipes sample from the last save while training continues",
+    "save_weights_and_get_sampling_client returns a snapshot",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const sampler = await trainer.saveWeightsAndGetSamplingClient();
@@ -168,8 +173,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "sampling-does-not-train",
-    "evaluating an old checkpoint must not rewind the model in training",
-    "sampling from a snapshot leaves the live model alone",
+    "evaluating an old checkpoint must not change the model in training",
+    "sampling from a snapshot does not change the live model",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const { path } = await trainer.saveWeightsForSampler(context.uniqueName("old"));
@@ -181,8 +186,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "two-snapshots",
-    "checkpoints are compared side by side",
-    "snapshots of different steps stay apart, in whatever order they are used",
+    "users compare several checkpoints at the same time",
+    "snapshots of different steps remain distinct, in any order of use",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const early = await trainer.saveWeightsForSampler(context.uniqueName("early"));
@@ -192,13 +197,18 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
       const second = await samplerScore(context, late.path);
       const tolerance = await context.measures.tolerance(context);
       allClose(await samplerScore(context, early.path), first, tolerance, "log-probs of the earlier snapshot");
-      holds(largestDifference(first, second) > 10 * tolerance, "two snapshots", "different", "the same");
+      holds(
+        largestDifference(first, second) > 10 * tolerance,
+        "two snapshots",
+        "different log-probs",
+        "equal log-probs",
+      );
     },
   ],
   [
     "snapshot-is-the-model",
-    "what is sampled must be what was trained",
-    "a snapshot's log-probs are the trained model's",
+    "samples must come from the trained weights",
+    "a snapshot has the same log-probs as the trained model",
     async (context) => {
       const { trainer } = await trained(context);
       const { path } = await trainer.saveWeightsForSampler(context.uniqueName("same"));
@@ -209,8 +219,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "name-taken",
-    "a typing error must not destroy a checkpoint",
-    "saving under a taken name is refused without overwrite, and the old one stays",
+    "a mistyped name must not destroy a checkpoint",
+    "saving under an existing name without overwrite is rejected, and the old checkpoint is unchanged",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const name = context.uniqueName("taken");
@@ -218,11 +228,11 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
       const saved = await score(trainer);
       await steps(trainer, { learningRate }, b);
       const second = await trainer.saveState(name).then(
-        (saved) => fail("a second save under a taken name", "a refusal", saved),
+        (saved) => fail("a second save under an existing name", "a rejection", saved),
         (error: unknown) => error,
       );
       const told = second instanceof RequestFailedError || (second instanceof APIStatusError && second.status < 500);
-      holds(told, "a second save under a taken name", "a 4xx, or a future that fails", String(second));
+      holds(told, "a second save under an existing name", "a 4xx, or a future that fails", String(second));
       const again = context.owned(await context.service.createTrainingClientFromState(path));
       allClose(
         await score(again),
@@ -234,7 +244,7 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "overwrite",
-    'a rolling "latest" is one name',
+    'users reuse one name, such as "latest"',
     "overwrite true replaces the checkpoint",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
@@ -246,13 +256,13 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
       const tolerance = await context.measures.tolerance(context);
       allClose(await score(again), await score(trainer), tolerance, "log-probs of the replaced checkpoint");
       const same = (await listed(context, trainer.modelId)).filter(({ tinker_path }) => tinker_path === path);
-      equal(same.length, 1, "entries of that name");
+      equal(same.length, 1, "checkpoints of that name");
     },
   ],
   [
     "both-kinds",
     "recipes save state and sampler weights under one name",
-    "the two kinds have names of their own",
+    "the two kinds have separate namespaces",
     async (context) => {
       const trainer = await context.trainer();
       const name = context.uniqueName("both");
@@ -263,7 +273,7 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "ttl-on-save",
-    "checkpoints that nobody deletes fill disks",
+    "checkpoints that are never deleted fill disks",
     "ttl_seconds sets expires_at",
     async (context) => {
       const trainer = await context.trainer();
@@ -275,8 +285,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "ttl-change",
-    "what turned out well is kept, what did not may go",
-    "PUT ttl sets it, null removes it",
+    "users extend the life of good checkpoints",
+    "PUT ttl sets the time to live, null removes it",
     async (context) => {
       const trainer = await context.trainer();
       const { path } = await trainer.saveState(context.uniqueName("ttl"));
@@ -295,16 +305,16 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "ttl-ends",
-    "a time to live that never ends is a promise not kept",
-    "an expired checkpoint is gone from lists and cannot be loaded",
+    "a checkpoint must not outlive its time to live",
+    "an expired checkpoint is not listed and cannot be loaded",
     async (context) => {
       const trainer = await context.trainer();
       const { path } = await trainer.saveState(context.uniqueName("brief"), { ttlSeconds: 1 });
       const gone = async () =>
         !(await listed(context, trainer.modelId)).some(({ tinker_path }) => tinker_path === path);
-      // The case's own deadline ends this where a server never forgets.
+      // On a server that never deletes it, the loop ends after 80 attempts or at the case's deadline.
       for (let i = 0; !(await gone()); i++) {
-        if (i > 80) fail("a checkpoint with a ttl of one second", "gone from the list within 20 s", "still there");
+        if (i > 80) fail("a checkpoint with a ttl of one second", "removed from the list within 20 s", "still listed");
         await new Promise((resolve) => setTimeout(resolve, 250));
       }
       await context.http.refused("weights_info of an expired checkpoint", "weights_info", { tinker_path: path });
@@ -312,7 +322,7 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "publish",
-    "sharing is a switch, not a copy",
+    "sharing a checkpoint must not copy it",
     "publish sets public, unpublish clears it",
     async (context) => {
       const trainer = await context.trainer();
@@ -325,21 +335,21 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "delete",
-    "deleted means gone",
-    "DELETE removes a checkpoint from lists and from use",
+    "a deleted checkpoint must not be usable",
+    "DELETE removes a checkpoint from lists, and it can no longer be loaded",
     async (context) => {
       const trainer = await context.trainer();
       const { path } = await trainer.saveState(context.uniqueName("delete"));
       await context.http.ok("DELETE", route(path));
       const left = (await listed(context, trainer.modelId)).filter(({ tinker_path }) => tinker_path === path);
-      equal(left.length, 0, "entries of a deleted checkpoint");
+      equal(left.length, 0, "list entries of a deleted checkpoint");
       await context.http.refused("weights_info of a deleted checkpoint", "weights_info", { tinker_path: path });
     },
   ],
   [
     "delete-unknown",
-    "scripts that clean up need to tell gone from broken",
-    "deleting what does not exist is a 404",
+    "cleanup scripts must distinguish a missing checkpoint from a server fault",
+    "deleting an unknown checkpoint is a 404",
     async (context) => {
       const { modelId } = await context.trainer();
       const answer = await context.http.send("DELETE", `training_runs/${modelId}/checkpoints/weights/none`);
@@ -348,7 +358,7 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "delete-leaves-others",
-    "cleaning up must not take neighbours along",
+    "deleting a checkpoint must not affect others",
     "deleting one checkpoint leaves the others usable",
     async (context) => {
       const { trainer } = await trained(context);
@@ -362,14 +372,14 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "archive-url",
-    "weights must be able to leave the server",
-    "GET …/archive answers a signed address that works without a key, with its time of expiry",
+    "users must be able to download weights",
+    "GET …/archive returns a signed URL that works without a key, and its expiry time",
     async (context) => {
       const trainer = await context.trainer();
       const { path } = await trainer.saveWeightsForSampler(context.uniqueName("archive"));
       const rest = context.service.createRestClient();
       const { url, expires } = await rest.getCheckpointArchiveUrlFromTinkerPath(path);
-      holds(expires.getTime() > Date.now(), "expires", "a time to come", expires);
+      holds(expires.getTime() > Date.now(), "expires", "a time in the future", expires);
       const answer = await context.http.get(text(url, "url"), { key: null });
       equal(answer.status, 200, "status of the download");
       holds(readTar(answer.bytes).size > 0, "the archive", "files", described(answer));
@@ -377,8 +387,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "archive-is-peft",
-    "adapters that PEFT and vLLM cannot load are of no use elsewhere",
-    "adapter_config.json and adapter_model.safetensors in PEFT's form",
+    "PEFT and vLLM must be able to load the adapter",
+    "the archive contains adapter_config.json and adapter_model.safetensors in PEFT's format",
     async (context) => {
       const { trainer } = await trained(context);
       const { path } = await trainer.saveWeightsForSampler(context.uniqueName("peft"));
@@ -412,8 +422,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "archive-holds-the-weights",
-    "the export must be of the step it names",
-    "archives of different steps differ; of the same snapshot they are equal",
+    "an export must contain the weights of its step",
+    "archives of different steps differ; archives of the same snapshot are equal",
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const save = async () => (await trainer.saveWeightsForSampler(context.uniqueName("step"))).path;
@@ -423,14 +433,14 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
       const numbers = async (path: string) =>
         select(await downloadAdapter(context, path), /lora_B/).flatMap(([, { values }]) => [...values]);
       const [one, two, oneAgain] = [await numbers(first), await numbers(second), await numbers(first)];
-      holds(largestDifference(one, two) > 0, "archives of two steps", "different numbers", "the same");
+      holds(largestDifference(one, two) > 0, "archives of two steps", "different values", "equal values");
       equal(largestDifference(one, oneAgain), 0, "difference between two downloads of one snapshot");
     },
   ],
   [
     "optimizer-of-sampler-weights",
-    "a resume that silently starts a new optimizer is not a resume",
-    "sampler weights hold no optimizer: loading them with it is refused",
+    "a resume must not silently start with a new optimizer",
+    "sampler weights have no optimizer state: loading them with the optimizer is rejected",
     async (context) => {
       const trainer = await context.trainer();
       const { path } = await trainer.saveWeightsForSampler(context.uniqueName("no-moments"));
@@ -441,8 +451,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "rank-mismatch",
-    "weights of another shape must not be loaded in part",
-    "a checkpoint of another rank is refused",
+    "weights of another shape must not be loaded partially",
+    "a checkpoint of another rank is rejected",
     async (context) => {
       const { path } = await (await context.trainer({ rank: 4 })).saveState(context.uniqueName("rank"));
       const modelId = await context.rawModel({ lora: { rank: 8 } });
@@ -452,7 +462,7 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "flags-come-back",
-    "a resumed model must train what the first one did",
+    "a resumed model must train the same modules as the original",
     "rank and train_* flags are restored from the checkpoint",
     async (context) => {
       const { trainer, learningRate } = await trained(context, { rank: 4, trainAttn: false });
@@ -463,13 +473,13 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
       const adapter = await downloadAdapter(context, sampler.path);
       equal(adapter.config.r, 4, "r");
       const attention = select(adapter, /[qkvo]_proj\.lora_B/).some(([, { values }]) => values.some((v) => v !== 0));
-      equal(attention, false, "attention trained, though the checkpoint's model had train_attn false");
+      equal(attention, false, "attention trained although the checkpoint has train_attn false");
     },
   ],
   [
     "bad-names",
-    "a name is part of a path on somebody's disk",
-    "names that leave their folder are refused",
+    "a name may become part of a file path on the server",
+    "names that would leave the checkpoint folder are rejected",
     async (context) => {
       const modelId = await context.rawModel();
       for (const [i, path] of ["../up", "a/b", "", "x".repeat(300)].entries()) {
@@ -480,8 +490,8 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
   ],
   [
     "deleted-sampler",
-    "an evaluation of what is gone must end",
-    "a sampler over deleted weights is refused, or goes on as it was",
+    "an evaluation of a deleted checkpoint must not hang",
+    "a sampler of deleted weights is rejected, or continues with the old weights",
     async (context) => {
       const { trainer } = await trained(context);
       const { path } = await trainer.saveWeightsForSampler(context.uniqueName("gone"));
@@ -493,7 +503,7 @@ export const checkpoints = group("checkpoints", "what was saved comes back exact
         type: "create_sampling_session",
       };
       const answer = await context.http.post("create_sampling_session", body);
-      holds(answer.status >= 400 && answer.status < 500, "a sampler over deleted weights", "a 4xx", described(answer));
+      holds(answer.status >= 400 && answer.status < 500, "a sampler of deleted weights", "a 4xx", described(answer));
     },
   ],
 ]);

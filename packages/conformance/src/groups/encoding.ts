@@ -1,5 +1,4 @@
-/** JSON, protobuf and zstd: what goes over the wire means the same in every form it may take. */
-
+/** JSON, protobuf and zstd: every encoding of a request gives the same result. */
 import {
   compressZstd,
   decodeForwardBackwardOutput,
@@ -17,7 +16,7 @@ import { described } from "../http.ts";
 
 const isProto = (headers: Headers) => (headers.get("content-type") ?? "").includes(protobufContentType);
 
-/** The log-probs of one forward pass that is sent as bytes. */
+/** The output of one forward pass sent as protobuf. */
 async function forward(context: Context, modelId: string, seqId: number, data: readonly Datum[], zstd = false) {
   const bytes = passBytes(modelId, seqId, data, { forwardOnly: true });
   const body = zstd ? await compressZstd(bytes) : bytes;
@@ -26,7 +25,7 @@ async function forward(context: Context, modelId: string, seqId: number, data: r
   return decodeForwardBackwardOutput(result);
 }
 
-/** Targets with k candidates per position: [n, k]. */
+/** A datum with k candidate targets per position: [n, k]. */
 function candidates(k: number, sparse: boolean): Datum {
   const targets = otherLesson.slice(1);
   const rows = targets.map((token, i) =>
@@ -67,11 +66,11 @@ const sampleBody = (samplingSessionId: string, seqId: number | bigint, more: obj
   ...more,
 });
 
-export const encoding = group("encoding", "JSON, protobuf and zstd mean the same in every form", [
+export const encoding = group("encoding", "JSON, protobuf and zstd requests give the same results", [
   [
     "protobuf-request",
-    "SDKs from 0.25 on send training data in no other form",
-    "takes ForwardBackwardRequest as application/x-protobuf",
+    "SDKs since 0.25 send training data only as protobuf",
+    "accepts ForwardBackwardRequest as application/x-protobuf",
     async (context) => {
       const output = await forward(context, await context.rawModel(), 1, [datumOf(lesson)]);
       equal(output.lossFnOutputs.length, 1, "number of outputs");
@@ -79,8 +78,8 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "zstd-request",
-    "compressed batches are a client's choice once the server's flag says so",
-    "takes the same body as one zstd frame with Content-Encoding: zstd",
+    "clients may compress batches if the server's flag allows it",
+    "accepts the same body as one zstd frame with Content-Encoding: zstd",
     async (context) => {
       const modelId = await context.rawModel();
       const plain = await forward(context, modelId, 1, [datumOf(lesson)]);
@@ -90,8 +89,8 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "protobuf-pass-result",
-    "the client refuses a JSON result of a pass",
-    "with Accept: application/x-protobuf the result is ForwardBackwardOutput in that type",
+    "the client rejects a JSON result of a pass",
+    "with Accept: application/x-protobuf the result is a protobuf ForwardBackwardOutput",
     async (context) => {
       const modelId = await context.rawModel();
       const answer = await context.http.call("forward_backward", passBytes(modelId, 1));
@@ -101,8 +100,8 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "protobuf-sample-result",
-    "the client refuses a JSON result of a sample",
-    "with Accept: application/x-protobuf the result is SampleResponse in that type",
+    "the client rejects a JSON result of a sample",
+    "with Accept: application/x-protobuf the result is a protobuf SampleResponse",
     async (context) => {
       const answer = await context.http.call("asample", sampleBody(await context.rawSampler(), 0));
       holds(isProto(answer.headers), "content type of a sample's result", protobufContentType, described(answer));
@@ -111,8 +110,8 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "json-results",
-    "results that are not tensors are read as JSON",
-    "optim_step, save_weights and their like answer JSON",
+    "clients read results without tensors as JSON",
+    "optim_step, save_weights and similar requests return JSON",
     async (context) => {
       const modelId = await context.rawModel();
       const answer = await context.http.call("optim_step", {
@@ -126,8 +125,8 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "failures-are-json",
-    "in binary mode too the client reads an error as JSON",
-    "a failed future answers JSON whatever Accept says",
+    "the client reads errors as JSON even if it accepts protobuf",
+    "a failed future returns JSON regardless of the Accept header",
     async (context) => {
       const modelId = await context.rawModel();
       const requestId = await context.http.submit(
@@ -135,14 +134,14 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
         passBytes(modelId, 1, [datumOf(lesson)], { lossFn: "no_such_loss" }),
       );
       const outcome = await context.http.outcome(requestId);
-      holds(outcome.kind !== "done", "an unknown loss", "a failure", described(outcome.answer));
+      holds(outcome.kind !== "done", "an unknown loss", "a failed future", described(outcome.answer));
       holds(outcome.answer.json !== undefined, "the failure", "JSON", described(outcome.answer));
     },
   ],
   [
     "json-request",
-    "SDKs before 0.25, and many scripts, send passes as JSON",
-    "the JSON form was the only one before 0.25",
+    "SDKs before 0.25 and many scripts send passes as JSON",
+    "accepts JSON, which was the only encoding before 0.25",
     async (context) => {
       const modelId = await context.rawModel();
       const plain = logprobsOf(await forward(context, modelId, 1, [datumOf(lesson)]));
@@ -176,7 +175,7 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "outputs-in-order",
-    "outputs are matched to data by position",
+    "clients match outputs to data by position",
     "loss_fn_outputs has one map per datum, in order, each as long as its targets",
     async (context) => {
       const trainer = await context.trainer();
@@ -191,7 +190,7 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "chunks-join",
-    "prompts are often put together from parts",
+    "prompts are often composed of several chunks",
     "a model_input of several text chunks is their concatenation",
     async (context) => {
       const trainer = await context.trainer();
@@ -209,7 +208,7 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
         logprobsOf(await trainer.forward([split], "cross_entropy")),
         whole,
         1e-4,
-        "log-probs of the split input",
+        "log-probs of the input in several chunks",
       );
     },
   ],
@@ -234,8 +233,8 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "sparse-tensors",
-    "the SDK makes sparse tensors of two-dimensional weights by itself",
-    "a CSR tensor means the same as the dense one",
+    "the SDK converts two-dimensional weights to sparse tensors",
+    "a CSR tensor gives the same result as the dense one",
     async (context) => {
       const trainer = await context.trainer();
       const lossOf = async (sparse: boolean) => {
@@ -248,7 +247,7 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "large-sampling-numbers",
-    "samplers handed to other processes number from 1e9 to 1e18; read as doubles, neighbours collapse",
+    "samplers in other processes use seq_ids from 1e9 to 1e18; as doubles, adjacent values become equal",
     "seq_id of asample is a 64-bit integer",
     async (context) => {
       const sampler = await context.rawSampler();
@@ -259,14 +258,14 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
           stringifyJson(sampleBody(sampler, seqId, { sampling_params: { max_tokens: 2, seed } })),
         );
       const [a, b] = [await submit(first, 1), await submit(first + 1n, 2)];
-      holds(a !== b, "request ids of two neighbouring seq_ids above 2^53", "two different ones", [a, b]);
+      holds(a !== b, "request ids of two adjacent seq_ids above 2^53", "different ids", [a, b]);
       for (const id of [a, b]) await context.http.result(id, "Sample");
     },
   ],
   [
     "text-survives",
-    "notes are written in every language",
-    "JSON is UTF-8 in both directions",
+    "user metadata may be in any language",
+    "JSON is UTF-8 in requests and responses",
     async (context) => {
       const note = "Grüße 🌱 «día»";
       const { modelId } = await context.trainer({ userMetadata: { note } });
@@ -276,8 +275,8 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "broken-zstd",
-    "a truncated upload must not look like a server fault, which clients send again for minutes",
-    "a body that is not what its Content-Encoding says is a 4xx",
+    "a truncated upload must not be a 5xx, which clients retry for minutes",
+    "a body that does not match its Content-Encoding is a 4xx",
     async (context) => {
       const modelId = await context.rawModel();
       const packed = await compressZstd(passBytes(modelId, 1));
@@ -289,11 +288,11 @@ export const encoding = group("encoding", "JSON, protobuf and zstd mean the same
   ],
   [
     "broken-protobuf",
-    "bytes that cannot be read must be refused, not guessed at",
+    "invalid bytes must be rejected and not guessed",
     "a 4xx, or a future that fails",
     async (context) => {
       const bytes = new Uint8Array(64).fill(0xff);
-      await context.http.refused("bytes that are no protobuf", "forward_backward", bytes);
+      await context.http.refused("bytes that are not valid protobuf", "forward_backward", bytes);
     },
   ],
 ]);

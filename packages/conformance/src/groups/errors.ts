@@ -1,5 +1,4 @@
-/** Errors: every refusal is a clean 4xx or a future that fails; nothing hangs, nothing is a 5xx, and nothing breaks what was there. */
-
+/** Errors: every invalid request gets a 4xx or a failed future; none hangs, causes a 5xx, or changes existing state. */
 import { decodeForwardBackwardOutput } from "@tinklet/wire";
 import { Datum, ModelInput, TensorData } from "tinklet";
 import { group } from "../case.ts";
@@ -8,15 +7,15 @@ import type { Context } from "../context.ts";
 import { datumOf, lesson, logprobsOf, passBytes, score, tokensOf } from "../data.ts";
 import { described } from "../http.ts";
 
-const clean = "a 4xx with a body, or a future that fails";
+const clean = "rejected with a 4xx and a body, or with a failed future";
 
-/** Refused as a pass; the model must be as it was. */
+/** Asserts that a pass over the datum is rejected. */
 async function badPass(context: Context, what: string, datum: Datum, lossFn = "cross_entropy"): Promise<void> {
   const modelId = await context.rawModel();
   await context.http.refused(what, "forward_backward", passBytes(modelId, 1, [datum], { lossFn }));
 }
 
-/** Refused as a sample. */
+/** Asserts that a sample request is rejected. */
 async function badSample(context: Context, what: string, more: object): Promise<void> {
   await context.http.refused(what, "asample", {
     sampling_session_id: await context.rawSampler(),
@@ -40,10 +39,10 @@ const adam = (params: object) => async (context: Context) => {
   await context.http.refused(`adam_params ${JSON.stringify(params)}`, "optim_step", body);
 };
 
-export const errors = group("errors", "every refusal is clean, nothing hangs, nothing breaks", [
+export const errors = group("errors", "invalid requests are rejected without hangs, server faults or side effects", [
   [
     "unknown-base-model",
-    "a mistyped model name should say so, not wait for a model that never comes",
+    "a mistyped model name must be an error, not an endless wait for the model",
     clean,
     async (context) => {
       const body = {
@@ -58,7 +57,7 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "unknown-model",
-    "work for a model that does not exist must be refused",
+    "requests for a model that does not exist must be rejected",
     clean,
     async ({ http }) => {
       await http.refused("a pass of an unknown model", "forward_backward", passBytes("no:train:0", 1));
@@ -68,13 +67,13 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "unknown-sampler",
-    "samples of a session that does not exist must be refused",
+    "samples of a session that does not exist must be rejected",
     clean,
     (context) => badSample(context, "an unknown sampling session", { sampling_session_id: "no:sample:0" }),
   ],
   [
     "unknown-checkpoint",
-    "a mistyped path should say so",
+    "a mistyped path must be an error",
     clean,
     async (context) => {
       const modelId = await context.rawModel();
@@ -89,7 +88,7 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "unknown-loss",
-    "a loss the server does not know must not become another one",
+    "an unknown loss must not be replaced by another one",
     clean,
     (context) => badPass(context, "an unknown loss", datumOf(lesson), "no_such_loss"),
   ],
@@ -97,24 +96,24 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
     "token-outside-vocabulary",
     "a wrong tokenizer gives ids that do not exist",
     clean,
-    (context) => badPass(context, "a token id of two thousand million", datumOf([3, 4, 2_000_000_000, 5])),
+    (context) => badPass(context, "the token id 2000000000", datumOf([3, 4, 2_000_000_000, 5])),
   ],
   [
     "negative-token",
-    "padding of −100 is a habit from elsewhere",
+    "other libraries use −100 as padding",
     clean,
     (context) =>
       badPass(context, "a target of −100", withTargets(lesson.slice(1).map((token, i) => (i === 2 ? -100 : token)))),
   ],
   [
     "lengths-differ",
-    "targets and inputs that are not aligned train the wrong thing",
+    "targets that are not aligned with the inputs would train the wrong tokens",
     clean,
     (context) => badPass(context, "fewer targets than inputs", withTargets(lesson.slice(1, 9))),
   ],
   [
     "no-targets",
-    "a loss without targets is none",
+    "a loss is not defined without targets",
     clean,
     (context) => {
       const modelInput = ModelInput.fromInts(lesson.slice(0, -1));
@@ -127,17 +126,17 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "empty-batch",
-    "a batch of nothing has no gradient",
+    "an empty batch has no gradient",
     clean,
     async (context) => {
       const modelId = await context.rawModel();
-      await context.http.refused("a batch without data", "forward_backward", passBytes(modelId, 1, []));
+      await context.http.refused("an empty batch", "forward_backward", passBytes(modelId, 1, []));
     },
   ],
   [
     "not-a-number",
-    "one NaN in the weights is a NaN in the model, for good",
-    `${clean}; the model is as it was`,
+    "one NaN in the weights would make the model NaN permanently",
+    `${clean}; the model is unchanged`,
     async (context) => {
       const modelId = await context.rawModel();
       const weights = TensorData.from(Float32Array.from(lesson.slice(1), (_, i) => (i === 3 ? Number.NaN : 1)));
@@ -150,7 +149,7 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "too-long",
-    "a sequence beyond the context must not be cut in silence",
+    "a sequence longer than the context must not be truncated silently",
     clean,
     async (context) => {
       const length = (context.target.contextLength ?? 131_072) + 2;
@@ -159,7 +158,7 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "prompt-too-long",
-    "a prompt beyond the context must not be cut in silence",
+    "a prompt longer than the context must not be truncated silently",
     clean,
     (context) => {
       const tokens = tokensOf(1, (context.target.contextLength ?? 131_072) + 1);
@@ -170,13 +169,13 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "empty-prompt",
-    "there is nothing to continue",
+    "an empty prompt cannot be continued",
     clean,
     (context) => badSample(context, "an empty prompt", { prompt: { chunks: [] } }),
   ],
   [
     "max-tokens",
-    "a limit below one asks for nothing",
+    "max_tokens below 1 would generate nothing",
     clean,
     (context) => badSample(context, "max_tokens −1", { sampling_params: { max_tokens: -1 } }),
   ],
@@ -188,7 +187,7 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "top-p",
-    "a share above one or of nothing has no meaning",
+    "top_p must be above 0 and at most 1",
     clean,
     async (context) => {
       await badSample(context, "top_p 1.5", { sampling_params: { max_tokens: 2, top_p: 1.5 } });
@@ -197,15 +196,15 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "num-samples",
-    "no samples is no request",
+    "num_samples must be at least 1",
     clean,
     (context) => badSample(context, "num_samples 0", { num_samples: 0 }),
   ],
-  ["learning-rate", "a negative rate climbs", clean, adam({ learning_rate: -1 })],
+  ["learning-rate", "a negative learning rate increases the loss", clean, adam({ learning_rate: -1 })],
   ["betas", "a beta of one or more diverges", clean, adam({ learning_rate: 1e-3, beta1: 1.5 })],
   [
     "malformed-json",
-    "half a request must not be guessed at",
+    "an incomplete request must not be guessed",
     "400 or 422, with a body and its length",
     async ({ http }) => {
       const answer = await http.post("create_session", '{"tags": [');
@@ -214,13 +213,13 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "refusals-have-bodies",
-    "official clients take a 400 without Content-Length for a broken connection, and send it again for minutes",
+    "official clients treat a 400 without Content-Length as a broken connection and retry for minutes",
     "every 4xx has a body and, over a socket, its Content-Length",
     async ({ http }) => {
       for (const body of ["{", "[]", '{"session_id": 5}']) {
         const answer = await http.post("session_heartbeat", body);
         holds(answer.status >= 400 && answer.status < 500, `the body ${body}`, "a 4xx", described(answer));
-        holds(answer.bytes.length > 0, `the refusal of ${body}`, "a body", "none");
+        holds(answer.bytes.length > 0, `the response to ${body}`, "a body", "none");
         const length = answer.headers.get("content-length");
         holds(length !== null && Number(length) > 0, "Content-Length of a 4xx", "above 0", length ?? "none");
       }
@@ -228,17 +227,17 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "missing-fields",
-    "what is required must be named when it is missing",
+    "an error must name the missing field",
     clean,
     async ({ http, baseModel }) => {
       await http.refused("create_model without a session", "create_model", { base_model: baseModel });
-      await http.refused("create_session without anything", "create_session", { sdk_version: 5 });
+      await http.refused("create_session with an invalid body", "create_session", { sdk_version: 5 });
       await http.refused("optim_step without a model", "optim_step", { adam_params: {} });
     },
   ],
   [
     "wrong-types",
-    "a text where a number belongs is a mistake of the client's",
+    "a string in place of a number is a client error",
     clean,
     async (context) => {
       const model_id = await context.rawModel();
@@ -248,7 +247,7 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "deep-json",
-    "a bracket bomb must not bring the server down",
+    "deeply nested JSON must not crash the server",
     "a 4xx",
     async ({ http }) => {
       const answer = await http.post("create_session", `${"[".repeat(20_000)}${"]".repeat(20_000)}`);
@@ -258,8 +257,8 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
   ],
   [
     "image-for-a-text-model",
-    "a model that cannot see must say so",
-    `${clean}, where the model takes no images`,
+    "a text-only model must reject images",
+    `${clean}, if the model does not accept images`,
     async (context) => {
       const modelId = await context.rawModel();
       const image = {
@@ -271,21 +270,25 @@ export const errors = group("errors", "every refusal is clean, nothing hangs, no
       const modelInput = new ModelInput([image, { type: "encoded_text", tokens: lesson.slice(0, 12) }]);
       const targets = lesson.slice(0, 16);
       const datum = new Datum({ modelInput, lossFnInputs: { target_tokens: targets, weights: targets.map(() => 1) } });
-      await context.http.refused("three bytes that are no image", "forward_backward", passBytes(modelId, 1, [datum]));
+      await context.http.refused(
+        "three bytes that are not an image",
+        "forward_backward",
+        passBytes(modelId, 1, [datum]),
+      );
     },
   ],
   [
     "nothing-is-broken",
-    "a bad request is one client's problem",
-    "after refusals the model trains on as before",
+    "a bad request must not affect later requests",
+    "after rejected requests the model continues to train",
     async (context) => {
       const trainer = await context.trainer();
       const before = await score(trainer);
       const bad = passBytes(trainer.modelId, 2, [datumOf([3, 4, 2_000_000_000, 5])]);
-      await context.http.refused("a token outside of the vocabulary", "forward_backward", bad);
+      await context.http.refused("a token outside the vocabulary", "forward_backward", bad);
       const good = passBytes(trainer.modelId, 3, undefined, { forwardOnly: true });
       const { bytes } = await context.http.call("forward_backward", good);
-      allClose(logprobsOf(decodeForwardBackwardOutput(bytes)), before, 1e-4, "log-probs after a refused pass");
+      allClose(logprobsOf(decodeForwardBackwardOutput(bytes)), before, 1e-4, "log-probs after a rejected pass");
     },
   ],
 ]);

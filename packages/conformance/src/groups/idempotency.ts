@@ -1,4 +1,4 @@
-/** Idempotency: a request whose answer was lost is sent again, and must not run again. */
+/** Idempotency: a request that is retried after a lost response must not run twice. */
 import { decodeSampleResponse } from "@tinklet/wire";
 import { given } from "@tinklet/wire/options";
 import { group } from "../case.ts";
@@ -8,7 +8,7 @@ import { datumOf, lesson, otherLesson, passBytes, score, tokensOf } from "../dat
 import { described } from "../http.ts";
 import { rawScore, stepBody } from "../raw-model.ts";
 
-/** Insists that a raw model stands where one plain step on the lesson leads. */
+/** Asserts that a raw model has the state after exactly one step on the lesson. */
 async function isOneStepAway(
   context: Context,
   rate: number,
@@ -21,11 +21,11 @@ async function isOneStepAway(
   allClose(await rawScore(context, modelId, seqId), await score(trainer), tolerance, what);
 }
 
-/** Sends one body twice and insists on one id. */
+/** Sends a body twice and asserts that both have the same request_id. */
 async function twice(context: Context, path: string, body: unknown): Promise<string> {
   const first = await context.http.submit(path, body, { headers: { "x-idempotency-key": "kit-first" } });
   const again = await context.http.submit(path, body, { headers: { "x-idempotency-key": "kit-again" } });
-  equal(again, first, `request_id of the same ${path} sent again`);
+  equal(again, first, `request_id of the retried ${path}`);
   return first;
 }
 
@@ -40,21 +40,21 @@ const sampleBody = (samplingSessionId: string, seqId: number, seed?: number, pro
   type: "sample",
 });
 
-const samePair = "the pair (model_id, seq_id) names one request: sent again, it gives the same request_id";
+const samePair = "the pair (model_id, seq_id) identifies a request: a retry returns the same request_id";
 
-export const idempotency = group("idempotency", "a request that is sent again does not run again", [
+export const idempotency = group("idempotency", "a retried request does not run twice", [
   [
     "pass-id",
-    "a lost answer makes the client send the pass again",
+    "the client retries a pass if the response was lost",
     samePair,
     async (context) => void (await twice(context, "forward_backward", passBytes(await context.rawModel(), 1))),
   ],
   [
     "pass-runs-once",
-    "a doubled pass doubles the gradient, silently",
+    "a pass that runs twice silently doubles the gradient",
     "a pass that arrives twice is accumulated once",
     async (context) => {
-      // A plain step shows the size of the gradient, which Adam's own step would hide.
+      // A plain step is proportional to the gradient; an ordinary Adam step does not depend on its size.
       const step = await context.measures.plainStep(context, 2);
       const run = async (times: number) => {
         const modelId = await context.rawModel();
@@ -65,40 +65,40 @@ export const idempotency = group("idempotency", "a request that is sent again do
         return rawScore(context, modelId, 3);
       };
       const tolerance = await context.measures.tolerance(context);
-      allClose(await run(2), await run(1), tolerance, "log-probs after a pass that was sent twice");
+      allClose(await run(2), await run(1), tolerance, "log-probs after a retried pass");
     },
   ],
   [
     "step-runs-once",
-    "a doubled optimizer step moves the weights twice, silently",
-    "an optimizer step that arrives twice is taken once",
+    "an optimizer step that runs twice silently moves the weights twice",
+    "an optimizer step that arrives twice is applied once",
     async (context) => {
       const rate = await context.measures.rate(context);
       const modelId = await context.rawModel();
       await context.http.call("forward_backward", passBytes(modelId, 1));
       const requestId = await twice(context, "optim_step", stepBody(modelId, 2, rate));
       await context.http.result(requestId, "OptimStep");
-      await isOneStepAway(context, rate, [modelId, 3], "log-probs after one step sent twice");
+      await isOneStepAway(context, rate, [modelId, 3], "log-probs after a retried step");
     },
   ],
   [
     "late-repeat",
-    "the repetition may come when the first has long finished",
-    "a repetition after the end gives the same id and the same result",
+    "a retry may arrive long after the first request has finished",
+    "a retry after the end returns the same id and the same result",
     async (context) => {
       const modelId = await context.rawModel();
       const body = passBytes(modelId, 1);
       const first = await context.http.submit("forward_backward", body);
       const result = await context.http.result(first, "ForwardBackward");
-      equal(await context.http.submit("forward_backward", body), first, "request_id of a late repetition");
+      equal(await context.http.submit("forward_backward", body), first, "request_id of a late retry");
       const again = await context.http.result(first, "ForwardBackward");
       equal(Buffer.compare(again.bytes, result.bytes), 0, "difference between the two results");
     },
   ],
   [
     "other-payload",
-    "two different requests under one number: whichever runs, somebody is told a wrong result",
-    "a number that was used for something else is refused",
+    "if two different requests share a seq_id, one of them would receive the wrong result",
+    "a seq_id that was used for another payload is rejected",
     async (context) => {
       const modelId = await context.rawModel();
       const first = await context.http.submit("forward_backward", passBytes(modelId, 1));
@@ -106,27 +106,27 @@ export const idempotency = group("idempotency", "a request that is sent again do
       if (answer.status === 200) {
         holds(
           answer.json?.request_id !== first,
-          "another payload under a used seq_id",
-          "a refusal",
+          "another payload with a used seq_id",
+          "a rejection",
           "the first request's id",
         );
       }
-      await context.http.refusal("another payload under a used seq_id", answer);
+      await context.http.refusal("another payload with a used seq_id", answer);
     },
   ],
   [
     "other-kind",
-    "a step under the number of a pass must not be swallowed",
-    "a number that was used by another kind of request is refused",
+    "a step with the seq_id of a pass must not be dropped silently",
+    "a seq_id that was used by another kind of request is rejected",
     async (context) => {
       const modelId = await context.rawModel();
       await context.http.call("forward_backward", passBytes(modelId, 1));
-      await context.http.refused("an optim_step under a pass's seq_id", "optim_step", stepBody(modelId, 1, 0.1));
+      await context.http.refused("an optim_step with a pass's seq_id", "optim_step", stepBody(modelId, 1, 0.1));
     },
   ],
   [
     "save",
-    "a save whose answer was lost is sent again, and must not fail because its name exists",
+    "a retried save must not fail because its name exists",
     samePair,
     async (context) => {
       const modelId = await context.rawModel();
@@ -144,7 +144,7 @@ export const idempotency = group("idempotency", "a request that is sent again do
   ],
   [
     "save-for-sampler",
-    "the same, for sampler weights; an unnamed save draws a new session number each time it is sent",
+    "as for save, with sampler weights; an unnamed save has a new session number in each retry",
     `${samePair}; sampling_session_seq_id may differ`,
     async (context) => {
       const modelId = await context.rawModel();
@@ -155,13 +155,13 @@ export const idempotency = group("idempotency", "a request that is sent again do
         type: "save_weights_for_sampler",
       });
       const first = await context.http.submit("save_weights_for_sampler", body(0));
-      equal(await context.http.submit("save_weights_for_sampler", body(1)), first, "request_id of the save sent again");
+      equal(await context.http.submit("save_weights_for_sampler", body(1)), first, "request_id of the retried save");
       await context.http.result(first, "SaveWeightsForSampler");
     },
   ],
   [
     "load",
-    "a load that runs twice throws away the steps in between",
+    "a load that runs twice discards the steps in between",
     samePair,
     async (context) => {
       const rate = await context.measures.rate(context);
@@ -173,14 +173,14 @@ export const idempotency = group("idempotency", "a request that is sent again do
       await context.http.result(requestId, "LoadWeights");
       await context.http.call("forward_backward", passBytes(modelId, 3));
       await context.http.call("optim_step", stepBody(modelId, 4, rate));
-      equal(await context.http.submit("load_weights", load), requestId, "request_id of the load sent again");
-      await isOneStepAway(context, rate, [modelId, 5], "log-probs after a repeated load");
+      equal(await context.http.submit("load_weights", load), requestId, "request_id of the retried load");
+      await isOneStepAway(context, rate, [modelId, 5], "log-probs after a retried load");
     },
   ],
   [
     "create-model",
-    "a model created twice is paid for twice",
-    "the pair (session_id, model_seq_id) names one model",
+    "a model that is created twice is billed twice",
+    "the pair (session_id, model_seq_id) identifies a model",
     async (context) => {
       const body = {
         session_id: await context.session(),
@@ -190,43 +190,43 @@ export const idempotency = group("idempotency", "a request that is sent again do
         type: "create_model",
       };
       const [a, b] = [await context.http.call("create_model", body), await context.http.call("create_model", body)];
-      equal(b.json?.model_id, a.json?.model_id, "model_id of the same create_model sent again");
+      equal(b.json?.model_id, a.json?.model_id, "model_id of the retried create_model");
       await context.http.post("unload_model", { model_id: a.json?.model_id, type: "unload_model" });
     },
   ],
   [
     "sampling-session",
     "a sampling session opened twice doubles the queue of its samples",
-    "the pair (session_id, sampling_session_seq_id) names one sampler",
+    "the pair (session_id, sampling_session_seq_id) identifies a sampler",
     async (context) => {
       const sessionId = await context.session();
       const open = () => context.rawSampler({ sessionId, seqId: 0 });
-      equal(await open(), await open(), "sampling_session_id of the same request sent again");
+      equal(await open(), await open(), "sampling_session_id of the retried request");
     },
   ],
   [
     "sample",
-    "a sample drawn twice is paid for twice, and without a seed gives two answers to one question",
-    "the pair (sampling_session_id, seq_id) names one sample",
+    "a sample that is drawn twice is billed twice and, without a seed, gives two different results",
+    "the pair (sampling_session_id, seq_id) identifies a sample",
     async (context) => {
       const body = sampleBody(await context.rawSampler(), 0);
       const tokens = async () => {
         const { bytes } = await context.http.call("asample", body);
         return decodeSampleResponse(bytes).sequences[0]!.tokens;
       };
-      equal(await tokens(), await tokens(), "tokens of one unseeded sample, asked for twice");
+      equal(await tokens(), await tokens(), "tokens of a retried sample without seed");
     },
   ],
   [
     "sample-other-payload",
-    "an answer to another prompt must never be handed out",
-    "a number used for another sample is refused, or taken as a new sample",
+    "a request must not receive the result of another prompt",
+    "a seq_id that was used for another sample is rejected, or treated as a new sample",
     async (context) => {
       const sampler = await context.rawSampler();
       const first = await context.http.submit("asample", sampleBody(sampler, 0, 1));
       const answer = await context.http.post("asample", sampleBody(sampler, 0, 1, tokensOf(9, 7)));
       const served = answer.status === 200 && answer.json?.request_id === first;
-      holds(!served, "another prompt under a used seq_id", "a refusal or a new request", described(answer));
+      holds(!served, "another prompt with a used seq_id", "a rejection or a new request", described(answer));
     },
   ],
 ]);

@@ -1,4 +1,4 @@
-/** All groups, in the order in which they run: what later groups rely on comes first. */
+/** All groups in execution order: later groups depend on features tested by earlier ones. */
 import type { Group } from "../case.ts";
 import { checkpoints } from "./checkpoints.ts";
 import { encoding } from "./encoding.ts";

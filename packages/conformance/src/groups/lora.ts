@@ -1,4 +1,4 @@
-/** LoRA: rank, seed and the train_* flags are what the user asked for, seen in the adapter that the server hands out. */
+/** LoRA: rank, seed and the train_* flags have the requested effect on the adapter that the server exports. */
 import { type Adapter, downloadAdapter, select } from "../archive.ts";
 import { group } from "../case.ts";
 import { allClose, equal, fail, finite, holds, largestDifference } from "../checks.ts";
@@ -17,7 +17,7 @@ const attention = /\.(q|k|v|o|qkv)_proj\.lora_B/;
 const mlp = /\.(gate|up|down|gate_up)_proj\.lora_B|\.w[123]\.lora_B|experts.*lora_B/;
 const unembedding = /(lm_head|unembed|embed_out).*lora_(B|embedding_B)/;
 
-/** The adapter after one step, or fresh. */
+/** The adapter after one step, or untrained. */
 async function adapterWith(context: Context, options: Flags, trained = true): Promise<Adapter> {
   const trainer = await context.trainer(options as never);
   const learningRate = await context.measures.rate(context);
@@ -26,16 +26,16 @@ async function adapterWith(context: Context, options: Flags, trained = true): Pr
   return downloadAdapter(context, path);
 }
 
-/** Whether any of these tensors has left zero. */
+/** Whether any matching tensor has a nonzero value. */
 const moved = (adapter: Adapter, pattern: RegExp): boolean =>
   select(adapter, pattern).some(([, { values }]) => values.some((value) => value !== 0));
 
 const names = (adapter: Adapter) => [...adapter.tensors.keys()];
 
-export const lora = group("lora", "rank, seed and the train_* flags are honoured", [
+export const lora = group("lora", "rank, seed and the train_* flags take effect", [
   [
     "all-flags",
-    "the default trains everything; a server that leaves parts out learns less, silently",
+    "a server that does not adapt all modules by default learns less",
     "attention, MLP and unembedding are adapted by default",
     async (context) => {
       const adapter = await adapterWith(context, {});
@@ -46,8 +46,8 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "no-attention",
-    "flags that are dropped train what the user wanted frozen",
-    "train_attn false leaves attention alone",
+    "a server that ignores the flags trains modules that should be frozen",
+    "train_attn false does not train attention",
     async (context) => {
       const adapter = await adapterWith(context, { trainAttn: false });
       holds(!moved(adapter, attention), "attention projections, train_attn false", "untouched", names(adapter));
@@ -56,8 +56,8 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "no-mlp",
-    "flags that are dropped train what the user wanted frozen",
-    "train_mlp false leaves the MLP alone",
+    "a server that ignores the flags trains modules that should be frozen",
+    "train_mlp false does not train the MLP",
     async (context) => {
       const adapter = await adapterWith(context, { trainMlp: false });
       holds(!moved(adapter, mlp), "MLP projections, train_mlp false", "untouched", names(adapter));
@@ -66,8 +66,8 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "no-unembedding",
-    "flags that are dropped train what the user wanted frozen",
-    "train_unembed false leaves the unembedding alone",
+    "a server that ignores the flags trains modules that should be frozen",
+    "train_unembed false does not train the unembedding",
     async (context) => {
       const adapter = await adapterWith(context, { trainUnembed: false });
       holds(!moved(adapter, unembedding), "the unembedding, train_unembed false", "untouched", names(adapter));
@@ -76,7 +76,7 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "rank",
-    "rank is capacity, memory and price",
+    "the rank determines capacity, memory and price",
     "A is [rank, in], B is [out, rank], for every adapted matrix",
     async (context) => {
       const rank = 4;
@@ -95,8 +95,8 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "begins-at-base",
-    "a fresh adapter must change nothing",
-    "B begins at zero, A does not",
+    "a new adapter must not change the model",
+    "B is initialised to zero, A is not",
     async (context) => {
       const adapter = await adapterWith(context, {}, false);
       for (const [name, { values }] of select(adapter, /lora_B/)) {
@@ -111,7 +111,7 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
         holds(
           values.some((value) => value !== 0),
           `fresh ${name}`,
-          "numbers other than 0",
+          "nonzero values",
           "zeros",
         );
       }
@@ -119,20 +119,20 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "fresh-equals-base",
-    "training must start from the model that was named",
-    "a fresh adapter gives the base model's log-probs",
+    "training must start from the requested base model",
+    "a new adapter gives the base model's log-probs",
     async (context) => {
       const seen = await score(await context.trainer());
       const sampler = await context.baseSampler();
       const base = (await sampler.computeLogprobs(prompt(lesson))).slice(1).map((value) => value ?? Number.NaN);
       const mean = base.reduce((total, value, i) => total + Math.abs(value - seen[i]!), 0) / base.length;
-      holds(mean < 0.05, "mean difference between a fresh adapter and the base model", "below 0.05", mean);
+      holds(mean < 0.05, "mean difference between a new adapter and the base model", "below 0.05", mean);
     },
   ],
   [
     "seed",
-    "experiments are repeated by their seed",
-    "the same seed gives the same first weights",
+    "users reproduce experiments with the seed",
+    "the same seed gives the same initial weights",
     async (context) => {
       const [a, b] = [await adapterWith(context, { seed: 11 }, false), await adapterWith(context, { seed: 11 }, false)];
       for (const [name, { values }] of select(a, /lora_A/)) {
@@ -142,8 +142,8 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "other-seed",
-    "a seed that is ignored makes repetitions look alike",
-    "another seed gives other first weights",
+    "if the seed is ignored, repeated experiments are identical",
+    "another seed gives other initial weights",
     async (context) => {
       const [a, b] = [await adapterWith(context, { seed: 11 }, false), await adapterWith(context, { seed: 12 }, false)];
       const [name, { values }] = select(a, /lora_A/)[0] ?? fail("the archive", "a lora_A", names(a));
@@ -153,8 +153,8 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "no-seed",
-    "runs that name no seed should be independent of each other",
-    "without a seed one is drawn",
+    "runs without a seed should be independent of each other",
+    "without a seed the server draws a random one",
     async (context) => {
       const fresh = () => adapterWith(context, { seed: undefined }, false);
       const [a, b] = [await fresh(), await fresh()];
@@ -165,8 +165,8 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "alpha",
-    "an exported adapter is scaled by alpha / r: a wrong alpha makes it another model",
-    "adapter_config.json names lora_alpha, 32 at the official service",
+    "an exported adapter is scaled by alpha / r, so a wrong alpha changes the model",
+    "adapter_config.json has lora_alpha, which is 32 at the official service",
     async (context) => {
       const { config } = await adapterWith(context, {}, false);
       equal(finite(config.lora_alpha, "lora_alpha"), 32, "lora_alpha");
@@ -175,7 +175,7 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   [
     "bad-rank",
     "a rank of zero trains nothing",
-    "rank 0 and negative ranks are refused",
+    "rank 0 and negative ranks are rejected",
     async (context) => {
       const session_id = await context.session();
       for (const [i, rank] of [0, -1].entries()) {
@@ -187,8 +187,8 @@ export const lora = group("lora", "rank, seed and the train_* flags are honoured
   ],
   [
     "nothing-to-train",
-    "a model without adapted parts cannot learn, and should say so",
-    "all train_* flags false is refused",
+    "a model without adapted modules cannot be trained",
+    "a model with all train_* flags false is rejected",
     async (context) => {
       const lora_config = { rank: 4, train_attn: false, train_mlp: false, train_unembed: false };
       const body = {

@@ -1,4 +1,4 @@
-/** Loss semantics: what the numbers are, against closed forms of the log-probs that the server itself returns. */
+/** Loss semantics: compares losses with closed forms of the log-probs that the server returns. */
 import {
   Datum,
   type ForwardBackwardOutput,
@@ -19,7 +19,7 @@ function lossSum(output: ForwardBackwardOutput): number {
   return output.metrics["loss:sum"] ?? fail("metrics", "loss:sum", output.metrics);
 }
 
-/** How far the lesson's log-prob moves by one plain step after `accumulate`, on a fresh model. */
+/** The change of the lesson's log-prob by one plain step after `accumulate`, on a new model. */
 async function effect(
   context: Context,
   accumulate: (trainer: TrainingClient) => PromiseLike<unknown>,
@@ -40,7 +40,7 @@ const pass = (
   lossFnConfig?: LossFnConfig,
 ) => trainer.forwardBackward(data as never, lossFn, { lossFnConfig });
 
-/** Ratios of 0.5, 0.9, 1, 1.1, 2 and advantages of both signs, repeated over the lesson. */
+/** Policy data with ratios of 0.5, 0.9, 1, 1.1 and 2 and advantages of both signs, repeated over the lesson. */
 async function policyData(trainer: TrainingClient) {
   const logprobs = await score(trainer);
   const shifts = [0.5, 0.9, 1, 1.1, 2].map(Math.log);
@@ -51,7 +51,7 @@ async function policyData(trainer: TrainingClient) {
 
 type Formula = (l: number, q: number, a: number) => number;
 
-/** Insists that a loss is the sum of a formula over the returned log-probs. */
+/** Asserts that a loss is the sum of a formula over the returned log-probs. */
 async function closedForm(
   context: Context,
   lossFn: LossFnType,
@@ -82,12 +82,12 @@ const dro =
   (l, q, a) =>
     -(l * a - 0.5 * beta * (l - q) ** 2);
 
-const sums = "sums over tokens and data; nothing is averaged";
+const sums = "losses are sums over tokens and data, not means";
 
-export const losses = group("losses", "losses are token sums with the official formulas", [
+export const losses = group("losses", "losses are sums over tokens with the official formulas", [
   [
     "cross-entropy",
-    "the number that every supervised run looks at",
+    "it is the main metric of supervised runs",
     "cross_entropy is the sum of −w·logprob",
     async (context) => {
       const trainer = await context.trainer();
@@ -99,8 +99,8 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "metrics-have-reductions",
-    "clients combine chunks by the reduction in the key, and crash without one",
-    "metric keys are name:reduction, with a known reduction; loss:sum is there",
+    "clients combine chunks with the reduction in the metric key and fail without it",
+    "metric keys are name:reduction with a known reduction; loss:sum is present",
     async (context) => {
       const { metrics } = await pass(await context.trainer(), [datumOf(lesson)]);
       for (const key of Object.keys(metrics)) {
@@ -112,19 +112,19 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "loss-adds-over-data",
-    "a mean would make learning rates depend on the batch",
+    "with a mean, learning rates would depend on the batch size",
     sums,
     async (context) => {
       const trainer = await context.trainer();
       const [a, b] = [datumOf(lesson), datumOf(otherLesson)];
       const alone = lossSum(await pass(trainer, [a])) + lossSum(await pass(trainer, [b]));
-      closeRelative(lossSum(await pass(trainer, [a, b])), alone, 1e-3, "loss:sum of two data together");
+      closeRelative(lossSum(await pass(trainer, [a, b])), alone, 1e-3, "loss:sum of two data in one batch");
     },
   ],
   [
     "loss-scales-with-weights",
-    "weights are how much a token counts",
-    "three times the weights, three times the loss",
+    "weights scale the contribution of a token",
+    "three times the weights give three times the loss",
     async (context) => {
       const trainer = await context.trainer();
       const one = lossSum(await pass(trainer, [datumOf(lesson)]));
@@ -138,28 +138,28 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "gradient-scales-with-weights",
-    "a server that normalises by the weights ignores what the user asked for",
-    "four times the weights, four times the gradient",
+    "a server that normalises by the weights ignores their scale",
+    "four times the weights give four times the gradient",
     async (context) => {
       const one = await effect(context, (trainer) => pass(trainer, [datumOf(lesson)]));
       const four = await effect(context, (trainer) => pass(trainer, [datumOf(lesson, { weights: 4 })]));
-      closeRelative(four / one, 4, 0.25, "effect of a plain step, weights 4 against weights 1");
+      closeRelative(four / one, 4, 0.25, "effect of a plain step with weights 4 relative to weights 1");
     },
   ],
   [
     "gradient-adds-over-data",
-    "a mean over the batch changes every learning rate in every recipe",
-    "four equal data, four times the gradient",
+    "with a mean over the batch, the learning rates of all recipes would be wrong",
+    "four equal data give four times the gradient",
     async (context) => {
       const datum = datumOf(lesson);
       const one = await effect(context, (trainer) => pass(trainer, [datum]));
       const four = await effect(context, (trainer) => pass(trainer, [datum, datum, datum, datum]));
-      closeRelative(four / one, 4, 0.25, "effect of a plain step on four equal data against one");
+      closeRelative(four / one, 4, 0.25, "effect of a plain step on four equal data relative to one");
     },
   ],
   [
     "gradient-adds-over-tokens",
-    "a mean over tokens makes long answers count less",
+    "with a mean over tokens, the tokens of long sequences would count less",
     "the gradient of a datum is the sum of the gradients of its tokens",
     async (context) => {
       const part = (keep: (i: number) => boolean) =>
@@ -168,13 +168,13 @@ export const losses = group("losses", "losses are token sums with the official f
         );
       const whole = await part(() => true);
       const halves = (await part((i) => i < n / 2)) + (await part((i) => i >= n / 2));
-      closeRelative(halves / whole, 1, 0.25, "effects of the two halves of a sequence, together, against the whole");
+      closeRelative(halves / whole, 1, 0.25, "sum of the effects of two halves of a sequence relative to the whole");
     },
   ],
   [
     "accumulation",
-    "batches that do not fit are sent in parts",
-    "two passes before a step are one pass on both",
+    "large batches are sent as several passes",
+    "two passes before a step equal one pass over both",
     async (context) => {
       const [a, b] = [datumOf(lesson), datumOf(otherLesson)];
       const together = await effect(context, (trainer) => pass(trainer, [a, b]));
@@ -182,7 +182,7 @@ export const losses = group("losses", "losses are token sums with the official f
         await pass(trainer, [a]);
         await pass(trainer, [b]);
       });
-      closeRelative(apart, together, 0.02, "effect of two passes and a step");
+      closeRelative(apart, together, 0.02, "effect of two passes and one step");
     },
   ],
   [
@@ -195,15 +195,15 @@ export const losses = group("losses", "losses are token sums with the official f
         await pass(trainer, [datumOf(lesson)]);
         await pass(trainer, [datumOf(lesson, { logprobs: q, advantages: 1 })], "importance_sampling");
       });
-      // On-policy with advantage 1, importance sampling has the gradient of cross-entropy.
+      // On-policy with advantage 1, importance sampling has the same gradient as cross-entropy.
       const twice = await effect(context, (trainer) => pass(trainer, [datumOf(lesson, { weights: 2 })]));
       closeRelative(apart, twice, 0.05, "effect of cross_entropy plus importance_sampling");
     },
   ],
   [
     "zero-weights",
-    "masked prompts must teach nothing",
-    "zero weights: zero loss, and a step that changes nothing",
+    "masked prompts must not be trained on",
+    "with zero weights the loss is zero and a step changes nothing",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const trainer = await context.trainer();
@@ -216,8 +216,8 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "masked-tokens",
-    "a mask must select exactly its tokens",
-    "tokens of weight zero count neither in the loss nor in its scale",
+    "only the selected tokens must be trained on",
+    "tokens of weight zero affect neither the loss nor its scale",
     async (context) => {
       const trainer = await context.trainer();
       const weights = lesson.slice(1).map((_, i) => (i >= n - 3 ? 1 : 0));
@@ -231,7 +231,7 @@ export const losses = group("losses", "losses are token sums with the official f
     "weights may be negative",
     async (context) => {
       const moved = await effect(context, (trainer) => pass(trainer, [datumOf(lesson, { weights: -1 })]));
-      holds(moved < -0.05, "effect of a step with weights −1", "a clear fall of the log-prob", moved);
+      holds(moved < -0.05, "effect of a step with weights −1", "the log-prob to decrease by at least 0.05", moved);
     },
   ],
   [
@@ -249,7 +249,7 @@ export const losses = group("losses", "losses are token sums with the official f
   [
     "forward-leaves-no-gradient",
     "evaluation must not train",
-    "a step after forward alone changes nothing",
+    "a step after only a forward changes nothing",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const trainer = await context.trainer();
@@ -260,12 +260,12 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "unloaded-gradients",
-    "gradients that stay behind in a freed place train the next user's model",
-    "a new model starts without gradients, whatever was unloaded before it",
+    "leftover gradients of an unloaded model must not train the next model",
+    "a new model starts without gradients, also after another model was unloaded",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const first = await context.trainer();
-      await pass(first, [datumOf(lesson)]); // accumulated, and never used
+      await pass(first, [datumOf(lesson)]); // accumulated but not applied
       await first.unload();
       const second = await context.trainer();
       const before = await score(second);
@@ -275,13 +275,13 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "importance-sampling",
-    "the loss of most reinforcement learning recipes",
+    "most reinforcement learning recipes use it",
     "importance_sampling is the sum of −exp(l − q)·A",
     (context) => closedForm(context, "importance_sampling", (l, q, a) => -Math.exp(l - q) * a),
   ],
   [
     "importance-sampling-gradient",
-    "on-policy it is the policy gradient, whose scale recipes rely on",
+    "recipes rely on the scale of the policy gradient",
     "on-policy with advantage 2 its gradient is that of cross_entropy with weight 2",
     async (context) => {
       const policy = await effect(context, async (trainer) => {
@@ -294,38 +294,38 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "ppo",
-    "clipping is what makes it PPO",
+    "PPO is defined by its clipping",
     "ppo is the sum of −min(ρA, clip(ρ, 0.8, 1.2)·A)",
     (context) => closedForm(context, "ppo", ppo(0.8, 1.2)),
   ],
   [
     "ppo-config",
-    "thresholds that are ignored change the algorithm without a word",
+    "ignored thresholds silently change the algorithm",
     "loss_fn_config sets clip_low_threshold and clip_high_threshold",
     (context) => closedForm(context, "ppo", ppo(0.95, 1.05), { clip_low_threshold: 0.95, clip_high_threshold: 1.05 }),
   ],
   [
     "ppo-clipped-gradient",
-    "beyond the clip there must be no pull",
-    "where the clipped branch is the smaller one the gradient is zero",
+    "clipped tokens must have no gradient",
+    "the gradient is zero where the clipped branch is smaller",
     async (context) => {
       const moved = await effect(context, async (trainer) => {
-        const q = (await score(trainer)).map((l) => l - Math.log(2)); // ratio 2, advantage above 0: clipped everywhere
+        const q = (await score(trainer)).map((l) => l - Math.log(2)); // ratio 2 with a positive advantage: every token is clipped
         await pass(trainer, [datumOf(lesson, { logprobs: q, advantages: 1 })], "ppo");
       });
-      close(moved, 0, 1e-3, "effect of a step on data that PPO clips");
+      close(moved, 0, 1e-3, "effect of a step on clipped data");
     },
   ],
   [
     "cispo",
-    "a loss of its own, not a spelling of PPO",
+    "CISPO is a separate loss, not a variant of PPO",
     "cispo is the sum of −clip(ρ, lo, hi)·l·A",
     (context) => closedForm(context, "cispo", cispo(0.8, 1.2), { clip_low_threshold: 0.8, clip_high_threshold: 1.2 }),
   ],
   [
     "cispo-clipped-gradient",
-    "CISPO keeps the pull of clipped tokens: that is its point",
-    "the clipped ratio is a constant weight of the gradient",
+    "unlike PPO, CISPO keeps the gradient of clipped tokens",
+    "the clipped ratio is a constant factor of the gradient",
     async (context) => {
       const config = { clip_low_threshold: 0.8, clip_high_threshold: 1.2 };
       const clipped = await effect(context, async (trainer) => {
@@ -333,19 +333,19 @@ export const losses = group("losses", "losses are token sums with the official f
         await pass(trainer, [datumOf(lesson, { logprobs: q, advantages: 1 })], "cispo", config);
       });
       const weighted = await effect(context, (trainer) => pass(trainer, [datumOf(lesson, { weights: 1.2 })]));
-      closeRelative(clipped, weighted, 0.05, "effect of a step on data whose ratio is clipped to 1.2");
+      closeRelative(clipped, weighted, 0.05, "effect of a step on data with the ratio clipped to 1.2");
     },
   ],
   [
     "dro",
-    "one of the five official losses",
+    "it is one of the five official losses",
     "dro is the sum of −(l·A − ½β(l − q)²)",
     (context) => closedForm(context, "dro", dro(0.5), { beta: 0.5 }),
   ],
   [
     "custom-loss",
-    "any loss of the log-probs can be sent as the gradient of cross_entropy",
-    "weights −dL/dl make the gradient of L",
+    "the client implements custom losses through the weights of cross_entropy",
+    "weights −dL/dl give the gradient of L",
     async (context) => {
       const custom = await effect(context, (trainer) =>
         trainer.forwardBackwardCustom([datumOf(lesson, {})], (_, logprobs) => ({ loss: logprobs[0]!.sum().mul(-2) })),
@@ -356,12 +356,12 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "elementwise",
-    "people plot the loss by token",
-    "elementwise_loss, where it is returned, sums to the loss",
+    "users plot the loss per token",
+    "if elementwise_loss is returned, its sum is the loss",
     async (context) => {
       const output = await pass(await context.trainer(), [datumOf(lesson, { weights: 2 })]);
       const tensor = output.lossFnOutputs[0]?.["elementwise_loss"];
-      if (tensor === undefined) notOffered("The server returns no elementwise_loss.");
+      if (tensor === undefined) notOffered("the server returns no elementwise_loss");
       const values = Array.from(tensor.values, Number);
       allClose(
         values,
@@ -373,8 +373,8 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "batch-does-not-matter",
-    "padding must not leak into a shorter neighbour",
-    "a datum's log-probs do not depend on what else is in the batch",
+    "padding must not affect shorter sequences of a batch",
+    "a datum's log-probs do not depend on the other data in the batch",
     async (context) => {
       const trainer = await context.trainer();
       const short = tokensOf(8, 5);
@@ -383,13 +383,13 @@ export const losses = group("losses", "losses are token sums with the official f
         [datumOf(tokensOf(9, 33)), datumOf(short), datumOf(lesson)],
         "cross_entropy",
       );
-      allClose(logprobsOf(output, 1), alone, 2e-3, "log-probs of a short datum among longer ones");
+      allClose(logprobsOf(output, 1), alone, 2e-3, "log-probs of a short datum in a batch with longer ones");
     },
   ],
   [
     "causal",
-    "a model that sees the future scores perfectly and learns nothing",
-    "log-probs depend only on the tokens before",
+    "attention to future tokens makes the loss meaningless",
+    "log-probs depend only on preceding tokens",
     async (context) => {
       const trainer = await context.trainer();
       const changed = [...lesson.slice(0, 10), ...tokensOf(77, lesson.length - 10)];
@@ -399,11 +399,11 @@ export const losses = group("losses", "losses are token sums with the official f
   ],
   [
     "log-probs-are-log-probs",
-    "they must be normalised over the vocabulary",
-    "every log-prob is at most 0, and alternatives do not add up to more than 1",
+    "log-probs must be normalised over the vocabulary",
+    "every log-prob is at most 0, and the probabilities of alternatives sum to at most 1",
     async (context) => {
       const trainer = await context.trainer();
-      // One position, every token id the kit uses as its target: disjoint events.
+      // One position with each of the kit's token ids as the target: disjoint events.
       const all = Array.from({ length: 28 }, (_, i) => i + 3);
       const prefix = tokensOf(6, 3);
       const data = all.map(
@@ -415,13 +415,18 @@ export const losses = group("losses", "losses are token sums with the official f
       );
       const output = await trainer.forward(data, "cross_entropy");
       const mass = sum(all.map((_, i) => Math.exp(logprobsOf(output, i).at(-1)!)));
-      holds(mass > 0 && mass < 1.02, "probability of 28 different next tokens together", "above 0, at most 1", mass);
+      holds(
+        mass > 0 && mass < 1.02,
+        "sum of the probabilities of 28 different next tokens",
+        "above 0, at most 1",
+        mass,
+      );
     },
   ],
   [
     "learns",
-    "everything else is for this",
-    "repeated steps on one example make it likely",
+    "a model must learn from its training data",
+    "repeated steps on one example increase its log-prob",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const trainer = await context.trainer();
@@ -430,13 +435,18 @@ export const losses = group("losses", "losses are token sums with the official f
       const once = sum(await score(trainer)) - before;
       for (let i = 1; i < 12; i++) await trainer.step([datumOf(lesson)], "cross_entropy", { learningRate });
       const all = sum(await score(trainer)) - before;
-      holds(all > 4 * once, "rise of the log-prob in 12 steps", `more than four times that of one, ${once}`, all);
+      holds(
+        all > 4 * once,
+        "increase of the log-prob in 12 steps",
+        `more than four times the increase of one step, ${once}`,
+        all,
+      );
     },
   ],
   [
     "missing-inputs",
-    "a loss that goes on without an input trains on garbage",
-    "a policy loss without advantages is refused",
+    "a loss must not run with a missing input",
+    "a policy loss without advantages is rejected",
     async (context) => {
       const bytes = passBytes(await context.rawModel(), 1, [datumOf(lesson, { logprobs: -1 })], {
         lossFn: "importance_sampling",

@@ -1,4 +1,4 @@
-/** Sampling as releases after 0.25 ask for it. A server of 0.25 leaves out what it does not know; what comes must be right. */
+/** Sampling features of releases after 0.25. A server of 0.25 may omit them; if a server returns a field, it must be correct. */
 import { decodeSampleResponse, protobufContentType, type SampleResponse } from "@tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, close, equal, fail, holds, notOffered, text } from "../checks.ts";
@@ -19,7 +19,7 @@ const sampleBody = (sampler: string, seq: number, fields: object, params: object
   ...fields,
 });
 
-/** One sample with fields that 0.25 does not have. */
+/** One sample with fields that 0.25 does not support. */
 async function sampled(context: Context, fields: object, params: object = {}): Promise<SampleResponse> {
   const what = Object.keys(fields).join(", ") || "the sample";
   const answer = offered(
@@ -30,42 +30,41 @@ async function sampled(context: Context, fields: object, params: object = {}): P
   const outcome = await context.http.outcome(text(answer.json?.request_id, "request_id"), { requestType: "Sample" });
   if (outcome.kind !== "done") notOffered(`${what}: ${described(outcome.answer)}`);
   const type = outcome.answer.headers.get("content-type") ?? "";
-  if (!type.includes(protobufContentType)) notOffered(`${what}: samples come as ${type}`);
+  if (!type.includes(protobufContentType)) notOffered(`${what}: samples are returned as ${type}`);
   return decodeSampleResponse(outcome.answer.bytes);
 }
 
-const present = <T>(value: T | undefined, what: string): T =>
-  value ?? notOffered(`${what}: the answer does not have it`);
+const present = <T>(value: T | undefined, what: string): T => value ?? notOffered(`${what}: missing from the response`);
 
-/** The model's own log-probs of the prompt's tokens after the first, from a forward pass. */
+/** The model's log-probs of the prompt's tokens after the first, from a forward pass. */
 const own = async (context: Context): Promise<number[]> => score(await context.trainer(), start);
 
-/** Sampler and trainer may round differently. */
+/** Allows for different rounding in sampler and trainer. */
 const tolerance = 0.02;
 
 const target = (data: readonly number[], shape: readonly number[], more: object = {}) => ({
   target_prompt_logprobs: { data, dtype: "int64", shape, ...more },
 });
 
-export const newerSampling = group("newer-sampling", "samples tell what newer clients ask for", [
+export const newerSampling = group("newer-sampling", "samples have the fields that newer clients request", [
   [
     "sequence-ids",
-    "the newest client asserts on them after every sample",
-    "asample answers sample_sequence_ids: one text per sample, all different",
+    "the newest client requires them for every sample",
+    "asample returns sample_sequence_ids: one unique string per sample",
     async (context) => {
       const body = sampleBody(await context.rawSampler(), 0, { num_samples: 3 });
       const { json } = await context.http.ok("POST", "asample", body);
       const ids = json?.sample_sequence_ids;
-      if (ids === undefined) notOffered("asample: the answer has no sample_sequence_ids");
-      equal(new Set(ids as string[]).size, 3, "different sample_sequence_ids");
+      if (ids === undefined) notOffered("asample: the response has no sample_sequence_ids");
+      equal(new Set(ids as string[]).size, 3, "distinct sample_sequence_ids");
       for (const id of ids as unknown[]) text(id, "sample_sequence_ids");
     },
     "0.26",
   ],
   [
     "topk-samples",
-    "distillation reads the distribution that a sample was drawn from",
-    "topk_sample_logprobs k gives the k likeliest tokens of each sampled position, best first",
+    "distillation needs the distribution from which a sample was drawn",
+    "topk_sample_logprobs k returns the k most likely tokens of each sampled position, most likely first",
     async (context) => {
       const { sequences } = await sampled(context, { topk_sample_logprobs: 3 }, { temperature: 0 });
       const { tokens, logprobs, topkSampledLogprobs } = sequences[0]!;
@@ -73,11 +72,11 @@ export const newerSampling = group("newer-sampling", "samples tell what newer cl
       equal([table.k, table.length], [3, tokens.length], "k and positions");
       tokens.forEach((token, i) => {
         const row = [...table.logprobs.subarray(i * 3, i * 3 + 3)];
-        equal(table.tokenIds[i * 3], token, `the likeliest token of position ${i} of a greedy sample`);
+        equal(table.tokenIds[i * 3], token, `the most likely token at position ${i} of a greedy sample`);
         equal(
           row,
           [...row].sort((a, b) => b - a),
-          `log-probs of position ${i}, best first`,
+          `log-probs at position ${i}, most likely first`,
         );
         if (logprobs !== undefined) close(row[0]!, logprobs[i]!, 1e-4, `log-prob of position ${i}`);
       });
@@ -86,8 +85,8 @@ export const newerSampling = group("newer-sampling", "samples tell what newer cl
   ],
   [
     "target-log-probs",
-    "scoring chosen tokens otherwise takes a pass for each",
-    "target_prompt_logprobs gives the log-prob of each id in its row, 0 where it is -1",
+    "without it, scoring given tokens takes one pass per token",
+    "target_prompt_logprobs returns the log-prob of each id in its row, and 0 for an id of -1",
     async (context) => {
       const rows = start.length - 1;
       const data = start.slice(1).flatMap((token, i) => (i === 2 ? [-1, -1] : [token, (token + 5) % 30]));
@@ -95,22 +94,22 @@ export const newerSampling = group("newer-sampling", "samples tell what newer cl
       const tensor = present(response.targetPromptLogprobs, "target_prompt_logprobs");
       equal([...(tensor.shape ?? [])], [rows, 2], "shape");
       const values = Array.from(tensor.values, Number);
-      equal([values[4], values[5]], [0, 0], "cells of -1");
+      equal([values[4], values[5]], [0, 0], "values for ids of -1");
       const expected = await own(context);
       const scored = expected.map((value, i) => (i === 2 ? 0 : value));
       allClose(
         scored.map((_, i) => values[i * 2]!),
         scored,
         tolerance,
-        "log-probs of the prompt's own tokens",
+        "log-probs of the prompt's tokens",
       );
     },
     "0.30",
   ],
   [
     "target-log-probs-sparse",
-    "a vocabulary is wide, and a few cells are wanted",
-    "a sparse tensor of ids comes back sparse, with the same layout",
+    "clients need only a few log-probs of a large vocabulary",
+    "a sparse tensor of ids returns a sparse tensor with the same layout",
     async (context) => {
       const rows = start.length - 1;
       const layout = {
@@ -120,15 +119,15 @@ export const newerSampling = group("newer-sampling", "samples tell what newer cl
       const response = await sampled(context, target([start.at(-1)!], [rows, 5], layout));
       const tensor = present(response.targetPromptLogprobs, "target_prompt_logprobs");
       equal([...(tensor.sparseColIndices ?? [])].map(Number), [3], "columns");
-      equal(tensor.values.length, 1, "values");
+      equal(tensor.values.length, 1, "number of values");
       close(Number(tensor.values[0]), (await own(context)).at(-1)!, tolerance, "the log-prob of the last token");
     },
     "0.30",
   ],
   [
     "target-log-probs-shape",
-    "scores that stand at other positions than asked for are worse than none",
-    "a tensor without one row per prompt token after the first is refused",
+    "scores at wrong positions would be used without an error",
+    "a tensor that does not have one row per prompt token after the first is rejected",
     async (context) => {
       const fitting = await sampled(context, target(start.slice(1), [start.length - 1, 1]));
       present(fitting.targetPromptLogprobs, "target_prompt_logprobs");
@@ -140,8 +139,8 @@ export const newerSampling = group("newer-sampling", "samples tell what newer cl
   ],
   [
     "alternative-tokens",
-    "alternatives to a prompt's tokens otherwise take a sample per position",
-    "prompt_alt_tokens_k draws k tokens per prompt position after the first; at temperature 0 the likeliest",
+    "without it, alternatives to a prompt's tokens take one sample per position",
+    "prompt_alt_tokens_k draws k tokens per prompt position after the first; at temperature 0 the most likely one",
     async (context) => {
       const { promptAltTokens } = await sampled(context, { prompt_alt_tokens_k: 2 }, { temperature: 0 });
       const { tokens, logprobs } = present(promptAltTokens, "prompt_alt_tokens_k");
@@ -153,8 +152,8 @@ export const newerSampling = group("newer-sampling", "samples tell what newer cl
         equal(tokens.values[i * 2], tokens.values[i * 2 + 1], `two greedy draws of position ${i + 1}`);
         holds(
           Number(logprobs.values[i * 2]) >= value - tolerance,
-          `log-prob of the likeliest token of position ${i + 1}`,
-          `at least that of the prompt's own, ${value}`,
+          `log-prob of the most likely token at position ${i + 1}`,
+          `at least that of the prompt's token, ${value}`,
           logprobs.values[i * 2],
         );
       });
@@ -163,8 +162,8 @@ export const newerSampling = group("newer-sampling", "samples tell what newer cl
   ],
   [
     "last-n",
-    "scoring the end of a long conversation should not cost its beginning",
-    "prompt_logprobs_last_n scores the last n tokens; the others have none",
+    "scoring the end of a long conversation should not require scoring its start",
+    "prompt_logprobs_last_n scores only the last n tokens; the others are null",
     async (context) => {
       const fields = { prompt_logprobs: true, prompt_logprobs_last_n: 3 };
       const values = (await sampled(context, fields)).promptLogprobs ?? fail("prompt_logprobs", "a list", "nothing");
@@ -191,14 +190,14 @@ export const newerSampling = group("newer-sampling", "samples tell what newer cl
   ],
   [
     "no-stops",
-    "a model that ends too early cannot be looked at beyond its end",
-    "stop [] switches every stop off, the model's own end included",
+    "without it, users cannot inspect a model beyond its end token",
+    "stop [] disables all stops, including the model's EOS token",
     async (context) => {
       const { sequences } = await sampled(context, {}, { stop: [], max_tokens: 40 });
       equal(
         [sequences[0]!.stopReason, sequences[0]!.tokens.length],
         ["length", 40],
-        "why it ended, and after how many",
+        "stop reason and number of tokens",
       );
     },
     "0.36",
@@ -206,7 +205,7 @@ export const newerSampling = group("newer-sampling", "samples tell what newer cl
   [
     "all-fields",
     "the newest client always sends them",
-    "fields at their defaults are accepted",
+    "fields with default values are accepted",
     async (context) => {
       const fields = { topk_prompt_logprobs: 0, topk_sample_logprobs: 0, prompt_alt_tokens_k: 0 };
       equal((await sampled(context, fields)).sequences.length, 1, "sequences");

@@ -1,4 +1,4 @@
-/** Routes, fields and losses that releases after 0.25 brought. A server that lacks one says so; what it has must work. */
+/** Routes, fields and losses added by releases after 0.25. A server may not offer them; the ones it offers must work. */
 import {
   contract,
   Datum,
@@ -20,11 +20,11 @@ const okay = (answer: Answer, what: string): Answer => {
   return answer;
 };
 
-/** A POST to a route that 0.25 does not have. */
+/** Posts to a route that 0.25 does not have. */
 const posted = async ({ http }: Context, path: string, body: unknown): Promise<Answer> =>
   okay(await http.post(path, body), path);
 
-/** The result of a POST that ends in a future. */
+/** Posts to a route that returns a future, and waits for its result. */
 async function done(context: Context, path: string, body: unknown): Promise<Answer> {
   const { json } = await posted(context, path, body);
   return context.http.result(text(json?.request_id, `${path}: request_id`));
@@ -38,7 +38,7 @@ const sampleOf = (sampler: string, seq: number, maxTokens = 2) => ({
   type: "sample",
 });
 
-/** The cross entropy as a traced graph. */
+/** Cross-entropy as a traced loss graph. */
 const tracedLoss = {
   inputs: [
     { name: "logprobs", rank: 1 },
@@ -71,7 +71,7 @@ const createLoss = (sessionId: string, graph: unknown = tracedLoss.graph) => ({
   graph,
 });
 
-/** Sampler weights of a fresh model. */
+/** Saves sampler weights of a new model. */
 async function savedSampler(context: Context): Promise<{ path: string; sessionId: string }> {
   const sessionId = await context.session();
   const modelId = await context.rawModel({ sessionId });
@@ -80,7 +80,7 @@ async function savedSampler(context: Context): Promise<{ path: string; sessionId
   return { path: text(json?.path, "path"), sessionId };
 }
 
-/** One gspo pass over the lesson, with log-probs `shift` below the model's own. */
+/** One gspo pass over the lesson, with sampling log-probs that are `shift` below the model's. */
 async function gspo(context: Context, shift: number, advantage: number): Promise<Record<string, number>> {
   const trainer = await context.trainer();
   const own = await score(trainer);
@@ -106,20 +106,20 @@ async function gspo(context: Context, shift: number, advantage: number): Promise
 export const newer = group("newer", "routes, fields and losses of releases after 0.25", [
   [
     "cancel-future",
-    "abandoned samples go on costing money",
-    "cancel_future ends a sample; its future is answered all the same",
+    "abandoned samples would continue to cost money",
+    "cancel_future stops a sample; its future still resolves",
     async (context) => {
       const sampler = await context.rawSampler();
       const requestId = await context.http.submit("asample", sampleOf(sampler, 0, 64));
       await posted(context, "cancel_future", { request_id: requestId });
-      await context.http.outcome(requestId, { requestType: "Sample" }); // cancelled or done, but over
+      await context.http.outcome(requestId, { requestType: "Sample" }); // cancelled or done, but not pending
     },
     "0.26",
   ],
   [
     "api-key",
-    "auth whoami reads it",
-    "GET auth/apikey/me answers the key's id",
+    "auth whoami uses it",
+    "GET auth/apikey/me returns the key's id",
     async ({ http }) => {
       const { json } = okay(await http.get("auth/apikey/me"), "auth/apikey/me");
       finite(json?.key_id, "key_id");
@@ -128,8 +128,8 @@ export const newer = group("newer", "routes, fields and losses of releases after
   ],
   [
     "retrieve-futures",
-    "one poll per sample is a thousand polls for a thousand samples",
-    "one long poll names every sample of a session that is over, each once",
+    "without it, a thousand samples need a thousand polls",
+    "one long poll lists the finished samples of a session, each exactly once",
     async (context) => {
       const sampler = await context.rawSampler();
       const ask = (cursor: number) =>
@@ -146,7 +146,7 @@ export const newer = group("newer", "routes, fields and losses of releases after
         const { completions, cursor: next } = contract.retrieveFutures.response!.decode(json);
         for (const { requestId, state } of completions) {
           equal(state, "finished", `state of ${requestId}`);
-          holds(left.delete(requestId), "a completion", "one that was not told of before", requestId);
+          holds(left.delete(requestId), "a completion", "a request that was not reported before", requestId);
         }
         cursor = next;
       }
@@ -155,14 +155,14 @@ export const newer = group("newer", "routes, fields and losses of releases after
   ],
   [
     "copy-weights",
-    "weights move between projects and accounts by it",
-    "copy_weights answers the path of a checkpoint of one's own",
+    "users copy weights between projects and accounts",
+    "copy_weights returns the path of a new checkpoint owned by the caller",
     async (context) => {
       const { path } = await savedSampler(context);
       const copy = { source_path: path, destination_project_id: context.uniqueName("project") };
       const { json } = await posted(context, "copy_weights", copy);
       const copied = text(json?.tinker_path, "tinker_path");
-      holds(copied !== path, "tinker_path", "another path than the source's", copied);
+      holds(copied !== path, "tinker_path", "a path different from the source", copied);
       const sampler = await context.http.ok("POST", "create_sampling_session", {
         session_id: await context.session(),
         sampling_session_seq_id: 0,
@@ -174,8 +174,8 @@ export const newer = group("newer", "routes, fields and losses of releases after
   ],
   [
     "save-metadata",
-    "a checkpoint's notes are how it is found again",
-    "user_metadata of a save is in the list of checkpoints",
+    "users find checkpoints by their metadata",
+    "the list of checkpoints includes the user_metadata of each save",
     async (context) => {
       const modelId = await context.rawModel();
       const name = context.uniqueName("noted");
@@ -185,15 +185,15 @@ export const newer = group("newer", "routes, fields and losses of releases after
       const found = (
         listOf(json?.checkpoints, "checkpoints") as { tinker_path?: string; user_metadata?: object }[]
       ).find(({ tinker_path }) => tinker_path?.endsWith(name));
-      if (found?.user_metadata == null) notOffered("user_metadata: the list of checkpoints does not have it");
+      if (found?.user_metadata == null) notOffered("user_metadata: missing from the list of checkpoints");
       equal(found.user_metadata, { step: "7" }, "user_metadata");
     },
     "0.28",
   ],
   [
     "external-weights",
-    "the only way to download, now that the archive is retired",
-    "save_weights_external, and links to its files that can be fetched without a key",
+    "it replaces the archive route for downloads",
+    "save_weights_external returns links to its files that work without a key",
     async (context) => {
       const modelId = await context.rawModel();
       const name = context.uniqueName("external");
@@ -203,7 +203,7 @@ export const newer = group("newer", "routes, fields and losses of releases after
       const route = `training_runs/${modelId}/checkpoints/external_weights/${name}/external_weights_urls`;
       const urls = okay(await context.http.get(route), "external_weights_urls").json?.urls as Record<string, string>;
       const config = Object.keys(urls ?? {}).find((file) => file.endsWith("adapter_config.json"));
-      if (config === undefined) fail("urls", "adapter_config.json among them", urls);
+      if (config === undefined) fail("urls", "a URL for adapter_config.json", urls);
       const file = await context.http.ok("GET", urls[config]!, undefined, { key: null });
       holds(file.bytes.length > 0, "adapter_config.json", "bytes", "none");
     },
@@ -211,8 +211,8 @@ export const newer = group("newer", "routes, fields and losses of releases after
   ],
   [
     "finish-session",
-    "a client that leaves otherwise holds its models until a time-out",
-    "sessions/{id}/finish ends a session; a heartbeat is then answered 410",
+    "without it, the models of a closed client stay loaded until a time-out",
+    "sessions/{id}/finish ends a session; later heartbeats return 410",
     async (context) => {
       const sessionId = await context.session();
       await posted(context, `sessions/${sessionId}/finish`, { reason: { type: "success" }, detail: null });
@@ -224,7 +224,7 @@ export const newer = group("newer", "routes, fields and losses of releases after
   [
     "optimizer-config",
     "the newest client always sends it",
-    "create_model takes optimizer_config adamw, and refuses a family it does not have by name",
+    "create_model accepts optimizer_config adamw, and rejects an unknown family by name",
     async (context) => {
       const body = (type: string, seq: number, sessionId: string) => ({
         session_id: sessionId,
@@ -239,29 +239,29 @@ export const newer = group("newer", "routes, fields and losses of releases after
       text(json?.model_id, "model_id");
       const other = await context.http.post("create_model", body("no-such-family", 1, sessionId));
       if (other.status === 200 && (await context.http.outcome(String(other.json?.request_id))).kind === "done") {
-        notOffered("optimizer_config: a family that nobody has is accepted, so the field is not read");
+        notOffered("optimizer_config: a nonexistent family is accepted, so the field is ignored");
       }
-      holds(other.status < 500, "an optimizer that nobody has", "a refusal", described(other));
+      holds(other.status < 500, "a nonexistent optimizer", "a rejection", described(other));
     },
     "0.30",
   ],
   [
     "join-sampling-session",
-    "samplers in several processes must not number alike",
-    "join_sampling_session answers another number to each",
+    "samplers in several processes must not use the same seq_ids",
+    "join_sampling_session returns a different client_counter to each caller",
     async (context) => {
       const sampling_session_id = await context.rawSampler();
       const join = async () =>
         (await posted(context, "join_sampling_session", { sampling_session_id })).json?.client_counter as number;
       const [first, second] = [await join(), await join()];
-      holds(first >= 1 && second > first, "client_counter", "1 or more, and rising", [first, second]);
+      holds(first >= 1 && second > first, "client_counter", "at least 1, and increasing", [first, second]);
     },
     "0.32",
   ],
   [
     "storage-usage",
-    "stored checkpoints cost money",
-    "billing/usage/checkpoints/current answers in the official shape",
+    "users pay for stored checkpoints",
+    "billing/usage/checkpoints/current has the official response format",
     async ({ http }) => {
       const { json } = okay(await http.get("billing/usage/checkpoints/current"), "billing/usage/checkpoints/current");
       contract.getCurrentCheckpointStorageUsage.response!.decode(json);
@@ -270,8 +270,8 @@ export const newer = group("newer", "routes, fields and losses of releases after
   ],
   [
     "display-name",
-    "sessions are told apart by their names",
-    "display_name of create_session is in the session",
+    "users identify sessions by name",
+    "the session has the display_name of create_session",
     async ({ http }) => {
       const body = {
         tags: [],
@@ -282,15 +282,15 @@ export const newer = group("newer", "routes, fields and losses of releases after
       };
       const made = okay(await http.post("create_session", body), "display_name");
       const { json } = okay(await http.get(`sessions/${made.json?.session_id}`), "sessions/{id}");
-      if (json?.display_name == null) notOffered("display_name: the session does not have it");
+      if (json?.display_name == null) notOffered("display_name: missing from the session");
       equal(json.display_name, "a name", "display_name");
     },
     "0.34",
   ],
   [
     "gspo",
-    "the usual loss of reinforcement learning on mixtures of experts",
-    "gspo: every token has the geometric mean of its sequence's ratios",
+    "it is the usual loss for reinforcement learning with mixture-of-experts models",
+    "gspo uses the geometric mean of the sequence's ratios for every token",
     async (context) => {
       const metrics = await gspo(context, 0.1, 1);
       const expected = -(lesson.length - 1) * Math.exp(0.1);
@@ -300,7 +300,7 @@ export const newer = group("newer", "routes, fields and losses of releases after
   ],
   [
     "gspo-clips",
-    "a sequence far from the policy must not be learnt from",
+    "sequences far from the policy must be clipped",
     "gspo clips the ratio of the whole sequence",
     async (context) => {
       const clipped = (await gspo(context, 1, 1))["loss:sum"] ?? Number.NaN;
@@ -311,7 +311,7 @@ export const newer = group("newer", "routes, fields and losses of releases after
   ],
   [
     "search-sessions",
-    "nobody remembers ids",
+    "users search sessions instead of remembering ids",
     "sessions/search finds a session by its id",
     async (context) => {
       const sessionId = await context.session();
@@ -322,8 +322,8 @@ export const newer = group("newer", "routes, fields and losses of releases after
   ],
   [
     "create-custom-loss",
-    "a custom loss otherwise takes two passes",
-    "create_custom_loss answers the id of a traced loss, and refuses functions that it does not allow",
+    "without it, a custom loss takes two passes",
+    "create_custom_loss returns the id of a traced loss, and rejects functions that are not allowed",
     async (context) => {
       const sessionId = await context.session();
       const { json } = await done(context, "create_custom_loss", createLoss(sessionId));
@@ -338,8 +338,8 @@ export const newer = group("newer", "routes, fields and losses of releases after
   ],
   [
     "custom-loss",
-    "a loss that is computed otherwise than traced trains something else",
-    "the loss custom with a traced cross entropy gives what cross_entropy gives",
+    "the server must compute the traced loss",
+    "the loss custom with a traced cross-entropy equals cross_entropy",
     async (context) => {
       const sessionId = await context.session();
       const { json } = await done(context, "create_custom_loss", createLoss(sessionId));

@@ -1,4 +1,4 @@
-/** The optimizer: AdamW, with every hyper-parameter doing what it says, seen in log-probs and in the adapter's own numbers. */
+/** The optimizer: AdamW; the effect of each hyper-parameter is measured by log-probs and by the adapter's values. */
 import type { AdamParamsInput, TrainingClient } from "tinklet";
 import { downloadAdapter, select } from "../archive.ts";
 import { group } from "../case.ts";
@@ -9,7 +9,7 @@ import { datumOf, lesson, otherLesson, passBytes, score, sum } from "../data.ts"
 const pass = (trainer: TrainingClient, weights = 1, tokens = lesson) =>
   trainer.forwardBackward([datumOf(tokens, { weights })], "cross_entropy");
 
-/** The change of the lesson's log-prob by one step with these parameters, on a fresh model. */
+/** The change of the lesson's log-prob by one step with these parameters, on a new model. */
 async function effect(context: Context, params: AdamParamsInput, weights = 1): Promise<number> {
   const trainer = await context.trainer();
   const before = sum(await score(trainer));
@@ -17,7 +17,7 @@ async function effect(context: Context, params: AdamParamsInput, weights = 1): P
   return sum(await score(trainer)) - before;
 }
 
-/** A pass of this weight and a step. A weight of zero is an explicit gradient of zero. */
+/** One pass with the given weight, then a step. A weight of zero gives an explicit zero gradient. */
 async function step(trainer: TrainingClient, params: AdamParamsInput, weights = 1): Promise<void> {
   await pass(trainer, weights);
   await trainer.optimStep(params);
@@ -25,7 +25,7 @@ async function step(trainer: TrainingClient, params: AdamParamsInput, weights = 
 
 type Deed = (trainer: TrainingClient) => PromiseLike<unknown>;
 
-/** How far the lesson's log-probs move by `second`, on a model that `first` was done to. */
+/** The largest change of the lesson's log-probs by `second`, after `first` on the same model. */
 async function movedBy(context: Context, first: Deed, second: Deed): Promise<number> {
   const trainer = await context.trainer();
   await first(trainer);
@@ -39,32 +39,32 @@ async function adapterOf(context: Context, trainer: TrainingClient) {
   return downloadAdapter(context, path);
 }
 
-export const optimizer = group("optimizer", "AdamW, and every hyper-parameter has its effect", [
+export const optimizer = group("optimizer", "the optimizer is AdamW, and every hyper-parameter takes effect", [
   [
     "learning-rate-zero",
-    "a warm-up begins at zero",
-    "a rate of 0 changes nothing",
+    "learning rate warm-up starts at zero",
+    "a learning rate of 0 changes nothing",
     async (context) => {
       const trainer = await context.trainer();
       const before = await score(trainer);
       await step(trainer, { learningRate: 0 });
-      allClose(await score(trainer), before, 1e-5, "log-probs after a step of rate 0");
+      allClose(await score(trainer), before, 1e-5, "log-probs after a step with learning rate 0");
     },
   ],
   [
     "learning-rate-scales",
-    "schedules rely on it",
-    "twice the rate, twice the step",
+    "learning rate schedules rely on it",
+    "twice the learning rate gives twice the step",
     async (context) => {
       const one = await effect(context, await context.measures.plainStep(context, 1));
       const two = await effect(context, await context.measures.plainStep(context, 2));
-      closeRelative(two / one, 2, 0.2, "effect of twice the rate");
+      closeRelative(two / one, 2, 0.2, "effect of twice the learning rate");
     },
   ],
   [
     "first-step",
-    "Adam's first step has a known size: any other optimizer is another optimizer",
-    "with eps → 0 the first step moves every weight that has a gradient by exactly the rate",
+    "Adam's first step has a known size, which distinguishes it from other optimizers",
+    "with eps → 0 the first step changes every weight with a gradient by exactly the learning rate",
     async (context) => {
       const trainer = await context.trainer();
       const learningRate = 1e-3;
@@ -72,9 +72,9 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
       const moved: number[] = [];
       for (const [, { values }] of select(await adapterOf(context, trainer), /lora_B/)) moved.push(...values);
       const nonzero = moved.filter((value) => value !== 0).map(Math.abs);
-      holds(nonzero.length > 0, "lora_B after one step", "numbers other than 0", "none");
+      holds(nonzero.length > 0, "lora_B after one step", "nonzero values", "none");
       nonzero.sort((a, b) => a - b);
-      // B begins at zero, so it now holds the step itself. A few gradients are so small that eps shows.
+      // B starts at zero, so it now equals the step. A few gradients are so small that eps has an effect.
       const median = nonzero[nonzero.length >> 1]!;
       closeRelative(median, learningRate, 0.01, "size of Adam's first step (median of |lora_B|)");
       holds(
@@ -87,8 +87,8 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
   ],
   [
     "scale-free",
-    "Adam divides by the gradient's own size",
-    "with a tiny eps ten times the gradient makes the same step",
+    "Adam normalises by the gradient's size",
+    "with a tiny eps ten times the gradient gives the same step",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const [one, ten] = [await effect(context, { learningRate }), await effect(context, { learningRate }, 10)];
@@ -97,21 +97,21 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
   ],
   [
     "eps",
-    "eps is a hyper-parameter of the request",
-    "an eps far above the gradient damps the step",
+    "the request's eps must be used",
+    "an eps much larger than the gradient reduces the step",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const [usual, damped] = [
         await effect(context, { learningRate }),
         await effect(context, { learningRate, eps: 1e6 }),
       ];
-      holds(Math.abs(damped) < 0.01 * usual, "effect of a step with eps 1e6", `far less than ${usual}`, damped);
+      holds(Math.abs(damped) < 0.01 * usual, "effect of a step with eps 1e6", `less than 1 % of ${usual}`, damped);
     },
   ],
   [
     "beta1",
-    "momentum is what beta1 is for",
-    "after a step, a step without gradient goes on by momentum with beta1 0.9 and stands still with 0",
+    "beta1 controls the momentum",
+    "a step without gradient continues by momentum with beta1 0.9 and changes nothing with beta1 0",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const drift = (beta1: number) => {
@@ -124,19 +124,19 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
       };
       const [without, withMomentum] = [await drift(0), await drift(0.9)];
       close(without, 0, 1e-5, "change by a step without gradient, beta1 0");
-      holds(withMomentum > 1e-3, "change by a step without gradient, beta1 0.9", "a clear one", withMomentum);
+      holds(withMomentum > 1e-3, "change by a step without gradient, beta1 0.9", "above 0.001", withMomentum);
     },
   ],
   [
     "beta2",
-    "beta2 is how long large gradients are remembered",
-    "after large gradients a small one makes a small step with beta2 0.999, a full one with beta2 0",
+    "beta2 controls the decay of the second moment",
+    "after large gradients a small gradient gives a small step with beta2 0.999 and a full step with beta2 0",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const second = (beta2: number) => {
         const params = { learningRate, beta1: 0, beta2 };
         const large: Deed = async (trainer) => {
-          // Twice, for lora_B begins at zero: the first pass leaves lora_A without a gradient to remember.
+          // Two steps: lora_B starts at zero, so lora_A has no gradient in the first pass.
           await step(trainer, params, 100);
           await step(trainer, params, 100);
         };
@@ -153,8 +153,8 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
   ],
   [
     "weight-decay",
-    "decay that is ignored is regularisation that is missing",
-    "decoupled: weights are multiplied by 1 − lr·decay, so lr·decay = 1 with no gradient gives the base model",
+    "ignored weight decay is missing regularisation",
+    "decay is decoupled: weights are multiplied by 1 − lr·decay, so lr·decay = 1 without a gradient gives the base model",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const trainer = await context.trainer();
@@ -164,16 +164,16 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
       holds(
         largestDifference(trained, base) > 1e-2,
         "log-probs after a step",
-        "others than the base model's",
+        "different from the base model",
         "the same",
       );
       await step(trainer, { learningRate: 0.5, weightDecay: 2, beta1: 0 }, 0);
-      allClose(await score(trainer), base, 1e-3, "log-probs after decay by lr·decay = 1");
+      allClose(await score(trainer), base, 1e-3, "log-probs after a step with lr·decay = 1");
     },
   ],
   [
     "weight-decay-size",
-    "decay mixed into the gradient (Adam with L2) is another algorithm",
+    "Adam with L2 regularisation in the gradient is a different algorithm",
     "lora_A shrinks by exactly the factor 1 − lr·decay in a step without gradient",
     async (context) => {
       const trainer = await context.trainer();
@@ -193,8 +193,8 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
   ],
   [
     "no-decay",
-    "the default must not shrink anything",
-    "weight_decay 0 leaves the weights alone when there is no gradient",
+    "the default must not shrink weights",
+    "weight_decay 0 does not change weights without a gradient",
     async (context) => {
       const params = { learningRate: await context.measures.rate(context), beta1: 0 };
       const moved = await movedBy(
@@ -207,14 +207,14 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
   ],
   [
     "clipping",
-    "one bad batch must not wreck a run that asked for clipping",
+    "gradient clipping protects a run from one bad batch",
     "grad_clip_norm scales the whole gradient down to that norm",
     async (context) => {
       const step = await context.measures.plainStep(context);
-      const gradClipNorm = 1e-3; // far below any gradient's norm here
+      const gradClipNorm = 1e-3; // far below the gradient norms in this case
       const enlarged = { ...step, learningRate: step.learningRate * 1e3, gradClipNorm };
       const [one, ten] = [await effect(context, enlarged), await effect(context, enlarged, 10)];
-      holds(one > 0, "effect of a clipped step", "a small rise", one);
+      holds(one > 0, "effect of a clipped step", "above 0", one);
       closeRelative(ten, one, 0.1, "effect of a clipped step on ten times the gradient");
       const unclipped = await effect(context, step);
       const tight = await effect(context, { ...step, gradClipNorm });
@@ -223,18 +223,18 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
   ],
   [
     "clipping-above",
-    "clipping must not touch gradients below the limit",
-    "a limit above the gradient's norm changes nothing",
+    "clipping must not change gradients below the limit",
+    "a limit above the gradient norm has no effect",
     async (context) => {
       const step = await context.measures.plainStep(context);
       const [free, limited] = [await effect(context, step), await effect(context, { ...step, gradClipNorm: 1e9 })];
-      closeRelative(limited, free, 0.01, "effect with a limit far above the gradient");
+      closeRelative(limited, free, 0.01, "effect with a limit far above the gradient norm");
     },
   ],
   [
     "gradients-are-cleared",
-    "gradients that stay are counted again in every later step",
-    "a step uses the accumulated gradients up",
+    "gradients that are not cleared would be applied again in every later step",
+    "a step clears the accumulated gradients",
     async (context) => {
       const params = { learningRate: await context.measures.rate(context), beta1: 0 };
       const moved = await movedBy(
@@ -247,7 +247,7 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
   ],
   [
     "defaults",
-    "programs that send nothing rely on them",
+    "programs without explicit parameters rely on them",
     "learning_rate 1e-4, beta1 0.9, beta2 0.95, eps 1e-12, no decay, no clipping",
     async (context) => {
       const run = async (params: Record<string, number>) => {
@@ -277,14 +277,14 @@ export const optimizer = group("optimizer", "AdamW, and every hyper-parameter ha
         grad_clip_norm: 0,
       });
       for (const [name, { values }] of explicit.tensors) {
-        allClose(implicit.tensors.get(name)?.values ?? [], values, 1e-6, `${name} with defaults left out`);
+        allClose(implicit.tensors.get(name)?.values ?? [], values, 1e-6, `${name} with omitted parameters`);
       }
     },
   ],
   [
     "repeats",
-    "a result that cannot be repeated cannot be debugged",
-    "the same program on the same seed gives the same numbers, up to the precision of the arithmetic",
+    "users need reproducible results for debugging",
+    "the same program with the same seed gives the same numbers, up to floating-point precision",
     async (context) => {
       const noise = await context.measures.noise(context);
       holds(noise < 0.05, "difference between two runs of one program", "less than 0.05", noise);

@@ -4,7 +4,7 @@ import { type Context, prompt } from "../context.ts";
 import { datumOf, lesson, otherLesson, passBytes, score } from "../data.ts";
 import { rawScore, stepBody } from "../raw-model.ts";
 
-/** Two steps on a raw model, with something done in between. */
+/** Two steps on a raw model, with an action in between. */
 async function twoSteps(
   context: Context,
   rate: number,
@@ -22,27 +22,31 @@ async function twoSteps(
 }
 
 const nothing = async () => {};
-const survives = "a restart of the service is not noticed by its clients";
+const survives = "clients do not notice a restart of the service";
 
 export const restart = group(
   "restart",
-  "what was acknowledged survives a restart of the server",
+  "acknowledged requests survive a restart of the server",
   [
     [
       "results",
-      "a result that was finished before the restart may not have been read yet",
+      "a client may not have read a result before the restart",
       survives,
       async (context) => {
         const requestId = await context.http.submit("forward_backward", passBytes(await context.rawModel(), 1));
         const before = await context.http.result(requestId, "ForwardBackward");
         await context.target.restart!();
         const after = await context.http.result(requestId, "ForwardBackward");
-        equal(Buffer.compare(after.bytes, before.bytes), 0, "difference between the result before and after");
+        equal(
+          Buffer.compare(after.bytes, before.bytes),
+          0,
+          "difference between the result before and after the restart",
+        );
       },
     ],
     [
       "pending",
-      "what was acknowledged will be done",
+      "acknowledged requests must be executed",
       survives,
       async (context) => {
         const modelId = await context.rawModel();
@@ -54,7 +58,7 @@ export const restart = group(
     ],
     [
       "training-goes-on",
-      "weights, moments and step must be those of before",
+      "weights, moments and step count must be preserved",
       survives,
       async (context) => {
         const rate = await context.measures.rate(context);
@@ -64,13 +68,13 @@ export const restart = group(
           interrupted,
           expected,
           await context.measures.tolerance(context),
-          "log-probs, restarted between two steps",
+          "log-probs after a restart between two steps",
         );
       },
     ],
     [
       "gradients",
-      "gradients that are lost make the next step another one",
+      "lost gradients change the next step",
       survives,
       async (context) => {
         const rate = await context.measures.rate(context);
@@ -80,13 +84,13 @@ export const restart = group(
           interrupted,
           expected,
           await context.measures.tolerance(context),
-          "log-probs, restarted between pass and step",
+          "log-probs after a restart between pass and step",
         );
       },
     ],
     [
       "checkpoints",
-      "checkpoints are what one restarts from",
+      "users resume from checkpoints after a restart",
       survives,
       async (context) => {
         const trainer = await context.trainer();
@@ -101,7 +105,7 @@ export const restart = group(
     ],
     [
       "samplers",
-      "a sampler in another process does not know of the restart",
+      "samplers in other processes continue after the restart",
       survives,
       async (context) => {
         const trainer = await context.trainer();

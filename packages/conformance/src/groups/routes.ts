@@ -1,4 +1,4 @@
-/** Routes and shapes: every route is there and answers what the official clients read. */
+/** Routes: every route exists and returns the fields that the official clients read. */
 import { contract } from "@tinklet/wire";
 import { group } from "../case.ts";
 import { equal, fail, finite, holds, listOf, notOffered, text } from "../checks.ts";
@@ -6,7 +6,7 @@ import type { Context } from "../context.ts";
 import { datumOf, lesson, passBytes, tokensOf } from "../data.ts";
 import { described } from "../http.ts";
 
-/** A run with one checkpoint of each kind. */
+/** Creates a run with one checkpoint of each kind. */
 async function savedRun(context: Context) {
   const trainer = await context.trainer({ userMetadata: { kit: "conformance", Schlüssel: "Wert ✓" } });
   const name = context.uniqueName("routes");
@@ -15,25 +15,25 @@ async function savedRun(context: Context) {
   return { trainer, name, state: state.path, sampler: sampler.path };
 }
 
-/** Insists that a value is a moment in time. */
+/** Asserts that a value is a timestamp. */
 function moment(value: unknown, what: string): void {
   const time = typeof value === "number" ? value : typeof value === "string" ? Date.parse(value) : Number.NaN;
   holds(Number.isFinite(time), what, "an ISO 8601 time", value);
 }
 
-const read = "answers, and the SDKs refuse anything else";
+const read = "rejects any other response format";
 
-export const routes = group("routes", "every route is there and answers in the official shape", [
+export const routes = group("routes", "every route exists and has the official response format", [
   [
     "healthz",
-    "load balancers and scripts wait for it",
-    'GET /healthz answers {"status":"ok"}',
+    "load balancers and scripts poll it",
+    'GET /healthz returns {"status":"ok"}',
     async ({ http }) => equal((await http.ok("GET", "healthz")).json, { status: "ok" }, "GET /healthz"),
   ],
   [
     "client-config",
-    "every client asks for it first; an answer it cannot read stops everything",
-    "answers a flat object of flags; every flag is optional",
+    "every client requests it first and stops if the response is invalid",
+    "returns a flat object of optional flags",
     async ({ http }) => {
       const { json } = await http.ok("POST", "client/config", { sdk_version: "0.25.0" });
       contract.clientConfig.response!.decode(json);
@@ -41,8 +41,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "client-dynamic-config",
-    "any lasting error but a 404 keeps official clients from being constructed",
-    "answers {refresh_interval_sec}; a 404 means defaults",
+    "official clients cannot be constructed if it fails with an error other than 404",
+    "returns {refresh_interval_sec}; a 404 means defaults",
     async ({ http }) => {
       const answer = await http.post("client/dynamic_config", { sdk_version: "0.25.0" });
       if (answer.status === 404) return;
@@ -52,7 +52,7 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "capabilities",
-    "programs look up what they may train, and how long a sequence may be",
+    "programs read the available models and the maximum sequence length",
     "lists supported_models, each with model_name and max_context_length",
     async ({ http, baseModel }) => {
       const { json } = await http.ok("GET", "get_server_capabilities");
@@ -65,7 +65,7 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "create-session",
-    "everything else needs the session's id",
+    "all other requests need the session's id",
     'answers {session_id, type:"create_session"}',
     async ({ http }) => {
       const body = { tags: ["conformance"], user_metadata: {}, sdk_version: "0.25.0", type: "create_session" };
@@ -76,13 +76,13 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "create-model",
-    "training begins with it",
-    "answers a future whose result is {model_id}",
+    "training starts with it",
+    "returns a future whose result is {model_id}",
     async (context) => void text(await context.rawModel(), "model_id"),
   ],
   [
     "model-id-form",
-    "clients that create models by loading compute the id themselves; paths embed it as the run",
+    "clients that create models from checkpoints compute the id; paths contain it as the run",
     "the model's id is {session_id}:train:{model_seq_id}",
     async (context) => {
       const sessionId = await context.session();
@@ -91,8 +91,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "get-info",
-    "get_tokenizer and get_info read it",
-    "answers model_id, model_data{model_name, tokenizer_id}, is_lora and lora_rank",
+    "get_tokenizer and get_info use it",
+    "returns model_id, model_data{model_name, tokenizer_id}, is_lora and lora_rank",
     async (context) => {
       const modelId = await context.rawModel({ lora: { rank: 4 } });
       const { json } = await context.http.ok("POST", "get_info", { model_id: modelId, type: "get_info" });
@@ -104,7 +104,7 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "accepts-at-once",
-    "the client counts on an id at once, not on a result",
+    "the client expects an immediate request_id instead of a result",
     "a training request is acknowledged with {request_id: string}",
     async (context) => {
       const modelId = await context.rawModel();
@@ -114,8 +114,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "optim-step-result",
-    "loops log the metrics of the step",
-    "the result is {metrics?: numbers}",
+    "training loops log the metrics of a step",
+    "the result is {metrics?}, a map of numbers",
     async (context) => {
       const trainer = await context.trainer();
       const { metrics = {} } = await trainer.step([datumOf(lesson)], "cross_entropy").then(() => trainer.optimStep());
@@ -124,14 +124,14 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "sampling-session",
-    "every sampler begins with it",
+    "every sampler starts with it",
     "answers {sampling_session_id}",
     async (context) => void text(await context.rawSampler(), "sampling_session_id"),
   ],
   [
     "sample-ids",
-    "SDKs from 0.26 on insist on one id per sample in the acknowledgement",
-    "asample acknowledges with request_id and sample_sequence_ids, one for each sample",
+    "SDKs since 0.26 require one id per sample in the acknowledgement",
+    "asample returns request_id and one sample_sequence_id per sample",
     async (context) => {
       const { json } = await context.http.ok("POST", "asample", {
         sampling_session_id: await context.rawSampler(),
@@ -147,8 +147,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "get-sampler",
-    "a sampler's tokenizer is found through it",
-    "GET /samplers/{id} answers sampler_id and base_model",
+    "clients find a sampler's tokenizer with it",
+    "GET /samplers/{id} returns sampler_id and base_model",
     async (context) => {
       const id = await context.rawSampler();
       const { json } = await context.http.ok("GET", `samplers/${id}`);
@@ -158,7 +158,7 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "training-runs",
-    "the CLI and dashboards list runs with it",
+    "the CLI and dashboards list runs",
     "lists runs, newest first, with cursor{offset, limit, total_count}",
     async (context) => {
       const { modelId } = await context.trainer();
@@ -167,7 +167,7 @@ export const routes = group("routes", "every route is there and answers in the o
       holds(
         runs.some(({ training_run_id: id }) => id === modelId),
         "training_runs",
-        `the run ${modelId}, which was just made`,
+        `the new run ${modelId}`,
         runs.map(({ training_run_id: id }) => id),
       );
       for (const key of ["offset", "limit", "total_count"]) finite(json.cursor?.[key], `cursor.${key}`);
@@ -175,24 +175,24 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "training-runs-paging",
-    "listing everything must end, and miss nothing",
-    "limit and offset are honoured, total_count counts all",
+    "paging must terminate and return every run",
+    "limit and offset take effect, and total_count is the number of all runs",
     async (context) => {
       await context.trainer();
       await context.trainer();
       const page = async (offset: number) =>
         (await context.http.ok("GET", `training_runs?limit=1&offset=${offset}`)).json;
       const [first, second] = [await page(0), await page(1)];
-      equal(first.training_runs.length, 1, "runs on a page of one");
+      equal(first.training_runs.length, 1, "runs on a page with limit 1");
       const ids = [first.training_runs[0], second.training_runs[0]].map((run) => run?.training_run_id);
-      holds(ids[0] !== ids[1], "the second page", "another run than the first", ids);
+      holds(ids[0] !== ids[1], "the second page", "a run different from the first page", ids);
       holds(first.cursor.total_count >= 2, "cursor.total_count", "at least 2", first.cursor.total_count);
     },
   ],
   [
     "training-run",
-    "resuming looks a run up",
-    "answers training_run_id, base_model, model_owner, is_lora, lora_rank, last_request_time",
+    "clients read the run before they resume it",
+    "returns training_run_id, base_model, model_owner, is_lora, lora_rank, last_request_time",
     async (context) => {
       const { modelId } = await context.trainer({ rank: 4 });
       const { json } = await context.http.ok("GET", `training_runs/${modelId}`);
@@ -206,8 +206,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "user-metadata",
-    "people find their runs again by the notes they attached",
-    "notes given to create_model come back with the run, as text",
+    "users find runs by their metadata",
+    "the run has the user_metadata of create_model, as strings",
     async (context) => {
       const userMetadata = { experiment: "7", Schlüssel: "Wert ✓" };
       const { modelId } = await context.trainer({ userMetadata });
@@ -218,8 +218,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "last-checkpoints",
-    "the CLI shows what a run can be resumed from",
-    "a run carries last_checkpoint and last_sampler_checkpoint",
+    "the CLI shows the checkpoints from which a run can be resumed",
+    "a run has last_checkpoint and last_sampler_checkpoint",
     async (context) => {
       const { trainer, state, sampler } = await savedRun(context);
       const { json } = await context.http.ok("GET", `training_runs/${trainer.modelId}`);
@@ -229,7 +229,7 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "run-checkpoints",
-    "a checkpoint that is not listed is lost",
+    "users cannot find a checkpoint that is not listed",
     "lists checkpoint_id, checkpoint_type, time, tinker_path, size_bytes, public",
     async (context) => {
       const { trainer, name, state, sampler } = await savedRun(context);
@@ -251,7 +251,7 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "user-checkpoints",
-    "cleaning up starts from the list of everything one has",
+    "cleanup scripts list all checkpoints of a user",
     "GET /checkpoints lists the user's checkpoints with a cursor",
     async (context) => {
       const { state, sampler } = await savedRun(context);
@@ -263,8 +263,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "weights-info",
-    "a training client made from a checkpoint learns rank and flags from it",
-    "answers base_model, is_lora, lora_rank and the train_* flags",
+    "a training client from a checkpoint reads rank and flags from it",
+    "returns base_model, is_lora, lora_rank and the train_* flags",
     async (context) => {
       const trainer = await context.trainer({ rank: 4, trainMlp: false });
       const { path } = await trainer.saveState(context.uniqueName("info"));
@@ -275,23 +275,23 @@ export const routes = group("routes", "every route is there and answers in the o
         { base_model: context.baseModel, is_lora: true, lora_rank: 4 },
         "weights_info",
       );
-      holds(train_mlp !== true, "train_mlp of a model made without it", "false, or nothing", train_mlp);
+      holds(train_mlp !== true, "train_mlp of a model with train_mlp false", "false or absent", train_mlp);
     },
   ],
   [
     "sessions",
     "the console lists sessions",
-    "lists ids of sessions",
+    "lists session ids",
     async (context) => {
       const id = await context.session();
       const { json } = await context.http.ok("GET", "sessions?limit=20&offset=0");
-      holds(listOf(json?.sessions, "sessions").includes(id), "sessions", `${id}, which was just made`, json.sessions);
+      holds(listOf(json?.sessions, "sessions").includes(id), "sessions", `the new session ${id}`, json.sessions);
     },
   ],
   [
     "session",
-    "it leads from a session to its runs and samplers",
-    "answers training_run_ids and sampler_ids",
+    "users find the runs and samplers of a session with it",
+    "returns training_run_ids and sampler_ids",
     async (context) => {
       const sessionId = await context.session();
       const modelId = await context.rawModel({ sessionId });
@@ -303,8 +303,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "session-project",
-    "teams sort sessions into projects",
-    "PUT /sessions/{id}/project is a success; its body is not read",
+    "teams organise sessions in projects",
+    "PUT /sessions/{id}/project succeeds; clients ignore its body",
     async (context) => {
       const sessionId = await context.session();
       await context.http.ok("PUT", `sessions/${sessionId}/project`, { project_id: "conformance" });
@@ -312,8 +312,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "trace-export",
-    "people ask for the trace of a slow session",
-    "answers status pending, ready (with a url) or failed",
+    "users export the trace of a slow session",
+    "returns status pending, ready (with a url) or failed",
     async (context) => {
       const sessionId = await context.session();
       const { json } = await context.http.ok("GET", `sessions/${sessionId}/trace_export`);
@@ -324,7 +324,7 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "telemetry",
-    "without it every error of an official client is delayed by 30 s",
+    "without it official clients delay every error by 30 s",
     'answers {"status":"accepted"}',
     async ({ http }) => {
       const body = { events: [], platform: "kit", sdk_version: "0.25.0", session_id: "none", process_uuid: "none" };
@@ -333,8 +333,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "audit",
-    `who changed which checkpoint; the SDK ${read}`,
-    "answers {entries: [...]}, newest first",
+    `it records who changed which checkpoint; the SDK ${read}`,
+    "returns {entries: [...]}, newest first",
     async ({ http }) => {
       const { json } = await http.ok("GET", "audit?event_type=checkpoints");
       contract.getAuditLog.response!.decode(json);
@@ -342,8 +342,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "billing",
-    "usage is counted per session; the SDK refuses unknown kinds of events",
-    "answers {data: [...], sessions: {...}} with typed event_info",
+    "it reports usage per session; the SDK rejects unknown event types",
+    "returns {data: [...], sessions: {...}} with typed event_info",
     async ({ http }) => {
       const day = (shift: number) => new Date(Date.now() + shift * 86_400_000).toISOString();
       const query = new URLSearchParams({ starting_on: day(-1), ending_before: day(1) });
@@ -353,12 +353,11 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "auth-token",
-    "where keys are exchanged for tokens, the token must work",
-    "auth/token answers {jwt}, which is taken in X-API-Key from then on",
+    "on servers that exchange keys for tokens, the token must work",
+    "auth/token returns {jwt}, which is then accepted in X-API-Key",
     async ({ http, target }) => {
       const config = await http.ok("POST", "client/config", { sdk_version: "0.25.0" });
-      if (config.json.pjwt_auth_enabled !== true)
-        notOffered("client/config says that this server works with plain keys.");
+      if (config.json.pjwt_auth_enabled !== true) notOffered("client/config reports that this server uses plain keys");
       const token = await http.ok("POST", "auth/token", {}, { key: target.apiKey });
       const jwt = text(token.json?.jwt, "jwt");
       await http.ok("GET", "get_server_capabilities", undefined, { key: jwt });
@@ -366,8 +365,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "no-key",
-    "a server that takes anybody's requests gives anybody's weights away",
-    "a request without X-API-Key is refused with 401",
+    "without authentication anyone can read any user's weights",
+    "a request without X-API-Key is rejected with 401",
     async ({ http }) => {
       const answer = await http.get("training_runs", { key: null });
       holds([401, 403].includes(answer.status), "a request without a key", "401 or 403", described(answer));
@@ -375,8 +374,8 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "unload-model",
-    "memory is freed when a program says that it is done",
-    "answers a future whose result is {model_id}",
+    "programs free memory when they are done",
+    "returns a future whose result is {model_id}",
     async (context) => {
       const modelId = await context.rawModel();
       const { json } = await context.http.call("unload_model", { model_id: modelId, type: "unload_model" });
@@ -385,7 +384,7 @@ export const routes = group("routes", "every route is there and answers in the o
   ],
   [
     "unknown-route",
-    "a client newer than the server must learn that a route is missing, not that the server broke",
+    "a newer client must distinguish a missing route from a server fault",
     "404 with a body",
     async ({ http }) => {
       const answer = await http.post("no_such_route", {});

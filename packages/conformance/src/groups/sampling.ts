@@ -1,4 +1,4 @@
-/** Sampling: seeds, limits and stops are kept, and log-probs are the model's own. */
+/** Sampling: seeds, limits and stops take effect, and log-probs are the model's. */
 import { type SamplingClient, type SamplingParamsInput, tokenizerForModel } from "tinklet";
 import { group } from "../case.ts";
 import { allClose, equal, fail, holds, notOffered } from "../checks.ts";
@@ -11,7 +11,7 @@ async function draw(sampler: SamplingClient, samplingParams: SamplingParamsInput
   return (await sampler.sample(prompt(from), { numSamples, samplingParams })).sequences;
 }
 
-/** First tokens of many samples, in requests of 64. */
+/** First tokens of many samples, requested 64 at a time. */
 async function firstTokens(sampler: SamplingClient, params: SamplingParamsInput, count: number): Promise<number[]> {
   const tokens: number[] = [];
   for (let seed = 1000; tokens.length < count; seed += 64) {
@@ -20,7 +20,7 @@ async function firstTokens(sampler: SamplingClient, params: SamplingParamsInput,
   return tokens;
 }
 
-/** Likeliest next tokens of the prompt, best first, from the log-probs of samples that were drawn. */
+/** The most likely next tokens of the prompt, most likely first, from the log-probs of drawn samples. */
 async function ranking(sampler: SamplingClient): Promise<[token: number, logprob: number][]> {
   const seen = new Map<number, number>();
   for (const seed of [1, 100, 200, 300]) {
@@ -30,7 +30,7 @@ async function ranking(sampler: SamplingClient): Promise<[token: number, logprob
   return [...seen].sort(([, x], [, y]) => y - x);
 }
 
-/** The model's own log-probs of a continuation, from a forward pass. */
+/** The model's log-probs of a continuation, from a forward pass. */
 async function forced(context: Context, tokens: readonly number[], from = start): Promise<number[]> {
   return (await score(await context.trainer(), [...from, ...tokens])).slice(from.length - 1);
 }
@@ -38,23 +38,23 @@ async function forced(context: Context, tokens: readonly number[], from = start)
 const meanDifference = (x: readonly number[], y: readonly number[]) =>
   x.length === y.length ? sum(x.map((value, i) => Math.abs(value - y[i]!))) / x.length : Number.POSITIVE_INFINITY;
 
-/** A token of a greedy sample that did not occur before its place: a good one to stop at. */
+/** A token for the stop cases: its first occurrence in a greedy sample is after the first token. */
 function stopToken(tokens: readonly number[]): { token: number; at: number } {
   const at = tokens.findIndex((token, i) => i >= 1 && !tokens.slice(0, i).includes(token));
   return at < 0 ? { token: tokens[0]!, at: 0 } : { token: tokens[at]!, at };
 }
 
-export const sampling = group("sampling", "seeds, limits and stops are kept, and log-probs are the model's own", [
+export const sampling = group("sampling", "seeds, limits and stops take effect, and log-probs are the model's", [
   [
     "count",
-    "groups of samples are the unit of reinforcement learning",
-    "num_samples sequences come back",
+    "reinforcement learning samples groups",
+    "num_samples sequences are returned",
     async (context) => equal((await draw(await context.baseSampler(), { maxTokens: 2 }, 5)).length, 5, "sequences"),
   ],
   [
     "max-tokens",
-    "a limit that is not kept costs money and context",
-    "at most max_tokens, and stop_reason length when they ran out",
+    "an ignored limit costs money and context",
+    "at most max_tokens tokens, and stop_reason length when the limit is reached",
     async (context) => {
       const sampler = await context.baseSampler();
       for (const maxTokens of [1, 7]) {
@@ -67,7 +67,7 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "seed",
-    "a sample that cannot be drawn again cannot be looked into",
+    "users reproduce samples for debugging",
     "the same seed gives the same tokens",
     async (context) => {
       const sampler = await context.baseSampler();
@@ -76,48 +76,48 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
       equal(
         y.map(({ tokens }) => tokens),
         x.map(({ tokens }) => tokens),
-        "tokens under the same seed",
+        "tokens with the same seed",
       );
     },
   ],
   [
     "other-seeds",
-    "a seed that is ignored makes every rollout the same",
-    "other seeds give other tokens",
+    "if the seed is fixed by the server, all rollouts are identical",
+    "different seeds give different tokens",
     async (context) => {
       const sampler = await context.baseSampler();
       const texts = new Set<string>();
       for (const seed of [1, 2, 3, 4]) {
         texts.add(String((await draw(sampler, { maxTokens: 24, seed, temperature: 1 }))[0]!.tokens));
       }
-      holds(texts.size > 1, "samples under four seeds", "at least two different ones", [...texts]);
+      holds(texts.size > 1, "samples with four seeds", "at least two different samples", [...texts]);
     },
   ],
   [
     "samples-differ",
-    "equal samples in a group have no advantage to learn from",
+    "a group of identical samples has zero advantages",
     "the samples of one request are drawn independently",
     async (context) => {
       const all = await draw(await context.baseSampler(), { maxTokens: 24, seed: 9 }, 6);
       const texts = new Set(all.map(({ tokens }) => String(tokens)));
-      holds(texts.size > 1, "six samples of one request", "at least two different ones", [...texts]);
+      holds(texts.size > 1, "six samples of one request", "at least two different samples", [...texts]);
     },
   ],
   [
     "no-seed",
-    "without a seed every call should explore",
-    "without a seed each request draws its own",
+    "calls without a seed should give different samples",
+    "without a seed each request uses a random one",
     async (context) => {
       const sampler = await context.baseSampler();
       const texts = new Set<string>();
       for (let i = 0; i < 4; i++) texts.add(String((await draw(sampler, { maxTokens: 24 }))[0]!.tokens));
-      holds(texts.size > 1, "four samples without a seed", "at least two different ones", [...texts]);
+      holds(texts.size > 1, "four samples without a seed", "at least two different samples", [...texts]);
     },
   ],
   [
     "greedy",
     "evaluations at temperature 0 must not be random",
-    "temperature 0 takes the likeliest token every time",
+    "temperature 0 always selects the most likely token",
     async (context) => {
       const sampler = await context.baseSampler();
       const [x] = await draw(sampler, { maxTokens: 10, temperature: 0, seed: 1 });
@@ -128,14 +128,14 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
       holds(
         first >= best![1] - 0.02,
         "log-prob of the greedy token",
-        `at least ${best![1]}, that of the best sampled one`,
+        `at least ${best![1]}, the best of the sampled tokens`,
         first,
       );
     },
   ],
   [
     "top-k-one",
-    "top_k 1 is another way to say greedy",
+    "top_k 1 is equivalent to greedy sampling",
     "top_k 1 gives the greedy tokens",
     async (context) => {
       const sampler = await context.baseSampler();
@@ -146,41 +146,40 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "top-k",
-    "a limit that does not limit lets garbage in",
-    "with top_k 3 only the three likeliest tokens are drawn",
+    "an ignored top_k lets unlikely tokens through",
+    "with top_k 3 only the three most likely tokens are drawn",
     async (context) => {
       const sampler = await context.baseSampler();
       const ranked = await ranking(sampler);
       const floor = ranked[2]?.[1] ?? Number.NEGATIVE_INFINITY;
       const known = new Map(ranked);
       const drawn = new Set(await firstTokens(sampler, { topK: 3 }, 128));
-      holds(drawn.size <= 3, "different tokens under top_k 3", "at most 3", [...drawn]);
+      holds(drawn.size <= 3, "distinct tokens with top_k 3", "at most 3", [...drawn]);
       for (const token of drawn) {
         const logprob = known.get(token) ?? Number.NEGATIVE_INFINITY;
-        holds(logprob >= floor - 0.02, `log-prob of token ${token}, drawn under top_k 3`, `at least ${floor}`, logprob);
+        holds(logprob >= floor - 0.02, `log-prob of token ${token}, drawn with top_k 3`, `at least ${floor}`, logprob);
       }
-      if (ranked.length > 1) holds(drawn.size > 1, "different tokens under top_k 3", "more than one", [...drawn]);
+      if (ranked.length > 1) holds(drawn.size > 1, "distinct tokens with top_k 3", "more than one", [...drawn]);
     },
   ],
   [
     "top-p",
-    "nucleus sampling is the usual guard against the tail",
-    "with top_p only the smallest set of likeliest tokens that reaches p is drawn",
+    "users exclude unlikely tokens with nucleus sampling",
+    "with top_p only the smallest set of most likely tokens with total probability p is drawn",
     async (context) => {
       const sampler = await context.baseSampler();
       const ranked = await ranking(sampler);
-      // Between the first two sums of probability, so that rounding cannot move the border.
+      // Between the first two cumulative probabilities, so that rounding cannot change the set.
       const [one, two] = [Math.exp(ranked[0]![1]), Math.exp(ranked[1]?.[1] ?? Number.NEGATIVE_INFINITY)];
       const drawn = new Set(await firstTokens(sampler, { topP: one + two / 2 }, 128));
       const allowed = ranked.slice(0, 2).map(([token]) => token);
-      for (const token of drawn)
-        holds(allowed.includes(token), "a token drawn under top_p", `one of ${allowed}`, token);
+      for (const token of drawn) holds(allowed.includes(token), "a token drawn with top_p", `one of ${allowed}`, token);
     },
   ],
   [
     "top-p-tiny",
-    "the first token over p always stays",
-    "a top_p below the likeliest token's probability is greedy",
+    "the most likely token is always kept",
+    "a top_p below the most likely token's probability is greedy",
     async (context) => {
       const sampler = await context.baseSampler();
       const [greedy] = await draw(sampler, { maxTokens: 6, temperature: 0 });
@@ -190,8 +189,8 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "stop-tokens",
-    "turns end at a token; without it a model talks on",
-    "generation ends at a stop token, which is kept, with stop_reason stop",
+    "a turn ends at a token; without the stop the model continues",
+    "generation ends at a stop token, which is included, with stop_reason stop",
     async (context) => {
       const sampler = await context.baseSampler();
       const [free] = await draw(sampler, { maxTokens: 12, seed: 77 });
@@ -203,14 +202,14 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "stop-strings",
-    "recipes stop at text such as a closing tag",
+    "recipes stop at strings such as a closing tag",
     "generation ends once the text contains a stop string",
     async (context) => {
       const trainer = await context.trainer();
       const { modelData, modelName } = await trainer.getInfo();
       const name = modelData.modelName ?? modelName ?? context.baseModel;
       const tokenizer = await tokenizerForModel({ modelName: name, tokenizerId: modelData.tokenizerId }).catch(
-        (error: Error) => notOffered(`The model's tokenizer could not be loaded here: ${error.message}`),
+        (error: Error) => notOffered(`the model's tokenizer could not be loaded: ${error.message}`),
       );
       const sampler = await context.baseSampler();
       for (let seed = 1; seed < 30; seed++) {
@@ -229,13 +228,13 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
         equal(stopped!.stopReason, "stop", "stop_reason");
         return;
       }
-      notOffered("No sample of this model contained a letter to stop at.");
+      notOffered("no sample of this model contained a letter to use as a stop string");
     },
   ],
   [
     "log-probs-per-token",
-    "training on samples needs one log-prob per token",
-    "as many log-probs as tokens, none above 0",
+    "training on samples requires one log-prob per token",
+    "there is one log-prob per token, at most 0",
     async (context) => {
       for (const { tokens, logprobs } of await draw(await context.baseSampler(), { maxTokens: 8, seed: 5 }, 3)) {
         equal(logprobs?.length, tokens.length, "log-probs of a sample");
@@ -245,8 +244,8 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "log-probs-equal-forward",
-    "importance ratios are wrong when sampler and trainer disagree",
-    "a sample's log-probs are those of a forward pass over it, within the precision of the arithmetic",
+    "importance ratios are wrong if sampler and trainer differ",
+    "a sample's log-probs equal those of a forward pass, up to floating-point precision",
     async (context) => {
       const [sample] = await draw(await context.baseSampler(), { maxTokens: 12, seed: 31 });
       const apart = meanDifference(sample!.logprobs!, await forced(context, sample!.tokens));
@@ -255,8 +254,8 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "log-probs-untempered",
-    "ratios against the trainer need the plain distribution",
-    "log-probs are of the untempered, unfiltered distribution, whatever the temperature",
+    "importance ratios need the untempered distribution",
+    "log-probs are of the untempered, unfiltered distribution at any temperature",
     async (context) => {
       const [sample] = await draw(await context.baseSampler(), { maxTokens: 12, seed: 31, temperature: 0.4, topK: 5 });
       const apart = meanDifference(sample!.logprobs!, await forced(context, sample!.tokens));
@@ -265,8 +264,8 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "frequencies",
-    "samples must follow the probabilities that are reported",
-    "at temperature 1 tokens come with their probability",
+    "samples must follow the reported probabilities",
+    "at temperature 1 the frequency of a token is its probability",
     async (context) => {
       const sampler = await context.baseSampler();
       const ranked = await ranking(sampler);
@@ -276,13 +275,13 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
       const share = tokens.filter((token) => token === best).length / count;
       const p = Math.exp(logprob);
       const sigma = Math.sqrt((p * (1 - p)) / count);
-      holds(Math.abs(share - p) < 5 * sigma + 0.01, "share of the likeliest token", `${p} ± ${5 * sigma}`, share);
+      holds(Math.abs(share - p) < 5 * sigma + 0.01, "frequency of the most likely token", `${p} ± ${5 * sigma}`, share);
     },
   ],
   [
     "temperature",
-    "temperature is how much a policy explores",
-    "a lower temperature makes the likeliest token more frequent, by p^(1/T) normalised",
+    "the temperature controls exploration",
+    "the frequency of a token is its normalised p^(1/T)",
     async (context) => {
       const sampler = await context.baseSampler();
       const ranked = await ranking(sampler);
@@ -294,21 +293,21 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
       const [cold, hot] = [await share(0.3), await share(3)];
       const powers = ranked.map(([, logprob]) => Math.exp((logprob - ranked[0]![1]) / 0.3));
       const expected = 1 / sum(powers);
-      holds(Math.abs(cold - expected) < 0.17, "share of the likeliest token at temperature 0.3", expected, cold);
-      holds(hot < cold || cold > 0.98, "share at temperature 3", `less than ${cold}`, hot);
+      holds(Math.abs(cold - expected) < 0.17, "frequency of the most likely token at temperature 0.3", expected, cold);
+      holds(hot < cold || cold > 0.98, "frequency at temperature 3", `less than ${cold}`, hot);
     },
   ],
   [
     "prompt-log-probs",
-    "scoring text is half of evaluation",
-    "one value per prompt token, null for the first, equal to a forward pass",
+    "evaluations score given text",
+    "one value per prompt token, null for the first, equal to those of a forward pass",
     async (context) => {
       const sampler = await context.baseSampler();
       const { promptLogprobs } = await sampler.sample(prompt(lesson), {
         samplingParams: { maxTokens: 1 },
         includePromptLogprobs: true,
       });
-      equal(promptLogprobs?.length, lesson.length, "prompt log-probs");
+      equal(promptLogprobs?.length, lesson.length, "number of prompt log-probs");
       equal(promptLogprobs![0], null, "the first prompt log-prob");
       const apart = meanDifference(
         promptLogprobs!.slice(1).map((value) => value ?? Number.NaN),
@@ -319,17 +318,17 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "no-prompt-log-probs",
-    "what was not asked for should not be paid for",
-    "prompt log-probs come only when asked for",
+    "prompt log-probs cost time",
+    "prompt log-probs are returned only if requested",
     async (context) => {
       const response = await (await context.baseSampler()).sample(prompt(start), { samplingParams: { maxTokens: 1 } });
-      equal(response.promptLogprobs ?? null, null, "prompt log-probs, not asked for");
+      equal(response.promptLogprobs ?? null, null, "prompt log-probs that were not requested");
     },
   ],
   [
     "top-k-prompt-log-probs",
-    "distillation reads the likeliest tokens at each position",
-    "k (token, log-prob) pairs per position, best first, null for the first position",
+    "distillation needs the most likely tokens at each position",
+    "k (token, log-prob) pairs per position, most likely first, null for the first position",
     async (context) => {
       const sampler = await context.baseSampler();
       const k = 5;
@@ -338,8 +337,8 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
         includePromptLogprobs: true,
         topkPromptLogprobs: k,
       });
-      const table = response.topkPromptLogprobs ?? fail("the answer", "topk_prompt_logprobs", "none");
-      equal(table.length, lesson.length, "positions");
+      const table = response.topkPromptLogprobs ?? fail("the response", "topk_prompt_logprobs", "none");
+      equal(table.length, lesson.length, "number of positions");
       equal(table[0], null, "the first position");
       for (let i = 1; i < lesson.length; i++) {
         const row = table[i] ?? fail(`position ${i}`, `${k} pairs`, "nothing");
@@ -358,19 +357,19 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "compute-log-probs",
-    "the SDK's own way to score a text",
-    "compute_logprobs is the prompt log-probs of a one-token sample",
+    "the SDK scores text with it",
+    "compute_logprobs returns the prompt log-probs of a one-token sample",
     async (context) => {
       const sampler = await context.baseSampler();
       const values = await sampler.computeLogprobs(prompt(lesson));
-      equal(values.length, lesson.length, "log-probs");
-      equal(values[0], null, "the first");
+      equal(values.length, lesson.length, "number of log-probs");
+      equal(values[0], null, "the first log-prob");
     },
   ],
   [
     "prompt-chunks",
-    "prompts are put together from parts",
-    "several text chunks are their concatenation",
+    "prompts are composed of several chunks",
+    "several text chunks are concatenated",
     async (context) => {
       const sampler = await context.baseSampler();
       const samplingParams = { maxTokens: 6, temperature: 0 };
@@ -382,8 +381,8 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
   ],
   [
     "concurrent",
-    "batching must not change what is drawn",
-    "requests that run together give what they give alone",
+    "batching must not change samples",
+    "concurrent requests give the same samples as separate ones",
     async (context) => {
       const sampler = await context.baseSampler();
       const prompts = [4, 9, 17, 6].map((length, i) => tokensOf(50 + i, length));
@@ -391,14 +390,14 @@ export const sampling = group("sampling", "seeds, limits and stops are kept, and
         (await draw(sampler, { maxTokens: 8, temperature: 0, seed: i }, 1, tokens))[0]!;
       const together = await Promise.all(prompts.map(one));
       for (const [i, tokens] of prompts.entries()) {
-        equal(together[i]!.tokens, (await one(tokens, i)).tokens, `tokens of request ${i} among others`);
+        equal(together[i]!.tokens, (await one(tokens, i)).tokens, `tokens of request ${i} run concurrently`);
       }
     },
   ],
   [
     "trained-sampler",
-    "what was learned must show",
-    "a sampler of trained weights follows the training",
+    "samples must reflect the training",
+    "a sampler of trained weights has a higher log-prob of the training data",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const trainer = await context.trainer();

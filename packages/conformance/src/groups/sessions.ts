@@ -1,4 +1,4 @@
-/** Sessions and heartbeats: a session is what a program's work belongs to, for as long as it lives and after. */
+/** Sessions and heartbeats: requests and models belong to a session, and their checkpoints outlive it. */
 import { SamplingClient } from "tinklet";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
@@ -8,10 +8,10 @@ import { described } from "../http.ts";
 
 const heartbeat = (sessionId: string) => ({ session_id: sessionId, type: "session_heartbeat" });
 
-export const sessions = group("sessions", "work belongs to a session, which heartbeats keep", [
+export const sessions = group("sessions", "requests belong to a session, which heartbeats keep alive", [
   [
     "heartbeat",
-    "clients beat every ten seconds; each must be a success",
+    "clients send a heartbeat every ten seconds; each must succeed",
     'answers {"type":"session_heartbeat"}',
     async (context) => {
       const { json } = await context.http.ok("POST", "session_heartbeat", heartbeat(await context.session()));
@@ -20,15 +20,15 @@ export const sessions = group("sessions", "work belongs to a session, which hear
   ],
   [
     "unknown-heartbeat",
-    "a client of a server that forgot its session should learn so",
+    "a client must be told that the server does not have its session",
     "an unknown session is a 4xx",
     async ({ http }) =>
       void (await http.refused("a heartbeat of an unknown session", "session_heartbeat", heartbeat("s-none"))),
   ],
   [
     "unknown-session-model",
-    "work without a session cannot be found again",
-    "create_model under an unknown session is refused",
+    "a model without a session cannot be found later",
+    "create_model with an unknown session is rejected",
     async ({ http, baseModel }) => {
       const body = {
         session_id: "s-none",
@@ -37,13 +37,13 @@ export const sessions = group("sessions", "work belongs to a session, which hear
         lora_config: { rank: 4 },
         type: "create_model",
       };
-      await http.refused("create_model under an unknown session", "create_model", body);
+      await http.refused("create_model with an unknown session", "create_model", body);
     },
   ],
   [
     "unknown-session-sampler",
-    "the same, for samplers",
-    "create_sampling_session under an unknown session is refused",
+    "a sampler without a session cannot be found later",
+    "create_sampling_session with an unknown session is rejected",
     async ({ http, baseModel }) => {
       const body = {
         session_id: "s-none",
@@ -51,13 +51,13 @@ export const sessions = group("sessions", "work belongs to a session, which hear
         base_model: baseModel,
         type: "create_sampling_session",
       };
-      await http.refused("a sampling session under an unknown session", "create_sampling_session", body);
+      await http.refused("a sampling session with an unknown session", "create_sampling_session", body);
     },
   ],
   [
     "no-heartbeat-yet",
-    "the first heartbeat comes ten seconds after the session",
-    "work is taken before the first heartbeat",
+    "clients send the first heartbeat ten seconds after creating the session",
+    "requests are accepted before the first heartbeat",
     async (context) => {
       const modelId = await context.rawModel();
       await context.http.call("forward_backward", passBytes(modelId, 1));
@@ -65,8 +65,8 @@ export const sessions = group("sessions", "work belongs to a session, which hear
   ],
   [
     "several-beat",
-    "a sampler handed to another process beats for the same session",
-    "heartbeats may come from several places at once",
+    "a sampler in another process sends heartbeats for the same session",
+    "several clients may send heartbeats concurrently",
     async (context) => {
       const sessionId = await context.session();
       await Promise.all([0, 1, 2, 3].map(() => context.http.ok("POST", "session_heartbeat", heartbeat(sessionId))));
@@ -74,8 +74,8 @@ export const sessions = group("sessions", "work belongs to a session, which hear
   ],
   [
     "distinct",
-    "two programs must never share a session by accident",
-    "each create_session makes a new session",
+    "two programs must not share a session by accident",
+    "each create_session creates a new session",
     async (context) => {
       const ids = await Promise.all([context.session(), context.session(), context.session()]);
       equal(new Set(ids).size, 3, "distinct session ids");
@@ -83,17 +83,17 @@ export const sessions = group("sessions", "work belongs to a session, which hear
   ],
   [
     "own-numbers",
-    "numbers count within a session",
+    "model_seq_ids are scoped to a session",
     "model 0 of one session and model 0 of another are two models",
     async (context) => {
       const ids = [await context.rawModel(), await context.rawModel()];
-      holds(ids[0] !== ids[1], "model ids of two sessions", "two different ones", ids);
+      holds(ids[0] !== ids[1], "model ids of two sessions", "different ids", ids);
     },
   ],
   [
     "several-models",
-    "a program may train several models side by side",
-    "one session has any number of models",
+    "a program may train several models concurrently",
+    "one session may have several models",
     async (context) => {
       const sessionId = await context.session();
       const ids = [];
@@ -104,8 +104,8 @@ export const sessions = group("sessions", "work belongs to a session, which hear
   ],
   [
     "shared-sampler",
-    "samplers are handed to worker processes, which know only the ids",
-    "a sampling session may be used by another client of the same key",
+    "worker processes use samplers by id",
+    "another client with the same key may use a sampling session",
     async (context) => {
       const sampler = await context.baseSampler();
       const { baseUrl, apiKey, fetch } = context.target;
@@ -126,8 +126,8 @@ export const sessions = group("sessions", "work belongs to a session, which hear
   ],
   [
     "outlived",
-    "a program that ended must leave its checkpoints behind",
-    "checkpoints outlive the client that made them",
+    "checkpoints must remain after a program ends",
+    "checkpoints outlive the client that created them",
     async (context) => {
       const learningRate = await context.measures.rate(context);
       const first = context.newService();
@@ -143,7 +143,7 @@ export const sessions = group("sessions", "work belongs to a session, which hear
   ],
   [
     "unknown-session-info",
-    "a mistyped id is the user's fault, not the server's",
+    "a mistyped id is a user error, not a server fault",
     "GET /sessions/{unknown} is a 4xx",
     async ({ http }) => {
       const answer = await http.get("sessions/s-none");

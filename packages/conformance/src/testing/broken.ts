@@ -1,6 +1,6 @@
 /**
- * Deliberately broken variants of our server: wrappers around its `fetch` that do what servers of this API were seen to do. Each
- * makes one promise false and leaves the rest alone. Test code only; the shipped server has no such switch.
+ * Deliberately broken variants of this repository's server: wrappers around its `fetch` that reproduce deviations observed in other
+ * servers. Each one breaks a single requirement. Test code only.
  */
 
 import {
@@ -40,7 +40,7 @@ function jsonResponse(body: unknown, status = 200): Response {
   return new Response(text, { status, headers: { "content-type": "application/json", "content-length": length } });
 }
 
-/** Changes the JSON body of some routes on their way in. Large integers stay as they are where nothing is changed. */
+/** Edits the JSON request bodies of some routes. Other bodies are passed through unparsed, so that 64-bit integers are preserved. */
 const editing =
   (routes: readonly string[], edit: (body: Body, request: Request) => Body): Wrapper =>
   async (request, answer) => {
@@ -56,7 +56,7 @@ const editing =
     }
   };
 
-/** Changes training passes on their way in. */
+/** Edits the requests of training passes. */
 const editingPasses =
   (edit: (pass: ForwardBackwardRequest) => ForwardBackwardRequest): Wrapper =>
   async (request, answer) => {
@@ -66,12 +66,12 @@ const editingPasses =
     try {
       edited = new Uint8Array(encodeForwardBackwardRequest(edit(decodeForwardBackwardRequest(bytes))));
     } catch {
-      // a body that cannot be read is passed on, to be refused
+      // an invalid body is passed through, so that the server rejects it
     }
     return answer(withBody(request, edited));
   };
 
-/** Changes answers on their way out. */
+/** Edits responses. */
 const answering =
   (edit: (response: Response, request: Request) => Promise<Response> | Response): Wrapper =>
   async (request, answer) =>
@@ -85,14 +85,14 @@ const both =
   (request, answer) =>
     outer(request, (given) => inner(given, answer));
 
-/** Runs of the REST routes have lost a field. */
+/** Training runs of the REST routes lack `lora_rank`. */
 export const runsWithoutRank: Wrapper = answering(async (response, request) => {
   if (!/^training_runs\/[^/]+$/.test(routeOf(request)) || response.status !== 200) return response;
   const { lora_rank: _, ...rest } = (await response.json()) as Body;
   return jsonResponse(rest);
 });
 
-/** Results are JSON, whatever was asked for. */
+/** Results are always JSON. */
 export const jsonResults: Wrapper = (request, answer) => {
   if (routeOf(request) !== "retrieve_future") return answer(request);
   const headers = new Headers(request.headers);
@@ -100,7 +100,7 @@ export const jsonResults: Wrapper = (request, answer) => {
   return answer(new Request(request, { headers }));
 };
 
-/** Heartbeats of sessions that do not exist are fine too. */
+/** Heartbeats of nonexistent sessions succeed. */
 export const anySession: Wrapper = answering((response, request) =>
   routeOf(request) === "session_heartbeat" ? jsonResponse({ type: "session_heartbeat" }) : response,
 );
@@ -119,7 +119,7 @@ export function arrivalOrder(): Wrapper {
   );
 }
 
-/** A request that arrives again runs again. */
+/** A retried request runs again. */
 export function runsAgain(): Wrapper {
   const seen = new Set<string>();
   const isRepeated = (modelId: string, seqId: unknown) => {
@@ -134,7 +134,7 @@ export function runsAgain(): Wrapper {
   );
 }
 
-/** A result can be read once. */
+/** A result can be read only once. */
 export function readOnce(): Wrapper {
   const read = new Set<string>();
   return async (request, answer) => {
@@ -182,22 +182,22 @@ export const noMetrics: Wrapper = answering(async (response, request) => {
   }
 });
 
-/** Of the optimizer's parameters only the rate is used. */
+/** All optimizer parameters except the learning rate are ignored. */
 export const rateOnly: Wrapper = editing(["optim_step"], (body) => ({
   ...body,
   adam_params: { learning_rate: body.adam_params?.learning_rate ?? 1e-4 },
 }));
 
-/** The train_* flags and the seed are dropped. */
+/** The train_* flags and the seed are ignored. */
 export const flagsIgnored: Wrapper = editing(["create_model"], (body) => ({
   ...body,
   lora_config: { rank: body.lora_config?.rank ?? 32 },
 }));
 
-/** Resuming brings the weights and loses the moments. */
+/** Resuming restores the weights but not the moments. */
 export const lostOptimizer: Wrapper = editing(["load_weights"], (body) => ({ ...body, optimizer: false }));
 
-/** Sampler weights are the live model's: every sample is drawn from the weights as they are now. */
+/** Sampler weights are not snapshots: every sample uses the live model's current weights. */
 export function mutableSnapshots(): Wrapper {
   const runOf = new Map<string, string>();
   let unique = 5_000_000;
@@ -212,7 +212,7 @@ export function mutableSnapshots(): Wrapper {
       }
       return response;
     }
-    // Samples are drawn in other sessions than the client knows, so that it must ask for each by itself.
+    // Samples run in sessions that the client does not know, so it must poll for each one separately.
     if (route === "retrieve_futures") return jsonResponse({ detail: "Not Found" }, 404);
     if (route !== "asample") return answer(request);
     const body = (await request.clone().json()) as Body;
@@ -241,12 +241,12 @@ export const filtersIgnored: Wrapper = editing(["asample"], (body) => {
   return { ...body, sampling_params };
 });
 
-/** What a user did wrong is answered as if the server had broken. */
+/** User errors are returned as server faults. */
 export const serverFaults: Wrapper = answering((response) =>
   response.status >= 400 && response.status < 500 ? jsonResponse({ detail: "internal error" }, 500) : response,
 );
 
-/** A request that failed is pending for ever. */
+/** A failed request stays pending forever. */
 export const failuresHang: Wrapper = answering(async (response, request) => {
   if (routeOf(request) !== "retrieve_future" || response.status !== 200) return response;
   const body = (response.headers.get("content-type") ?? "").includes("json")
@@ -257,21 +257,21 @@ export const failuresHang: Wrapper = answering(async (response, request) => {
   return jsonResponse({ type: "try_again", request_id: "x", queue_state: "active" });
 });
 
-/** A cursor says nothing of what was seen: completions are told again and again. */
+/** The cursor never advances, so completions are repeated. */
 export const completionsAgain: Wrapper = answering(async (response, request) =>
   routeOf(request) === "retrieve_futures" && response.status === 200
     ? jsonResponse({ ...((await response.json()) as Body), cursor: 0 })
     : response,
 );
 
-/** Copies are the source itself. */
+/** A copy is the source itself. */
 export const copiesNothing: Wrapper = async (request, answer) => {
   if (routeOf(request) !== "copy_weights") return answer(request);
   const { source_path } = (await request.clone().json()) as Body;
   return jsonResponse({ tinker_path: source_path });
 };
 
-/** gspo without the ratio of the sequence: each token has its own, and none is clipped. */
+/** gspo without the sequence ratio: each token has its own ratio, without clipping. */
 export const tokenRatios: Wrapper = editingPasses((pass) =>
   pass.forwardBackwardInput.lossFn === "gspo"
     ? {
@@ -288,7 +288,7 @@ export const tokenRatios: Wrapper = editingPasses((pass) =>
     : pass,
 );
 
-/** What a sample tells beside its tokens stands one place too far. */
+/** The scores of a sample are shifted by one position. */
 export const scoresShifted: Wrapper = answering(async (response, request) => {
   const isProto = (response.headers.get("content-type") ?? "").includes(protobufContentType);
   if (routeOf(request) !== "retrieve_future" || !isProto) return response;
@@ -329,7 +329,7 @@ export const scoresShifted: Wrapper = answering(async (response, request) => {
   }
 });
 
-/** A server of 0.25: newer routes are not there, and fields that it does not know are dropped. */
+/** A server of 0.25: newer routes are missing, and unknown fields are ignored. */
 export const asOld: Wrapper = (request, answer) => {
   const route = routeOf(request);
   const isNew =

@@ -1,4 +1,4 @@
-/** Our own server in this process over a tiny model, for running the kit in tests: real engine, real store, restartable. */
+/** Runs this repository's server in the test process with a tiny model, the real engine and the real store; restartable. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,12 +7,12 @@ import { createServer, type TinkletServer } from "@tinklet/server";
 import type { FetchLike } from "tinklet";
 import { writeTinyFolder } from "../../../../test/server/tiny-folder.ts";
 
-/** What stands between the kit and the server in a test: sees every request and makes its answer. */
+/** Intercepts every request between the kit and the server and produces the response. */
 export type Wrapper = (request: Request, answer: (request: Request) => Promise<Response>) => Promise<Response>;
 
 export interface KitServer {
   readonly options: { readonly baseUrl: string; readonly apiKey: string; readonly baseModel: string };
-  /** Reaches the server, through a wrapper if one is given. */
+  /** A `fetch` to the server, through a wrapper if given. */
   fetch(wrapper?: Wrapper): FetchLike;
   restart(options?: { readonly loseData?: boolean }): Promise<void>;
   close(): Promise<void>;
@@ -36,7 +36,7 @@ export async function openKitServer(): Promise<KitServer> {
       ],
       dataDir: join(root, `data-${generation}`),
       log: { info: () => {}, warn: () => {}, error: () => {} },
-      limits: { pollMs: 700 }, // two cases wait for a poll to run out
+      limits: { pollMs: 700 }, // two cases wait for the time-out of a poll
     });
   let server = await open();
   return {
