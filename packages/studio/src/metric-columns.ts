@@ -9,6 +9,8 @@ import type { RowKeeper } from "./growing-lines.ts";
 const maxCells = 16_000_000;
 /** Maximum metric names per file; later names are ignored. */
 const maxNames = 1000;
+/** Characters of a name. */
+const maxNameLength = 500;
 
 export class MetricColumns implements RowKeeper {
   /** Number of rows. */
@@ -65,7 +67,7 @@ export class MetricColumns implements RowKeeper {
     const known = this.#columns.get(name);
     if (known !== undefined) return known;
     const isTooMuch = this.#columns.size >= maxNames || (this.#columns.size + 1) * (this.rows + 1) > this.#maxCells;
-    if (isTooMuch || name === "__proto__") return undefined;
+    if (isTooMuch || name.length > maxNameLength || name === "__proto__") return undefined;
     const made = new Float64Array(this.#room).fill(Number.NaN);
     this.#columns.set(name, made);
     return made;

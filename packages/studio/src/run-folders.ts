@@ -1,15 +1,17 @@
 /**
  * Reads run folders of this and the official cookbook while they are being written: each read continues at the previous end of the file, an
- * incomplete line is deferred, and a line that is not an object is skipped. Access is read-only and limited to the given folders.
+ * incomplete line is deferred, and a line that is not an object is skipped. Access is read-only and limited to the given folders; symbolic
+ * links below them are not followed.
  */
 import { createHash } from "node:crypto";
-import { type Dirent, realpathSync } from "node:fs";
-import { lstat, readdir, readFile, stat } from "node:fs/promises";
+import type { Dirent } from "node:fs";
+import { lstat, readdir, realpath, stat } from "node:fs/promises";
 import { basename, join, relative, resolve, sep } from "node:path";
 import type { RunFolderInfo, RunFolders } from "@tinklet/server";
 import type { JsonValue, RunFileRow } from "@tinklet/wire";
-import { GrowingFile, GrowingLines } from "./growing-lines.ts";
+import { GrowingFile, GrowingLines, lastRows, type RowBounds, RowPage } from "./growing-lines.ts";
 import { MetricColumns } from "./metric-columns.ts";
+import { readPlainFile } from "./plain-file.ts";
 import { readStepLog } from "./step-log.ts";
 
 /** Limits of the search for run folders: nesting depth and number. */
@@ -21,8 +23,10 @@ const maxConfigBytes = 1_000_000;
 const maxRolloutFiles = 2000;
 const outlineValues = 48;
 /** A metric that is absent from this many last rows has no current value. */
-const lastRows = 50;
-const timingRows = 200;
+const latestRows = 50;
+const timingRows: RowBounds = { maxRows: 200, maxBytes: 1024 * 1024 };
+/** Bytes of the lines of one page of rollouts. */
+const maxPageBytes = 16 * 1024 * 1024;
 
 /** The main metric of a folder in the list: the first of these that it has. */
 const mainMetrics = ["env/all/reward/total", "train_mean_nll", "test/nll", "loss", "loss:sum", "reward"];
@@ -33,7 +37,6 @@ interface OpenFolder {
   readonly name: string;
   readonly metrics: GrowingFile<MetricColumns>;
   readonly checkpoints: GrowingLines;
-  readonly timing: GrowingLines;
 }
 
 /** @throws Error naming a path that is not a folder. */
@@ -42,8 +45,8 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
   for (const folder of given) {
     const found = await stat(folder).catch(() => undefined);
     if (!found?.isDirectory())
-      throw new Error(`${folder} is not a folder; pass a run folder, or a folder that contains run folders`);
-    roots.push(realpathSync(resolve(folder)));
+      throw new Error(`${folder} is not a folder. Give the folder of a run, or one that holds runs.`);
+    roots.push(await realpath(resolve(folder)));
   }
   const known = new Map<string, OpenFolder>();
 
@@ -54,10 +57,8 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
       const id = createHash("sha256").update(path).digest("hex").slice(0, 16);
       let folder = known.get(id);
       if (folder === undefined) {
-        const lines = (file: string) => new GrowingLines(join(path, file));
         const metrics = new GrowingFile(join(path, "metrics.jsonl"), new MetricColumns());
-        const files = { checkpoints: lines("checkpoints.jsonl"), timing: lines("timing_spans.jsonl") };
-        folder = { id, path, name, metrics, ...files };
+        folder = { id, path, name, metrics, checkpoints: new GrowingLines(join(path, "checkpoints.jsonl")) };
         known.set(id, folder);
       }
       return folder;
@@ -78,8 +79,9 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
       const folder = await find(id);
       if (folder === undefined) return undefined;
       const info = await infoOf(folder);
-      const [checkpoints, timing] = [await folder.checkpoints.read(), await folder.timing.read()];
-      return { info, metrics: folder.metrics.kept.after(after), checkpoints, timing: timing.slice(-timingRows) };
+      const checkpoints = await folder.checkpoints.read();
+      const timing = await lastRows(join(folder.path, "timing_spans.jsonl"), timingRows);
+      return { info, metrics: folder.metrics.kept.after(after), checkpoints, timing };
     },
     rollouts: async (id, file, { offset, limit }) => {
       const folder = await find(id);
@@ -87,9 +89,10 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
       const known = [...(await rolloutFiles(folder.path)), ...(await dataFiles(folder.path))];
       if (!known.includes(file)) return undefined;
       const path = join(folder.path, file);
-      const rows = await new GrowingLines(path).read();
+      const page = new RowPage(offset, { maxRows: limit, maxBytes: maxPageBytes });
+      const { rows, total } = await new GrowingFile(path, page).read();
       const log = offset === 0 ? await readStepLog(path) : [];
-      return { rows: rows.slice(offset, offset + limit), total: rows.length, log };
+      return { rows, total, log };
     },
   };
 }
@@ -115,7 +118,7 @@ async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
   for (const name of metrics.names) {
     const value = metrics
       .column(name)
-      .subarray(-lastRows)
+      .subarray(-latestRows)
       .findLast((one) => !Number.isNaN(one));
     if (value !== undefined) last[name] = value;
   }
@@ -166,8 +169,10 @@ function modelOf(config: RunFileRow): string | undefined {
 
 async function readConfig(file: string): Promise<RunFileRow> {
   try {
-    if ((await stat(file)).size > maxConfigBytes) return { note: "config.json is too large to display" };
-    const value = JSON.parse(await readFile(file, "utf8")) as JsonValue;
+    const text = await readPlainFile(file, maxConfigBytes);
+    if (text === undefined) return {};
+    if (typeof text !== "string") return { note: "config.json is too large to be shown" };
+    const value = JSON.parse(text) as JsonValue;
     return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as RunFileRow) : {};
   } catch {
     return {};

@@ -3,8 +3,8 @@
  * `train_rollout_summaries.jsonl`). Many environments record their texts only there. The tree is flattened to a list of names and texts with
  * bounded size; an invalid file gives an empty list.
  */
-import { readFile, stat } from "node:fs/promises";
 import type { StepLogEntry } from "@tinklet/wire";
+import { readPlainFile } from "./plain-file.ts";
 
 const maxBytes = 32 * 1024 * 1024;
 const maxEntries = 4000;
@@ -18,8 +18,10 @@ export async function readStepLog(file: string): Promise<readonly StepLogEntry[]
   const path = file.replace(/_rollout_summaries\.jsonl$/, "_logtree.json");
   if (path === file) return [];
   try {
-    if ((await stat(path)).size > maxBytes) return [{ level: 1, name: "The log is too large to display.", text: "" }];
-    return flattenLog(JSON.parse(await readFile(path, "utf8")) as unknown);
+    const text = await readPlainFile(path, maxBytes);
+    if (text === undefined) return [];
+    if (typeof text !== "string") return [{ level: 1, name: "The log is too large to be shown.", text: "" }];
+    return flattenLog(JSON.parse(text) as unknown);
   } catch {
     return []; // missing, incomplete, or not a log tree
   }
