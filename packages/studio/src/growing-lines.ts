@@ -16,7 +16,7 @@ const maxLineBytes = 2 * 1024 * 1024;
 const chunkBytes = 128 * 1024;
 
 /** Stores the rows of a file. */
-export interface RowKeeper {
+export interface RowStore {
   /**
    * Adds a row.
    *
@@ -29,7 +29,7 @@ export interface RowKeeper {
 }
 
 /** The first rows of a file, as many as its bounds allow. */
-class RowList implements RowKeeper {
+class RowList implements RowStore {
   rows: RunFileRow[] = [];
   readonly #maxRows: number;
   readonly #maxBytes: number;
@@ -54,7 +54,7 @@ class RowList implements RowKeeper {
 }
 
 /** A page of a file's rows, and how many there are. */
-export class RowPage implements RowKeeper {
+export class RowPage implements RowStore {
   rows: RunFileRow[] = [];
   total = 0;
   readonly #offset: number;
@@ -88,10 +88,10 @@ export interface RowBounds {
   readonly maxBytes: number;
 }
 
-/** A file whose rows go to a keeper. */
-export class GrowingFile<Keeper extends RowKeeper> {
+/** A file whose rows are added to a store. */
+export class GrowingFile<Store extends RowStore> {
   readonly path: string;
-  readonly kept: Keeper;
+  readonly kept: Store;
   #isFull = false;
   #read = 0;
   #lines = 0;
@@ -102,7 +102,7 @@ export class GrowingFile<Keeper extends RowKeeper> {
   #updatedAt = 0;
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(path: string, kept: Keeper) {
+  constructor(path: string, kept: Store) {
     this.path = path;
     this.kept = kept;
   }
@@ -113,7 +113,7 @@ export class GrowingFile<Keeper extends RowKeeper> {
   }
 
   /** Reads the new lines of the file. A missing file has no rows. */
-  read(): Promise<Keeper> {
+  read(): Promise<Store> {
     const turn = this.#turn.then(() => this.#readOn()).then(() => this.kept);
     this.#turn = turn.catch(() => {});
     return turn;

@@ -3,7 +3,7 @@
  * file with a new name in every row uses no more memory than other files.
  */
 import type { RunFileRow } from "@tinklet/wire";
-import type { RowKeeper } from "./growing-lines.ts";
+import type { RowStore } from "./growing-lines.ts";
 
 /** Maximum numbers per file: 128 MB. */
 const maxCells = 16_000_000;
@@ -12,7 +12,7 @@ const maxNames = 1000;
 /** Characters of a name. */
 const maxNameLength = 500;
 
-export class MetricColumns implements RowKeeper {
+export class MetricColumns implements RowStore {
   /** Number of rows. */
   rows = 0;
   /** NaN where a row does not have the metric. Each column has capacity for at least `rows` numbers. */
