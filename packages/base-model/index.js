@@ -1,4 +1,4 @@
-// Where the model's files lie on this disk. Nothing is read here: the engine and the recipes open what they need.
+// Exports only the paths of the files; importing this module reads none of them.
 import { fileURLToPath } from "node:url";
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
