@@ -1,6 +1,6 @@
 /**
  * Stores `metrics.jsonl` as one column per metric instead of one object per row. The number of cells (names × rows) is bounded, so that a
- * file with a new name in every row uses no more memory than other files.
+ * file with a new name in every row uses at most as much memory as other files.
  */
 import type { RunFileRow } from "@tinklet/wire";
 import type { RowStore } from "./growing-lines.ts";

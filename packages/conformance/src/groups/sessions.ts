@@ -20,7 +20,7 @@ export const sessions = group("sessions", "requests belong to a session, which h
   ],
   [
     "unknown-heartbeat",
-    "a client must be told that the server does not have its session",
+    "a client must receive an error if the server does not have its session",
     "an unknown session is a 4xx",
     async ({ http }) =>
       void (await http.refused("a heartbeat of an unknown session", "session_heartbeat", heartbeat("s-none"))),
