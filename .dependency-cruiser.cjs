@@ -1,4 +1,4 @@
-// The arrows of the house: @tinklet/wire <- transport <- futures <- clients <- cli;
+// The arrows of the house: @tinklet/wire <- @tinklet/sdk (transport <- futures <- clients) <- tinklet (the command);
 // server: http -> queue -> engine -> store. A module imports only from its left.
 const layer = (name, from, forbidden) => ({
   name,
@@ -6,7 +6,7 @@ const layer = (name, from, forbidden) => ({
   from: { path: from, pathNot: "\\.test\\.ts$" },
   to: { path: forbidden },
 });
-const sdk = (dir) => `^packages/tinklet/src/${dir}`;
+const sdk = (dir) => `^packages/sdk/src/${dir}`;
 
 module.exports = {
   forbidden: [
@@ -22,16 +22,15 @@ module.exports = {
       "^packages/wire/src/(autodiff|messages|proto|routes|schema|values)/",
     ),
     layer("wire-stands-alone", "^packages/wire/src", "^packages/(?!wire/)"),
-    layer("transport-is-below", sdk("transport/"), sdk("(futures|clients|cli)/")),
-    layer("futures-are-below", sdk("futures/"), sdk("(clients|cli)/")),
-    layer("clients-are-below", sdk("clients/"), sdk("cli/")),
+    layer("transport-is-below", sdk("transport/"), sdk("(futures|clients)/")),
+    layer("futures-are-below", sdk("futures/"), sdk("clients/")),
     layer(
       "models-are-below",
       "^packages/models/src",
-      "^packages/(wire|tinklet|engine|server|cookbook|ai|studio|conformance)/",
+      "^packages/(wire|sdk|tinklet|engine|server|cookbook|ai|studio|conformance)/",
     ),
-    layer("sdk-knows-no-engine", "^packages/tinklet/src", "^packages/(engine|base-model)/"),
-    layer("engine-stands-alone", "^packages/engine/src", "^packages/(wire|tinklet|server|cookbook|ai)/"),
+    layer("sdk-knows-no-server", "^packages/sdk/src", "^packages/(?!sdk/|wire/|models/)"),
+    layer("engine-stands-alone", "^packages/engine/src", "^packages/(?!engine/|models/)"),
     layer("provider-speaks-the-sdk", "^packages/ai/src/(?!testing/)", "^packages/(engine|server|base-model)/"),
     {
       name: "engine-core-without-node",
@@ -73,13 +72,13 @@ module.exports = {
       from: { path: "^packages/studio/src/page/", pathNot: "\\.test\\.ts$" },
       to: { dependencyTypes: ["core"] },
     },
-    layer("server-speaks-the-wire", "^packages/server/src/(?!testing/)", "^packages/tinklet/"),
-    layer("studio-speaks-the-wire", "^packages/studio/src/(?!testing/)", "^packages/tinklet/"),
+    layer("server-speaks-the-wire", "^packages/server/src/(?!testing/)", "^packages/(sdk|tinklet)/"),
+    layer("studio-speaks-the-wire", "^packages/studio/src/(?!testing/)", "^packages/(sdk|tinklet)/"),
     {
       name: "no-node-on-the-sdk-path",
-      comment: 'import "tinklet" must work in a browser: files named *.node.ts and the CLI may use node:, nothing else',
+      comment: 'import "@tinklet/sdk" must work in a browser: files named *.node.ts may use node:, nothing else',
       severity: "error",
-      from: { path: "^packages/tinklet/src", pathNot: "(\\.node\\.ts|\\.test\\.ts)$|/cli/|/testing/" },
+      from: { path: "^packages/sdk/src", pathNot: "(\\.node\\.ts|\\.test\\.ts)$|/testing/" },
       to: { dependencyTypes: ["core"] },
     },
   ],

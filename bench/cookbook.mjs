@@ -15,7 +15,7 @@ const option = (args, name) => (args.includes(name) ? args[args.indexOf(name) + 
 /** One run of a recipe with a service of its own. */
 async function once({ root, name, seed, maxSteps }) {
   const entry = (path) => import(pathToFileURL(join(root, "packages", path)));
-  const { ServiceClient } = await entry("tinklet/dist/index.js");
+  const { ServiceClient } = await entry("sdk/dist/index.js");
   const { runRecipe } = await entry("cookbook/dist/index.js");
   const { default: recipe } = await entry(`cookbook/dist/recipes/${name}.js`);
   const folder = mkdtempSync(join(tmpdir(), `tinklet-recipe-${name}-`));

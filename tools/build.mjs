@@ -5,7 +5,18 @@ import { build } from "tsdown";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const only = process.argv.slice(2);
-for (const name of ["wire", "models", "tinklet", "engine", "server", "cookbook", "ai", "studio", "conformance"]) {
+for (const name of [
+  "wire",
+  "models",
+  "sdk",
+  "engine",
+  "server",
+  "cookbook",
+  "ai",
+  "studio",
+  "conformance",
+  "tinklet",
+]) {
   const cwd = `${root}packages/${name}`;
   if (!existsSync(`${cwd}/tsdown.config.ts`) || (only.length > 0 && !only.includes(name))) continue;
   await build({ cwd, config: `${cwd}/tsdown.config.ts`, logLevel: "warn" });

@@ -12,7 +12,7 @@ const drills = {
     does: "the SDK against a faulty server: [calls] [seed]",
     command: (rest) => {
       run([`${root}tools/build.mjs`]); // it tests the package as built
-      return [`${root}packages/tinklet/src/testing/fault-drill-main.mjs`, ...rest];
+      return [`${root}packages/sdk/src/testing/fault-drill-main.mjs`, ...rest];
     },
   },
   kill: {

@@ -6,20 +6,20 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const src = "packages/tinklet/src";
+const src = "packages/sdk/src";
 const wire = "packages/wire/src";
 const filesIn = (path) => [`${path}/**/*.ts`, `!${path}/**/*.test.ts`];
 const folder = (name) => filesIn(`${src}/${name}`);
-const inClients = (...names) => names.map((name) => `${src}/clients/${name}.ts`);
+const inClients = (...names) => names.map((name) => `${src}/clients/**/${name}.ts`);
 const layers = {
   wire: {
     mutate: [...filesIn(wire), `!${wire}/proto/gen/**`],
     tests: [`${wire}/**/*.test.ts`, "test/parity/*.test.ts"],
   },
-  transport: { mutate: folder("transport"), tests: [`${src}/transport/*.test.ts`, `${src}/futures/*.test.ts`] },
+  transport: { mutate: folder("transport"), tests: [`${src}/transport/**/*.test.ts`, `${src}/futures/*.test.ts`] },
   futures: {
-    mutate: [...folder("futures"), `${src}/clients/submission-queue.ts`],
-    tests: [`${src}/futures/*.test.ts`, `${src}/clients/submission-queue.test.ts`],
+    mutate: [...folder("futures"), `${src}/clients/training/submission-queue.ts`],
+    tests: [`${src}/futures/*.test.ts`, `${src}/clients/training/submission-queue.test.ts`],
   },
   // Sampling by one poll, custom losses, handles, credentials and the clients without a session: what release 0.36 brought.
   "sampling-0.36": {
@@ -51,9 +51,9 @@ const layers = {
   },
   "credentials-0.36": {
     mutate: ["stored-key.node", "credentials-file.node", "token", "unsupported", "credential-command.node"].map(
-      (name) => `${src}/transport/${name}.ts`,
+      (name) => `${src}/transport/**/${name}.ts`,
     ),
-    tests: [`${src}/transport/*.test.ts`, `${src}/clients/session.test.ts`],
+    tests: [`${src}/transport/**/*.test.ts`, `${src}/clients/session/session.test.ts`],
   },
 };
 

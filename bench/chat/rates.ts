@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openEngine } from "../../packages/engine/src/index.ts";
 import { loadTokenizerFiles } from "../../packages/models/src/index.ts";
+import { ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 import { serve } from "../../packages/server/src/serve.ts";
-import { ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
 
 const model = process.argv[2]!;
 const [rounds, clients, length] = [5, 32, 64];

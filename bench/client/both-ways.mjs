@@ -1,6 +1,6 @@
 // Samples asked for one by one and through one poll for all, alternating in one process: `node both-ways.mjs URL URL ROUNDS`, the second
 // server being one that asks for the one poll. Prints the CPU seconds of each round of 2,000 samples as JSON.
-import { ModelInput, ServiceClient } from "../../packages/tinklet/dist/index.js";
+import { ModelInput, ServiceClient } from "../../packages/sdk/dist/index.js";
 
 const [alone, together, rounds] = [process.argv[2], process.argv[3], Number(process.argv[4])];
 const prompt = ModelInput.fromInts(Array.from({ length: 64 }, (_, i) => 1000 + i));

@@ -1,6 +1,6 @@
 // Heap of samples that are waited for: `node --expose-gc heap.mjs URL CALLS`; prints bytes per call as JSON. The server
 // must take long enough that all of them are waiting at once.
-import { ModelInput, ServiceClient } from "../../packages/tinklet/dist/index.js";
+import { ModelInput, ServiceClient } from "../../packages/sdk/dist/index.js";
 
 const [url, calls] = [process.argv[2], Number(process.argv[3])];
 const service = new ServiceClient({

@@ -1,6 +1,6 @@
 // Samples through this SDK: `node load.mjs URL CALLS [SOCKETS]`; prints calls and CPU seconds of this process as JSON.
 // SOCKETS is JSON: how many connections each purpose may have.
-import { ModelInput, ServiceClient } from "../../packages/tinklet/dist/index.js";
+import { ModelInput, ServiceClient } from "../../packages/sdk/dist/index.js";
 
 const [url, calls] = [process.argv[2], Number(process.argv[3])];
 const maxSockets = JSON.parse(process.argv[4] ?? "{}");

@@ -1,6 +1,6 @@
 // The stub server of the client bench, in a process of its own; prints its URL. `node stub.mjs [milliseconds per sample] [one-poll]`: with
 // `one-poll` it asks for one poll for all samples
-import { listen, StubServer } from "../../packages/tinklet/dist/testing/index.js";
+import { listen, StubServer } from "../../packages/sdk/dist/testing/index.js";
 
 const sampleMs = Number(process.argv[2] ?? 0);
 // The official SDK chooses its faster transport unless told otherwise.

@@ -11,7 +11,7 @@ const used = () => {
 };
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const entry = (path) => import(pathToFileURL(join(root, "packages", path)));
-const { ServiceClient } = await entry("tinklet/dist/index.js");
+const { ServiceClient } = await entry("sdk/dist/index.js");
 const cookbook = await entry("cookbook/dist/index.js");
 const { createChat } = await entry("models/dist/chat/index.js");
 

@@ -5,9 +5,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Datum, ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 import { resolveModels } from "../../packages/server/src/models.ts";
 import { serve } from "../../packages/server/src/serve.ts";
-import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
 import { conversations } from "./scenarios.mjs";
 
 interface Options {

@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openEngine } from "../../packages/engine/src/index.ts";
+import { Datum, ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 import { serve } from "../../packages/server/src/serve.ts";
-import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
 import { watchLoop } from "../../test/server/loop-delay.ts";
 
 interface Options {

@@ -1,2 +1,2 @@
 // What importing the SDK costs, over an empty Node process.
-import "../../packages/tinklet/dist/index.js";
+import "../../packages/sdk/dist/index.js";

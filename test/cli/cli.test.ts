@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
+import { Datum, ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 import { baseModel, Executable, fakeServer, hasPty, tokenizer } from "./executable.ts";
 
 vi.setConfig({ testTimeout: 120_000 }); // many processes: a busy machine is no failure

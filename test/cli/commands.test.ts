@@ -5,9 +5,9 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { Datum, ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 import { hashApiKey } from "../../packages/server/src/index.ts";
 import { commandTable } from "../../packages/tinklet/src/cli/commands.ts";
-import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
 import { baseModel, type Ended, Executable, fakeServer, hasPty, type StartOptions, tokenizer } from "./executable.ts";
 import { startUploadHub, type UploadHub } from "./upload-hub.ts";
 

@@ -8,10 +8,10 @@ import { fileURLToPath } from "node:url";
 import * as tinklet from "tinklet";
 import ts from "typescript";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { listen, StubServer } from "../../packages/tinklet/src/testing/index.ts";
+import { listen, StubServer } from "../../packages/sdk/src/testing/index.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
-const source = join(root, "packages/tinklet/src");
+const source = join(root, "packages/sdk/src");
 const wire = join(root, "packages/wire/src");
 const written = join(root, ".cache/doc-examples");
 

@@ -3,7 +3,7 @@
  * nothing of the kills; the SDK's own retries carry it through. Prints what it has seen, which must be what a calm run sees.
  */
 import { createHash } from "node:crypto";
-import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
+import { Datum, ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 
 const [url, stepsText] = process.argv.slice(2) as [string, string];
 const service = await ServiceClient.connect({ baseUrl: url, apiKey: "tml-drill" });

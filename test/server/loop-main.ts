@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { gunzipSync } from "node:zlib";
-import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
+import { Datum, ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 
 const [url, baseModel] = process.argv.slice(2) as [string, string];
 await using service = await ServiceClient.connect({ baseUrl: url, apiKey: "tml-loop" });

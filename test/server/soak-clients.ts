@@ -7,8 +7,8 @@
 import { createHash } from "node:crypto";
 import { decodeSampleResponse } from "@tinklet/wire";
 import { readTar } from "../../packages/conformance/src/archive.ts";
+import { Datum, ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 import { random } from "../../packages/server/src/testing/random.ts";
-import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
 
 const [url, secondsText, seedText, keyText] = process.argv.slice(2) as [string, string, string, string];
 const keys = keyText.split(",") as [string, string];

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import { ServiceClient } from "../../packages/tinklet/dist/index.js";
+import { ServiceClient } from "../../packages/sdk/dist/index.js";
 
 const main = fileURLToPath(new URL("serve-main.mjs", import.meta.url));
 

@@ -5,7 +5,7 @@
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { Datum, ModelInput, ServiceClient } from "../../packages/tinklet/src/index.ts";
+import { Datum, ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 
 const [url, baseModel, folder] = process.argv.slice(2) as [string, string, string?];
 const apiKey = "tml-archive";

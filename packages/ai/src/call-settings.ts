@@ -10,9 +10,9 @@ import type {
 } from "@ai-sdk/provider";
 import type { Chat, ChatTool } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
+import { InvalidInputError, type SampleConstraint, type SamplingParamsInput } from "@tinklet/sdk";
 import type { JsonObject } from "@tinklet/wire";
 import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
-import { InvalidInputError, type SampleConstraint, type SamplingParamsInput } from "tinklet";
 import { metadataName } from "./token-record.ts";
 
 /** Options of a call under `providerOptions.tinklet`. */

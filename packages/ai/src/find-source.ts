@@ -3,7 +3,7 @@
  * they are looked up in its lists of checkpoints.
  */
 import { NoSuchModelError } from "@ai-sdk/provider";
-import type { Checkpoint, RestClient, ServiceClient } from "tinklet";
+import type { Checkpoint, RestClient, ServiceClient } from "@tinklet/sdk";
 
 /** What a sampler is made from. */
 export type SamplerSource =

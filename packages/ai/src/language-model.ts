@@ -10,9 +10,9 @@ import type {
   LanguageModelV3Usage,
 } from "@ai-sdk/provider";
 import { createChat, createReplyReader, type ReplyReader } from "@tinklet/models/chat";
+import { InvalidInputError, ModelInput, type SampleResponse, type SamplingClient } from "@tinklet/sdk";
 import { untilAborted } from "@tinklet/wire/abort";
 import { given } from "@tinklet/wire/options";
-import { InvalidInputError, ModelInput, type SampleResponse, type SamplingClient } from "tinklet";
 import { type CallSettings, readCall } from "./call-settings.ts";
 import { chatMessages } from "./chat-messages.ts";
 import { type ChatModel, promptTokens } from "./prompt-tokens.ts";

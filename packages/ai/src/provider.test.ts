@@ -1,7 +1,7 @@
 /** The provider under the real AI SDK (6 here; `npm run test:interop -- ai` runs the same file under 6 and 7), over a scripted model. */
 import { createTinklet, type TokenRecord } from "@tinklet/ai";
+import { TinkerError, TokenizerError } from "@tinklet/sdk";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
-import { TinkerError, TokenizerError } from "tinklet";
 import { describe, expect, test } from "vitest";
 import { modelName, type ScriptedOptions, scriptedService } from "./testing/scripted-service.ts";
 

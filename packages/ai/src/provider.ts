@@ -7,7 +7,7 @@ import {
   type SamplingClient,
   ServiceClient,
   TinkerError,
-} from "tinklet";
+} from "@tinklet/sdk";
 import { findSource, type SamplerSource } from "./find-source.ts";
 import { createLanguageModel, type OpenSampler, openSampler } from "./language-model.ts";
 

@@ -3,7 +3,7 @@
  * Results are plain data, so nothing has to watch the agent while it runs.
  */
 import type { Trajectory, Transition } from "@tinklet/cookbook";
-import { InvalidInputError } from "tinklet";
+import { InvalidInputError } from "@tinklet/sdk";
 import { metadataName, type SamplerRecord, type TokenRecord } from "./token-record.ts";
 
 /** A step of a run, as far as it matters here. */

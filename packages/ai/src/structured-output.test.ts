@@ -1,8 +1,8 @@
 /** Replies as JSON: what reaches the sampler, and what the bundled model writes when it is bound to a schema. */
 import { createTinklet, record, toData } from "@tinklet/ai";
+import { ServiceClient } from "@tinklet/sdk";
 import { createLocalServer } from "@tinklet/server";
 import { generateObject, generateText, jsonSchema, Output, streamObject, tool } from "ai";
-import { ServiceClient } from "tinklet";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { modelName, type ScriptedOptions, scriptedService } from "./testing/scripted-service.ts";
 

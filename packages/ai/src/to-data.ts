@@ -3,8 +3,8 @@
  * here is what must hold for it to be true: groups, rewards, and log-probs of the distribution that was drawn from.
  */
 import { type AdvantageKind, advantagesOf, type PolicyDatum, toPolicyDatum, trajectoryTokens } from "@tinklet/cookbook";
+import { InvalidInputError } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
-import { InvalidInputError } from "tinklet";
 import type { AgentTrajectory } from "./record.ts";
 
 /** Options of {@link toData}. */

@@ -9,7 +9,7 @@ import {
   type SamplingClient,
   ServiceClient,
   type TrainingClient,
-} from "tinklet";
+} from "@tinklet/sdk";
 import { fail } from "./checks.ts";
 import { Http } from "./http.ts";
 import { Measures } from "./measures.ts";

@@ -3,9 +3,9 @@
  * runs of the kit send the same bytes.
  */
 
+import { Datum, type ForwardBackwardOutput, ModelInput, type TrainingClient } from "@tinklet/sdk";
 import { encodeForwardBackwardRequest } from "@tinklet/wire";
 import { given } from "@tinklet/wire/options";
-import { Datum, type ForwardBackwardOutput, ModelInput, type TrainingClient } from "tinklet";
 import { fail } from "./checks.ts";
 
 /** `length` token ids, derived from `seed`. */

@@ -3,9 +3,9 @@
  * retried; polls repeat until their request is finished.
  */
 
+import type { FetchLike } from "@tinklet/sdk";
 import { apiPrefix, parseJson, protobufContentType, stringifyJson } from "@tinklet/wire";
 import { given } from "@tinklet/wire/options";
-import type { FetchLike } from "tinklet";
 import { Failed, fail, holds, show, text } from "./checks.ts";
 
 /** A complete response. */

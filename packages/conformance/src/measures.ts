@@ -2,7 +2,7 @@
  * Calibration values of a server, measured once and used by many cases: a step size with a visible effect in the linear range, and the
  * difference between two runs of the same program. They make the cases valid for a small float32 model and a large bfloat16 model.
  */
-import type { AdamParams, AdamParamsInput, TrainingClient } from "tinklet";
+import type { AdamParams, AdamParamsInput, TrainingClient } from "@tinklet/sdk";
 import { fail, largestDifference, show } from "./checks.ts";
 import type { Context } from "./context.ts";
 import { datumOf, lesson, score, sum } from "./data.ts";

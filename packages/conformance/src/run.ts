@@ -2,7 +2,7 @@
  * Runs the cases against a server, each with its own deadline and context. Cases run sequentially, so that a failure is caused by the case
  * and not by concurrent load. Errors of the server become failed cases.
  */
-import { type FetchLike, ServiceClient } from "tinklet";
+import { type FetchLike, ServiceClient } from "@tinklet/sdk";
 import type { Case, Group } from "./case.ts";
 import { Failed, NotOffered, show } from "./checks.ts";
 import { Context, type Target } from "./context.ts";

@@ -3,7 +3,7 @@
  * Put your own long prompt in place of the facts.
  */
 import { defineRecipe, evaluate, prepareExamples, runSupervised, scored } from "@tinklet/cookbook";
-import { ModelInput } from "tinklet";
+import { ModelInput } from "@tinklet/sdk";
 
 const people = ["Anna", "Tom", "Lily", "Sam", "Nora", "Ben", "Lucy", "Max"];
 const things = ["boat", "kite", "ball", "hat", "book", "drum", "cake", "lamp"];

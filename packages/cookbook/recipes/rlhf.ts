@@ -14,7 +14,7 @@ import {
   toDatum,
   toExample,
 } from "@tinklet/cookbook";
-import { ModelInput } from "tinklet";
+import { ModelInput } from "@tinklet/sdk";
 
 const things =
   "dog cat bird fish tree boat house car ball kite hat shoe cake apple river hill star moon king farmer girl boy bear fox".split(

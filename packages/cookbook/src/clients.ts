@@ -12,7 +12,7 @@ import type {
   ModelInput,
   SampleResponse,
   SamplingParamsInput,
-} from "tinklet";
+} from "@tinklet/sdk";
 
 /** Result of one training step. */
 export interface TrainedStep {

@@ -1,5 +1,5 @@
 /** The errors of this package: something in a file that a person wrote, with the place where it stands. */
-import { TinkerError } from "tinklet";
+import { TinkerError } from "@tinklet/sdk";
 
 /** A file of examples or of a run cannot be used as it is. The message begins with `file:line` where there is a line. */
 export class DataError extends TinkerError {

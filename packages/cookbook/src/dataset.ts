@@ -3,8 +3,8 @@
  * step; equal examples are never divided between training and evaluation.
  */
 
+import { InvalidInputError } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
-import { InvalidInputError } from "tinklet";
 import { derivedSeed, permutation } from "./random.ts";
 
 /** Data in batches, shuffled anew for each epoch. The last batch of an epoch may be smaller. */

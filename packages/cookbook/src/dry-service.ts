@@ -12,7 +12,7 @@ import {
   SampleResponse,
   TensorData,
   type Tokenizer,
-} from "tinklet";
+} from "@tinklet/sdk";
 import { sumOf, type TokenCounts } from "./budget.ts";
 import type { Sampler, Scorer, Service, Trainer } from "./clients.ts";
 import { inputTokens } from "./nll.ts";

@@ -2,7 +2,7 @@
  * What a line of training data may be: a conversation, a prompt with its completion, or a plain text. Reads and checks;
  * turning an example into tokens is `render.ts`.
  */
-import type { ChatMessage } from "tinklet";
+import type { ChatMessage } from "@tinklet/sdk";
 import { type ReadDataOptions, readData } from "./data/read-data.ts";
 import { DataError } from "./data-error.ts";
 

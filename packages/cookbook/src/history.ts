@@ -3,7 +3,7 @@
  * with another token at its end. One sequence cannot then show every answer what came before it when it was sampled.
  */
 import { createChat } from "@tinklet/models/chat";
-import { InvalidInputError, type Tokenizer } from "tinklet";
+import { InvalidInputError, type Tokenizer } from "@tinklet/sdk";
 
 /**
  * - `detect`: one example where the template keeps what was said, judged by what it writes for this conversation; else as few as show

@@ -2,7 +2,7 @@
  * The distance from a reference as an advantage of each token: `-coefficient · (log π - log π_ref)`. Centred it keeps a policy
  * near the reference while it follows a reward; plain, with a teacher as reference, it is on-policy distillation.
  */
-import { InvalidInputError, ModelInput } from "tinklet";
+import { InvalidInputError, ModelInput } from "@tinklet/sdk";
 import type { Scorer } from "./clients.ts";
 import { EpisodeLimit } from "./environments/episode-limit.ts";
 import type { PolicyTokens, TrajectoryGroup } from "./environments/index.ts";

@@ -1,6 +1,6 @@
 /** What to say when the checkpoint that a run would go on from is not on the server any more, and which ways are left. */
 import { join } from "node:path";
-import { APIStatusError, RequestFailedError } from "tinklet";
+import { APIStatusError, RequestFailedError } from "@tinklet/sdk";
 import type { Service } from "./clients.ts";
 import { DataError } from "./data-error.ts";
 import type { CheckpointRecord, RunFolder } from "./run-folder.ts";

@@ -1,5 +1,5 @@
 /** The mean loss per weighted token: the one figure by which batches of any size and mask can be compared. */
-import type { Datum, ForwardBackwardOutput } from "tinklet";
+import type { Datum, ForwardBackwardOutput } from "@tinklet/sdk";
 import type { Trainer } from "./clients.ts";
 
 /**

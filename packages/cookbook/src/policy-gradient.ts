@@ -3,8 +3,8 @@
  * turn; `reinforcement.ts` does the rest. A reward that fails ends the run.
  */
 
+import { type AdamParamsInput, InvalidInputError, type SamplingParamsInput } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
-import { type AdamParamsInput, InvalidInputError, type SamplingParamsInput } from "tinklet";
 import type { Trainer } from "./clients.ts";
 import { type Action, advantagesOf, type EnvGroup, type TrajectoryGroup } from "./environments/index.ts";
 import { only, policyGradientNames } from "./option-names.ts";

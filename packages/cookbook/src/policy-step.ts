@@ -3,8 +3,8 @@
  * The parts are sent in the order of their groups, so that the sum of their gradients is the same each time.
  */
 
+import { type AdamParamsInput, combineOutputs, type ForwardBackwardOutput, InvalidInputError } from "@tinklet/sdk";
 import { given } from "@tinklet/wire/options";
-import { type AdamParamsInput, combineOutputs, type ForwardBackwardOutput, InvalidInputError } from "tinklet";
 import type { TokenCounts } from "./budget.ts";
 import type { Trainer } from "./clients.ts";
 import {

@@ -2,7 +2,7 @@
  * Losses over pairs of answers. A batch holds pairs: chosen, rejected, chosen, rejected, …; `weights` mark the tokens of the
  * answer.
  */
-import { autodiff, type CustomLossFn, type Datum } from "tinklet";
+import { autodiff, type CustomLossFn, type Datum } from "@tinklet/sdk";
 
 /** Options of {@link dpo}. */
 export interface DpoOptions {

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Datum, ModelInput } from "tinklet";
+import { Datum, ModelInput } from "@tinklet/sdk";
 import { afterAll, describe, expect, it } from "vitest";
 import {
   type PreferenceOptions,

@@ -1,7 +1,7 @@
 /** Learning from pairs of answers, one better than the other: DPO, and reward models by Bradley-Terry. One custom pass and one optimizer step each. */
 import { createHash } from "node:crypto";
+import { type AdamParamsInput, type CustomLossFn, InvalidInputError, ModelInput } from "@tinklet/sdk";
 import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
-import { type AdamParamsInput, type CustomLossFn, InvalidInputError, ModelInput } from "tinklet";
 import type { Scorer } from "./clients.ts";
 import { BatchedDataset } from "./dataset.ts";
 import { EpisodeLimit } from "./environments/episode-limit.ts";

@@ -1,7 +1,7 @@
 /** From a data file to what the supervised loop trains and evaluates on, with the figures that a person wants to see first. */
 import { createHash } from "node:crypto";
+import type { Tokenizer } from "@tinklet/sdk";
 import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
-import type { Tokenizer } from "tinklet";
 import { type DataSummary, summarize } from "./cost.ts";
 import { DataError } from "./data-error.ts";
 import { splitData } from "./dataset.ts";

@@ -1,4 +1,4 @@
-import { ModelInput, SampleResponse } from "tinklet";
+import { ModelInput, SampleResponse } from "@tinklet/sdk";
 import { describe, expect, it } from "vitest";
 import { countingPrompts } from "./prompt-tokens.ts";
 import { trainReinforcement } from "./reinforcement.ts";

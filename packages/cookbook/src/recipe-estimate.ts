@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { SamplingClient, ServiceClient } from "tinklet";
+import type { SamplingClient, ServiceClient } from "@tinklet/sdk";
 import { type BeforeStep, sumOf, type TokenCounts } from "./budget.ts";
 import { DryService } from "./dry-service.ts";
 import type { Recipe, RecipeOptions, RecipeTask } from "./recipe.ts";

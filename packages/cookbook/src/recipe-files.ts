@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { InvalidInputError } from "tinklet";
+import { InvalidInputError } from "@tinklet/sdk";
 import type { Recipe } from "./recipe.ts";
 
 /** The package's folder, whether this runs from its sources or its build. */

@@ -1,8 +1,8 @@
 /** What a recipe is given to work with, made of what it is run with. */
 import { basename, join, resolve } from "node:path";
 import { createChat } from "@tinklet/models/chat";
+import { InvalidInputError } from "@tinklet/sdk";
 import { given } from "@tinklet/wire/options";
-import { InvalidInputError } from "tinklet";
 import { withLoggers } from "./loggers/index.ts";
 import type { Recipe, RecipeOptions, RecipeTask } from "./recipe.ts";
 import { stageBudget } from "./recipe-budget.ts";

@@ -5,7 +5,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Chat } from "@tinklet/models/chat";
-import type { SamplingClient, ServiceClient, Tokenizer } from "tinklet";
+import type { SamplingClient, ServiceClient, Tokenizer } from "@tinklet/sdk";
 import type { BeforeStep } from "./budget.ts";
 import type { MetricsLogger } from "./loggers/index.ts";
 import type { PromptTokens } from "./prompt-tokens.ts";

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { appendFile, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { FakeClock } from "tinklet/testing";
+import { FakeClock } from "@tinklet/sdk/testing";
 import { afterAll, describe, expect, it } from "vitest";
 import { budget, spentBy } from "./budget.ts";
 import type { Scorer } from "./clients.ts";

@@ -4,8 +4,8 @@
  * environments cost their group and are recorded.
  */
 
+import { type AdamParamsInput, InvalidInputError, type LossFnConfig, type SamplingParamsInput } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
-import { type AdamParamsInput, InvalidInputError, type LossFnConfig, type SamplingParamsInput } from "tinklet";
 import type { TokenCounts } from "./budget.ts";
 import {
   type AdvantageKind,

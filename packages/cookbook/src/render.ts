@@ -4,8 +4,8 @@
  * as sampling.
  */
 
+import { type ChatMessage, Datum, InvalidInputError, ModelInput, type Tokenizer } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
-import { type ChatMessage, Datum, InvalidInputError, ModelInput, type Tokenizer } from "tinklet";
 import { DataError } from "./data-error.ts";
 import type { Example, Place } from "./examples.ts";
 import { type HistoryPolicies, type HistoryPolicy, historyPolicies, historyPolicyOf } from "./history.ts";

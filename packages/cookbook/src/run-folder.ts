@@ -7,8 +7,8 @@
  */
 import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { TinkerError } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
-import { TinkerError } from "tinklet";
 import { DataError } from "./data-error.ts";
 import { takeLock } from "./run-lock.ts";
 

@@ -1,7 +1,7 @@
 /** How the learning rate moves over a run, and where it starts. */
 
+import { InvalidInputError } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
-import { InvalidInputError } from "tinklet";
 
 /** The shapes that the official cookbook knows. */
 export type Schedule = "constant" | "linear" | "cosine";

@@ -3,8 +3,8 @@
  * client take effect in order, so a save or an evaluation submitted right after a step sees exactly that step's weights.
  */
 
+import type { AdamParamsInput } from "@tinklet/sdk";
 import { checkOptions, given } from "@tinklet/wire/options";
-import type { AdamParamsInput } from "tinklet";
 import { type BeforeStep, openSpending } from "./budget.ts";
 import type { Trainer } from "./clients.ts";
 import { evaluateNll, inputTokens, lossTokens, meanNll } from "./nll.ts";

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Datum, ModelInput, SampleResponse } from "tinklet";
+import { Datum, ModelInput, SampleResponse } from "@tinklet/sdk";
 import { describe, expect, it } from "vitest";
 import type { Sampler } from "./clients.ts";
 import { lossTokens } from "./nll.ts";

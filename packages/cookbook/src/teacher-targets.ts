@@ -3,8 +3,8 @@
  * probabilities, instead of the one token that is written there. The texts stay as they are, so the teacher is asked once.
  */
 import { createHash } from "node:crypto";
+import { Datum, InvalidInputError, ModelInput, TensorData } from "@tinklet/sdk";
 import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
-import { Datum, InvalidInputError, ModelInput, TensorData } from "tinklet";
 import type { Sampler } from "./clients.ts";
 import { EpisodeLimit } from "./environments/episode-limit.ts";
 import type { PreparedData } from "./prepare.ts";

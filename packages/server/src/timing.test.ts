@@ -1,5 +1,5 @@
 /** Where a request's time went: told beside its result, and read by the client's `step()`. */
-import { Datum, ModelInput, ServiceClient } from "tinklet";
+import { Datum, ModelInput, ServiceClient } from "@tinklet/sdk";
 import { expect, test } from "vitest";
 import { baseModel, TestServer } from "./testing/test-server.ts";
 

@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import * as sdk from "tinklet";
 import { decodeForwardBackwardRequest } from "tinklet/wire";
 import { expect, it } from "vitest";
-import { listen } from "../../../packages/tinklet/src/testing/stub-listener.node.ts";
-import { StubServer } from "../../../packages/tinklet/src/testing/stub-server.ts";
+import { listen } from "../../../packages/sdk/src/testing/stub-listener.node.ts";
+import { StubServer } from "../../../packages/sdk/src/testing/stub-server.ts";
 import { comparable, entry, explained, type LogEntry } from "./log.mjs";
 import { newerProgram, program, stubConfig } from "./program.mjs";
 

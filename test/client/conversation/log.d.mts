@@ -1,4 +1,4 @@
-import type { StubRequest } from "../../../packages/tinklet/src/testing/stub-server.ts";
+import type { StubRequest } from "../../../packages/sdk/src/testing/stub-server.ts";
 
 export interface LogEntry {
   method: string;

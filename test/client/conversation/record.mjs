@@ -5,7 +5,7 @@
 import { spawn } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { listen, StubServer } from "../../../packages/tinklet/dist/testing/index.js";
+import { listen, StubServer } from "../../../packages/sdk/dist/testing/index.js";
 import { decodeForwardBackwardRequest } from "../../../packages/wire/dist/index.js";
 import { ensureVenv } from "../../python/venv.mjs";
 import { oracles, withEverything } from "../../python/versions.mjs";

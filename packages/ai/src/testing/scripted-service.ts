@@ -1,7 +1,7 @@
 /** A service whose model says what a test tells it to, for tests: a server in this process over an engine without weights. */
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
+import { ServiceClient } from "@tinklet/sdk";
 import { createLocalServer } from "@tinklet/server";
-import { ServiceClient } from "tinklet";
 import { onTestFinished } from "vitest";
 import { familyFiles, type TestFamily } from "../../../models/src/testing/chat-templates.ts";
 import { tinyTokenizer } from "../../../models/src/testing/tiny-tokenizer.ts";

@@ -7,7 +7,7 @@ import {
   protobufContentType,
   stringifyJson,
 } from "@tinklet/wire";
-import { Datum, ModelInput, TensorData } from "tinklet";
+import { Datum, ModelInput, TensorData } from "@tinklet/sdk";
 import { group } from "../case.ts";
 import { allClose, equal, fail, holds } from "../checks.ts";
 import type { Context } from "../context.ts";

@@ -6,7 +6,7 @@ import {
   type LossFnType,
   ModelInput,
   type TrainingClient,
-} from "tinklet";
+} from "@tinklet/sdk";
 import { group } from "../case.ts";
 import { allClose, close, closeRelative, fail, holds, notOffered } from "../checks.ts";
 import type { Context } from "../context.ts";

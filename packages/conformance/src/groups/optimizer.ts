@@ -1,5 +1,5 @@
 /** The optimizer: AdamW; the effect of each hyper-parameter is measured by log-probs and by the adapter's values. */
-import type { AdamParamsInput, TrainingClient } from "tinklet";
+import type { AdamParamsInput, TrainingClient } from "@tinklet/sdk";
 import { downloadAdapter, select } from "../archive.ts";
 import { group } from "../case.ts";
 import { allClose, close, closeRelative, fail, holds, largestDifference } from "../checks.ts";

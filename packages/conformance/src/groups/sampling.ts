@@ -1,5 +1,5 @@
 /** Sampling: seeds, limits and stops take effect, and log-probs are the model's. */
-import { type SamplingClient, type SamplingParamsInput, tokenizerForModel } from "tinklet";
+import { type SamplingClient, type SamplingParamsInput, tokenizerForModel } from "@tinklet/sdk";
 import { group } from "../case.ts";
 import { allClose, equal, fail, holds, notOffered } from "../checks.ts";
 import { type Context, prompt } from "../context.ts";

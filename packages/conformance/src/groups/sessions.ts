@@ -1,5 +1,5 @@
 /** Sessions and heartbeats: requests and models belong to a session, and their checkpoints outlive it. */
-import { SamplingClient } from "tinklet";
+import { SamplingClient } from "@tinklet/sdk";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
 import { prompt } from "../context.ts";

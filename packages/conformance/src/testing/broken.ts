@@ -3,6 +3,7 @@
  * servers. Each one breaks a single requirement. Test code only.
  */
 
+import { Datum, ForwardBackwardOutput, type ForwardBackwardRequest, type LossFnInputs, TensorData } from "@tinklet/sdk";
 import {
   decodeForwardBackwardOutput,
   decodeForwardBackwardRequest,
@@ -15,7 +16,6 @@ import {
   SampleResponse,
 } from "@tinklet/wire";
 import { given } from "@tinklet/wire/options";
-import { Datum, ForwardBackwardOutput, type ForwardBackwardRequest, type LossFnInputs, TensorData } from "tinklet";
 import type { Wrapper } from "./kit-server.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies of every route

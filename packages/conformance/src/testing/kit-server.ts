@@ -3,8 +3,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openEngine } from "@tinklet/engine";
+import type { FetchLike } from "@tinklet/sdk";
 import { createServer, type TinkletServer } from "@tinklet/server";
-import type { FetchLike } from "tinklet";
 import { writeTinyFolder } from "../../../../test/server/tiny-folder.ts";
 
 /** Intercepts every request between the kit and the server and produces the response. */

@@ -1,6 +1,5 @@
 /** One episode: an environment and the policy in turns, until it is over. Every call and every answer of the environment is checked. */
 
-import { given } from "@tinklet/wire/options";
 import {
   APIStatusError,
   InvalidInputError,
@@ -8,7 +7,8 @@ import {
   RequestFailedError,
   type SampledSequence,
   type SamplingParamsInput,
-} from "tinklet";
+} from "@tinklet/sdk";
+import { given } from "@tinklet/wire/options";
 import { derivedSeed } from "../random.ts";
 import type { Action, Env, Observation, StepResult, Trajectory, Transition } from "./env.ts";
 import { type CallPlace, EnvironmentError, type GuardOptions, guardedCall } from "./guarded-call.ts";

@@ -1,5 +1,5 @@
 /** Calls of an environment that may throw, hang or answer late: each ends in time, with a failure that says which it was. */
-import type { Clock } from "tinklet";
+import type { Clock } from "@tinklet/sdk";
 import type { EpisodeFailure } from "./env.ts";
 
 /** An environment's failure. Caught by the rollout; seen by callers only with the strategy `fail`. */

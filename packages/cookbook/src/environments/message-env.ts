@@ -4,7 +4,7 @@
  * encoding of the rest; else it is encoded anew.
  */
 import type { Chat, ChatMessage, ChatTool, RenderedChat, Reply } from "@tinklet/models/chat";
-import type { Tokenizer } from "tinklet";
+import type { Tokenizer } from "@tinklet/sdk";
 import type { Action, Env, EnvGroup, MakeEnvs, Observation, StepResult } from "./env.ts";
 
 /** A model's answer, read back. */

@@ -1,7 +1,7 @@
 /** Questions with a check: the environment that most rewards need. */
 import type { ChatMessage } from "@tinklet/models/chat";
+import { InvalidInputError } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
-import { InvalidInputError } from "tinklet";
 import type { EnvGroup } from "./env.ts";
 import { type ConversationOptions, messageEnvs, type ReplyMessage } from "./message-env.ts";
 

@@ -1,7 +1,7 @@
 // Groups rolled out: what is shared, what fails and what that costs, limits and cancelling.
 import { createChat } from "@tinklet/models/chat";
-import { BadRequestError } from "tinklet";
-import { FakeClock } from "tinklet/testing";
+import { BadRequestError } from "@tinklet/sdk";
+import { FakeClock } from "@tinklet/sdk/testing";
 import { describe, expect, it } from "vitest";
 import { letterTokenizer } from "../testing/letter-tokenizer.ts";
 import { ScriptedSampler } from "../testing/scripted-sampler.ts";

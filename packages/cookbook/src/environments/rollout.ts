@@ -4,8 +4,8 @@
  * fails is the server's failure and is passed on.
  */
 import { setMaxListeners } from "node:events";
+import { type Clock, InvalidInputError, type SamplingParamsInput, systemClock } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
-import { type Clock, InvalidInputError, type SamplingParamsInput, systemClock } from "tinklet";
 import type { Sampler } from "../clients.ts";
 import { derivedSeed } from "../random.ts";
 import type {

@@ -1,6 +1,6 @@
 /** Games that the policy plays against itself: one environment, one trajectory per player. */
 import type { ChatMessage } from "@tinklet/models/chat";
-import { InvalidInputError } from "tinklet";
+import { InvalidInputError } from "@tinklet/sdk";
 import { derivedSeed } from "../random.ts";
 import type { Env, EnvGroup, StepResult } from "./env.ts";
 import { Conversation, type ConversationOptions, type ReplyMessage } from "./message-env.ts";

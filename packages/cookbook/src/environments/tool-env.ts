@@ -1,5 +1,5 @@
 /** Problems in which the model may call tools before it answers. */
-import { InvalidInputError } from "tinklet";
+import { InvalidInputError } from "@tinklet/sdk";
 import type { EnvGroup } from "./env.ts";
 import { type MessageStep, messageEnvs } from "./message-env.ts";
 import type { ProblemOptions } from "./problem-env.ts";

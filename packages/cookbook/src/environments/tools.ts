@@ -1,6 +1,6 @@
 /** Tools from plain functions: the schema of their arguments comes from any standard-schema validator, which also checks what the model wrote. */
 import type { ChatTool, ToolCall } from "@tinklet/models/chat";
-import { InvalidInputError } from "tinklet";
+import { InvalidInputError } from "@tinklet/sdk";
 
 /** The part of the Standard Schema that is used: zod, Valibot and ArkType have it. */
 export interface StandardSchema<T> {

@@ -2,7 +2,7 @@
  * From trajectories to data for a policy loss. A prompt that continues the tokens of the last turn continues its datum, so that a
  * conversation becomes one; any other prompt begins a new one.
  */
-import { Datum, ModelInput } from "tinklet";
+import { Datum, ModelInput } from "@tinklet/sdk";
 import type { Action, Trajectory, TrajectoryGroup } from "./env.ts";
 
 /** How rewards become advantages: minus the group's mean, and divided by its standard deviation where `normalised`. */

@@ -3,8 +3,8 @@
  * is bundled. A row of another shape is an error with its line, never a question that nobody can answer.
  */
 
+import { InvalidInputError } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
-import { InvalidInputError } from "tinklet";
 import { type ReadDataOptions, readData } from "../data/read-data.ts";
 import { DataError } from "../data-error.ts";
 import { checkInstruction, type Instruction, instructionIds } from "./instructions.ts";

@@ -1,7 +1,7 @@
 /** Evaluations: tasks in, figures with their error out. Answers that could not be read are counted and shown, never a silent zero. */
 import type { Chat } from "@tinklet/models/chat";
+import type { Tokenizer } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
-import type { Tokenizer } from "tinklet";
 import type { Sampler, Scorer } from "../clients.ts";
 import { EpisodeLimit } from "../environments/episode-limit.ts";
 import { type Estimate, estimate, passAtK } from "./statistics.ts";

@@ -1,6 +1,6 @@
 /** What can be evaluated: answers that must match, choices by their probability, and answers that a judge scores. */
 import type { Chat, ChatMessage } from "@tinklet/models/chat";
-import { InvalidInputError, ModelInput, type SamplingParamsInput, type Tokenizer } from "tinklet";
+import { InvalidInputError, ModelInput, type SamplingParamsInput, type Tokenizer } from "@tinklet/sdk";
 import type { Sampler, Scorer } from "../clients.ts";
 
 /** What tasks work with. */

@@ -2,7 +2,7 @@
  * Stands between a run and a logger, so that the logger can neither stop nor slow the run: rows are put into a bounded queue and
  * written behind the run's back, every write ends in time, and a failure is told once and counted.
  */
-import { type Clock, systemClock } from "tinklet";
+import { type Clock, systemClock } from "@tinklet/sdk";
 import type { LoggedRow, LoggedRun, MetricsLogger, MetricsWriter } from "./metrics-logger.ts";
 
 /** Options of a queue. */

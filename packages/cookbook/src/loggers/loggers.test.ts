@@ -2,7 +2,7 @@
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { FakeClock } from "tinklet/testing";
+import { FakeClock } from "@tinklet/sdk/testing";
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
 import { toExample } from "../examples.ts";
 import { runSupervised } from "../open-run.ts";

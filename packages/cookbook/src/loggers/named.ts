@@ -1,5 +1,5 @@
 /** Loggers by name, for command lines. */
-import { InvalidInputError } from "tinklet";
+import { InvalidInputError } from "@tinklet/sdk";
 import type { MetricsLogger } from "./metrics-logger.ts";
 import { tensorboard } from "./tensorboard.ts";
 import { trackio } from "./trackio.ts";

@@ -2,8 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { InvalidInputError, TinkerError } from "@tinklet/sdk";
 import { checkOptions, given } from "@tinklet/wire/options";
-import { InvalidInputError, TinkerError } from "tinklet";
 import type { LoggedRow, LoggedRun, MetricsLogger, MetricsWriter } from "./metrics-logger.ts";
 
 /** Options of {@link trackio}. */

@@ -1,7 +1,7 @@
 /** Logs a run while it goes on: over any loop that begins with a `start` event, without the loop's knowledge. */
 import { basename, resolve } from "node:path";
+import { systemClock } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
-import { systemClock } from "tinklet";
 import type { RunFolder } from "../run-folder.ts";
 import { LogQueue, type LogQueueOptions } from "./log-queue.ts";
 import type { MetricsLogger } from "./metrics-logger.ts";

@@ -15,7 +15,7 @@ import {
   SampleResponse,
   TensorData,
   type TopkLogprobs,
-} from "tinklet";
+} from "@tinklet/sdk";
 import type { Sampler, Scorer, Service, TrainedStep, Trainer } from "../clients.ts";
 import { inputTokens } from "../nll.ts";
 import { seededRandom } from "../random.ts";

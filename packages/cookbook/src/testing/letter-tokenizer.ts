@@ -1,5 +1,5 @@
 /** A tokenizer for tests: one id per character, ChatML around messages, `<end>` as the token that ends a turn. */
-import type { ChatMessage, ChatTemplateOptions, Tokenizer } from "tinklet";
+import type { ChatMessage, ChatTemplateOptions, Tokenizer } from "@tinklet/sdk";
 
 const specials = ["<start>", "<end>"];
 const pattern = /<start>|<end>|[\s\S]/gu;

@@ -1,5 +1,11 @@
 /** A sampler for tests that answers what it is told, by the text of the prompt, and counts what it is asked. */
-import { type ModelInput, SampledSequence, SampleResponse, type SamplingParamsInput, type Tokenizer } from "tinklet";
+import {
+  type ModelInput,
+  SampledSequence,
+  SampleResponse,
+  type SamplingParamsInput,
+  type Tokenizer,
+} from "@tinklet/sdk";
 import type { Sampler } from "../clients.ts";
 
 export class ScriptedSampler implements Sampler {

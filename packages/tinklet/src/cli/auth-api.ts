@@ -3,11 +3,9 @@
  * choose, so they go past its clients.
  */
 
+import { checkedBaseUrl, resolveBaseUrl, type StoredKey } from "@tinklet/sdk/credentials";
 import { apiPrefix } from "@tinklet/wire";
 import { isPlainObject } from "@tinklet/wire/options";
-import { resolveBaseUrl } from "../transport/environment.ts";
-import { checkedBaseUrl } from "../transport/http-transport.ts";
-import type { StoredKey } from "../transport/stored-key.node.ts";
 import { CliError } from "./explain.ts";
 
 const path = `${apiPrefix}/auth/apikey/me`;

@@ -1,11 +1,9 @@
 /** What surrounds a command: the service it talks to, Ctrl-C, and what must be closed in the end. */
 import { setMaxListeners } from "node:events";
+import type { ServiceClient, TinkletEvent } from "@tinklet/sdk";
+import { environment, localDataDir } from "@tinklet/sdk/environment";
 import type { Studio } from "@tinklet/server";
 import { given } from "@tinklet/wire/options";
-import { localDataDir } from "../clients/data-dir.node.ts";
-import type { ServiceClient } from "../clients/service-client.ts";
-import type { TinkletEvent } from "../events.ts";
-import { environment } from "../transport/environment.ts";
 import { localKey, type Output } from "./output.ts";
 import type { Input } from "./parse.ts";
 
@@ -82,7 +80,7 @@ export class Context {
   }
 
   async #connect(models: readonly string[], local = this.isLocal): Promise<ServiceClient> {
-    const { ServiceClient } = await import("../index.ts");
+    const { ServiceClient } = await import("@tinklet/sdk");
     const common = {
       onEvent: (event: TinkletEvent) => this.#report(event),
       logLevel: "error" as const,

@@ -5,10 +5,9 @@
 import { randomUUID } from "node:crypto";
 import { chmod, mkdir, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { hostedBaseUrl, readCredentials, type StoredCredentials, type StoredKey } from "@tinklet/sdk/credentials";
+import { writeFailure } from "@tinklet/sdk/files";
 import { given } from "@tinklet/wire/options";
-import { writeFailure } from "../clients/download.node.ts";
-import { hostedBaseUrl } from "../transport/environment.ts";
-import { readCredentials, type StoredCredentials, type StoredKey } from "../transport/stored-key.node.ts";
 
 /**
  * Stores a key, to be used for its server.

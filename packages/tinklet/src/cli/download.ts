@@ -1,5 +1,5 @@
 /** Fetches a link to a file with progress on the terminal. */
-import { type DownloadProgress, downloadFile as fetchFile } from "../clients/download.node.ts";
+import { type DownloadProgress, downloadFile as fetchFile } from "@tinklet/sdk/files";
 import type { Context } from "./context.ts";
 import { replaceFile } from "./files.ts";
 import { formatDuration, formatSize } from "./format.ts";

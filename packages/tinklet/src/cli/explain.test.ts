@@ -1,6 +1,7 @@
 // What the SDK advises, in the words of somebody at a command line.
+
+import { hintFor } from "@tinklet/sdk/environment";
 import { expect, it } from "vitest";
-import { hintFor } from "../transport/hints.ts";
 import { explain, inCommands } from "./explain.ts";
 import { nearest } from "./parse.ts";
 

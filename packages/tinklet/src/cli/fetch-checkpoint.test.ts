@@ -4,10 +4,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { RestClient } from "@tinklet/sdk";
 import { APIStatusError, NotFoundError } from "@tinklet/wire/errors";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { tarStream } from "../../../server/src/http/tar.ts";
-import type { RestClient } from "../clients/rest-client.ts";
 import type { Context } from "./context.ts";
 import { fetchCheckpoint } from "./fetch-checkpoint.ts";
 

@@ -1,10 +1,7 @@
 /** Brings a checkpoint's files into a folder, with progress on the terminal. */
-import {
-  type CheckpointFetching,
-  fetchCheckpoint as fetchFiles,
-  fetchInto as unpackInto,
-} from "../clients/checkpoint-files.node.ts";
-import type { RestClient } from "../clients/rest-client.ts";
+
+import type { RestClient } from "@tinklet/sdk";
+import { type CheckpointFetching, fetchCheckpoint as fetchFiles, fetchInto as unpackInto } from "@tinklet/sdk/files";
 import type { Context } from "./context.ts";
 import { showProgress } from "./download.ts";
 

@@ -1,6 +1,6 @@
 /** Files that a command writes for its user: whole or not at all, and a full disk is called one. */
 import { lstat, rename, rm, writeFile } from "node:fs/promises";
-import { writeFailure } from "../clients/download.node.ts";
+import { writeFailure } from "@tinklet/sdk/files";
 
 /**
  * Has a file written beside its place and moves it there, so that a failure leaves what was there before. What is not a plain file

@@ -1,7 +1,7 @@
 /** Which model a command means, and the tokenizer that belongs to it. */
 import { existsSync } from "node:fs";
+import type { Tokenizer } from "@tinklet/sdk";
 import { given } from "@tinklet/wire/options";
-import type { Tokenizer } from "../tokenizer/index.ts";
 import type { OptionSpec } from "./command.ts";
 import { bundledModel, type Context, optionalPackage } from "./context.ts";
 import { CliError } from "./explain.ts";
@@ -86,7 +86,7 @@ export async function tokenizerFor(
   model: ChosenModel,
   ask?: (name: string) => Promise<Tokenizer>,
 ): Promise<Tokenizer> {
-  const { loadTokenizer, tokenizerForModel } = await import("../tokenizer/index.ts");
+  const { loadTokenizer, tokenizerForModel } = await import("@tinklet/sdk");
   const given = input.text("tokenizer");
   if (given !== undefined) return loadTokenizer(given);
   const [served] = model.serve;

@@ -1,6 +1,7 @@
 // What a server, a model or a file says reaches the terminal as text: no escape sequence of theirs, and no key.
+
+import { Redactor } from "@tinklet/sdk/environment";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { Redactor } from "../transport/redact.ts";
 import { Output } from "./output.ts";
 import { Input } from "./parse.ts";
 

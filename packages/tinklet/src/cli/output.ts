@@ -4,8 +4,7 @@
  * out, and escape sequences that are not its own.
  */
 import { randomBytes } from "node:crypto";
-import { environment } from "../transport/environment.ts";
-import { Redactor } from "../transport/redact.ts";
+import { environment, Redactor } from "@tinklet/sdk/environment";
 import type { Input } from "./parse.ts";
 import { oneLine, printable, printableJson } from "./printable.ts";
 

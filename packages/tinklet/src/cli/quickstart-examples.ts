@@ -1,10 +1,7 @@
 /** The quickstart that learns from examples: before, training, after. */
 import { join } from "node:path";
+import type { SamplingClient, ServiceClient, Tokenizer, TrainingClient } from "@tinklet/sdk";
 import { given } from "@tinklet/wire/options";
-import type { SamplingClient } from "../clients/sampling-client.ts";
-import type { ServiceClient } from "../clients/service-client.ts";
-import type { TrainingClient } from "../clients/training-client.ts";
-import type { Tokenizer } from "../tokenizer/index.ts";
 import { bundledModel, type Context } from "./context.ts";
 import { fetchCheckpoint } from "./fetch-checkpoint.ts";
 import { formatCount, formatDuration } from "./format.ts";
@@ -38,7 +35,7 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   const { BatchedDataset, evaluateNll, prepareSupervised, RunFolder, trainSupervised } = await import(
     "@tinklet/cookbook"
   );
-  const { loadTokenizer } = await import("../tokenizer/index.ts");
+  const { loadTokenizer } = await import("@tinklet/sdk");
   const startMs = performance.now();
   const { seed } = options;
   const tokenizer = await loadTokenizer(options.model);

@@ -1,7 +1,7 @@
 /** The quickstart that learns from a reward: sums of two numbers, right or wrong, and nobody shows how. */
 import { join } from "node:path";
 import type { Answer, Problem } from "@tinklet/cookbook";
-import type { Tokenizer } from "../tokenizer/index.ts";
+import type { Tokenizer } from "@tinklet/sdk";
 import { bundledModel, type Context } from "./context.ts";
 import { formatDuration } from "./format.ts";
 import { terminalPlot } from "./plot-terminal.ts";
@@ -57,7 +57,7 @@ async function readSums(file: string, tokenizer: Tokenizer): Promise<Sum[]> {
 export async function quickstartByReward(options: QuickstartOptions, context: Context): Promise<number> {
   const { output, signal } = context;
   const { RunFolder, trainPolicyGradient } = await import("@tinklet/cookbook");
-  const { loadTokenizer } = await import("../tokenizer/index.ts");
+  const { loadTokenizer } = await import("@tinklet/sdk");
   const startMs = performance.now();
   const { seed } = options;
   const tokenizer = await loadTokenizer(options.model);

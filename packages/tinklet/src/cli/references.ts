@@ -5,8 +5,8 @@
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import type { RestClient } from "@tinklet/sdk";
 import type { Checkpoint } from "@tinklet/wire";
-import type { RestClient } from "../clients/rest-client.ts";
 import { optionalPackage } from "./context.ts";
 import { CliError } from "./explain.ts";
 

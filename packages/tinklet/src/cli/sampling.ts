@@ -1,8 +1,7 @@
 /** What `sample`, `chat` and the quickstart share: a sampler for a model or a checkpoint, and text from it. */
 
+import type { SamplingClient, Tokenizer } from "@tinklet/sdk";
 import type { SampleResponse, SamplingParamsInput } from "@tinklet/wire";
-import type { SamplingClient } from "../clients/sampling-client.ts";
-import type { Tokenizer } from "../tokenizer/index.ts";
 import { importAdapter, isAdapterFolder } from "./adapter-folder.ts";
 import type { OptionSpec } from "./command.ts";
 import type { Context } from "./context.ts";

@@ -1,6 +1,6 @@
 /** Optimizers other than AdamW: what is sent, what is filled in, and what cannot be meant. */
 import { describe, expect, it } from "vitest";
-import { refusal } from "../../../tinklet/src/testing/refusal.ts";
+import { refusal } from "../../../sdk/src/testing/refusal.ts";
 import { AdamOptimizerConfig, DimuonOptimizerConfig, DimuonParams, encodeOptimParams } from "./optimizer.ts";
 
 describe("which optimizer a model gets", () => {

@@ -1,6 +1,6 @@
 /** Searches for sessions, and how they end: what is sent, what is filled in, and what cannot be meant. */
 import { describe, expect, it } from "vitest";
-import { refusal } from "../../../tinklet/src/testing/refusal.ts";
+import { refusal } from "../../../sdk/src/testing/refusal.ts";
 import {
   ClientFinishedSessionStatusQuery,
   FinishSessionRequest,

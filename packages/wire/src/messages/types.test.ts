@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { refusal } from "../../../tinklet/src/testing/refusal.ts";
+import { refusal } from "../../../sdk/src/testing/refusal.ts";
 import { InvalidInputError, RequestFailedError, ResponseValidationError, requestErrorCategory } from "../errors.ts";
 import * as wire from "../index.ts";
 import type { Shape } from "../schema/fields.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { refusal } from "../../../tinklet/src/testing/refusal.ts";
+import { refusal } from "../../../sdk/src/testing/refusal.ts";
 import type { TrainingRun } from "../messages/rest.ts";
 import {
   contract,

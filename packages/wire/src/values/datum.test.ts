@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { refusal } from "../../../tinklet/src/testing/refusal.ts";
+import { refusal } from "../../../sdk/src/testing/refusal.ts";
 import { decodeForwardBackwardRequest, encodeForwardBackwardRequest } from "../proto/tensors.ts";
 import { copyDatum, Datum, toData } from "./datum.ts";
 import { ModelInput } from "./model-input.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { refusal } from "../../../tinklet/src/testing/refusal.ts";
+import { refusal } from "../../../sdk/src/testing/refusal.ts";
 import { TensorData, type TensorLike } from "./tensor-data.ts";
 
 describe("TensorData", () => {

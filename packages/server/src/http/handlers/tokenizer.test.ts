@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { loadTokenizer } from "@tinklet/models";
-import { ServiceClient } from "tinklet";
+import { ServiceClient } from "@tinklet/sdk";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { writeTinyFolder } from "../../../../../test/server/tiny-folder.ts";
 import { tinyGguf } from "../../../../../test/weights/tiny-models.ts";

@@ -1,12 +1,17 @@
 /** `auth login|logout|status|whoami`: the key of this machine's user, stored as the official tool stores it. */
 import { hostname } from "node:os";
+import {
+  checkedBaseUrl,
+  credentialSource,
+  credentialsFile,
+  firstCredentials,
+  hostedBaseUrl,
+  keyFor,
+  readCredentials,
+  resolveBaseUrl,
+} from "@tinklet/sdk/credentials";
 import type { WhoamiResponse } from "@tinklet/wire";
 import { TinkerError } from "@tinklet/wire/errors";
-import { credentialSource, firstCredentials } from "../../transport/auth.ts";
-import { credentialsFile } from "../../transport/credentials-file.node.ts";
-import { hostedBaseUrl, resolveBaseUrl } from "../../transport/environment.ts";
-import { checkedBaseUrl } from "../../transport/http-transport.ts";
-import { keyFor, readCredentials } from "../../transport/stored-key.node.ts";
 import { deleteKey, describeKey } from "../auth-api.ts";
 import type { Command } from "../command.ts";
 import { forgetKey, storeKey } from "../credential-file.ts";

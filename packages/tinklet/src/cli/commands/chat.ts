@@ -1,6 +1,6 @@
 /** `chat`: a conversation, line by line. Without a terminal each line of stdin is a turn. */
 import { createInterface } from "node:readline";
-import type { ChatMessage } from "../../tokenizer/index.ts";
+import type { ChatMessage } from "@tinklet/sdk";
 import type { Command } from "../command.ts";
 import { CliError } from "../explain.ts";
 import { nearest } from "../parse.ts";

@@ -1,7 +1,7 @@
 /** `checkpoint delete`: by path, or a run's by type and age. Asks before it does anything that cannot be undone. */
 
+import type { RestClient } from "@tinklet/sdk";
 import type { Checkpoint } from "@tinklet/wire";
-import type { RestClient } from "../../clients/rest-client.ts";
 import type { Command } from "../command.ts";
 import { confirmed } from "../confirm.ts";
 import type { Context } from "../context.ts";

@@ -1,9 +1,9 @@
 /** `checkpoint list`, `info`, `publish`, `unpublish` and `set-ttl`, with the official tool's options, columns and JSON. */
 
+import type { RestClient } from "@tinklet/sdk";
+import { hintFor } from "@tinklet/sdk/environment";
 import { type Checkpoint, ParsedCheckpointTinkerPath } from "@tinklet/wire";
 import { given } from "@tinklet/wire/options";
-import type { RestClient } from "../../clients/rest-client.ts";
-import { hintFor } from "../../transport/hints.ts";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../explain.ts";

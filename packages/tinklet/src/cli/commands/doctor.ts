@@ -157,7 +157,7 @@ async function server(input: Input, context: Context): Promise<Finding> {
 async function trainingStep({ output, signal }: Context): Promise<Finding> {
   const folder = await bundledModelFolder();
   const { startLocalServer } = await import("@tinklet/server");
-  const { Datum, ModelInput, ServiceClient, loadTokenizer } = await import("../../index.ts");
+  const { Datum, ModelInput, ServiceClient, loadTokenizer } = await import("@tinklet/sdk");
   const startMs = performance.now();
   // The runtime has a line of its own above: what the engine says of it again is left out.
   const local = await startLocalServer({ models: [`${bundledModel}=${folder}`], engine: { onNotice: () => {} } });

@@ -1,13 +1,13 @@
 /** `export`: writes a checkpoint for other programs. */
 
-import { given } from "@tinklet/wire/options";
 import {
   checkExport,
   checkpointFormats,
   type ExportedCheckpoint,
   exportAdapter,
   exportCheckpoint,
-} from "../../clients/checkpoint-export.node.ts";
+} from "@tinklet/sdk/files";
+import { given } from "@tinklet/wire/options";
 import { isAdapterFolder } from "../adapter-folder.ts";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";

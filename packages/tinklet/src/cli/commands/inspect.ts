@@ -1,6 +1,6 @@
 /** `inspect`: a data file as the model will see it, with the weight of each token in the loss. */
 import type { TrainOn } from "@tinklet/cookbook";
-import type { Tokenizer } from "../../tokenizer/index.ts";
+import type { Tokenizer } from "@tinklet/sdk";
 import type { Command } from "../command.ts";
 import { type Context, optionalPackage } from "../context.ts";
 import { writeWhole } from "../files.ts";

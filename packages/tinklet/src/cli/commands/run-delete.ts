@@ -1,5 +1,5 @@
 /** `run delete`: a run with all that it has saved. Asks first; on servers that keep the record of a run it deletes the rest. */
-import type { RestClient } from "../../clients/rest-client.ts";
+import type { RestClient } from "@tinklet/sdk";
 import type { Command } from "../command.ts";
 import { confirmed } from "../confirm.ts";
 import type { Context } from "../context.ts";

@@ -1,0 +1,68 @@
+/** Reads a PEFT folder and gives it to a Tinklet server as a checkpoint. Node only, loaded when first needed. */
+
+import { parseJson } from "@tinklet/wire/client";
+import { TinkerError } from "@tinklet/wire/errors";
+import { nodeBuiltin } from "../../node-builtin.ts";
+import type { Session } from "../session/session.ts";
+
+const { readFile } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
+const { basename, join, resolve } = nodeBuiltin<typeof import("node:path")>("node:path");
+
+/** The files of a PEFT folder that count. */
+const files = ["adapter_config.json", "adapter_model.safetensors"] as const;
+/** The server checks every tensor before it answers. */
+const importTimeoutMs = 600_000;
+
+const failed = (message: string, options: { readonly hint?: string; readonly cause?: unknown } = {}) =>
+  new TinkerError(message, { code: "import_failed", ...options });
+
+/** @returns the path of the checkpoint that the adapter became. */
+export async function importAdapterFolder(
+  session: Session,
+  folder: string,
+  options: {
+    readonly baseModel?: string | undefined;
+    readonly name?: string | undefined;
+    readonly ttlSeconds?: number | undefined;
+  },
+  signal: AbortSignal | undefined,
+): Promise<string> {
+  const form = new FormData();
+  for (const name of files) {
+    const bytes = await readFile(join(folder, name)).catch((cause: Error) => {
+      throw failed(`${join(folder, name)} could not be read: ${cause.message}`, { cause });
+    });
+    form.set(name, new Blob([bytes as Uint8Array<ArrayBuffer>]), name);
+  }
+  form.set("name", options.name ?? basename(resolve(folder)).replace(/[^\w.-]/g, "-"));
+  if (options.baseModel !== undefined) form.set("base_model", options.baseModel);
+  if (options.ttlSeconds !== undefined) form.set("ttl_seconds", String(options.ttlSeconds));
+  const encoded = new Response(form);
+  const response = await session.transport.ask(
+    {
+      method: "POST",
+      path: "/tinklet/import_adapter",
+      body: new Uint8Array(await encoded.arrayBuffer()),
+      contentType: encoded.headers.get("content-type") ?? undefined,
+      pool: "train",
+      timeoutMs: importTimeoutMs,
+    },
+    { signal },
+  );
+  const answer = readAnswer(response.body);
+  if (response.status === 200 && answer.tinker_path !== undefined) return answer.tinker_path;
+  if (response.status === 404) {
+    throw failed("This server takes no adapters from a folder.", {
+      hint: "Only Tinklet's own server does: ServiceClient.local(), or one started with tinklet serve.",
+    });
+  }
+  throw failed(`The adapter in ${folder} was not taken: ${answer.detail ?? answer.error ?? response.status}`);
+}
+
+function readAnswer(body: Uint8Array): { tinker_path?: string; detail?: string; error?: string } {
+  try {
+    return parseJson(new TextDecoder().decode(body)) as { tinker_path?: string; detail?: string; error?: string };
+  } catch {
+    return {};
+  }
+}

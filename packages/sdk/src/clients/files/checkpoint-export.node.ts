@@ -1,0 +1,176 @@
+/**
+ * A checkpoint for other programs: as an adapter folder, or merged into its base model by `@tinklet/models`, an optional package that is
+ * loaded here. Node only, loaded when first needed.
+ */
+import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
+import { nodeBuiltin } from "../../node-builtin.ts";
+import { type CheckpointFetching, fetchCheckpoint } from "./checkpoint-files.node.ts";
+import { writeFailure } from "./download.node.ts";
+
+const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
+const { mkdir, mkdtemp, readdir, readFile, rm, stat } =
+  nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
+const { dirname, join, resolve } = nodeBuiltin<typeof import("node:path")>("node:path");
+
+/** What checkpoints are written as. */
+export const checkpointFormats = ["peft", "merged", "gguf"] as const;
+
+/** How a checkpoint is written. */
+export interface CheckpointExport {
+  readonly format: (typeof checkpointFormats)[number];
+  readonly dtype?: string | undefined;
+  readonly baseModel?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Told of every tensor that is written, of `total` values. */
+  readonly onTensor?:
+    | ((progress: { readonly tensor: string; readonly done: number; readonly total: number }) => void)
+    | undefined;
+  /** Told of the base model's files that come from the Hub. */
+  readonly onDownload?: CheckpointFetching["onProgress"] | undefined;
+}
+
+/** What was written. */
+export interface ExportedCheckpoint {
+  /** The file (`gguf`) or folder. */
+  readonly path: string;
+  readonly bytes: number;
+  /** What whoever uses it should know, in sentences. */
+  readonly notes: readonly string[];
+}
+
+/** Refuses what cannot be made, before anything is fetched. */
+export async function checkExport({ format, dtype }: CheckpointExport, out: string): Promise<string> {
+  if (!checkpointFormats.includes(format)) {
+    throw new InvalidInputError(
+      "format",
+      `must be one of ${checkpointFormats.join(", ")}, not ${JSON.stringify(format)}`,
+    );
+  }
+  if (format === "peft") {
+    if (dtype !== undefined)
+      throw new InvalidInputError("dtype", "is for merged and gguf; an adapter is written as it is");
+  } else {
+    const known: readonly string[] = (await modelsPackage()).exportDtypes[format];
+    if (dtype !== undefined && !known.includes(dtype)) {
+      throw new InvalidInputError(
+        "dtype",
+        `must be one of ${known.join(", ")} for ${format}, not ${JSON.stringify(dtype)}`,
+      );
+    }
+  }
+  const path = resolve(out);
+  if (existsSync(path)) {
+    const names = format === "gguf" ? undefined : await readdir(path).catch(() => undefined);
+    if (names?.length !== 0) {
+      throw new InvalidInputError("out", `${path} is already there: choose another place, or move it away`);
+    }
+  }
+  return path;
+}
+
+/** Fetches a checkpoint and writes it. */
+export async function exportCheckpoint(
+  tinkerPath: string,
+  out: string,
+  how: CheckpointExport & CheckpointFetching,
+): Promise<ExportedCheckpoint> {
+  const path = await checkExport(how, out);
+  const parent = dirname(path);
+  await mkdir(parent, { recursive: true });
+  if (how.format === "peft") {
+    await fetchCheckpoint(tinkerPath, path, parent, how);
+    return { path, bytes: await bytesIn(path), notes: [] };
+  }
+  const scratch = await mkdtemp(join(parent, ".tinklet-"));
+  try {
+    const adapter = join(scratch, "adapter");
+    await fetchCheckpoint(tinkerPath, adapter, scratch, how);
+    return await exportAdapter(adapter, path, how);
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+/** Merges an adapter folder into its base and writes it as `merged` or `gguf`. */
+export async function exportAdapter(adapter: string, out: string, how: CheckpointExport): Promise<ExportedCheckpoint> {
+  const path = await checkExport(how, out);
+  const { exportModel } = await modelsPackage();
+  const base = how.baseModel ?? (await baseModelOf(adapter));
+  try {
+    const { bytes, notes } = await exportModel(base, path, {
+      format: how.format as "merged" | "gguf",
+      adapter,
+      ...given({ signal: how.signal, onProgress: how.onTensor, onDownload: how.onDownload }),
+      ...given({ dtype: how.dtype as "f16" | undefined }),
+    });
+    return { path, bytes, notes };
+  } catch (error) {
+    how.signal?.throwIfAborted();
+    throw explained(error, { base, path, isGiven: how.baseModel !== undefined });
+  }
+}
+
+async function modelsPackage(): Promise<typeof import("@tinklet/models")> {
+  try {
+    return await import("@tinklet/models");
+  } catch (cause) {
+    throw new TinkerError("Merging an adapter needs the package @tinklet/models, which is not installed.", {
+      code: "missing_peer",
+      hint: "Run: npm install @tinklet/models",
+      cause,
+    });
+  }
+}
+
+/** The name under which the server knew the base. */
+async function baseModelOf(adapter: string): Promise<string> {
+  const file = join(adapter, "adapter_config.json");
+  let name: unknown;
+  try {
+    name = (JSON.parse(await readFile(file, "utf8")) as Record<string, unknown>)["base_model_name_or_path"];
+  } catch (cause) {
+    throw new TinkerError(`${adapter} is no adapter: ${(cause as Error).message}`, { code: "export_failed", cause });
+  }
+  if (typeof name === "string" && name !== "") return name;
+  throw new InvalidInputError("baseModel", "is missing, and the adapter does not name its base model", {
+    hint: "Give a folder, a .gguf file or a Hub name (--base, baseModel).",
+  });
+}
+
+/** Codes that mean that the base is not where its name leads to. */
+const unfound = [
+  "not_found",
+  "no_weights",
+  "no_config",
+  "no_bundled_model",
+  "offline",
+  "unauthorized",
+  "network",
+  "http_status",
+  "bad_response",
+];
+
+function explained(error: unknown, { base, path, isGiven }: { base: string; path: string; isGiven: boolean }): unknown {
+  if (!(error instanceof Error) || error instanceof TinkerError) return error;
+  const { code, hint, syscall } = error as Error & { code?: unknown; hint?: unknown; syscall?: unknown };
+  if (typeof syscall === "string") return writeFailure(path, error);
+  if (typeof code !== "string") return error;
+  const said = typeof hint === "string" ? error.message.replace(` (${hint})`, "") : error.message;
+  if (unfound.includes(code) && !isGiven) {
+    return new TinkerError(
+      `The base model ${JSON.stringify(base)}, as the server calls it, was not found from this machine: ${said}`,
+      {
+        code: "base_model_not_found",
+        hint: "Say where it lies (--base, baseModel): a folder, a .gguf file or a Hub name. The adapter alone needs no base: format peft.",
+        cause: error,
+      },
+    );
+  }
+  return new TinkerError(said, { code: "export_failed", cause: error, ...(typeof hint === "string" && { hint }) });
+}
+
+async function bytesIn(folder: string): Promise<number> {
+  const sizes = await Promise.all((await readdir(folder)).map(async (name) => (await stat(join(folder, name))).size));
+  return sizes.reduce((sum, size) => sum + size, 0);
+}

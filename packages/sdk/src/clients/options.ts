@@ -1,0 +1,107 @@
+/**
+ * The options of a client, each with its unit, its default and the environment variable that sets it.
+ */
+
+import type { UserMetadata } from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
+import { checkOptions, type OptionNames } from "@tinklet/wire/options";
+import type { EventListener, Logger, LogLevel } from "../events.ts";
+import type { FetchLike } from "../transport/exchange.ts";
+import { defaultMaxSockets, type MaxSockets } from "../transport/pools.ts";
+import type { CallOptions } from "../transport/transport.ts";
+import { type RetryConfig, retryConfigNames } from "./sampling/retry-config.ts";
+
+/** Options of every call that returns an {@link APIFuture}. */
+export interface OperationOptions {
+  /** Cancels the call. Before the request is sent, it is dropped; afterwards only the waiting ends, and the server still does the work. */
+  readonly signal?: AbortSignal | undefined;
+  /** Timeout in milliseconds; when it passes, the call ends as if `signal` were aborted. @defaultValue no limit */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** Options of {@link ServiceClient}. All optional. */
+export interface ClientOptions {
+  /** API key (`tml-…`) or access token. @defaultValue `TINKER_API_KEY`, else the output of `TINKER_CREDENTIAL_CMD` */
+  readonly apiKey?: string | undefined;
+  /** Base URL of the server; a path prefix is kept. @defaultValue `TINKER_BASE_URL`, else the hosted service */
+  readonly baseUrl?: string | undefined;
+  /** Id of the project that sessions belong to. @defaultValue `TINKER_PROJECT_ID` */
+  readonly projectId?: string | undefined;
+  /** Name of the session, as consoles show it. Servers older than 0.34 may refuse it. */
+  readonly displayName?: string | undefined;
+  /** Metadata stored with the session. */
+  readonly userMetadata?: UserMetadata | undefined;
+  /** Tags of the session. @defaultValue `TINKER_TAGS`, separated by commas */
+  readonly tags?: readonly string[] | undefined;
+  /** Timeout of one HTTP attempt, in milliseconds. Polling for results has its own. @defaultValue 60000 */
+  readonly timeoutMs?: number | undefined;
+  /** Maximum number of retries of a request. Polling and sampling have their own rules. @defaultValue 10 */
+  readonly maxRetries?: number | undefined;
+  /** Headers sent with every request; they override the SDK's own headers, except the credential. */
+  readonly defaultHeaders?: Readonly<Record<string, string>> | undefined;
+  /** Custom `fetch` implementation, for example for a proxy, for recording, or for an in-process server. */
+  readonly fetch?: FetchLike | undefined;
+  /** Logger that receives the log messages. @defaultValue `console` */
+  readonly logger?: Logger | undefined;
+  /** Minimum level of the messages that are logged. @defaultValue `TINKER_LOG`, else `warn` */
+  readonly logLevel?: LogLevel | undefined;
+  /** Called with every event: retries, queue states, slow and finished calls. */
+  readonly onEvent?: EventListener | undefined;
+  /** Retries and concurrency limits of sampling. */
+  readonly retryConfig?: RetryConfig | undefined;
+  /** Maximum number of sockets per connection pool, on Node. @defaultValue 2000 for polls, 50 for each other pool */
+  readonly maxSockets?: Partial<MaxSockets> | undefined;
+  /** Maximum size of a response body, in bytes; a larger one is an error. @defaultValue 1 GiB */
+  readonly maxResponseBytes?: number | undefined;
+  /** Whether failures are reported to the server. @defaultValue `TINKER_TELEMETRY`, on unless set to something else than 1, true, yes, on */
+  readonly telemetry?: boolean | undefined;
+  /** Source of time and timers; for tests. @defaultValue the system clock */
+  readonly clock?: Clock | undefined;
+}
+
+/** The names of {@link OperationOptions}. */
+export const operationNames: OptionNames<OperationOptions> = { signal: true, timeoutMs: true };
+
+/** The names of {@link CallOptions}. */
+export const callNames: OptionNames<CallOptions> = {
+  signal: true,
+  timeoutMs: true,
+  maxRetries: true,
+  headers: true,
+  token: true,
+};
+
+const clientNames: OptionNames<ClientOptions> = {
+  apiKey: true,
+  baseUrl: true,
+  projectId: true,
+  displayName: true,
+  userMetadata: true,
+  tags: true,
+  timeoutMs: true,
+  maxRetries: true,
+  defaultHeaders: true,
+  fetch: true,
+  logger: true,
+  logLevel: true,
+  onEvent: true,
+  retryConfig: true,
+  maxSockets: true,
+  maxResponseBytes: true,
+  telemetry: true,
+  clock: true,
+};
+
+/**
+ * @param more - further names that are taken besides, for options that go elsewhere.
+ * @throws {@link InvalidInputError} naming an option that there is none of.
+ */
+export function checkClientOptions(
+  of: string,
+  options: ClientOptions,
+  more: Readonly<Record<string, true>> = {},
+): void {
+  checkOptions(of, options, { ...clientNames, ...more });
+  checkOptions("maxSockets", options.maxSockets, defaultMaxSockets, "maxSockets");
+  checkOptions("retryConfig", options.retryConfig, retryConfigNames, "retryConfig");
+}

@@ -1,0 +1,261 @@
+/**
+ * One sample from the call to its result: takes a place, submits, waits out 429s, polls, and tries again where that can
+ * help. The only loop that retries sampling; the transport sends each attempt once.
+ */
+import { onAbort, type Shared } from "@tinklet/wire/abort";
+import type { SampleRequest, SampleResponse, UntypedAPIFuture } from "@tinklet/wire/client";
+import {
+  APIConnectionError,
+  type APIStatusError,
+  FutureExpiredError,
+  isRetryable,
+  RequestFailedError,
+} from "@tinklet/wire/errors";
+import type { FutureState } from "../../futures/api-future.ts";
+import { pollFuture } from "../../futures/poll.ts";
+import { billingRetryMs } from "../../transport/billing-pause.ts";
+import type { Release, Semaphore } from "../../transport/byte-budget.ts";
+import type { FailureFacts } from "../../transport/hints.ts";
+import { seconds } from "../../transport/report.ts";
+import type { PreparedRequest } from "../../transport/transport.ts";
+import { unsupported } from "../../transport/unsupported.ts";
+import type { Completed, FuturesPoller } from "../session/futures-poller.ts";
+import type { Session } from "../session/session.ts";
+import { type FullRetryConfig, sampleDelayMs } from "./retry-config.ts";
+
+/** What one sampling client's calls share. */
+export interface SamplerState {
+  readonly session: Session;
+  readonly config: FullRetryConfig;
+  /** This client's own limit, where it asked for one below the service's. */
+  readonly own: Semaphore | undefined;
+  readonly samplingSessionId: string;
+  /** Which of the session's clients this is; its requests are numbered from a billion times that. Absent until it has joined. */
+  client: number | undefined;
+  /** Requests numbered so far. */
+  numbered: number;
+  /** Asks the server for a place among the session's clients, once for all calls that wait for it. */
+  readonly joining: Shared<number>;
+  /** The one poll for all samples, where the server has it. */
+  poller: Promise<FuturesPoller> | undefined;
+  /** When a sample of this client last succeeded, or the first one began, on the monotonic clock. */
+  lastProgressMs: number;
+  /** Samples under way, each with what ends it. */
+  readonly underWay: Set<AbortController>;
+  /** Ends the watch over them. */
+  stopWatch: (() => void) | undefined;
+}
+
+export interface SampleJob {
+  readonly request: Omit<SampleRequest, "seqId" | "type">;
+  readonly promptBytes: number;
+  readonly subject: string;
+  readonly facts: Partial<FailureFacts>;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** Runs a job to its result. */
+export async function runSample(
+  sampler: SamplerState,
+  job: SampleJob,
+  state: FutureState,
+  signal: AbortSignal,
+): Promise<SampleResponse> {
+  const { session } = sampler;
+  const { clock } = session;
+  const release = await enter([sampler.own, session.sampling.concurrent], signal);
+  const watched = new AbortController();
+  const forget = onAbort(signal, () => watched.abort(signal.reason));
+  if (signal.aborted) watched.abort(signal.reason);
+  watch(sampler, watched);
+  const startedAtMs = clock.monotonic();
+  try {
+    sampler.client ??= await sampler.joining.get({ signal: watched.signal });
+    let submission = await newSubmission(sampler);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const result = await sampleOnce(sampler, job, submission, { state, signal: watched.signal, startedAtMs });
+        sampler.lastProgressMs = clock.monotonic();
+        return result;
+      } catch (error) {
+        if (signal.aborted) throw signal.reason;
+        if (watched.signal.aborted) throw stuck(sampler, state.lastError);
+        state.lastError = error as Error;
+        if (!mayTryAgain(sampler, error)) throw error;
+        // The server has forgotten the request, so its number is spent. After any other failure the same number is sent
+        // again, or, once it was acknowledged, only its result is asked for again: the prompt is never sampled twice.
+        if (error instanceof FutureExpiredError) submission = await newSubmission(sampler);
+        const delayMs = sampleDelayMs(sampler.config, attempt, Math.random());
+        session.reporter.report({
+          type: "request.retry",
+          operation: "asample",
+          attempt,
+          delayMs,
+          reason: (error as Error).message,
+        });
+        await session.transport.sleep(delayMs, watched.signal).catch((reason: unknown) => {
+          throw signal.aborted || reason !== watched.signal.reason ? reason : stuck(sampler, error);
+        });
+      }
+    }
+  } finally {
+    sampler.underWay.delete(watched);
+    if (sampler.underWay.size === 0) sampler.stopWatch?.();
+    forget();
+    release();
+  }
+}
+
+/** Numbers per client of a sampling session. */
+const numbersEach = 1_000_000_000n;
+
+/** The next number of a client. Numbers beyond 2^53 are not exact in a double. */
+function nextSeqId(sampler: SamplerState): number | bigint {
+  const seqId = numbersEach * BigInt(sampler.client ?? 0) + BigInt(sampler.numbered++);
+  return seqId <= Number.MAX_SAFE_INTEGER ? Number(seqId) : seqId;
+}
+
+/** One numbered request, and what is known of it. Kept across retries, which ask only for what is missing. */
+interface Submission {
+  readonly seqId: number | bigint;
+  /** Completions that the poller had dropped before this request was first sent. */
+  readonly dropped: number;
+  acknowledged?: UntypedAPIFuture;
+  /** Set once its result can be asked for: a completion is reported only once. */
+  completed?: Completed;
+}
+
+async function newSubmission(sampler: SamplerState): Promise<Submission> {
+  return { seqId: nextSeqId(sampler), dropped: (await sampler.poller)?.dropped ?? 0 };
+}
+
+/**
+ * Ends every sample of a client when none of them has succeeded for `progressTimeoutMs`, whatever each of them waits for: its
+ * turn after a 429, a 402 or 503 to pass, a result that is always "try again". One timer serves them all.
+ */
+function watch(sampler: SamplerState, watched: AbortController): void {
+  const { config, session } = sampler;
+  const { clock } = session;
+  sampler.underWay.add(watched);
+  if (sampler.underWay.size > 1) return;
+  sampler.lastProgressMs = clock.monotonic();
+  if (!config.enableStuckDetection || !session.config.sampleEnableStuckDetection) return;
+  const check = () => {
+    const leftMs = sampler.lastProgressMs + config.progressTimeoutMs - clock.monotonic();
+    if (leftMs > 0) {
+      sampler.stopWatch = session.background.timer(leftMs, check);
+      return;
+    }
+    for (const each of [...sampler.underWay]) each.abort(new Error("stuck"));
+  };
+  sampler.stopWatch = session.background.timer(config.progressTimeoutMs, check);
+}
+
+function stuck({ config, session, lastProgressMs }: SamplerState, cause: unknown): APIConnectionError {
+  const quietMs = session.clock.monotonic() - lastProgressMs;
+  const why = cause instanceof Error ? `: ${cause.message}` : "";
+  return new APIConnectionError(`No sample has succeeded for ${seconds(quietMs)}${why}`, {
+    code: "stuck",
+    hint: `Requests appear stuck: look at the service's status and the queue state, or raise retryConfig.progressTimeoutMs (${config.progressTimeoutMs}).`,
+    cause,
+  });
+}
+
+/** Takes a place in each line, or in none. */
+async function enter(lines: readonly (Semaphore | undefined)[], signal: AbortSignal): Promise<Release> {
+  const held: Release[] = [];
+  const release = () => {
+    for (const give of held) give();
+  };
+  try {
+    for (const line of lines) {
+      const place = line?.acquire(signal);
+      if (place !== undefined) held.push(typeof place === "function" ? place : await place);
+    }
+    return release;
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+function mayTryAgain({ config, session }: SamplerState, error: unknown): boolean {
+  return config.enableRetryLogic && !session.config.sampleNoRetries && isRetryable(error);
+}
+
+async function sampleOnce(
+  sampler: SamplerState,
+  job: SampleJob,
+  submission: Submission,
+  context: { state: FutureState; signal: AbortSignal; startedAtMs: number },
+): Promise<SampleResponse> {
+  const { session } = sampler;
+  const { state, signal } = context;
+  if (submission.acknowledged === undefined) {
+    state.phase = "submitting";
+    const release = await session.sampling.enter(job.promptBytes, signal);
+    try {
+      submission.acknowledged = await submit(session, job, submission.seqId, context);
+    } finally {
+      release();
+    }
+    state.lastError = undefined;
+    state.submitted([submission.acknowledged.requestId]);
+  }
+  const { requestId, sampleSequenceIds } = submission.acknowledged;
+  try {
+    const poller = await pollerOf(sampler);
+    submission.completed ??= (await poller?.waitFor(requestId, { signal, dropped: submission.dropped })) ?? {};
+    const { payloadBytes } = submission.completed;
+    const target = { requestId, requestType: "Sample", subject: job.subject, signal, facts: job.facts } as const;
+    const over = () => poller?.fetched(requestId); // a failure is as final as a result
+    const response = await pollFuture(session.poll, { ...target, progress: state, payloadBytes }).catch((error) => {
+      if (error instanceof RequestFailedError) over();
+      throw error;
+    });
+    over();
+    return response.withSequenceIds(sampleSequenceIds);
+  } catch (error) {
+    if (signal.aborted) session.abandon(requestId);
+    throw error;
+  }
+}
+
+function pollerOf(sampler: SamplerState): Promise<FuturesPoller> | undefined {
+  const { session, samplingSessionId, client = 0 } = sampler;
+  if (!session.config.sampleUseRetrieveFutures) return undefined;
+  sampler.poller ??= import("../session/futures-poller.ts").then(
+    (m) => new m.FuturesPoller(session, samplingSessionId, client),
+  );
+  return sampler.poller;
+}
+
+/** Sends until the server has taken the request; 429 and a billing pause are waited out under the same number. */
+async function submit(
+  session: Session,
+  job: SampleJob,
+  seqId: number | bigint,
+  { state, signal, startedAtMs }: { state: FutureState; signal: AbortSignal; startedAtMs: number },
+): Promise<UntypedAPIFuture> {
+  const { transport, sampling } = session;
+  for (;;) {
+    while (sampling.pausedForMs > 0) await transport.sleep(sampling.pausedForMs, signal);
+    // A new idempotency key for each sending, as the contract has it: the number is what makes it the same request.
+    const request: PreparedRequest = transport.prepare("asample", { ...job.request, seqId });
+    const response = await transport.attempt(request, {
+      signal,
+      startedAtMs,
+      headers: { "x-tinker-sampling-backpressure": "1", ...job.headers },
+    });
+    if (response.status < 300) return transport.decode("asample", response);
+    const failure: APIStatusError = transport.failure(request, response, job.facts);
+    state.lastError = failure;
+    if (failure.status === 429) {
+      sampling.pause(job.promptBytes);
+      continue;
+    }
+    if (failure.status !== 402 || !transport.billing.met("asample")) throw unsupported(failure, "asample") ?? failure;
+    sampling.pause(job.promptBytes);
+    await transport.sleep(billingRetryMs, signal);
+  }
+}

@@ -1,0 +1,127 @@
+import type { Attributes } from "@opentelemetry/api";
+import { ModelInput } from "@tinklet/wire";
+import { describe, expect, it } from "vitest";
+import { failure, harness } from "../../testing/harness.ts";
+import { loadInstruments, noInstruments, type OpenTelemetryApi, openTelemetryInstruments } from "./instruments.ts";
+
+/** An OpenTelemetry API that remembers. */
+function recorder() {
+  const spans: { name: string; attributes: Attributes; status?: unknown; ended: boolean }[] = [];
+  const records: { name: string; value: number; attributes: Attributes }[] = [];
+  const api = {
+    trace: {
+      getTracer: () => ({
+        startSpan: (name: string, { attributes }: { attributes: Attributes }) => {
+          const span = { name, attributes: { ...attributes }, ended: false } as (typeof spans)[0];
+          spans.push(span);
+          return {
+            setAttributes: (more: Attributes) => Object.assign(span.attributes, more),
+            setStatus: (status: unknown) => {
+              span.status = status;
+            },
+            end: () => {
+              span.ended = true;
+            },
+          };
+        },
+      }),
+    },
+    metrics: {
+      getMeter: () => ({
+        createHistogram: (name: string) => ({
+          record: (value: number, attributes: Attributes) => records.push({ name, value, attributes }),
+        }),
+      }),
+    },
+  } as unknown as OpenTelemetryApi;
+  return { api, spans, records };
+}
+
+describe("M-902: OpenTelemetry", () => {
+  it("a call is a span and a duration", () => {
+    const { api, spans, records } = recorder();
+    let now = 1000;
+    const instruments = openTelemetryInstruments(api, () => now);
+    const measured = instruments.start("optim_step", { "tinker.model_id": "m" });
+    now = 3500;
+    measured.set({ "tinker.request_id": "r" });
+    measured.end();
+    expect(spans).toEqual([
+      {
+        name: "tinker.optim_step",
+        attributes: {
+          "gen_ai.system": "tinker",
+          "gen_ai.operation.name": "optim_step",
+          "tinker.model_id": "m",
+          "tinker.request_id": "r",
+        },
+        ended: true,
+      },
+    ]);
+    expect(records).toEqual([
+      { name: "tinker.client.operation.duration", value: 2.5, attributes: { "gen_ai.operation.name": "optim_step" } },
+    ]);
+  });
+
+  it("a failure is marked on both", () => {
+    const { api, spans, records } = recorder();
+    openTelemetryInstruments(api, () => 0)
+      .start("sample", {})
+      .end(new RangeError("bad"));
+    expect(spans[0]).toMatchObject({
+      status: { code: 2, message: "bad" },
+      attributes: { "error.type": "RangeError" },
+      ended: true,
+    });
+    expect(records[0]?.attributes).toMatchObject({ "error.type": "RangeError" });
+  });
+
+  it("tokens are counted by kind", () => {
+    const { api, records } = recorder();
+    openTelemetryInstruments(api, () => 0).tokens("input", 7, { a: "b" });
+    expect(records).toEqual([
+      { name: "gen_ai.client.token.usage", value: 7, attributes: { "gen_ai.token.type": "input", a: "b" } },
+    ]);
+  });
+
+  it("clients report through what the application registered, with request ids and tokens", async () => {
+    const otel = await import("@opentelemetry/api");
+    const { api, spans, records } = recorder();
+    otel.trace.setGlobalTracerProvider(api.trace as never);
+    otel.metrics.setGlobalMeterProvider(api.metrics as never);
+    const { service, run } = harness();
+    const sampler = await run(service.createSamplingClient({ baseModel: "m" }));
+    await run(sampler.sample(ModelInput.fromInts([1, 2, 3]), { samplingParams: { maxTokens: 5 }, numSamples: 2 }));
+    await run(failure(sampler.sample("x" as never)));
+    await run(service.close());
+    otel.trace.disable();
+    otel.metrics.disable();
+    expect(spans.map(({ name, ended }) => [name, ended])).toEqual([
+      ["tinker.sample", true],
+      ["tinker.sample", true],
+    ]);
+    expect(spans[0]?.attributes).toMatchObject({
+      "tinker.sampling_session_id": "session-1:sample:0",
+      "tinker.request_id": "request-0",
+    });
+    expect(spans[1]?.status).toBeDefined();
+    const tokens = records.filter(({ name }) => name === "gen_ai.client.token.usage");
+    expect(tokens.map(({ value, attributes }) => [attributes["gen_ai.token.type"], value])).toEqual([
+      ["input", 3],
+      ["output", 10],
+    ]);
+    expect(JSON.stringify([spans, records])).not.toContain("tml-");
+  });
+
+  it("without the package everything does nothing", async () => {
+    const measured = noInstruments.start("x", {});
+    measured.set({});
+    measured.end(new Error("x"));
+    noInstruments.tokens("input", 1, {});
+    const absent = await loadInstruments(
+      () => 0,
+      () => Promise.reject(new Error("not installed")),
+    );
+    expect(absent).toBe(noInstruments);
+  });
+});

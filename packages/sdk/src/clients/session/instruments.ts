@@ -1,0 +1,99 @@
+/**
+ * Spans and metrics for OpenTelemetry, through the optional peer `@opentelemetry/api`. Without the package, or without a
+ * provider set up by the application, everything here does nothing. Attributes hold ids, counts and names, never contents.
+ */
+import { packageVersion } from "../../transport/environment.ts";
+
+// The parts of `@opentelemetry/api` that are used, in our own words: the package is optional, and so are its types.
+
+/** Names and values of what is measured. */
+export type Attributes = Readonly<Record<string, string | number>>;
+
+interface Span {
+  setAttributes(attributes: Record<string, string | number>): unknown;
+  setStatus(status: { code: number; message?: string }): unknown;
+  end(): void;
+}
+interface Histogram {
+  record(value: number, attributes?: Record<string, string | number>): void;
+}
+interface Tracer {
+  startSpan(name: string, options?: { attributes?: Record<string, string | number> }): Span;
+}
+interface Meter {
+  createHistogram(name: string, options?: { unit?: string; description?: string }): Histogram;
+}
+
+/** One measured call. */
+export interface Measured {
+  set(attributes: Attributes): void;
+  end(error?: unknown): void;
+}
+
+/** Measures calls. */
+export interface Instruments {
+  /** @param operation - the Python SDK's name of the call, for example `forward_backward`. */
+  start(operation: string, attributes: Attributes): Measured;
+  tokens(kind: "input" | "output", count: number, attributes: Attributes): void;
+}
+
+const nothing: Measured = { set: () => {}, end: () => {} };
+export const noInstruments: Instruments = { start: () => nothing, tokens: () => {} };
+
+/** The part of `@opentelemetry/api` that is used. */
+export interface OpenTelemetryApi {
+  readonly trace: { getTracer(name: string, version?: string): Tracer };
+  readonly metrics: { getMeter(name: string, version?: string): Meter };
+}
+
+/** `SpanStatusCode.ERROR`, spelled out so that nothing is imported for one number. */
+const errorStatus = 2;
+
+/** The instruments over an API that is there. */
+export function openTelemetryInstruments(api: OpenTelemetryApi, nowMs: () => number): Instruments {
+  const tracer = api.trace.getTracer("tinklet", packageVersion);
+  const meter = api.metrics.getMeter("tinklet", packageVersion);
+  const durations: Histogram = meter.createHistogram("tinker.client.operation.duration", {
+    unit: "s",
+    description: "From the call to its result",
+  });
+  const usage: Histogram = meter.createHistogram("gen_ai.client.token.usage", {
+    unit: "{token}",
+    description: "Tokens per call",
+  });
+  return {
+    start: (operation, attributes) => {
+      const startedAtMs = nowMs();
+      const common = { "gen_ai.system": "tinker", "gen_ai.operation.name": operation, ...attributes };
+      const span = tracer.startSpan(`tinker.${operation}`, { attributes: common });
+      return {
+        set: (more) => {
+          span.setAttributes({ ...more });
+        },
+        end: (error) => {
+          const failed = error === undefined ? {} : { "error.type": (error as Error).name ?? "Error" };
+          if (error !== undefined) {
+            span.setStatus({ code: errorStatus, message: (error as Error).message ?? String(error) });
+            span.setAttributes(failed);
+          }
+          span.end();
+          durations.record((nowMs() - startedAtMs) / 1000, { "gen_ai.operation.name": operation, ...failed });
+        },
+      };
+    },
+    tokens: (kind, count, attributes) => usage.record(count, { "gen_ai.token.type": kind, ...attributes }),
+  };
+}
+
+/** Instruments over the installed API, or ones that do nothing. */
+export async function loadInstruments(
+  nowMs: () => number,
+  load: () => Promise<OpenTelemetryApi> = () =>
+    import(/* webpackIgnore: true */ /* @vite-ignore */ "@opentelemetry/api"),
+): Promise<Instruments> {
+  try {
+    return openTelemetryInstruments(await load(), nowMs);
+  } catch {
+    return noInstruments;
+  }
+}

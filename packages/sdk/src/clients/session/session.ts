@@ -1,0 +1,467 @@
+/**
+ * One connection to one server, shared by all clients of a {@link ServiceClient}: configuration, credentials, the session
+ * with its heartbeat, counters, limits, telemetry. Does nothing until somebody asks; everything it starts ends in `close()`,
+ * and none of it keeps a process alive.
+ */
+
+import { bounded, Shared, type SharedOptions } from "@tinklet/wire/abort";
+import {
+  type ClientConfigResponse,
+  ClientDynamicConfigResponse,
+  type ClientSessionFinishReasonType,
+  isKnown,
+  loadRoute,
+  mirroredSdkVersion,
+  type Operation,
+  type RequestOf,
+  type ResponseOf,
+  type WhoamiResponse,
+} from "@tinklet/wire/client";
+import { type Clock, systemClock } from "@tinklet/wire/clock";
+import { APIStatusError, APITimeoutError, TinkerError } from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
+import { APIFuture, type FutureContext, type FutureState } from "../../futures/api-future.ts";
+import type { PollContext } from "../../futures/poll.ts";
+import { BillingPause } from "../../transport/billing-pause.ts";
+import { ByteBudget } from "../../transport/byte-budget.ts";
+import {
+  type CredentialSource,
+  credentialSource,
+  exchangeCredentials,
+  firstCredentials,
+} from "../../transport/credentials/auth.ts";
+import type { ExchangedToken } from "../../transport/credentials/token.ts";
+import { environment, rawEnvironment, resolveBaseUrl } from "../../transport/environment.ts";
+import { HttpTransport } from "../../transport/http-transport.ts";
+import { createExchange, defaultMaxSockets, type MaxSockets } from "../../transport/pools.ts";
+import { Reporter, seconds } from "../../transport/report.ts";
+import type { CallOptions, SendOptions } from "../../transport/transport.ts";
+import { type ClientOptions, checkClientOptions } from "../options.ts";
+import { Notes } from "../sampling/notes.ts";
+import { SampleLimits } from "../sampling/sample-limits.ts";
+import { type Instruments, loadInstruments, type Measured, noInstruments } from "./instruments.ts";
+import { Telemetry, telemetryEnabled } from "./telemetry.ts";
+
+const heartbeatMs = 10_000;
+/** A heartbeat that has not come through for so long is worth a warning. */
+const heartbeatWarningMs = 120_000;
+const shortestRefreshMs = 10_000;
+/** How long one attempt at telling the server of the end may take. */
+const finishMs = 5_000;
+
+/** What another process needs to use this session; holds a credential. */
+export interface SessionHandle {
+  readonly baseUrl: string;
+  /** Headers of every request. Absent in handles of an older release. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly apiKey: string | undefined;
+  readonly token: string | undefined;
+  readonly sessionId: string;
+  readonly config: ClientConfigResponse;
+}
+
+export class Session {
+  readonly clock: Clock;
+  readonly background: Clock;
+  readonly reporter: Reporter;
+  readonly transport: HttpTransport;
+  readonly options: ClientOptions;
+  readonly maxSockets: MaxSockets;
+  readonly telemetry: Telemetry | undefined;
+  readonly trainBytes = new ByteBudget(0);
+  readonly sampling: SampleLimits;
+  readonly notes: Notes;
+  instruments: Instruments = noInstruments;
+  readonly poll: PollContext;
+  readonly futures: FutureContext;
+  readonly #source: CredentialSource;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #live = new Set<APIFuture<unknown>>();
+  readonly #cancelTimers = new Set<() => void>();
+  #config: ClientConfigResponse | undefined;
+  readonly #connecting = new Shared((options) => this.#connect(options));
+  readonly #opening = new Shared((options) => this.#open(options));
+  #sessionId: string | undefined;
+  #token: ExchangedToken | undefined;
+  #nextModel = 0;
+  #nextSampler = 0;
+  #nextLoss = 0;
+  #closing: Promise<void> | undefined;
+
+  constructor(options: ClientOptions = {}, from?: SessionHandle) {
+    checkClientOptions("ServiceClient", options);
+    this.options = options;
+    this.clock = options.clock ?? systemClock({ ref: true });
+    this.background = options.clock ?? systemClock();
+    this.reporter = new Reporter({
+      clock: this.clock,
+      logger: options.logger,
+      logLevel: options.logLevel,
+      onEvent: options.onEvent,
+    });
+    this.#headers = { ...from?.headers, ...options.defaultHeaders };
+    this.maxSockets = { ...defaultMaxSockets, ...given(options.maxSockets ?? {}) };
+    this.#source = credentialSource(from ?? options);
+    this.reporter.redactor.add(this.#source.apiKey);
+    const access = accessHeaders();
+    this.reporter.redactor.add(access["cf-access-client-secret"]);
+    const billing = new BillingPause(this.clock, this.reporter);
+    this.transport = new HttpTransport({
+      baseUrl: resolveBaseUrl(from?.baseUrl ?? options.baseUrl),
+      credentials: firstCredentials(this.#source, this.clock),
+      exchange: createExchange({
+        fetch: options.fetch,
+        clock: this.clock,
+        maxSockets: this.maxSockets,
+        maxResponseBytes: options.maxResponseBytes,
+      }),
+      clock: this.clock,
+      reporter: this.reporter,
+      billing,
+      defaultHeaders: { ...access, ...this.#headers },
+      timeoutMs: options.timeoutMs,
+      maxRetries: options.maxRetries,
+    });
+    const { clock, background, reporter, transport } = this;
+    this.poll = { transport, clock, billing, reporter, responseBytes: new ByteBudget(0) };
+    this.futures = { clock, background, reporter };
+    this.sampling = new SampleLimits(clock);
+    this.notes = new Notes(reporter);
+    this.telemetry = telemetryEnabled(options.telemetry)
+      ? new Telemetry({ transport, clock: background, reporter })
+      : undefined;
+    if (from !== undefined) this.#adopt(from);
+  }
+
+  /** The server's flags. @throws {@link TinkerError} before {@link Session.connect}. */
+  get config(): ClientConfigResponse {
+    if (this.#config === undefined) {
+      throw new TinkerError("The client is not connected yet.", {
+        code: "not_connected",
+        hint: "Await connect() first.",
+      });
+    }
+    return this.#config;
+  }
+
+  /** Where the server shows its runs, when it has a page for them. Unknown before {@link Session.connect}. */
+  get ownPages(): string | undefined {
+    return this.#config?.tinkletExtensions?.includes("studio") ? this.transport.baseUrl : undefined;
+  }
+
+  get sessionId(): string | undefined {
+    return this.#sessionId;
+  }
+
+  /**
+   * Fetches the configuration and, where the server wants it, a token. Done once, for all who wait for it; given up when the
+   * last of them has gone. A failure may be tried again.
+   */
+  connect(options: SharedOptions = {}): Promise<ClientConfigResponse> {
+    return this.#connecting.get(options);
+  }
+
+  async #connect(options: SharedOptions): Promise<ClientConfigResponse> {
+    const [config, instruments] = await Promise.all([
+      this.transport.call("clientConfig", { sdkVersion: mirroredSdkVersion }, options),
+      loadInstruments(() => this.clock.monotonic()),
+    ]);
+    this.instruments = instruments;
+    this.#configure(config);
+    if (config.pjwtAuthEnabled) await this.#exchangeToken(options);
+    const dynamic = await this.#dynamicConfig(options);
+    this.#dynamic = dynamic;
+    return config;
+  }
+
+  /** The flags that may change while the client runs, as they stand. */
+  #dynamic: ClientDynamicConfigResponse = ClientDynamicConfigResponse.decode({});
+
+  #configure(config: ClientConfigResponse): void {
+    this.#config = config;
+    this.transport.billing.maxPauseMs = config.billingExceptionMaxPauseDurationSec * 1000;
+    this.poll.responseBytes.resize(config.inflightResponseBytesSemaphoreSize);
+    this.trainBytes.resize(config.fwdbwdDispatchBytesSemaphoreSize);
+    this.sampling.configure(config, this.maxSockets.retrieve);
+  }
+
+  async #exchangeToken(options: SharedOptions, initial?: string): Promise<void> {
+    const source = exchangeCredentials(this.#source, this.config, this.clock);
+    const { ExchangedToken } = await import("../../transport/credentials/token.ts"); // plain keys need none of it
+    let first = options; // later exchanges are nobody's call
+    const token = new ExchangedToken({
+      exchange: async () => {
+        const { jwt } = await this.transport.call("authToken", {}, { ...first, token: await source.token() });
+        this.reporter.redactor.add(jwt);
+        return jwt;
+      },
+      clock: this.background,
+      warn: (message) => this.reporter.log("warn", message),
+      initial,
+    });
+    await token.start();
+    first = {};
+    this.#token = token;
+    this.transport.credentials = token;
+  }
+
+  /** A server that does not know the route has nothing to say; neither has one that keeps failing at it. */
+  async #dynamicConfig({ signal, maxRetries = 2 }: SharedOptions): Promise<ClientDynamicConfigResponse> {
+    const limits = { signal, maxRetries: Math.min(maxRetries, 2) };
+    try {
+      return await this.transport.call("clientDynamicConfig", { sdkVersion: mirroredSdkVersion }, limits);
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (!(error instanceof APIStatusError && error.status === 404)) {
+        if (!(error instanceof TinkerError)) throw error;
+        this.reporter.log("warn", `The dynamic configuration is not available, defaults are used: ${error.message}`);
+      }
+      return ClientDynamicConfigResponse.decode({});
+    }
+  }
+
+  /** Calls that have no result yet. */
+  get underWay(): number {
+    return this.#live.size;
+  }
+
+  /** The session's id; the session is made when first asked for. */
+  open(options: SharedOptions = {}): Promise<string> {
+    return this.#opening.get(options);
+  }
+
+  async #open(options: SharedOptions): Promise<string> {
+    await this.connect(options);
+    const projectId = this.options.projectId ?? environment("TINKER_PROJECT_ID");
+    const request = {
+      tags: [...sessionTags(this.options.tags)],
+      userMetadata: this.options.userMetadata ?? {},
+      sdkVersion: mirroredSdkVersion,
+      ...given({ projectId, displayName: this.options.displayName }),
+    };
+    const answer = await this.transport.call("createSession", request, options);
+    for (const [level, message] of [
+      ["info", answer.infoMessage],
+      ["warn", answer.warningMessage],
+      ["error", answer.errorMessage],
+    ] as const) {
+      if (message !== undefined) this.reporter.report({ type: "session.message", level, message });
+    }
+    this.#begin(answer.sessionId);
+    return answer.sessionId;
+  }
+
+  #begin(sessionId: string): void {
+    this.#sessionId = sessionId;
+    this.telemetry?.begin(sessionId);
+    let lastSuccessMs = this.clock.monotonic();
+    this.#every(
+      () => heartbeatMs,
+      async () => {
+        try {
+          await this.transport.call("sessionHeartbeat", { sessionId });
+          lastSuccessMs = this.clock.monotonic();
+        } catch (error) {
+          if (error instanceof APIStatusError && error.status === 410) return "over"; // the session was finished
+          const sinceMs = this.clock.monotonic() - lastSuccessMs;
+          if (sinceMs > heartbeatWarningMs)
+            this.reporter.report({ type: "session.heartbeat_failing", sessionId, sinceMs });
+        }
+        return undefined;
+      },
+    );
+    this.#every(
+      () => Math.max(this.#dynamic.refreshIntervalSec * 1000, shortestRefreshMs),
+      async () => {
+        try {
+          this.#dynamic = await this.transport.call("clientDynamicConfig", { sdkVersion: mirroredSdkVersion });
+        } catch {
+          // The last good configuration stays.
+        }
+      },
+    );
+  }
+
+  /** Uses a session that another process opened. */
+  #adopt(from: SessionHandle): void {
+    this.#configure(from.config);
+    const token = from.config.pjwtAuthEnabled ? this.#exchangeToken({}, from.token) : Promise.resolve();
+    this.#connecting.adopt(token.then(() => from.config));
+    this.#opening.adopt(token.then(() => from.sessionId));
+    this.#begin(from.sessionId);
+  }
+
+  /** What {@link Session} of another process can be made from. */
+  async handle(options: SharedOptions = {}): Promise<SessionHandle> {
+    const sessionId = await this.open(options);
+    const { apiKey } = this.#source;
+    const { baseUrl } = this.transport;
+    return { baseUrl, headers: this.#headers, apiKey, token: this.#token?.current, sessionId, config: this.config };
+  }
+
+  /** Runs something again and again, until it says that it is over. */
+  #every(periodMs: () => number, run: () => Promise<unknown>): void {
+    let cancel = () => {};
+    const handle = () => cancel();
+    const schedule = () => {
+      cancel = this.background.timer(periodMs(), () => {
+        void run().then(
+          (state) => {
+            if (this.#closing === undefined && state !== "over") schedule();
+          },
+          () => {
+            if (this.#closing === undefined) schedule();
+          },
+        );
+      });
+    };
+    this.#cancelTimers.add(handle);
+    schedule();
+  }
+
+  nextModelSeqId(): number {
+    return this.#nextModel++;
+  }
+
+  nextCustomLossSeqId(): number {
+    return this.#nextLoss++;
+  }
+
+  nextSamplingSessionSeqId(): number {
+    return this.#nextSampler++;
+  }
+
+  /**
+   * Runs a call within its bounds: `signal` and `timeoutMs` end it in whatever state the server is. The options that `work` is
+   * given have the bounds in their signal.
+   */
+  within<T>(name: string, options: CallOptions, work: (options: CallOptions) => Promise<T>): Promise<T> {
+    const late = (ms: number) => new APITimeoutError(`${name}: no result within ${seconds(ms)}`);
+    return bounded(this.clock, options, late, (signal) => work({ ...options, signal, timeoutMs: undefined }));
+  }
+
+  /** A call of the contract; failures are told to telemetry. */
+  async call<K extends Operation>(
+    operation: K,
+    request: RequestOf<K>,
+    options: SendOptions = {},
+  ): Promise<ResponseOf<K>> {
+    try {
+      if (!isKnown(operation)) await loadRoute(operation);
+      // Encoded now: what the caller writes into its arrays from here on is not this call's.
+      const prepared = this.transport.prepare(operation, request);
+      return await this.within(operation, options, async (inner) => {
+        await this.connect(inner);
+        return this.transport.callPrepared(operation, prepared, { ...options, ...inner });
+      });
+    } catch (error) {
+      if (error instanceof TinkerError && !options.signal?.aborted) this.telemetry?.exception(error);
+      throw error;
+    }
+  }
+
+  /** Starts a future of this session: measured, told to telemetry when it fails, ended by `close()`. */
+  start<T>(
+    options: {
+      readonly requestType: string;
+      /** The Python SDK's name of the call, for spans. */
+      readonly operation: string;
+      readonly subject?: string | undefined;
+      readonly signal?: AbortSignal | undefined;
+      readonly timeoutMs?: number | undefined;
+      readonly attributes?: Readonly<Record<string, string | number>>;
+    },
+    work: (state: FutureState, signal: AbortSignal) => Promise<T>,
+  ): APIFuture<T> {
+    const measured = this.instruments.start(options.operation, { ...options.attributes });
+    let told: FutureState | undefined;
+    const future = APIFuture.start(this.futures, options, (state, signal) => {
+      told = state;
+      return work(state, signal);
+    });
+    this.#live.add(future);
+    // Not part of the work, which a call that is aborted before it begins never reaches.
+    future.settled((error) => {
+      this.#live.delete(future);
+      measure(measured, told, error);
+      if (error instanceof TinkerError && !future.aborted) this.telemetry?.exception(error);
+    });
+    return future;
+  }
+
+  /** Tells the server of a sample that nobody waits for any more, where it wants to know. */
+  abandon(requestId: string): void {
+    const { sampleCancelEnabled, sampleCancelMaxBatchSize: most } = this.#dynamic;
+    if (!sampleCancelEnabled || this.#closing !== undefined) return;
+    this.#abandoned.push(requestId);
+    if (this.#abandoned.length > 1) return; // somebody is at it
+    void import("../sampling/abandoned-samples.ts").then(({ tellAbandoned }) =>
+      tellAbandoned(this, this.#abandoned, most),
+    );
+  }
+
+  readonly #abandoned: string[] = [];
+
+  /** Another account's credential in the form that the server takes. */
+  async foreignToken(credential: string, options: SharedOptions): Promise<string> {
+    this.reporter.redactor.add(credential);
+    const { pjwtAuthEnabled } = await this.connect(options);
+    if (!pjwtAuthEnabled) return credential;
+    const { jwt } = await this.transport.call("authToken", {}, { ...options, token: credential });
+    this.reporter.redactor.add(jwt);
+    return jwt;
+  }
+
+  /** Whose credential this is. */
+  async whoami(options: SharedOptions): Promise<WhoamiResponse> {
+    await this.connect(options);
+    const { passportToken, whoamiOf } = await import("../../transport/credentials/token.ts");
+    return whoamiOf(this.#token?.current ?? passportToken(this.#source));
+  }
+
+  /** Ends everything: pending calls reject, timers stop, the last telemetry is sent, sockets close. May be called twice. */
+  /** @param finish - what the server is told of how the session ended; nothing is told without. */
+  close(finish?: { readonly type: ClientSessionFinishReasonType; readonly detail: string | undefined }): Promise<void> {
+    this.#closing ??= this.#close(finish);
+    return this.#closing;
+  }
+
+  async #close(finish: Parameters<Session["close"]>[0]): Promise<void> {
+    const sessionId = this.#sessionId;
+    for (const cancel of this.#cancelTimers) cancel();
+    const closed = new TinkerError("The client was closed before the result arrived.", { code: "closed" });
+    for (const future of this.#live) future.cancel(closed);
+    if (finish !== undefined && sessionId !== undefined) {
+      const { type, detail = null } = finish;
+      const told = this.transport.call(
+        "finishSession",
+        { sessionId, reason: { type }, detail },
+        { maxRetries: 1, timeoutMs: finishMs },
+      );
+      await told.catch(() => {}); // a server that is gone, or older than 0.28, must not keep a program from ending
+    }
+    this.#token?.close();
+    if (this.#connecting.begun) await this.telemetry?.close();
+    await this.transport.close();
+  }
+}
+
+function measure(measured: Measured, state: FutureState | undefined, error: unknown): void {
+  const requestId = state?.requestIds[0];
+  if (requestId !== undefined) measured.set({ "tinker.request_id": requestId });
+  measured.end(error);
+}
+
+/** `TINKER_TAGS` as Python reads it: set but empty is one empty tag. */
+function sessionTags(option: readonly string[] | undefined): ReadonlySet<string> {
+  return new Set(option ?? rawEnvironment("TINKER_TAGS")?.split(",") ?? []);
+}
+
+/** Headers for servers behind Cloudflare Access. */
+function accessHeaders(): Record<string, string> {
+  const id = environment("CLOUDFLARE_ACCESS_CLIENT_ID");
+  const secret = environment("CLOUDFLARE_ACCESS_CLIENT_SECRET");
+  return {
+    ...given({ "cf-access-client-id": id, "cf-access-client-secret": secret }),
+  };
+}

@@ -1,0 +1,115 @@
+/**
+ * How the requests of one model run: wait for the turn, submit under a number, poll for the result. `TrainingClient` says
+ * what to send; this says in which order. The place in the queue is always taken in the tick of the call, so no method here
+ * awaits anything before it.
+ */
+
+import {
+  AdamParams,
+  type AdamParamsInput,
+  type DimuonParamsInput,
+  type ForwardBackwardOutput,
+  type FutureResult,
+  type FutureResultName,
+  isKnown,
+  loadRoute,
+  type Operation,
+  type OptimParamsBase,
+  type RequestOf,
+} from "@tinklet/wire/client";
+import type { FutureState } from "../../futures/api-future.ts";
+import { pollFuture } from "../../futures/poll.ts";
+import type { FailureFacts } from "../../transport/hints.ts";
+import type { Session } from "../session/session.ts";
+import { fillGap, type Pass, passResult, passSubmission, preparePass } from "./pass.ts";
+import { numbered, SubmissionQueue, type Turn } from "./submission-queue.ts";
+import { type Accepted, type SubmitOptions, submitRequest } from "./submit-request.ts";
+
+/** Settings of a step: AdamW's, or those of another optimizer, told by its `type`. */
+export type OptimSettings = AdamParamsInput | DimuonParamsInput | OptimParamsBase;
+
+/** Operations that are one request under one number. */
+export type NumberedOperation = "saveWeights" | "saveWeightsForSampler" | "saveWeightsExternal" | "loadWeights";
+export type NumberedRequest<O extends NumberedOperation> = Omit<RequestOf<O>, "modelId" | "seqId">;
+
+export class ModelRequests {
+  readonly session: Session;
+  readonly modelId: string;
+  readonly #queue: SubmissionQueue;
+
+  constructor(session: Session, modelId: string) {
+    this.session = session;
+    this.modelId = modelId;
+    this.#queue = new SubmissionQueue((seqId) => fillGap(this, seqId));
+  }
+
+  /** A pass from submission to result. */
+  async pass(pass: Pass, state: FutureState, signal: AbortSignal): Promise<ForwardBackwardOutput> {
+    const prepared = preparePass(this, pass);
+    const accepted = await this.#queue.submit(passSubmission(prepared, state), signal);
+    return passResult(prepared, accepted, state, signal);
+  }
+
+  /** Runs `submit` when it is this call's turn. */
+  inTurn<T>(state: FutureState, signal: AbortSignal, submit: (turn: Turn) => Promise<T>): Promise<T> {
+    return this.#queue.submit((turn) => {
+      state.phase = "submitting";
+      return submit(turn);
+    }, signal);
+  }
+
+  /** One numbered request from submission to result. */
+  async run<K extends FutureResultName, O extends NumberedOperation>(
+    requestType: K,
+    operation: O,
+    request: NumberedRequest<O>,
+    state: FutureState,
+    signal: AbortSignal,
+    facts: Partial<FailureFacts> = {},
+  ): Promise<FutureResult<K>> {
+    const { modelId } = this;
+    const accepted = await this.inTurn(state, signal, (turn) =>
+      numbered(turn, (seqId) => this.submit(operation, { modelId, seqId, ...request } as RequestOf<O>, { facts })),
+    );
+    state.submitted([accepted.requestId]);
+    return this.poll(requestType, accepted, state, signal, facts);
+  }
+
+  /** Checks an optimizer step's settings now, another optimizer's in its turn; sends it when it is called. */
+  optimStep(settings: OptimSettings): (turn: Turn) => Promise<Accepted> {
+    const { modelId } = this;
+    if ("type" in settings) {
+      const params = { ...settings };
+      return async (turn) => {
+        const { encodeOptimParams } = await import("@tinklet/wire/optimizer"); // few programs have another than AdamW
+        const optimizerParams = encodeOptimParams(params);
+        return numbered(turn, (seqId) => this.submit("optimStep", { optimizerParams, modelId, seqId }));
+      };
+    }
+    const adamParams = settings;
+    // Read back from its own encoding: checked, and with its defaults filled in.
+    const params = AdamParams.decode(AdamParams.encode(adamParams));
+    return (turn) => numbered(turn, (seqId) => this.submit("optimStep", { adamParams: params, modelId, seqId }));
+  }
+
+  /** Encodes and sends one request. */
+  async submit<O extends Operation>(
+    operation: O,
+    request: RequestOf<O>,
+    options: SubmitOptions = {},
+  ): Promise<Accepted> {
+    if (!isKnown(operation)) await loadRoute(operation);
+    return submitRequest(this.session, this.session.transport.prepare(operation, request), options);
+  }
+
+  poll<K extends FutureResultName>(
+    requestType: K,
+    { requestId, roundtripMs }: Accepted,
+    progress: FutureState,
+    signal: AbortSignal,
+    facts: Partial<FailureFacts> = {},
+  ): Promise<FutureResult<K>> {
+    const subject = this.modelId;
+    return pollFuture(this.session.poll, { requestId, requestType, subject, roundtripMs, signal, facts, progress });
+  }
+}

@@ -1,0 +1,65 @@
+/**
+ * What one training step came to, read from the metrics of its pass and its optimizer step.
+ */
+
+import type { ForwardBackwardOutput, OptimStepResponse } from "@tinklet/wire/client";
+import { given } from "@tinklet/wire/options";
+import type { ServerTiming } from "../../futures/server-timing.ts";
+
+/** The result of {@link TrainingClient.step}. */
+export interface StepResult {
+  /** The loss as the server's metrics tell it: a sum over tokens where it says `loss:sum`. */
+  readonly loss: number | undefined;
+  /** The gradient's norm before clipping, where the server reports it. */
+  readonly gradNorm?: number;
+  /** Input tokens of the batch. */
+  readonly tokens: number;
+  /** The metrics of the pass and of the optimizer step. */
+  readonly metrics: Readonly<Record<string, number>>;
+  /** From the call to the result, in milliseconds. */
+  readonly waitMs: number;
+  /**
+   * Milliseconds until the server turned to the pass, where it reports them (`Server-Timing` entry `queue`, or a metric
+   * `queue_ms`).
+   */
+  readonly queueMs?: number;
+  /**
+   * Milliseconds of computing, pass and optimizer step together, where the server reports them (`Server-Timing` entry
+   * `compute`, or a metric `compute_ms`).
+   */
+  readonly computeMs?: number;
+  /** The pass itself, with its outputs per datum. */
+  readonly output: ForwardBackwardOutput;
+}
+
+/** Names under which servers report the norm of the gradient. */
+const gradNormNames = ["unclipped_grad_l2", "grad_norm", "grad_l2"];
+
+export function stepResult(
+  tokens: number,
+  output: ForwardBackwardOutput,
+  optimized: OptimStepResponse,
+  time: ServerTiming & { readonly waitMs: number },
+): StepResult {
+  const metrics = { ...output.metrics, ...optimized.metrics };
+  const gradNorm = named(metrics, gradNormNames);
+  const queueMs = time.queueMs ?? named(metrics, ["queue_ms"]);
+  const computeMs = time.computeMs ?? named(metrics, ["compute_ms"]);
+  return {
+    loss: output.loss,
+    ...given({ gradNorm }),
+    tokens,
+    metrics,
+    waitMs: time.waitMs,
+    ...given({ queueMs, computeMs }),
+    output,
+  };
+}
+
+/** A metric by its name, whatever its reduction. */
+function named(metrics: Readonly<Record<string, number>>, names: readonly string[]): number | undefined {
+  for (const name of names) {
+    for (const [key, value] of Object.entries(metrics)) if (key === name || key.startsWith(`${name}:`)) return value;
+  }
+  return undefined;
+}

@@ -1,0 +1,508 @@
+/**
+ * `TrainingClient`: passes, optimizer steps and checkpoints of one model, in the order of the calls. Says what each call
+ * sends and returns; `model-requests.ts` says how.
+ */
+
+import {
+  copyDatum,
+  type DatumLike,
+  type ForwardBackwardOutput,
+  type GetInfoResponse,
+  type LoadWeightsResponse,
+  type LossFnConfig,
+  type LossFnType,
+  type OptimStepResponse,
+  type SaveWeightsExternalResponse,
+  type SaveWeightsForSamplerResponse,
+  type SaveWeightsResponse,
+  toData,
+  type UnloadModelResponse,
+} from "@tinklet/wire/client";
+import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
+import { checkOptions, describe, given, type OptionNames } from "@tinklet/wire/options";
+import { type APIFuture, FutureState } from "../../futures/api-future.ts";
+import { togetherTiming } from "../../futures/server-timing.ts";
+import type { Tokenizer } from "../../tokenizer/index.ts";
+import type { CallOptions } from "../../transport/transport.ts";
+import { modelTokenizer } from "../model-tokenizer.ts";
+import { callNames, type OperationOptions, operationNames } from "../options.ts";
+import { runUrl } from "../rest/console-urls.ts";
+import type { RetryConfig } from "../sampling/retry-config.ts";
+import { SamplingClient } from "../sampling/sampling-client.ts";
+import type { Session } from "../session/session.ts";
+import {
+  type CustomLossFn,
+  CustomLossOutput,
+  customForwardData,
+  customLossCarrier,
+} from "./custom-loss/custom-loss.ts";
+import { batchLoss, CustomLoss, checkLossInputs } from "./custom-loss/per-datum-loss.ts";
+import type { HasInputsFor, PassOutput } from "./loss-inputs.ts";
+import { ModelRequests, type OptimSettings } from "./model-requests.ts";
+import { passResult, passSubmission, preparePass, together } from "./pass.ts";
+import { type StepResult, stepResult } from "./step-result.ts";
+
+/** Options of a forward or forward-backward pass. */
+export interface PassOptions extends OperationOptions {
+  /** Hyperparameters of the loss, for example `{ clip_low_threshold: 0.8 }`. */
+  readonly lossFnConfig?: LossFnConfig | undefined;
+}
+
+/** Allows the name of a loss that the official service does not have. */
+export interface UnknownLoss {
+  readonly allowUnknownLoss: true;
+}
+
+/** Options of saving. */
+export interface SaveOptions extends OperationOptions {
+  /** Time to live of the checkpoint, in seconds. @defaultValue no expiry */
+  readonly ttlSeconds?: number | undefined;
+  /** Notes stored with the checkpoint. Servers older than 0.28 may refuse them. */
+  readonly userMetadata?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Options of {@link TrainingClient.saveWeightsExternal}. */
+export interface ExternalSaveOptions extends OperationOptions {
+  /** Time to live of the files, in seconds. @defaultValue no expiry */
+  readonly ttlSeconds?: number | undefined;
+  /** Public keys of the `age` tool: the files are encrypted for their owners. */
+  readonly ageEncryptionRecipients?: readonly string[] | undefined;
+}
+
+/** Options of the sampling clients that a training client makes. */
+export interface SamplerOptions extends OperationOptions {
+  readonly retryConfig?: RetryConfig | undefined;
+  /** Keep what the loss `stable_reinforce` needs of the samples. Needs a server of 0.27. @defaultValue false */
+  readonly recordStabilityInfo?: boolean | undefined;
+}
+
+/** Options of loading. */
+export interface LoadOptions extends OperationOptions {
+  /** Access token for another account's weights. */
+  readonly weightsAccessToken?: string | undefined;
+}
+
+/** A batch whose data have the inputs that the loss requires. */
+export type BatchFor<L extends LossFnType, K extends string> = readonly (DatumLike<K> & HasInputsFor<L, K>)[];
+
+/**
+ * Trains one model. Made by {@link ServiceClient.createLoraTrainingClient} and its siblings.
+ *
+ * Calls go out in the order in which they are made, without being awaited in between. A call that fails, is cancelled or
+ * times out never blocks the ones behind it.
+ *
+ * Training, saving and loading return an {@link APIFuture} at once: the request is on its way, and `await` gives the result. `getInfo`
+ * and `getTokenizer` are one question and its answer and return a `Promise`.
+ *
+ * @example
+ * ```ts
+ * const trainer = await service.createLoraTrainingClient({ baseModel: "Qwen/Qwen3-8B", rank: 32 });
+ * for (const batch of batches) {
+ *   const pass = trainer.forwardBackward(batch, "cross_entropy");
+ *   const step = trainer.optimStep({ learningRate: 1e-4 });
+ *   console.log((await pass).loss);
+ *   await step;
+ * }
+ * ```
+ */
+export class TrainingClient {
+  readonly #requests: ModelRequests;
+
+  /** @internal */
+  constructor(session: Session, modelId: string) {
+    this.#requests = new ModelRequests(session, modelId);
+  }
+
+  /** The model's id, which is also its training run's. */
+  get modelId(): string {
+    return this.#requests.modelId;
+  }
+
+  /**
+   * Forward pass without gradients: per-token outputs and metrics.
+   *
+   * @example
+   * ```ts
+   * const { metrics } = await trainer.forward(batch, "cross_entropy"); // a held-out loss
+   * console.log(metrics["loss:sum"]);
+   * ```
+   */
+  forward<L extends LossFnType, K extends string = string>(
+    data: BatchFor<L, K>,
+    lossFn: L,
+    options?: PassOptions,
+  ): APIFuture<PassOutput<L>>;
+  /** As above, with a loss that only some servers know. */
+  forward(
+    data: readonly DatumLike[],
+    lossFn: string,
+    options: PassOptions & UnknownLoss,
+  ): APIFuture<ForwardBackwardOutput>;
+  forward(data: readonly DatumLike[], lossFn: string, options: PassOptions = {}): APIFuture<ForwardBackwardOutput> {
+    const pass = { data, lossFn, ...options, forwardOnly: true };
+    return this.#start("Forward", "forward", options, passNames, (state, signal) =>
+      this.#requests.pass(pass, state, signal),
+    );
+  }
+
+  /**
+   * Forward and backward pass; adds to the accumulated gradients. A large batch is sent in chunks, and the results are combined.
+   *
+   * @example
+   * ```ts
+   * const example = {
+   *   modelInput: [5, 6, 7],
+   *   lossFnInputs: { target_tokens: [6, 7, 8], weights: [0, 1, 1] }, // the prompt's first token is not learnt
+   * };
+   * const { loss, outputs } = await trainer.forwardBackward([example], "cross_entropy");
+   * for (const { logprobs } of outputs) console.log(loss, logprobs); // a Float32Array; elementwise_loss is another
+   * ```
+   *
+   * @throws {@link InvalidInputError} (by rejecting) naming the field, before anything is sent, when the batch lacks what
+   * the loss needs, a length does not fit or a number is not finite.
+   */
+  forwardBackward<L extends LossFnType, K extends string = string>(
+    data: BatchFor<L, K>,
+    lossFn: L,
+    options?: PassOptions,
+  ): APIFuture<PassOutput<L>>;
+  /** As above, with a loss that only some servers know. */
+  forwardBackward(
+    data: readonly DatumLike[],
+    lossFn: string,
+    options: PassOptions & UnknownLoss,
+  ): APIFuture<ForwardBackwardOutput>;
+  forwardBackward(
+    data: readonly DatumLike[],
+    lossFn: string,
+    options: PassOptions = {},
+  ): APIFuture<ForwardBackwardOutput> {
+    const pass = { data, lossFn, ...options, forwardOnly: false };
+    return this.#start("ForwardBackward", "forward_backward", options, passNames, (state, signal) =>
+      this.#requests.pass(pass, state, signal),
+    );
+  }
+
+  /**
+   * A pass with a loss of your own: a forward pass, your function on the log-probs, and a pass that carries its gradient.
+   * The function returns a {@link Var}, whose gradient is taken for you, or a number with gradients. Later calls wait until
+   * the second pass is submitted, so the function must not await calls of the same client. A {@link CustomLoss} may stand in
+   * its place, which a server may run in one pass.
+   *
+   * @throws {@link InvalidInputError} (by rejecting) when the data or what the function returns cannot be used.
+   *
+   * @example
+   * ```ts
+   * await trainer.forwardBackwardCustom(pairs, (_, [chosen, rejected]) => ({
+   *   loss: chosen!.sum().sub(rejected!.sum()).mul(0.1).logSigmoid().neg(),
+   * }));
+   * ```
+   */
+  forwardBackwardCustom(
+    data: readonly DatumLike[],
+    lossFn: CustomLossFn | CustomLoss,
+    options: OperationOptions & { readonly lossTypeInput?: "logprobs" } = {},
+  ): APIFuture<ForwardBackwardOutput> {
+    const requests = this.#requests;
+    const perDatum = lossFn instanceof CustomLoss ? lossFn : undefined;
+    return this.#start("ForwardBackward", "forward_backward_custom", options, customNames, async (state, signal) => {
+      const carrier = { lossFn: customLossCarrier };
+      const batch = toData(data);
+      if (perDatum !== undefined) checkLossInputs(perDatum, batch);
+      if (perDatum?.lossId !== undefined) {
+        const lossFnConfig = { loss_id: perDatum.lossId };
+        const pass = { data: batch, lossFn: "custom", lossFnConfig, allowUnknownLoss: true, forwardOnly: false };
+        return requests.pass(pass, state, signal);
+      }
+      // The second pass is made of it when the first is over; the caller may have written into its arrays by then.
+      const copies = batch.map(copyDatum);
+      const run = lossFn instanceof CustomLoss ? batchLoss(lossFn, copies) : lossFn;
+      const forward = preparePass(requests, {
+        ...carrier,
+        data: customForwardData(copies, options),
+        forwardOnly: true,
+      });
+      const { custom, backward, accepted } = await requests.inTurn(state, signal, async (turn) => {
+        const inner = new FutureState("Forward", requests.modelId);
+        const output = await passResult(forward, await passSubmission(forward, inner)(turn), inner, signal);
+        const { runCustomLoss } = await import("./custom-loss/run-custom-loss.ts");
+        const custom = await runCustomLoss(batch, output, run, copies);
+        signal.throwIfAborted(); // the forward pass changed nothing, so this is a good place to stop
+        const backward = preparePass(requests, { ...carrier, data: custom.data, forwardOnly: false });
+        return { custom, backward, accepted: await passSubmission(backward, state)(turn) };
+      });
+      return new CustomLossOutput(await passResult(backward, accepted, state, signal), custom);
+    });
+  }
+
+  /**
+   * Optimizer step: applies the accumulated gradients and clears them.
+   *
+   * @param params - AdamW's settings, or those of the optimizer that the model was created with, told by its `type`
+   *
+   * @example
+   * ```ts
+   * await trainer.optimStep({ learningRate: 1e-4, weightDecay: 0.01, gradClipNorm: 1 });
+   * ```
+   */
+  optimStep(params: OptimSettings = {}, options: OperationOptions = {}): APIFuture<OptimStepResponse> {
+    const requests = this.#requests;
+    return this.#start("OptimStep", "optim_step", options, operationNames, async (state, signal) => {
+      const accepted = await requests.inTurn(state, signal, requests.optimStep(params));
+      state.submitted([accepted.requestId]);
+      return requests.poll("OptimStep", accepted, state, signal);
+    });
+  }
+
+  /**
+   * A pass and its optimizer step, both submitted before either is awaited. When the server does not take the pass, the
+   * step is not sent.
+   *
+   * @example
+   * ```ts
+   * const { loss, gradNorm, tokens, waitMs } = await trainer.step(batch, "cross_entropy", { learningRate: 1e-4 });
+   * ```
+   */
+  step<L extends LossFnType, K extends string = string>(
+    data: BatchFor<L, K>,
+    lossFn: L,
+    params: OptimSettings = {},
+    options: PassOptions = {},
+  ): APIFuture<StepResult> {
+    const requests = this.#requests;
+    const { clock } = requests.session;
+    return this.#start("ForwardBackward", "step", options, passNames, async (state, signal) => {
+      const startedAtMs = clock.monotonic();
+      const pass = preparePass(requests, { data, lossFn, ...options, forwardOnly: false });
+      const optimStep = requests.optimStep(params);
+      const [passed, stepped] = await requests.inTurn(state, signal, async (turn) => {
+        const inner = new FutureState("ForwardBackward", requests.modelId);
+        return [await passSubmission(pass, inner)(turn), await optimStep(turn)] as const;
+      });
+      state.submitted([...passed, stepped].map(({ requestId }) => requestId));
+      const [output, optimized] = await together<unknown>(signal, (inner) => [
+        passResult(pass, passed, state, inner),
+        requests.poll("OptimStep", stepped, state, inner),
+      ]);
+      return stepResult(pass.tokens, output as ForwardBackwardOutput, optimized as OptimStepResponse, {
+        waitMs: clock.monotonic() - startedAtMs,
+        ...togetherTiming(state.timings),
+      });
+    });
+  }
+
+  /**
+   * Saves weights and optimizer state as a checkpoint.
+   *
+   * @param options.overwrite - overwrite an existing checkpoint of that name
+   *
+   * @example
+   * ```ts
+   * const { path } = await trainer.saveState("epoch-1");
+   * const again = await service.createTrainingClientFromStateWithOptimizer(path); // goes on where it was saved
+   * ```
+   */
+  saveState(
+    name: string,
+    options: SaveOptions & { readonly overwrite?: boolean | undefined } = {},
+  ): APIFuture<SaveWeightsResponse> {
+    const { ttlSeconds, overwrite, userMetadata } = options;
+    return this.#start("SaveWeights", "save_state", options, saveStateNames, async (state, signal) => {
+      const request = { path: checkedName(name), ...given({ ttlSeconds, overwrite, userMetadata }) };
+      return this.#requests.run("SaveWeights", "saveWeights", request, state, signal);
+    });
+  }
+
+  /** Loads weights, with a new optimizer state. @param path - `tinker://<run>/weights/<name>` */
+  loadState(path: string, options: LoadOptions = {}): APIFuture<LoadWeightsResponse> {
+    return this.#load("load_state", path, false, options);
+  }
+
+  /** Loads weights and optimizer state, to resume training exactly. */
+  loadStateWithOptimizer(path: string, options: LoadOptions = {}): APIFuture<LoadWeightsResponse> {
+    return this.#load("load_state_with_optimizer", path, true, options);
+  }
+
+  #load(name: string, path: string, optimizer: boolean, options: LoadOptions): APIFuture<LoadWeightsResponse> {
+    const { weightsAccessToken } = options;
+    return this.#start("LoadWeights", name, options, loadNames, async (state, signal) => {
+      const request = { path: checkedTinkerPath("path", path), optimizer, ...given({ weightsAccessToken }) };
+      return this.#requests.run("LoadWeights", "loadWeights", request, state, signal, { path });
+    });
+  }
+
+  /**
+   * Saves weights for sampling under a name; the result's path goes to `createSamplingClient`.
+   *
+   * @example
+   * ```ts
+   * const { path } = await trainer.saveWeightsForSampler("final", { ttlSeconds: 7 * 86_400 });
+   * const tuned = await service.createSamplingClient({ modelPath: path });
+   * ```
+   */
+  saveWeightsForSampler(name: string, options: SaveOptions = {}): APIFuture<SaveWeightsForSamplerResponse> {
+    const { ttlSeconds, userMetadata } = options;
+    return this.#start(
+      "SaveWeightsForSampler",
+      "save_weights_for_sampler",
+      options,
+      saveNames,
+      async (state, signal) => {
+        const request = { path: checkedName(name), ...given({ ttlSeconds, userMetadata }) };
+        return savedUnder(
+          await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal),
+        );
+      },
+    );
+  }
+
+  /**
+   * Saves the weights as plain files for use elsewhere; `RestClient.getExternalWeightsUrls` links to them. Needs a server
+   * of 0.28 or newer.
+   *
+   * @example
+   * ```ts
+   * const { path } = await trainer.saveWeightsExternal("final", { ttlSeconds: 86_400 });
+   * const { urls } = await service.createRestClient().getExternalWeightsUrls(path);
+   * for (const [file, url] of Object.entries(urls)) console.log(file, url);
+   * ```
+   */
+  saveWeightsExternal(name: string, options: ExternalSaveOptions = {}): APIFuture<SaveWeightsExternalResponse> {
+    const { ttlSeconds, ageEncryptionRecipients } = options;
+    return this.#start(
+      "SaveWeightsExternal",
+      "save_weights_external",
+      options,
+      externalNames,
+      async (state, signal) => {
+        const request = { path: checkedName(name), ...given({ ttlSeconds, ageEncryptionRecipients }) };
+        return savedUnder(
+          await this.#requests.run("SaveWeightsExternal", "saveWeightsExternal", request, state, signal),
+        );
+      },
+    );
+  }
+
+  /**
+   * Saves the current weights temporarily and returns a client that samples from them.
+   *
+   * @example
+   * ```ts
+   * const current = await trainer.saveWeightsAndGetSamplingClient(); // once per round of reinforcement learning
+   * const { sequences } = await current.sample(prompt, { numSamples: 8, samplingParams: { maxTokens: 16 } });
+   * ```
+   */
+  saveWeightsAndGetSamplingClient(options: SamplerOptions = {}): APIFuture<SamplingClient> {
+    const { session } = this.#requests;
+    const name = "save_weights_and_get_sampling_client";
+    return this.#start("SaveWeightsForSampler", name, options, samplerNames, async (state, signal) => {
+      const request = { samplingSessionSeqId: session.nextSamplingSessionSeqId() };
+      const saved = await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal);
+      if (saved.samplingSessionId === undefined) {
+        throw new ResponseValidationError("sampling_session_id", "is missing from the answer to an unnamed save");
+      }
+      return new SamplingClient(session, saved.samplingSessionId, options);
+    });
+  }
+
+  /** A client that samples from a saved checkpoint. @param modelPath - `tinker://<run>/sampler_weights/<name>` */
+  createSamplingClient(modelPath: string, options: SamplerOptions = {}): Promise<SamplingClient> {
+    return SamplingClient.create(this.#requests.session, "createSamplingClient", { modelPath, ...options });
+  }
+
+  /** The page of this training run: the hosted service's, or the studio's where the server has it. */
+  getConsoleUrl(): string {
+    return runUrl(this.modelId, this.#requests.session.ownPages);
+  }
+
+  /** Information about this model from the server. */
+  async getInfo(options: CallOptions = {}): Promise<GetInfoResponse> {
+    checkOptions("getInfo", options, callNames);
+    const info = await this.#requests.session.call("getInfo", { modelId: this.modelId }, options);
+    const { tokenizerId } = info.modelData;
+    if (tokenizerId === undefined) return info;
+    // What stands behind a colon is the service's own affair.
+    return { ...info, modelData: { ...info.modelData, tokenizerId: tokenizerId.split(":", 1)[0]! } };
+  }
+
+  /**
+   * The model's tokenizer: handed out by a Tinklet server, else from the Hugging Face Hub or its cache. Needs the optional package
+   * `@tinklet/models`.
+   */
+  async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
+    const { session } = this.#requests;
+    return session.within("getTokenizer", options, async (inner) => {
+      const { modelData, modelName } = await this.getInfo(inner);
+      const name = modelData.modelName ?? modelName ?? "";
+      return modelTokenizer(session, { modelName: name, tokenizerId: modelData.tokenizerId }, inner);
+    });
+  }
+
+  /** Unloads the model on the server, after all earlier calls. An extension: the Python SDK never sends this request. */
+  unload(options: OperationOptions = {}): APIFuture<UnloadModelResponse> {
+    const requests = this.#requests;
+    return this.#start("UnloadModel", "unload_model", options, operationNames, async (state, signal) => {
+      const { modelId } = this;
+      const accepted = await requests.inTurn(state, signal, () => requests.submit("unloadModel", { modelId }));
+      state.submitted([accepted.requestId]);
+      return requests.poll("UnloadModel", accepted, state, signal);
+    });
+  }
+
+  #start<T>(
+    requestType: string,
+    operation: string,
+    options: OperationOptions,
+    known: Readonly<Record<string, true>>,
+    work: (state: FutureState, signal: AbortSignal) => Promise<T>,
+  ): APIFuture<T> {
+    const { session, modelId } = this.#requests;
+    const attributes = { "tinker.model_id": modelId };
+    const { signal, timeoutMs } = options;
+    return session.start(
+      { requestType, operation, subject: modelId, signal, timeoutMs, attributes },
+      (state, inner) => {
+        checkOptions(camelCase(operation), options, known);
+        return work(state, inner);
+      },
+    );
+  }
+}
+
+const passNames: OptionNames<PassOptions & UnknownLoss> = {
+  ...operationNames,
+  lossFnConfig: true,
+  allowUnknownLoss: true,
+};
+const customNames = { ...operationNames, lossTypeInput: true } as const;
+const saveNames: OptionNames<SaveOptions> = { ...operationNames, ttlSeconds: true, userMetadata: true };
+const saveStateNames = { ...saveNames, overwrite: true } as const;
+const externalNames: OptionNames<ExternalSaveOptions> = {
+  ...operationNames,
+  ttlSeconds: true,
+  ageEncryptionRecipients: true,
+};
+const loadNames: OptionNames<LoadOptions> = { ...operationNames, weightsAccessToken: true };
+const samplerNames: OptionNames<SamplerOptions> = { ...operationNames, retryConfig: true, recordStabilityInfo: true };
+
+/** `save_state` → `saveState`. */
+const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+function checkedName(name: string): string {
+  if (typeof name === "string" && name !== "") return name;
+  throw new InvalidInputError("name", `must be a checkpoint's name, not ${describe(name)}`);
+}
+
+/** What a named save answers, without what is only the server's. */
+function savedUnder<T extends string>({ path, type }: { readonly path?: string; readonly type?: T }) {
+  if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a named save");
+  return { path, ...given({ type }) };
+}
+
+/** @throws {@link InvalidInputError} when it is no `tinker://` path. */
+export function checkedTinkerPath(field: string, path: string): string {
+  if (typeof path === "string" && path.startsWith("tinker://")) return path;
+  throw new InvalidInputError(field, `must begin with tinker://, and is ${describe(path)}`, {
+    hint: "Use the path that saveState or saveWeightsForSampler returned.",
+  });
+}

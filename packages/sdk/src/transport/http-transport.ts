@@ -1,0 +1,394 @@
+/**
+ * The transport over HTTP: URL and headers of a request, its credential, redirects, the one retry loop, and what an
+ * answer means. Knows no clients and no futures.
+ */
+import { untilAborted } from "@tinklet/wire/abort";
+import {
+  apiPrefix,
+  coreRoutes,
+  type EncodedRequest,
+  encodeBy,
+  isKnown,
+  loadRoute,
+  type Message,
+  type Operation,
+  type Pool,
+  parseJson,
+  type RequestOf,
+  type ResponseOf,
+  routeOf,
+  stringifyJson,
+} from "@tinklet/wire/client";
+import type { Clock } from "@tinklet/wire/clock";
+import {
+  APIConnectionError,
+  APIStatusError,
+  APITimeoutError,
+  InvalidInputError,
+  isRetryable,
+  ResponseValidationError,
+} from "@tinklet/wire/errors";
+import { given } from "@tinklet/wire/options";
+import { type BillingPause, billingRetryMs } from "./billing-pause.ts";
+import type { Credentials } from "./credentials/auth.ts";
+import { clientHeaders } from "./environment.ts";
+import { causeCode, type Exchange, type HttpRequest, type HttpResponse } from "./exchange.ts";
+import { failureOf } from "./failures.ts";
+import type { FailureFacts } from "./hints.ts";
+import type { Reporter } from "./report.ts";
+import { defaultRetryPolicy, firstContactWindowMs, nextDelayMs, type RetryPolicy, refusedWindowMs } from "./retry.ts";
+import type { OwnRequest, PreparedRequest, SendOptions, Transport } from "./transport.ts";
+import { unsupported } from "./unsupported.ts";
+
+export interface HttpTransportOptions {
+  readonly baseUrl: string;
+  readonly credentials: Credentials;
+  readonly exchange: Exchange;
+  /** Its waits are awaited by somebody, so they must keep the process alive. */
+  readonly clock: Clock;
+  readonly reporter: Reporter;
+  readonly billing: BillingPause;
+  readonly defaultHeaders?: Readonly<Record<string, string>> | undefined;
+  /** Replaces the contract's timeout of ordinary calls; polls and background calls keep theirs. */
+  readonly timeoutMs?: number | undefined;
+  readonly maxRetries?: number | undefined;
+  /** In [0, 1); for jitter. */
+  readonly random?: () => number;
+}
+
+/** Bare 400s in a row, per pool, that are taken for a proxy's hiccup. */
+const bareBadRequestBudget = 16;
+const mostRedirects = 20;
+/** Deprecation notices that are remembered as said. */
+const mostNotes = 1_000;
+/** Even at the end of a window an attempt gets this long. */
+const shortestAttemptMs = 1_000;
+const utf8 = new TextDecoder();
+
+/** The base URL without its trailing slash. @throws {@link InvalidInputError} naming `baseUrl`. */
+export function checkedBaseUrl(baseUrl: string): string {
+  let url: URL;
+  try {
+    url = new URL(baseUrl);
+  } catch (cause) {
+    throw new InvalidInputError("baseUrl", `${JSON.stringify(baseUrl)} is not a URL`, {
+      hint: "Write it with its scheme, for example http://localhost:8000.",
+      cause,
+    });
+  }
+  if (url.protocol !== "http:" && url.protocol !== "https:") {
+    throw new InvalidInputError("baseUrl", `must begin with http:// or https://, not ${url.protocol}`);
+  }
+  return `${url.origin}${url.pathname}`.replace(/\/+$/, "");
+}
+
+export class HttpTransport implements Transport {
+  readonly baseUrl: string;
+  readonly billing: BillingPause;
+  readonly reporter: Reporter;
+  /** Replaced once, when the server asks for tokens in place of keys. */
+  credentials: Credentials;
+  readonly #exchange: Exchange;
+  readonly #clock: Clock;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #policy: RetryPolicy;
+  readonly #timeoutMs: number | undefined;
+  readonly #random: () => number;
+  readonly #bareBudget = new Map<Pool, number>();
+  readonly #closing = new AbortController();
+  #contacted = false;
+  readonly #notes = new Set<string>();
+
+  constructor(options: HttpTransportOptions) {
+    this.baseUrl = checkedBaseUrl(options.baseUrl);
+    this.billing = options.billing;
+    this.reporter = options.reporter;
+    this.credentials = options.credentials;
+    this.#exchange = options.exchange;
+    this.#clock = options.clock;
+    this.#headers = { accept: "application/json", ...clientHeaders(), ...lowerCased(options.defaultHeaders) };
+    this.#policy = { ...defaultRetryPolicy, maxRetries: options.maxRetries ?? defaultRetryPolicy.maxRetries };
+    this.#timeoutMs = options.timeoutMs;
+    this.#random = options.random ?? Math.random;
+  }
+
+  prepare<K extends Operation>(operation: K, request: RequestOf<K>): PreparedRequest {
+    return this.#prepared(operation, encodeBy(routeOf(operation), operation, request));
+  }
+
+  prepareBytes(operation: "forwardBackward", body: Uint8Array): PreparedRequest {
+    const { method, path, body: binary } = coreRoutes[operation];
+    const { contentType } = binary as { readonly contentType: string };
+    return this.#prepared(operation, { method, path: `${apiPrefix}${path}`, query: "", body, contentType });
+  }
+
+  #prepared(operation: Operation, { method, path, query, body, contentType }: EncodedRequest): PreparedRequest {
+    const { pool, timeoutMs, retry } = routeOf(operation);
+    const headers: Record<string, string> = {};
+    if (contentType !== undefined) headers["content-type"] = contentType;
+    if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${crypto.randomUUID()}`;
+    return {
+      operation,
+      method,
+      path,
+      url: `${this.baseUrl}${path}${query === "" ? "" : `?${query}`}`,
+      body: body === undefined || body instanceof Uint8Array ? body : stringifyJson(body),
+      headers,
+      pool,
+      timeoutMs: retry === "standard" ? (this.#timeoutMs ?? timeoutMs) : timeoutMs,
+    };
+  }
+
+  async attempt(request: PreparedRequest, options: SendOptions = {}): Promise<HttpResponse> {
+    if (this.#closing.signal.aborted) throw this.#closing.signal.reason;
+    let timeoutMs = options.timeoutMs ?? request.timeoutMs;
+    if (!this.#contacted) {
+      const elapsedMs = options.startedAtMs === undefined ? 0 : this.#clock.monotonic() - options.startedAtMs;
+      const windowMs = options.firstContactMs ?? firstContactWindowMs;
+      timeoutMs = Math.min(timeoutMs, Math.max(Math.ceil(windowMs - elapsedMs), shortestAttemptMs));
+    }
+    const response = await this.#exchangeOnce(request, options, timeoutMs);
+    if (response.status < 500) this.#contacted = true;
+    this.#deprecated(response);
+    const spare = this.#bareBudget.get(request.pool) ?? bareBadRequestBudget;
+    if (response.status < 300 && spare < bareBadRequestBudget) this.#bareBudget.set(request.pool, spare + 1);
+    if (response.status === 400 && response.body.byteLength === 0 && spare > 0) {
+      this.#bareBudget.set(request.pool, spare - 1);
+      throw new APIConnectionError(`${request.method} ${request.path}: a proxy on the way lost the request (bare 400)`);
+    }
+    return response;
+  }
+
+  /** What the server says will go, said once. */
+  #deprecated(response: HttpResponse): void {
+    const note = response.header("x-deprecation-note");
+    if (note === undefined || note === "" || this.#notes.has(note)) return;
+    if (this.#notes.size < mostNotes) this.#notes.add(note);
+    const level = response.header("x-deprecation-level")?.trim().toLowerCase() === "error" ? "error" : "warn";
+    this.reporter.log(level, `Deprecation notice: ${note}`);
+  }
+
+  async #exchangeOnce(request: PreparedRequest, options: SendOptions, timeoutMs: number): Promise<HttpResponse> {
+    const given = options.token ?? this.credentials.token();
+    const token = typeof given === "string" ? given : await untilAborted(given, options.signal);
+    this.reporter.redactor.add(token);
+    // Thousands of these wait at once: nothing that is only needed for sending is kept in a variable over the wait.
+    const response = await this.#exchange.send(this.#httpRequest(request, options, token, timeoutMs));
+    if (!isRedirect(response) || request.operation === "getCheckpointArchiveUrl") return response;
+    return this.#follow(this.#httpRequest(request, options, token, timeoutMs), response);
+  }
+
+  async ask(request: OwnRequest, options: SendOptions = {}): Promise<HttpResponse> {
+    if (this.#closing.signal.aborted) throw this.#closing.signal.reason;
+    const { method, path, body, pool, timeoutMs, contentType } = request;
+    const credential = options.token ?? this.credentials.token();
+    const token = typeof credential === "string" ? credential : await untilAborted(credential, options.signal);
+    this.reporter.redactor.add(token);
+    const headers: Record<string, string> = given({ "content-type": contentType });
+    if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${crypto.randomUUID()}`;
+    const url = `${this.baseUrl}${apiPrefix}${path}`;
+    const sent = this.#httpRequest({ method, url, body, headers, pool }, options, token, timeoutMs);
+    const response = await this.#exchange.send(sent);
+    return isRedirect(response) ? this.#follow(sent, response) : response;
+  }
+
+  #httpRequest(
+    request: Pick<PreparedRequest, "method" | "url" | "body" | "pool" | "headers">,
+    options: SendOptions,
+    token: string,
+    timeoutMs: number,
+  ): HttpRequest {
+    const { method, url, body, pool } = request;
+    const headers = {
+      ...this.#headers,
+      ...request.headers,
+      "x-api-key": token,
+      "x-stainless-retry-count": String(options.retries ?? 0),
+      "x-stainless-read-timeout": String(timeoutMs / 1000),
+      ...lowerCased(options.headers),
+    };
+    return { method, url, headers, body, pool, timeoutMs, signal: options.signal };
+  }
+
+  async #follow(sent: HttpRequest, redirect: HttpResponse): Promise<HttpResponse> {
+    let next = sent;
+    let response = redirect;
+    for (let hops = 0; isRedirect(response); hops++) {
+      if (hops === mostRedirects) throw new APIConnectionError(`${sent.method} ${sent.url}: too many redirects`);
+      const url = new URL(response.header("location")!, next.url);
+      const headers = url.origin === new URL(next.url).origin ? next.headers : withoutSecrets(next.headers);
+      next = { ...next, headers, url: url.href };
+      if (response.status === 303 || (response.status < 303 && next.method === "POST")) {
+        next = { ...next, method: "GET", body: undefined };
+      }
+      response = await this.#exchange.send(next);
+    }
+    return response;
+  }
+
+  async send(request: PreparedRequest, options: SendOptions = {}): Promise<HttpResponse> {
+    const startedAtMs = options.startedAtMs ?? this.#clock.monotonic();
+    let pausedMs = 0;
+    for (let retries = 0; ; retries++) {
+      const error = await this.#tryOnce(request, { ...options, startedAtMs, retries });
+      if (!(error instanceof Error)) return error;
+      if (this.#mayPause(request.operation) && isUnpaid(error) && this.billing.met(request.operation)) {
+        const before = this.#clock.monotonic();
+        await this.sleep(billingRetryMs, options.signal);
+        pausedMs += this.#clock.monotonic() - before;
+        retries--;
+        continue;
+      }
+      const retryable = isRetryable(error);
+      const delayMs = retryable
+        ? nextDelayMs(this.#policyFor(options, error), {
+            retries,
+            elapsedMs: this.#clock.monotonic() - startedAtMs - pausedMs,
+            retryAfterMs: error instanceof APIStatusError ? error.retryAfterMs : undefined,
+            random: this.#random(),
+          })
+        : undefined;
+      if (delayMs === undefined) {
+        const lacks = error instanceof APIStatusError ? unsupported(error, request.operation) : undefined;
+        throw lacks ?? (retryable ? this.#asUnreachable(error) : error);
+      }
+      this.reporter.report({
+        type: "request.retry",
+        operation: request.operation,
+        attempt: retries + 1,
+        delayMs,
+        reason: error.message,
+      });
+      await this.sleep(delayMs, options.signal);
+    }
+  }
+
+  /** What runs in the background is not worth a pause: its next period is its retry, and nobody may have to wait for it. */
+  #mayPause(operation: Operation): boolean {
+    return routeOf(operation).retry !== "background";
+  }
+
+  /** Waits; ends early when aborted or when the transport is closed. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    const closing = this.#closing.signal;
+    return this.#clock.sleep(ms, signal === undefined ? closing : AbortSignal.any([signal, closing]));
+  }
+
+  /** A 2xx answer, or the error of this attempt. Aborts and bugs are thrown. */
+  async #tryOnce(
+    request: PreparedRequest,
+    options: SendOptions,
+  ): Promise<HttpResponse | APIStatusError | APIConnectionError> {
+    try {
+      const response = await this.attempt(request, options);
+      if (isSuccess(response) || options.accept?.(response) === true) return response;
+      return this.failure(request, response, options.facts);
+    } catch (error) {
+      if (error instanceof APIConnectionError && !options.signal?.aborted) return error;
+      throw error;
+    }
+  }
+
+  #policyFor(options: SendOptions, error: Error): RetryPolicy {
+    const maxRetries = options.maxRetries ?? this.#policy.maxRetries;
+    if (this.#contacted) return { ...this.#policy, maxRetries };
+    const usual = causeCode(error.cause) === "ECONNREFUSED" ? refusedWindowMs : firstContactWindowMs;
+    return { ...this.#policy, maxRetries, windowMs: options.firstContactMs ?? usual };
+  }
+
+  /** While the server has never answered, giving up says where we looked and what to check. */
+  #asUnreachable(error: APIStatusError | APIConnectionError): Error {
+    if (this.#contacted) return error;
+    if (error instanceof APIStatusError) {
+      return new APIConnectionError(`${this.baseUrl} answers, but only with errors: ${error.message}`, {
+        code: "unreachable",
+        hint: "Something is listening there, but the service behind it is down or this is the wrong URL (baseUrl, TINKER_BASE_URL).",
+        cause: error,
+      });
+    }
+    const local = /\/\/(localhost|127\.|\[::1\])/.test(this.baseUrl);
+    return new APIConnectionError(`No Tinker server answers at ${this.baseUrl}: ${error.message}`, {
+      code: "unreachable",
+      hint:
+        error instanceof APITimeoutError
+          ? "The host does not answer: check the URL (baseUrl, TINKER_BASE_URL), the network, and proxies (HTTPS_PROXY, NO_PROXY)."
+          : causeCode(error.cause) === "ENOTFOUND"
+            ? "The host name is not known: check the URL (baseUrl, TINKER_BASE_URL) for a typing error."
+            : local
+              ? "Nothing listens there: start the server (npx tinklet serve) or check the port (baseUrl, TINKER_BASE_URL)."
+              : "Check the URL (baseUrl, TINKER_BASE_URL) and the network.",
+      cause: error,
+    });
+  }
+
+  failure(request: PreparedRequest, response: HttpResponse, facts: Partial<FailureFacts> = {}): APIStatusError {
+    return failureOf(response, {
+      method: request.method,
+      path: request.path,
+      redactor: this.reporter.redactor,
+      nowMs: this.#clock.now(),
+      facts: { operation: request.operation, baseUrl: this.baseUrl, ...facts },
+    });
+  }
+
+  decode<K extends Operation>(operation: K, response: HttpResponse): ResponseOf<K> {
+    const schema = routeOf(operation).response as Message<ResponseOf<K>> | undefined;
+    if (schema === undefined) return undefined as ResponseOf<K>;
+    try {
+      return schema.decode(parseJson(utf8.decode(response.body), { nonFinite: true }));
+    } catch (error) {
+      if (!(error instanceof ResponseValidationError)) throw error;
+      const type = response.header("content-type") ?? "no content type";
+      const { path } = routeOf(operation);
+      throw new ResponseValidationError(error.field, `${error.problem} (answer to ${path}, ${type})`, {
+        hint:
+          error.hint ??
+          (type.includes("json")
+            ? "The server speaks another version of the API than this client."
+            : `Is ${this.baseUrl} a Tinker server? It did not answer with JSON.`),
+        cause: error,
+      });
+    }
+  }
+
+  async call<K extends Operation>(
+    operation: K,
+    request: RequestOf<K>,
+    options: SendOptions = {},
+  ): Promise<ResponseOf<K>> {
+    if (!isKnown(operation)) await loadRoute(operation);
+    return this.callPrepared(operation, this.prepare(operation, request), options);
+  }
+
+  async callPrepared<K extends Operation>(
+    operation: K,
+    prepared: PreparedRequest,
+    options: SendOptions = {},
+  ): Promise<ResponseOf<K>> {
+    const { retry } = routeOf(operation);
+    const response = await this.send(prepared, retry === "standard" ? options : { maxRetries: 0, ...options });
+    return this.decode(operation, response);
+  }
+
+  /** Ends what is under way; every later call fails at once. */
+  async close(): Promise<void> {
+    this.#closing.abort(new APIConnectionError("The client is closed.", { code: "closed" }));
+    await this.#exchange.close();
+  }
+}
+
+const isUnpaid = (error: Error) => error instanceof APIStatusError && error.status === 402;
+const isSuccess = ({ status }: HttpResponse) => status >= 200 && status < 300;
+const isRedirect = (response: HttpResponse) =>
+  [301, 302, 303, 307, 308].includes(response.status) && response.header("location") !== undefined;
+
+function lowerCased(headers: Readonly<Record<string, string>> = {}): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+/** Credentials are for the server that was asked, not for wherever it points. */
+export function withoutSecrets(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !/^(x-api-key|authorization|cookie|cf-access-)/i.test(name)),
+  );
+}
