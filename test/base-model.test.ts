@@ -4,7 +4,7 @@ import { readFileSync, statSync } from "node:fs";
 import { openEngine } from "@tinklet/engine";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type DatasetPaths, datasets, modelPath } from "../packages/base-model/index.js";
-import { quickstartPrompts } from "../packages/tinklet/src/cli/quickstart-examples.ts";
+import { quickstartPrompts } from "../packages/tinklet/src/cli/quickstart/quickstart-examples.ts";
 
 interface Case {
   readonly text: string;

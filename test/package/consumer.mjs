@@ -1,5 +1,5 @@
-// A project that uses the packed packages compiles: declarations are checked (`skipLibCheck: false`), with and without the optional
-// peers installed, under every TypeScript and module resolution that we promise; a strict project that names its libraries and Node's
+// A project that uses the packed packages compiles: declarations are checked (`skipLibCheck: false`), with the SDK alone and with
+// everything installed, under every TypeScript and module resolution that we promise; a strict project that names its libraries and Node's
 // types, and a newcomer's that names neither.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -25,9 +25,10 @@ const strict = {
 /** What `tsc --init` amounts to: no `lib`, no types of Node. */
 const plain = { target: "es2022", strict: true, skipLibCheck: false, noEmit: true, types: [] };
 
-const sdkProgram = `import { Datum, ModelInput, ServiceClient } from "tinklet";
-import { contract } from "tinklet/wire";
-import { StubServer } from "tinklet/testing";
+/** @param name - of the package with the SDK. @param wire - of the entry with the wire */
+const sdkProgram = (name, wire) => `import { Datum, ModelInput, ServiceClient } from "${name}";
+import { contract } from "${wire}";
+import { StubServer } from "${name}/testing";
 
 export async function main(): Promise<number | undefined> {
   const service = await ServiceClient.connect({ apiKey: "tml-x" });
@@ -61,18 +62,18 @@ export async function checkConsumer({ check }, packages, work) {
   if (!ready) return;
   const projects = [
     {
-      name: "tinklet alone",
-      install: tarballsOf(packages, "tinklet"),
-      program: sdkProgram,
+      name: "@tinklet/sdk alone",
+      install: tarballsOf(packages, "@tinklet/sdk"),
+      program: sdkProgram("@tinklet/sdk", "@tinklet/wire"),
       settings: { strict, plain },
     },
     {
-      name: "tinklet with all of its optional peers",
+      name: "every package with its optional peers",
       install: [
         ...[...packages.values()].map((packed) => packed.tarball),
-        ...externalPeers(packages.get("tinklet").manifest),
+        ...externalPeers(packages.get("@tinklet/sdk").manifest),
       ],
-      program: sdkProgram + everyEntry(packages),
+      program: sdkProgram("tinklet", "tinklet/wire") + everyEntry(packages),
       settings: { strict },
     },
   ];

@@ -52,11 +52,13 @@ export function plainEnvironment(extra = {}) {
   return { ...Object.fromEntries(kept), NO_COLOR: "1", HF_HUB_OFFLINE: "1", ...extra };
 }
 
-/** Runs a program to its end and returns what it wrote; throws, with both outputs, when its status is not `status`. */
-export async function run(command, args, { cwd = root, env = {}, status = 0, timeoutMs = 240_000 } = {}) {
+/** Runs a program to its end, with `input` on its standard input, and returns what it wrote; throws, with both outputs, when its status is not `status`. */
+export async function run(command, args, { cwd = root, env = {}, status = 0, timeoutMs = 240_000, input = "" } = {}) {
   const options = { cwd, env: plainEnvironment(env), timeout: timeoutMs, maxBuffer: 64 * 2 ** 20 };
   const shell = process.platform === "win32" && /^(npm|npx)$/.test(command);
-  const done = await execute(command, args, { ...options, shell }).catch((error) => error);
+  const running = execute(command, args, { ...options, shell });
+  running.child.stdin.end(input);
+  const done = await running.catch((error) => error);
   const code = done instanceof Error ? done.code : 0;
   if (code === status) return { stdout: done.stdout, stderr: done.stderr };
   const failure = new Error(`${command} ${args.join(" ")} ended with ${code ?? done.signal}, not ${status}`);

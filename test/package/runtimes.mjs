@@ -1,5 +1,5 @@
-// A program of each kind trains and samples against the packed server: Node, Bun and Deno from their npm packages, and the browser
-// bundle in Chromium, its page from the server's own origin. All of them must come to the same losses and tokens.
+// A program of each kind trains and samples against the packed server with `@tinklet/sdk` alone: Node, Bun and Deno from their npm
+// packages, and the browser bundle in Chromium, its page from the server's own origin. All of them must come to the same losses and tokens.
 import { spawn } from "node:child_process";
 import { chmodSync, cpSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { installAll } from "./installed.mjs";
 import { plainEnvironment, run, tools } from "./report.mjs";
-import { bundleForBrowser } from "./tarballs.mjs";
+import { bundleForBrowser, installSdk } from "./tarballs.mjs";
 
 const platform = `${process.platform}-${process.arch}`;
 /** The packages that hold the executables themselves; the packages `bun` and `deno` would fetch or link them by a script. */
@@ -42,8 +42,10 @@ const runtimes = {
 export async function checkRuntimes(report, packages, work) {
   const { check, skip } = report;
   const folder = await installAll(report, packages, work);
-  if (folder === undefined) return;
-  cpSync(fileURLToPath(new URL("programs/", import.meta.url)), folder, { recursive: true });
+  const home = await installSdk(report, packages, work);
+  if (folder === undefined || home === undefined) return;
+  for (const at of [folder, home])
+    cpSync(fileURLToPath(new URL("programs/", import.meta.url)), at, { recursive: true });
   let server;
   const listening = await check("runtimes: the packed server starts", async () => {
     server = await startServer(folder);
@@ -53,9 +55,9 @@ export async function checkRuntimes(report, packages, work) {
   try {
     const results = new Map();
     const env = { PACKAGE_CHECK_URL: server.url, DENO_DIR: join(work, "deno"), DENO_NO_UPDATE_CHECK: "1" };
-    const main = join(folder, "main.mjs");
+    const main = join(home, "main.mjs");
     await check("runtimes: Node trains and samples", async () => {
-      results.set("Node", JSON.parse((await run(process.execPath, [main], { cwd: folder, env })).stdout));
+      results.set("Node", JSON.parse((await run(process.execPath, [main], { cwd: home, env })).stdout));
       return learned(results.get("Node"), process.version);
     });
     for (const [name, { version, packages: names, path, args }] of Object.entries(runtimes)) {
@@ -68,11 +70,11 @@ export async function checkRuntimes(report, packages, work) {
         const found = await tools({ [name]: `${names[platform]}@${version}` });
         const executable = join(found[name], ...path);
         chmodSync(executable, 0o755);
-        results.set(name, JSON.parse((await run(executable, [...args, main], { cwd: folder, env })).stdout));
+        results.set(name, JSON.parse((await run(executable, [...args, main], { cwd: home, env })).stdout));
         return learned(results.get(name), version);
       });
     }
-    await checkBrowser(report, { folder, server, results });
+    await checkBrowser(report, { folder, home, server, results });
     await check("runtimes: all of them saw the same losses and the same tokens", () => {
       const [[first, expected], ...others] = [...results];
       for (const [name, result] of others)
@@ -120,7 +122,7 @@ async function startServer(folder) {
 /** Debian's Chromium, or the one that `CHROMIUM` names. */
 const chromium = () => [process.env.CHROMIUM, "/usr/bin/chromium"].find((path) => path && existsSync(path));
 
-async function checkBrowser({ check, skip }, { folder, server, results }) {
+async function checkBrowser({ check, skip }, { folder, home, server, results }) {
   const title = "runtimes: the bundle in Chromium trains and samples";
   const executablePath = chromium();
   if (executablePath === undefined && !(process.env.CI && process.platform === "linux")) {
@@ -129,7 +131,7 @@ async function checkBrowser({ check, skip }, { folder, server, results }) {
   }
   await check(title, async () => {
     if (executablePath === undefined) throw new Error("Chromium is missing: apt-get install chromium");
-    await writePage(folder);
+    await writePage(folder, home);
     const found = await tools({ "playwright-core": "playwright-core@1.65.0" });
     const playwright = createRequire(import.meta.url)(found["playwright-core"]);
     const browser = await playwright.chromium.launch({ executablePath, args: ["--no-sandbox"] });
@@ -160,8 +162,9 @@ async function checkBrowser({ check, skip }, { folder, server, results }) {
   });
 }
 
-async function writePage(folder) {
-  const bundle = await bundleForBrowser('import "./page.mjs";', folder);
+/** @param home - has the SDK alone. @param folder - the server's, which hands the page out */
+async function writePage(folder, home) {
+  const bundle = await bundleForBrowser('import "./page.mjs";', home);
   const target = join(folder, "page");
   mkdirSync(target, { recursive: true });
   for (const { path, contents } of bundle.outputFiles)

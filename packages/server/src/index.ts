@@ -1,8 +1,8 @@
 /** `@tinklet/server`: the whole Tinker API on your own machine. This file alone decides what is public. */
 export { type FoundRuntime, findRuntime } from "@tinklet/engine";
+export type { RunFolderInfo, RunFolders, Studio, StudioFile } from "@tinklet/wire";
 export type { ServedModel } from "./http/api.ts";
 export { type ApiKey, hashApiKey, parseApiKeys } from "./http/auth.ts";
-export type { RunFolderInfo, RunFolders, Studio, StudioFile } from "./http/studio/studio.ts";
 export { defaultLimits, type Limits } from "./limits.ts";
 export {
   createLocalServer,

@@ -1,8 +1,8 @@
 /** A server inside this process, for `ServiceClient.local()` and for tests: no socket unless one is asked for. */
 import type { EngineOptions } from "@tinklet/engine";
+import type { Studio } from "@tinklet/wire";
 import type { Clock } from "@tinklet/wire/clock";
 import { given } from "@tinklet/wire/options";
-import type { Studio } from "./http/studio/studio.ts";
 import type { LogFormat } from "./log.ts";
 import { resolveModels } from "./models.ts";
 import { serve } from "./serve.ts";

@@ -5,6 +5,7 @@
 import { dirname } from "node:path";
 import { arithmeticVersion, type Engine } from "@tinklet/engine";
 import type { TokenizerFiles } from "@tinklet/models";
+import type { Studio } from "@tinklet/wire";
 import { type Clock, systemClock } from "@tinklet/wire/clock";
 import { given } from "@tinklet/wire/options";
 import type { ServedModel } from "./http/api.ts";
@@ -16,7 +17,6 @@ import { Metrics } from "./http/metrics.ts";
 import type { Peer } from "./http/peer.ts";
 import { SignedLinks } from "./http/signed-links.ts";
 import { SignIn } from "./http/studio/sign-in.ts";
-import type { Studio } from "./http/studio/studio.ts";
 import { defaultLimits, type Limits } from "./limits.ts";
 import { createLog, type Log, type LogFormat } from "./log.ts";
 import { createPresence } from "./presence.ts";

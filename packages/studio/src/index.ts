@@ -1,5 +1,5 @@
 /** `@tinklet/studio`: the built page of the local server, and a reader for the run folders that it shows. */
-import type { Studio } from "@tinklet/server";
+import type { Studio } from "@tinklet/wire";
 import { loadPage } from "./page-files.ts";
 import { runFolders } from "./run-folders.ts";
 

@@ -2,7 +2,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import type { RunFolders } from "@tinklet/server";
+import type { RunFolders } from "@tinklet/wire";
 import { beforeAll, expect, test } from "vitest";
 import { rolloutOf, spansOf, withAdvantages } from "./page/run-rows.ts";
 import { alignRuns, folderCurves } from "./page/series.ts";

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import type { StudioFile } from "@tinklet/server";
+import type { StudioFile } from "@tinklet/wire";
 
 const names = {
   "/": ["index.html", "text/html; charset=utf-8"],

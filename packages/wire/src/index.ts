@@ -272,6 +272,7 @@ export {
   unknownFields,
   wireOf,
 } from "./schema/message.ts";
+export type { RunFolderInfo, RunFolders, Studio, StudioFile } from "./studio.ts";
 export {
   copyDatum,
   Datum,

@@ -1,6 +1,6 @@
 // One small job through the public SDK, the same in every runtime and in a page: teach the bundled model a row of tokens, then ask for
 // it. Everything it returns comes from the server, so that two runtimes that say the same were given the same.
-import { Datum, ModelInput, ServiceClient } from "tinklet";
+import { Datum, ModelInput, ServiceClient } from "@tinklet/sdk";
 
 const lesson = [17, 301, 44, 902, 13, 77, 1205, 350, 61, 8, 2040, 519];
 

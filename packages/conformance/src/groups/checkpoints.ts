@@ -1,5 +1,11 @@
 /** Checkpoints: they restore exactly the saved state, are immutable, and expire after their time to live. */
-import { type AdamParamsInput, APIStatusError, type Datum, RequestFailedError, type TrainingClient } from "@tinklet/sdk";
+import {
+  type AdamParamsInput,
+  APIStatusError,
+  type Datum,
+  RequestFailedError,
+  type TrainingClient,
+} from "@tinklet/sdk";
 import { downloadAdapter, readTar, select } from "../archive.ts";
 import { group } from "../case.ts";
 import { allClose, equal, fail, holds, largestDifference, text } from "../checks.ts";

@@ -1,4 +1,6 @@
 /** JSON, protobuf and zstd: every encoding of a request gives the same result. */
+
+import { Datum, ModelInput, TensorData } from "@tinklet/sdk";
 import {
   compressZstd,
   decodeForwardBackwardOutput,
@@ -7,7 +9,6 @@ import {
   protobufContentType,
   stringifyJson,
 } from "@tinklet/wire";
-import { Datum, ModelInput, TensorData } from "@tinklet/sdk";
 import { group } from "../case.ts";
 import { allClose, equal, fail, holds } from "../checks.ts";
 import type { Context } from "../context.ts";

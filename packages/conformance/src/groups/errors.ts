@@ -1,6 +1,7 @@
 /** Errors: every invalid request gets a 4xx or a failed future; none hangs, causes a 5xx, or changes existing state. */
-import { decodeForwardBackwardOutput } from "@tinklet/wire";
+
 import { Datum, ModelInput, TensorData } from "@tinklet/sdk";
+import { decodeForwardBackwardOutput } from "@tinklet/wire";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
 import type { Context } from "../context.ts";

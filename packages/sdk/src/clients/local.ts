@@ -1,10 +1,11 @@
 /**
- * Starts `@tinklet/server` inside this process. The package is optional and heavy, so it is loaded here, when asked for,
+ * Starts `@tinklet/server` inside this process. The package is an optional peer and heavy, so it is loaded here, when asked for,
  * and nowhere else.
  */
 
 import { TinkerError } from "@tinklet/wire/errors";
 import { given, type OptionNames } from "@tinklet/wire/options";
+import { packageVersion } from "../transport/environment.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { type ClientOptions, checkClientOptions } from "./options.ts";
 
@@ -50,14 +51,14 @@ export async function startLocal(
     if (code === "ERR_MODULE_NOT_FOUND" && !missing.includes(serverPackage)) throw cause;
     throw new TinkerError(`ServiceClient.local() needs the package ${serverPackage}, which is not installed.`, {
       code: "missing_peer",
-      hint: `npm install ${serverPackage} @tinklet/base-model   (the second is the model that is served unless you name one)`,
+      hint: "npm install tinklet   (the SDK with the local server and the bundled model)",
       cause,
     });
   }
   if (module.startLocalServer === undefined) {
-    throw new TinkerError(`The installed ${serverPackage} does not fit this version of tinklet.`, {
+    throw new TinkerError(`The installed ${serverPackage} does not fit this version of the SDK, ${packageVersion}.`, {
       code: "missing_peer",
-      hint: `npm install ${serverPackage}@latest tinklet@latest`,
+      hint: `npm install ${serverPackage}@${packageVersion}`,
     });
   }
   const { dataDir, models, strict, ...client } = options;

@@ -210,7 +210,7 @@ export class ServiceClient {
 
   /**
    * The tokenizer of a base model, before there is a client for it: handed out by a Tinklet server, else from the Hugging Face Hub or
-   * its cache. Needs the optional package `@tinklet/models`. An extension: the Python SDK has it on its clients alone.
+   * its cache. Loads `@tinklet/models`. An extension: the Python SDK has it on its clients alone.
    */
   async getTokenizer(baseModel: string, options: CallOptions = {}): Promise<Tokenizer> {
     checkOptions("getTokenizer", options, callNames);

@@ -1,5 +1,5 @@
 /**
- * From a model's name to a working tokenizer. All the work is done by `@tinklet/models`, an optional package that is loaded when the
+ * From a model's name to a working tokenizer. All the work is done by `@tinklet/models`, which is loaded when the
  * first tokenizer is asked for; here is only which one is meant, how many are kept, and the SDK's errors. In a browser there is only
  * the Hub, and what a Tinklet server hands out.
  */
@@ -20,7 +20,7 @@ export interface LoadTokenizerOptions {
   readonly signal?: AbortSignal;
 }
 
-/** How the optional package is loaded; a seam for tests. */
+/** How `@tinklet/models` is loaded; a seam for tests. */
 export interface ModelsPackage {
   /** With access to files. */
   models(): Promise<typeof import("@tinklet/models")>;

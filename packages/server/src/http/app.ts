@@ -10,6 +10,7 @@ import {
   protobufContentType,
   type Route,
   type RouteMatch,
+  type Studio,
   unknownFields,
 } from "@tinklet/wire";
 import { UserError } from "../queue/job.ts";
@@ -42,7 +43,6 @@ import type { Metrics } from "./metrics.ts";
 import type { Peer } from "./peer.ts";
 import { studioPage } from "./studio/page.ts";
 import type { SignIn } from "./studio/sign-in.ts";
-import type { Studio } from "./studio/studio.ts";
 import { addressTenant, type Lease, TenantPool } from "./tenant-pool.ts";
 
 export interface AppOptions {

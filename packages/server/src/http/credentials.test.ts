@@ -3,12 +3,12 @@ import { createHmac } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Studio } from "@tinklet/wire";
 import { FakeClock } from "@tinklet/wire/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { openStore } from "../store/store.ts";
 import { TestServer } from "../testing/test-server.ts";
 import { hashApiKey } from "./auth.ts";
-import type { Studio } from "./studio/studio.ts";
 
 const origin = "http://127.0.0.1:8471";
 const studio: Studio = { file: () => undefined };

@@ -1,7 +1,7 @@
 // What surrounds a command tells: notices once, and failures of packages in their own words.
 import { expect, it, vi } from "vitest";
 import { asSaid, engineNotices } from "./context.ts";
-import { Output } from "./output.ts";
+import { Output } from "./output/output.ts";
 
 it("what several engines say is told once: that they run on WebAssembly, and how to mend it", () => {
   const written = vi.spyOn(process.stderr, "write").mockReturnValue(true);

@@ -2,9 +2,9 @@
 import { setMaxListeners } from "node:events";
 import type { ServiceClient, TinkletEvent } from "@tinklet/sdk";
 import { environment, localDataDir } from "@tinklet/sdk/environment";
-import type { Studio } from "@tinklet/server";
+import type { Studio } from "@tinklet/wire";
 import { given } from "@tinklet/wire/options";
-import { localKey, type Output } from "./output.ts";
+import { localKey, type Output } from "./output/output.ts";
 import type { Input } from "./parse.ts";
 
 /** The bundled model's name on the local server. */
@@ -102,7 +102,7 @@ export class Context {
 
   async #startServer(models: readonly string[]) {
     this.output.progress("Starting the local server …");
-    const { startLocalServer } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+    const { startLocalServer } = await import("@tinklet/server");
     const starting = startLocalServer({
       ...given({ dataDir: this.dataDir, studio: this.studio }),
       ...(this.studio === undefined ? {} : { port: 0 }),
@@ -152,7 +152,7 @@ export class Context {
 /** A failure that a package tells by a plain error: its words are for people. Others have classes of their own. */
 export async function asSaid(cause: Error): Promise<Error> {
   if (cause.constructor !== Error || "code" in cause) return cause;
-  const { CliError } = await import("./explain.ts");
+  const { CliError } = await import("./output/explain.ts");
   return new CliError(cause.message, { cause });
 }
 
@@ -165,29 +165,3 @@ export function engineNotices(output: Output): (message: string) => void {
     output.note(`Note: ${message}.`);
   };
 }
-
-/** Loads a package that is not always installed. @throws {@link CliError} with the line that installs it. */
-export async function optionalPackage<T>(load: () => Promise<T>, name: string): Promise<T> {
-  try {
-    return await load();
-  } catch (cause) {
-    // A package that is there and lacks one of its own is another failure, which names that one.
-    const { code, message } = cause as NodeJS.ErrnoException;
-    if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${name}'`)) throw cause;
-    const { CliError } = await import("./explain.ts");
-    const needed = name === "@tinklet/server" ? [name, "@tinklet/base-model"] : [name];
-    throw new CliError(`This needs the package ${name}, which is not installed.`, {
-      cause,
-      hint: `npm install ${needed.join(" ")}   (all that runs on this machine: npm install tinklet ${companions.join(" ")})`,
-    });
-  }
-}
-
-/** The packages beside the SDK that local training uses. */
-const companions = [
-  "@tinklet/models",
-  "@tinklet/cookbook",
-  "@tinklet/server",
-  "@tinklet/base-model",
-  "@tinklet/studio",
-];

@@ -3,8 +3,8 @@ import { existsSync } from "node:fs";
 import type { Tokenizer } from "@tinklet/sdk";
 import { given } from "@tinklet/wire/options";
 import type { OptionSpec } from "./command.ts";
-import { bundledModel, type Context, optionalPackage } from "./context.ts";
-import { CliError } from "./explain.ts";
+import { bundledModel, type Context } from "./context.ts";
+import { CliError } from "./output/explain.ts";
 import { type Input, UsageError } from "./parse.ts";
 
 /** Options of every command that works with a model. */
@@ -62,7 +62,7 @@ export function checkLocalModel(given: string): void {
 
 /** The folder of the bundled model. @throws {@link CliError} saying exactly what is missing. */
 export async function bundledModelFolder(): Promise<string> {
-  const models = await optionalPackage(() => import("@tinklet/models"), "@tinklet/models");
+  const models = await import("@tinklet/models");
   try {
     return models.bundledModelFolder();
   } catch (error) {

@@ -1,5 +1,5 @@
 /** Listings over several pages, as the official tool fetches them, with progress where it takes more than one. */
-import type { Output } from "./output.ts";
+import type { Output } from "./output/output.ts";
 
 interface Page<T> {
   readonly items: readonly T[];

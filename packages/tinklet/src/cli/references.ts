@@ -7,8 +7,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { RestClient } from "@tinklet/sdk";
 import type { Checkpoint } from "@tinklet/wire";
-import { optionalPackage } from "./context.ts";
-import { CliError } from "./explain.ts";
+import { CliError } from "./output/explain.ts";
 
 /** What the checkpoint is for. */
 export type CheckpointKind = "training" | "sampler";
@@ -147,7 +146,7 @@ function inOrder(checkpoints: readonly Checkpoint[]): Candidate[] {
 }
 
 async function inFolder(folder: string): Promise<Place> {
-  const { RunFolder } = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+  const { RunFolder } = await import("@tinklet/cookbook");
   const records = await RunFolder.at(folder).readCheckpoints();
   const candidates = records.flatMap(({ name, state_path, sampler_path }): Candidate[] => [
     ...(state_path === undefined ? [] : [{ path: state_path, kind: "training" as const, name }]),

@@ -1,10 +1,10 @@
 /** Runs a command that was found: parses, makes its surroundings, and turns whatever happens into an exit code. */
-import { withApiKey } from "./api-key.ts";
+import { withApiKey } from "./auth/api-key.ts";
 import type { Command, OptionSpec } from "./command.ts";
 import { Context } from "./context.ts";
-import { Output } from "./output.ts";
+import { Output } from "./output/output.ts";
+import { printable } from "./output/printable.ts";
 import { globalOptions, parseInput, UsageError } from "./parse.ts";
-import { printable } from "./printable.ts";
 
 /** @returns the exit code. */
 export async function run(words: readonly string[], command: Command, args: readonly string[]): Promise<number> {
@@ -35,7 +35,7 @@ export async function run(words: readonly string[], command: Command, args: read
       output.note("Interrupted.");
       return 130;
     }
-    const { explain, wrongCall } = await import("./explain.ts");
+    const { explain, wrongCall } = await import("./output/explain.ts");
     const wrong = wrongCall(error, command, input);
     if (wrong !== undefined) return usage(words, command, wrong);
     output.error(explain(error));

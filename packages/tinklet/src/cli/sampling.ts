@@ -2,14 +2,14 @@
 
 import type { SamplingClient, Tokenizer } from "@tinklet/sdk";
 import type { SampleResponse, SamplingParamsInput } from "@tinklet/wire";
-import { importAdapter, isAdapterFolder } from "./adapter-folder.ts";
+import { importAdapter, isAdapterFolder } from "./checkpoint/adapter-folder.ts";
 import type { OptionSpec } from "./command.ts";
 import type { Context } from "./context.ts";
-import { CliError } from "./explain.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "./model.ts";
+import { CliError } from "./output/explain.ts";
+import { ShownText } from "./output/shown-text.ts";
 import type { Input } from "./parse.ts";
 import { resolveCheckpoint } from "./references.ts";
-import { ShownText } from "./shown-text.ts";
 
 export const samplingOptions: Readonly<Record<string, OptionSpec>> = {
   ...modelOptions,

@@ -1,6 +1,6 @@
 /**
- * A checkpoint for other programs: as an adapter folder, or merged into its base model by `@tinklet/models`, an optional package that is
- * loaded here. Node only, loaded when first needed.
+ * A checkpoint for other programs: as an adapter folder, or merged into its base model by `@tinklet/models`, which is loaded
+ * here. Node only, loaded when first needed.
  */
 import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
 import { given } from "@tinklet/wire/options";

@@ -244,7 +244,7 @@ export class RestClient {
   /**
    * Writes a checkpoint for other programs: the adapter alone (`peft`), or base model and adapter merged, as a folder that transformers
    * opens (`merged`) or as a file that llama.cpp and its kin open (`gguf`, with tokenizer and chat template inside). What is written
-   * appears when it is complete. The base model must be found from this machine. Node only; merging needs `@tinklet/models`.
+   * appears when it is complete. The base model must be found from this machine. Node only.
    *
    * @param out - the file (`gguf`) or folder to make; it must not be there yet
    * @param options.dtype - `merged`: `base` (as the base model has it), `f32`, `f16`, `bf16`; `gguf`: `f16`, `q8_0`, `bf16`, `f32`.

@@ -57,7 +57,7 @@ export interface SampleOptions extends OperationOptions {
 
 /** How to sample and to show it. */
 export interface StreamOptions extends SampleOptions {
-  /** Turns tokens into text, for example what `getTokenizer()` returns. Needs the optional package `@tinklet/models`. */
+  /** Turns tokens into text, for example what `getTokenizer()` returns. Loads `@tinklet/models`. */
   readonly tokenizer?: TextDecoderLike | undefined;
 }
 
@@ -356,8 +356,8 @@ export class SamplingClient {
   }
 
   /**
-   * The tokenizer of the base model: handed out by a Tinklet server, else from the Hugging Face Hub or its cache. Needs the optional
-   * package `@tinklet/models`.
+   * The tokenizer of the base model: handed out by a Tinklet server, else from the Hugging Face Hub or its cache. Loads
+   * `@tinklet/models`.
    */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
     return this.#session.within("getTokenizer", options, async (inner) =>

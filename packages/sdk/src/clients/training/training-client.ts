@@ -426,7 +426,7 @@ export class TrainingClient {
   }
 
   /**
-   * The model's tokenizer: handed out by a Tinklet server, else from the Hugging Face Hub or its cache. Needs the optional package
+   * The model's tokenizer: handed out by a Tinklet server, else from the Hugging Face Hub or its cache. Loads
    * `@tinklet/models`.
    */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {

@@ -1,11 +1,10 @@
 /** Handlers that show folders of run files. With configured keys a folder is shown to whoever owns one of its runs, and to nobody else. */
 import { loadTokenizerFiles, type TokenizerFiles } from "@tinklet/models";
-import type { RunFolder } from "@tinklet/wire";
+import type { RunFolder, RunFolderInfo, RunFolders } from "@tinklet/wire";
 import { given } from "@tinklet/wire/options";
 import { Refusal } from "../../queue/refusal.ts";
 import { getModel } from "../../store/models.ts";
 import type { Api, Call, Handlers } from "../api.ts";
-import type { RunFolderInfo, RunFolders } from "../studio/studio.ts";
 
 type FolderOperation = "listRunFolders" | "getRunFolder" | "getRollouts";
 

@@ -3,12 +3,12 @@
  * holds no data and needs no key. Its policy lets it run no script, load nothing and call nobody but this server.
  */
 
+import type { Studio } from "@tinklet/wire";
 import type { Limits } from "../../limits.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { bytesAnswer, jsonAnswer } from "../answers.ts";
 import { type BodyBounds, readJson } from "../body.ts";
 import { checkSameOrigin, type SignIn } from "./sign-in.ts";
-import type { Studio } from "./studio.ts";
 
 const policy = [
   "default-src 'none'",

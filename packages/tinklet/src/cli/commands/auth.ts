@@ -12,11 +12,11 @@ import {
 } from "@tinklet/sdk/credentials";
 import type { WhoamiResponse } from "@tinklet/wire";
 import { TinkerError } from "@tinklet/wire/errors";
-import { deleteKey, describeKey } from "../auth-api.ts";
+import { deleteKey, describeKey } from "../auth/auth-api.ts";
+import { forgetKey, storeKey } from "../auth/credential-file.ts";
+import { readSecret } from "../auth/masked-input.ts";
 import type { Command } from "../command.ts";
-import { forgetKey, storeKey } from "../credential-file.ts";
-import { CliError } from "../explain.ts";
-import { readSecret } from "../masked-input.ts";
+import { CliError } from "../output/explain.ts";
 import type { Input } from "../parse.ts";
 
 const keysPage = "https://tinker.thinkingmachines.ai/keys";

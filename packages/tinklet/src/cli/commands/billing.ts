@@ -5,8 +5,8 @@
 import { type BillingUsageResponse, wireOf } from "@tinklet/wire";
 import type { Command } from "../command.ts";
 import { writeWhole } from "../files.ts";
-import { ordered } from "../official-json.ts";
-import type { Output } from "../output.ts";
+import { ordered } from "../output/official-json.ts";
+import type { Output } from "../output/output.ts";
 
 type Row = Readonly<Record<string, unknown>>;
 

@@ -2,7 +2,7 @@
 import { createInterface } from "node:readline";
 import type { ChatMessage } from "@tinklet/sdk";
 import type { Command } from "../command.ts";
-import { CliError } from "../explain.ts";
+import { CliError } from "../output/explain.ts";
 import { nearest } from "../parse.ts";
 import { openSampler, samplingOptions, samplingParams, write, writeLive } from "../sampling.ts";
 

@@ -3,9 +3,9 @@
 import type { RestClient } from "@tinklet/sdk";
 import type { Checkpoint } from "@tinklet/wire";
 import type { Command } from "../command.ts";
-import { confirmed } from "../confirm.ts";
 import type { Context } from "../context.ts";
-import { formatSize, formatTimestamp } from "../format.ts";
+import { confirmed } from "../output/confirm.ts";
+import { formatSize, formatTimestamp } from "../output/format.ts";
 import { type Input, UsageError } from "../parse.ts";
 import { referenceHelp, resolveHalves, resolveRuns } from "../references.ts";
 import { checkpointsOf } from "./checkpoint.ts";

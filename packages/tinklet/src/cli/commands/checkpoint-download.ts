@@ -2,11 +2,11 @@
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { fetchCheckpoint } from "../checkpoint/fetch-checkpoint.ts";
 import type { Command } from "../command.ts";
-import { CliError } from "../explain.ts";
-import { fetchCheckpoint } from "../fetch-checkpoint.ts";
 import { portableName } from "../files.ts";
-import { formatSize } from "../format.ts";
+import { CliError } from "../output/explain.ts";
+import { formatSize } from "../output/format.ts";
 import { referenceHelp } from "../references.ts";
 import { resolved } from "./checkpoint.ts";
 

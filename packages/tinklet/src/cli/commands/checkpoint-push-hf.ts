@@ -5,11 +5,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ParsedCheckpointTinkerPath, type WeightsInfoResponse } from "@tinklet/wire";
 import { given } from "@tinklet/wire/options";
+import { fetchCheckpoint } from "../checkpoint/fetch-checkpoint.ts";
+import {
+  chooseFiles,
+  ensureRepo,
+  hubFromEnvironment,
+  hubUser,
+  readRepoFile,
+  uploadFiles,
+} from "../checkpoint/hub-upload.ts";
 import type { Command } from "../command.ts";
-import { CliError } from "../explain.ts";
-import { fetchCheckpoint } from "../fetch-checkpoint.ts";
-import { formatBool } from "../format.ts";
-import { chooseFiles, ensureRepo, hubFromEnvironment, hubUser, readRepoFile, uploadFiles } from "../hub-upload.ts";
+import { CliError } from "../output/explain.ts";
+import { formatBool } from "../output/format.ts";
 import { referenceHelp } from "../references.ts";
 import { resolved } from "./checkpoint.ts";
 

@@ -2,7 +2,6 @@
 import type { Group } from "@tinklet/conformance";
 import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
-import { optionalPackage } from "../context.ts";
 import { nearest, UsageError } from "../parse.ts";
 
 export const conformance: Command = {
@@ -27,7 +26,7 @@ export const conformance: Command = {
   async run(input, { output, signal }) {
     const baseUrl = input.text("base-url") ?? process.env["TINKER_BASE_URL"];
     if (baseUrl === undefined) throw new UsageError("conformance needs --base-url, or TINKER_BASE_URL");
-    const kit = await optionalPackage(() => import("@tinklet/conformance"), "@tinklet/conformance");
+    const kit = await import("@tinklet/conformance");
     const [baseModel, only] = [input.text("base-model"), input.texts("only")];
     checkOnly(only, kit.groups);
     let done = 0;

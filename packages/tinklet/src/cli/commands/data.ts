@@ -1,10 +1,10 @@
 /** `data` and `data prune`: what uses the data folder on this machine, and room in it. For a folder that no server has open. */
 import type { DataFolder, DataKind, PruneChoice, PrunePlan } from "@tinklet/server";
 import type { Command } from "../command.ts";
-import { confirmed } from "../confirm.ts";
-import { type Context, optionalPackage } from "../context.ts";
-import { CliError } from "../explain.ts";
-import { counted, formatSize, formatTimestamp } from "../format.ts";
+import type { Context } from "../context.ts";
+import { confirmed } from "../output/confirm.ts";
+import { CliError } from "../output/explain.ts";
+import { counted, formatSize, formatTimestamp } from "../output/format.ts";
 import { type Input, UsageError } from "../parse.ts";
 
 /** Runs that the table has; `--json` has all. */
@@ -172,7 +172,7 @@ function report({ output }: Context, plan: PrunePlan | undefined, freedBytes: nu
 async function openFolder(context: Context): Promise<{ folder: DataFolder | undefined; dataDir: string }> {
   const { dataDir } = context;
   if (dataDir === undefined) throw new UsageError("--data-dir memory keeps nothing: name a folder");
-  const { openDataFolder } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+  const { openDataFolder } = await import("@tinklet/server");
   const folder = await openDataFolder(dataDir).catch((cause: NodeJS.ErrnoException) => {
     if (cause.code !== "locked") throw cause;
     throw new CliError(`${dataDir}: a server is using the data folder.`, {

@@ -5,11 +5,11 @@ import { createRequire } from "node:module";
 import { freemem, totalmem } from "node:os";
 import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
-import { bundledModel, type Context, optionalPackage } from "../context.ts";
-import { explain } from "../explain.ts";
-import { formatSize } from "../format.ts";
+import { bundledModel, type Context } from "../context.ts";
 import { version } from "../main.ts";
 import { bundledModelFolder } from "../model.ts";
+import { explain } from "../output/explain.ts";
+import { formatSize } from "../output/format.ts";
 import type { Input } from "../parse.ts";
 
 interface Finding {
@@ -79,19 +79,19 @@ const found = (name: string): string | undefined => {
 };
 
 async function packages(): Promise<Finding> {
-  const names = ["@tinklet/cookbook", "@tinklet/server", "@tinklet/base-model"];
+  const names = ["@tinklet/sdk", "@tinklet/cookbook", "@tinklet/server", "@tinklet/base-model"];
   const missing = names.filter((name) => found(name) === undefined);
   const detail = [
     `tinklet ${version()}`,
     ...names.filter((name) => !missing.includes(name)).map((name) => `${name} ${found(name)}`),
   ].join(", ");
   if (missing.length === 0) return { status: "ok", detail };
-  return { status: "warning", detail, hint: `For training on this machine: npm install ${missing.join(" ")}` };
+  return { status: "warning", detail, hint: `The installation lacks ${missing.join(", ")}: npm install tinklet` };
 }
 
 /** What the engine would really run on: its own attempt to load it counts, not what lies in a folder. */
 async function runtime(): Promise<Finding> {
-  const { findRuntime } = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+  const { findRuntime } = await import("@tinklet/server");
   const { name, reason, hint } = await findRuntime();
   return name === "native"
     ? { status: "ok", detail: "onnxruntime-node, native" }

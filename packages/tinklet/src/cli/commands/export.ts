@@ -8,13 +8,13 @@ import {
   exportCheckpoint,
 } from "@tinklet/sdk/files";
 import { given } from "@tinklet/wire/options";
-import { isAdapterFolder } from "../adapter-folder.ts";
+import { isAdapterFolder } from "../checkpoint/adapter-folder.ts";
+import { showProgress } from "../checkpoint/download.ts";
+import { fetchingOf } from "../checkpoint/fetch-checkpoint.ts";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
-import { showProgress } from "../download.ts";
-import { fetchingOf } from "../fetch-checkpoint.ts";
 import { portableName } from "../files.ts";
-import { formatSize } from "../format.ts";
+import { formatSize } from "../output/format.ts";
 import { UsageError } from "../parse.ts";
 import { referenceHelp } from "../references.ts";
 import { resolved } from "./checkpoint.ts";

@@ -2,13 +2,13 @@
 import type { TrainOn } from "@tinklet/cookbook";
 import type { Tokenizer } from "@tinklet/sdk";
 import type { Command } from "../command.ts";
-import { type Context, optionalPackage } from "../context.ts";
+import type { Context } from "../context.ts";
 import { writeWhole } from "../files.ts";
-import { formatCount } from "../format.ts";
-import { type Inspection, inspection, type ShownExample, someLines } from "../inspection.ts";
 import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
-import type { Output } from "../output.ts";
-import { trainOnOption } from "../train-on.ts";
+import { formatCount } from "../output/format.ts";
+import type { Output } from "../output/output.ts";
+import { type Inspection, inspection, type ShownExample, someLines } from "../training/inspection.ts";
+import { trainOnOption } from "../training/train-on.ts";
 
 export const inspect: Command = {
   usage: "inspect DATA.jsonl [--train-on WHAT] [--out FILE.html]",
@@ -23,10 +23,7 @@ export const inspect: Command = {
   },
   examples: ["inspect data.jsonl --local", "inspect data.jsonl --model Qwen/Qwen3-8B --out data.html"],
   async run(input, context) {
-    const { readExamples, renderExamples } = await optionalPackage(
-      () => import("@tinklet/cookbook"),
-      "@tinklet/cookbook",
-    );
+    const { readExamples, renderExamples } = await import("@tinklet/cookbook");
     const { output } = context;
     const [file = ""] = input.positionals;
     const model = await chosenModel(input, context, { askServer: false });
@@ -54,7 +51,7 @@ export const inspect: Command = {
       };
     });
     if (out !== undefined) {
-      const { inspectHtml } = await import("../inspect-html.ts");
+      const { inspectHtml } = await import("../training/inspect-html.ts");
       await writeWhole(out, inspectHtml(found, shown, input.text("tokenizer") ?? model.name));
       output.note(`Wrote ${out}`);
     }

@@ -1,8 +1,8 @@
 /** `model list`: what the server can train and sample. */
 import { TinkerError } from "@tinklet/wire/errors";
 import type { Command } from "../command.ts";
-import { CliError } from "../explain.ts";
-import { formatBool } from "../format.ts";
+import { CliError } from "../output/explain.ts";
+import { formatBool } from "../output/format.ts";
 
 export const modelList: Command = {
   usage: "model list [SUBSTRING]",

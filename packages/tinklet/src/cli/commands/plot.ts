@@ -2,11 +2,10 @@
 import { basename, extname, resolve } from "node:path";
 import type { MetricsRow } from "@tinklet/cookbook";
 import type { Command } from "../command.ts";
-import { optionalPackage } from "../context.ts";
-import { CliError } from "../explain.ts";
 import { writeWhole } from "../files.ts";
+import { CliError } from "../output/explain.ts";
 import { UsageError } from "../parse.ts";
-import { type Series, terminalPlot } from "../plot-terminal.ts";
+import { type Series, terminalPlot } from "../plot/plot-terminal.ts";
 
 /** What is shown when nothing is asked for: the first group of which a run has anything. */
 const usual = [["train_mean_nll", "test/nll"], ["env/all/reward/total"], ["loss:sum"]];
@@ -22,7 +21,7 @@ export const plot: Command = {
   },
   examples: ["plot runs/pirate", "plot runs/a runs/b --metric test/nll --out compare.svg"],
   async run(input, { output }) {
-    const { RunFolder } = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+    const { RunFolder } = await import("@tinklet/cookbook");
     const smooth = input.integer("smooth", 1) ?? 1;
     const runs = await Promise.all(
       input.positionals.map(async (folder) => ({ folder, rows: await RunFolder.at(folder).readMetrics() })),
@@ -94,8 +93,8 @@ async function writePicture(
   options: { title: string; yLabel: string },
 ): Promise<void> {
   const kind = extname(file).toLowerCase();
-  if (kind === ".svg") return writeWhole(file, (await import("../plot-svg.ts")).svgPlot(series, options));
-  if (kind === ".html") return writeWhole(file, (await import("../plot-svg.ts")).htmlPlot(series, options));
-  if (kind === ".png") return writeWhole(file, (await import("../plot-png.ts")).pngPlot(series, options));
+  if (kind === ".svg") return writeWhole(file, (await import("../plot/plot-svg.ts")).svgPlot(series, options));
+  if (kind === ".html") return writeWhole(file, (await import("../plot/plot-svg.ts")).htmlPlot(series, options));
+  if (kind === ".png") return writeWhole(file, (await import("../plot/plot-png.ts")).pngPlot(series, options));
   throw new UsageError(`--out must end in .svg, .png or .html, not "${kind}"`);
 }

@@ -1,6 +1,5 @@
 /** `quickstart`: a model learns on this machine while you watch. Everything it does can be done with the other commands. */
 import type { Command } from "../command.ts";
-import { optionalPackage } from "../context.ts";
 import { bundledModelFolder } from "../model.ts";
 
 export const quickstart: Command = {
@@ -21,15 +20,14 @@ export const quickstart: Command = {
   },
   async run(input, context) {
     const model = await bundledModelFolder();
-    await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
     const options = {
       model,
       out: input.text("out"),
       seed: input.integer("seed", 0) ?? 0,
       steps: input.integer("steps", 1),
     };
-    const { quickstartByExamples } = await import("../quickstart-examples.ts");
-    const { quickstartByReward } = await import("../quickstart-reward.ts");
+    const { quickstartByExamples } = await import("../quickstart/quickstart-examples.ts");
+    const { quickstartByReward } = await import("../quickstart/quickstart-reward.ts");
     return input.flag("rl") ? quickstartByReward(options, context) : quickstartByExamples(options, context);
   },
 };

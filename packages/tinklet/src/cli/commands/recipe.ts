@@ -4,16 +4,16 @@ import { join, parse } from "node:path";
 import type { RecipeEvent, RecipeResult } from "@tinklet/cookbook";
 import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
-import { type Context, optionalPackage } from "../context.ts";
-import { CliError } from "../explain.ts";
+import type { Context } from "../context.ts";
 import { writeWhole } from "../files.ts";
-import { loggersOf, logToOption, noteLoggers } from "../log-to.ts";
-import { costOf, maxCostOptions, onward } from "../max-cost.ts";
 import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
-import type { Output } from "../output.ts";
-import { cachedShare, StepLine } from "../step-line.ts";
+import { CliError } from "../output/explain.ts";
+import type { Output } from "../output/output.ts";
+import { loggersOf, logToOption, noteLoggers } from "../training/log-to.ts";
+import { costOf, maxCostOptions, onward } from "../training/max-cost.ts";
+import { cachedShare, StepLine } from "../training/step-line.ts";
 
-const loadCookbook = () => optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+const loadCookbook = () => import("@tinklet/cookbook");
 
 export const recipeList: Command = {
   usage: "recipe list",
@@ -97,7 +97,7 @@ export const recipeRun: Command = {
     const { price, limit: costLimit } = await costOf(input, model.name);
     const { output, signal } = context;
     if (isDry) {
-      const { showEstimate } = await import("../recipe-dry-run.ts");
+      const { showEstimate } = await import("../training/recipe-dry-run.ts");
       const tokenizer = await tokenizerFor(input, model);
       output.progress("Counting …");
       const estimate = await estimateRecipe(recipe, { ...given(options), baseModel: model.name, tokenizer, signal });

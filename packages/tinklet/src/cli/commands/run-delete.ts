@@ -1,9 +1,9 @@
 /** `run delete`: a run with all that it has saved. Asks first; on servers that keep the record of a run it deletes the rest. */
 import type { RestClient } from "@tinklet/sdk";
 import type { Command } from "../command.ts";
-import { confirmed } from "../confirm.ts";
 import type { Context } from "../context.ts";
-import { CliError } from "../explain.ts";
+import { confirmed } from "../output/confirm.ts";
+import { CliError } from "../output/explain.ts";
 import { resolveRuns, runReferenceHelp } from "../references.ts";
 
 export const runDelete: Command = {

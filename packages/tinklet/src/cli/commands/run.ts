@@ -1,8 +1,8 @@
 /** `run list` and `run info`, with the official tool's options, columns and JSON. */
 import type { TrainingRun } from "@tinklet/wire";
 import type { Command } from "../command.ts";
-import { counted, formatTimestamp } from "../format.ts";
-import { trainingRunJson } from "../official-json.ts";
+import { counted, formatTimestamp } from "../output/format.ts";
+import { trainingRunJson } from "../output/official-json.ts";
 import { fetchUpTo, moreNotShown } from "../paging.ts";
 import { UsageError } from "../parse.ts";
 import { resolveRuns, runReferenceHelp } from "../references.ts";

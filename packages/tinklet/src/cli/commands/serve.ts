@@ -2,9 +2,9 @@
 import { readFile } from "node:fs/promises";
 import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
-import { asSaid, engineNotices, optionalPackage } from "../context.ts";
-import { CliError } from "../explain.ts";
+import { asSaid, engineNotices } from "../context.ts";
 import { checkLocalModel } from "../model.ts";
+import { CliError } from "../output/explain.ts";
 import { UsageError } from "../parse.ts";
 import { openStudio } from "../studio.ts";
 
@@ -46,7 +46,7 @@ export const serve: Command = {
   },
   examples: ["serve", "serve --model Qwen/Qwen3-0.6B --port 0"],
   async run(input, { output, signal, dataDir }) {
-    const server = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+    const server = await import("@tinklet/server");
     const [host, port, keyFile, budget, maxDisk] = [
       input.text("host"),
       input.integer("port", 0),

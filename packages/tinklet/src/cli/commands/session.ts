@@ -1,11 +1,11 @@
 /** `session list` and `session info` (ours), and `session export-trace` as the official tool has it. */
 import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
+import { downloadFile } from "../checkpoint/download.ts";
 import type { Command } from "../command.ts";
-import { downloadFile } from "../download.ts";
 import { portableName } from "../files.ts";
-import { counted, formatSize, formatTimestamp } from "../format.ts";
-import { pythonTime } from "../official-json.ts";
+import { counted, formatSize, formatTimestamp } from "../output/format.ts";
+import { pythonTime } from "../output/official-json.ts";
 
 export const sessionList: Command = {
   usage: "session list [--limit N]",

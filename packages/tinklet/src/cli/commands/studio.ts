@@ -1,7 +1,7 @@
 /** `studio`: folders of run files in a browser, until Ctrl-C. The same page as `serve` has, on a server without a model. */
 import { given } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
-import { asSaid, optionalPackage } from "../context.ts";
+import { asSaid } from "../context.ts";
 import { openStudio } from "../studio.ts";
 
 export const studio: Command = {
@@ -14,7 +14,7 @@ export const studio: Command = {
   examples: ["studio runs", "studio runs/a ../python/runs/b"],
   async run(input, { output, signal }) {
     const folders = input.positionals.length === 0 ? ["runs"] : input.positionals;
-    const server = await optionalPackage(() => import("@tinklet/server"), "@tinklet/server");
+    const server = await import("@tinklet/server");
     const page = await openStudio(folders);
     const port = input.integer("port", 0) ?? 8472;
     const running = await server

@@ -4,21 +4,21 @@ import { readFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
 import type { PreparedData, RunFolder, Schedule, SupervisedResult, TrainOn } from "@tinklet/cookbook";
 import { given } from "@tinklet/wire/options";
-import { importAdapter, isAdapterFolder } from "../adapter-folder.ts";
+import { importAdapter, isAdapterFolder } from "../checkpoint/adapter-folder.ts";
+import { fetchCheckpoint } from "../checkpoint/fetch-checkpoint.ts";
 import type { Command } from "../command.ts";
-import { type Context, optionalPackage } from "../context.ts";
-import { CliError } from "../explain.ts";
-import { fetchCheckpoint } from "../fetch-checkpoint.ts";
+import type { Context } from "../context.ts";
 import { writeWhole } from "../files.ts";
-import { counted } from "../format.ts";
-import { loggersOf, logToOption, noteLoggers } from "../log-to.ts";
-import { costOf, maxCostOptions, onward } from "../max-cost.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "../model.ts";
+import { CliError } from "../output/explain.ts";
+import { counted } from "../output/format.ts";
 import { type Input, UsageError } from "../parse.ts";
-import { terminalPlot } from "../plot-terminal.ts";
+import { terminalPlot } from "../plot/plot-terminal.ts";
 import { resolveCheckpoint } from "../references.ts";
-import { StepLine } from "../step-line.ts";
-import { trainOnOption } from "../train-on.ts";
+import { loggersOf, logToOption, noteLoggers } from "../training/log-to.ts";
+import { costOf, maxCostOptions, onward } from "../training/max-cost.ts";
+import { StepLine } from "../training/step-line.ts";
+import { trainOnOption } from "../training/train-on.ts";
 
 /** The bundled model is small: the rule of thumb for billions of parameters is far too careful for it. */
 const bundledLearningRate = 2e-3;
@@ -75,7 +75,7 @@ export const train: Command = {
     "train more.jsonl --local --from runs/data --out runs/more",
   ],
   async run(input, context) {
-    const cookbook = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+    const cookbook = await import("@tinklet/cookbook");
     const [file = ""] = input.positionals;
     const loggers = await loggersOf(input);
     // A checkpoint to begin with lies in the data folder; without one a dry run needs nothing from there, and leaves nothing.
@@ -97,7 +97,7 @@ export const train: Command = {
     const { price, limit } = await costOf(input, model.name);
 
     if (input.flag("dry-run")) {
-      const { dryRun } = await import("../dry-run.ts");
+      const { dryRun } = await import("../training/dry-run.ts");
       await dryRun({ file, model, data, dataset, totalSteps, settings, maxLength, price, learningRate }, context);
       return 0;
     }

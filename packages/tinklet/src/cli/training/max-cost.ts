@@ -1,8 +1,7 @@
 /** `--max-cost` and `--prices`: what a model costs, the most that a run may, and how one that stopped there goes on. */
 import type { CostLimit, ModelPrice } from "@tinklet/cookbook";
-import type { OptionSpec } from "./command.ts";
-import { optionalPackage } from "./context.ts";
-import { type Input, UsageError } from "./parse.ts";
+import type { OptionSpec } from "../command.ts";
+import { type Input, UsageError } from "../parse.ts";
 
 /** The options. @param before - what the run stops before, for the help */
 export const maxCostOptions = (before: string): Readonly<Record<string, OptionSpec>> => ({
@@ -20,7 +19,7 @@ export interface Cost {
 
 /** @throws {@link UsageError} for a limit where no price is known. */
 export async function costOf(input: Input, model: string): Promise<Cost> {
-  const { priceOf, readPrices } = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+  const { priceOf, readPrices } = await import("@tinklet/cookbook");
   const table = input.text("prices");
   const price = priceOf(model, table === undefined ? undefined : await readPrices(table));
   const maxCost = input.number("max-cost", 0);

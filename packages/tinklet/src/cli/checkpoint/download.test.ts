@@ -7,11 +7,11 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { tarStream } from "../../../server/src/http/tar.ts";
-import type { Context } from "./context.ts";
+import { tarStream } from "../../../../server/src/http/tar.ts";
+import type { Context } from "../context.ts";
+import { portableName } from "../files.ts";
 import { downloadFile } from "./download.ts";
 import { fetchInto } from "./fetch-checkpoint.ts";
-import { portableName } from "./files.ts";
 
 /** What the server sends next. @param says - the length it promises, if any */
 let sent: { readonly bytes: Uint8Array; readonly says?: number };

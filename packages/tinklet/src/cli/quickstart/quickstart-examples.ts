@@ -2,13 +2,13 @@
 import { join } from "node:path";
 import type { SamplingClient, ServiceClient, Tokenizer, TrainingClient } from "@tinklet/sdk";
 import { given } from "@tinklet/wire/options";
-import { bundledModel, type Context } from "./context.ts";
-import { fetchCheckpoint } from "./fetch-checkpoint.ts";
-import { formatCount, formatDuration } from "./format.ts";
-import { terminalPlot } from "./plot-terminal.ts";
-import { write } from "./sampling.ts";
-import { StepLine } from "./step-line.ts";
-import { openStudio } from "./studio.ts";
+import { fetchCheckpoint } from "../checkpoint/fetch-checkpoint.ts";
+import { bundledModel, type Context } from "../context.ts";
+import { formatCount, formatDuration } from "../output/format.ts";
+import { terminalPlot } from "../plot/plot-terminal.ts";
+import { write } from "../sampling.ts";
+import { openStudio } from "../studio.ts";
+import { StepLine } from "../training/step-line.ts";
 
 /** What both quickstarts are given. */
 export interface QuickstartOptions {

@@ -1,6 +1,7 @@
 /** The inspector's page: every example as coloured tokens, the figures above, all in one file. */
+
+import { markup } from "../plot/plot-svg.ts";
 import { type Inspection, type ShownExample, someLines } from "./inspection.ts";
-import { markup } from "./plot-svg.ts";
 
 const count = (value: number) => value.toLocaleString("en-US");
 

@@ -1,9 +1,8 @@
 /** `recipe run --dry-run`: what a recipe would take and cost, before anything is trained or paid for. */
 import type { ModelPrice, RecipeEstimate } from "@tinklet/cookbook";
-import { optionalPackage } from "./context.ts";
+import { formatCount } from "../output/format.ts";
+import type { Output } from "../output/output.ts";
 import { costText } from "./dry-run.ts";
-import { formatCount } from "./format.ts";
-import type { Output } from "./output.ts";
 
 /** What was counted, of which model. */
 export interface EstimatedRecipe {
@@ -14,7 +13,7 @@ export interface EstimatedRecipe {
 }
 
 export async function showEstimate({ name, model, estimate, price }: EstimatedRecipe, output: Output): Promise<void> {
-  const { trainingCost } = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+  const { trainingCost } = await import("@tinklet/cookbook");
   const { stages, outside, total } = estimate;
   const cost = price === undefined ? undefined : trainingCost(price, total);
   const row = (label: string, steps: string, { train, evaluate, sample }: RecipeEstimate["total"]) => [

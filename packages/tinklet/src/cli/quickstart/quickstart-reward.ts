@@ -2,11 +2,11 @@
 import { join } from "node:path";
 import type { Answer, Problem } from "@tinklet/cookbook";
 import type { Tokenizer } from "@tinklet/sdk";
-import { bundledModel, type Context } from "./context.ts";
-import { formatDuration } from "./format.ts";
-import { terminalPlot } from "./plot-terminal.ts";
+import { bundledModel, type Context } from "../context.ts";
+import { formatDuration } from "../output/format.ts";
+import { terminalPlot } from "../plot/plot-terminal.ts";
+import { cachedShare, StepLine } from "../training/step-line.ts";
 import { dataFile, localService, type QuickstartOptions, saveAdapter, tellStudio } from "./quickstart-examples.ts";
-import { cachedShare, StepLine } from "./step-line.ts";
 
 /** A question and the answer that is right. */
 interface Sum extends Problem {

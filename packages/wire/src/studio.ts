@@ -1,8 +1,9 @@
 /**
  * What the server knows of the studio: files of a page that it hands out, and folders of runs that it lists. The package
- * `@tinklet/studio` has both; a server without it is the same server without a page.
+ * `@tinklet/studio` has both; a server without it is the same server without a page. The interfaces are here because neither package
+ * imports the other.
  */
-import type { RolloutsResponse, RunFileRow } from "@tinklet/wire";
+import type { RolloutsResponse, RunFileRow } from "./messages/run-folders.ts";
 
 /** A file of the page. */
 export interface StudioFile {

@@ -8,8 +8,7 @@ import { open, readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { given } from "@tinklet/wire/options";
-import { optionalPackage } from "./context.ts";
-import { CliError } from "./explain.ts";
+import { CliError } from "../output/explain.ts";
 
 /** Where the Hub is and who we are there. */
 export interface Hub {
@@ -34,7 +33,7 @@ interface LocalFile {
 
 /** The Hub as the environment and `hf auth login` describe it. @throws {@link CliError} when there is no token. */
 export async function hubFromEnvironment(): Promise<Hub> {
-  const { hubSettings } = await optionalPackage(() => import("@tinklet/models"), "@tinklet/models");
+  const { hubSettings } = await import("@tinklet/models");
   const { endpoint, token } = hubSettings();
   if (token === undefined) throw new CliError("Not logged in", { hint: "Run: hf auth login, or set HF_TOKEN." });
   return { endpoint, token };

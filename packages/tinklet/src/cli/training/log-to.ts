@@ -1,10 +1,9 @@
 /** `--log-to`: where the metrics of a run go besides its folder. */
 import { basename } from "node:path";
 import type { MetricsLogger } from "@tinklet/cookbook";
-import type { OptionSpec } from "./command.ts";
-import { optionalPackage } from "./context.ts";
-import type { Output } from "./output.ts";
-import { type Input, UsageError } from "./parse.ts";
+import type { OptionSpec } from "../command.ts";
+import type { Output } from "../output/output.ts";
+import { type Input, UsageError } from "../parse.ts";
 
 export const logToOption: Readonly<Record<string, OptionSpec>> = {
   "log-to": {
@@ -19,7 +18,7 @@ export const logToOption: Readonly<Record<string, OptionSpec>> = {
 export async function loggersOf(input: Input): Promise<readonly MetricsLogger[]> {
   const names = input.texts("log-to").flatMap((text) => text.split(","));
   if (names.length === 0) return [];
-  const { loggerNames, loggersNamed } = await optionalPackage(() => import("@tinklet/cookbook"), "@tinklet/cookbook");
+  const { loggerNames, loggersNamed } = await import("@tinklet/cookbook");
   const unknown = names.find((name) => !loggerNames.includes(name));
   if (unknown !== undefined)
     throw new UsageError(`--log-to must be one of ${loggerNames.join(", ")}, not "${unknown}"`);

@@ -6,7 +6,7 @@
 import { checkedBaseUrl, resolveBaseUrl, type StoredKey } from "@tinklet/sdk/credentials";
 import { apiPrefix } from "@tinklet/wire";
 import { isPlainObject } from "@tinklet/wire/options";
-import { CliError } from "./explain.ts";
+import { CliError } from "../output/explain.ts";
 
 const path = `${apiPrefix}/auth/apikey/me`;
 const timeoutMs = 30_000;

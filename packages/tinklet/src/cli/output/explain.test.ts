@@ -2,8 +2,8 @@
 
 import { hintFor } from "@tinklet/sdk/environment";
 import { expect, it } from "vitest";
+import { nearest } from "../parse.ts";
 import { explain, inCommands } from "./explain.ts";
-import { nearest } from "./parse.ts";
 
 const path = (kind: string) => `tinker://run/${kind}/x`;
 const failures = [

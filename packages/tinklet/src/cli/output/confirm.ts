@@ -1,6 +1,6 @@
 /** The question before something is deleted for good. */
 import { createInterface } from "node:readline/promises";
-import type { Context } from "./context.ts";
+import type { Context } from "../context.ts";
 
 /**
  * Lists what would go and asks. The end of the input is a no.

@@ -1,6 +1,6 @@
 /** The key of `--api-key-file`: a command line is visible to every user of the machine, a file or a pipe is not. */
 import { createReadStream } from "node:fs";
-import { type Input, UsageError } from "./parse.ts";
+import { type Input, UsageError } from "../parse.ts";
 
 /** A key has some hundred characters, a token some thousand. */
 const longestBytes = 65_536;

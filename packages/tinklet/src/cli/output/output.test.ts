@@ -2,8 +2,8 @@
 
 import { Redactor } from "@tinklet/sdk/environment";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { Input } from "../parse.ts";
 import { Output } from "./output.ts";
-import { Input } from "./parse.ts";
 
 let out = "";
 let err = "";

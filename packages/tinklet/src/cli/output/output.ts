@@ -5,7 +5,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { environment, Redactor } from "@tinklet/sdk/environment";
-import type { Input } from "./parse.ts";
+import type { Input } from "../parse.ts";
 import { oneLine, printable, printableJson } from "./printable.ts";
 
 /** A result in both of its shapes. */

@@ -1,9 +1,9 @@
 /** `train --dry-run`: what a run would read, take and cost, before anything is trained or paid for. */
 import type { BatchedDataset, ModelPrice, PreparedData, SupervisedDatum } from "@tinklet/cookbook";
-import type { TrainSettings } from "./commands/train.ts";
-import { bundledModel, type Context } from "./context.ts";
-import { formatCount, formatDollars, formatDuration } from "./format.ts";
-import type { ChosenModel } from "./model.ts";
+import type { TrainSettings } from "../commands/train.ts";
+import { bundledModel, type Context } from "../context.ts";
+import type { ChosenModel } from "../model.ts";
+import { formatCount, formatDollars, formatDuration } from "../output/format.ts";
 
 interface Plan {
   readonly file: string;

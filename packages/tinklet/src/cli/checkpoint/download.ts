@@ -1,8 +1,8 @@
 /** Fetches a link to a file with progress on the terminal. */
 import { type DownloadProgress, downloadFile as fetchFile } from "@tinklet/sdk/files";
-import type { Context } from "./context.ts";
-import { replaceFile } from "./files.ts";
-import { formatDuration, formatSize } from "./format.ts";
+import type { Context } from "../context.ts";
+import { replaceFile } from "../files.ts";
+import { formatDuration, formatSize } from "../output/format.ts";
 
 /** Says on the terminal how far a download is. */
 export function showProgress({ output }: Pick<Context, "output">): (progress: DownloadProgress) => void {

@@ -8,9 +8,9 @@ import {
   InvalidInputError,
   TinkerError,
 } from "@tinklet/wire/errors";
-import type { Command } from "./command.ts";
+import type { Command } from "../command.ts";
+import { type Input, UsageError } from "../parse.ts";
 import type { Explained } from "./output.ts";
-import { type Input, UsageError } from "./parse.ts";
 
 const headlines: Readonly<Record<number, string>> = {
   400: "Invalid request",

@@ -1,5 +1,5 @@
 /** The line that tells how a run goes: step, loss, tokens per second, time left. */
-import { formatCount, formatDuration } from "./format.ts";
+import { formatCount, formatDuration } from "../output/format.ts";
 
 /** How much of the prompts the server had computed before, as a figure of the line; nothing where it was none. */
 export const cachedShare = (prompts: { readonly sent: number; readonly cached: number } | undefined) =>

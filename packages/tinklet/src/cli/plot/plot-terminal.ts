@@ -1,5 +1,5 @@
 /** Curves in a terminal, drawn with braille dots: two columns and four rows of dots to a character. */
-import type { Style } from "./output.ts";
+import type { Style } from "../output/output.ts";
 
 /** A curve. */
 export interface Series {

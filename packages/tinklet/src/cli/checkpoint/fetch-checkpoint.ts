@@ -2,7 +2,7 @@
 
 import type { RestClient } from "@tinklet/sdk";
 import { type CheckpointFetching, fetchCheckpoint as fetchFiles, fetchInto as unpackInto } from "@tinklet/sdk/files";
-import type { Context } from "./context.ts";
+import type { Context } from "../context.ts";
 import { showProgress } from "./download.ts";
 
 /**

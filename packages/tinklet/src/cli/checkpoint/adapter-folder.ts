@@ -1,7 +1,7 @@
 /** Adapters that were trained anywhere: a PEFT folder becomes a checkpoint of a Tinklet server. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { Context } from "./context.ts";
+import type { Context } from "../context.ts";
 
 /** How long the server keeps an adapter that is not used again. */
 const keptSeconds = 7 * 24 * 3600;
