@@ -6,6 +6,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import { Connections } from "./connections.ts";
+import { parsePublicUrl } from "./http/public-url.ts";
 import { defaultLimits } from "./limits.ts";
 import { createServer, type ServerOptions } from "./server.ts";
 
@@ -19,8 +20,10 @@ export interface ServeOptions extends ServerOptions {
 
 /** A server that listens on a socket. */
 export interface RunningServer {
-  /** Base URL for clients (`TINKER_BASE_URL`). */
+  /** Base URL for clients on this machine (`TINKER_BASE_URL`). */
   readonly url: string;
+  /** Base URL for clients elsewhere: `publicUrl` of the options. @defaultValue `url` */
+  readonly publicUrl: string;
   readonly port: number;
   /** Answers a request in process, without the socket. */
   readonly fetch: (request: Request) => Promise<Response>;
@@ -40,7 +43,8 @@ const headMs = 30_000;
 /**
  * Starts a server and listens.
  *
- * @throws Error when the host is not loopback and no keys are configured, or the port is taken; {@link StoreError} for the folder.
+ * @throws Error when the host or the public URL is not loopback and no keys are configured, or the port is taken; InvalidInputError when
+ * `publicUrl` is no origin; {@link StoreError} for the folder.
  */
 export async function serve(options: ServeOptions): Promise<RunningServer> {
   const { host = "127.0.0.1", port = 8471, ...rest } = options;
@@ -48,6 +52,12 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   if (!loopback && (options.apiKeys ?? []).length === 0) {
     throw new Error(
       `Listening on ${host} would let anybody on the network in: configure keys (--api-keys, apiKeys), or listen on 127.0.0.1.`,
+    );
+  }
+  const publicUrl = options.publicUrl === undefined ? undefined : parsePublicUrl(options.publicUrl);
+  if (publicUrl !== undefined && !isLoopback(publicUrl.hostname) && (options.apiKeys ?? []).length === 0) {
+    throw new Error(
+      `Being reached at ${publicUrl.origin} would let anybody on the network in: configure keys (--api-keys, apiKeys), or leave --public-url out.`,
     );
   }
   const server = await createServer({ openProbes: loopback, ...rest });
@@ -96,12 +106,13 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     })();
     return closing;
   };
+  const outerUrl = publicUrl?.origin ?? url;
   const studioUrl = (place?: string) => {
     const path = server.studioPath(place);
-    return path === undefined ? undefined : `${url}${path}`;
+    return path === undefined ? undefined : `${outerUrl}${path}`;
   };
   const { fetch, recovered } = server;
-  return { url, port: bound, fetch, studioUrl, recovered, close, [Symbol.asyncDispose]: close };
+  return { url, publicUrl: outerUrl, port: bound, fetch, studioUrl, recovered, close, [Symbol.asyncDispose]: close };
 }
 
 /** Whether a host name or address is this machine's own (`localhost`, `127.0.0.0/8`, `::1`). */

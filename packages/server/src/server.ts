@@ -15,6 +15,7 @@ import { createChatModels } from "./http/chat/chat-models.ts";
 import { createPromptThreads } from "./http/chat/prompt-threads.ts";
 import { Metrics } from "./http/metrics.ts";
 import type { Peer } from "./http/peer.ts";
+import { parsePublicUrl } from "./http/public-url.ts";
 import { SignedLinks } from "./http/signed-links.ts";
 import { SignIn } from "./http/studio/sign-in.ts";
 import { defaultLimits, type Limits } from "./limits.ts";
@@ -51,6 +52,11 @@ export interface ServerOptions {
   readonly apiKeys?: readonly ApiKey[];
   /** Accepted `Host` headers besides `localhost` and IP addresses. */
   readonly allowedHosts?: readonly string[];
+  /**
+   * Where clients reach the server when it stands behind a proxy: `https://tinker.example.com`. Pages of this origin alone may sign in, their
+   * cookie is `Secure` when it is https, and links in answers begin with it. @defaultValue none: the address of each request
+   */
+  readonly publicUrl?: string | undefined;
   /** Whether `healthz` answers without a key; so does `/metrics` where no keys are configured. @defaultValue true */
   readonly openProbes?: boolean;
   /**
@@ -96,6 +102,7 @@ export interface TinkletServer {
  * Opens a server.
  *
  * @throws {@link StoreError} when the data folder cannot be used.
+ * @throws InvalidInputError when `publicUrl` is no origin.
  *
  * @example
  * ```ts
@@ -110,6 +117,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   const limits: Limits = { ...defaultLimits, ...options.limits };
   const metrics = new Metrics();
   const { onPoint } = options;
+  const publicUrl = options.publicUrl === undefined ? undefined : parsePublicUrl(options.publicUrl);
   const store = await openStore({
     dataDir: options.dataDir,
     onCommit: (ms, writers) => metrics.commit(ms / 1000, writers),
@@ -204,6 +212,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     metrics,
     thread: unpacking,
     allowedHosts: options.allowedHosts ?? [],
+    publicUrl,
     openProbes: options.openProbes ?? true,
     strict: options.strict ?? false,
     health: () => (closing === undefined ? { ready: true } : { ready: false, reason: "The server is shutting down." }),

@@ -38,9 +38,10 @@ import { sessionHandlers } from "./handlers/sessions.ts";
 import { numberedKinds, peekJson, refuseOtherOptimizers, trainingHandlers } from "./handlers/training.ts";
 import { usageHandlers } from "./handlers/usage.ts";
 import { hostedCheck } from "./hosted-rules.ts";
-import { checkHost, checkHostName } from "./hosts.ts";
+import { checkHostName, checkOrigin } from "./hosts.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Peer } from "./peer.ts";
+import { atPublicUrl } from "./public-url.ts";
 import { studioPage } from "./studio/page.ts";
 import type { SignIn } from "./studio/sign-in.ts";
 import { addressTenant, type Lease, TenantPool } from "./tenant-pool.ts";
@@ -52,6 +53,8 @@ export interface AppOptions {
   readonly thread: SideThread;
   /** Host names besides `localhost` and addresses. */
   readonly allowedHosts: readonly string[];
+  /** Where clients reach the server, when that is not where it listens. Its host is allowed. */
+  readonly publicUrl: URL | undefined;
   /** Whether `healthz` answers without a key; so does `/metrics` where no keys are configured. */
   readonly openProbes: boolean;
   /** Whether what the hosted service refuses is refused here too. */
@@ -87,7 +90,8 @@ const unknownRoute = (request: Request, url: URL): Refusal =>
   new Refusal(404, "unknown_route", `There is no ${request.method} ${url.pathname.slice(0, 200)}.`);
 
 export function createApp(options: AppOptions): (request: Request, peer?: Peer) => Promise<Response> {
-  const { api, metrics, thread } = options;
+  const { api, metrics, thread, publicUrl } = options;
+  const allowedHosts = [...options.allowedHosts, ...(publicUrl === undefined ? [] : [publicUrl.hostname])];
   const handlers: Handlers = {
     ...serviceHandlers(
       api,
@@ -242,11 +246,10 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     match: RouteMatch | undefined,
     admission: Admission,
   ): Promise<Response> => {
-    checkHostName(url, options.allowedHosts);
     // Before the check of origins: a link to the page may be followed from anywhere, and the page holds nothing.
     const own = await page(request, url, admission.read);
     if (own !== undefined) return own;
-    checkHost(request, url, options.allowedHosts);
+    checkOrigin(request, url);
     const open = (await probe(request, url)) ?? (request.method === "GET" ? await download(api, url) : undefined);
     if (open !== undefined) return open;
     const caller = callerOf(request, url, request.headers.get("x-api-key"), admission);
@@ -283,7 +286,7 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     match: ReturnType<typeof matchChatRoute>,
     admission: Admission,
   ): Promise<Response> => {
-    checkHost(request, url, options.allowedHosts);
+    checkOrigin(request, url);
     const caller = callerOf(request, url, credentialOf(request), admission);
     if (match === undefined) throw unknownRoute(request, url);
     const { chatBytes: bound } = api.limits;
@@ -310,7 +313,9 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     try {
       surface = pathSurface(request.url);
       admission.place.take(1);
-      const url = new URL(request.url);
+      const asked = new URL(request.url);
+      checkHostName(asked, allowedHosts);
+      const url = atPublicUrl(asked, publicUrl);
       if (surface === "tinker") {
         const match = matchRoute(request.method, url.pathname);
         route = match?.operation ?? "other";

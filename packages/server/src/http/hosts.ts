@@ -24,9 +24,8 @@ export function checkHostName(url: URL, allowed: readonly string[]): void {
   }
 }
 
-/** The same, and that no page of another origin asks. @throws {@link Refusal} 403 */
-export function checkHost(request: Request, url: URL, allowed: readonly string[]): void {
-  checkHostName(url, allowed);
+/** @param url - as the client sees it. @throws {@link Refusal} 403 when a page of another origin asks */
+export function checkOrigin(request: Request, url: URL): void {
   const origin = request.headers.get("origin");
   if (origin !== null && origin !== url.origin) {
     throw new Refusal(403, "foreign_origin", "Requests from web pages of other origins are refused.");

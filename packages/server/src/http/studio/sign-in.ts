@@ -138,10 +138,14 @@ function readCookie(request: Request, url: URL): string | undefined {
   return cookies.find((cookie) => cookie.startsWith(`${name}=`))?.slice(name.length + 1);
 }
 
-/** @throws {@link Refusal} 403 */
+/** @param url - as the browser sees it. @throws {@link Refusal} 403 */
 export function checkSameOrigin(request: Request, url: URL): void {
   if (request.headers.get("origin") === url.origin) return;
-  throw new Refusal(403, "foreign_origin", "Changes by cookie must come from the server's own page.");
+  throw new Refusal(
+    403,
+    "foreign_origin",
+    `Changes by cookie must come from the server's own page (Origin: ${url.origin}). Behind a proxy start the server with its public URL (--public-url, publicUrl).`,
+  );
 }
 
 function setCookie(url: URL, value: string, seconds: number): string {

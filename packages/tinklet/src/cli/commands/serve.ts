@@ -28,6 +28,11 @@ export const serve: Command = {
       value: "NAME",
       about: "a host name that requests may be addressed to (repeatable; addresses and localhost always work)",
     },
+    "public-url": {
+      type: "string",
+      value: "URL",
+      about: "where browsers and clients reach the server behind a proxy, such as https://tinker.example.com",
+    },
     "memory-budget": { type: "string", value: "SIZE", about: "for weights, adapters and caches, for example 4GB" },
     "max-disk": {
       type: "string",
@@ -72,6 +77,7 @@ export const serve: Command = {
       .serve({
         models,
         ...given({ dataDir, host, port, apiKeys, log, studio }),
+        ...given({ publicUrl: input.text("public-url") }),
         allowedHosts: input.texts("allow-host"),
         strict: input.flag("strict"),
         ...(maxDisk === undefined ? {} : { maxDiskBytes: bytes(maxDisk, "max-disk") }),
@@ -83,12 +89,14 @@ export const serve: Command = {
       output.event({
         url: running.url,
         port: running.port,
+        public_url: running.publicUrl,
         models: models.map(({ name }) => name),
         studio: running.studioUrl() ?? null,
         data_dir: dataDir ?? null,
       });
     else {
-      output.line(`Serving ${models.map(({ name }) => name).join(", ")} on ${running.url}`);
+      const outer = running.publicUrl === running.url ? "" : `, behind ${running.publicUrl}`;
+      output.line(`Serving ${models.map(({ name }) => name).join(", ")} on ${running.url}${outer}`);
       output.note(
         dataDir === undefined
           ? "Keeps nothing: what it has is lost when it stops, with Ctrl-C."
@@ -99,8 +107,8 @@ export const serve: Command = {
       const names = apiKeys?.map(({ name }) => name).join(", ");
       output.note(
         names === undefined
-          ? `\n  export TINKER_BASE_URL=${running.url} TINKER_API_KEY=tml-local\n`
-          : `\n  export TINKER_BASE_URL=${running.url} TINKER_API_KEY=…   # the key of ${names}, from whose hash ${keyFile} was made\n`,
+          ? `\n  export TINKER_BASE_URL=${running.publicUrl} TINKER_API_KEY=tml-local\n`
+          : `\n  export TINKER_BASE_URL=${running.publicUrl} TINKER_API_KEY=…   # the key of ${names}, from whose hash ${keyFile} was made\n`,
       );
     }
     await new Promise<void>((resolve) => {
