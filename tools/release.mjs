@@ -1,10 +1,13 @@
-// `npm run release -- --dry-run`: everything a release needs, checked, and the commands it would run, printed. Without --dry-run, in the
-// release workflow on a clean checkout of the version's tag, the packages are published with provenance.
+// `npm run release -- --dry-run`: everything a release needs, checked, and the commands it would run, printed. With `--pack FOLDER`, in the
+// release workflow on a clean checkout of the version's tag, the tarballs are written into a new folder, with SHA256SUMS, whose order is
+// that of publishing. Another job publishes them: the permission to sign is no business of one that runs the development dependencies.
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 import { checkFiles, pack, packageSources, workspacePackages } from "./pack.mjs";
 import {
   changelogEntry,
@@ -15,8 +18,19 @@ import {
 } from "./release-plan.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const dryRun = process.argv.includes("--dry-run");
-const unknown = process.argv.slice(2).filter((option) => option !== "--dry-run");
+const usage = (problem) => {
+  console.error(`${problem}usage: npm run release -- --dry-run | --pack FOLDER`);
+  process.exit(2);
+};
+const readOptions = () => {
+  try {
+    return parseArgs({ options: { "dry-run": { type: "boolean" }, pack: { type: "string" } } }).values;
+  } catch (error) {
+    return usage(`${error.message}\n`);
+  }
+};
+const { "dry-run": dryRun = false, pack: folder } = readOptions();
+if (dryRun === (folder !== undefined)) usage("");
 const git = (...args) => execFileSync("git", args, { cwd: root, encoding: "utf8" }).trim();
 let failed = 0;
 const tell = (problems, done) => {
@@ -31,10 +45,6 @@ const needForReal = (holds, done, problem) => {
   else tell([problem], done);
 };
 
-if (unknown.length > 0) {
-  console.error(`unknown option ${unknown.join(", ")}; there is --dry-run`);
-  process.exit(2);
-}
 const manifests = workspacePackages().map(({ manifest }) => manifest);
 const { version } = manifests[0];
 const work = mkdtempSync(join(tmpdir(), "tinklet-release-"));
@@ -75,17 +85,18 @@ try {
     "every package names its repository",
     "name the repository in every package.json (npm compares it with the provenance)",
   );
-  const signed = process.env.ACTIONS_ID_TOKEN_REQUEST_URL !== undefined;
-  needForReal(
-    signed,
-    "the workflow can sign",
-    "publish from the release workflow: provenance is signed by its identity",
-  );
 
-  for (const { name } of publishOrder(manifests)) {
-    const args = ["publish", packages.get(name).tarball, "--provenance", "--access", "public"];
-    if (dryRun) console.log(`would npm ${args.join(" ")}`);
-    else if (failed === 0) execFileSync("npm", args, { cwd: root, stdio: "inherit" });
+  const order = publishOrder(manifests).map(({ name }) => packages.get(name).tarball);
+  if (dryRun) for (const tarball of order) console.log(`would npm publish ${tarball} --provenance --access public`);
+  else if (failed === 0) {
+    const target = resolve(folder);
+    mkdirSync(target); // refuses one that is there: it might hold tarballs of something else
+    const sums = order.map((tarball) => {
+      copyFileSync(tarball, join(target, basename(tarball)));
+      return `${createHash("sha256").update(readFileSync(tarball)).digest("hex")}  ${basename(tarball)}\n`;
+    });
+    writeFileSync(join(target, "SHA256SUMS"), sums.join(""));
+    console.log(`packed ${order.length} packages into ${target}`);
   }
 } finally {
   rmSync(work, { recursive: true, force: true });
