@@ -5,9 +5,10 @@
  */
 import { randomBytes } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
-import { mkdir, open, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, open, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
+import { makeScratch } from "./scratch.ts";
 import { storeErrorFrom } from "./store-error.ts";
 
 /** One file of a folder; the parts are written end to end. */
@@ -33,6 +34,8 @@ export interface FileStore {
   setAside(id: string): Promise<string>;
   /** Idempotent. */
   removeFolder(id: string): Promise<void>;
+  /** A new, empty folder for files that are on their way. Its maker removes it; after a kill, the next start does. */
+  makeScratch(): Promise<string>;
 }
 
 /** A folder as it lies there. */
@@ -151,6 +154,7 @@ export async function openFileStore(root: string, options: FileStoreOptions = {}
         onPoint?.("files.removing");
         await rm(aside, { recursive: true, force: true });
       }),
+    makeScratch: () => guard(() => mkdtemp(join(temporary, "scratch-"))),
   };
 }
 
@@ -212,5 +216,6 @@ export function memoryFileStore(): FileStore {
     removeFolder: async (id) => {
       folders.delete(id);
     },
+    makeScratch,
   };
 }

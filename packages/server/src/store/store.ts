@@ -11,6 +11,7 @@ import { type Database, type DatabaseOptions, openDatabase } from "./database.ts
 import { type FileStore, memoryFileStore, openFileStore } from "./file-store.ts";
 import { dropUnusedFiles, unusedFiles } from "./models.ts";
 import { createRunningMarks, type RunningMarks } from "./running.ts";
+import { removeOldScratch } from "./scratch.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
 
 export interface Store {
@@ -74,6 +75,7 @@ async function open(options: StoreOptions): Promise<Store> {
     });
     await prepareDatabaseFile(dataDir);
   }
+  if (dataDir === undefined) await removeOldScratch();
   const db = openDatabase({ ...options, file: dataDir === undefined ? ":memory:" : join(dataDir, "tinklet.db") });
   try {
     const files =

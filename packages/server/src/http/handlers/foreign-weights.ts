@@ -3,8 +3,7 @@
  * one checkpoint of a run of its own, which cannot be trained; models are created from it like from any other checkpoint.
  */
 import { createHash, randomBytes } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MemoryError, ModelError } from "@tinklet/engine";
 import { peftBounds } from "@tinklet/models";
@@ -28,6 +27,7 @@ import {
   tinkerPath,
 } from "../../store/models.ts";
 import { addSession } from "../../store/sessions.ts";
+import { storeErrorFrom } from "../../store/store-error.ts";
 import { addAudit } from "../../store/usage.ts";
 import { openSession } from "../access.ts";
 import { jsonAnswer } from "../answers.ts";
@@ -192,7 +192,7 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
     return jsonAnswer({ tinker_path: tinkerPath(known), base_model: baseModel, lora_rank: rank });
   }
 
-  const folder = await mkdtemp(join(tmpdir(), "tinklet-import-"));
+  const folder = await api.store.files.makeScratch();
   try {
     for (const [file, bytes] of files) await writeFile(join(folder, file), bytes);
     const { filesId, bytes, lora } = await lane.importAdapter(folder);
@@ -228,7 +228,7 @@ async function formOf({ bytes, request }: Call): Promise<Map<string, Uint8Array>
 
 /** What is wrong with an adapter, without the place where it lay for a moment. */
 function importRefusal(error: unknown, folder: string): unknown {
-  if (!(error instanceof ModelError)) return error;
+  if (!(error instanceof ModelError)) return storeErrorFrom(error) ?? error;
   if (error instanceof MemoryError || /^(closed|worker_)/.test(error.code)) {
     return new Refusal(503, "engine_busy", "The engine has no room for the adapter now.", { retryAfterSeconds: 5 });
   }

@@ -1,9 +1,9 @@
 /** Adapters trained elsewhere, over the real engine: what they say through the server is what the engine says of the same folder. */
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type AdapterState, type Engine, openEngine } from "@tinklet/engine";
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { writeTinyModel } from "../../../../engine/src/testing/tiny-model.ts";
 import { baseModel, TestServer } from "../../testing/test-server.ts";
 
@@ -303,4 +303,15 @@ test("the same adapter again is the same checkpoint, kept as long as was ever as
   await server.send("DELETE", `training_runs/${run}/checkpoints/${kind}/${name}`);
   expect((await send(await formOf(path))).json["tinker_path"]).toBe(from); // imported anew, at its place
   expect((await listed()).checkpoints).toHaveLength(1);
+});
+
+test("files that are on their way lie in the data folder, where the next start finds them", async () => {
+  const dataDir = join(root, "data");
+  const kept = await TestServer.open({ dataDir, models: [{ name: baseModel, open: openTiny }] });
+  onTestFinished(() => kept.close());
+  const form = await formOf(await folder("scratch"));
+  vi.stubEnv("TMPDIR", join(root, "not there"));
+  onTestFinished(() => void vi.unstubAllEnvs());
+  expect(await send(form, kept)).toMatchObject({ status: 200 });
+  expect(await readdir(join(dataDir, "tmp"))).toEqual([]);
 });
