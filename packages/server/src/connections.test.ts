@@ -53,7 +53,8 @@ async function open(limits: Partial<Limits>) {
     return answer.status;
   };
   const gauge = async (name: string): Promise<number> => {
-    const answer = await fetch(`${server.url}/metrics`, { headers: { connection: "close" } });
+    const headers = { "x-api-key": "tml-other", connection: "close" };
+    const answer = await fetch(`${server.url}/metrics`, { headers });
     return Number(new RegExp(`^${name} (\\d+)$`, "m").exec(await answer.text())![1]);
   };
   return { clock, server, dial, post, ordinary, gauge };

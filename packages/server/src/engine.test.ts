@@ -71,7 +71,8 @@ test("of two tenants with equal prompts neither is told, by any field or counter
     apiKeys: ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
   });
   const cachedInAll = async () => {
-    const text = await (await server.server.fetch(new Request("http://localhost/metrics"))).text();
+    const headers = { authorization: "Bearer tml-alice" };
+    const text = await (await server.server.fetch(new Request("http://localhost/metrics", { headers }))).text();
     return Number(/^tinklet_tokens_total\{kind="sampling_prefill_cached"\} (\d+)$/m.exec(text)?.[1]);
   };
   const ask = async (name: string) => {

@@ -1,11 +1,12 @@
 /** A server behind a proxy that ends TLS: what reaches it is plain HTTP, with or without the outer Host. */
+
+import type { Studio } from "@tinklet/wire";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { serve } from "../../serve.ts";
 import { fakeEngine } from "../../testing/fake-engine.ts";
 import { TestServer } from "../../testing/test-server.ts";
 import { hashApiKey } from "../auth.ts";
 import { parsePublicUrl } from "../public-url.ts";
-import type { Studio } from "./studio.ts";
 
 const publicUrl = "https://tinker.example.com";
 const apiKeys = [{ name: "alice", sha256: hashApiKey("tml-alice") }];
