@@ -12,3 +12,12 @@ test.each(["pretty", "json"] as const)("what a client sends cannot drive the ter
   expect(line).toContain("abc");
   if (format === "json") expect(JSON.parse(line)).toMatchObject({ field: nasty });
 });
+
+test.each(["pretty", "json"] as const)("characters beyond U+FFFF are spelt out whole: %s", (format) => {
+  const lines: string[] = [];
+  const log = createLog({ now: () => 0 }, format, (line) => lines.push(line));
+  const hidden = "a\u{e0041}b\u{1d173}";
+  log.warn("x", { field: hidden });
+  expect(lines[0]).toContain("a\\udb40\\udc41b\\ud834\\udd73");
+  if (format === "json") expect(JSON.parse(lines[0]!)).toMatchObject({ field: hidden });
+});

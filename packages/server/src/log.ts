@@ -18,9 +18,12 @@ export interface Log {
 
 const colours = { info: 36, warn: 33, error: 31 } as const;
 
+/** In JSON's notation, where a character beyond U+FFFF is two. */
+const spelt = (char: string): string =>
+  Array.from({ length: char.length }, (_, at) => `\\u${char.charCodeAt(at).toString(16).padStart(4, "0")}`).join("");
+
 /** A text whose control and formatting characters are spelt out: what a client sends must not drive the terminal that shows it. */
-const printable = (text: string): string =>
-  text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+const printable = (text: string): string => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, spelt);
 
 /** Creates a logger. @param write - receives one line, without its line break. @defaultValue standard error */
 export function createLog(

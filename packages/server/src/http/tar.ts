@@ -23,6 +23,20 @@ export async function* tarStream(entries: Iterable<TarEntry>, modifiedMs: number
   yield new Uint8Array(2 * block);
 }
 
+/** Eleven octal digits hold less than 8 GiB; from there on the size is binary, as GNU tar and others write it. */
+const maxOctalSize = 8 ** 11 - 1;
+const sizeField = { at: 124, length: 12 } as const;
+
+function putSize(header: Uint8Array, size: number): void {
+  const { at, length } = sizeField;
+  if (size <= maxOctalSize) {
+    header.set(new TextEncoder().encode(size.toString(8).padStart(length - 1, "0")), at);
+    return;
+  }
+  header[at] = 0x80;
+  new DataView(header.buffer).setBigUint64(at + length - 8, BigInt(size));
+}
+
 function header(name: string, size: number, modifiedMs: number): Uint8Array {
   const bytes = new Uint8Array(block);
   const put = (text: string, at: number) => bytes.set(new TextEncoder().encode(text), at);
@@ -31,7 +45,7 @@ function header(name: string, size: number, modifiedMs: number): Uint8Array {
   put(octal(0o644, 7), 100);
   put(octal(0, 7), 108);
   put(octal(0, 7), 116);
-  put(octal(size, 11), 124);
+  putSize(bytes, size);
   put(octal(Math.floor(modifiedMs / 1000), 11), 136);
   put("        ", 148); // the checksum counts as blanks
   put("0", 156);
