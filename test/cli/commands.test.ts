@@ -758,6 +758,8 @@ describe("auth", () => {
       stdout: expect.stringContaining("accessible: yes"),
     });
     expect(await run(["run", "list"])).toMatchObject({ code: 0 });
+    const found = await run(["doctor", "--skip-training"]);
+    expect(found.stdout).toMatch(/✓ Key {12}tml-… \(9 characters, stored by auth login\)\n✓ Server/);
     expect(await run(["auth", "login"], `${key}\n`)).toMatchObject({
       code: 1,
       stderr: expect.stringContaining("Already logged in"),
@@ -765,6 +767,9 @@ describe("auth", () => {
     expect(await run(["auth", "logout"])).toMatchObject({ code: 0 });
     expect(readFileSync(credentials(HOME), "utf8")).not.toContain(key);
     expect(await run(["run", "list"])).toMatchObject({ code: 1, stderr: expect.stringContaining("No API key") });
+    expect((await run(["doctor", "--skip-training"])).stdout).toMatch(
+      /! Key {12}none[\s\S]*! Server {9}not asked: there is no key/,
+    );
   });
 
   it("asks for a key of the hosted service by its page", async () => {

@@ -4,6 +4,8 @@ import { mkdir, statfs } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { freemem, totalmem } from "node:os";
 import { given } from "@tinklet/wire/options";
+import { hasCredentialsFile } from "../../transport/credentials-file.node.ts";
+import { resolveBaseUrl } from "../../transport/environment.ts";
 import type { Command } from "../command.ts";
 import { bundledModel, type Context } from "../context.ts";
 import { version } from "../main.ts";
@@ -121,15 +123,25 @@ async function disk({ dataDir }: Context): Promise<Finding> {
 
 async function key(input: Input, context: Context): Promise<Finding> {
   if (context.isLocal) return { status: "ok", detail: "none needed with --local" };
-  const given = input.text("api-key") ?? process.env["TINKER_API_KEY"];
-  if (given === undefined || given === "") {
-    return process.env["TINKER_CREDENTIAL_CMD"]
-      ? { status: "ok", detail: "made by TINKER_CREDENTIAL_CMD" }
-      : { status: "warning", detail: "none", hint: "Set TINKER_API_KEY for the hosted service, or add --local." };
+  const named = input.text("api-key") ?? process.env["TINKER_API_KEY"] ?? "";
+  if (named === "" && process.env["TINKER_CREDENTIAL_CMD"])
+    return { status: "ok", detail: "made by TINKER_CREDENTIAL_CMD" };
+  const used = named === "" ? await keyOfLogin(input) : named;
+  if (used === undefined) {
+    const hint = "Set TINKER_API_KEY or store a key (tinklet auth login) for the hosted service, or add --local.";
+    return { status: "warning", detail: "none", hint };
   }
-  const fine = given.startsWith("tml-") || given.split(".").length === 3;
-  const detail = `${given.slice(0, 4)}… (${given.length} characters)`;
+  const fine = used.startsWith("tml-") || used.split(".").length === 3;
+  const source = named === "" ? ", stored by auth login" : "";
+  const detail = `${used.slice(0, 4)}… (${used.length} characters${source})`;
   return fine ? { status: "ok", detail } : { status: "error", detail, hint: "Keys begin with tml-." };
+}
+
+/** The key that is stored for the server that is asked. @throws TinkerError when all that is stored is for others */
+async function keyOfLogin(input: Input): Promise<string | undefined> {
+  if (!hasCredentialsFile()) return undefined;
+  const { storedKey } = await import("../../transport/stored-key.node.ts");
+  return storedKey(resolveBaseUrl(input.text("base-url")));
 }
 
 async function server(input: Input, context: Context): Promise<Finding> {
@@ -137,9 +149,10 @@ async function server(input: Input, context: Context): Promise<Finding> {
     !context.isLocal &&
     !process.env["TINKER_API_KEY"] &&
     !process.env["TINKER_CREDENTIAL_CMD"] &&
-    input.text("api-key") === undefined
+    input.text("api-key") === undefined &&
+    (await keyOfLogin(input).catch(() => "of another server")) === undefined
   ) {
-    return { status: "warning", detail: "not asked, for want of a key" };
+    return { status: "warning", detail: "not asked: there is no key" };
   }
   const service = await context.service();
   const startMs = performance.now();
