@@ -44,6 +44,7 @@ import type { Peer } from "./peer.ts";
 import { atPublicUrl } from "./public-url.ts";
 import { studioPage } from "./studio/page.ts";
 import type { SignIn } from "./studio/sign-in.ts";
+import { endingWithSignIn } from "./studio/signed-in-stream.ts";
 import { addressTenant, type Lease, TenantPool } from "./tenant-pool.ts";
 
 export interface AppOptions {
@@ -139,6 +140,8 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     const onSent = peer?.onSent ?? ((run: () => void) => run());
     return { peer, place: inFlight.lease(tenant), body, read, onSent, tenant };
   };
+  const whileSignedIn = (response: Response, { signIn: id }: Caller): Response =>
+    id === undefined ? response : endingWithSignIn(response, (end) => signIn.untilSignedOut(id, end));
   /** From here on the request counts for the owner of its key. @throws {@link Refusal} 401, 429 */
   const callerOf = (request: Request, url: URL, credential: string | null, admission: Admission): Caller => {
     const caller = identify(request, url, credential);
@@ -277,7 +280,7 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
       onSent: admission.onSent,
     });
     await api.queue.context.store.db.synced();
-    return response;
+    return whileSignedIn(response, caller);
   };
 
   const answerChat = async (
@@ -295,7 +298,7 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     const bytes = isGet ? new Uint8Array(0) : await admission.read(bounds);
     const wire = readJson(bytes, api.limits);
     const call = { caller, request, url, wire, bytes, onSent: admission.onSent };
-    return chat[match.operation](call, match.params);
+    return whileSignedIn(await chat[match.operation](call, match.params), caller);
   };
 
   const boundsOf = (carries: Route["carries"]): BodyBounds => {

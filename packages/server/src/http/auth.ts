@@ -12,6 +12,8 @@ export interface Caller {
   readonly tenant: string;
   /** What was shown. Only keys are exchanged for tokens and sign-ins, or one that leaked would renew itself for ever. */
   readonly credential: "key" | "token" | "sign-in";
+  /** Id of the sign-in, where one was shown. */
+  readonly signIn?: string;
 }
 
 /** One configured key. */

@@ -32,6 +32,8 @@ export class SignIn {
   readonly #clock: Clock;
   /** Hashes of tokens that were not used. */
   readonly #tokens = new Set<string>();
+  /** What ends the open streams of a sign-in, by its id. */
+  readonly #streams = new Map<string, Set<() => void>>();
 
   constructor({ auth, db, clock }: SignInOptions) {
     this.#auth = auth;
@@ -69,6 +71,7 @@ export class SignIn {
       expires_at: now + cookieSeconds * 1000,
     };
     await this.#db.write((sql) => addSignIn(sql, row, now));
+    this.#endStreams(); // a tenant has only so many sign-ins: the new one may have ended another
     return setCookie(url, cookie, cookieSeconds);
   }
 
@@ -114,7 +117,7 @@ export class SignIn {
     }
     const isRead = request.method === "GET" || request.method === "HEAD";
     if (!isRead) checkSameOrigin(request, url);
-    return { tenant, credential: "sign-in" };
+    return { tenant, credential: "sign-in", signIn: hashed(cookie) };
   }
 
   #signedIn(cookie: string): string | undefined {
@@ -123,10 +126,30 @@ export class SignIn {
     return this.#auth.keyFingerprint(row.tenant) === row.key ? row.tenant : undefined;
   }
 
+  /** Calls `end` when a sign-in is over. @returns what is called when that no longer matters */
+  untilSignedOut(id: string, end: () => void): () => void {
+    const expiresAt = getSignIn(this.#db.sql, id)?.expires_at ?? 0;
+    const stopTimer = this.#clock.timer(Math.max(0, expiresAt - this.#clock.now()), end);
+    const ends = this.#streams.get(id) ?? new Set();
+    this.#streams.set(id, ends.add(end));
+    return () => {
+      stopTimer();
+      if (ends.delete(end) && ends.size === 0) this.#streams.delete(id);
+    };
+  }
+
+  /** Ends the streams of sign-ins that are gone. */
+  #endStreams(): void {
+    for (const [id, ends] of this.#streams) {
+      if (getSignIn(this.#db.sql, id) === undefined) for (const end of [...ends]) end();
+    }
+  }
+
   /** Ends a sign-in. Returns the header that removes its cookie. */
   async signOut(request: Request, url: URL): Promise<string> {
     const cookie = readCookie(request, url);
     if (cookie !== undefined) await this.#db.write((sql) => deleteSignIn(sql, hashed(cookie)));
+    this.#endStreams();
     return setCookie(url, "", 0);
   }
 }
