@@ -3,12 +3,13 @@
  * promise of stability.
  */
 export { credentialSource, firstCredentials } from "./transport/credentials/auth.ts";
-export { credentialsFile } from "./transport/credentials/credentials-file.node.ts";
+export { credentialsFile, hasCredentialsFile } from "./transport/credentials/credentials-file.node.ts";
 export {
   keyFor,
   readCredentials,
   type StoredCredentials,
   type StoredKey,
+  storedKey,
 } from "./transport/credentials/stored-key.node.ts";
 export { hostedBaseUrl, resolveBaseUrl } from "./transport/environment.ts";
 export { checkedBaseUrl } from "./transport/http-transport.ts";

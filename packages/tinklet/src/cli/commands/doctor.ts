@@ -3,9 +3,8 @@
 import { mkdir, statfs } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { freemem, totalmem } from "node:os";
+import { hasCredentialsFile, resolveBaseUrl, storedKey } from "@tinklet/sdk/credentials";
 import { given } from "@tinklet/wire/options";
-import { hasCredentialsFile } from "../../transport/credentials-file.node.ts";
-import { resolveBaseUrl } from "../../transport/environment.ts";
 import type { Command } from "../command.ts";
 import { bundledModel, type Context } from "../context.ts";
 import { version } from "../main.ts";
@@ -140,7 +139,6 @@ async function key(input: Input, context: Context): Promise<Finding> {
 /** The key that is stored for the server that is asked. @throws TinkerError when all that is stored is for others */
 async function keyOfLogin(input: Input): Promise<string | undefined> {
   if (!hasCredentialsFile()) return undefined;
-  const { storedKey } = await import("../../transport/stored-key.node.ts");
   return storedKey(resolveBaseUrl(input.text("base-url")));
 }
 
