@@ -29,7 +29,7 @@ export interface LoadTokenizerOptions {
 }
 
 /** The source of a tokenizer: its files as text, or a GGUF file. */
-type Found =
+type TokenizerSource =
   | { readonly kind: "files"; readonly files: TokenizerFiles; readonly origin: string }
   | { readonly kind: "gguf"; readonly path: string };
 
@@ -46,33 +46,33 @@ type Found =
  * ```
  */
 export async function loadTokenizer(source: string, options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
-  const found = await find(source, options);
+  const found = await findTokenizer(source, options);
   if (found.kind === "files") return tokenizerFromFiles(found.files, found.origin);
   return tokenizerFromGguf(readGgufMetadata(found.path), found.path);
 }
 
 /** Like {@link loadTokenizer}, but returns the contents of the tokenizer's files, to send or to write next to weights. */
 export async function loadTokenizerFiles(source: string, options: LoadTokenizerOptions = {}): Promise<TokenizerFiles> {
-  const found = await find(source, options);
+  const found = await findTokenizer(source, options);
   return found.kind === "files" ? found.files : tokenizerFilesFromGguf(readGgufMetadata(found.path), found.path);
 }
 
-async function find(source: string, options: LoadTokenizerOptions): Promise<Found> {
+async function findTokenizer(source: string, options: LoadTokenizerOptions): Promise<TokenizerSource> {
   options.signal?.throwIfAborted();
   const place = findSource(source);
-  if (place?.kind === "folder") return inFolder(place.path);
+  if (place?.kind === "folder") return findInFolder(place.path);
   if (place?.kind === "file") {
-    return place.path.endsWith(".gguf") ? { kind: "gguf", path: place.path } : inFolder(dirname(place.path));
+    return place.path.endsWith(".gguf") ? { kind: "gguf", path: place.path } : findInFolder(dirname(place.path));
   }
   const id = parseTokenizerId(source, options.revision);
   if (id === undefined) {
     throw new TokenizerError(`"${source}" is not a file, a folder or a name on the Hub`, { code: "not_found" });
   }
-  return onHub(id, source, options);
+  return findOnHub(id, source, options);
 }
 
 /** The folder's tokenizer files, or its only GGUF file. */
-function inFolder(folder: string): Found {
+function findInFolder(folder: string): TokenizerSource {
   const names = readdirSync(folder);
   const ggufs = names.filter((name) => name.endsWith(".gguf"));
   if (!names.includes("tokenizer.json") && ggufs.length === 1) {
@@ -81,7 +81,7 @@ function inFolder(folder: string): Found {
   return { kind: "files", files: readTokenizerFiles(folder), origin: folder };
 }
 
-async function onHub(id: HubId, origin: string, options: LoadTokenizerOptions): Promise<Found> {
+async function findOnHub(id: HubId, origin: string, options: LoadTokenizerOptions): Promise<TokenizerSource> {
   const settings = hubSettings(options);
   const { signal, fetch } = options;
   if (id.file !== undefined) {

@@ -88,5 +88,5 @@ function isIndentedJson(node: unknown): boolean {
     filter?: { callee?: { value?: unknown }; args?: unknown };
   };
   if (type !== "FilterExpression" || filter?.callee?.value !== "tojson" || !Array.isArray(filter.args)) return false;
-  return filter.args.some((given: { key?: { value?: unknown } }) => given.key?.value === "indent");
+  return filter.args.some((argument: { key?: { value?: unknown } }) => argument.key?.value === "indent");
 }

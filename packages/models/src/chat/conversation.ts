@@ -37,20 +37,20 @@ export function forTemplate(
 }
 
 function readCall(call: CallOfMessage, idOf: (id: unknown) => unknown, asText: boolean): object {
-  const { name, arguments: given } = call.function;
+  const { name, arguments: callArguments } = call.function;
   const id = idOf(call.id);
-  const read = readArguments(given);
+  const read = readArguments(callArguments);
   const arguments_ = asText && typeof read !== "string" ? JSON.stringify(read) : read;
   return { ...(id === undefined ? {} : { id }), type: "function", function: { name, arguments: arguments_ } };
 }
 
-function readArguments(given: unknown): unknown {
-  if (typeof given !== "string") return given ?? {};
+function readArguments(callArguments: unknown): unknown {
+  if (typeof callArguments !== "string") return callArguments ?? {};
   try {
-    const value: unknown = JSON.parse(given === "" ? "{}" : given);
-    return typeof value === "object" && value !== null ? value : given;
+    const value: unknown = JSON.parse(callArguments === "" ? "{}" : callArguments);
+    return typeof value === "object" && value !== null ? value : callArguments;
   } catch {
-    return given;
+    return callArguments;
   }
 }
 

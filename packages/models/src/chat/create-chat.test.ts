@@ -30,10 +30,10 @@ const families = Object.keys(tokenizers) as Family[];
 const formatOf: Record<Family, string> = { qwen: "hermes", llama3: "llama3", mistral: "mistral", plain: "json" };
 
 const question: ChatMessage = { role: "user", content: "How warm is it in Zürich? 🌡️" };
-const call = (given: unknown, id = "call_1") => ({
+const call = (callArguments: unknown, id = "call_1") => ({
   id,
   type: "function",
-  function: { name: "get_weather", arguments: given },
+  function: { name: "get_weather", arguments: callArguments },
 });
 const parseText = (chat: Chat, family: Family, text: string, tools: readonly ChatTool[] = [weather]): Reply => {
   const rendered = { text: "", tools, startsInReasoning: false };

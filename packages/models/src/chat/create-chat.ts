@@ -134,8 +134,8 @@ export function createChat(tokenizer: Tokenizer, options: ChatOptions = {}): Cha
     },
     encode: ({ text }) => tokenizer.encode(text, { addSpecialTokens: false }),
     read,
-    parse(ids, rendered, given) {
-      const reader = read(rendered, given);
+    parse(ids, rendered, readOptions) {
+      const reader = read(rendered, readOptions);
       return replyOf([...Array.from(ids, (id) => reader.push(id)), reader.end()].flat());
     },
   };

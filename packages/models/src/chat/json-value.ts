@@ -5,7 +5,7 @@
 import type { ToolCall } from "./types.ts";
 
 /** Maximum nesting depth. No real tool needs more, and recursive serializers would overflow the stack on deeper values. */
-const deepest = 64;
+const maxDepth = 64;
 
 /** Collects one JSON object or array from a stream. Tracks only brackets and strings; the value is parsed once it is complete. */
 export interface JsonCollector {
@@ -48,7 +48,7 @@ export function createJsonCollector(): JsonCollector {
 export function parseJsonValue(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text);
-    return depthOf(text) > deepest ? undefined : value;
+    return depthOf(text) > maxDepth ? undefined : value;
   } catch {
     return undefined;
   }
@@ -154,9 +154,10 @@ function callOf(value: unknown, json: string, shape: CallShape): ToolCall | unde
   const name = value["name"];
   if (typeof name !== "string" || name === "" || shape.isTool?.(name) === false) return undefined;
   const key = shape.argumentKeys.find((each) => Object.hasOwn(value, each));
-  const given = key === undefined ? {} : value[key];
-  if (given === null || key === undefined) return { name, arguments: "{}" };
-  if (isObject(given)) return { name, arguments: member(json, key)! };
-  if (typeof given === "string" && isObject(parseJsonValue(given))) return { name, arguments: given };
+  const callArguments = key === undefined ? {} : value[key];
+  if (callArguments === null || key === undefined) return { name, arguments: "{}" };
+  if (isObject(callArguments)) return { name, arguments: member(json, key)! };
+  if (typeof callArguments === "string" && isObject(parseJsonValue(callArguments)))
+    return { name, arguments: callArguments };
   return undefined;
 }

@@ -43,8 +43,8 @@ export function createReplyParser(grammar: ReplyGrammar, options: ParserOptions)
   const hasTools = options.tools.length > 0;
   let events: ReplyEvent[] = [];
   const emit = (event: ReplyEvent) => void events.push(event);
-  const thought = createOutlet((text) => emit({ type: "reasoning", text }), true);
-  let answer = createOutlet((text) => emit({ type: "text", text }), false);
+  const thought = createWhiteSpaceBuffer((text) => emit({ type: "reasoning", text }), true);
+  let answer = createWhiteSpaceBuffer((text) => emit({ type: "text", text }), false);
   const marks = hasTools ? [callOpens, callCloses].filter((mark) => mark !== undefined) : [];
   let mode: "beginning" | "reasoning" | "text" | "call" = options.startsInReasoning ? "reasoning" : "beginning";
   let mayReason = reasoning !== undefined && !options.startsInReasoning;
@@ -114,7 +114,7 @@ export function createReplyParser(grammar: ReplyGrammar, options: ParserOptions)
         thought.write(text);
         if (found === undefined) return "";
         thought.cut();
-        answer = createOutlet((out) => emit({ type: "text", text: out }), true);
+        answer = createWhiteSpaceBuffer((out) => emit({ type: "text", text: out }), true);
         toBeginning();
         return rest;
       }
@@ -170,7 +170,7 @@ export function createReplyParser(grammar: ReplyGrammar, options: ParserOptions)
 }
 
 /** Buffers white space before emitting text. */
-interface Outlet {
+interface WhiteSpaceBuffer {
   write(text: string): void;
   /** Drops the buffered white space and the leading white space of the next text. */
   cut(): void;
@@ -179,21 +179,21 @@ interface Outlet {
 }
 
 /** Trailing white space is buffered, because around calls and after reasoning it belongs to the template and not to the content. */
-function createOutlet(emit: (text: string) => void, dropsLeading: boolean): Outlet {
+function createWhiteSpaceBuffer(emit: (text: string) => void, dropsLeading: boolean): WhiteSpaceBuffer {
   let white = "";
   let atFront = dropsLeading;
   return {
     write(text) {
-      const given = atFront ? text.trimStart() : text;
-      if (given === "") return;
+      const trimmedText = atFront ? text.trimStart() : text;
+      if (trimmedText === "") return;
       atFront = false;
-      const kept = given.trimEnd();
+      const kept = trimmedText.trimEnd();
       if (kept === "") {
-        white += given;
+        white += trimmedText;
         return;
       }
       emit(white + kept);
-      white = given.slice(kept.length);
+      white = trimmedText.slice(kept.length);
     },
     cut() {
       white = "";

@@ -3,9 +3,9 @@ import { expect, test } from "vitest";
 import { createTextSearch } from "./text-search.ts";
 
 /** Reference without streaming: the match that ends first; among those, the longest. */
-function naive(text: string, wanted: readonly string[]): { before: string; found?: string } {
+function naive(text: string, patterns: readonly string[]): { before: string; found?: string } {
   for (let end = 1; end <= text.length; end++) {
-    const found = wanted
+    const found = patterns
       .filter((each) => each !== "" && text.slice(0, end).endsWith(each))
       .sort((a, b) => b.length - a.length)[0];
     if (found !== undefined) return { before: text.slice(0, end - found.length), found };
@@ -18,8 +18,8 @@ const word = fc.array(letters, { maxLength: 6 }).map((each) => each.join(""));
 const longer = fc.array(letters, { maxLength: 40 }).map((each) => each.join(""));
 
 test("finds what a plain search finds, for any split of the text", () => {
-  const property = fc.property(fc.array(word, { maxLength: 4 }), fc.array(longer), (wanted, pieces) => {
-    const search = createTextSearch(wanted);
+  const property = fc.property(fc.array(word, { maxLength: 4 }), fc.array(longer), (patterns, pieces) => {
+    const search = createTextSearch(patterns);
     let before = "";
     let found: string | undefined;
     for (const piece of pieces) {
@@ -29,7 +29,7 @@ test("finds what a plain search finds, for any split of the text", () => {
       if (found !== undefined) break;
     }
     if (found === undefined) before += search.end();
-    const expected = naive(pieces.join(""), wanted);
+    const expected = naive(pieces.join(""), patterns);
     expect({ before, found }).toEqual({ before: expected.before, found: expected.found });
   });
   fc.assert(property, { numRuns: 2000 });
@@ -45,8 +45,8 @@ test("a possible match is held back until it fails", () => {
 });
 
 test("long patterns that are prefixes of each other cost one step per character", () => {
-  const wanted = Array.from({ length: 64 }, (_, i) => `${"a".repeat(1000 - i)}b`);
-  const search = createTextSearch(wanted);
+  const patterns = Array.from({ length: 64 }, (_, i) => `${"a".repeat(1000 - i)}b`);
+  const search = createTextSearch(patterns);
   let out = 0;
   for (let i = 0; i < 20_000; i++) out += search.push("a").text.length;
   expect(out).toBe(19_000);

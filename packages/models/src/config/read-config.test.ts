@@ -38,14 +38,14 @@ describe("readConfig", () => {
   });
 
   it("reads the fields specific to each architecture", () => {
-    const given = { ...base, num_key_value_heads: 4 };
-    expect(readConfig({ ...given, model_type: "qwen2" })).toMatchObject({
+    const config = { ...base, num_key_value_heads: 4 };
+    expect(readConfig({ ...config, model_type: "qwen2" })).toMatchObject({
       qkvBias: true,
       outputBias: false,
       qkNorm: false,
     });
-    expect(readConfig({ ...given, model_type: "qwen3" })).toMatchObject({ qkvBias: false, qkNorm: true });
-    expect(readConfig({ ...given, attention_bias: true, mlp_bias: true })).toMatchObject({
+    expect(readConfig({ ...config, model_type: "qwen3" })).toMatchObject({ qkvBias: false, qkNorm: true });
+    expect(readConfig({ ...config, attention_bias: true, mlp_bias: true })).toMatchObject({
       outputBias: true,
       mlpBias: true,
     });

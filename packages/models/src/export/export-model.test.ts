@@ -57,12 +57,12 @@ describe.each(Object.entries(families))("%s", (name, family) => {
     expect(again.ropeScaling).toEqual(ropeScaling);
     expect(again.architecture).toBe(format === "gguf" && architecture === "mistral" ? "llama" : architecture);
     for (const [tensor, shape] of weightShapes(again)) {
-      const wanted = merged(tensor);
+      const expected = merged(tensor);
       const kind =
         shape.length === 1 && format === "gguf" ? "F32" : dtype === "q8_0" ? "Q8_0" : dtype === "f16" ? "F16" : "F32";
-      const [got, exact] = [opened.weights.readFloat32(tensor), stored(kind, wanted)];
+      const [got, exact] = [opened.weights.readFloat32(tensor), stored(kind, expected)];
       // The export sums the product in another order, so a value may round to the neighbouring step of the format.
-      const largest = wanted.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      const largest = expected.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
       const step = kind === "F32" ? 2 ** -22 * largest : kind === "F16" ? 2 ** -10 * largest : (1.01 * largest) / 127;
       const off = got.reduce((most, value, at) => Math.max(most, Math.abs(value - exact[at]!)), 0);
       expect([tensor, off <= step]).toEqual([tensor, true]);
@@ -99,7 +99,7 @@ test("f16 preserves every half-precision number and rounds others to nearest, ti
   codecs.F16.decode(new Uint8Array(Uint16Array.from({ length: 0x10000 }, (_, i) => i).buffer), 0x10000, all, 0);
   const finite = all.filter(Number.isFinite);
   expect(stored("F16", finite)).toEqual(finite);
-  for (const [value, wanted] of [
+  for (const [value, expected] of [
     [1 + 2 ** -11, 1], // a tie, to even
     [1 + 3 * 2 ** -11, 1 + 2 ** -9],
     [1 + 2 ** -11 + 2 ** -23, 1 + 2 ** -10],
@@ -108,7 +108,7 @@ test("f16 preserves every half-precision number and rounds others to nearest, ti
     [-(2 ** -14) + 2 ** -26, -(2 ** -14)],
     [65519, 65504],
   ] as const) {
-    expect([value, stored("F16", Float32Array.of(value))[0]]).toEqual([value, wanted]);
+    expect([value, stored("F16", Float32Array.of(value))[0]]).toEqual([value, expected]);
   }
 });
 
@@ -134,20 +134,24 @@ describe("rejected exports", () => {
     const other = await makeModel("misfit other", { ...families.qwen2, hidden_size: 64 });
     const out = join(root, "never.gguf");
     const before = readdirSync(root);
-    const refused = (given: Record<string, unknown>, code: string, said: RegExp) =>
-      expect(exportModel(folder, out, { ...options, ...given })).rejects.toMatchObject({
+    const expectRejection = (changes: Record<string, unknown>, code: string, pattern: RegExp) =>
+      expect(exportModel(folder, out, { ...options, ...changes })).rejects.toMatchObject({
         code,
-        message: expect.stringMatching(said) as string,
+        message: expect.stringMatching(pattern) as string,
       });
-    await refused({ format: "onnx" }, "bad_option", /format must be one of merged, gguf, got "onnx"/);
-    await refused({ dtype: "q4_0" }, "bad_option", /dtype of gguf must be one of f16, q8_0, bf16, f32, got "q4_0"/);
-    await refused({ format: "merged", dtype: "q8_0" }, "bad_option", /dtype of merged must be one of base/);
-    await refused(
+    await expectRejection({ format: "onnx" }, "bad_option", /format must be one of merged, gguf, got "onnx"/);
+    await expectRejection(
+      { dtype: "q4_0" },
+      "bad_option",
+      /dtype of gguf must be one of f16, q8_0, bf16, f32, got "q4_0"/,
+    );
+    await expectRejection({ format: "merged", dtype: "q8_0" }, "bad_option", /dtype of merged must be one of base/);
+    await expectRejection(
       { adapter: other.adapter },
       "shape_mismatch",
       /lora_A.weight of the adapter has shape \[2, 64\] instead of \[2, 32\]/,
     );
-    await refused({ adapter: folder }, "no_adapter", /has no adapter_config.json/);
+    await expectRejection({ adapter: folder }, "no_adapter", /has no adapter_config.json/);
     await expect(exportModel(folder, adapter, { format: "merged" })).rejects.toMatchObject({ code: "already_there" });
     await expect(exportModel(join(root, "nowhere"), out, options)).rejects.toMatchObject({ code: "not_found" });
     expect(readdirSync(root)).toEqual(before);
@@ -192,10 +196,10 @@ test("the bundled model: the result and the file note that llama.cpp has no matc
   expect(metadata.get("tinklet.tokenizer.notes")).toBe(notes[0]);
   expect(metadata.get("tokenizer.chat_template")).toContain("<|im_start|>");
   expect(metadata.get("general.architecture")).toBe("qwen3");
-  const [own, again] = [await loadTokenizer(bundledModelFolder()), await loadTokenizer(out)];
+  const [original, again] = [await loadTokenizer(bundledModelFolder()), await loadTokenizer(out)];
   for (const text of ["What's 12 + 34?\n\nIt's...", "Él dijo: «¡hola!»", "a\r\n b"]) {
-    expect(again.encode(text)).toEqual(own.encode(text));
+    expect(again.encode(text)).toEqual(original.encode(text));
   }
-  expect(again.eosTokenIds).toEqual(own.eosTokenIds);
+  expect(again.eosTokenIds).toEqual(original.eosTokenIds);
   expect(existsSync(out)).toBe(true);
 });

@@ -88,11 +88,14 @@ export function mergeAdapter(
   if (unties) shapes.set("lm_head.weight", [model.vocabSize, model.hiddenSize]);
   for (const [module, { a, b }] of modules) {
     const shape = shapes.get(`${module}.weight`);
-    if (shape?.length !== 2) throw misfit(`${module}.lora_A.weight`, "does not match any tensor of the base model");
+    if (shape?.length !== 2)
+      throw adapterMismatch(`${module}.lora_A.weight`, "does not match any tensor of the base model");
     const [outSize, inSize] = shape as [number, number];
     const rank = adapter?.lora.rank as number;
-    if (!sameShape(a.shape, [rank, inSize])) throw misfit(`${module}.lora_A.weight`, shapeSaid(a, [rank, inSize]));
-    if (!sameShape(b.shape, [outSize, rank])) throw misfit(`${module}.lora_B.weight`, shapeSaid(b, [outSize, rank]));
+    if (!sameShape(a.shape, [rank, inSize]))
+      throw adapterMismatch(`${module}.lora_A.weight`, shapeMismatch(a, [rank, inSize]));
+    if (!sameShape(b.shape, [outSize, rank]))
+      throw adapterMismatch(`${module}.lora_B.weight`, shapeMismatch(b, [outSize, rank]));
   }
   const scale = adapter === undefined ? 0 : adapter.lora.alpha / adapter.lora.rank;
   const tensors = [...shapes].map(([name, shape]): MergedTensor => {
@@ -127,21 +130,22 @@ function modulesOf({ weights, lora }: PeftAdapter): ReadonlyMap<string, Module> 
   const halves = new Map<string, { A?: StateTensor; B?: StateTensor }>();
   for (const [name, tensor] of Object.entries(weights)) {
     const [, module, half] = /^(?:base_model\.model\.)?(.+)\.lora_([AB])\.weight$/.exec(name) ?? [];
-    if (module === undefined || half === undefined) throw misfit(name, "is not a LoRA tensor");
+    if (module === undefined || half === undefined) throw adapterMismatch(name, "is not a LoRA tensor");
     halves.set(module, { ...halves.get(module), [half]: tensor });
   }
   return new Map(
     [...halves].map(([module, { A: a, B: b }]) => {
-      if (a === undefined || b === undefined) throw misfit(`${module}.lora_${a ? "B" : "A"}.weight`, "is missing");
+      if (a === undefined || b === undefined)
+        throw adapterMismatch(`${module}.lora_${a ? "B" : "A"}.weight`, "is missing");
       return [module, { a, b }];
     }),
   );
 }
 
-const shapeSaid = ({ shape }: StateTensor, wanted: readonly number[]): string =>
-  `has shape [${shape.join(", ")}] instead of [${wanted.join(", ")}]`;
+const shapeMismatch = ({ shape }: StateTensor, expected: readonly number[]): string =>
+  `has shape [${shape.join(", ")}] instead of [${expected.join(", ")}]`;
 
-const misfit = (tensor: string, problem: string) =>
+const adapterMismatch = (tensor: string, problem: string) =>
   new WeightsError(`tensor ${tensor} of the adapter ${problem}`, {
     code: "shape_mismatch",
     tensor,

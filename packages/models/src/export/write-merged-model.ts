@@ -20,9 +20,14 @@ const torchNames = { F32: "float32", F16: "float16", BF16: "bfloat16" } as const
 
 /** Writes into an existing folder. @throws WeightsError naming a tensor with values out of the dtype's range. */
 export async function writeMergedModel(folder: string, { config, tensors, dtype }: MergedModelToWrite): Promise<void> {
-  const stored = (own: StoredDtype): TensorToWrite["dtype"] =>
-    dtypes[dtype] ?? (own === "F32" || own === "F16" || own === "BF16" ? own : "F16");
-  const list = tensors.map(({ name, shape, dtype: own, read }) => ({ name, shape, dtype: stored(own), data: read }));
+  const stored = (baseDtype: StoredDtype): TensorToWrite["dtype"] =>
+    dtypes[dtype] ?? (baseDtype === "F32" || baseDtype === "F16" || baseDtype === "BF16" ? baseDtype : "F16");
+  const list = tensors.map(({ name, shape, dtype: baseDtype, read }) => ({
+    name,
+    shape,
+    dtype: stored(baseDtype),
+    data: read,
+  }));
   await writeSafetensors(join(folder, "model.safetensors"), list, { format: "pt" });
   // Norms are often float32 while the matrices are 16-bit: `torch_dtype` is the dtype of most values.
   const values = { F32: 0, F16: 0, BF16: 0 };

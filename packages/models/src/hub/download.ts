@@ -95,11 +95,11 @@ async function fetchBlob(
     await handle.sync();
     await handle.close();
     handle = undefined;
-    await cache.adoptBlob(partial, remote.etag);
+    await cache.commitBlob(partial, remote.etag);
   } catch (error) {
     await handle?.close();
     if (error instanceof HubError && error.code === "corrupt_download") await rm(partial, { force: true });
-    else await cache.leavePartial(partial, remote.etag);
+    else await cache.releasePartial(partial, remote.etag);
     throw error;
   }
 

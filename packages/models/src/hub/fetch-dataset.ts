@@ -69,7 +69,7 @@ export async function fetchDataset(id: HubId, options: FetchDatasetOptions): Pro
   for (const file of files) {
     if (!existsSync(join(folder, file))) await download({ client, cache, commit, file, onProgress, signal, sleep });
   }
-  await cache.remember(commit);
+  await cache.saveRevision(commit);
   return files.map((file) => ({ file, path: join(folder, file) }));
 }
 

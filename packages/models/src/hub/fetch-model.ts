@@ -29,7 +29,7 @@ const settingsFiles = [
 ];
 
 /** Injectable dependencies for tests. */
-interface FetchSeams {
+interface FetchDependencies {
   readonly sleep?: (ms: number) => Promise<void>;
 }
 
@@ -38,7 +38,11 @@ interface FetchSeams {
  * @returns the snapshot folder, or the path of the GGUF file.
  * @throws HubError
  */
-export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seams: FetchSeams = {}): Promise<string> {
+export async function fetchModel(
+  id: HubId,
+  options: OpenModelOptions = {},
+  seams: FetchDependencies = {},
+): Promise<string> {
   const settings = hubSettings(options);
   const { signal, onProgress } = options;
   const cache = hubCache(settings.cacheDir, id);
@@ -66,12 +70,12 @@ export async function fetchModel(id: HubId, options: OpenModelOptions = {}, seam
   for (const file of settingsFiles) {
     if (id.file !== undefined) break;
     if (files.includes(file)) await fetchFile(file);
-    else await cache.keepText(commit, file, undefined); // so that later calls send no request for it
+    else await cache.cacheText(commit, file, undefined); // so that later calls send no request for it
   }
   const weights = weightFiles(id, files);
   for (const file of weights) await fetchFile(file);
   if (weights.includes(indexFile)) for (const shard of shardsOf(cache.snapshot(commit))) await fetchFile(shard);
-  await cache.remember(commit);
+  await cache.saveRevision(commit);
   return result(cache.snapshot(commit), weights);
 }
 

@@ -21,15 +21,15 @@ export interface HubCache {
   /** Claims the partial file of an earlier attempt at a blob, or creates a new one; only the caller writes to it. */
   claimPartial(etag: string): Promise<string>;
   /** Releases a partial file for the next attempt. */
-  leavePartial(partial: string, etag: string): Promise<void>;
+  releasePartial(partial: string, etag: string): Promise<void>;
   /** Renames a complete, verified file to the blob. */
-  adoptBlob(partial: string, etag: string): Promise<void>;
+  commitBlob(partial: string, etag: string): Promise<void>;
   link(commit: string, file: string, etag: string): Promise<void>;
-  remember(commit: string): Promise<void>;
+  saveRevision(commit: string): Promise<void>;
   /** Reads a small file of a commit. The cache may also know that the repository does not have the file. */
   readText(commit: string, file: string): Promise<CachedText>;
   /** Caches a small file or, if `text` is undefined, the fact that it does not exist. Write errors are ignored. */
-  keepText(commit: string, file: string, text: string | undefined): Promise<void>;
+  cacheText(commit: string, file: string, text: string | undefined): Promise<void>;
 }
 
 /** A cached file; `text` is undefined if the repository does not have it. */
@@ -70,26 +70,26 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
 
     async claimPartial(etag) {
       await mkdir(blobs, { recursive: true });
-      const own = join(
+      const claimedPath = join(
         blobs,
         `${nameOf(etag)}.${machine}-${process.pid}-${randomBytes(4).toString("hex")}${incomplete}`,
       );
       for (const left of readdirSync(blobs).filter((name) => isAbandoned(name, nameOf(etag)))) {
-        const taken = await rename(join(blobs, left), own).then(
+        const taken = await rename(join(blobs, left), claimedPath).then(
           () => true,
           () => false, // another process claimed it first
         );
-        if (taken) return own;
+        if (taken) return claimedPath;
       }
-      await writeFile(own, "", { flag: "wx" });
-      return own;
+      await writeFile(claimedPath, "", { flag: "wx" });
+      return claimedPath;
     },
 
-    async leavePartial(partial, etag) {
+    async releasePartial(partial, etag) {
       await rename(partial, `${blob(etag)}${incomplete}`).catch(() => undefined);
     },
 
-    async adoptBlob(partial, etag) {
+    async commitBlob(partial, etag) {
       await rename(partial, blob(etag));
     },
 
@@ -108,7 +108,7 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
       });
     },
 
-    async remember(commit) {
+    async saveRevision(commit) {
       if (commit !== id.revision) await replace(ref, commit);
     },
 
@@ -119,7 +119,7 @@ export function hubCache(cacheDir: string, id: HubId): HubCache {
       return isAbsent ? { known: true, text: undefined } : { known: false };
     },
 
-    async keepText(commit, file, text) {
+    async cacheText(commit, file, text) {
       if (!/^[0-9a-f]{40}$/.test(commit)) return;
       try {
         await replace(text === undefined ? absent(commit, file) : join(snapshot(commit), file), text ?? "");

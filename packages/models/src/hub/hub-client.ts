@@ -60,7 +60,7 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
   const { signal, redirect = "manual" } = options;
 
   /** Sends one request without following redirects. The token is sent only to the Hub's own host. */
-  const request = async (url: string, init: RequestInit, what: string): Promise<Response> => {
+  const request = async (url: string, init: RequestInit, target: string): Promise<Response> => {
     const headers = new Headers(init.headers);
     headers.set("user-agent", "tinklet-models");
     if (access.token && new URL(url).origin === new URL(access.endpoint).origin) {
@@ -70,31 +70,31 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
       return await (options.fetch ?? fetch)(url, { ...init, headers, redirect, ...(signal && { signal }) });
     } catch (cause) {
       signal?.throwIfAborted();
-      throw new HubError("network", `cannot reach ${access.endpoint} for ${what}: ${reason(cause)}`, {
+      throw new HubError("network", `cannot reach ${access.endpoint} for ${target}: ${reason(cause)}`, {
         cause,
         hint: "check the connection and HF_ENDPOINT; a cached model opens with HF_HUB_OFFLINE=1",
       });
     }
   };
 
-  const refuse = (response: Response, what: string): HubError => {
+  const refuse = (response: Response, target: string): HubError => {
     const { status } = response;
     if (status === 401 || status === 403) {
       const hint = access.token
         ? "the token in HF_TOKEN has no access; for a gated model, accept its terms on its page first"
         : "set HF_TOKEN, and for a gated model accept its terms on its page; the Hub also sends this status for a misspelt name";
-      return new HubError("unauthorized", `the Hub denied access to ${what} (${status})`, { status, hint });
+      return new HubError("unauthorized", `the Hub denied access to ${target} (${status})`, { status, hint });
     }
-    if (status === 404) return new HubError("not_found", `the Hub has no ${what}`, { status });
-    return new HubError("http_status", `the Hub answered ${status} for ${what}`, { status });
+    if (status === 404) return new HubError("not_found", `the Hub has no ${target}`, { status });
+    return new HubError("http_status", `the Hub answered ${status} for ${target}`, { status });
   };
 
   return {
     async listFiles() {
-      const what = `${repository} at ${id.revision}`;
+      const target = `${repository} at ${id.revision}`;
       let url = `${access.endpoint}/api/${isDataset ? "datasets" : "models"}/${repository}/revision/${encodeURIComponent(id.revision)}`;
       for (let hop = 0; hop <= mostRedirects; hop++) {
-        const response = await request(url, {}, what);
+        const response = await request(url, {}, target);
         const next = redirectOf(response, url);
         if (next) {
           await response.body?.cancel();
@@ -103,18 +103,18 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
         }
         if (!response.ok) {
           await response.body?.cancel();
-          throw refuse(response, what);
+          throw refuse(response, target);
         }
-        return parseListing(await boundedText(response, what, largestListingBytes), what);
+        return parseListing(await boundedText(response, target, largestListingBytes), target);
       }
-      throw new HubError("bad_response", `too many redirects for ${what}`);
+      throw new HubError("bad_response", `too many redirects for ${target}`);
     },
 
     async describeFile(commit, file) {
-      const what = `${file} of ${repository}`;
+      const target = `${file} of ${repository}`;
       let url = resolve(commit, file);
       for (let hop = 0; hop <= mostRedirects; hop++) {
-        const response = await request(url, { method: "HEAD", headers: { "accept-encoding": "identity" } }, what);
+        const response = await request(url, { method: "HEAD", headers: { "accept-encoding": "identity" } }, target);
         await response.body?.cancel();
         const next = redirectOf(response, url);
         // For a large file the Hub redirects to a storage host, with the checksum in a header. Any other redirect (a renamed
@@ -124,8 +124,8 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
           url = next;
           continue;
         }
-        if (!next && !response.ok) throw refuse(response, what);
-        if (!etag) throw new HubError("bad_response", `the Hub sent no ETag for ${what}`);
+        if (!next && !response.ok) throw refuse(response, target);
+        if (!etag) throw new HubError("bad_response", `the Hub sent no ETag for ${target}`);
         const size = Number(
           response.headers.get("x-linked-size") ?? (next ? null : response.headers.get("content-length")),
         );
@@ -135,15 +135,15 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
           url: next ?? url,
         };
       }
-      throw new HubError("bad_response", `too many redirects for ${what}`);
+      throw new HubError("bad_response", `too many redirects for ${target}`);
     },
 
     async openFile(remote, start) {
-      const what = `a file of ${repository}`;
+      const target = `a file of ${repository}`;
       const headers = { "accept-encoding": "identity", ...(start > 0 && { range: `bytes=${start}-` }) };
       let { url } = remote;
       for (let hop = 0; hop <= mostRedirects; hop++) {
-        const response = await request(url, { headers }, what);
+        const response = await request(url, { headers }, target);
         const next = redirectOf(response, url);
         if (next) {
           await response.body?.cancel();
@@ -154,22 +154,22 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
         const resumed = response.status === 206 && Number(range?.[1]) === start;
         if (!response.body || (!resumed && response.status !== 200)) {
           await response.body?.cancel();
-          throw refuse(response, what);
+          throw refuse(response, target);
         }
         return { body: response.body, resumed };
       }
-      throw new HubError("bad_response", `too many redirects for ${what}`);
+      throw new HubError("bad_response", `too many redirects for ${target}`);
     },
 
     async readText(revision, file) {
-      const what = `${file} of ${repository}`;
+      const target = `${file} of ${repository}`;
       let url = resolve(revision, file);
       let commit: string | undefined;
       for (let hop = 0; hop <= mostRedirects; hop++) {
-        const response = await request(url, {}, what);
+        const response = await request(url, {}, target);
         commit ??= response.headers.get("x-repo-commit") ?? undefined; // sent by the Hub, not by its storage host
         const next = redirectOf(response, url);
-        if (response.ok) return { text: await boundedText(response, what, largestTextBytes), commit };
+        if (response.ok) return { text: await boundedText(response, target, largestTextBytes), commit };
         await response.body?.cancel();
         if (next) {
           url = next;
@@ -179,9 +179,9 @@ export function hubClient(id: HubId, access: HubAccess, options: HubClientOption
         const missing = response.headers.get("x-error-code") ?? "";
         const isRepository = missing === "RepoNotFound" || missing === "RevisionNotFound";
         if (response.status === 404 && !isRepository) return undefined;
-        throw refuse(response, isRepository ? `${repository} at revision ${revision}` : what);
+        throw refuse(response, isRepository ? `${repository} at revision ${revision}` : target);
       }
-      throw new HubError("bad_response", `too many redirects for ${what}`);
+      throw new HubError("bad_response", `too many redirects for ${target}`);
     },
   };
 }
@@ -198,28 +198,28 @@ function redirectOf(response: Response, url: string): string | undefined {
   return response.status >= 300 && response.status < 400 && location ? new URL(location, url).href : undefined;
 }
 
-async function boundedText(response: Response, what: string, largestBytes: number): Promise<string> {
+async function boundedText(response: Response, target: string, largestBytes: number): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
   let bytes = 0;
   for await (const part of response.body ?? []) {
     bytes += part.byteLength;
-    if (bytes > largestBytes) throw new HubError("bad_response", `${what} must be at most ${largestBytes} bytes`);
+    if (bytes > largestBytes) throw new HubError("bad_response", `${target} must be at most ${largestBytes} bytes`);
     text += decoder.decode(part, { stream: true });
   }
   return text + decoder.decode();
 }
 
-function parseListing(text: string, what: string): { commit: string; files: readonly string[] } {
+function parseListing(text: string, target: string): { commit: string; files: readonly string[] } {
   let listing: { sha?: unknown; siblings?: unknown };
   try {
     listing = JSON.parse(text) ?? {};
   } catch (cause) {
-    throw new HubError("bad_response", `the listing of ${what} is not JSON`, { cause });
+    throw new HubError("bad_response", `the listing of ${target} is not JSON`, { cause });
   }
   const { sha, siblings } = listing;
   if (typeof sha !== "string" || !/^[0-9a-f]{40}$/.test(sha) || !Array.isArray(siblings)) {
-    throw new HubError("bad_response", `the listing of ${what} has no valid commit or no files`);
+    throw new HubError("bad_response", `the listing of ${target} has no valid commit or no files`);
   }
   const names = (siblings as { rfilename?: unknown }[]).map((sibling) => sibling?.rfilename);
   return { commit: sha, files: names.filter((name): name is string => typeof name === "string") };

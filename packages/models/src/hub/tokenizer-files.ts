@@ -12,7 +12,7 @@ import { type HubId, parseTokenizerId, repositoryOf } from "./hub-id.ts";
 interface TextCache {
   knownCommit(): string | undefined;
   readText(commit: string, file: string): Promise<{ known: true; text: string | undefined } | { known: false }>;
-  keepText(commit: string, file: string, text: string | undefined): Promise<void>;
+  cacheText(commit: string, file: string, text: string | undefined): Promise<void>;
 }
 
 interface Source {
@@ -74,7 +74,7 @@ function textReader({ id, client, cache, offline }: Source): (file: TokenizerFil
       throw error;
     }
     commit ??= fetched?.commit;
-    if (commit !== undefined) await cache?.keepText(commit, file, fetched?.text);
+    if (commit !== undefined) await cache?.cacheText(commit, file, fetched?.text);
     return fetched?.text;
   };
 }

@@ -17,7 +17,7 @@ const configFile = "adapter_config.json";
 const weightsFile = "adapter_model.safetensors";
 
 /** Limit of the configuration's size in bytes if no base model is given. */
-const ownConfigBytes = 16 * 1024 * 1024;
+const defaultConfigBytes = 16 * 1024 * 1024;
 
 /** A dense float32 tensor of an adapter. */
 export interface StateTensor {
@@ -171,9 +171,9 @@ function checkTensors(tensors: Iterable<TensorInfo>, rank: number, { config, max
       const message = `tensor ${name.slice(0, 200)} does not belong to an adapter of this model`;
       throw new WeightsError(message, { code: "stray_tensor", tensor: name });
     }
-    const wanted = side === "A" ? [rank, linear[1]] : [linear[0], rank];
-    if (sameShape(shape, wanted)) continue;
-    throw new WeightsError(`tensor ${name} has shape [${shape.join(", ")}] instead of [${wanted.join(", ")}]`, {
+    const expected = side === "A" ? [rank, linear[1]] : [linear[0], rank];
+    if (sameShape(shape, expected)) continue;
+    throw new WeightsError(`tensor ${name} has shape [${shape.join(", ")}] instead of [${expected.join(", ")}]`, {
       code: "shape_mismatch",
       tensor: name,
       hint: "the adapter was trained on another base model or with another rank",
@@ -194,7 +194,7 @@ export async function readPeft(folder: string, base?: PeftBase): Promise<PeftSta
   if (!existsSync(join(folder, configFile))) {
     throw new WeightsError(`${folder} has no ${configFile}`, { code: "no_adapter", file: folder });
   }
-  const text = readSmallText(join(folder, configFile), bounds?.configBytes ?? ownConfigBytes);
+  const text = readSmallText(join(folder, configFile), bounds?.configBytes ?? defaultConfigBytes);
   let config: Record<string, unknown>;
   try {
     config = JSON.parse(text) as Record<string, unknown>;

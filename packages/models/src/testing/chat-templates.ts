@@ -78,11 +78,11 @@ export const testFamilies = Object.keys(families) as TestFamily[];
 
 /** A family's tokenizer: all bytes, a few merges, and the family's special tokens. */
 export function familyFiles(family: TestFamily): TokenizerFiles {
-  const { template, marks: own, eos } = families[family];
+  const { template, marks: markers, eos } = families[family];
   const definition = JSON.parse(tinyTokenizer["tokenizer.json"]) as { added_tokens: { id: number; content: string }[] };
   const next = Math.max(...definition.added_tokens.map(({ id }) => id)) + 1;
   const added = marks
-    .filter(([content]) => own.test(content))
+    .filter(([content]) => markers.test(content))
     .map(([content, special], i) => ({ ...definition.added_tokens[0], id: next + i, content, special }));
   return {
     "tokenizer.json": JSON.stringify({ ...definition, added_tokens: [...definition.added_tokens, ...added] }),

@@ -14,12 +14,12 @@ export interface HubRequest {
 }
 
 /** A server on a loopback port that records its requests and stops when disposed. */
-export interface Serving extends AsyncDisposable {
+export interface LoopbackServer extends AsyncDisposable {
   readonly url: string;
   readonly requests: HubRequest[];
 }
 
-export interface FakeHub extends Serving {
+export interface FakeHub extends LoopbackServer {
   readonly commit: string;
   /** One line per request: method, path, range, and whether it had a token. */
   readonly log: string[];
@@ -140,7 +140,9 @@ export async function startFakeHub(
 }
 
 /** Starts a server with a request handler. */
-export async function serve(handle: (request: IncomingMessage, response: ServerResponse) => unknown): Promise<Serving> {
+export async function serve(
+  handle: (request: IncomingMessage, response: ServerResponse) => unknown,
+): Promise<LoopbackServer> {
   const requests: HubRequest[] = [];
   const server: Server = createServer((request, response) => {
     requests.push({ path: request.url ?? "", authorization: request.headers.authorization });

@@ -49,7 +49,7 @@ const largestId = 1 << 24;
  * Validates a parsed `tokenizer.json` and returns an equivalent one that the JavaScript library handles correctly.
  * @throws TokenizerError naming the part of `origin` that is malformed or not supported.
  */
-export function soundDefinition(value: unknown, origin: string): TokenizerDefinition {
+export function normalizeDefinition(value: unknown, origin: string): TokenizerDefinition {
   const refuse = (message: string) => new TokenizerError(`${origin}: ${message}`);
   if (!isRecord(value) || !isComponent(value["model"])) throw refuse("it is not a tokenizer.json");
   const added = value["added_tokens"] ?? [];
@@ -70,11 +70,11 @@ export function soundDefinition(value: unknown, origin: string): TokenizerDefini
   };
   const normalizer = part("normalizer");
   const preTokenizer = part("pre_tokenizer");
-  const cuts = preTokenizer !== null && !neverCuts(preTokenizer, normalizer);
+  const cuts = preTokenizer !== null && !neverMatches(preTokenizer, normalizer);
   return {
     added_tokens: added as AddedTokenDefinition[],
     normalizer,
-    pre_tokenizer: cuts ? soundPreTokenizer(preTokenizer, refuse) : null,
+    pre_tokenizer: cuts ? normalizePreTokenizer(preTokenizer, refuse) : null,
     post_processor: part("post_processor"),
     decoder: part("decoder"),
     model: value["model"],
@@ -102,12 +102,12 @@ function checkModel(model: Component, refuse: (message: string) => TokenizerErro
  * Two components of the JavaScript library differ from the Rust library for rare characters: `Digits` matches only 0–9 (not ², ٣ or Ⅷ), and
  * `ByteLevel` uses JavaScript's `\s`, which includes U+FEFF but not U+0085. Both are rewritten as `Split` with an exact pattern.
  */
-function soundPreTokenizer(component: Component, refuse: (message: string) => TokenizerError): Component {
+function normalizePreTokenizer(component: Component, refuse: (message: string) => TokenizerError): Component {
   switch (component.type) {
     case "Sequence": {
       const parts = component["pretokenizers"];
       if (!Array.isArray(parts) || !parts.every(isComponent)) throw refuse("a Sequence of pre-tokenizers has no parts");
-      return { ...component, pretokenizers: parts.map((part) => soundPreTokenizer(part, refuse)) };
+      return { ...component, pretokenizers: parts.map((part) => normalizePreTokenizer(part, refuse)) };
     }
     case "Digits":
       return isolate(component["individual_digits"] ? "\\p{N}" : "\\p{N}+");
@@ -126,7 +126,7 @@ function soundPreTokenizer(component: Component, refuse: (message: string) => To
 }
 
 /** Whether a Split never matches because the normalizer has replaced its pattern everywhere, as in Gemma's split at a space. */
-function neverCuts({ type, pattern }: Component, normalizer: Component | null): boolean {
+function neverMatches({ type, pattern }: Component, normalizer: Component | null): boolean {
   const textOf = (value: unknown) =>
     isRecord(value) && typeof value["String"] === "string" ? value["String"] : undefined;
   const cut = type === "Split" ? textOf(pattern) : undefined;

@@ -48,13 +48,13 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
   for (const id of tokenOf.keys()) vocabSize = Math.max(vocabSize, id + 1);
 
   const byBytes = tokenBytesOf(definition.decoder);
-  const memory = new Map<number, Uint8Array>(); // bytes by token id, filled on first use
+  const bytesById = new Map<number, Uint8Array>(); // bytes by token id, filled on first use
   const tokenBytes = (id: number): Uint8Array | undefined => {
-    const known = memory.get(id);
+    const known = bytesById.get(id);
     if (known || !byBytes) return known;
     const token = tokenOf.get(id);
     const bytes = token === undefined ? new Uint8Array(0) : byBytes.bytesOf(token);
-    memory.set(id, bytes);
+    bytesById.set(id, bytes);
     return bytes;
   };
 
@@ -68,7 +68,7 @@ export function tokenizerFromDefinition(options: FromDefinitionOptions): Tokeniz
     let run: Uint8Array[] = [];
     let runIsLoneBytes = false;
     const flush = () => {
-      if (run.length > 0) pieces.push(runIsLoneBytes ? decodeLoneBytes(run) : lossy.decode(joined(run)));
+      if (run.length > 0) pieces.push(runIsLoneBytes ? decodeByteTokens(run) : lossy.decode(concatenate(run)));
       run = [];
     };
     for (const id of kept) {
@@ -142,8 +142,9 @@ function withExactStripping(definition: TokenizerDefinition): LibraryTokenizer {
       const pieces = split(text);
       pieces.forEach((piece, at) => {
         const token = stripping.get(piece);
-        if (token?.lstrip === true && at > 0) pieces[at - 1] = stripped(pieces[at - 1]!, "end");
-        if (token?.rstrip === true && at < pieces.length - 1) pieces[at + 1] = stripped(pieces[at + 1]!, "start");
+        if (token?.lstrip === true && at > 0) pieces[at - 1] = stripWhiteSpace(pieces[at - 1]!, "end");
+        if (token?.rstrip === true && at < pieces.length - 1)
+          pieces[at + 1] = stripWhiteSpace(pieces[at + 1]!, "start");
       });
       return pieces;
     };
@@ -153,14 +154,14 @@ function withExactStripping(definition: TokenizerDefinition): LibraryTokenizer {
 
 const blank = /\p{White_Space}/u;
 
-function stripped(text: string, side: "start" | "end"): string {
+function stripWhiteSpace(text: string, side: "start" | "end"): string {
   let [start, end] = [0, text.length];
   if (side === "start") while (start < end && blank.test(text[start]!)) start++;
   else while (end > start && blank.test(text[end - 1]!)) end--;
   return text.slice(start, end);
 }
 
-function joined(parts: readonly Uint8Array[]): Uint8Array {
+function concatenate(parts: readonly Uint8Array[]): Uint8Array {
   const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.byteLength, 0));
   let at = 0;
   for (const part of parts) {
@@ -171,9 +172,9 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
 }
 
 /** Decodes a run of byte tokens: as text if it is valid UTF-8, otherwise as one U+FFFD per byte, as the Rust library does. */
-function decodeLoneBytes(run: readonly Uint8Array[]): string {
+function decodeByteTokens(run: readonly Uint8Array[]): string {
   try {
-    return strict.decode(joined(run));
+    return strict.decode(concatenate(run));
   } catch {
     return "\ufffd".repeat(run.length);
   }

@@ -5,7 +5,7 @@
 import { createChatTemplate } from "../chat/chat-template.ts";
 import { endOfTextIds } from "../config/end-of-text.ts";
 import { TokenizerError } from "../errors.ts";
-import { soundDefinition } from "./definition.ts";
+import { normalizeDefinition } from "./definition.ts";
 import { tokenizerFromDefinition } from "./from-definition.ts";
 import type { Tokenizer, TokenizerFileName, TokenizerFiles } from "./types.ts";
 
@@ -62,7 +62,7 @@ export function tokenizerFromFiles(files: TokenizerFiles, origin: string): Token
 /** Like {@link tokenizerFromFiles}, from parsed files. */
 export function tokenizerFromParts(parts: TokenizerParts, origin: string): Tokenizer {
   const { settings, generation, config } = parts;
-  const definition = soundDefinition(parts.definition, origin);
+  const definition = normalizeDefinition(parts.definition, origin);
   const specialTokens = specialTokensOf(settings);
   const vocabulary = definition.model["vocab"] as Record<string, number>;
   const idOf = (token: string | undefined): number | undefined => {
@@ -94,10 +94,10 @@ export function specialTokensOf(settings: Settings): Record<string, string> {
 /** The templates of a model: a separate file (newer models), one string, or several by name, of which "default" is for plain chat. */
 export function chatTemplatesOf(file: string | undefined, settings: Settings): ReadonlyMap<string, string> {
   if (file !== undefined) return new Map([["default", file]]);
-  const given = settings["chat_template"];
-  if (typeof given === "string") return new Map([["default", given]]);
-  if (!Array.isArray(given)) return new Map();
-  const named = given as { name?: unknown; template?: unknown }[];
+  const templates = settings["chat_template"];
+  if (typeof templates === "string") return new Map([["default", templates]]);
+  if (!Array.isArray(templates)) return new Map();
+  const named = templates as { name?: unknown; template?: unknown }[];
   return new Map(
     named.flatMap(({ name, template }) =>
       typeof name === "string" && typeof template === "string" ? [[name, template] as const] : [],

@@ -8,7 +8,7 @@ import { TokenizerError } from "../errors.ts";
 import type { GgufValue } from "../weights/gguf.ts";
 import type { AddedTokenDefinition, Component } from "./definition.ts";
 import { type TokenizerParts, tokenizerFromParts } from "./from-files.ts";
-import { tokenType, wholeDefinitionKey } from "./gguf-vocabulary.ts";
+import { originalDefinitionKey, tokenType } from "./gguf-vocabulary.ts";
 import { preTokenizers } from "./pre-tokenizers.ts";
 import { mergesFromScores } from "./sentencepiece.ts";
 import type { Tokenizer, TokenizerFiles } from "./types.ts";
@@ -68,7 +68,7 @@ function ggufParts(metadata: Metadata, origin: string): TokenizerParts {
   const templates = chatTemplates(metadata);
   const ends = [eos, id("eot"), id("eom")].filter((value) => value !== undefined);
   return {
-    definition: wholeDefinition(metadata, origin) ?? definition,
+    definition: originalDefinition(metadata, origin) ?? definition,
     settings: {
       tokenizer_class: "PreTrainedTokenizerFast",
       clean_up_tokenization_spaces: false,
@@ -84,13 +84,13 @@ function ggufParts(metadata: Metadata, origin: string): TokenizerParts {
 }
 
 /** The original `tokenizer.json`, if the file contains it; then nothing needs to be rebuilt. */
-function wholeDefinition(metadata: Metadata, origin: string): unknown {
-  const text = metadata.get(wholeDefinitionKey);
+function originalDefinition(metadata: Metadata, origin: string): unknown {
+  const text = metadata.get(originalDefinitionKey);
   if (typeof text !== "string") return undefined;
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new TokenizerError(`${origin}: ${wholeDefinitionKey} is not JSON: ${(cause as Error).message}`, { cause });
+    throw new TokenizerError(`${origin}: ${originalDefinitionKey} is not JSON: ${(cause as Error).message}`, { cause });
   }
 }
 
@@ -216,13 +216,13 @@ function text(tokens: readonly string[], id: number | undefined): string | undef
 /** The post-processor that adds BOS before and EOS after a text, if the model uses them. */
 function template(
   tokens: readonly string[],
-  around: { bos: number | undefined; eos: number | undefined },
+  special: { bos: number | undefined; eos: number | undefined },
 ): Component | null {
-  const ids = [around.bos, around.eos].filter((id) => id !== undefined);
+  const ids = [special.bos, special.eos].filter((id) => id !== undefined);
   if (ids.length === 0) return null;
-  const special = (id: number | undefined) =>
+  const tokenPart = (id: number | undefined) =>
     id === undefined ? [] : [{ SpecialToken: { id: tokens[id] as string, type_id: 0 } }];
-  const single = [...special(around.bos), { Sequence: { id: "A", type_id: 0 } }, ...special(around.eos)];
+  const single = [...tokenPart(special.bos), { Sequence: { id: "A", type_id: 0 } }, ...tokenPart(special.eos)];
   const pair = [...single, { Sequence: { id: "B", type_id: 1 } }];
   const known = ids.map((id) => [tokens[id] as string, { id: tokens[id] as string, ids: [id], tokens: [tokens[id]] }]);
   return { type: "TemplateProcessing", single, pair, special_tokens: Object.fromEntries(known) };

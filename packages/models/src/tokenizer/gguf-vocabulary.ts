@@ -4,4 +4,4 @@
 export const tokenType = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
 /** Metadata key of a complete `tokenizer.json`, which llama.cpp ignores. */
-export const wholeDefinitionKey = "tokenizer.huggingface.json";
+export const originalDefinitionKey = "tokenizer.huggingface.json";

@@ -3,7 +3,7 @@
  * most of a set of sample texts.
  */
 
-import { type Component, soundDefinition, type TokenizerDefinition } from "./definition.ts";
+import { type Component, normalizeDefinition, type TokenizerDefinition } from "./definition.ts";
 import { tokenizerFromDefinition } from "./from-definition.ts";
 import { type NamedPreTokenizer, preTokenizers } from "./pre-tokenizers.ts";
 
@@ -28,10 +28,10 @@ const samples = [
 ] as const;
 
 /** The pre-tokenizer as a list of components. */
-const cutsOf = (component: Component | null): readonly Component[] => {
+const componentsOf = (component: Component | null): readonly Component[] => {
   if (component === null) return [];
   const list = component["pretokenizers"];
-  return Array.isArray(list) ? (list as Component[]).flatMap(cutsOf) : [component];
+  return Array.isArray(list) ? (list as Component[]).flatMap(componentsOf) : [component];
 };
 
 /** The fields that determine the tokens, serialized for comparison. */
@@ -43,37 +43,37 @@ const signature = (cuts: readonly Component[], ignoresMerges: boolean, nfc: bool
   ]);
 
 /**
- * @param definition - a result of `soundDefinition`, in which all splits are explicit patterns.
+ * @param definition - a result of `normalizeDefinition`, in which all splits are explicit patterns.
  * @returns the name, and a note if it is not an exact match.
  */
 export function nameOfPreTokenizer(
   definition: TokenizerDefinition,
   origin: string,
 ): { readonly name: string; readonly note?: string } {
-  const all = cutsOf(definition.pre_tokenizer);
+  const all = componentsOf(definition.pre_tokenizer);
   const last = all.at(-1);
   const ignoresMerges = definition.model["ignore_merges"] === true;
   const isPlain = last?.type === "ByteLevel" && last["add_prefix_space"] !== true;
   const isNormalized = definition.normalizer !== null;
   const nfc = definition.normalizer?.type === "NFC";
   if (isPlain && (nfc || !isNormalized)) {
-    const own = signature(all.slice(0, -1), ignoresMerges, nfc);
+    const target = signature(all.slice(0, -1), ignoresMerges, nfc);
     const equal = Object.entries(preTokenizers).find(
-      ([, known]) => signature(known.splits, known.ignoresMerges, known.nfc) === own,
+      ([, known]) => signature(known.splits, known.ignoresMerges, known.nfc) === target,
     );
     if (equal !== undefined) return { name: equal[0] };
   }
-  const { name, alike } = nearest(definition, origin);
+  const { name, alike } = findClosest(definition, origin);
   return {
     name,
     note: `llama.cpp has no pre-tokenizer equal to this model's; the closest, ${name}, gives the same tokens for ${alike} of ${samples.length} sample texts: pass token ids to llama.cpp for exact results`,
   };
 }
 
-function nearest(definition: TokenizerDefinition, origin: string): { name: string; alike: number } {
+function findClosest(definition: TokenizerDefinition, origin: string): { name: string; alike: number } {
   const encoded = (changed: TokenizerDefinition) => {
     const { encode } = tokenizerFromDefinition({
-      definition: soundDefinition(changed, origin),
+      definition: normalizeDefinition(changed, origin),
       eosTokenIds: [],
       bosTokenId: undefined,
       hasChatTemplate: false,
@@ -82,7 +82,7 @@ function nearest(definition: TokenizerDefinition, origin: string): { name: strin
     });
     return samples.map((text) => encode(text, { addSpecialTokens: false }).join(" "));
   };
-  const wanted = encoded(definition);
+  const targetIds = encoded(definition);
   const seen = new Map<NamedPreTokenizer, number>();
   let best = { name: "default", alike: -1 };
   for (const [name, known] of Object.entries(preTokenizers)) {
@@ -97,7 +97,7 @@ function nearest(definition: TokenizerDefinition, origin: string): { name: strin
       model: { ...definition.model, ignore_merges: known.ignoresMerges },
     };
     const got = encoded(changed);
-    const alike = wanted.filter((ids, at) => ids === got[at]).length;
+    const alike = targetIds.filter((ids, at) => ids === got[at]).length;
     seen.set(known, alike);
     if (alike > best.alike) best = { name, alike };
   }

@@ -46,7 +46,7 @@ export interface TextStreamOptions {
 export function createTextStream(tokenizer: StreamedTokenizer, options: TextStreamOptions = {}): TextStream {
   const { skipSpecialTokens = false, midText = false } = options;
   const stream =
-    tokenizer.tokenBytes?.(0) === undefined ? decodedAgain(tokenizer, midText) : byBytes(tokenizer, midText);
+    tokenizer.tokenBytes?.(0) === undefined ? byRedecoding(tokenizer, midText) : byBytes(tokenizer, midText);
   const isLeftOut = (id: number) => skipSpecialTokens && tokenizer.isSpecial?.(id) === true;
   return { ...stream, push: (id) => (isLeftOut(id) ? "" : stream.push(id)) };
 }
@@ -89,7 +89,7 @@ function endsInsideCharacter(tail: readonly number[]): boolean {
  * For decoders in which the text of a token depends on the previous one: decodes each token together with the last few tokens. Linear in
  * the number of tokens.
  */
-function decodedAgain(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
+function byRedecoding(tokenizer: StreamedTokenizer, midText: boolean): TextStream {
   /** Tokens in the decoding window: the first `shown` are context, the rest have not been emitted. */
   let ids: number[] = [];
   let shown = 0;

@@ -5,9 +5,9 @@
 
 import { TokenizerError } from "../errors.ts";
 import type { GgufField } from "../weights/write-gguf.ts";
-import { type Component, soundDefinition, type TokenizerDefinition } from "./definition.ts";
+import { type Component, normalizeDefinition, type TokenizerDefinition } from "./definition.ts";
 import { chatTemplatesOf, specialTokensOf, tokenizerFromFiles } from "./from-files.ts";
-import { tokenType, wholeDefinitionKey } from "./gguf-vocabulary.ts";
+import { originalDefinitionKey, tokenType } from "./gguf-vocabulary.ts";
 import { nameOfPreTokenizer } from "./name-pre-tokenizer.ts";
 import { mergesFromScores } from "./sentencepiece.ts";
 import type { TokenizerFiles } from "./types.ts";
@@ -29,7 +29,7 @@ const notesKey = "tinklet.tokenizer.notes";
  */
 export function tokenizerToGguf(files: TokenizerFiles, rows: number, origin: string): GgufTokenizer {
   const tokenizer = tokenizerFromFiles(files, origin); // also validates the files
-  const definition = soundDefinition(JSON.parse(files["tokenizer.json"]), origin);
+  const definition = normalizeDefinition(JSON.parse(files["tokenizer.json"]), origin);
   const settings = JSON.parse(files["tokenizer_config.json"] ?? "{}") as Record<string, unknown>;
   const { tokens, types } = vocabularyOf(definition, rows, origin);
 
@@ -84,7 +84,7 @@ export function tokenizerToGguf(files: TokenizerFiles, rows: number, origin: str
   }
   if (notes.length > 0) {
     fields.set(notesKey, { type: "string", value: notes.join("\n") });
-    fields.set(wholeDefinitionKey, { type: "string", value: files["tokenizer.json"] });
+    fields.set(originalDefinitionKey, { type: "string", value: files["tokenizer.json"] });
   }
   return { fields, notes };
 }
@@ -138,8 +138,8 @@ const mergesOf = ({ model }: TokenizerDefinition): readonly (readonly [string, s
 
 /** Whether a SentencePiece tokenizer adds a space before the text. @throws TokenizerError if it is not a SentencePiece tokenizer */
 function sentencePieceSpaces(definition: TokenizerDefinition, origin: string): { prefix: boolean; note?: string } {
-  const refuse = (what: string) =>
-    new TokenizerError(`${origin}: GGUF cannot represent this tokenizer: ${what}`, {
+  const refuse = (problem: string) =>
+    new TokenizerError(`${origin}: GGUF cannot represent this tokenizer: ${problem}`, {
       code: "unsupported_tokenizer",
       hint: "export with format merged, which keeps the original tokenizer",
     });

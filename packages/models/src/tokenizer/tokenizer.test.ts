@@ -72,9 +72,9 @@ describe("equals the Rust library", () => {
   });
 
   test.each(["stripped", "gemma"] as const)("a tokenizer.json: %s", (name) => {
-    const { definition, texts: own, ids } = recorded[name];
+    const { definition, texts: ownTexts, ids } = recorded[name];
     const tokenizer = tokenizerFromFiles({ "tokenizer.json": JSON.stringify(definition) }, name);
-    own.forEach((text, i) => {
+    ownTexts.forEach((text, i) => {
       expect([text, tokenizer.encode(text, { addSpecialTokens: false })]).toEqual([text, ids[i]]);
     });
   });

@@ -9,7 +9,7 @@ import { WeightsError } from "../errors.ts";
 import type { WeightSource } from "./types.ts";
 
 /** Tensors that are ignored: RoPE frequencies in old checkpoints, which are computed today, and the second name of a tied embedding. */
-const harmless = /(?:^|\.)rotary_emb\.inv_freq$|^lm_head\.weight$/;
+const ignoredTensors = /(?:^|\.)rotary_emb\.inv_freq$|^lm_head\.weight$/;
 
 /**
  * @throws ConfigError if the configuration is not supported; WeightsError naming the first tensor that is missing, has the wrong shape,
@@ -42,7 +42,7 @@ export function checkTensors(config: Readonly<Record<string, unknown>>, weights:
     }
   }
   for (const [name, info] of weights.tensors) {
-    if (!expected.has(name) && !harmless.test(name)) {
+    if (!expected.has(name) && !ignoredTensors.test(name)) {
       const message = `${origin}: tensor ${name} does not belong to a ${model.architecture} with this configuration`;
       throw new WeightsError(message, { code: "unexpected_tensor", tensor: name, file: info.file });
     }

@@ -44,10 +44,10 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
   /** Reads stored bytes through the scratch buffer, in multiples of `unit` bytes, the smallest size that can be decoded. */
   const eachChunk = (info: TensorInfo, unit: number, use: (bytes: Uint8Array, done: number) => void): void => {
     const file = files.get(info.file) as WeightFile;
-    const wanted = Math.max(unit, Math.floor(scratchBytes / unit) * unit);
-    if (!scratch || scratch.byteLength < Math.min(wanted, info.byteLength)) scratch = new Uint8Array(wanted);
-    for (let done = 0; done < info.byteLength; done += wanted) {
-      const bytes = scratch.subarray(0, Math.min(wanted, info.byteLength - done));
+    const chunkBytes = Math.max(unit, Math.floor(scratchBytes / unit) * unit);
+    if (!scratch || scratch.byteLength < Math.min(chunkBytes, info.byteLength)) scratch = new Uint8Array(chunkBytes);
+    for (let done = 0; done < info.byteLength; done += chunkBytes) {
+      const bytes = scratch.subarray(0, Math.min(chunkBytes, info.byteLength - done));
       file.read(bytes, info.offset + done);
       use(bytes, done);
     }

@@ -11,7 +11,7 @@ import { ggufName, halfRotationRow, huggingFaceName } from "./gguf-names.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "gguf-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-const sound = readFileSync(tinyGguf);
+const valid = readFileSync(tinyGguf);
 
 /** Opens a modified copy and returns the error. */
 function refusal(bytes: Uint8Array): ModelError {
@@ -27,7 +27,7 @@ function refusal(bytes: Uint8Array): ModelError {
 }
 
 function changed(change: (copy: Buffer) => void): Buffer {
-  const copy = Buffer.from(sound);
+  const copy = Buffer.from(valid);
   change(copy);
   return copy;
 }
@@ -77,7 +77,7 @@ describe("a file written by the gguf package from PyPI", () => {
 });
 
 describe("malicious headers", () => {
-  const { fields } = ggufFields(sound);
+  const { fields } = ggufFields(valid);
   const all = (kind: string) => fields.filter((field) => field.kind === kind);
   const first = (kind: string) => all(kind)[0] as (typeof fields)[number];
 
@@ -110,16 +110,16 @@ describe("malicious headers", () => {
   });
 
   test("a duplicate name and an unknown name", () => {
-    const at = sound.indexOf("blk.0.ffn_norm.weight");
+    const at = valid.indexOf("blk.0.ffn_norm.weight");
     const twice = changed((copy) => copy.write("blk.0.attn_norm.weigh", at, "latin1"));
     expect(refusal(twice)).toMatchObject({ code: "unknown_tensor", tensor: "blk.0.attn_norm.weigh" });
-    const up = sound.indexOf("blk.0.attn_k.weight");
+    const up = valid.indexOf("blk.0.attn_k.weight");
     const again = changed((copy) => copy.write("blk.0.attn_q.weight", up, "latin1"));
     expect(refusal(again)).toMatchObject({ code: "duplicate_tensor", tensor: "blk.0.attn_q.weight" });
   });
 
   test("a block format for a one-dimensional tensor", () => {
-    const norm = sound.indexOf("blk.0.attn_norm.weight");
+    const norm = valid.indexOf("blk.0.attn_norm.weight");
     const type = all("tensor type").find(({ at }) => at > norm) as (typeof fields)[number];
     const error = refusal(changed((copy) => copy.writeUInt32LE(8, type.at))); // Q8_0
     expect(error).toMatchObject({ code: "unsupported_dtype", tensor: "blk.0.attn_norm.weight" });
@@ -127,18 +127,18 @@ describe("malicious headers", () => {
   });
 
   test("a truncated file and trailing bytes", () => {
-    const cut = refusal(sound.subarray(0, sound.length - 40));
+    const cut = refusal(valid.subarray(0, valid.length - 40));
     expect(cut).toBeInstanceOf(WeightsError);
     expect(cut).toMatchObject({ code: "truncated", tensor: "blk.0.ffn_down.weight" });
-    expect(refusal(Buffer.concat([sound, new Uint8Array(64)]))).toMatchObject({ code: "bad_offsets" });
+    expect(refusal(Buffer.concat([valid, new Uint8Array(64)]))).toMatchObject({ code: "bad_offsets" });
   });
 
   test("metadata that contradict each other", () => {
-    const value = (key: string) => sound.indexOf(key) + key.length + 4;
-    const bent = (key: string, size: number) => refusal(changed((copy) => copy.writeUInt32LE(size, value(key))));
-    expect(bent("llama.rope.dimension_count", 16)).toMatchObject({ field: "llama.rope.dimension_count" });
-    expect(bent("llama.attention.head_count", 0)).toMatchObject({ field: "llama.attention.head_count" });
-    const other = changed((copy) => copy.write("gemma", sound.indexOf("llama", 24), "latin1"));
+    const value = (key: string) => valid.indexOf(key) + key.length + 4;
+    const rejectSize = (key: string, size: number) => refusal(changed((copy) => copy.writeUInt32LE(size, value(key))));
+    expect(rejectSize("llama.rope.dimension_count", 16)).toMatchObject({ field: "llama.rope.dimension_count" });
+    expect(rejectSize("llama.attention.head_count", 0)).toMatchObject({ field: "llama.attention.head_count" });
+    const other = changed((copy) => copy.write("gemma", valid.indexOf("llama", 24), "latin1"));
     expect(refusal(other)).toMatchObject({ field: "general.architecture" });
   });
 });

@@ -299,19 +299,19 @@ class Cursor {
   }
 
   /** Reads a count of items of at least `leastBytes` each, and checks that they fit in the file. */
-  count(what: string, leastBytes: number): number {
+  count(label: string, leastBytes: number): number {
     const count = this.u64();
     if (count * leastBytes > this.#file.size - this.position) {
-      throw this.refuse(`${count} ${what} do not fit in the file`, "bad_header");
+      throw this.refuse(`${count} ${label} do not fit in the file`, "bad_header");
     }
     return count;
   }
 
-  string(what: string, longest = Number.POSITIVE_INFINITY): string {
+  string(label: string, longest = Number.POSITIVE_INFINITY): string {
     const length = this.u64();
     if (length > longest || length > this.#file.size - this.position) {
       throw this.refuse(
-        `${what} must have at most ${Math.min(longest, this.#file.size - this.position)} bytes, got ${length}`,
+        `${label} must have at most ${Math.min(longest, this.#file.size - this.position)} bytes, got ${length}`,
         "bad_header",
       );
     }

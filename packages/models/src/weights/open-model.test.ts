@@ -162,12 +162,12 @@ describe("shards", () => {
     const { index, shards } = writeTinyShards(folder);
     const parsed = JSON.parse(readFileSync(index, "utf8"));
     const [first, second] = shards as [string, string];
-    const sound = readFileSync(second);
+    const valid = readFileSync(second);
     copyFileSync(first, second);
     await expect(openModel(folder)).rejects.toMatchObject({ code: "duplicate_tensor" });
     rmSync(second);
     await expect(openModel(folder)).rejects.toMatchObject({ code: "unreadable_file", file: second });
-    writeFileSync(second, sound);
+    writeFileSync(second, valid);
     parsed.weight_map["model.norm.weight"] = "model-00001-of-00002.safetensors";
     writeFileSync(index, JSON.stringify(parsed));
     await expect(openModel(folder)).rejects.toMatchObject({ code: "bad_index", tensor: "model.norm.weight" });

@@ -177,8 +177,8 @@ describe("refusing", () => {
             expect(error.message).toContain(`index ${at}`);
           }
         }
-        const sound = words(0, largest);
-        writeFileSync(path, safetensorsBytes(JSON.stringify(headerOf([sound])), [sound.bytes]));
+        const finite = words(0, largest);
+        writeFileSync(path, safetensorsBytes(JSON.stringify(headerOf([finite])), [finite.bytes]));
         const source = openSafetensors(path);
         expect(source.readFloat32("h").every(Number.isFinite)).toBe(true);
         source.close();

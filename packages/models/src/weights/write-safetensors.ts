@@ -93,8 +93,8 @@ export async function appendTensor(
   } catch (error) {
     if (!(error instanceof WeightsError)) throw error;
     const { message, code, hint } = error;
-    const said = hint === undefined ? message : message.replace(` (${hint})`, "");
-    throw new WeightsError(`tensor ${name}: ${said}`, {
+    const withoutHint = hint === undefined ? message : message.replace(` (${hint})`, "");
+    throw new WeightsError(`tensor ${name}: ${withoutHint}`, {
       code,
       tensor: name,
       file,

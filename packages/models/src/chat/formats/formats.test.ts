@@ -25,8 +25,8 @@ function read(
   text: string,
   options: { startsInReasoning?: boolean; tools?: readonly ChatTool[] } = {},
 ) {
-  const given = { tools, startsInReasoning: false, ...options };
-  const [whole, pieces] = [format.createParser(given), format.createParser(given)];
+  const parserOptions = { tools, startsInReasoning: false, ...options };
+  const [whole, pieces] = [format.createParser(parserOptions), format.createParser(parserOptions)];
   const reply = replyOf([...whole.push(text), ...whole.end()]);
   expect(replyOf([...[...text].flatMap((letter) => pieces.push(letter)), ...pieces.end()])).toEqual(reply);
   const toolCalls = reply.toolCalls.map((call) => ({ ...call, arguments: JSON.parse(call.arguments) as unknown }));
@@ -115,10 +115,10 @@ describe("harmony", () => {
     const text =
       "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant<|channel|>commentary<|message|>One moment.<|end|>" +
       '<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>';
-    const wanted = { reasoning: "Let me think.", text: "One moment.", toolCalls: [weather("Oslo")] };
-    expect(read(harmonyFormat, text)).toEqual(wanted);
+    const expected = { reasoning: "Let me think.", text: "One moment.", toolCalls: [weather("Oslo")] };
+    expect(read(harmonyFormat, text)).toEqual(expected);
     // <|call|> also ends the reply, so the parser does not receive it.
-    expect(read(harmonyFormat, text.replace("<|call|>", ""))).toEqual(wanted);
+    expect(read(harmonyFormat, text.replace("<|call|>", ""))).toEqual(expected);
     const turned = '<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Rome"}';
     expect(read(harmonyFormat, turned).toolCalls).toEqual([weather("Rome")]);
     expect(read(harmonyFormat, "<|channel|>final<|message|>Yes.<|return|>")).toMatchObject({

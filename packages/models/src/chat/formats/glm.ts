@@ -22,7 +22,7 @@ export const glmFormat: ReplyFormat = {
         reasoning: { opens: "<think>", closes: "</think>" },
         callOpens: opens,
         callCloses: closes,
-        createBody: (given) => sectionBody(closes, (text) => callsOf(text, given)),
+        createBody: (parserOptions) => sectionBody(closes, (text) => callsOf(text, parserOptions)),
       },
       options,
     ),

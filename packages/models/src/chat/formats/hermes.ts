@@ -25,9 +25,9 @@ export const hermesFormat: ReplyFormat = {
         reasoning: { opens: "<think>", closes: "</think>" },
         callOpens: opens,
         callCloses: closes,
-        createBody: (given) =>
+        createBody: (parserOptions) =>
           chosenBody((first) =>
-            first === "<" ? taggedBody(given) : jsonBody({ argumentKeys: ["arguments", "parameters"] }),
+            first === "<" ? taggedBody(parserOptions) : jsonBody({ argumentKeys: ["arguments", "parameters"] }),
           ),
       },
       options,

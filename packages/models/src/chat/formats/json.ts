@@ -44,8 +44,11 @@ const instruction = (tools: readonly ChatTool[]): string =>
 export function withToolsAsText(messages: readonly ChatMessage[], tools: readonly ChatTool[]): ChatMessage[] {
   const [first, ...others] = messages;
   const hasSystem = first?.role === "system";
-  const told = instruction(tools);
-  const system = { role: "system", content: hasSystem ? `${String(first.content ?? "")}\n\n${told}` : told };
+  const toolPrompt = instruction(tools);
+  const system = {
+    role: "system",
+    content: hasSystem ? `${String(first.content ?? "")}\n\n${toolPrompt}` : toolPrompt,
+  };
   const rest = hasSystem ? others : messages;
   const plain = rest.map((message): ChatMessage => {
     const { tool_calls: calls, tool_call_id: _id, ...bare } = message;
@@ -54,8 +57,10 @@ export function withToolsAsText(messages: readonly ChatMessage[], tools: readonl
       return { role: "user", content: JSON.stringify({ tool_result: { name, content: message.content } }) };
     }
     if (!Array.isArray(calls) || calls.length === 0) return bare as ChatMessage;
-    const made = calls.map((call: { function: { name: string; arguments: unknown } }) => call.function);
-    const json = JSON.stringify({ tool_calls: made.map(({ name, arguments: given }) => ({ name, arguments: given })) });
+    const functions = calls.map((call: { function: { name: string; arguments: unknown } }) => call.function);
+    const json = JSON.stringify({
+      tool_calls: functions.map(({ name, arguments: callArguments }) => ({ name, arguments: callArguments })),
+    });
     const text = typeof message.content === "string" && message.content !== "" ? `${message.content}\n` : "";
     return { ...bare, role: message.role, content: text + json };
   });
