@@ -30,8 +30,8 @@ async function problemOf(response: Response): Promise<string> {
   const body = (await response.json().catch(() => undefined)) as
     | { detail?: unknown; error?: { message?: unknown } }
     | undefined;
-  const told = body?.detail ?? body?.error?.message;
-  return typeof told === "string" ? told : `The server answered ${response.status}.`;
+  const detail = body?.detail ?? body?.error?.message;
+  return typeof detail === "string" ? detail : `The server answered ${response.status}.`;
 }
 
 /** Calls a route of the contract. @throws {@link CallError} */

@@ -35,13 +35,13 @@ describe("curves", () => {
       x: { step: steps },
       y: new Map([["loss", steps.map((step) => step * 10)]]),
     });
-    const how = { metric: "loss", axis: "step", smoothing: 0 } as const;
-    const data = alignRuns([run("a", [1, 2, 3]), run("b", [2, 4])], how);
+    const options = { metric: "loss", axis: "step", smoothing: 0 } as const;
+    const data = alignRuns([run("a", [1, 2, 3]), run("b", [2, 4])], options);
     expect([...data[0]]).toEqual([1, 2, 3, 4]);
     expect([...data[1]!].map((value) => value ?? null)).toEqual([10, 20, 30, null]);
     expect([...data[2]!].map((value) => value ?? null)).toEqual([null, 20, null, 40]);
-    expect(alignRuns([], how)).toEqual([[]]);
-    expect(alignRuns([run("a", [1, 1, 2]), run("b", [1, 2])], how)).toEqual([
+    expect(alignRuns([], options)).toEqual([[]]);
+    expect(alignRuns([run("a", [1, 1, 2]), run("b", [1, 2])], options)).toEqual([
       [1, 2],
       [10, 20],
       [10, 20],

@@ -70,10 +70,10 @@ export function CopyButton({ text, label }: { readonly text: string; readonly la
     const timer = setTimeout(() => setState("ready"), 2000);
     return () => clearTimeout(timer);
   }, [state]);
-  const said = { ready: label, copied: "Copied", failed: "The browser does not allow copying" }[state];
+  const caption = { ready: label, copied: "Copied", failed: "The browser does not allow copying" }[state];
   return (
     <button type="button" class="quiet" onClick={copy} title={text.slice(0, 300)}>
-      {said}
+      {caption}
     </button>
   );
 }
@@ -162,17 +162,17 @@ export const maxCompared = 6;
 /** Selects other runs or folders to compare with the current one. */
 export function ComparePicker(props: {
   /** Plural noun for the options, for example "runs". */
-  readonly what: string;
+  readonly plural: string;
   readonly others: readonly { readonly id: string; readonly name: string; readonly detail?: string }[];
   readonly compared: readonly string[];
   readonly onChange: (compared: readonly string[]) => void;
 }) {
-  const { what, others, compared, onChange } = props;
+  const { plural, others, compared, onChange } = props;
   if (others.length === 0) return null;
   return (
     <details class="panel" open={compared.length > 0}>
       <summary>
-        Compare with other {what}
+        Compare with other {plural}
         {compared.length > 0 ? ` (${compared.length})` : ""}
       </summary>
       <ul class="choices">

@@ -22,8 +22,8 @@ export function parsePlace(hash: string): Place {
 
 /** The URL of a place. */
 export function placeUrl(path: readonly string[], query: Readonly<Record<string, string | undefined>> = {}): string {
-  const given = Object.entries(query).filter((entry): entry is [string, string] => !!entry[1]);
-  const text = new URLSearchParams(given).toString();
+  const present = Object.entries(query).filter((entry): entry is [string, string] => !!entry[1]);
+  const text = new URLSearchParams(present).toString();
   return `#/${path.map(encodeURIComponent).join("/")}${text === "" ? "" : `?${text}`}`;
 }
 

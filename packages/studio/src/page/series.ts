@@ -74,8 +74,8 @@ export function joinMetrics(before: Columns, beforeRows: number, later: Columns,
 }
 
 export function folderCurves(key: string, label: string, columns: Columns, rows: number): RunCurves {
-  const { step: given, ...metrics } = columns;
-  const step = Array.from({ length: rows }, (_, i) => given?.[i] ?? i);
+  const { step: stepColumn, ...metrics } = columns;
+  const step = Array.from({ length: rows }, (_, i) => stepColumn?.[i] ?? i);
   // Field names of the supervised loop, or prompt and completion tokens of rollouts.
   const counted = metrics["num_tokens"] ?? metrics["num_loss_tokens"] ?? metrics["env/all/total_ac_tokens"];
   const read = metrics["num_tokens"] === undefined ? metrics["env/all/total_ob_tokens"] : undefined;
@@ -113,12 +113,12 @@ export function smooth(values: readonly (number | null)[], weight: number): read
 /** The data of one metric for uPlot: a common x and one column per run. Callers must not modify the result. */
 export function alignRuns(
   curves: readonly RunCurves[],
-  how: { readonly metric: string; readonly axis: XAxis; readonly smoothing: number },
+  options: { readonly metric: string; readonly axis: XAxis; readonly smoothing: number },
 ): uPlot.AlignedData {
   const tables = curves.map(({ x, y }): uPlot.AlignedData => {
-    const [at, values] = rising(x[how.axis] ?? x.step ?? [], y.get(how.metric) ?? []);
-    const smoothed = smooth(values, how.smoothing);
-    return (how.smoothing > 0 ? [at, smoothed, values] : [at, smoothed]) as unknown as uPlot.AlignedData;
+    const [at, values] = increasing(x[options.axis] ?? x.step ?? [], y.get(options.metric) ?? []);
+    const smoothed = smooth(values, options.smoothing);
+    return (options.smoothing > 0 ? [at, smoothed, values] : [at, smoothed]) as unknown as uPlot.AlignedData;
   });
   const [only] = tables;
   if (only === undefined) return [[]];
@@ -140,7 +140,7 @@ const isEqual = (a: ArrayLike<number>, b: ArrayLike<number>): boolean => {
  * Returns the curve with increasing x values, as uPlot requires. A run that was resumed from an earlier checkpoint repeats steps, and some
  * loops write a step's metrics in several lines; the last value of each step is used.
  */
-function rising<T extends number | null>(x: readonly number[], y: readonly T[]): [readonly number[], readonly T[]] {
+function increasing<T extends number | null>(x: readonly number[], y: readonly T[]): [readonly number[], readonly T[]] {
   let i = 1;
   while (i < x.length && x[i - 1]! < x[i]!) i++;
   if (i >= x.length) return [x, y];

@@ -7,7 +7,7 @@ import { call } from "./api.ts";
 export type Colouring = "logprob" | "advantage" | "kl" | "none";
 
 /** The scores of a sampled token. */
-export interface Judged {
+export interface TokenScores {
   /** The sampler's log-probability. */
   readonly logprob: number | undefined;
   readonly advantage: number;
@@ -58,11 +58,11 @@ export async function loadVocabulary(model: string): Promise<Vocabulary | undefi
 }
 
 /** The CSS class of a token: five levels of log-probability, or the sign and two levels of its advantage or KL. */
-export function colourOf(how: Colouring, { logprob, advantage, kl }: Judged): string {
-  if (how === "logprob" && logprob !== undefined) return `sure-${Math.min(4, Math.max(0, Math.floor(-logprob)))}`;
-  if (how === "advantage") return signed(advantage, 0, 0.5);
+export function colourOf(colouring: Colouring, { logprob, advantage, kl }: TokenScores): string {
+  if (colouring === "logprob" && logprob !== undefined) return `sure-${Math.min(4, Math.max(0, Math.floor(-logprob)))}`;
+  if (colouring === "advantage") return signed(advantage, 0, 0.5);
   // A token with a lower probability under the trainer than under the sampler is off-policy.
-  return how === "kl" && kl !== undefined ? signed(-kl, 0.02, 0.2) : "";
+  return colouring === "kl" && kl !== undefined ? signed(-kl, 0.02, 0.2) : "";
 }
 
 function signed(value: number, above: number, strong: number): string {

@@ -15,12 +15,12 @@ const visible = (text: string): string =>
   JSON.stringify(oneLine(text, 40)).slice(1, -1).replace(/ /g, "\u00b7") || "\u2205";
 
 /** A token's probability and the most likely alternatives, as text. */
-function told({ text, logprob, others = [] }: Token): string {
+function tokenSummary({ text, logprob, others = [] }: Token): string {
   const likeliest = others.map((other) => `${visible(other.text)} ${percent(other.logprob)}`).join(", ");
   return `${visible(text)} ${percent(logprob ?? 0)}; likeliest: ${likeliest}`;
 }
 
-export function Answered({ answer }: { readonly answer: Answer | undefined }) {
+export function AnswerView({ answer }: { readonly answer: Answer | undefined }) {
   const [at, setAt] = useState<number>();
   if (answer === undefined) return <p class="soft answer">The answer appears here as it is generated.</p>;
   const pointed = at === undefined ? undefined : answer.tokens[at];
@@ -38,7 +38,7 @@ export function Answered({ answer }: { readonly answer: Answer | undefined }) {
           <span
             key={i}
             class={token.logprob === undefined ? "" : `token sure-${Math.min(4, Math.floor(-token.logprob))}`}
-            title={token.logprob === undefined ? undefined : told(token)}
+            title={token.logprob === undefined ? undefined : tokenSummary(token)}
             onMouseEnter={() => setAt(i)}
           >
             {plainText(token.text)}
@@ -52,7 +52,7 @@ export function Answered({ answer }: { readonly answer: Answer | undefined }) {
         </p>
       )}
       <p class="soft alternatives">
-        {pointed?.logprob === undefined ? `${answer.tokens.length} tokens` : told(pointed)}
+        {pointed?.logprob === undefined ? `${answer.tokens.length} tokens` : tokenSummary(pointed)}
       </p>
     </>
   );

@@ -28,7 +28,7 @@ export function Checkpoints() {
   const [found, setFound] = useState<readonly Checkpoint[]>();
   const [total, setTotal] = useState(0);
   const [problem, setProblem] = useState<string>();
-  const [said, setSaid] = useState("");
+  const [confirmation, setConfirmation] = useState("");
   const [deleting, setDeleting] = useState<Checkpoint>();
   const load = async (limit = Math.max(pageSize, found?.length ?? 0)) => {
     try {
@@ -41,10 +41,10 @@ export function Checkpoints() {
     }
   };
   useEffect(() => void load(), []);
-  const act = async (what: string, work: () => Promise<unknown>) => {
+  const act = async (message: string, work: () => Promise<unknown>) => {
     try {
       await work();
-      setSaid(what);
+      setConfirmation(message);
       setProblem(undefined);
     } catch (error) {
       setProblem(problemText(error));
@@ -60,7 +60,7 @@ export function Checkpoints() {
         </button>
       </div>
       <p class="said" role="status">
-        {said}
+        {confirmation}
       </p>
       {problem === undefined ? null : <Notice kind="problem" title={problem} />}
       {found === undefined ? (
@@ -105,7 +105,7 @@ export function Checkpoints() {
 
 interface CardProps {
   readonly one: Checkpoint;
-  readonly act: (what: string, work: () => Promise<unknown>) => Promise<void>;
+  readonly act: (message: string, work: () => Promise<unknown>) => Promise<void>;
   readonly onDelete: () => void;
 }
 

@@ -115,7 +115,7 @@ export function Folder({ folderId }: { readonly folderId: string }) {
         </p>
       )}
       <ComparePicker
-        what="folders"
+        plural="folders"
         others={folders.value
           .filter((one) => one.folderId !== folderId)
           .map(({ folderId: id, name }) => ({ id, name }))}

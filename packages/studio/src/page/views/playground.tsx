@@ -5,8 +5,8 @@ import { Choice, CopyButton, Notice } from "../parts.tsx";
 import { place, placeUrl, replacePlace } from "../router.ts";
 import { problemText } from "../store.ts";
 import { oneLine } from "../text.ts";
-import { type Answer, Answered } from "./answer.tsx";
-import { type Asked, stream } from "./stream.ts";
+import { type Answer, AnswerView } from "./answer.tsx";
+import { type AnswerRequest, stream } from "./stream.ts";
 
 const maxColumns = 3;
 
@@ -14,7 +14,7 @@ export function Playground() {
   const { query } = place.value;
   const [models, setModels] = useState<readonly string[]>();
   const [problem, setProblem] = useState<string>();
-  const [mode, setMode] = useState<Asked["mode"]>(query.get("mode") === "complete" ? "complete" : "chat");
+  const [mode, setMode] = useState<AnswerRequest["mode"]>(query.get("mode") === "complete" ? "complete" : "chat");
   const [prompt, setPrompt] = useState(query.get("prompt") ?? "");
   const [system, setSystem] = useState("");
   const [numbers, setNumbers] = useState({ temperature: 0.7, maxTokens: 128, seed: 0 });
@@ -61,8 +61,8 @@ export function Playground() {
           }
           put(column, (before) => ({ ...before, state: "done" }));
         } catch (error) {
-          const told = controller.signal.aborted ? "Stopped." : problemText(error);
-          put(column, (before) => ({ ...before, state: "failed", problem: told }));
+          const message = controller.signal.aborted ? "Stopped." : problemText(error);
+          put(column, (before) => ({ ...before, state: "failed", problem: message }));
         }
       }),
     );
@@ -137,7 +137,7 @@ export function Playground() {
                 </button>
               ) : null}
             </div>
-            <Answered answer={answers[column]} />
+            <AnswerView answer={answers[column]} />
             <CopyButton text={commandOf({ model, mode, prompt, system, ...numbers })} label="Copy as a command" />
           </article>
         ))}
@@ -210,7 +210,7 @@ function labelOf(model: string): string {
 /** A shell argument, quoted if needed. */
 const quoted = (text: string): string => (/^[\w./:@=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-function commandOf(asked: Asked): string {
+function commandOf(asked: AnswerRequest): string {
   const from = asked.model.startsWith("tinker://") ? "--from" : "--model";
   const chat = asked.mode === "chat" ? " --chat" : "";
   return `tinklet sample ${quoted(asked.prompt)}${chat} ${from} ${quoted(asked.model)} --temperature ${asked.temperature} --max-tokens ${asked.maxTokens} --seed ${asked.seed}`;

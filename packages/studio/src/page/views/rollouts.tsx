@@ -59,13 +59,13 @@ export function Rollouts(props: {
   }, [hasTokens, model]);
   const groups = histogram((rows ?? []).map(({ reward }) => reward));
   const chosen = bar === undefined ? undefined : groups[bar];
-  const wanted = (rows ?? []).filter(({ reward, group: own }) => {
-    if (group !== undefined) return own === group;
+  const visibleRollouts = (rows ?? []).filter(({ reward, group: rolloutGroup }) => {
+    if (group !== undefined) return rolloutGroup === group;
     if (chosen === undefined) return true;
     const isLast = bar === groups.length - 1;
     return reward >= chosen.from && (isLast ? reward <= chosen.to : reward < chosen.to);
   });
-  const look: Look = { colouring, vocabulary };
+  const look: TokenDisplay = { colouring, vocabulary };
   return (
     <section class="panel rollouts" aria-labelledby="rollouts-title">
       <div class="head">
@@ -107,20 +107,20 @@ export function Rollouts(props: {
             }}
           />
           <p class="soft" role="status" data-testid="rollout-count">
-            {wanted.length} of {total} samples
+            {visibleRollouts.length} of {total} samples
             {total > maxRows ? `, only the first ${maxRows} were loaded` : ""}
             {group === undefined ? "" : `: group ${group}`}
           </p>
           {group === undefined ? (
             <ul class="samples">
-              {wanted.slice(0, shown).map((rollout, i) => (
+              {visibleRollouts.slice(0, shown).map((rollout, i) => (
                 <Sample key={`${file} ${bar ?? ""} ${i}`} rollout={rollout} look={look} onGroup={setGroup} />
               ))}
             </ul>
           ) : (
-            <Group rollouts={wanted} look={look} onClose={() => setGroup(undefined)} />
+            <Group rollouts={visibleRollouts} look={look} onClose={() => setGroup(undefined)} />
           )}
-          {group === undefined && wanted.length > shown ? (
+          {group === undefined && visibleRollouts.length > shown ? (
             <button type="button" onClick={() => setShown(shown + 200)}>
               Show more
             </button>
@@ -133,7 +133,7 @@ export function Rollouts(props: {
 }
 
 /** Display settings of tokens. */
-export interface Look {
+export interface TokenDisplay {
   readonly colouring: Colouring;
   readonly vocabulary: Vocabulary | undefined;
 }
@@ -163,7 +163,11 @@ function Bars(props: {
   );
 }
 
-function Sample(props: { readonly rollout: Rollout; readonly look: Look; readonly onGroup: (group: number) => void }) {
+function Sample(props: {
+  readonly rollout: Rollout;
+  readonly look: TokenDisplay;
+  readonly onGroup: (group: number) => void;
+}) {
   const [isOpen, setOpen] = useState(false);
   const { group, reward, tags, steps } = props.rollout;
   const logs = steps.map((step) => step["logs"]).find((value) => typeof value === "object" && value !== null);
@@ -193,7 +197,11 @@ function Sample(props: { readonly rollout: Rollout; readonly look: Look; readonl
 }
 
 /** The samples of one group side by side, highest reward first. */
-function Group(props: { readonly rollouts: readonly Rollout[]; readonly look: Look; readonly onClose: () => void }) {
+function Group(props: {
+  readonly rollouts: readonly Rollout[];
+  readonly look: TokenDisplay;
+  readonly onClose: () => void;
+}) {
   const sorted = [...props.rollouts].sort((a, b) => b.reward - a.reward).slice(0, maxBeside);
   return (
     <>

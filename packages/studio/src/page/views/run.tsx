@@ -60,7 +60,7 @@ export function Run({ runId }: { readonly runId: string }) {
       )}
       <Tiles main={main} />
       <ComparePicker
-        what="runs"
+        plural="runs"
         others={(runs.value ?? [])
           .filter((one) => one.runId !== runId && (one.steps > 0 || compared.includes(one.runId)))
           .map((one) => ({ id: one.runId, name: runName(one), detail: `loss ${formatNumber(one.loss)}` }))}

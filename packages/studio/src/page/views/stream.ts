@@ -1,7 +1,7 @@
 /** Streams a model's answer from the OpenAI-compatible endpoints. */
 import { CallError, readEvents, send } from "../api.ts";
 
-export interface Asked {
+export interface AnswerRequest {
   readonly model: string;
   readonly mode: "chat" | "complete";
   readonly prompt: string;
@@ -37,7 +37,7 @@ interface Chunk {
 const alternatives = 5;
 
 /** @throws {@link CallError} */
-export async function* stream(asked: Asked, signal: AbortSignal): AsyncGenerator<Token> {
+export async function* stream(asked: AnswerRequest, signal: AbortSignal): AsyncGenerator<Token> {
   const { model, mode, prompt, system, temperature, seed } = asked;
   const common = { model, temperature, seed, max_tokens: asked.maxTokens, stream: true };
   const messages = [...(system === "" ? [] : [{ role: "system", content: system }]), { role: "user", content: prompt }];
@@ -55,9 +55,9 @@ export async function* stream(asked: Asked, signal: AbortSignal): AsyncGenerator
     if (chunk.error !== undefined) throw new CallError(chunk.error.message ?? "The stream ended with an error.", 0);
     const [choice] = chunk.choices ?? [];
     const text = choice?.delta?.content ?? choice?.text ?? "";
-    const told = choice?.logprobs?.content ?? [];
-    const [only] = told;
-    if (told.length === 1 && only !== undefined && only.token === text) {
+    const tokenLogprobs = choice?.logprobs?.content ?? [];
+    const [only] = tokenLogprobs;
+    if (tokenLogprobs.length === 1 && only !== undefined && only.token === text) {
       const others = only.top_logprobs?.map(({ token, logprob }) => ({ text: token, logprob }));
       yield { text, logprob: only.logprob, others };
     } else if (text !== "") yield { text };

@@ -11,7 +11,7 @@ export function TokenTexts(props: {
   readonly tokens: readonly number[];
   readonly vocabulary: Vocabulary | undefined;
   /** CSS class and tooltip of the i-th token. */
-  readonly lookOf: (i: number) => { readonly colour: string; readonly told: string };
+  readonly lookOf: (i: number) => { readonly colour: string; readonly tooltip: string };
 }) {
   const { name, tokens, vocabulary, lookOf } = props;
   const [isRaw, setRaw] = useState(false);
@@ -22,10 +22,10 @@ export function TokenTexts(props: {
       <strong>{name}</strong>
       <p class={isNumbers ? "raw" : ""} dir="auto">
         {tokens.slice(0, shown).map((token, i) => {
-          const { colour, told } = lookOf(i);
+          const { colour, tooltip } = lookOf(i);
           const text = isNumbers ? undefined : vocabulary.get(token);
           return (
-            <span key={i} class={`token ${colour}`} title={`${token}${told}`}>
+            <span key={i} class={`token ${colour}`} title={`${token}${tooltip}`}>
               {text === undefined ? `${token} ` : plainText(text.slice(0, 200))}
             </span>
           );

@@ -58,7 +58,7 @@ function Sequence(props: {
   const largest = weights.reduce((most, weight) => Math.max(weight, most), 0);
   const lookOf = (i: number) => {
     const weight = weights[i] ?? 0;
-    return { colour: weightColour(weight, largest), told: `, weight ${formatNumber(weight)}` };
+    return { colour: weightColour(weight, largest), tooltip: `, weight ${formatNumber(weight)}` };
   };
   return (
     <TokenTexts

@@ -5,7 +5,7 @@ import { ForeignText } from "../parts.tsx";
 import { numberOf, numbersOf, textsOf } from "../run-rows.ts";
 import { oneLine } from "../text.ts";
 import { colourOf } from "../tokens.ts";
-import type { Look } from "./rollouts.tsx";
+import type { TokenDisplay } from "./rollouts.tsx";
 import { TokenTexts } from "./token-texts.tsx";
 
 const shownTurns = 100;
@@ -14,7 +14,7 @@ export function Turns(props: {
   readonly steps: readonly RunFileRow[];
   readonly row: RunFileRow;
   readonly advantage: number;
-  readonly look: Look;
+  readonly look: TokenDisplay;
 }) {
   const { steps, row } = props;
   const conversation = ["prompt", "messages", "response", "text", "completion"].flatMap((key) =>
@@ -48,7 +48,7 @@ export function Turns(props: {
 }
 
 /** The sampled tokens of a turn. */
-function Tokens(props: { readonly step: RunFileRow; readonly advantage: number; readonly look: Look }) {
+function Tokens(props: { readonly step: RunFileRow; readonly advantage: number; readonly look: TokenDisplay }) {
   const { step, advantage, look } = props;
   const tokens = numbersOf(step["ac_tokens"]);
   const logprobs = numbersOf(step["ac_logprobs"]);
@@ -57,10 +57,10 @@ function Tokens(props: { readonly step: RunFileRow; readonly advantage: number; 
   const lookOf = (i: number) => {
     const logprob = logprobs[i];
     const kl = logprob === undefined || trained[i] === undefined ? undefined : logprob - trained[i];
-    const said = (name: string, value: number | undefined) =>
+    const labelled = (name: string, value: number | undefined) =>
       value === undefined ? "" : `, ${name} ${formatNumber(value)}`;
-    const told = said("log-prob", logprob) + said("KL", kl) + said("advantage", advantage);
-    return { colour: colourOf(look.colouring, { logprob, advantage, kl }), told };
+    const tooltip = labelled("log-prob", logprob) + labelled("KL", kl) + labelled("advantage", advantage);
+    return { colour: colourOf(look.colouring, { logprob, advantage, kl }), tooltip };
   };
   return <TokenTexts name="tokens" tokens={tokens} vocabulary={look.vocabulary} lookOf={lookOf} />;
 }
