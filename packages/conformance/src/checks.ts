@@ -32,8 +32,8 @@ export function show(value: unknown): string {
 }
 
 /** @throws {@link Failed} */
-export function fail(what: string, expected: unknown, seen: unknown): never {
-  throw new Failed(what, show(expected), show(seen));
+export function fail(label: string, expected: unknown, seen: unknown): never {
+  throw new Failed(label, show(expected), show(seen));
 }
 
 /** @throws {@link NotOffered} */
@@ -42,32 +42,32 @@ export function notOffered(reason: string): never {
 }
 
 /** @throws {@link Failed} unless the condition holds. */
-export function holds(condition: boolean, what: string, expected: unknown, seen: unknown): asserts condition {
-  if (!condition) fail(what, expected, seen);
+export function holds(condition: boolean, label: string, expected: unknown, seen: unknown): asserts condition {
+  if (!condition) fail(label, expected, seen);
 }
 
 /** @throws {@link Failed} unless both values are equal or have the same JSON. */
-export function equal(seen: unknown, expected: unknown, what: string): void {
+export function equal(seen: unknown, expected: unknown, label: string): void {
   const same = Object.is(seen, expected) || JSON.stringify(seen) === JSON.stringify(expected);
-  if (!same) fail(what, expected, seen);
+  if (!same) fail(label, expected, seen);
 }
 
 /** @throws {@link Failed} unless the numbers are within `tolerance` of each other. */
-export function close(seen: number, expected: number, tolerance: number, what: string): void {
-  if (!(Math.abs(seen - expected) <= tolerance)) fail(what, `${show(expected)} ± ${show(tolerance)}`, seen);
+export function close(seen: number, expected: number, tolerance: number, label: string): void {
+  if (!(Math.abs(seen - expected) <= tolerance)) fail(label, `${show(expected)} ± ${show(tolerance)}`, seen);
 }
 
 /** @throws {@link Failed} unless `seen` is within a fraction of the expected value. */
-export function closeRelative(seen: number, expected: number, share: number, what: string): void {
-  close(seen, expected, Math.abs(expected) * share, what);
+export function closeRelative(seen: number, expected: number, share: number, label: string): void {
+  close(seen, expected, Math.abs(expected) * share, label);
 }
 
 /** Like {@link close}, for each element of two lists. */
-export function allClose(seen: ArrayLike<number>, expected: ArrayLike<number>, tolerance: number, what: string): void {
-  if (seen.length !== expected.length) fail(`${what}: length`, expected.length, seen.length);
+export function allClose(seen: ArrayLike<number>, expected: ArrayLike<number>, tolerance: number, label: string): void {
+  if (seen.length !== expected.length) fail(`${label}: length`, expected.length, seen.length);
   for (let i = 0; i < seen.length; i++) {
     if (!(Math.abs(seen[i]! - expected[i]!) <= tolerance)) {
-      fail(`${what}, position ${i}`, `${show(expected[i])} ± ${show(tolerance)}`, seen[i]);
+      fail(`${label}, position ${i}`, `${show(expected[i])} ± ${show(tolerance)}`, seen[i]);
     }
   }
 }
@@ -80,19 +80,19 @@ export function largestDifference(a: ArrayLike<number>, b: ArrayLike<number>): n
 }
 
 /** Asserts a non-empty string and returns it. */
-export function text(value: unknown, what: string): string {
-  if (typeof value !== "string" || value === "") fail(what, "a non-empty string", value);
+export function text(value: unknown, label: string): string {
+  if (typeof value !== "string" || value === "") fail(label, "a non-empty string", value);
   return value;
 }
 
 /** Asserts a finite number and returns it. */
-export function finite(value: unknown, what: string): number {
-  if (typeof value !== "number" || !Number.isFinite(value)) fail(what, "a number", value);
+export function finite(value: unknown, label: string): number {
+  if (typeof value !== "number" || !Number.isFinite(value)) fail(label, "a number", value);
   return value;
 }
 
 /** Asserts an array and returns it. */
-export function listOf(value: unknown, what: string): readonly unknown[] {
-  if (!Array.isArray(value)) fail(what, "a list", value);
+export function listOf(value: unknown, label: string): readonly unknown[] {
+  if (!Array.isArray(value)) fail(label, "a list", value);
   return value;
 }

@@ -147,27 +147,27 @@ export class Http {
    * @throws {@link Failed} if it succeeds, returns a 5xx, or has an empty body.
    */
   async refused(
-    what: string,
+    label: string,
     path: string,
     body: unknown,
     options?: SendOptions & { method?: string },
   ): Promise<Answer> {
     const answer = await this.send(options?.method ?? "POST", path, body, options);
-    const told = await this.refusal(what, answer);
-    return told;
+    const rejection = await this.refusal(label, answer);
+    return rejection;
   }
 
   /** Like {@link Http.refused}, for a response that was already received. */
-  async refusal(what: string, answer: Answer): Promise<Answer> {
+  async refusal(label: string, answer: Answer): Promise<Answer> {
     if (answer.status >= 400 && answer.status < 500) {
-      holds(answer.bytes.length > 0, `${what}: the body of the 4xx`, "a body with the reason", "an empty body");
+      holds(answer.bytes.length > 0, `${label}: the body of the 4xx`, "a body with the reason", "an empty body");
       return answer;
     }
-    if (answer.status >= 300) fail(what, "a 4xx, or a future that fails", described(answer));
+    if (answer.status >= 300) fail(label, "a 4xx, or a future that fails", described(answer));
     const requestId = answer.json?.request_id;
-    if (typeof requestId !== "string") fail(what, "a rejection", described(answer));
+    if (typeof requestId !== "string") fail(label, "a rejection", described(answer));
     const outcome = await this.outcome(requestId);
-    if (outcome.kind === "done") fail(what, "a rejection", `success: ${described(outcome.answer)}`);
+    if (outcome.kind === "done") fail(label, "a rejection", `success: ${described(outcome.answer)}`);
     return outcome.answer;
   }
 }

@@ -7,7 +7,7 @@ import { type Answer, described } from "./http.ts";
  *
  * @throws {@link NotOffered} for a missing route, and for a body that is rejected as malformed, since servers of 0.25 reject unknown fields.
  */
-export function offered(answer: Answer, what: string): Answer {
-  if ([404, 405, 422, 501].includes(answer.status)) notOffered(`${what}: ${described(answer)}`);
+export function offered(answer: Answer, label: string): Answer {
+  if ([404, 405, 422, 501].includes(answer.status)) notOffered(`${label}: ${described(answer)}`);
   return answer;
 }

@@ -51,7 +51,7 @@ export async function runConformance(options: ConformanceOptions): Promise<Repor
   const target = await reach(options);
   const measures = new Measures();
   const results: GroupResult[] = [];
-  for (const { name, title, cases } of chosen(allGroups, options.only)) {
+  for (const { name, title, cases } of selectCases(allGroups, options.only)) {
     const done: CaseResult[] = [];
     for (const item of cases) {
       options.signal?.throwIfAborted();
@@ -77,14 +77,14 @@ export async function runConformance(options: ConformanceOptions): Promise<Repor
 }
 
 /** The cases that match `only`. */
-export function chosen(groups: readonly Group[], only: readonly string[] | undefined): readonly Group[] {
+export function selectCases(groups: readonly Group[], only: readonly string[] | undefined): readonly Group[] {
   if (only === undefined || only.length === 0) return groups;
   const ids = new Set(groups.flatMap(({ cases }) => cases.map(({ id }) => id)));
   const matches = (id: string) => (name: string) =>
     ids.has(name) ? id === name : id.startsWith(name.includes("/") ? name : `${name}/`);
-  const wanted = ({ id }: Case) => only.some(matches(id));
+  const isSelected = ({ id }: Case) => only.some(matches(id));
   return groups
-    .map((group) => ({ ...group, cases: group.cases.filter(wanted) }))
+    .map((group) => ({ ...group, cases: group.cases.filter(isSelected) }))
     .filter(({ cases }) => cases.length > 0);
 }
 
@@ -106,12 +106,12 @@ async function reach(options: ConformanceOptions): Promise<Target> {
 }
 
 /** The API key, or the token for which it is exchanged if the server uses tokens. */
-async function rawCredential(given: { baseUrl: string; apiKey: string; fetch: FetchLike }): Promise<string> {
-  const http = new Http({ ...given, credential: given.apiKey, signal: AbortSignal.timeout(30_000) });
+async function rawCredential(connection: { baseUrl: string; apiKey: string; fetch: FetchLike }): Promise<string> {
+  const http = new Http({ ...connection, credential: connection.apiKey, signal: AbortSignal.timeout(30_000) });
   const config = await http.post("client/config", { sdk_version: "0.25.0" });
-  if (config.json?.pjwt_auth_enabled !== true) return given.apiKey;
+  if (config.json?.pjwt_auth_enabled !== true) return connection.apiKey;
   const token = await http.post("auth/token", {});
-  return typeof token.json?.jwt === "string" ? token.json.jwt : given.apiKey;
+  return typeof token.json?.jwt === "string" ? token.json.jwt : connection.apiKey;
 }
 
 async function runCase(
@@ -136,7 +136,7 @@ async function runCase(
     await Promise.race([item.run(context), aborted(deadline.signal)]);
     return { ...facts, status: "pass", ms: spent() };
   } catch (error) {
-    return { ...facts, ...judged(error), ms: spent() };
+    return { ...facts, ...failureOf(error), ms: spent() };
   } finally {
     clearTimeout(timer);
     await context.close();
@@ -149,7 +149,7 @@ function aborted(signal: AbortSignal): Promise<never> {
   );
 }
 
-function judged(error: unknown): Pick<CaseResult, "status" | "message" | "expected" | "seen"> {
+function failureOf(error: unknown): Pick<CaseResult, "status" | "message" | "expected" | "seen"> {
   if (error instanceof NotOffered) return { status: "not offered", message: error.message };
   if (error instanceof Failed) {
     return { status: "fail", message: error.message, expected: error.expected, seen: error.seen };

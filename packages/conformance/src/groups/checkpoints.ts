@@ -106,12 +106,12 @@ export const checkpoints = group("checkpoints", "checkpoints restore exactly the
       allClose(await score(again), saved, tolerance, "log-probs of the loaded weights");
       await steps(trainer, { learningRate }, b);
       await steps(again, { learningRate }, b);
-      const apart = largestDifference(await score(again), await score(trainer));
+      const difference = largestDifference(await score(again), await score(trainer));
       holds(
-        apart > 10 * tolerance,
+        difference > 10 * tolerance,
         "a step after loading without the optimizer",
         "different from a step with the restored optimizer",
-        `within ${apart}`,
+        `within ${difference}`,
       );
     },
   ],
@@ -170,11 +170,16 @@ export const checkpoints = group("checkpoints", "checkpoints restore exactly the
     async (context) => {
       const { trainer, learningRate } = await trained(context);
       const sampler = await trainer.saveWeightsAndGetSamplingClient();
-      const look = async () =>
+      const scoreSnapshot = async () =>
         (await sampler.computeLogprobs(prompt(lesson))).slice(1).map((value) => value ?? Number.NaN);
-      const before = await look();
+      const before = await scoreSnapshot();
       await steps(trainer, { learningRate }, b, b, b);
-      allClose(await look(), before, await context.measures.tolerance(context), "log-probs of the unnamed snapshot");
+      allClose(
+        await scoreSnapshot(),
+        before,
+        await context.measures.tolerance(context),
+        "log-probs of the unnamed snapshot",
+      );
     },
   ],
   [
@@ -237,8 +242,9 @@ export const checkpoints = group("checkpoints", "checkpoints restore exactly the
         (saved) => fail("a second save under an existing name", "a rejection", saved),
         (error: unknown) => error,
       );
-      const told = second instanceof RequestFailedError || (second instanceof APIStatusError && second.status < 500);
-      holds(told, "a second save under an existing name", "a 4xx, or a future that fails", String(second));
+      const isRejected =
+        second instanceof RequestFailedError || (second instanceof APIStatusError && second.status < 500);
+      holds(isRejected, "a second save under an existing name", "a 4xx, or a future that fails", String(second));
       const again = context.owned(await context.service.createTrainingClientFromState(path));
       allClose(
         await score(again),

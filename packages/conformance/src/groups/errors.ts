@@ -11,14 +11,14 @@ import { described } from "../http.ts";
 const clean = "rejected with a 4xx and a body, or with a failed future";
 
 /** Asserts that a pass over the datum is rejected. */
-async function badPass(context: Context, what: string, datum: Datum, lossFn = "cross_entropy"): Promise<void> {
+async function badPass(context: Context, label: string, datum: Datum, lossFn = "cross_entropy"): Promise<void> {
   const modelId = await context.rawModel();
-  await context.http.refused(what, "forward_backward", passBytes(modelId, 1, [datum], { lossFn }));
+  await context.http.refused(label, "forward_backward", passBytes(modelId, 1, [datum], { lossFn }));
 }
 
 /** Asserts that a sample request is rejected. */
-async function badSample(context: Context, what: string, more: object): Promise<void> {
-  await context.http.refused(what, "asample", {
+async function badSample(context: Context, label: string, more: object): Promise<void> {
+  await context.http.refused(label, "asample", {
     sampling_session_id: await context.rawSampler(),
     seq_id: 0,
     num_samples: 1,

@@ -9,16 +9,16 @@ import { described } from "../http.ts";
 import { rawScore, stepBody } from "../raw-model.ts";
 
 /** Asserts that a raw model has the state after exactly one step on the lesson. */
-async function isOneStepAway(
+async function assertOneStep(
   context: Context,
   rate: number,
   [modelId, seqId]: readonly [modelId: string, seqId: number],
-  what: string,
+  label: string,
 ): Promise<void> {
   const trainer = await context.trainer();
   await trainer.step([datumOf(lesson)], "cross_entropy", { learningRate: rate });
   const tolerance = await context.measures.tolerance(context);
-  allClose(await rawScore(context, modelId, seqId), await score(trainer), tolerance, what);
+  allClose(await rawScore(context, modelId, seqId), await score(trainer), tolerance, label);
 }
 
 /** Sends a body twice and asserts that both have the same request_id. */
@@ -78,7 +78,7 @@ export const idempotency = group("idempotency", "a retried request does not run 
       await context.http.call("forward_backward", passBytes(modelId, 1));
       const requestId = await twice(context, "optim_step", stepBody(modelId, 2, rate));
       await context.http.result(requestId, "OptimStep");
-      await isOneStepAway(context, rate, [modelId, 3], "log-probs after a retried step");
+      await assertOneStep(context, rate, [modelId, 3], "log-probs after a retried step");
     },
   ],
   [
@@ -174,7 +174,7 @@ export const idempotency = group("idempotency", "a retried request does not run 
       await context.http.call("forward_backward", passBytes(modelId, 3));
       await context.http.call("optim_step", stepBody(modelId, 4, rate));
       equal(await context.http.submit("load_weights", load), requestId, "request_id of the retried load");
-      await isOneStepAway(context, rate, [modelId, 5], "log-probs after a retried load");
+      await assertOneStep(context, rate, [modelId, 5], "log-probs after a retried load");
     },
   ],
   [

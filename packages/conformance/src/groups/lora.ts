@@ -147,8 +147,8 @@ export const lora = group("lora", "rank, seed and the train_* flags take effect"
     async (context) => {
       const [a, b] = [await adapterWith(context, { seed: 11 }, false), await adapterWith(context, { seed: 12 }, false)];
       const [name, { values }] = select(a, /lora_A/)[0] ?? fail("the archive", "a lora_A", names(a));
-      const apart = largestDifference(values, b.tensors.get(name)?.values ?? []);
-      holds(apart > 1e-6, `${name} of two seeds`, "different", "the same");
+      const difference = largestDifference(values, b.tensors.get(name)?.values ?? []);
+      holds(difference > 1e-6, `${name} of two seeds`, "different", "the same");
     },
   ],
   [
@@ -159,8 +159,8 @@ export const lora = group("lora", "rank, seed and the train_* flags take effect"
       const fresh = () => adapterWith(context, { seed: undefined }, false);
       const [a, b] = [await fresh(), await fresh()];
       const [name, { values }] = select(a, /lora_A/)[0] ?? fail("the archive", "a lora_A", names(a));
-      const apart = largestDifference(values, b.tensors.get(name)?.values ?? []);
-      holds(apart > 1e-6, `${name} of two models without seeds`, "different", "the same");
+      const difference = largestDifference(values, b.tensors.get(name)?.values ?? []);
+      holds(difference > 1e-6, `${name} of two models without seeds`, "different", "the same");
     },
   ],
   [

@@ -178,11 +178,11 @@ export const losses = group("losses", "losses are sums over tokens with the offi
     async (context) => {
       const [a, b] = [datumOf(lesson), datumOf(otherLesson)];
       const together = await effect(context, (trainer) => pass(trainer, [a, b]));
-      const apart = await effect(context, async (trainer) => {
+      const separate = await effect(context, async (trainer) => {
         await pass(trainer, [a]);
         await pass(trainer, [b]);
       });
-      closeRelative(apart, together, 0.02, "effect of two passes and one step");
+      closeRelative(separate, together, 0.02, "effect of two passes and one step");
     },
   ],
   [
@@ -190,14 +190,14 @@ export const losses = group("losses", "losses are sums over tokens with the offi
     "recipes add a supervised term to a policy gradient",
     "passes with different losses add their gradients",
     async (context) => {
-      const apart = await effect(context, async (trainer) => {
+      const separate = await effect(context, async (trainer) => {
         const q = await score(trainer);
         await pass(trainer, [datumOf(lesson)]);
         await pass(trainer, [datumOf(lesson, { logprobs: q, advantages: 1 })], "importance_sampling");
       });
       // On-policy with advantage 1, importance sampling has the same gradient as cross-entropy.
       const twice = await effect(context, (trainer) => pass(trainer, [datumOf(lesson, { weights: 2 })]));
-      closeRelative(apart, twice, 0.05, "effect of cross_entropy plus importance_sampling");
+      closeRelative(separate, twice, 0.05, "effect of cross_entropy plus importance_sampling");
     },
   ],
   [

@@ -21,23 +21,24 @@ const sampleBody = (sampler: string, seq: number, fields: object, params: object
 
 /** One sample with fields that 0.25 does not support. */
 async function sampled(context: Context, fields: object, params: object = {}): Promise<SampleResponse> {
-  const what = Object.keys(fields).join(", ") || "the sample";
+  const label = Object.keys(fields).join(", ") || "the sample";
   const answer = offered(
     await context.http.post("asample", sampleBody(await context.rawSampler(), 0, fields, params)),
-    what,
+    label,
   );
-  holds(answer.status === 200, what, "a 2xx", described(answer));
+  holds(answer.status === 200, label, "a 2xx", described(answer));
   const outcome = await context.http.outcome(text(answer.json?.request_id, "request_id"), { requestType: "Sample" });
-  if (outcome.kind !== "done") notOffered(`${what}: ${described(outcome.answer)}`);
+  if (outcome.kind !== "done") notOffered(`${label}: ${described(outcome.answer)}`);
   const type = outcome.answer.headers.get("content-type") ?? "";
-  if (!type.includes(protobufContentType)) notOffered(`${what}: samples are returned as ${type}`);
+  if (!type.includes(protobufContentType)) notOffered(`${label}: samples are returned as ${type}`);
   return decodeSampleResponse(outcome.answer.bytes);
 }
 
-const present = <T>(value: T | undefined, what: string): T => value ?? notOffered(`${what}: missing from the response`);
+const present = <T>(value: T | undefined, label: string): T =>
+  value ?? notOffered(`${label}: missing from the response`);
 
 /** The model's log-probs of the prompt's tokens after the first, from a forward pass. */
-const own = async (context: Context): Promise<number[]> => score(await context.trainer(), start);
+const promptLogprobs = async (context: Context): Promise<number[]> => score(await context.trainer(), start);
 
 /** Allows for different rounding in sampler and trainer. */
 const tolerance = 0.02;
@@ -95,7 +96,7 @@ export const newerSampling = group("newer-sampling", "samples have the fields th
       equal([...(tensor.shape ?? [])], [rows, 2], "shape");
       const values = Array.from(tensor.values, Number);
       equal([values[4], values[5]], [0, 0], "values for ids of -1");
-      const expected = await own(context);
+      const expected = await promptLogprobs(context);
       const scored = expected.map((value, i) => (i === 2 ? 0 : value));
       allClose(
         scored.map((_, i) => values[i * 2]!),
@@ -120,7 +121,12 @@ export const newerSampling = group("newer-sampling", "samples have the fields th
       const tensor = present(response.targetPromptLogprobs, "target_prompt_logprobs");
       equal([...(tensor.sparseColIndices ?? [])].map(Number), [3], "columns");
       equal(tensor.values.length, 1, "number of values");
-      close(Number(tensor.values[0]), (await own(context)).at(-1)!, tolerance, "the log-prob of the last token");
+      close(
+        Number(tensor.values[0]),
+        (await promptLogprobs(context)).at(-1)!,
+        tolerance,
+        "the log-prob of the last token",
+      );
     },
     "0.30",
   ],
@@ -147,7 +153,7 @@ export const newerSampling = group("newer-sampling", "samples have the fields th
       const shape = [start.length - 1, 2];
       equal([...(tokens.shape ?? [])], shape, "shape of the tokens");
       equal([...(logprobs.shape ?? [])], shape, "shape of the log-probs");
-      const expected = await own(context);
+      const expected = await promptLogprobs(context);
       expected.forEach((value, i) => {
         equal(tokens.values[i * 2], tokens.values[i * 2 + 1], `two greedy draws of position ${i + 1}`);
         holds(
@@ -174,7 +180,7 @@ export const newerSampling = group("newer-sampling", "samples have the fields th
         start.map((_, i) => i >= start.length - 3),
         "scored positions",
       );
-      allClose(values.slice(-3).map(Number), (await own(context)).slice(-3), tolerance, "log-probs");
+      allClose(values.slice(-3).map(Number), (await promptLogprobs(context)).slice(-3), tolerance, "log-probs");
     },
     "0.33",
   ],

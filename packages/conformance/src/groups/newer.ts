@@ -14,9 +14,9 @@ import { datumOf, lesson, logprobsOf, passBytes, score, tokensOf } from "../data
 import { type Answer, described } from "../http.ts";
 import { offered } from "../newer.ts";
 
-const okay = (answer: Answer, what: string): Answer => {
-  offered(answer, what);
-  holds(answer.status >= 200 && answer.status < 300, what, "a 2xx", described(answer));
+const okay = (answer: Answer, label: string): Answer => {
+  offered(answer, label);
+  holds(answer.status >= 200 && answer.status < 300, label, "a 2xx", described(answer));
   return answer;
 };
 
@@ -83,14 +83,14 @@ async function savedSampler(context: Context): Promise<{ path: string; sessionId
 /** One gspo pass over the lesson, with sampling log-probs that are `shift` below the model's. */
 async function gspo(context: Context, shift: number, advantage: number): Promise<Record<string, number>> {
   const trainer = await context.trainer();
-  const own = await score(trainer);
+  const modelLogprobs = await score(trainer);
   const datum = new Datum({
     modelInput: ModelInput.fromInts(lesson.slice(0, -1)),
     lossFnInputs: {
       target_tokens: lesson.slice(1),
-      logprobs: TensorData.from(Float32Array.from(own, (value) => value - shift)),
-      advantages: TensorData.from(Float32Array.from(own, () => advantage)),
-      sequence_ratio_mask: TensorData.from(Float32Array.from(own, () => 1)),
+      logprobs: TensorData.from(Float32Array.from(modelLogprobs, (value) => value - shift)),
+      advantages: TensorData.from(Float32Array.from(modelLogprobs, () => advantage)),
+      sequence_ratio_mask: TensorData.from(Float32Array.from(modelLogprobs, () => 1)),
     },
   });
   const modelId = await context.rawModel();
@@ -138,10 +138,10 @@ export const newer = group("newer", "routes, fields and losses of releases after
           prev_cursor: cursor,
           retrieved_request_ids: [],
         });
-      const wanted = new Set<string>();
-      for (let seq = 0; seq < 3; seq++) wanted.add(await context.http.submit("asample", sampleOf(sampler, seq)));
+      const expectedIds = new Set<string>();
+      for (let seq = 0; seq < 3; seq++) expectedIds.add(await context.http.submit("asample", sampleOf(sampler, seq)));
       let cursor = 0;
-      for (const left = new Set(wanted); left.size > 0; ) {
+      for (const left = new Set(expectedIds); left.size > 0; ) {
         const { json } = await ask(cursor);
         const { completions, cursor: next } = contract.retrieveFutures.response!.decode(json);
         for (const { requestId, state } of completions) {
@@ -216,8 +216,11 @@ export const newer = group("newer", "routes, fields and losses of releases after
     async (context) => {
       const sessionId = await context.session();
       await posted(context, `sessions/${sessionId}/finish`, { reason: { type: "success" }, detail: null });
-      const beat = await context.http.post("session_heartbeat", { session_id: sessionId, type: "session_heartbeat" });
-      equal(beat.status, 410, "status of a heartbeat");
+      const heartbeat = await context.http.post("session_heartbeat", {
+        session_id: sessionId,
+        type: "session_heartbeat",
+      });
+      equal(heartbeat.status, 410, "status of a heartbeat");
     },
     "0.28",
   ],

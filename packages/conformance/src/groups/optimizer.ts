@@ -23,10 +23,10 @@ async function step(trainer: TrainingClient, params: AdamParamsInput, weights = 
   await trainer.optimStep(params);
 }
 
-type Deed = (trainer: TrainingClient) => PromiseLike<unknown>;
+type TrainingAction = (trainer: TrainingClient) => PromiseLike<unknown>;
 
 /** The largest change of the lesson's log-probs by `second`, after `first` on the same model. */
-async function movedBy(context: Context, first: Deed, second: Deed): Promise<number> {
+async function movedBy(context: Context, first: TrainingAction, second: TrainingAction): Promise<number> {
   const trainer = await context.trainer();
   await first(trainer);
   const before = await score(trainer);
@@ -135,7 +135,7 @@ export const optimizer = group("optimizer", "the optimizer is AdamW, and every h
       const learningRate = await context.measures.rate(context);
       const second = (beta2: number) => {
         const params = { learningRate, beta1: 0, beta2 };
-        const large: Deed = async (trainer) => {
+        const large: TrainingAction = async (trainer) => {
           // Two steps: lora_B starts at zero, so lora_A has no gradient in the first pass.
           await step(trainer, params, 100);
           await step(trainer, params, 100);

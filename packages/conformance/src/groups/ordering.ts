@@ -54,7 +54,7 @@ export const ordering = group(
       async (context) => {
         const rate = await context.measures.rate(context);
         const modelId = await context.rawModel();
-        const look = await context.http.submit("forward_backward", forwardBytes(modelId, 3));
+        const forwardRequest = await context.http.submit("forward_backward", forwardBytes(modelId, 3));
         const step = await context.http.submit("optim_step", optim(modelId, 2, rate));
         const pass = await context.http.submit("forward_backward", passBytes(modelId, 1));
         await context.http.result(pass, "ForwardBackward");
@@ -62,7 +62,7 @@ export const ordering = group(
         const expected = await afterOneStep(context, rate);
         const tolerance = await context.measures.tolerance(context);
         allClose(
-          await logprobs(context, look),
+          await logprobs(context, forwardRequest),
           expected,
           tolerance,
           "log-probs of a forward pass that is sent first and has the last seq_id",
@@ -185,8 +185,13 @@ export const ordering = group(
         const tolerance = await context.measures.tolerance(context);
         const expected = await afterOneStep(context, learningRate);
         allClose(await score(a), expected, tolerance, "log-probs of the first of two interleaved models");
-        const apart = largestDifference(await score(a), await score(b));
-        holds(apart > 10 * tolerance, "the two models", "different log-probs", `a difference of at most ${apart}`);
+        const difference = largestDifference(await score(a), await score(b));
+        holds(
+          difference > 10 * tolerance,
+          "the two models",
+          "different log-probs",
+          `a difference of at most ${difference}`,
+        );
       },
     ],
     [

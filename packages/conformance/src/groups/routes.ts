@@ -16,9 +16,9 @@ async function savedRun(context: Context) {
 }
 
 /** Asserts that a value is a timestamp. */
-function moment(value: unknown, what: string): void {
+function moment(value: unknown, label: string): void {
   const time = typeof value === "number" ? value : typeof value === "string" ? Date.parse(value) : Number.NaN;
-  holds(Number.isFinite(time), what, "an ISO 8601 time", value);
+  holds(Number.isFinite(time), label, "an ISO 8601 time", value);
 }
 
 const read = "rejects any other response format";

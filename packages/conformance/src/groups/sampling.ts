@@ -248,8 +248,8 @@ export const sampling = group("sampling", "seeds, limits and stops take effect, 
     "a sample's log-probs equal those of a forward pass, up to floating-point precision",
     async (context) => {
       const [sample] = await draw(await context.baseSampler(), { maxTokens: 12, seed: 31 });
-      const apart = meanDifference(sample!.logprobs!, await forced(context, sample!.tokens));
-      holds(apart < 0.05, "mean difference between sampled and forward log-probs", "below 0.05", apart);
+      const difference = meanDifference(sample!.logprobs!, await forced(context, sample!.tokens));
+      holds(difference < 0.05, "mean difference between sampled and forward log-probs", "below 0.05", difference);
     },
   ],
   [
@@ -258,8 +258,8 @@ export const sampling = group("sampling", "seeds, limits and stops take effect, 
     "log-probs are of the untempered, unfiltered distribution at any temperature",
     async (context) => {
       const [sample] = await draw(await context.baseSampler(), { maxTokens: 12, seed: 31, temperature: 0.4, topK: 5 });
-      const apart = meanDifference(sample!.logprobs!, await forced(context, sample!.tokens));
-      holds(apart < 0.05, "mean difference at temperature 0.4", "below 0.05", apart);
+      const difference = meanDifference(sample!.logprobs!, await forced(context, sample!.tokens));
+      holds(difference < 0.05, "mean difference at temperature 0.4", "below 0.05", difference);
     },
   ],
   [
@@ -309,11 +309,11 @@ export const sampling = group("sampling", "seeds, limits and stops take effect, 
       });
       equal(promptLogprobs?.length, lesson.length, "number of prompt log-probs");
       equal(promptLogprobs![0], null, "the first prompt log-prob");
-      const apart = meanDifference(
+      const difference = meanDifference(
         promptLogprobs!.slice(1).map((value) => value ?? Number.NaN),
         await score(await context.trainer()),
       );
-      holds(apart < 0.05, "mean difference between prompt and forward log-probs", "below 0.05", apart);
+      holds(difference < 0.05, "mean difference between prompt and forward log-probs", "below 0.05", difference);
     },
   ],
   [
@@ -349,8 +349,9 @@ export const sampling = group("sampling", "seeds, limits and stops take effect, 
           logprobs,
           `order of log-probs at position ${i}`,
         );
-        const own = row.find(([token]) => token === lesson[i]);
-        if (own !== undefined) allClose([own[1]], [response.promptLogprobs![i]!], 0.02, `the prompt's token at ${i}`);
+        const ownEntry = row.find(([token]) => token === lesson[i]);
+        if (ownEntry !== undefined)
+          allClose([ownEntry[1]], [response.promptLogprobs![i]!], 0.02, `the prompt's token at ${i}`);
         else holds(response.promptLogprobs![i]! <= logprobs.at(-1)! + 0.02, `log-prob at ${i}`, "below the top k", row);
       }
     },
@@ -403,9 +404,9 @@ export const sampling = group("sampling", "seeds, limits and stops take effect, 
       const trainer = await context.trainer();
       for (let i = 0; i < 25; i++) await trainer.step([datumOf(lesson)], "cross_entropy", { learningRate });
       const sampler = await trainer.saveWeightsAndGetSamplingClient();
-      const taught = sum((await sampler.computeLogprobs(prompt(lesson))).slice(1).map(Number));
+      const trainedLogprob = sum((await sampler.computeLogprobs(prompt(lesson))).slice(1).map(Number));
       const base = sum((await (await context.baseSampler()).computeLogprobs(prompt(lesson))).slice(1).map(Number));
-      holds(taught > base + 2, "log-prob of the lesson after training", `above ${base + 2}`, taught);
+      holds(trainedLogprob > base + 2, "log-prob of the lesson after training", `above ${base + 2}`, trainedLogprob);
     },
   ],
 ]);

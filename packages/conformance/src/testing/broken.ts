@@ -83,7 +83,7 @@ const numbered = ["optim_step", "save_weights", "save_weights_for_sampler", "loa
 const both =
   (outer: Wrapper, inner: Wrapper): Wrapper =>
   (request, answer) =>
-    outer(request, (given) => inner(given, answer));
+    outer(request, (forwarded) => inner(forwarded, answer));
 
 /** Training runs of the REST routes lack `lora_rank`. */
 export const runsWithoutRank: Wrapper = answering(async (response, request) => {
@@ -299,8 +299,8 @@ export const scoresShifted: Wrapper = answering(async (response, request) => {
     copy[0] = values.at(-1) as never;
     return copy;
   };
-  const tensor = (given: TensorData | undefined): TensorData | undefined =>
-    given && TensorData.ofParts({ ...given, values: turned(given.values as Float32Array) });
+  const tensor = (tensorData: TensorData | undefined): TensorData | undefined =>
+    tensorData && TensorData.ofParts({ ...tensorData, values: turned(tensorData.values as Float32Array) });
   try {
     const sample = decodeSampleResponse(bytes);
     if (sample.sequences.length === 0) return response;

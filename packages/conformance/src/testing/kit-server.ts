@@ -43,7 +43,7 @@ export async function openKitServer(): Promise<KitServer> {
     options: { baseUrl: "http://localhost", apiKey: "tml-kit", baseModel },
     fetch: (wrapper) => (url, init) => {
       const request = new Request(url, init);
-      const answer = (given: Request) => server.fetch(given);
+      const answer = (request: Request) => server.fetch(request);
       return wrapper === undefined ? answer(request) : wrapper(request, answer);
     },
     restart: async ({ loseData = false } = {}) => {
