@@ -160,7 +160,7 @@ describe("the Hub", () => {
     });
     await expect(all(readData("org/other"))).rejects.toMatchObject({ name: "HubError" });
     vi.stubEnv("HF_HUB_OFFLINE", "1");
-    await expect(all(readData("org/unknown"))).rejects.toThrow(/not in the cache and downloads are off/);
+    await expect(all(readData("org/unknown"))).rejects.toThrow(/not in the cache and downloads are disabled/);
   });
 });
 
