@@ -28,7 +28,7 @@ export interface RowStore {
   clear(): void;
 }
 
-/** The first rows of a file, as many as its bounds allow. */
+/** Stores the first rows of a file, up to the bounds. */
 class RowList implements RowStore {
   rows: RunFileRow[] = [];
   readonly #maxRows: number;
@@ -53,7 +53,7 @@ class RowList implements RowStore {
   }
 }
 
-/** A page of a file's rows, and how many there are. */
+/** Stores one page of a file's rows, and counts all rows. */
 export class RowPage implements RowStore {
   rows: RunFileRow[] = [];
   total = 0;
@@ -81,30 +81,30 @@ export class RowPage implements RowStore {
   }
 }
 
-/** How much is kept of a file. */
+/** Limits of the rows stored of a file. */
 export interface RowBounds {
   readonly maxRows: number;
-  /** Bytes of the lines. */
+  /** Maximum total length of the stored lines. */
   readonly maxBytes: number;
 }
 
 /** A file whose rows are added to a store. */
 export class GrowingFile<Store extends RowStore> {
   readonly path: string;
-  readonly kept: Store;
+  readonly store: Store;
   #isFull = false;
   #read = 0;
   #lines = 0;
-  /** The beginning of a line whose end is not written yet; empty when it is longer than a line may be. */
+  /** Start of the last line if its end was not written yet; empty if it exceeds `maxLineBytes`. */
   #begun: Buffer[] = [];
   #begunBytes = 0;
   #inode = 0;
   #updatedAt = 0;
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(path: string, kept: Store) {
+  constructor(path: string, store: Store) {
     this.path = path;
-    this.kept = kept;
+    this.store = store;
   }
 
   /** Modification time of the file. */
@@ -114,7 +114,7 @@ export class GrowingFile<Store extends RowStore> {
 
   /** Reads the new lines of the file. A missing file has no rows. */
   read(): Promise<Store> {
-    const turn = this.#turn.then(() => this.#readOn()).then(() => this.kept);
+    const turn = this.#turn.then(() => this.#readOn()).then(() => this.store);
     this.#turn = turn.catch(() => {});
     return turn;
   }
@@ -124,7 +124,7 @@ export class GrowingFile<Store extends RowStore> {
     try {
       const found = await file?.stat();
       if (found === undefined || found.ino !== this.#inode || found.size < this.#read) {
-        this.kept.clear();
+        this.store.clear();
         this.#isFull = false;
         this.#read = 0;
         this.#lines = 0;
@@ -152,7 +152,7 @@ export class GrowingFile<Store extends RowStore> {
       this.#endLine();
       from = end + 1;
     }
-    this.#hold(Buffer.from(bytes.subarray(from))); // a copy, or it would keep the chunk
+    this.#hold(Buffer.from(bytes.subarray(from))); // a copy, so that the chunk can be freed
   }
 
   #hold(part: Buffer): void {
@@ -172,7 +172,7 @@ export class GrowingFile<Store extends RowStore> {
     this.#begin();
     this.#lines++;
     const row = bytes > maxLineBytes ? undefined : rowOf(line.toString("utf8"));
-    if (row !== undefined) this.#isFull = !this.kept.add(row, bytes);
+    if (row !== undefined) this.#isFull = !this.store.add(row, bytes);
     if (this.#lines >= maxLines) this.#isFull = true;
   }
 }
@@ -191,7 +191,7 @@ export class GrowingLines {
   }
 }
 
-/** The last rows of a file, of which no more than `maxBytes` are read. */
+/** Reads the last rows of a file, from at most `maxBytes` at its end. */
 export async function lastRows(path: string, { maxRows, maxBytes: most }: RowBounds): Promise<readonly RunFileRow[]> {
   const file = await openPlainFile(path);
   if (file === undefined) return [];
@@ -203,7 +203,7 @@ export async function lastRows(path: string, { maxRows, maxBytes: most }: RowBou
       .subarray(0, bytes.lastIndexOf(10) + 1)
       .toString("utf8")
       .split("\n");
-    if (from > 0) lines.shift(); // the end of a line
+    if (from > 0) lines.shift(); // an incomplete line
     const rows: RunFileRow[] = [];
     for (let i = lines.length - 1; i >= 0 && rows.length < maxRows; i--) {
       const row = rowOf(lines[i]!);
@@ -221,7 +221,7 @@ function rowOf(line: string): RunFileRow | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as RunFileRow) : undefined;
 }
 
-/** Writes null for NaN, Infinity and -Infinity outside of strings, in one pass. */
+/** Replaces NaN, Infinity and -Infinity outside strings with null, in one pass. */
 function withNulls(line: string): string {
   const parts: string[] = [];
   let from = 0;

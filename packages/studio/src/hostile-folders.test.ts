@@ -1,4 +1,4 @@
-/** Folders of run files that were made to harm: others are answered meanwhile, memory returns, and nothing outside is read. */
+/** Malicious run folders: other requests are answered meanwhile, memory is released, and no file outside the folder is read. */
 import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, open, realpath, rename, rm, symlink, unlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -23,7 +23,7 @@ beforeEach(async () => {
   return () => rm(root, { recursive: true, force: true });
 });
 
-/** The longest time, in milliseconds, for which nothing else had a turn while `work` ran. */
+/** The longest event loop delay in milliseconds while `work` ran. */
 async function longestWait(work: () => Promise<unknown>): Promise<number> {
   let [longest, last, isOver] = [0, performance.now(), false];
   const watch = () => {
@@ -39,9 +39,9 @@ async function longestWait(work: () => Promise<unknown>): Promise<number> {
 }
 
 describe("lines", () => {
-  test("blanks and half numbers in a line cost what their length does", async () => {
+  test("parsing white space and partial numbers is linear in the line's length", async () => {
     const file = join(root, "metrics.jsonl");
-    // 400,000 blanks took a hundred seconds when each looked back at those before it
+    // quadratic parsing of 400,000 spaces takes a hundred seconds
     const [blanks, signs] = [" ".repeat(400_000), "-".repeat(400_000)];
     await writeFile(
       file,
@@ -54,7 +54,7 @@ describe("lines", () => {
     expect(waited).toBeLessThan(5000);
   }, 300_000);
 
-  test("names of missing numbers are kept inside of strings", async () => {
+  test("NaN and Infinity inside strings are unchanged", async () => {
     const file = join(root, "metrics.jsonl");
     await writeFile(
       file,
@@ -63,11 +63,11 @@ describe("lines", () => {
     expect(await new GrowingLines(file).read()).toEqual([{ text: 'a \\", NaN, [Infinity]', x: null, y: [null, null] }]);
   });
 
-  test("a file that is one line is read once, kept nowhere, and the next line is shown", async () => {
+  test("a file with one very long line is read once, is not stored, and the next line is read", async () => {
     const file = join(root, "metrics.jsonl");
     const size = 128 * 1024 * 1024;
     const handle = await open(file, "w");
-    await handle.truncate(size); // a hole
+    await handle.truncate(size); // sparse
     await handle.write('\n{"step":1}\n', size);
     await handle.close();
     const concat = vi.spyOn(Buffer, "concat");
@@ -77,7 +77,7 @@ describe("lines", () => {
     expect(copied).toBeLessThan(size);
   });
 
-  test("millions of rows are not kept; others have turns", async () => {
+  test("millions of rows are not stored, and do not block the event loop", async () => {
     const path = join(root, "run");
     await mkdir(path);
     await writeFile(join(path, "metrics.jsonl"), '{"step":0}\n');
@@ -95,10 +95,10 @@ describe("lines", () => {
     expect([read.checkpoints.length, read.timing.length, page.rows.length]).toEqual([10_000, 200, 5]);
     expect(page.total).toBe(1_000_000);
     expect(turns).toBeGreaterThan(10);
-    expect(heldMb() - before).toBeLessThan(50); // it was 1,500
+    expect(heldMb() - before).toBeLessThan(50); // without the bounds it is 1,500
   }, 120_000);
 
-  test("pages and last rows are bounded by bytes, too", async () => {
+  test("pages and last rows are also bounded by bytes", async () => {
     const file = join(root, "rows.jsonl");
     const text = "x".repeat(1000);
     await writeFile(file, Array.from({ length: 100 }, (_, row) => `${JSON.stringify({ row, text })}\n`).join(""));
@@ -111,7 +111,7 @@ describe("lines", () => {
 });
 
 describe("links", () => {
-  /** A run folder, and a folder outside of it with the same files and a secret in each. */
+  /** A run folder, and a folder outside it with the same files and a secret in each. */
   const folderAndSecret = async () => {
     const [run, secret] = [join(root, "runs", "a"), join(root, "secret")];
     for (const [path, value] of [
@@ -133,7 +133,7 @@ describe("links", () => {
   };
   const rollouts = "iteration_000001/train_rollout_summaries.jsonl";
   const page = { offset: 0, limit: 5 };
-  /** Everything that the folder shows. */
+  /** All responses about the folder. */
   const shown = async (folders: Awaited<ReturnType<typeof runFolders>>, id: string): Promise<string> =>
     JSON.stringify([
       await folders.list(),
@@ -163,7 +163,7 @@ describe("links", () => {
     expect(await shown(folders, id)).not.toContain("secret");
   });
 
-  test("that were put in the place of a folder only while a file was opened do not lead out", async () => {
+  test("that replace a folder while a file is being opened are not followed", async () => {
     const { run, secret } = await folderAndSecret();
     const file = join(run, "config.json");
     await rename(run, join(root, "moved"));

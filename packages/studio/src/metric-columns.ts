@@ -9,7 +9,7 @@ import type { RowStore } from "./growing-lines.ts";
 const maxCells = 16_000_000;
 /** Maximum metric names per file; later names are ignored. */
 const maxNames = 1000;
-/** Characters of a name. */
+/** Maximum characters of a metric name. */
 const maxNameLength = 500;
 
 export class MetricColumns implements RowStore {

@@ -1,19 +1,19 @@
 /**
- * Opening a file of a folder that others may write to: a regular file whose path has no symbolic link in it. What was opened is checked, not
- * what the path named before, so that a link which is put in between makes no difference.
+ * Opens regular files below a folder that other programs may write to, and rejects paths with symbolic links. The checks run on the open
+ * file, so that a link created between a check and the open (TOCTOU) has no effect.
  */
 import { constants } from "node:fs";
 import { type FileHandle, lstat, open, readlink, realpath } from "node:fs/promises";
 
-// Without O_NONBLOCK, opening a pipe waits for its writer. Windows has neither flag.
+// Without O_NONBLOCK, opening a named pipe blocks until it has a writer. Windows has neither flag.
 const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 /**
  * Opens a file for reading.
  *
- * @param path - absolute, and without links: below a folder that `realpath` gave.
- * @param onOpened - called between the opening and the check, for tests.
- * @returns `undefined` when there is no such file, when it is no regular file, or when a part of its path is a link.
+ * @param path - absolute path below a folder returned by `realpath`.
+ * @param onOpened - called between open and check, for tests.
+ * @returns `undefined` if the file does not exist, is not a regular file, or if a part of its path is a link.
  */
 export async function openPlainFile(path: string, onOpened?: () => Promise<void>): Promise<FileHandle | undefined> {
   const file = await open(path, flags).catch(() => undefined);
@@ -28,16 +28,16 @@ export async function openPlainFile(path: string, onOpened?: () => Promise<void>
 async function isPlainFile(file: FileHandle, path: string): Promise<boolean> {
   const opened = await file.stat({ bigint: true });
   if (!opened.isFile()) return false;
-  // The kernel's own name of what is open: no later change of the path alters it.
+  // Linux: the kernel's path of the open file, which later changes of the path do not affect.
   const name = await readlink(`/proc/self/fd/${file.fd}`).catch(() => undefined);
   if (name !== undefined) return name === path;
-  // Elsewhere than on Linux: the path leads there without a link, and to the same file.
+  // Other systems: the path must have no link and refer to the same file.
   if ((await realpath(path)) !== path) return false;
   const found = await lstat(path, { bigint: true });
   return found.ino === opened.ino && found.dev === opened.dev;
 }
 
-/** A small file's text; `undefined` when it is missing or not plain, and its size alone when it is larger than `maxBytes`. */
+/** Reads a small file as text; `undefined` if it is missing or not plain, and only its size if it is larger than `maxBytes`. */
 export async function readPlainFile(path: string, maxBytes: number): Promise<string | { bytes: number } | undefined> {
   const file = await openPlainFile(path);
   if (file === undefined) return undefined;
@@ -50,7 +50,7 @@ export async function readPlainFile(path: string, maxBytes: number): Promise<str
   }
 }
 
-/** Up to `length` bytes from a position: fewer when the file ends before, however much is written to it meanwhile. */
+/** Reads up to `length` bytes from a position; fewer at the end of the file. Bytes appended meanwhile are not waited for. */
 export async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer> {
   const buffer = Buffer.alloc(length);
   let filled = 0;

@@ -24,7 +24,7 @@ const outlineValues = 48;
 /** A metric that is absent from this many last rows has no current value. */
 const latestRows = 50;
 const timingRows: RowBounds = { maxRows: 200, maxBytes: 1024 * 1024 };
-/** Bytes of the lines of one page of rollouts. */
+/** Maximum total length of the lines of one page of rollouts. */
 const maxPageBytes = 16 * 1024 * 1024;
 
 /** The main metric of a folder in the list: the first of these that it has. */
@@ -39,9 +39,9 @@ interface OpenFolder {
 }
 
 /** @throws Error naming a path that is not a folder. */
-export async function runFolders(given: readonly string[]): Promise<RunFolders> {
+export async function runFolders(paths: readonly string[]): Promise<RunFolders> {
   const roots: string[] = [];
-  for (const folder of given) {
+  for (const folder of paths) {
     const found = await stat(folder).catch(() => undefined);
     if (!found?.isDirectory())
       throw new Error(`${folder} is not a folder. Give the folder of a run, or one that holds runs.`);
@@ -80,7 +80,7 @@ export async function runFolders(given: readonly string[]): Promise<RunFolders> 
       const info = await infoOf(folder);
       const checkpoints = await folder.checkpoints.read();
       const timing = await lastRows(join(folder.path, "timing_spans.jsonl"), timingRows);
-      return { info, metrics: folder.metrics.kept.after(after), checkpoints, timing };
+      return { info, metrics: folder.metrics.store.after(after), checkpoints, timing };
     },
     rollouts: async (id, file, { offset, limit }) => {
       const folder = await find(id);
@@ -195,9 +195,9 @@ async function rolloutFiles(path: string): Promise<string[]> {
   });
   for (const { name } of iterations.sort((a, b) => a.at - b.at).slice(-maxRolloutFiles / 2)) {
     const inside = await readdir(join(path, name), { withFileTypes: true }).catch((): Dirent[] => []);
-    const own = inside.filter((entry) => entry.isFile() && isRollouts(entry.name)).map((entry) => entry.name);
+    const rolloutNames = inside.filter((entry) => entry.isFile() && isRollouts(entry.name)).map((entry) => entry.name);
     // Evaluation files before training files: the last file is displayed first.
-    found.push(...own.sort().map((file) => `${name}/${file}`));
+    found.push(...rolloutNames.sort().map((file) => `${name}/${file}`));
   }
   return found.slice(-maxRolloutFiles);
 }
