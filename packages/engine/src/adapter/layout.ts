@@ -1,7 +1,7 @@
 /**
- * Where the values of a LoRA adapter live: one flat float32 array per adapter, each A and B matrix at a fixed offset. Flat, so that
- * gradients arrive as one tensor, the optimizer is one loop, and a copy of an adapter is one `slice()`. Which linears are adapted
- * follows from `trainAttn`, `trainMlp` and `trainUnembed`.
+ * The memory layout of a LoRA adapter: one flat float32 array, each A and B matrix at a fixed offset. With a flat array, gradients
+ * arrive as one tensor, the optimizer is one loop, and copying an adapter is one `slice()`. `trainAttn`, `trainMlp` and
+ * `trainUnembed` select the adapted linears.
  */
 import { attentionLinears, linearSizes, type ModelConfig, mlpLinears } from "@tinklet/models/config";
 import type { LoraOptions } from "../types.ts";
@@ -12,12 +12,12 @@ export interface LoraModule {
   readonly name: string;
   readonly inSize: number;
   readonly outSize: number;
-  /** Offsets into the flat array, in values. */
+  /** Offsets into the flat array, in float32 elements. */
   readonly offsetA: number;
   readonly offsetB: number;
 }
 
-/** What of a model is adapted; two adapters with equal targets share all their programs. */
+/** The adapted parts of a model. Adapters with equal targets share all compiled programs. */
 export interface LoraTargets {
   readonly attn: boolean;
   readonly mlp: boolean;
@@ -28,7 +28,7 @@ export interface AdapterLayout {
   readonly rank: number;
   readonly targets: LoraTargets;
   readonly modules: readonly LoraModule[];
-  /** Values in all. */
+  /** Total number of values. */
   readonly size: number;
 }
 

@@ -1,4 +1,4 @@
-/** How a merged model is written. That it computes what base and adapter do together is in `engine.test.ts`. */
+/** Writing merged models. `engine.test.ts` checks that a merged model computes the same as base model plus adapter. */
 import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ const model = tinyModel();
 const lora = { rank: 2, alpha: 32, seed: 1, trainAttn: true, trainMlp: true, trainUnembed: true };
 const adapter = createAdapter(model.config, lora);
 
-/** Merges into a folder, `beforeRun` being called before each tensor is merged; says how often the program was disposed of. */
+/** Merges into a folder and counts disposals of the program. Calls `beforeRun` before each tensor is merged. */
 async function merge(name: string, beforeRun: (folder: string) => void) {
   const folder = join(root, name);
   const plain = createInterpreter();
@@ -44,7 +44,7 @@ async function merge(name: string, beforeRun: (folder: string) => void) {
   return { folder, disposed, error };
 }
 
-it("merges a tensor when those before it are on the disk, so that one is held at a time", async () => {
+it("merges a tensor only after the previous ones are written to disk, so that memory holds one at a time", async () => {
   const sizes: number[] = [];
   const { folder, disposed, error } = await merge("whole", (at) => {
     const [file] = readdirSync(at);
@@ -57,12 +57,12 @@ it("merges a tensor when those before it are on the disk, so that one is held at
   expect(disposed).toBe(1);
 });
 
-it("a run that fails leaves no file behind, and no program", async () => {
+it("a failed run leaves no file and disposes of the program", async () => {
   let runs = 0;
   const { folder, disposed, error } = await merge("broken", () => {
-    if (++runs === 3) throw new Error("out of luck");
+    if (++runs === 3) throw new Error("run failed");
   });
-  expect(error).toMatchObject({ message: "out of luck" });
+  expect(error).toMatchObject({ message: "run failed" });
   expect(readdirSync(folder)).toEqual([]);
   expect(disposed).toBe(1);
 });

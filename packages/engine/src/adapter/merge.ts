@@ -1,4 +1,7 @@
-/** Writes a base model with an adapter merged into its weights as a folder transformers opens, with the products done by the runtime. */
+/**
+ * Writes a base model with an adapter merged into its weights, as a folder that transformers can load. The runtime computes the
+ * products.
+ */
 import { mkdir } from "node:fs/promises";
 import { mergeAdapter, type Product, writeMergedModel, writeTokenizer } from "@tinklet/models";
 import { Graph } from "../graph/graph.ts";
@@ -21,14 +24,14 @@ export interface MergeOptions {
   readonly model: LoadedModel;
   readonly runtime: Runtime;
   readonly adapter: AdapterWeights;
-  /** The parsed `config.json` to write along, changed only where merging demands it. */
+  /** The parsed `config.json` to write with the weights; only fields affected by merging are changed. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** Where the base lies, a folder or a GGUF file; its tokenizer is written along. */
+  /** Path of the base model, a folder or a GGUF file; its tokenizer is copied. No tokenizer is written if undefined. */
   readonly path: string | undefined;
   readonly folder: string;
 }
 
-/** Merges and writes, a tensor at a time: what is merged is held until it is on the disk and no longer. */
+/** Merges and writes one tensor at a time, so that memory holds only one merged tensor. */
 export async function writeMerged({ model, runtime, adapter, config, path, folder }: MergeOptions): Promise<void> {
   await mkdir(folder, { recursive: true });
   const program = await mergeProgram(runtime);

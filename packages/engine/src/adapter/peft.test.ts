@@ -1,4 +1,4 @@
-/** PEFT folders as other programs write them: of a few modules, with tensors of the base beside them, or damaged. */
+/** PEFT folders written by other programs: with few modules, with tensors of the base model, or damaged. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ adapter.values.forEach((_, i) => {
 });
 const whole = exportState(adapter);
 
-/** What `readPeft` makes of a folder with these tensors. */
+/** Writes these tensors to a folder and reads it with `readPeft`. */
 async function readBack(weights: AdapterState["weights"]): Promise<AdapterState> {
   const folder = mkdtempSync(join(root, "adapter-"));
   await writePeft(folder, { ...whole, weights }, "base");
@@ -29,7 +29,7 @@ async function readBack(weights: AdapterState["weights"]): Promise<AdapterState>
 const only = (pattern: RegExp): Record<string, TensorOutput> =>
   Object.fromEntries(Object.entries(whole.weights).filter(([name]) => pattern.test(name)));
 
-it("an adapter of q and v alone is completed by modules that add nothing and can be trained", async () => {
+it("an adapter of only q and v is completed with trainable modules whose B is zero", async () => {
   const some = only(/[qv]_proj/);
   const read = await readBack(some);
   expect(read.lora).toMatchObject({ trainAttn: true, trainMlp: false, trainUnembed: false });
@@ -39,12 +39,12 @@ it("an adapter of q and v alone is completed by modules that add nothing and can
     if (name in some) expect(data).toEqual(some[name]!.data);
     else expect(data.some((value) => value !== 0)).toBe(name.includes("lora_A"));
   }
-  // Only a folder may leave modules out: of a state that was exported here, they were lost.
+  // Only PEFT folders may omit modules; in a state that this engine exported, a missing module is data loss.
   const { peft: _, ...exported } = read;
   expect(() => importState(config, exported)).toThrow(expect.objectContaining({ code: "missing_tensor" }));
 });
 
-it("the base's own tensors beside an adapter are left out, unless the vocabulary is another", async () => {
+it("tensors of the base model in an adapter folder are ignored, unless the vocabulary size differs", async () => {
   const beside = (name: string, rows: number): Record<string, TensorOutput> => ({
     [`base_model.model.${name}.weight`]: {
       data: new Float32Array(rows * config.hiddenSize),
@@ -61,7 +61,7 @@ it("the base's own tensors beside an adapter are left out, unless the vocabulary
   }
 });
 
-it("half a module is damage, and a tensor of no module is refused", async () => {
+it("rejects a module with only one of its matrices, and a tensor of an unknown module", async () => {
   const half = await readBack(only(/q_proj|layers\.0\.self_attn\.v_proj\.lora_A/));
   expect(() => importState(config, half)).toThrow(
     expect.objectContaining({

@@ -1,4 +1,4 @@
-/** Adapters as named tensors: the names PEFT uses, for export, import and exact resumption. */
+/** Converts adapters to and from named tensors, with PEFT's names, for export, import and exact resumption. */
 
 import type { ModelConfig } from "@tinklet/models/config";
 import { WeightsError } from "../errors.ts";
@@ -14,7 +14,7 @@ interface Part {
   readonly shape: readonly number[];
 }
 
-/** PEFT's name, place and shape of every matrix. */
+/** PEFT's name, offsets and shape of each matrix. */
 const partsOf = ({ modules, rank }: AdapterLayout): Part[] =>
   modules.flatMap(({ name, inSize, outSize, offsetA, offsetB }): Part[] => [
     { name: `base_model.model.${name}.lora_A.weight`, from: offsetA, to: offsetB, shape: [rank, inSize] },
@@ -26,10 +26,10 @@ const partsOf = ({ modules, rank }: AdapterLayout): Part[] =>
     },
   ]);
 
-const cut = (parts: readonly Part[], values: Float32Array): Record<string, Float32Array> =>
+const sliceParts = (parts: readonly Part[], values: Float32Array): Record<string, Float32Array> =>
   Object.fromEntries(parts.map(({ name, from, to }) => [name, values.slice(from, to)]));
 
-/** A copy of an adapter's state. Moments are included on request, and when there are any. */
+/** Copies an adapter's state. Includes the moments if `options.optimizer` is set and the adapter has any. */
 export function exportState(weights: AdapterWeights | Adapter, options: { optimizer?: boolean } = {}): AdapterState {
   const parts = partsOf(weights.layout);
   const tensors: Record<string, TensorOutput> = {};
@@ -39,11 +39,13 @@ export function exportState(weights: AdapterWeights | Adapter, options: { optimi
     lora: weights.lora,
     step: options.optimizer ? (live.step ?? 0) : 0,
     weights: tensors,
-    ...(options.optimizer && live.m && live.v ? { optimizer: { m: cut(parts, live.m), v: cut(parts, live.v) } } : {}),
+    ...(options.optimizer && live.m && live.v
+      ? { optimizer: { m: sliceParts(parts, live.m), v: sliceParts(parts, live.v) } }
+      : {}),
   };
 }
 
-function paste(
+function assembleParts(
   parts: readonly Part[],
   size: number,
   read: (part: Part) => ArrayLike<number> | undefined,
@@ -52,19 +54,22 @@ function paste(
   for (const part of parts) {
     const data = read(part);
     if (!data)
-      throw new WeightsError(`tensor ${part.name} is missing from the adapter`, {
+      throw new WeightsError(`tensor ${part.name} of the adapter is missing`, {
         code: "missing_tensor",
         tensor: part.name,
       });
     if (data.length !== part.to - part.from) {
-      throw new WeightsError(`tensor ${part.name} has ${data.length} values instead of [${part.shape.join(", ")}]`, {
-        code: "shape_mismatch",
-        tensor: part.name,
-      });
+      throw new WeightsError(
+        `tensor ${part.name} must have shape [${part.shape.join(", ")}], got ${data.length} values`,
+        {
+          code: "shape_mismatch",
+          tensor: part.name,
+        },
+      );
     }
     for (let i = 0; i < data.length; i++) {
       if (!Number.isFinite(data[i]))
-        throw new WeightsError(`tensor ${part.name} holds ${data[i]}`, { tensor: part.name });
+        throw new WeightsError(`tensor ${part.name} must be finite, got ${data[i]}`, { tensor: part.name });
     }
     values.set(data, part.from);
   }
@@ -73,23 +78,26 @@ function paste(
 
 function checkShape(name: string, { shape }: Pick<TensorOutput, "shape">, wanted: readonly number[]): void {
   if (sameShape(shape, wanted)) return;
-  throw new WeightsError(`tensor ${name} has shape [${shape.join(", ")}] instead of [${wanted.join(", ")}]`, {
+  throw new WeightsError(`tensor ${name} must have shape [${wanted.join(", ")}], got [${shape.join(", ")}]`, {
     code: "shape_mismatch",
     tensor: name,
-    hint: "the adapter was made for another base model, or with another rank",
+    hint: "the adapter belongs to another base model or has another rank",
   });
 }
 
-/** The weights of a PEFT folder with those of the modules that it leaves out: a fresh A and a zero B, which add nothing. */
+/**
+ * Completes the weights of a PEFT folder: modules that it omits get a newly initialised A and a zero B, which do not change the
+ * output.
+ */
 function withAbsentModules(
   weights: AdapterState["weights"],
   parts: readonly Part[],
   createFresh: () => AdapterWeights,
 ): AdapterState["weights"] {
-  // Of a module that is there in half, the other half stays missing: that is no choice of what to adapt, but damage.
+  // A module with only one of its two matrices is not completed: the folder is damaged, and import fails with missing_tensor.
   const moduleOf = (name: string): string => name.replace(/\.lora_[AB]\.weight$/, "");
-  const given = new Set(Object.keys(weights).map(moduleOf));
-  const absent = parts.filter(({ name }) => !given.has(moduleOf(name)));
+  const present = new Set(Object.keys(weights).map(moduleOf));
+  const absent = parts.filter(({ name }) => !present.has(moduleOf(name)));
   if (absent.length === 0) return weights;
   const { values } = createFresh();
   const fresh = absent.map(({ name, from, to, shape }) => [name, { data: values.subarray(from, to), shape }] as const);
@@ -97,8 +105,8 @@ function withAbsentModules(
 }
 
 /**
- * A live adapter from a state. One that `readPeft` gave is completed first.
- * @throws WeightsError naming a tensor that is missing, too many, of the wrong size or not finite.
+ * Creates an adapter from a state. States from `readPeft` are completed with the modules that they omit.
+ * @throws WeightsError with the name of a tensor that is missing, unknown, of the wrong shape or not finite.
  */
 export function importState(config: ModelConfig, state: AdapterState): Adapter {
   const lora = checkLora(state.lora, () => 0);
@@ -114,7 +122,7 @@ export function importState(config: ModelConfig, state: AdapterState): Adapter {
   const stray = Object.keys(weights).find((name) => !known.has(name));
   if (stray)
     throw new WeightsError(`tensor ${stray} does not belong to this adapter`, { code: "stray_tensor", tensor: stray });
-  const values = paste(parts, layout.size, ({ name, shape }) => {
+  const values = assembleParts(parts, layout.size, ({ name, shape }) => {
     const tensor = weights[name];
     if (tensor) checkShape(name, tensor, shape);
     return tensor?.data;
@@ -126,7 +134,7 @@ export function importState(config: ModelConfig, state: AdapterState): Adapter {
     lora,
     values,
     step: state.step,
-    m: paste(parts, layout.size, ({ name }) => optimizer.m[name]),
-    v: paste(parts, layout.size, ({ name }) => optimizer.v[name]),
+    m: assembleParts(parts, layout.size, ({ name }) => optimizer.m[name]),
+    v: assembleParts(parts, layout.size, ({ name }) => optimizer.v[name]),
   };
 }

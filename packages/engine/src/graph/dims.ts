@@ -1,7 +1,7 @@
 /**
- * Dimensions of tensors: a number, or a product of named sizes that are only known when a graph runs ("tokens", "4*tokens").
- * One graph then serves every batch: no rebuilding per length, no padding to fit a shape. Equality is equality of the
- * canonical text, which is all that shape inference needs.
+ * Tensor dimensions: a number, or a product of named sizes that are known only when a graph runs ("tokens", "4*tokens"). One graph
+ * serves every batch without rebuilding per length or padding to a fixed shape. Two dimensions are equal if their canonical strings
+ * are equal; shape inference needs nothing more.
  */
 
 /** A size known now (number) or at run time (a monomial such as `"tokens"` or `"3*batch*time"`). */
@@ -30,7 +30,7 @@ const format = ({ coefficient, atoms }: Monomial): Dim => {
   return coefficient === 1 ? names : `${coefficient}*${names}`;
 };
 
-/** Product of dimensions in canonical form, so that equal sizes have equal text. */
+/** Product of dimensions in canonical form: equal sizes have equal strings. */
 export const product = (dims: Shape): Dim => {
   const result: Monomial = { coefficient: 1, atoms: [] };
   for (const dim of dims) {
@@ -41,7 +41,7 @@ export const product = (dims: Shape): Dim => {
   return format(result);
 };
 
-/** Whether a size may be 0 at run time, where only these named sizes may be. */
+/** Whether a dimension may be 0 at run time, given the named sizes that may be 0. */
 export const mayBeEmpty = (dim: Dim, possiblyEmpty: ReadonlySet<string>): boolean => {
   const { coefficient, atoms } = parse(dim);
   return coefficient === 0 || atoms.some((name) => possiblyEmpty.has(name));
@@ -53,8 +53,8 @@ export { sameShape } from "@tinklet/models/config";
 export const showShape = (shape: Shape): string => `[${shape.join(", ")}]`;
 
 /**
- * Shape of an elementwise operation, or undefined when the operands do not fit. A named size matches itself and 1 only: whether
- * it would happen to be equal to some other size at run time is not something to rely on.
+ * Shape of an elementwise operation, or undefined if the operands do not broadcast. A named size matches only itself and 1:
+ * equality with another size at run time would be a coincidence.
  */
 export const broadcast = (a: Shape, b: Shape): Shape | undefined => {
   const rank = Math.max(a.length, b.length);

@@ -1,7 +1,7 @@
 /**
- * Reverse-mode differentiation of a graph: walks back from the outputs in reverse order of creation, adds up what reaches each
- * tensor and applies its rule. The gradients are new nodes of the same graph, so forward and backward run as one program and what
- * the backward pass reuses never leaves the runtime.
+ * Reverse-mode differentiation of a graph: visits tensors in reverse order of creation, sums the incoming gradients of each and
+ * applies its rule. The gradients are new nodes of the same graph, so forward and backward run as one program and saved activations
+ * never leave the runtime.
  */
 import { sameShape } from "./dims.ts";
 import { type Graph, ShapeError, type Tensor } from "./graph.ts";
@@ -10,7 +10,7 @@ import { add } from "./ops.ts";
 /**
  * Gradients of Σ ⟨value, seed⟩ with respect to `leaves`.
  *
- * @throws ShapeError when a seed or a rule's result does not have the shape of its tensor, or a leaf is not reached.
+ * @throws ShapeError if a seed or a rule's result does not have the shape of its tensor, or if the outputs do not depend on a leaf.
  */
 export const gradients = (
   graph: Graph,
@@ -43,7 +43,7 @@ export const gradients = (
   }
   return leaves.map((leaf) => {
     const grad = found.get(leaf.id);
-    if (!grad) throw new ShapeError("gradient", `${leaf.name} does not reach the loss`);
+    if (!grad) throw new ShapeError("gradient", `the loss does not depend on ${leaf.name}`);
     return grad;
   });
 };

@@ -1,17 +1,17 @@
 /**
- * The tensor graph: a list of ONNX operations with inferred shapes and, beside each differentiable tensor, the rule that turns
- * its gradient into those of its inputs. Nodes are ONNX nodes from the start, so that the three runtimes (native, wasm and the
- * plain interpreter) execute literally the same thing. Operations live in `ops.ts`; this file owns the bookkeeping.
+ * The tensor graph: a list of ONNX operations with inferred shapes. Each differentiable tensor has a rule that computes the
+ * gradients of its inputs from its own. Nodes are ONNX nodes, so that the three runtimes (native, wasm and the interpreter) execute
+ * the same graph. Operations are in `ops.ts`.
  */
 import { EngineError } from "../errors.ts";
 import { type Shape, showShape } from "./dims.ts";
 
 export type Dtype = "float32" | "int32" | "int64" | "bool";
 
-/** ONNX attributes; floats are marked because the format tells `1` from `1.0`. */
+/** ONNX attributes. Floats are wrapped because ONNX distinguishes `1` from `1.0` and JavaScript does not. */
 export type Attribute = number | string | readonly number[] | { readonly float: number };
 
-/** Gradients for `inputs` given that of the output; null where an input needs none. */
+/** Computes the gradients of the inputs from the output's gradient; null for an input that needs none. */
 export type Backward = (grad: Tensor) => readonly (Tensor | null)[];
 
 /** A value in a graph. Handles are compared by identity. */
@@ -21,9 +21,9 @@ export interface Tensor {
   readonly id: number;
   readonly shape: Shape;
   readonly dtype: Dtype;
-  /** Whether a trainable input reaches this value. */
+  /** Whether this value depends on a trainable input. */
   readonly requiresGrad: boolean;
-  /** How to go back from here; absent on inputs and constants. */
+  /** The backward rule; absent on inputs and constants. */
   readonly backward?: { readonly inputs: readonly Tensor[]; readonly rule: Backward };
 }
 
@@ -36,10 +36,10 @@ export interface GraphNode {
   readonly attributes: Readonly<Record<string, Attribute>>;
 }
 
-/** Values of a small constant kept inside the graph. */
+/** Values of a constant stored in the graph. */
 export type ConstantData = Float32Array | Int32Array | BigInt64Array;
 
-/** Shapes that do not fit; the message names the operation and what it was given. */
+/** Incompatible shapes. The message names the operation and the shapes. */
 export class ShapeError extends EngineError {
   readonly operation: string;
 
@@ -56,22 +56,22 @@ export interface NodeOptions {
   readonly domain?: "" | "com.microsoft";
   readonly attributes?: Readonly<Record<string, Attribute>>;
   readonly dtype?: Dtype;
-  /** Absent for operations that no gradient passes through. */
+  /** Absent if the operation does not propagate gradients. */
   readonly backward?: Backward;
 }
 
 /** A graph under construction. */
 export class Graph {
   readonly nodes: GraphNode[] = [];
-  /** Values given at each run. */
+  /** Inputs passed to each run. */
   readonly inputs: Tensor[] = [];
-  /** Frozen model weights: bound once, when the graph is compiled. */
+  /** Frozen model weights, bound once when the graph is compiled. */
   readonly weights: Tensor[] = [];
   readonly constants = new Map<Tensor, ConstantData>();
   readonly outputs = new Map<string, Tensor>();
   /**
-   * Named sizes that may be 0 at run time; runtimes refuse inputs in which any other size is 0. Few operations are defined for empty
-   * tensors, and some runtimes have none at all.
+   * Named sizes that may be 0 at run time; runtimes reject inputs in which any other size is 0. Few ONNX operations are defined for
+   * empty tensors, and some runtimes implement none of them.
    */
   readonly possiblyEmpty = new Set<string>();
   #next = 0;
@@ -81,14 +81,14 @@ export class Graph {
     return { name, id: this.#next++, shape, dtype, requiresGrad };
   }
 
-  /** A value given at each run; `trainable` makes it a leaf that gradients are wanted for. */
+  /** Declares an input that is passed to each run; `trainable` makes it a leaf with a gradient. */
   input(name: string, shape: Shape, options: { dtype?: Dtype; trainable?: boolean } = {}): Tensor {
     const tensor = this.#tensor(name, shape, options.dtype ?? "float32", options.trainable ?? false);
     this.inputs.push(tensor);
     return tensor;
   }
 
-  /** A frozen weight. It gets no gradient, and nothing is computed to get one. */
+  /** Declares a frozen weight. It has no gradient, and no work is done for one. */
   weight(name: string, shape: Shape): Tensor {
     const tensor = this.#tensor(name, shape, "float32");
     this.weights.push(tensor);
@@ -110,7 +110,7 @@ export class Graph {
     return this.constant(Float32Array.of(value), []);
   }
 
-  /** A constant list of sizes, axes or indices, as ONNX wants them. */
+  /** Declares a constant list of sizes, axes or indices, which ONNX requires as int64. */
   int64(values: readonly number[]): Tensor {
     return this.constant(BigInt64Array.from(values, BigInt));
   }
@@ -120,7 +120,7 @@ export class Graph {
     return this.multi(type, inputs, [{ shape, dtype: options.dtype ?? "float32" }], options)[0]!;
   }
 
-  /** Adds an operation with several outputs; gradients pass through the first only. */
+  /** Adds an operation with several outputs; only the first propagates gradients. */
   multi(
     type: string,
     inputs: readonly Tensor[],
@@ -144,15 +144,16 @@ export class Graph {
   }
 
   /**
-   * Replaces the chain of rules between `inputs` and `value` by one hand-written rule: for compositions whose gradient has a
-   * cheaper form than that of their parts. `value` must have been computed from `inputs` alone. Returns the value under the new rule.
+   * Replaces the backward rules between `inputs` and `value` with one hand-written rule, for compositions whose gradient has a
+   * cheaper form than that of their parts. `value` must depend on no other differentiable tensors. Returns the value with the new
+   * rule.
    */
   withGradient(value: Tensor, inputs: readonly Tensor[], rule: Backward): Tensor {
     if (!inputs.some((input) => input.requiresGrad)) return value;
     return { ...value, requiresGrad: true, backward: { inputs, rule } };
   }
 
-  /** Names a value as a result of the graph. */
+  /** Declares a value as an output of the graph. */
   output(name: string, value: Tensor): void {
     this.outputs.set(name, value);
   }

@@ -1,4 +1,4 @@
-/** Every operation: its gradient against finite differences in float64, and its value in every runtime against float64. */
+/** Compares each operation's gradient with finite differences in float64, and its value in each runtime with float64. */
 import { describe, expect, it } from "vitest";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
@@ -20,7 +20,7 @@ const noise = (length: number, seed: number): Float64Array => {
 };
 
 interface Case {
-  /** Trainable inputs by name; positive ones where a logarithm needs it. */
+  /** Trainable inputs by name; `positive` for arguments of a logarithm. */
   readonly inputs: Record<string, { readonly shape: readonly number[]; readonly positive?: boolean }>;
   readonly build: (graph: Graph, inputs: Record<string, Tensor>) => Tensor;
 }
@@ -94,7 +94,7 @@ const cases: Record<string, Case> = {
 
 const size = (shape: readonly (number | string)[]): number => shape.reduce<number>((n, d) => n * (d as number), 1);
 
-/** The case as a graph with outputs `y`, `loss` = ⟨y, seed⟩ and `d.<input>`. */
+/** Builds a case as a graph with outputs `y`, `loss` = ⟨y, seed⟩ and `d.<input>`. */
 const assemble = ({ inputs, build }: Case): { graph: Graph; values: Record<string, Value> } => {
   const graph = new Graph();
   const handles: Record<string, Tensor> = {};
@@ -121,9 +121,9 @@ const runtimes: readonly Runtime[] = [...(native ? [native] : []), await loadWas
 const dataOf = (values: Readonly<Record<string, Value>>): Groups =>
   Object.fromEntries(Object.entries(values).map(([name, { data }]) => [name, Float64Array.from(data, Number)]));
 
-describe.each(Object.entries(cases))("%s", (_, given) => {
-  it("has the gradient that finite differences show", async () => {
-    const { graph, values } = assemble(given);
+describe.each(Object.entries(cases))("%s", (_, testCase) => {
+  it("has the gradient of finite differences", async () => {
+    const { graph, values } = assemble(testCase);
     const program = await createInterpreter({ float64: true }).compile(graph, new Map());
     const exact = await program.run(values);
     for (const [name, value] of Object.entries(values)) {
@@ -132,7 +132,7 @@ describe.each(Object.entries(cases))("%s", (_, given) => {
           const data = (value.data as Float64Array).slice();
           data[i]! += delta;
           const loss = (await program.run({ ...values, [name]: { ...value, data } }))["loss"]!.data[0] as number;
-          // Some dozens of operations in float64.
+          // Rounding error of a few dozen float64 operations.
           return { value: loss, error: 100 * Number.EPSILON * Math.max(1, Math.abs(loss)) };
         };
         const { value: numeric, error } = await derivative(lossAt, 1e-4);
@@ -141,8 +141,8 @@ describe.each(Object.entries(cases))("%s", (_, given) => {
     }
   });
 
-  it("is as near to float64 as float32 can be, in every runtime", async () => {
-    const { graph, values } = assemble(given);
+  it("agrees with float64 within float32 rounding, in every runtime", async () => {
+    const { graph, values } = assemble(testCase);
     const single: Record<string, Value> = {};
     for (const [name, { data, dims }] of Object.entries(values)) {
       single[name] = { data: Float32Array.from(data as Float64Array), dims };
@@ -166,7 +166,7 @@ describe("shapes", () => {
   const graph = new Graph();
   const a = graph.input("a", ["tokens", 4]);
 
-  it("names the operation that does not fit", () => {
+  it("errors name the operation", () => {
     expect(() => ops.matmul(graph, a, graph.weight("w", [3, 5]))).toThrow(/^matmul: .*\[tokens, 4\] and \[3, 5\]/);
     expect(() => ops.add(graph, a, graph.weight("b", [3]))).toThrow(ShapeError);
     expect(() => ops.reshape(graph, a, ["tokens", 5])).toThrow(/^reshape: element counts differ/);
@@ -176,12 +176,12 @@ describe("shapes", () => {
     expect(() => ops.reshape(graph, graph.input("p", ["a*b", 2]), ["a", "b", 2])).toThrow(/more than one size/);
   });
 
-  it("leaves no size open beside one that may be 0, and flattens tensors without elements", async () => {
+  it("rejects an unknown size next to a size that may be 0, and flattens empty tensors", async () => {
     const open = new Graph();
     const x = open.input("x", ["rows", "blocks", 16]);
     open.output("kept", ops.reshape(open, x, ["rows", "16*blocks"]));
     open.possiblyEmpty.add("rows");
-    expect(() => ops.reshape(open, x, ["rows", "16*blocks"])).toThrow(/unknown beside one that may be 0/);
+    expect(() => ops.reshape(open, x, ["rows", "16*blocks"])).toThrow(/unknown size next to a size that may be 0/);
     const empty = new Graph();
     empty.possiblyEmpty.add("rows");
     const y = empty.input("y", ["rows", "blocks", 16]);
@@ -203,7 +203,7 @@ describe("shapes", () => {
     }
   });
 
-  it("refuses values without elements where the graph does not expect them, in every runtime", async () => {
+  it("rejects empty values for sizes that may not be 0, in every runtime", async () => {
     const strict = new Graph();
     strict.output("y", ops.scale(strict, strict.input("x", ["3*rows", 2]), 2));
     const nothing = { x: { data: new Float32Array(0), dims: [0, 2] } };
@@ -223,12 +223,12 @@ describe("shapes", () => {
     const stacked = new Graph();
     const one = stacked.input("one", ["rows", 2]);
     stacked.output("y", ops.matmul(stacked, one, stacked.input("stack", ["blocks", 3, 2]), { transB: true }));
-    const given = {
+    const inputs = {
       one: { data: Float32Array.of(1, 2, 3, 4), dims: [2, 2] },
       stack: { data: Float32Array.of(1, 0, 0, 1, 1, 1, 2, 0, 0, 2, 2, 2), dims: [2, 3, 2] },
     };
     for (const each of runtimes) {
-      const { y } = await (await each.compile(stacked, new Map())).run(given);
+      const { y } = await (await each.compile(stacked, new Map())).run(inputs);
       expect(y!.dims).toEqual([2, 2, 3]);
       expect([...(y!.data as Float32Array)]).toEqual([1, 2, 3, 3, 4, 7, 2, 4, 6, 6, 8, 14]);
     }
@@ -240,12 +240,12 @@ describe("shapes", () => {
     const shared = new Graph();
     const a = shared.input("a", ["batch", 2, 1, 2]);
     shared.output("y", ops.matmul(shared, a, shared.input("b", ["batch", 1, "columns", 2]), { transB: true }));
-    const given = {
+    const inputs = {
       a: { data: Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8), dims: [2, 2, 1, 2] },
       b: { data: Float32Array.of(1, 0, 0, 1, 1, 1, 2, 0, 0, 2, 2, 2), dims: [2, 1, 3, 2] },
     };
     for (const each of runtimes) {
-      const { y } = await (await each.compile(shared, new Map())).run(given);
+      const { y } = await (await each.compile(shared, new Map())).run(inputs);
       expect(y!.dims).toEqual([2, 2, 1, 3]);
       expect([...(y!.data as Float32Array)]).toEqual([1, 2, 3, 3, 4, 7, 10, 12, 22, 14, 16, 30]);
     }
@@ -260,10 +260,10 @@ describe("shapes", () => {
     expect(broadcast(["tokens"], ["other"])).toBeUndefined();
   });
 
-  it("refuses a gradient for a leaf that does not reach the loss", () => {
+  it("rejects a leaf that the loss does not depend on", () => {
     const other = new Graph();
     const x = other.input("x", [2], { trainable: true });
     const y = other.input("y", [2], { trainable: true });
-    expect(() => gradients(other, [{ value: ops.scale(other, x, 2), seed: x }], [y])).toThrow(/y does not reach/);
+    expect(() => gradients(other, [{ value: ops.scale(other, x, 2), seed: x }], [y])).toThrow(/the loss does not depend on y/);
   });
 });

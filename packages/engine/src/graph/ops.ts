@@ -1,7 +1,6 @@
 /**
- * The operations that graphs are made of. Each function checks shapes (naming itself when they do not fit), adds ONNX nodes and
- * states its vector-Jacobian product right there. Only what transformers need is here; reductions and broadcasts are undone by
- * `sumTo`. In comments g is the incoming gradient.
+ * The graph operations that transformers need. Each function checks shapes (errors name the function), adds ONNX nodes and defines
+ * its vector-Jacobian product. `sumTo` reverses broadcasting in gradients. In comments, g is the incoming gradient.
  */
 import { broadcast, type Dim, mayBeEmpty, product, type Shape, sameShape, showShape } from "./dims.ts";
 import { type Graph, ShapeError, type Tensor } from "./graph.ts";
@@ -15,7 +14,7 @@ const elementwise = (name: string, a: Tensor, b: Tensor): Shape => {
   return shape;
 };
 
-/** Sums a gradient over the axes that broadcasting had stretched, back to `shape`. */
+/** Sums a gradient over broadcast axes, back to `shape`. */
 const sumTo = (graph: Graph, grad: Tensor, shape: Shape): Tensor => {
   if (sameShape(grad.shape, shape)) return grad;
   const extra = grad.shape.length - shape.length;
@@ -49,7 +48,7 @@ export const mul = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
     ],
   });
 
-/** Multiplication by a number. */
+/** Multiplies by a constant number. */
 export const scale = (graph: Graph, a: Tensor, factor: number): Tensor =>
   graph.node("Mul", [a, graph.scalar(factor)], a.shape, { backward: (g) => [scale(graph, g, factor), null] });
 
@@ -70,7 +69,7 @@ export const sigmoid = (graph: Graph, a: Tensor): Tensor => {
   return y;
 };
 
-/** Smaller or larger of two values; no gradient passes (used on detached coefficients only). */
+/** Elementwise minimum and maximum, without gradient (used only on detached coefficients). */
 export const minimum = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
   graph.node("Min", [a, b], elementwise("minimum", a, b));
 export const maximum = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
@@ -79,7 +78,7 @@ export const maximum = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
 export const greater = (graph: Graph, a: Tensor, b: Tensor): Tensor =>
   graph.node("Greater", [a, b], elementwise("greater", a, b), { dtype: "bool" });
 
-/** `condition ? a : b`; the branch not taken does not spread its infinities, as a product with 0 would. */
+/** `condition ? a : b`. Unlike multiplication by a 0/1 mask, infinities in the unselected branch do not become NaN. */
 export const where = (graph: Graph, condition: Tensor, a: Tensor, b: Tensor): Tensor => {
   const inner = elementwise("where", a, b);
   const shape = broadcast(condition.shape, inner);
@@ -94,7 +93,7 @@ export const where = (graph: Graph, condition: Tensor, a: Tensor, b: Tensor): Te
   });
 };
 
-/** Swapped last two axes are part of the product, so that no transposed copy is ever made. */
+/** Transposition of the last two axes is part of the product, without a transposed copy. */
 export interface MatmulOptions {
   readonly transA?: boolean;
   readonly transB?: boolean;
@@ -103,8 +102,8 @@ export interface MatmulOptions {
 }
 
 /**
- * alpha · op(a) · op(b) over the last two axes; leading axes must be equal or absent on one side (on `a`: without gradient). Without gradients
- * an axis of `b` may also be 1 where `a` has more.
+ * alpha · op(a) · op(b) over the last two axes. Leading axes must be equal, or absent on one side (on `a` only without gradient).
+ * Without gradient, a leading axis of `b` may also be 1.
  */
 export const matmul = (graph: Graph, a: Tensor, b: Tensor, options: MatmulOptions = {}): Tensor => {
   const { transA = false, transB = false, alpha = 1 } = options;
@@ -151,8 +150,8 @@ export const matmul = (graph: Graph, a: Tensor, b: Tensor, options: MatmulOption
 };
 
 /**
- * Same values under another shape. ONNX spells unknown sizes as 0 (copy the input's) and one -1 (the rest); a target with more
- * unknown sizes than that is refused here rather than guessed. So is a rest beside a size that may be 0, which leaves it undefined.
+ * Same values with another shape. ONNX writes an unknown size as 0 (copy the input's size) or as a single -1 (infer it). Throws if
+ * the target needs more than one inferred size, or if the inferred size is undefined because another size may be 0.
  */
 export const reshape = (graph: Graph, a: Tensor, shape: Shape): Tensor => {
   if (sameShape(a.shape, shape)) return a;
@@ -168,7 +167,10 @@ export const reshape = (graph: Graph, a: Tensor, shape: Shape): Tensor => {
   });
   if (rests > 1) throw new ShapeError("reshape", "more than one size is unknown", [a.shape, shape]);
   if (rests === 1 && shape.some((dim, axis) => spelled[axis] === 0 && mayBeEmpty(dim, graph.possiblyEmpty))) {
-    throw new ShapeError("reshape", "a size is unknown beside one that may be 0", [a.shape, shape]);
+    throw new ShapeError("reshape", "an unknown size next to a size that may be 0 cannot be inferred", [
+      a.shape,
+      shape,
+    ]);
   }
   return graph.node("Reshape", [a, graph.int64(spelled)], shape, {
     backward: (g) => [reshape(graph, g, a.shape), null],
@@ -184,7 +186,7 @@ export const squeeze = (graph: Graph, a: Tensor, axis: number): Tensor => {
   });
 };
 
-/** A new axis of size 1; unlike a reshape it is well defined for empty tensors. */
+/** Inserts an axis of size 1; unlike reshape, it is defined for empty tensors. */
 export const unsqueeze = (graph: Graph, a: Tensor, axis: number): Tensor => {
   const shape = [...a.shape.slice(0, axis), 1, ...a.shape.slice(axis)];
   return graph.node("Unsqueeze", [a, graph.int64([axis])], shape, {
@@ -194,8 +196,8 @@ export const unsqueeze = (graph: Graph, a: Tensor, axis: number): Tensor => {
 };
 
 /**
- * A matrix: the axes before `axis` are its rows, the others its columns. Unlike a reshape it is well defined for empty tensors.
- * No gradient.
+ * Flattens to a matrix: the axes before `axis` become rows, the others columns. Unlike reshape, it is defined for empty tensors. No
+ * gradient.
  */
 export const flatten = (graph: Graph, a: Tensor, axis: number): Tensor =>
   graph.node("Flatten", [a], [product(a.shape.slice(0, axis)), product(a.shape.slice(axis))], { attributes: { axis } });
@@ -205,7 +207,7 @@ export const transpose = (graph: Graph, a: Tensor, permutation: readonly number[
     [...permutation].sort((x, y) => x - y).some((axis, index) => axis !== index) ||
     permutation.length !== a.shape.length
   ) {
-    throw new ShapeError("transpose", `${permutation.join()} is no permutation of the axes`, [a.shape]);
+    throw new ShapeError("transpose", `${permutation.join()} is not a permutation of the axes`, [a.shape]);
   }
   const inverse = permutation.map((_, axis) => permutation.indexOf(axis));
   return graph.node(
@@ -219,7 +221,7 @@ export const transpose = (graph: Graph, a: Tensor, permutation: readonly number[
   );
 };
 
-/** Joins along an axis. `size` names the resulting size when the parts' own are not all known. */
+/** Concatenates along an axis. `size` is the resulting size, required if not all parts have a known size. */
 export const concat = (graph: Graph, parts: readonly Tensor[], axis: number, size?: Dim): Tensor => {
   const first = parts[0];
   if (!first) throw new ShapeError("concat", "no parts");
@@ -235,7 +237,7 @@ export const concat = (graph: Graph, parts: readonly Tensor[], axis: number, siz
   if (Number.isNaN(total) && size === undefined) {
     throw new ShapeError(
       "concat",
-      "the resulting size needs a name",
+      "parts of unknown size need a name for the resulting size",
       parts.map((part) => part.shape),
     );
   }
@@ -278,7 +280,7 @@ export const slice = (
   });
 };
 
-/** Cuts an axis into parts of the given sizes; where they are only known at run time, `lengths` holds them. No gradient. */
+/** Splits an axis into parts of the given sizes; `lengths` has the sizes if they are known only at run time. No gradient. */
 export const split = (graph: Graph, a: Tensor, axis: number, sizes: readonly Dim[], lengths?: Tensor): Tensor[] =>
   graph.multi(
     "Split",
@@ -287,7 +289,7 @@ export const split = (graph: Graph, a: Tensor, axis: number, sizes: readonly Dim
     { attributes: { axis } },
   );
 
-/** The `k` (a one-element int64 tensor) largest values of each row of a matrix, descending, and where they are. No gradient. */
+/** The `k` (a one-element int64 tensor) largest values of each row of a matrix, descending, and their indices. No gradient. */
 export const topK = (graph: Graph, a: Tensor, k: Tensor): { values: Tensor; indices: Tensor } => {
   const shape = [a.shape[0]!, "k"];
   const [values, indices] = graph.multi("TopK", [a, k], [{ shape }, { shape, dtype: "int64" }], {
@@ -307,7 +309,7 @@ export const gather = (graph: Graph, table: Tensor, indices: Tensor): Tensor => 
   });
 };
 
-/** Zeros of a known shape with `rows` added at `indices`; repeated indices add up. */
+/** Zeros of a known shape with `rows` added at `indices`; rows with the same index are summed. */
 export const scatterAddRows = (graph: Graph, rows: Tensor, indices: Tensor, shape: Shape): Tensor => {
   if (shape.some((dim) => typeof dim === "string"))
     throw new ShapeError("scatterAddRows", "needs a known shape", [shape]);
@@ -327,13 +329,13 @@ export const gatherElements = (graph: Graph, a: Tensor, indices: Tensor): Tensor
   return graph.node("GatherElements", [a, indices], indices.shape, { attributes: { axis: 1 } });
 };
 
-/** Sums over axes, which stay with size 1. */
+/** Sums over axes, which keep size 1. */
 export const reduceSum = (graph: Graph, a: Tensor, axes: readonly number[]): Tensor => {
   const positive = axes.map((axis) => (axis < 0 ? axis + a.shape.length : axis));
   const shape = a.shape.map((dim, axis) => (positive.includes(axis) ? 1 : dim));
   return graph.node("ReduceSum", [a, graph.int64(positive)], shape, {
     attributes: { keepdims: 1 },
-    // g broadcasts back over the summed axes; the product with ones of a's shape is a's own shape by construction.
+    // g is expanded over the summed axes, to the run-time shape of a
     backward: (g) => [
       graph.node("Expand", [g, graph.node("Shape", [a], [a.shape.length], { dtype: "int64" })], a.shape),
       null,
@@ -341,7 +343,7 @@ export const reduceSum = (graph: Graph, a: Tensor, axes: readonly number[]): Ten
   });
 };
 
-/** Largest value of the last axis, which stays with size 1; no gradient. */
+/** Maximum over the last axis, which keeps size 1. No gradient. */
 export const reduceMax = (graph: Graph, a: Tensor): Tensor =>
   graph.node("ReduceMax", [a, graph.int64([a.shape.length - 1])], [...a.shape.slice(0, -1), 1], {
     attributes: { keepdims: 1 },
@@ -362,7 +364,7 @@ export const rmsNorm = (graph: Graph, x: Tensor, weight: Tensor, epsilon: number
   if (typeof width !== "number" || weight.shape.length !== 1 || weight.shape[0] !== width) {
     throw new ShapeError("rmsNorm", "the weight must match the last axis", [x.shape, weight.shape]);
   }
-  // The second output is 1 / √(mean x² + ε) per row, which the gradient needs and which costs nothing here.
+  // The second output is 1 / √(mean x² + ε) per row, which the gradient needs and the kernel computes anyway.
   const [y, inverse] = graph.multi(
     "SimplifiedLayerNormalization",
     [x, weight],
@@ -382,15 +384,15 @@ export const rmsNorm = (graph: Graph, x: Tensor, weight: Tensor, epsilon: number
   return y;
 };
 
-/** Tables of a rotary embedding: `cos` and `sin` are `[positions, headDim / 2]`. */
+/** Tables of the rotary embedding: `cos` and `sin` are `[positions, headDim / 2]`. */
 export interface RopeTables {
   readonly cos: Tensor;
   readonly sin: Tensor;
 }
 
 /**
- * Rotates the two halves of each head by its position's angles ("half rotation", as Hugging Face weights expect).
- * x is `[batch, heads, time, headDim]`, positions `[batch, time]`. A rotation's inverse is that by the opposite angle.
+ * Applies rotary embeddings in the "rotate half" layout of Hugging Face weights. x is `[batch, heads, time, headDim]`, positions
+ * `[batch, time]`. `inverse` rotates by the negative angle.
  */
 export const rope = (graph: Graph, x: Tensor, positions: Tensor, tables: RopeTables, inverse = false): Tensor => {
   const { shape } = x;
@@ -418,8 +420,8 @@ export const swiglu = (graph: Graph, gate: Tensor, up: Tensor): Tensor => {
   if (!sameShape(gate.shape, up.shape)) throw new ShapeError("swiglu", "shapes differ", [gate.shape, up.shape]);
   const silu = graph.node("QuickGelu", [gate], gate.shape, { ...microsoft, attributes: { alpha: { float: 1 } } });
   const y = graph.node("Mul", [silu, up], gate.shape);
-  // With s = σ(gate): d up = g · gate · s, and d gate = g · (up · silu′) = g · (y + s · (up − y)), which reads y and up instead of
-  // three further products. silu is recomputed as gate · s, since keeping it would cost a [tokens, mlp] buffer per layer.
+  // With s = σ(gate): d up = g · gate · s, and d gate = g · (up · silu′) = g · (y + s · (up − y)), which reuses y and up and saves
+  // three products. silu is recomputed as gate · s: keeping it would cost a [tokens, mlp] buffer per layer.
   return graph.withGradient(y, [gate, up], (g) => {
     const s = sigmoid(graph, gate);
     const dUp = up.requiresGrad ? mul(graph, g, mul(graph, gate, s)) : null;

@@ -1,7 +1,7 @@
 /**
  * Causal grouped-query attention over a packed token axis, with its hand-written gradient. Rows of q, k and v are gathered into
- * rectangular groups of sequences of similar length; keys are never repeated for the query heads that share them; the
- * gradient uses rowsum(dO·O) instead of a second pass over the probabilities.
+ * rectangular groups of sequences of similar length. Keys are not repeated for the query heads that share them. The gradient uses
+ * rowsum(dO·O) instead of a second pass over the probabilities.
  */
 import { type Dim, product } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
@@ -20,10 +20,13 @@ import {
   sub,
 } from "../graph/ops.ts";
 
-/** Added to a score that must not count: its probability is exactly 0. */
+/** Added to masked scores; their probability underflows to exactly 0. */
 export const masked = -1e30;
 
-/** A rectangle of sequences. Indices point into the packed rows; padding points at any row and is switched off by `valid`. */
+/**
+ * A batch of sequences padded to one length. Indices refer to the packed rows; padding refers to an arbitrary row and is disabled
+ * by `valid`.
+ */
 export interface AttentionGroup {
   /** `[batch, heads, time]` into the q rows. */
   readonly q: Tensor;
@@ -31,10 +34,12 @@ export interface AttentionGroup {
   readonly kv: Tensor;
   /** `[batch, time]`. */
   readonly positions: Tensor;
-  /** `[time, time]`: 0 where a query (row) may see a key (column), very negative elsewhere. */
+  /** `[time, time]`: 0 if a query (row) attends to a key (column), {@link masked} otherwise. */
   readonly mask: Tensor;
-  /** `[batch, 1, time, 1]`: 1 on tokens, 0 on padding. Padding comes last, so causality hides it from tokens; this keeps its own
-   * (meaningless) queries out of the gradients. */
+  /**
+   * `[batch, 1, time, 1]`: 1 on tokens, 0 on padding. Padding comes last, so the causal mask hides it from tokens; `valid` excludes
+   * the padding's own queries from the gradients.
+   */
   readonly valid: Tensor;
 }
 
@@ -44,7 +49,7 @@ export interface PackedAttentionInputs {
   readonly groups: readonly AttentionGroup[];
   readonly cos: Tensor;
   readonly sin: Tensor;
-  /** `[heads · tokens]` and `[kvHeads · tokens]`: where each packed row is in the groups' rows laid end to end. */
+  /** `[heads · tokens]` and `[kvHeads · tokens]`: the index of each packed row in the concatenated rows of the groups. */
   readonly unpackQ: Tensor;
   readonly unpackKv: Tensor;
 }
@@ -53,7 +58,7 @@ export interface AttentionShape {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
-  /** Compute the probabilities again in the backward pass instead of keeping them (heads · time values per token and layer). */
+  /** Recompute the probabilities in the backward pass instead of storing them (heads · time values per token and layer). */
   readonly recomputeAttention: boolean;
 }
 
@@ -62,14 +67,14 @@ export interface Rectangle {
   readonly q: Tensor;
   readonly k: Tensor;
   readonly v: Tensor;
-  /** 0 where a query may see a key, very negative elsewhere. */
+  /** 0 if a query attends to a key, {@link masked} otherwise. */
   readonly mask: Tensor;
 }
 
 export interface ScoreOptions {
   /** Factor on the scores. @defaultValue 1 */
   readonly alpha?: number;
-  /** Columns of a head that are added up in one product; a wider head takes several. @defaultValue all */
+  /** Maximum columns of a head that one product sums over; wider heads are split into several products. @defaultValue all */
   readonly longestSum?: number;
 }
 
@@ -92,8 +97,8 @@ export const scoresOf = (
 };
 
 /**
- * softmax(q·kᵀ / √headDim + mask)·v. Query heads that share a key head are stacked along time, so that keys are not repeated: the result
- * is `[batch, kvHeads, share · queries, headDim]`.
+ * softmax(q·kᵀ / √headDim + mask)·v. Query heads that share a key head are stacked along time instead of repeating the keys: the
+ * result is `[batch, kvHeads, share · queries, headDim]`.
  */
 export const attend = (
   graph: Graph,
@@ -113,7 +118,7 @@ export const attend = (
   const attended = matmul(graph, kept, v);
   return {
     attended,
-    /** Gradients of q (stacked), k and v from that of the result. Without `recompute` the probabilities are kept until then. */
+    /** Gradients of q (stacked), k and v from the result's gradient. Without `recompute`, the probabilities are stored for this. */
     gradients: (grad: Tensor, recompute: boolean): { q: Tensor; k: Tensor; v: Tensor } => {
       const weights = recompute ? probabilities() : kept;
       const dV = matmul(graph, weights, grad, { transA: true });
@@ -153,7 +158,7 @@ export const packedAttention = (
     return { group, batch, time, perHead: [batch, heads, time, headDim], attended, gradients };
   });
 
-  /** The groups' values laid end to end, put back in packed order. */
+  /** Concatenates the groups' values and restores packed order. */
   const unpack = (values: readonly Tensor[], indices: Tensor, count: number): Tensor => {
     const flat = values.map((value, index) => {
       const { batch, time } = groups[index]!;
@@ -193,13 +198,13 @@ export const packedAttention = (
   });
 };
 
-/** A rectangle of clusters of a prefix tree (see `train/clusters.ts`). Indices point into the packed rows. */
+/** A padded batch of clusters of a prefix tree (see `train/clusters.ts`). Indices refer to the packed rows. */
 export interface TreeGroup {
   /** `[batch, heads, queries]` into the q rows. */
   readonly q: Tensor;
   /** `[batch, kvHeads, keys]` into the k and v rows. */
   readonly kv: Tensor;
-  /** `[batch, 1, queries, keys]`: 0 where a query may see a key, very negative elsewhere. */
+  /** `[batch, 1, queries, keys]`: 0 if a query attends to a key, {@link masked} otherwise. */
   readonly mask: Tensor;
   /** `[batch, 1, queries, 1]`: 1 on tokens, 0 on padding. */
   readonly valid: Tensor;
@@ -208,25 +213,26 @@ export interface TreeGroup {
 export interface TreeAttentionInputs {
   /** `[tokens]`. */
   readonly tokens: Tensor;
-  /** `[tokens, 1]`: how deep each token lies in the tree. */
+  /** `[tokens, 1]`: depth of each token in the tree. */
   readonly positions: Tensor;
   readonly groups: readonly TreeGroup[];
   readonly cos: Tensor;
   readonly sin: Tensor;
-  /** `[heads · tokens]`: where each packed row of q is in the groups' rows laid end to end. */
+  /** `[heads · tokens]`: index of each packed row of q in the concatenated rows of the groups. */
   readonly unpackQ: Tensor;
-  /** `[rows, times]` each: where rows of k and v are in the groups' rows, or in the row of zeros behind them. */
+  /** `[rows, occurrences]` each: indices of the rows of k and v in the groups' rows, or of the row of zeros after them. */
   readonly sums: readonly Tensor[];
-  /** `[kvHeads · tokens]`: where each packed row of k and v is in the sums laid end to end. */
+  /** `[kvHeads · tokens]`: index of each packed row of k and v in the concatenated sums. */
   readonly unpackKv: Tensor;
 }
 
-/** Classes of keys that occur about equally often, for the sums of their gradients. */
+/** Number of classes into which keys are grouped by number of occurrences, to sum their gradients. */
 export const keyGradientClasses = 3;
 
 /**
- * As `packedAttention`, over a prefix tree: a token is a query once, and a key in every cluster below it. Rotations are made before
- * keys are repeated; the gradients of repeated keys are gathered and summed, in an order that threads do not change.
+ * Like `packedAttention`, over a prefix tree: each token is a query once, and a key in every cluster below it. Rotary embeddings
+ * are applied before keys are repeated. The gradients of repeated keys are gathered and summed in an order that does not depend on
+ * the number of threads.
  */
 export const treeAttention = (
   graph: Graph,
@@ -259,7 +265,7 @@ export const treeAttention = (
     return { group, batch, queries, keys, attended, gradients };
   });
 
-  /** Values of the groups' queries laid end to end, put back in packed order. */
+  /** Concatenates the values of the groups' queries and restores packed order. */
   const unpackQ = (values: readonly Tensor[]): Tensor => {
     const flat = values.map((value, index) => {
       const { batch, queries } = groups[index]!;
@@ -276,7 +282,7 @@ export const treeAttention = (
       return gradients(reshape(graph, dO, attended.shape), shape.recomputeAttention);
     });
     const zeros = graph.constant(new Float32Array(headDim), [1, headDim]);
-    /** Each key's gradients in all clusters, summed. */
+    /** Sums each key's gradients over all clusters. */
     const sumKv = (name: "k" | "v"): Tensor => {
       const flat = parts.map((part, index) => {
         const { batch, keys } = groups[index]!;

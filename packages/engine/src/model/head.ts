@@ -1,10 +1,11 @@
 /**
- * The vocabulary projection, in slots of rows: final hidden states to log-probs of targets and, where a position has weight, back
- * to the gradient of the hidden states. A slot's `[rows, vocabulary]` matrix is dead before the next slot's is made, so the full
- * one never exists. Positions without weight go through slots that have no backward half.
+ * The vocabulary projection (LM head), computed in slots (chunks of rows): final hidden states to log-probs of targets and, for
+ * positions with a weight, back to the gradient of the hidden states. A slot's `[rows, vocabulary]` matrix is freed before the next
+ * slot's is computed, so the full logits never exist. Positions without weight use slots without a backward pass.
  *
- * The gradient never forms d loss / d logits. With s the slope of each target and P the softmax of a row,
- * d logits = Σₖ sₖ (onehot(tₖ) − P), so d x = Σₖ sₖ E[tₖ] − (Σₖ sₖ) · P·E: one product with P, as in the forward pass, and a few rows.
+ * The gradient does not materialise d loss / d logits. With s the slope of each target and P the softmax of a row, d logits = Σₖ sₖ
+ * (onehot(tₖ) − P), so d x = Σₖ sₖ E[tₖ] − (Σₖ sₖ) · P·E: one product with P, the size of the forward pass, and a few gathered
+ * rows.
  */
 
 import type { ModelConfig } from "@tinklet/models/config";
@@ -33,14 +34,14 @@ import {
 import { type SlopeTerms, slopeTerms } from "../train/losses.ts";
 import { addLora, type LoraInputs } from "./transformer.ts";
 
-/** What a head needs besides the rows themselves. */
+/** Weights of the head. */
 export interface HeadInputs {
   /** `[vocabulary, hidden]`. */
   readonly unembedding: Tensor;
   readonly lora?: { readonly a: Tensor; readonly b: Tensor; readonly scale: Tensor };
 }
 
-/** The unembedding of a model: its own matrix, or the embedding when they are tied. */
+/** The unembedding matrix of a model; the embedding table if they are tied. */
 export const headInputs = (
   graph: Graph,
   config: ModelConfig,
@@ -67,8 +68,8 @@ export const logitsOf = (
 };
 
 /**
- * Softmax and log-sum-exp of each row. The latter is max − log(max P): the largest probability is at least 1 / vocabulary, so
- * unlike the log of a target's probability this neither underflows nor needs another pass over the exponentials.
+ * Softmax and log-sum-exp of each row. Log-sum-exp is max − log(max P): the largest probability is at least 1 / vocabulary, so this
+ * does not underflow, unlike the log of a target's probability, and needs no second pass over the exponentials.
  */
 export const normalise = (graph: Graph, logits: Tensor): { probabilities: Tensor; logSumExp: Tensor } => {
   const probabilities = softmax(graph, logits);
@@ -79,7 +80,8 @@ export const normalise = (graph: Graph, logits: Tensor): { probabilities: Tensor
 };
 
 /**
- * One slot of rows, or of none. All inputs have a leading size named after the slot; each slot has as many targets per row as its own rows need.
+ * One chunk of rows; may be empty. All inputs have a leading size named after the slot. Each slot has as many targets per row as
+ * its rows need.
  */
 interface Slot {
   readonly rows: Tensor;
@@ -94,8 +96,8 @@ const declareSlot = (graph: Graph, name: string): Slot => {
   };
 };
 
-/** Values of the slots, each `[rows, targets]`, end to end: `[all, 1]`. */
-const endToEnd = (graph: Graph, slots: readonly Tensor[], size: string): Tensor =>
+/** Concatenates the values of the slots, each `[rows, targets]`, to `[all, 1]`. */
+const concatSlots = (graph: Graph, slots: readonly Tensor[], size: string): Tensor =>
   concat(
     graph,
     slots.map((slot) => flatten(graph, slot, 2)),
@@ -103,13 +105,13 @@ const endToEnd = (graph: Graph, slots: readonly Tensor[], size: string): Tensor 
     size,
   );
 
-/** Log-probs `[rows, targets]` of a slot without weight. */
+/** Log-probs `[rows, targets]` of a slot without weights (forward only). */
 const scoreSlot = (graph: Graph, hidden: Tensor, slot: Slot, head: HeadInputs): Tensor => {
   const { logits } = logitsOf(graph, gather(graph, hidden, slot.rows), head);
   return sub(graph, gatherElements(graph, logits, slot.targets), normalise(graph, logits).logSumExp);
 };
 
-/** The common formula of all slopes, see `losses.ts`. Everything is `[rows, targets]`. */
+/** The slope formula that all losses share, see `losses.ts`. All tensors are `[rows, targets]`. */
 export const slopeOf = (graph: Graph, logprobs: Tensor, term: (name: keyof SlopeTerms) => Tensor): Tensor => {
   const zero = graph.scalar(0);
   const gap = sub(graph, logprobs, term("samplingLogprob"));
@@ -124,19 +126,20 @@ export const slopeOf = (graph: Graph, logprobs: Tensor, term: (name: keyof Slope
 
 /** Results of a training head; gradients are of the loss summed over all slots. */
 export interface TrainingHead {
-  /** First those of the weighted slots in order, then the others', each slot's `[rows, targets]` end to end. */
+  /** The weighted slots in order, then the unweighted ones; the `[rows, targets]` of each slot are concatenated. */
   readonly logprobs: Tensor;
   /** `[tokens, hidden]`: gradient of the final hidden states. */
   readonly dHidden: Tensor;
-  /** Of the unembedding's adapter, if it has one. `dB` lacks its sparse part: see `slopes` and `inner`. */
+  /** Gradients of the unembedding's adapter, if present. `dB` lacks its sparse part; see `buildTrainingHead`. */
   readonly lora?: { readonly dA: Tensor; readonly dB: Tensor; readonly slopes: Tensor; readonly inner: Tensor };
 }
 
 /**
  * Builds a head that scores `weighted` + `unweighted` slots and differentiates the weighted ones.
  *
- * d B of the unembedding's adapter is Σ sₖ·z at row tₖ, minus Pᵀ·(Σₖ sₖ)·z. The first, sparse part is left to the caller (rows of
- * `slopes`, laid out as the log-probs, and `inner` `[rows, rank]`): a scatter inside the graph would add in an order that threads decide.
+ * d B of the unembedding's adapter is Σ sₖ·z at row tₖ, minus Pᵀ·(Σₖ sₖ)·z. The caller adds the first, sparse part from `slopes`
+ * (in the order of the log-probs) and `inner` `[rows, rank]`: the summation order of a scatter inside the graph would depend on the
+ * number of threads.
  */
 export const buildTrainingHead = (
   graph: Graph,
@@ -164,7 +167,7 @@ export const buildTrainingHead = (
       gather(graph, table, graph.constant(Int32Array.of(slopeTerms.indexOf(term)), [])),
     );
     const total = reduceSum(graph, slopes, [1]); // [rows, 1]
-    /** Σₖ sₖ · matrix[tₖ] − total · P·matrix, for the unembedding and for B alike. */
+    /** Σₖ sₖ · matrix[tₖ] − total · P·matrix, for the unembedding and for B. */
     const pull = (matrix: Tensor): Tensor => {
       const picked = gather(graph, matrix, slot.targets); // [rows, targets, width]
       const gained = matmul(graph, unsqueeze(graph, slopes, 1), picked); // [rows, 1, width]
@@ -185,20 +188,20 @@ export const buildTrainingHead = (
   for (let index = 0; index < slots.unweighted; index++) {
     logprobs.push(scoreSlot(graph, hidden, declareSlot(graph, `unweighted${index}`), head));
   }
-  // Rows without weight have no gradient: their index points at a row of zeros behind all others.
+  // Rows without weight have no gradient: their index refers to a row of zeros after all others.
   const hiddenSize = hidden.shape[1] as number;
   const zeros = graph.constant(new Float32Array(hiddenSize), [1, hiddenSize]);
   const source = graph.input("gradient.rows", [hidden.shape[0]!], { dtype: "int32" });
   const sum = (parts: Tensor[]): Tensor => parts.reduce((total, part) => add(graph, total, part));
   return {
-    logprobs: endToEnd(graph, logprobs, "scored"),
+    logprobs: concatSlots(graph, logprobs, "scored"),
     dHidden: gather(graph, concat(graph, [...dRows, zeros], 0, "weightedRows"), source),
     ...(head.lora && lora.dA.length > 0
       ? {
           lora: {
             dA: sum(lora.dA),
             dB: sum(lora.dB),
-            slopes: endToEnd(graph, lora.slopes, "slopes"),
+            slopes: concatSlots(graph, lora.slopes, "slopes"),
             inner: concat(graph, lora.inner, 0, "weighted"),
           },
         }
@@ -206,9 +209,9 @@ export const buildTrainingHead = (
   };
 };
 
-/** Builds a head that only scores. */
+/** Builds a head that computes only log-probs. */
 export const buildScoringHead = (graph: Graph, hidden: Tensor, head: HeadInputs, slots: number): Tensor =>
-  endToEnd(
+  concatSlots(
     graph,
     Array.from({ length: slots }, (_, index) =>
       scoreSlot(graph, hidden, declareSlot(graph, `unweighted${index}`), head),

@@ -1,6 +1,6 @@
 /**
- * From an opened checkpoint to the weights a graph binds: reads every tensor the configuration calls for, once, into its own
- * float32 array, and refuses a tensor that is missing or has another shape by its name.
+ * Loads the weights of an opened checkpoint: reads each tensor that the configuration requires once, as float32, and reports
+ * tensors that are missing or have the wrong shape.
  */
 
 import type { WeightSource } from "@tinklet/models";
@@ -8,16 +8,14 @@ import { type ModelConfig, sameShape, WeightsError, weightShapes } from "@tinkle
 import type { WeightMap } from "../runtime/runtime.ts";
 import { sharedInputs } from "./transformer.ts";
 
-/** A model in memory. */
+/** A model with its weights in memory. */
 export interface LoadedModel {
   readonly config: ModelConfig;
   readonly weights: WeightMap;
   readonly bytes: number;
 }
 
-/**
- * @throws WeightsError naming the tensor that is missing or has the wrong shape.
- */
+/** Reads all weights of a model. @throws WeightsError with the name of the tensor that is missing or has the wrong shape. */
 export function loadModel(config: ModelConfig, source: WeightSource): LoadedModel {
   const weights = new Map<string, { data: Float32Array; dims: readonly number[] }>();
   const shapes = weightShapes(config);
@@ -27,12 +25,12 @@ export function loadModel(config: ModelConfig, source: WeightSource): LoadedMode
       throw new WeightsError(`tensor ${name} is missing`, {
         code: "missing_tensor",
         tensor: name,
-        hint: "the weights do not belong to this config.json, or a shard is absent",
+        hint: "the weights do not match config.json, or a shard is missing",
       });
     }
     if (!sameShape(info.shape, dims)) {
       const [has, wants] = [info.shape, dims].map((shape) => `[${shape.join(", ")}]`);
-      throw new WeightsError(`tensor ${name} has shape ${has}, config.json calls for ${wants}`, {
+      throw new WeightsError(`tensor ${name} has shape ${has}, but config.json requires ${wants}`, {
         code: "shape_mismatch",
         tensor: name,
         file: info.file,
@@ -40,7 +38,7 @@ export function loadModel(config: ModelConfig, source: WeightSource): LoadedMode
     }
   }
   let bytes = 0;
-  for (const together of neighbours(shapes)) {
+  for (const together of contiguousGroups(shapes)) {
     const sizes = together.map(([, dims]) => dims.reduce((count, dim) => count * dim, 1));
     const all = new Float32Array(sizes.reduce((sum, size) => sum + size, 0));
     let at = 0;
@@ -55,11 +53,16 @@ export function loadModel(config: ModelConfig, source: WeightSource): LoadedMode
   return { config, weights, bytes };
 }
 
-/** Weights of linears with a common input lie end to end in memory, so that one product can do for all of them (`sample/fused.ts`). */
-const neighbours = (shapes: ReadonlyMap<string, readonly number[]>): (readonly [string, readonly number[]])[][] => {
+/**
+ * Groups the weights of linears with a common input. Each group is contiguous in memory, so that one product computes all its
+ * linears (`sample/fused.ts`).
+ */
+const contiguousGroups = (
+  shapes: ReadonlyMap<string, readonly number[]>,
+): (readonly [string, readonly number[]])[][] => {
   const groups = new Map<string, (readonly [string, readonly number[]])[]>();
   for (const [name, dims] of shapes) {
-    const key = joined.reduce((text, pattern) => text.replace(pattern, "."), name);
+    const key = sharedInputPatterns.reduce((text, pattern) => text.replace(pattern, "."), name);
     const group = groups.get(key);
     if (group) group.push([name, dims]);
     else groups.set(key, [[name, dims]]);
@@ -67,5 +70,5 @@ const neighbours = (shapes: ReadonlyMap<string, readonly number[]>): (readonly [
   return [...groups.values()];
 };
 
-/** Match the part of a weight's name in which linears with a common input differ. */
-const joined = Object.values(sharedInputs).map((names) => new RegExp(`\\.(?:${names.join("|")})\\.`));
+/** Patterns of the part of a weight's name that differs among linears with a common input. */
+const sharedInputPatterns = Object.values(sharedInputs).map((names) => new RegExp(`\\.(?:${names.join("|")})\\.`));

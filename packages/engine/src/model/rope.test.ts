@@ -13,7 +13,7 @@ const base = {
 };
 
 describe("rope", () => {
-  it("leaves fast frequencies alone and slows slow ones down (llama3)", () => {
+  it("keeps high frequencies and scales low ones down (llama3)", () => {
     const plain = ropeFrequencies(readConfig({ ...base, rope_theta: 5e5 }));
     const scaled = ropeFrequencies(
       readConfig({
@@ -36,7 +36,7 @@ describe("rope", () => {
     });
   });
 
-  it("grows without changing what it had", () => {
+  it("extending the tables keeps existing values", () => {
     const cache = new RopeCache(readConfig(base));
     const before = cache.tables(10).cos.slice();
     const after = cache.tables(1000);

@@ -1,7 +1,7 @@
-/** Rotary position tables: cos and sin of position × frequency, with the frequency scalings that the supported models use. */
+/** Tables of rotary position embeddings: cos and sin of position × frequency, with the frequency scalings of the supported models. */
 import type { ModelConfig } from "@tinklet/models/config";
 
-/** Angular frequencies, one per pair of dimensions: θ^(−2i/d), stretched as the configuration says. */
+/** Angular frequencies, one per pair of dimensions: θ^(−2i/d), scaled by the configuration's `rope_scaling`. */
 export function ropeFrequencies({ headDim, ropeTheta, ropeScaling }: ModelConfig): Float64Array {
   const frequencies = Float64Array.from({ length: headDim / 2 }, (_, i) => ropeTheta ** ((-2 * i) / headDim));
   if (ropeScaling.type === "linear") return frequencies.map((frequency) => frequency / ropeScaling.factor);
@@ -18,7 +18,7 @@ export function ropeFrequencies({ headDim, ropeTheta, ropeScaling }: ModelConfig
   return frequencies;
 }
 
-/** Tables `[positions, headDim / 2]` that grow on demand, since contexts may be far longer than anything that is ever run. */
+/** Tables `[positions, headDim / 2]` that grow on demand, because actual sequences are often much shorter than the model's context. */
 export class RopeCache {
   readonly #frequencies: Float64Array;
   #positions = 0;
@@ -38,7 +38,7 @@ export class RopeCache {
       this.#sin = new Float32Array(this.#positions * half);
       for (let position = 0; position < this.#positions; position++) {
         for (let i = 0; i < half; i++) {
-          // transformers multiplies in float32; the rounding of the angle matters for far positions.
+          // transformers multiplies in float32; at large positions the rounding of the angle is significant.
           const angle = Math.fround(position * Math.fround(this.#frequencies[i]!));
           this.#cos[position * half + i] = Math.cos(angle);
           this.#sin[position * half + i] = Math.sin(angle);

@@ -1,7 +1,7 @@
 /**
- * The transformer as a graph: embeddings to final hidden states over a packed token axis. Sequences of any lengths lie end to end in
- * `tokens`; all linears and norms run on exactly those rows. Only attention needs to know where sequences begin and end: it
- * regroups the rows into a few rectangular groups `[batch, heads, time, headDim]`, and only there is anything padded.
+ * The transformer as a graph, from embeddings to final hidden states, over a packed token axis. Sequences of any length are
+ * concatenated in `tokens`; linears and norms run on exactly those rows. Only attention needs sequence boundaries: it gathers the
+ * rows into a few padded groups `[batch, heads, time, headDim]`.
  */
 
 import type { ModelConfig } from "@tinklet/models/config";
@@ -25,7 +25,7 @@ export interface LoraInputs {
   readonly modules: ReadonlyMap<string, { readonly a: Tensor; readonly b: Tensor }>;
 }
 
-/** Declares the adapter's matrices as inputs; their rank is only known at run time, so that all ranks share one program. */
+/** Declares the adapter's matrices as inputs. Their rank is a run-time size, so that all ranks share one program. */
 export function loraInputs(
   graph: Graph,
   config: ModelConfig,
@@ -44,13 +44,13 @@ export function loraInputs(
   return { scale, modules };
 }
 
-/** Names of linears of a layer that have a common input. */
+/** Linears of a layer that share an input. */
 export const sharedInputs = {
   attention: ["q_proj", "k_proj", "v_proj"],
   mlp: ["gate_proj", "up_proj"],
 } as const;
 
-/** Linears of one input, by their full names: their frozen parts, x·Wᵀ (+ bias). x is `[tokens, in]`. */
+/** Computes the frozen part x·Wᵀ (+ bias) of linears (full names) that share an input. x is `[tokens, in]`. */
 export type FrozenLinears = (
   graph: Graph,
   x: Tensor,
@@ -62,7 +62,7 @@ interface LinearName {
   readonly outSize: number;
 }
 
-/** x·Wᵀ (+ bias) with the weights of that name. */
+/** x·Wᵀ (+ bias) with the weights `name`. */
 export function frozenLinear(
   graph: Graph,
   x: Tensor,
@@ -72,18 +72,18 @@ export function frozenLinear(
   return bias ? add(graph, y, graph.weight(`${name}.bias`, [outSize])) : y;
 }
 
-/** Each linear a product of its own. */
+/** Computes each linear as a separate product. */
 const separateLinears: FrozenLinears = (graph, x, { linears, bias }) =>
   linears.map((linear) => frozenLinear(graph, x, { ...linear, bias }));
 
-/** x·Aᵀ, `[rows, rank]`. A is `[rank, in]`, or the same values in blocks `[blocks, width, in]` that are multiplied one by one. */
+/** x·Aᵀ, `[rows, rank]`. A is `[rank, in]`, or the same values in blocks `[blocks, width, in]`, multiplied one by one. */
 function innerOf(graph: Graph, x: Tensor, a: Tensor): Tensor {
   const z = matmul(graph, x, a, { transB: true });
   if (a.shape.length === 2) return z;
   return flatten(graph, transpose(graph, z, [1, 0, 2]), 1);
 }
 
-/** y + scale·(x·Aᵀ)·Bᵀ, y being a linear's frozen part; z is the scaled inner value `[rows, rank]`. */
+/** y + scale·(x·Aᵀ)·Bᵀ, where y is a linear's frozen part; z is the scaled inner value `[rows, rank]`. */
 export function addLora(
   graph: Graph,
   x: Tensor,
@@ -94,8 +94,8 @@ export function addLora(
 }
 
 /**
- * How the q, k and v of one layer become its attention output; training, prefill and decoding differ only here. They are
- * `[tokens, heads · headDim]`, or, where they were normalised by head, already in the shape of `headRows`.
+ * Computes a layer's attention output from its q, k and v. Training, prefill and decode differ only here. The inputs are `[tokens,
+ * heads · headDim]` or, if they were normalised per head, already in the shape of `headRows`.
  */
 export type Attend = (flat: { q: Tensor; k: Tensor; v: Tensor; layer: number }) => Tensor;
 
@@ -103,12 +103,12 @@ export type Attend = (flat: { q: Tensor; k: Tensor; v: Tensor; layer: number }) 
 export const headRows = (graph: Graph, flat: Tensor, headDim: number): Tensor =>
   reshape(graph, flat, [product([...flat.shape.slice(0, -1), (flat.shape.at(-1) as number) / headDim]), headDim]);
 
-/** What layers are built from. */
+/** Inputs of {@link buildLayers}. */
 export interface LayerParts {
   readonly embedded: Tensor;
   readonly lora: LoraInputs | undefined;
   readonly attend: Attend;
-  /** @defaultValue each linear a product of its own */
+  /** @defaultValue each linear as a separate product */
   readonly frozen?: FrozenLinears | undefined;
 }
 
@@ -155,11 +155,11 @@ export function buildLayers(
   return norm(x, "model.norm", hiddenSize);
 }
 
-/** The embedding table, which is also the unembedding of tied models. */
+/** The embedding table; also the unembedding of tied models. */
 export const embeddingTable = (graph: Graph, config: ModelConfig): Tensor =>
   graph.weight("model.embed_tokens.weight", [config.vocabSize, config.hiddenSize]);
 
-/** Declares the inputs of a packed batch; `groups` rectangles cover all sequences. */
+/** Declares the inputs of a packed batch; all sequences are in `groups` padded groups. */
 export function packedInputs(graph: Graph, config: ModelConfig, groups: number): PackedAttentionInputs {
   const half = config.headDim / 2;
   return {
@@ -181,7 +181,7 @@ export function packedInputs(graph: Graph, config: ModelConfig, groups: number):
   };
 }
 
-/** Declares the inputs of a prefix tree; `groups` rectangles cover all its clusters. */
+/** Declares the inputs of a prefix tree; all its clusters are in `groups` padded groups. */
 export function treeInputs(
   graph: Graph,
   { heads, kvHeads, headDim }: ModelConfig,
@@ -209,7 +209,7 @@ export function treeInputs(
   };
 }
 
-/** What a trunk is built from besides the embedding: a packed batch or a prefix tree. */
+/** Inputs of the trunk: a packed batch or a prefix tree. */
 export interface TrunkParts {
   readonly inputs: PackedAttentionInputs | TreeAttentionInputs;
   readonly lora: LoraInputs | undefined;

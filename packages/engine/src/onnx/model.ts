@@ -1,7 +1,7 @@
 /**
- * Turns a graph into the bytes of an ONNX model. Field numbers are those of onnx.proto (ModelProto, GraphProto, NodeProto,
- * AttributeProto, TensorProto, ValueInfoProto). Weights become inputs (bound zero-copy at each run) or initialisers (copied into
- * the session, pre-packed for speed), as the runtime asks.
+ * Serialises a graph as an ONNX model. Field numbers are those of onnx.proto (ModelProto, GraphProto, NodeProto, AttributeProto,
+ * TensorProto, ValueInfoProto). The runtime chooses for each weight: an input (bound zero-copy at each run) or an initialiser
+ * (copied into the session and pre-packed for speed).
  */
 import type { Attribute, ConstantData, Dtype, Graph, GraphNode, Tensor } from "../graph/graph.ts";
 import { ProtobufWriter } from "./protobuf.ts";
@@ -55,14 +55,14 @@ function writeValueInfo(writer: ProtobufWriter, tensor: Tensor, name: string): v
 /**
  * Serialises a graph.
  *
- * @param initializers weights to put into the model itself; the others become inputs.
+ * @param initializers weights to embed in the model; the others become inputs.
  */
 export function encodeModel(graph: Graph, initializers: ReadonlyMap<string, Float32Array> = new Map()): Uint8Array {
   const made = new Set(graph.nodes.flatMap((node) => node.outputs.map((output) => output.id)));
   const renamed = new Map<number, string>();
   const aliases: { from: Tensor; name: string }[] = [];
   for (const [name, tensor] of graph.outputs) {
-    // One tensor under two names, or an input handed through, needs a node of its own.
+    // A tensor with two output names, or an input that is also an output, needs an Identity node.
     if (renamed.has(tensor.id) || !made.has(tensor.id)) aliases.push({ from: tensor, name });
     else renamed.set(tensor.id, name);
   }
@@ -88,8 +88,8 @@ export function encodeModel(graph: Graph, initializers: ReadonlyMap<string, Floa
     }
     for (const input of graph.inputs) body.message(11, (inner) => writeValueInfo(inner, input, input.name));
     for (const [name, tensor] of graph.outputs) body.message(12, (inner) => writeValueInfo(inner, tensor, name));
-    // Our own shapes for what is between: onnxruntime loses track of named sizes at each reshape, and then searches ever longer
-    // lists for buffers to reuse (compiling a training step of 30 layers: 3.1 s without, 0.3 s with).
+    // Declare the shapes of intermediate tensors: onnxruntime loses named sizes at each reshape, and then searches ever longer
+    // lists for buffers to reuse (compiling a training step of 30 layers takes 3.1 s without these shapes, 0.3 s with them).
     for (const { outputs } of graph.nodes) {
       for (const tensor of outputs) {
         if (!renamed.has(tensor.id)) body.message(13, (inner) => writeValueInfo(inner, tensor, tensor.name));

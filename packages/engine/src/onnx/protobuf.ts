@@ -1,9 +1,9 @@
-/** The little of the protobuf wire format that writing an ONNX model takes: varints and length-delimited fields. */
+/** The part of the protobuf wire format that ONNX models need: varints and length-delimited fields. */
 
-/** Messages up to this length are put together at once: a few small copies cost less than many pieces. */
+/** Messages up to this length are concatenated immediately: small copies are cheaper than long lists of parts. */
 const smallBytes = 1024;
 
-/** Collects pieces of the result. The bytes of large fields are copied once, by the last `finish`, however deep they lie. */
+/** Collects the parts of a message. Large fields are copied once, in the outermost `finish`, at any nesting depth. */
 export class ProtobufWriter {
   readonly #parts: Uint8Array[] = [];
   #length = 0;
@@ -15,7 +15,7 @@ export class ProtobufWriter {
   }
 
   #rawVarint(value: number | bigint): this {
-    let rest = BigInt.asUintN(64, BigInt(value)); // negative numbers are ten bytes, as protobuf has it
+    let rest = BigInt.asUintN(64, BigInt(value)); // protobuf encodes negative numbers in ten bytes
     const bytes: number[] = [];
     do {
       const low = Number(rest & 0x7fn);
