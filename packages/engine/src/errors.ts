@@ -50,3 +50,17 @@ export class MemoryError extends EngineError {
     if (options.budgetBytes !== undefined) this.budgetBytes = options.budgetBytes;
   }
 }
+
+/**
+ * A device failed, or cannot be had. `device_memory`: it has too little memory for what was tried, and is as it was before; `device_lost`:
+ * nothing can be computed on it any longer, so that the engine has to be opened again; `no_device`: there is none of the wanted kind.
+ */
+export class DeviceError extends EngineError {
+  constructor(
+    code: "device_memory" | "device_lost" | "no_device",
+    message: string,
+    options: { hint?: string; cause?: unknown } = {},
+  ) {
+    super(code, message, options);
+  }
+}

@@ -38,19 +38,36 @@ export function watchGate(gate: GateMemory): () => void {
   };
 }
 
-/** On the engine's thread: work that is native code. While the process ends it does not begin. */
-export async function throughGate<T>(gate: GateMemory, work: () => Promise<T>): Promise<T> {
+/** A native call begins. While the process ends it does not: the thread waits here until it is stopped. */
+function enter(gate: GateMemory): void {
   Atomics.add(gate, place.calls, 1); // before the look: either this thread sees the end, or the other one sees the call
+  if (Atomics.load(gate, place.ending) === 0) return;
+  leave(gate);
+  Atomics.wait(gate, place.ending, 1);
+}
+
+function leave(gate: GateMemory): void {
+  Atomics.sub(gate, place.calls, 1);
+  Atomics.notify(gate, place.calls);
+}
+
+/** On the engine's thread: work that is native code. */
+export async function throughGate<T>(gate: GateMemory, work: () => Promise<T>): Promise<T> {
+  enter(gate);
   try {
-    if (Atomics.load(gate, place.ending) === 1) {
-      Atomics.sub(gate, place.calls, 1);
-      Atomics.notify(gate, place.calls);
-      Atomics.wait(gate, place.ending, 1); // for good: the thread is being stopped
-    }
     return await work();
   } finally {
-    Atomics.sub(gate, place.calls, 1);
-    Atomics.notify(gate, place.calls);
+    leave(gate);
+  }
+}
+
+/** As `throughGate`, for a native call that returns at once. */
+export function throughGateSync<T>(gate: GateMemory, work: () => T): T {
+  enter(gate);
+  try {
+    return work();
+  } finally {
+    leave(gate);
   }
 }
 

@@ -247,10 +247,12 @@ export const kernels: Readonly<Record<string, Kernel>> = {
   Exp: unary(Math.exp),
   Log: unary(Math.log),
   Neg: unary((x) => -x),
+  Sqrt: unary(Math.sqrt),
   Sigmoid: unary(logistic),
   QuickGelu: unary((x, attributes) => x * logistic(number(attributes, "alpha", 1.702) * x)),
   MatMul: matmul,
   FusedMatMul: matmul,
+  Gemm: matmul, // of matrices, without a third operand
   RotaryEmbedding: rotary,
   Identity: ([a]) => [a!],
 
@@ -402,11 +404,15 @@ export const kernels: Readonly<Record<string, Kernel>> = {
   Squeeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 1) }],
   Unsqueeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 0, 1) }],
 
-  ScatterND: ([base, indices, updates], _attributes, arrays) => {
+  ScatterND: ([base, indices, updates], attributes, arrays) => {
     const data = arrays.from(floats(base!));
     const width = count(base!.dims.slice(1));
+    const keep = attributes["reduction"] === "add" ? 1 : 0;
     ints(indices!).forEach((row, i) => {
-      for (let k = 0; k < width; k++) data[row * width + k]! += floats(updates!)[i * width + k]!;
+      for (let k = 0; k < width; k++) {
+        const at = row * width + k;
+        data[at] = keep * data[at]! + floats(updates!)[i * width + k]!;
+      }
     });
     return [{ data, dims: base!.dims }];
   },

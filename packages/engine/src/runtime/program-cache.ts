@@ -1,14 +1,14 @@
 /** Compiled programs by what they are for: compiled on first use, released together. */
 import type { Program } from "./runtime.ts";
 
-export interface ProgramCache {
+export interface ProgramCache<Kind extends Program = Program> {
   /** The program of a key (any JSON value). One that could not be compiled is tried again when next asked for. */
-  get(key: unknown, compile: () => Promise<Program>): Promise<Program>;
+  get(key: unknown, compile: () => Promise<Kind>): Promise<Kind>;
   dispose(): Promise<void>;
 }
 
-export function createProgramCache(): ProgramCache {
-  const programs = new Map<string, Promise<Program>>();
+export function createProgramCache<Kind extends Program = Program>(): ProgramCache<Kind> {
+  const programs = new Map<string, Promise<Kind>>();
   return {
     get(key, compile) {
       const id = JSON.stringify(key);

@@ -6,6 +6,7 @@ import { EngineError } from "../errors.ts";
 import { mayBeEmpty, showShape } from "../graph/dims.ts";
 import type { Graph, Tensor } from "../graph/graph.ts";
 import type { RuntimeName } from "../types.ts";
+import type { Device } from "./device.ts";
 
 /** A value of a run. Bools and integers are Int32Array. */
 export interface Value {
@@ -38,6 +39,8 @@ export interface Runtime {
   readonly name: RuntimeName;
   /** That share a product. */
   readonly threads: number;
+  /** Where values can stay between runs, if this runtime computes on a device. */
+  readonly device?: Device;
   compile(graph: Graph, weights: WeightMap, options?: CompileOptions): Promise<Program>;
 }
 
@@ -47,11 +50,11 @@ export interface Runtime {
  * @param possiblyEmpty - the graph's
  * @throws EngineError when it is missing, or has a size of 0 that the graph has not declared
  */
-export function inputValue(
+export function inputValue<Input extends Pick<Value, "dims">>(
   { name, shape }: Tensor,
-  given: Readonly<Record<string, Value>>,
+  given: Readonly<Record<string, Input>>,
   possiblyEmpty: ReadonlySet<string>,
-): Value {
+): Input {
   const value = given[name];
   if (!value) throw new EngineError("missing_input", `graph input ${name} was not given`);
   if (value.dims.some((size, axis) => size === 0 && !mayBeEmpty(shape[axis]!, possiblyEmpty))) {

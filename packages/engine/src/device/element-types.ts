@@ -1,0 +1,40 @@
+/** Element types of tensors: ONNX's codes, their sizes, and how host arrays are written and read. */
+import { EngineError } from "../errors.ts";
+import type { Dtype } from "../graph/graph.ts";
+import type { Value } from "../runtime/runtime.ts";
+
+/** `ONNXTensorElementDataType`. */
+export const elementCodes: Readonly<Record<Dtype, number>> = { float32: 1, int32: 6, int64: 7, bool: 9 };
+const elementBytes: Readonly<Record<Dtype, number>> = { float32: 4, int32: 4, int64: 8, bool: 1 };
+
+export const bytesOf = (dtype: Dtype, dims: readonly number[]): number =>
+  dims.reduce((product, dim) => product * dim, elementBytes[dtype]);
+
+/** Writes a value's elements into memory of the given type. @throws EngineError when they are of another kind. */
+export function writeElements(memory: ArrayBuffer, at: number, dtype: Dtype, { data }: Value): void {
+  const { length } = data;
+  if (dtype === "float32" && (data instanceof Float32Array || data instanceof Float64Array)) {
+    new Float32Array(memory, at, length).set(data);
+  } else if (dtype === "int32" && data instanceof Int32Array) {
+    new Int32Array(memory, at, length).set(data);
+  } else if (dtype === "int64" && data instanceof BigInt64Array) {
+    new BigInt64Array(memory, at, length).set(data);
+  } else if (dtype === "int64" && data instanceof Int32Array) {
+    // Two halves instead of bigints, of which there may be a million: low word first on every platform that is supported.
+    const words = new Int32Array(memory, at, 2 * length);
+    for (let i = 0; i < length; i++) {
+      words[2 * i] = data[i]!;
+      words[2 * i + 1] = data[i]! < 0 ? -1 : 0;
+    }
+  } else {
+    throw new EngineError("bad_value", `a ${data.constructor.name} cannot be given where ${dtype} is wanted`);
+  }
+}
+
+/** A copy of elements in memory; integers and bools become Int32Array. */
+export function readElements(memory: ArrayBuffer, dtype: Dtype): Value["data"] {
+  if (dtype === "float32") return new Float32Array(memory).slice();
+  if (dtype === "int32") return new Int32Array(memory).slice();
+  if (dtype === "bool") return Int32Array.from(new Uint8Array(memory));
+  return Int32Array.from(new BigInt64Array(memory), Number);
+}

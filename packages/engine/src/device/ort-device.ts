@@ -1,0 +1,278 @@
+/**
+ * A device behind onnxruntime's C API: its environment, its shared allocator, the values that live on it, and the programs that run on
+ * it. One run at a time; every run is synchronised before its results are used, so sessions never see each other's unfinished work.
+ * What differs between providers is in `providers.ts`, how the library is called in `koffi-api.ts`.
+ */
+import { EngineError } from "../errors.ts";
+import { type Dtype, Graph } from "../graph/graph.ts";
+import { encodeModel } from "../onnx/model.ts";
+import type {
+  BusTraffic,
+  Device,
+  DeviceCompileOptions,
+  DevicePlan,
+  DeviceProgram,
+  DeviceValue,
+} from "../runtime/device.ts";
+import type { Value, WeightMap } from "../runtime/runtime.ts";
+import { explainFailure } from "./failures.ts";
+import { HostStage } from "./host-stage.ts";
+import { type OrtApi, OrtFailure, type Pointer } from "./ort-api.ts";
+import { OrtProgram } from "./ort-program.ts";
+import { OrtValue } from "./ort-value.ts";
+import { type Provider, providers } from "./providers.ts";
+
+/** What a device is opened with. */
+export interface OrtDeviceOptions {
+  readonly api: OrtApi;
+  readonly kind: Device["kind"];
+  readonly name: string;
+  /** The limit of the shared allocator, where the provider has one. */
+  readonly memoryBytes: number;
+  /** For operations that run on the CPU. */
+  readonly threads: number;
+  /** @defaultValue the only one, or the fastest */
+  readonly deviceIndex?: number;
+  /** Held during a run, by whichever thread uses the device: 0 is free, 1 is held. */
+  readonly lock?: Int32Array<SharedArrayBuffer>;
+}
+
+const severityError = 3;
+const noOptimization = 0;
+/** Not empty, because not every provider can copy an empty tensor. */
+const placeholder: Value = { data: new Float32Array(1), dims: [1] };
+/** `OrtAllocatorType`. */
+const allocatorType = { device: 0, arena: 1 } as const;
+
+/** The session options, allocator and bookkeeping that all programs of a device share. */
+export class OrtDevice implements Device {
+  readonly kind: Device["kind"];
+  readonly name: string;
+  readonly memoryBytes: number;
+  readonly api: OrtApi;
+  readonly provider: Provider;
+  readonly stage: HostStage;
+  /** Where results for the host go. */
+  readonly hostMemory: Pointer;
+  readonly deviceMemory: Pointer;
+  /** One for all runs, so that any thread can end the run that is going on. */
+  readonly runOptions: Pointer;
+  readonly traffic: BusTraffic & { toDevice: number; fromDevice: number } = { toDevice: 0, fromDevice: 0 };
+  readonly #env: Pointer;
+  readonly #threads: number;
+  readonly #lock: Int32Array<SharedArrayBuffer> | undefined;
+  readonly #values = new Set<OrtValue>();
+  readonly #programs = new Set<OrtProgram>();
+  /** By the array that a weight lies in on the host. */
+  readonly #weights = new Map<Float32Array, OrtValue>();
+  /** One-node programs that move values, by element type and rank. */
+  readonly #movers = new Map<string, Promise<DeviceProgram>>();
+  #lost: EngineError | undefined;
+  #disposed = false;
+
+  constructor(options: OrtDeviceOptions) {
+    const { api, kind, memoryBytes } = options;
+    this.api = api;
+    this.kind = kind;
+    this.name = options.name;
+    this.memoryBytes = memoryBytes;
+    this.provider = providers[kind](options.deviceIndex ?? 0);
+    this.#threads = options.threads;
+    this.#lock = options.lock;
+    this.#env = api.make("CreateEnv", severityError, "tinklet");
+    this.hostMemory = api.make("CreateMemoryInfo", "Cpu", allocatorType.device, 0, 0);
+    this.deviceMemory = api.make(
+      "CreateMemoryInfo",
+      this.provider.memoryName,
+      allocatorType.arena,
+      this.provider.index,
+      0,
+    );
+    this.runOptions = api.make("CreateRunOptions");
+    this.stage = new HostStage(api, this.hostMemory);
+    this.#guard(() => this.provider.shareAllocator?.(api, this.#env, this.deviceMemory, memoryBytes));
+  }
+
+  get plan(): DevicePlan {
+    return this.provider.plan;
+  }
+
+  get valueBytes(): number {
+    let bytes = 0;
+    for (const { byteLength } of this.#values) bytes += byteLength;
+    return bytes;
+  }
+
+  // ---- programs
+
+  async compile(graph: Graph, weights: WeightMap, options: DeviceCompileOptions = {}): Promise<DeviceProgram> {
+    this.#checkOpen();
+    const bound: [string, OrtValue][] = [];
+    for (const { name } of graph.weights) bound.push([name, await this.#weight(name, weights)]);
+    const model = encodeModel(this.provider.lower(graph));
+    const program = this.exclusively(() => {
+      const settings = this.#sessionOptions();
+      try {
+        const session = this.api.make("CreateSessionFromArray", this.#env, model, model.length, settings);
+        return new OrtProgram(this, { session, graph, weights: bound, resident: options.resident ?? [] });
+      } finally {
+        this.api.release("ReleaseSessionOptions", settings);
+      }
+    });
+    this.#programs.add(program);
+    return program;
+  }
+
+  #sessionOptions(): Pointer {
+    const { api } = this;
+    const settings = api.make("CreateSessionOptions");
+    api.act("SetSessionLogSeverityLevel", settings, severityError);
+    // As for the native runtime: graphs are written with fused operations already, and shapes rarely recur.
+    api.act("SetSessionGraphOptimizationLevel", settings, noOptimization);
+    api.act("DisableMemPattern", settings);
+    api.act("SetIntraOpNumThreads", settings, this.#threads);
+    api.act("AddSessionConfigEntry", settings, "session.use_env_allocators", "1");
+    api.act("SetDeterministicCompute", settings, true);
+    // A node that the provider lacks would take its inputs over the bus, uncounted: an error instead.
+    if (this.kind === "webgpu") api.act("AddSessionConfigEntry", settings, "session.disable_cpu_ep_fallback", "1");
+    this.provider.append?.(api, settings);
+    return settings;
+  }
+
+  /** A weight on the device: uploaded by the first program that names it. */
+  async #weight(name: string, weights: WeightMap): Promise<OrtValue> {
+    const weight = weights.get(name);
+    if (!weight) throw new EngineError("missing_weight", `weight ${name} is not bound`);
+    const known = this.#weights.get(weight.data);
+    if (known) return known;
+    const value = (await this.upload(weight)) as OrtValue;
+    this.#weights.set(weight.data, value);
+    return value;
+  }
+
+  forgetProgram(program: OrtProgram): void {
+    this.#programs.delete(program);
+  }
+
+  // ---- values
+
+  /** Takes over a value of onnxruntime's. */
+  adopt(pointer: Pointer, type: { dtype: Dtype; dims: readonly number[] }): OrtValue {
+    const value = new OrtValue(pointer, type, this.#free);
+    this.#values.add(value);
+    return value;
+  }
+
+  readonly #free = (value: OrtValue, pointer: Pointer): void => {
+    this.#values.delete(value);
+    this.api.release("ReleaseValue", pointer);
+  };
+
+  /** A value of this device, of another one or none: @throws EngineError */
+  own(value: DeviceValue): OrtValue {
+    if (value instanceof OrtValue && (this.#values.has(value) || value.isReleased)) return value;
+    throw new EngineError("foreign_value", "a value of another device cannot be used here");
+  }
+
+  async upload(value: Value): Promise<DeviceValue> {
+    const dtype: Dtype =
+      value.data instanceof Int32Array ? "int32" : value.data instanceof BigInt64Array ? "int64" : "float32";
+    const mover = await this.#mover(dtype, value.dims.length, true);
+    const { resident } = await mover.runOnDevice({ x: value });
+    return resident["y"]!;
+  }
+
+  async download(value: DeviceValue): Promise<Value> {
+    const mover = await this.#mover(value.dtype, value.dims.length, false);
+    return (await mover.runOnDevice({ x: value })).values["y"]!;
+  }
+
+  #mover(dtype: Dtype, rank: number, resident: boolean): Promise<DeviceProgram> {
+    const key = `${dtype} ${rank} ${resident}`;
+    const known = this.#movers.get(key);
+    if (known) return known;
+    const graph = new Graph();
+    const shape = Array.from({ length: rank }, (_, axis) => `d${axis}`);
+    graph.output("y", graph.node("Identity", [graph.input("x", shape, { dtype })], shape, { dtype }));
+    const mover = this.compile(graph, new Map(), { resident: resident ? ["y"] : [] });
+    this.#movers.set(key, mover);
+    return mover;
+  }
+
+  /** Puts a tensor of one element in the place of an input, so that a binding lets go of the one before. */
+  bindPlaceholder(binding: Pointer, name: string): void {
+    this.stage.with([{ name, dtype: "float32", value: placeholder }], ([tensor]) =>
+      this.api.act("BindInput", binding, name, tensor),
+    );
+  }
+
+  // ---- runs
+
+  /** Runs native work alone on the device, and explains its failure. */
+  exclusively<T>(work: () => T): T {
+    this.#checkOpen();
+    this.#acquire();
+    try {
+      return this.#guard(work);
+    } finally {
+      this.#freeLock();
+    }
+  }
+
+  #acquire(): void {
+    const lock = this.#lock;
+    if (!lock) return;
+    while (Atomics.compareExchange(lock, 0, 0, 1) !== 0) Atomics.wait(lock, 0, 1);
+  }
+
+  #freeLock(): void {
+    const lock = this.#lock;
+    if (!lock) return;
+    Atomics.store(lock, 0, 0);
+    Atomics.notify(lock, 0, 1);
+  }
+
+  /** Explains what native work fails with. After a failure that leaves the device in an unknown state nothing else is tried on it. */
+  #guard<T>(work: () => T): T {
+    try {
+      return work();
+    } catch (error) {
+      const explained = explainFailure(error, this);
+      if (explained instanceof EngineError && explained.code === "device_lost") this.#lost = explained;
+      throw explained;
+    }
+  }
+
+  #checkOpen(): void {
+    if (this.#lost) throw this.#lost;
+    if (this.#disposed) throw new EngineError("closed", "the device was closed");
+  }
+
+  // ---- the end
+
+  /** Frees all programs and values, released or not. */
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    // Values first: the memory of some providers goes with their last session.
+    for (const program of this.#programs) program.unbindAll();
+    for (const value of this.#values) value.release();
+    for (const program of this.#programs) program.free();
+    this.#weights.clear();
+    this.#movers.clear();
+    this.stage.free();
+    const { api } = this;
+    if (this.provider.shareAllocator) {
+      try {
+        api.act("UnregisterAllocator", this.#env, this.deviceMemory);
+      } catch (error) {
+        // A process has one environment: another engine's end may have unregistered it. Sessions keep what they use.
+        if (!(error instanceof OrtFailure)) throw error;
+      }
+    }
+    api.release("ReleaseRunOptions", this.runOptions);
+    api.release("ReleaseMemoryInfo", this.deviceMemory);
+    api.release("ReleaseMemoryInfo", this.hostMemory);
+    api.release("ReleaseEnv", this.#env);
+  }
+}

@@ -1,0 +1,11 @@
+/** A runtime whose programs run on a device. */
+import type { Device } from "./device.ts";
+import type { Runtime } from "./runtime.ts";
+
+/** Programs without resident outputs are those of any other runtime: their inputs and outputs cross the bus. */
+export const createDeviceRuntime = (device: Device): Runtime => ({
+  name: "native",
+  threads: 1,
+  device,
+  compile: (graph, weights) => device.compile(graph, weights),
+});
