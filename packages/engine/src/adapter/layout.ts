@@ -52,6 +52,18 @@ export function targetLinears(
   return linears;
 }
 
+/**
+ * The largest number that divides both sizes of every adapted linear. On a device the flat array is a matrix with so many columns for each
+ * of the adapter's ranks, so that every A and B is a number of whole rows whatever the rank is.
+ */
+export const commonSize = (config: ModelConfig, targets: LoraTargets): number => {
+  const divisor = (a: number, b: number): number => (b === 0 ? a : divisor(b, a % b));
+  return targetLinears(config, targets).reduce(
+    (common, { inSize, outSize }) => divisor(divisor(common, inSize), outSize),
+    0,
+  );
+};
+
 export const targetsOf = (options: LoraOptions): LoraTargets => ({
   attn: options.trainAttn ?? true,
   mlp: options.trainMlp ?? true,

@@ -61,6 +61,9 @@ export const exp = (graph: Graph, a: Tensor): Tensor => {
 export const log = (graph: Graph, a: Tensor): Tensor =>
   graph.node("Log", [a], a.shape, { backward: (g) => [graph.node("Div", [g, a], a.shape)] });
 
+/** Square root; no gradient passes (used by the optimizer only). */
+export const sqrt = (graph: Graph, a: Tensor): Tensor => graph.node("Sqrt", [a], a.shape);
+
 export const sigmoid = (graph: Graph, a: Tensor): Tensor => {
   const y: Tensor = graph.node("Sigmoid", [a], a.shape, {
     // g · y · (1 − y)

@@ -19,6 +19,8 @@ export interface HeadRow {
   weighted: boolean;
   /** Of the first column, in what the head returns. */
   offset: number;
+  /** Fills a slot that would be empty; its results are not read. */
+  readonly isPadding?: true;
 }
 
 /** A datum of a run: which packed row each position has, and where its log-probs go. */
@@ -115,6 +117,21 @@ export const divideRows = (rows: readonly HeadRow[], { slots, size }: { slots: n
   const sorted = rows.toSorted((a, b) => b.targets.length - a.targets.length);
   const most = Math.max(size, Math.ceil(rows.length / slots));
   return Array.from({ length: slots }, (_, slot) => sorted.slice(slot * most, (slot + 1) * most));
+};
+
+/** Slots that a program on a device can have: a program for every number would be compiled too often. */
+const slotCounts = [1, 2, 4, 8] as const;
+
+/**
+ * Slots none of which is empty, as many as `slotCounts` has next, and at least `least`: providers of devices fail on empty tensors.
+ */
+export const fillSlots = (slots: readonly HeadRow[][], least: number): HeadRow[][] => {
+  const filled = slots.filter((slot) => slot.length > 0);
+  const wanted = Math.max(least, filled.length);
+  if (wanted === 0) return [];
+  const padding: HeadRow = { row: 0, targets: [0], terms: [noSlope], weighted: false, offset: 0, isPadding: true };
+  const count = slotCounts.find((each) => each >= wanted) ?? wanted;
+  return Array.from({ length: count }, (_, index) => filled[index] ?? [{ ...padding }]);
 };
 
 /** Columns of a slot, as many as its widest row has. */

@@ -36,11 +36,34 @@ export const norm = (values: Float32Array): number => {
   return Math.sqrt(even + odd);
 };
 
-/** Given parameters over the defaults; one that is there but undefined is as good as absent. */
-const withDefaults = (given: AdamParams): Required<AdamParams> => {
+/**
+ * Given parameters over the defaults; one that is there but undefined is as good as absent.
+ *
+ * @throws InputError naming the one that makes no sense
+ */
+export const readParams = (given: AdamParams): Required<AdamParams> => {
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
-  return { ...adamDefaults, ...Object.fromEntries(set) };
+  const params = { ...adamDefaults, ...Object.fromEntries(set) };
+  check(params);
+  return params;
 };
+
+/** As torch.nn.utils.clip_grad_norm_: the small constant keeps a zero norm from dividing by zero. */
+export const clipFactor = (norm: number, gradClipNorm: number): number =>
+  gradClipNorm > 0 ? Math.min(1, gradClipNorm / (norm + 1e-6)) : 1;
+
+/** What a step with a gradient that is not finite fails with. */
+export const gradientNotFinite = (): InputError =>
+  new InputError("gradient", "is not finite, so no step was taken and it was dropped", {
+    code: "not_finite",
+    hint: "look for sampling log-probs far below the model's, or for a learning rate that made the weights explode",
+  });
+
+/** The result of a step, whose gradient had this norm before it was clipped. */
+export const stepResult = (step: number, norm: number, clip: number): OptimStepResult => ({
+  step,
+  metrics: { "unclipped_grad_l2:mean": norm, "clipped_grad_l2:mean": norm * clip },
+});
 
 /**
  * Takes one step with the accumulated gradient and clears it. Without one (nothing was accumulated) the gradient is zero: moments
@@ -50,24 +73,18 @@ const withDefaults = (given: AdamParams): Required<AdamParams> => {
  * every weight and both moments NaN, for good.
  */
 export const optimStep = (adapter: Adapter, given: AdamParams = {}): OptimStepResult => {
-  const params = withDefaults(given);
-  check(params);
-  const { learningRate, beta1, beta2, eps, weightDecay, gradClipNorm } = params;
+  const { learningRate, beta1, beta2, eps, weightDecay, gradClipNorm } = readParams(given);
   const gradient = adapter.gradient ?? new Float32Array(adapter.values.length);
   const total = norm(gradient);
   if (!Number.isFinite(total)) {
     delete adapter.gradient;
-    throw new InputError("gradient", "is not finite, so no step was taken and it was dropped", {
-      code: "not_finite",
-      hint: "look for sampling log-probs far below the model's, or for a learning rate that made the weights explode",
-    });
+    throw gradientNotFinite();
   }
   const values = ownValues(adapter);
   adapter.m ??= new Float32Array(values.length);
   adapter.v ??= new Float32Array(values.length);
   const { m, v } = adapter;
-  // As torch.nn.utils.clip_grad_norm_: the small constant keeps a zero norm from dividing by zero.
-  const clip = gradClipNorm > 0 ? Math.min(1, gradClipNorm / (total + 1e-6)) : 1;
+  const clip = clipFactor(total, gradClipNorm);
   const step = ++adapter.step;
   const rate = learningRate / (1 - beta1 ** step);
   const correction = 1 / Math.sqrt(1 - beta2 ** step);
@@ -81,5 +98,5 @@ export const optimStep = (adapter: Adapter, given: AdamParams = {}): OptimStepRe
     values[i] = keep * values[i]! - (rate * mi) / (Math.sqrt(vi) * correction + eps);
   }
   delete adapter.gradient;
-  return { step, metrics: { "unclipped_grad_l2:mean": total, "clipped_grad_l2:mean": total * clip } };
+  return stepResult(step, total, clip);
 };

@@ -9,6 +9,7 @@ import { f32, i32, type Value } from "../runtime/runtime.ts";
 import { type Cluster, keysOf, planClusters, type Segment, segmentsOf } from "./clusters.ts";
 import { groupCounts } from "./pack.ts";
 import { partition } from "./partition.ts";
+import { sumClasses } from "./sum-classes.ts";
 
 export interface PackedTree {
   readonly tokenCount: number;
@@ -110,38 +111,25 @@ interface Occurrence {
 
 /** Gathers each key's gradients: rows that occur about equally often together, so that little is padding. */
 const sumInputs = (occurrences: readonly Occurrence[][], kvHeads: number, zeroRow: number): Record<string, Value> => {
-  const byCount = new Map<number, number[]>();
-  occurrences.forEach(({ length }, token) => {
-    const alike = byCount.get(length);
-    if (alike) alike.push(token);
-    else byCount.set(length, [token]);
-  });
-  const counts = [...byCount.keys()].sort((a, b) => a - b);
-  let tokens = 0;
-  const ends = partition(counts.length, {
-    limit: keyGradientClasses,
-    work: (start, end) => {
-      tokens = (start === end - 1 ? 0 : tokens) + byCount.get(counts[start]!)!.length;
-      return tokens * counts[end - 1]!;
-    },
-  });
+  const classes = sumClasses(
+    occurrences.map(({ length }) => length),
+    keyGradientClasses,
+  );
   const inputs: Record<string, Value> = {};
   const unpack = new Int32Array(occurrences.length * kvHeads);
   let row = 0;
   for (let index = 0; index < keyGradientClasses; index++) {
-    const end = ends[index];
-    const members = end === undefined ? [] : counts.slice(ends[index - 1] ?? 0, end).flatMap((c) => byCount.get(c)!);
-    const most = end === undefined ? 1 : counts[end - 1]!;
-    const table = new Int32Array(Math.max(1, members.length * kvHeads) * most).fill(zeroRow);
+    const { members, times } = classes[index] ?? { members: [], times: 1 };
+    const table = new Int32Array(Math.max(1, members.length * kvHeads) * times).fill(zeroRow);
     members.forEach((token, place) => {
       for (let head = 0; head < kvHeads; head++) {
         unpack[token * kvHeads + head] = row + place * kvHeads + head;
-        const line = (place * kvHeads + head) * most;
+        const line = (place * kvHeads + head) * times;
         for (const [i, at] of occurrences[token]!.entries()) table[line + i] = at.row + head * at.stride;
       }
     });
-    inputs[`sum${index}.kv`] = i32(table, [table.length / most, most]);
-    row += table.length / most;
+    inputs[`sum${index}.kv`] = i32(table, [table.length / times, times]);
+    row += table.length / times;
   }
   inputs["unpack.kv"] = i32(unpack, [unpack.length]);
   return inputs;

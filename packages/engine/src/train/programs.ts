@@ -4,8 +4,7 @@
  */
 
 import type { ModelConfig } from "@tinklet/models/config";
-import type { LoraTargets } from "../adapter/layout.ts";
-import { targetLinears } from "../adapter/layout.ts";
+import { commonSize, type LoraTargets, targetLinears } from "../adapter/layout.ts";
 import { product } from "../graph/dims.ts";
 import { gradients } from "../graph/gradient.ts";
 import { Graph, type Tensor } from "../graph/graph.ts";
@@ -15,6 +14,7 @@ import type { LoadedModel } from "../model/load.ts";
 import { buildTrunk, embeddingTable, loraInputs, packedInputs, treeInputs } from "../model/transformer.ts";
 import { createProgramCache } from "../runtime/program-cache.ts";
 import type { Program, Runtime } from "../runtime/runtime.ts";
+import { wholeUnembedding } from "./unembedding-sums.ts";
 
 export interface ProgramKey {
   readonly kind: "train" | "score";
@@ -23,8 +23,13 @@ export interface ProgramKey {
   /** The run is a prefix tree instead of sequences end to end. */
   readonly tree: boolean;
   readonly groups: number;
-  readonly slots: number;
+  readonly slots: { readonly weighted: number; readonly unweighted: number };
   readonly recomputeAttention: boolean;
+  /**
+   * The gradient stays on a device: a matrix of whole rows for every A and B (`commonSize`), with the unembedding's sparse part. Otherwise it is
+   * one flat array without that part.
+   */
+  readonly onDevice: boolean;
 }
 
 /** The graph of a training step: log-probs and the flat gradient in one program. */
@@ -37,14 +42,19 @@ export const trainingGraph = (config: ModelConfig, key: ProgramKey): Graph => {
   const hidden = buildTrunk(graph, config, { ...key, embedding, inputs, lora });
   const head = headInputs(graph, config, embedding, lora);
   if (!train || !lora || !key.targets) {
-    graph.output("logprobs", buildScoringHead(graph, hidden, head, key.slots));
+    graph.output("logprobs", buildScoringHead(graph, hidden, head, key.slots.unweighted));
     return graph;
   }
-  const result = buildTrainingHead(graph, hidden, head, { weighted: key.slots, unweighted: key.slots });
+  const result = buildTrainingHead(graph, hidden, head, key.slots);
   graph.output("logprobs", result.logprobs);
   const inner = targetLinears(config, { ...key.targets, unembed: false }).map(({ name }) => lora.modules.get(name)!);
   const leaves = inner.flatMap(({ a, b }) => [a, b]);
   const grads = leaves.length > 0 ? gradients(graph, [{ value: hidden, seed: result.dHidden }], leaves) : [];
+  if (key.onDevice) {
+    if (result.lora) grads.push(result.lora.dA, wholeUnembedding(graph, result.lora));
+    graph.output("gradient", concat(graph, gradientRows(graph, grads, commonSize(config, key.targets)), 0));
+    return graph;
+  }
   if (result.lora) {
     grads.push(result.lora.dA, result.lora.dB);
     graph.output("unembed.slopes", result.lora.slopes);
@@ -54,6 +64,16 @@ export const trainingGraph = (config: ModelConfig, key: ProgramKey): Graph => {
   graph.output("gradient", concat(graph, flat, 0, "parameters"));
   return graph;
 };
+
+/**
+ * Matrices `[rank, in]` and `[out, rank]` as rows of `common · rank` values. Joined by rows and not by values, because CUDA's concatenation
+ * reads a table with an entry for every place along its axis.
+ */
+const gradientRows = (graph: Graph, grads: readonly Tensor[], common: number): Tensor[] =>
+  grads.map((grad) => {
+    const size = grad.shape.find((dim) => typeof dim === "number")!;
+    return reshape(graph, grad, [size / common, product([common, "rank"])]);
+  });
 
 /** The programs of a model's training, compiled on first use. */
 export class TrainingPrograms {
@@ -67,10 +87,15 @@ export class TrainingPrograms {
   }
 
   get(key: ProgramKey): Promise<Program> {
-    const id = [key.kind, key.targets, key.tree, key.groups, key.slots, key.recomputeAttention];
-    return this.#programs.get(id, () =>
-      this.#runtime.compile(trainingGraph(this.#model.config, key), this.#model.weights),
-    );
+    const { kind, targets, tree, groups, slots, recomputeAttention, onDevice } = key;
+    const { config, weights } = this.#model;
+    return this.#programs.get([kind, targets, tree, groups, slots, recomputeAttention], () => {
+      const graph = trainingGraph(config, key);
+      const { device } = this.#runtime;
+      return onDevice && device
+        ? device.compile(graph, weights, { resident: graph.outputs.has("gradient") ? ["gradient"] : [] })
+        : this.#runtime.compile(graph, weights);
+    });
   }
 
   dispose(): Promise<void> {

@@ -3,16 +3,20 @@
  * log-probs, losses and gradients back where they belong. Everything depends on the inputs alone, so the same call gives the same bits.
  */
 import { type Adapter, type AdapterWeights, adapterInputs } from "../adapter/adapter.ts";
-import { MemoryError } from "../errors.ts";
+import { DeviceError, MemoryError } from "../errors.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { RopeCache } from "../model/rope.ts";
+import type { DeviceOutputs, DevicePlan, DeviceProgram, RunInput } from "../runtime/device.ts";
 import { f32, i32, type Runtime, type Value } from "../runtime/runtime.ts";
 import type { LossFnName, LossRequest, LossResult } from "../types.ts";
 import { type CheckedDatum, checkRequest } from "./data.ts";
+import type { DeviceAdapters } from "./device-adapters.ts";
+import { type DeviceGradient, deviceGradient, type HostGradient, hostGradient } from "./gradient-sum.ts";
 import {
   addSparseUnembedding,
   collectHeadRows,
   divideRows,
+  fillSlots,
   type HeadRow,
   type HeadRows,
   placeSlots,
@@ -26,12 +30,15 @@ import { packSequences, planRuns } from "./pack.ts";
 import { packTree } from "./pack-tree.ts";
 import { planPieces } from "./prefix-tree.ts";
 import { type ProgramKey, TrainingPrograms } from "./programs.ts";
+import { ResidentTables } from "./resident-tables.ts";
 import { withSequenceRatio } from "./sequence-ratio.ts";
+import { unembeddingInputs } from "./unembedding-sums.ts";
 
-/** Tokens beyond which a larger run is no faster per token. */
-const enoughTokens = 1024;
-/** Tokens of a run that shares more than it would repeat if it were cut. */
-const mostTokens = 4096;
+/** How large runs are on a CPU: beyond that they leave its caches, and are no faster per token. */
+const cpuPlan: Pick<DevicePlan, "trainingTokens" | "mostTrainingTokens"> = {
+  trainingTokens: 1024,
+  mostTrainingTokens: 4096,
+};
 /** Keys per query from which the attention probabilities outweigh all else that a layer keeps. */
 const manyKeys = 512;
 /** Bytes of one slot's [rows, vocabulary] matrix that still fit the last-level cache of common machines. */
@@ -46,6 +53,8 @@ export interface TrainerOptions {
   readonly contextLength: number;
   /** Awaited before each run of a call; what it throws ends the call. */
   readonly beforeRun?: () => Promise<void>;
+  /** Where adapters are, on a runtime that has a device. */
+  readonly adapters?: DeviceAdapters;
 }
 
 /** What a run's activations are counted by, for one head where there are several; padding included. */
@@ -67,7 +76,7 @@ interface Pass {
   readonly lossFn: LossFnName;
   readonly adapter: AdapterWeights | undefined;
   /** Absent when only scoring. */
-  readonly takeGradient: ((part: Float32Array) => void) | undefined;
+  readonly gradient: HostGradient | DeviceGradient | undefined;
 }
 
 /** A run, laid out. */
@@ -88,12 +97,23 @@ export class Trainer {
   readonly #programs: TrainingPrograms;
   readonly #rope: RopeCache;
   readonly #options: TrainerOptions;
+  readonly #plan: Pick<DevicePlan, "trainingTokens" | "mostTrainingTokens">;
+  /** Tables that stay on the device, if there is one. */
+  readonly #tables: ResidentTables | undefined;
+  /** The share of planned runs and of the memory for activations that is used: less, once the device had no memory for more. */
+  #share = 1;
 
   constructor(model: LoadedModel, runtime: Runtime, options: TrainerOptions) {
     this.#model = model;
     this.#programs = new TrainingPrograms(model, runtime);
     this.#rope = new RopeCache(model.config);
     this.#options = options;
+    this.#plan = runtime.device?.plan ?? cpuPlan;
+    this.#tables = runtime.device && new ResidentTables(runtime.device);
+  }
+
+  get #activationBytes(): number {
+    return this.#options.activationBytes * this.#share;
   }
 
   /**
@@ -113,7 +133,7 @@ export class Trainer {
     const perLayer = tokens * perToken + keys * 2 * keySize + probabilities;
     const perTarget = train ? hiddenSize : 3;
     const transient =
-      tokens * (8 * mlpSize + (2 * Math.max(slotBytes, slotRows.most * vocabSize)) / enoughTokens) +
+      tokens * (8 * mlpSize + (2 * Math.max(slotBytes, slotRows.most * vocabSize)) / this.#plan.trainingTokens) +
       3 * heads * cells +
       (keys - tokens) * 4 * keySize +
       columns * perTarget;
@@ -122,46 +142,74 @@ export class Trainer {
 
   /** The loss without gradients. */
   forward(adapter: AdapterWeights | undefined, request: LossRequest): Promise<LossResult> {
-    return this.#pass(request, { adapter, takeGradient: undefined });
+    return this.#pass(request, { adapter, gradient: undefined });
   }
 
   /** The loss, its gradient added to the adapter's. On failure the adapter is as it was. */
   async forwardBackward(adapter: Adapter, request: LossRequest): Promise<LossResult> {
-    let sum = adapter.gradient;
-    const takeGradient = (part: Float32Array): void => {
-      // Into the run's own array: what was accumulated before must survive a failure, and usually there is nothing to add.
-      if (sum) for (let i = 0; i < part.length; i++) part[i]! += sum[i]!;
-      sum = part;
-    };
-    const result = await this.#pass(request, { adapter, takeGradient });
-    if (sum) adapter.gradient = sum;
-    return result;
+    const { adapters } = this.#options;
+    const gradient = adapters ? deviceGradient(adapter, adapters) : hostGradient(adapter);
+    try {
+      const result = await this.#pass(request, { adapter, gradient });
+      await gradient.commit();
+      return result;
+    } finally {
+      gradient.discard();
+    }
   }
 
-  async #pass(request: LossRequest, parts: Pick<Pass, "adapter" | "takeGradient">): Promise<LossResult> {
+  async #pass(request: LossRequest, parts: Pick<Pass, "adapter" | "gradient">): Promise<LossResult> {
     const { contextLength } = this.#options;
     const { data, lossFn } = checkRequest(request, { vocabSize: this.#model.config.vocabSize, contextLength });
     if (lossFn !== "gspo") return summarise(data, lossFn, await this.#logprobs({ ...parts, data, lossFn }));
-    const scores = await this.#logprobs({ adapter: parts.adapter, takeGradient: undefined, data, lossFn });
+    const scores = await this.#logprobs({ adapter: parts.adapter, gradient: undefined, data, lossFn });
     const related = data.map((datum, index) => withSequenceRatio(datum, scores[index]!));
-    if (!parts.takeGradient) return summarise(related, lossFn, scores);
+    if (!parts.gradient) return summarise(related, lossFn, scores);
     return summarise(related, lossFn, await this.#logprobs({ ...parts, data: related, lossFn }));
   }
 
-  /** The log-probs of all targets, and their gradients where they are taken. */
+  /** The log-probs of all targets, and their gradients where they are taken. A device without memory for it gets smaller runs, once. */
   async #logprobs(parts: Omit<Pass, "sequences" | "logprobs">): Promise<readonly Float32Array[]> {
+    try {
+      return await this.#runAll(parts);
+    } catch (error) {
+      if (!(error instanceof DeviceError && error.code === "device_memory")) throw error;
+      if (this.#share < 1) throw this.#tooLarge(error);
+    }
+    this.#share = 0.5;
+    parts.gradient?.discard();
+    try {
+      return await this.#runAll(parts);
+    } catch (error) {
+      throw error instanceof DeviceError && error.code === "device_memory" ? this.#tooLarge(error) : error;
+    }
+  }
+
+  #tooLarge(cause: DeviceError): MemoryError {
+    const budgetBytes = Math.floor(this.#activationBytes);
+    const error = new MemoryError(
+      `a training run of ${Math.floor(this.#plan.trainingTokens * this.#share)} tokens, planned with ${Math.floor(budgetBytes / 1e6)} MB for its activations, does not fit: ${cause.message}`,
+      { budgetBytes, hint: "lower memoryBudgetBytes so that smaller runs are planned, or free memory on the device" },
+    );
+    error.cause = cause;
+    return error;
+  }
+
+  async #runAll(parts: Omit<Pass, "sequences" | "logprobs">): Promise<readonly Float32Array[]> {
     const { data } = parts;
     const sequences = data.map(({ tokens }) => tokens);
     const logprobs = data.map((datum) => new Float32Array(datum.targets.length));
     const pass: Pass = { ...parts, sequences, logprobs };
     const limit = this.#tokenLimit(pass);
+    const { trainingTokens, mostTrainingTokens } = this.#plan;
+    const maxTokens = Math.min(trainingTokens * this.#share, limit);
     const pieces = planPieces(sequences, {
-      maxTokens: Math.min(enoughTokens, limit),
-      mostTokens: Math.min(mostTokens, limit),
+      maxTokens,
+      mostTokens: Math.min(mostTrainingTokens * this.#share, limit),
     });
     const runs = planRuns(
       pieces.map(({ tokens }) => tokens),
-      Math.min(enoughTokens, limit),
+      maxTokens,
     );
     for (const run of runs) {
       await this.#runPieces(
@@ -176,9 +224,9 @@ export class Trainer {
    * Tokens that fit a run of sequences that share nothing.
    * @throws MemoryError when one sequence alone does not.
    */
-  #tokenLimit({ data, takeGradient }: Pass): number {
-    const { activationBytes } = this.#options;
-    const work = { train: takeGradient !== undefined, width: Math.max(...data.map(({ width }) => width)) };
+  #tokenLimit({ data, gradient }: Pass): number {
+    const activationBytes = this.#activationBytes;
+    const work = { train: gradient !== undefined, width: Math.max(...data.map(({ width }) => width)) };
     // Of every length and not of the longest alone: below `manyKeys` a run keeps its probabilities, and may need more.
     let [perToken, needed, hungriest] = [0, 0, 0];
     for (const { tokens } of data) {
@@ -201,8 +249,8 @@ export class Trainer {
     const members = pieces.flat().sort((a, b) => a - b);
     const shared = pieces.length < members.length;
     const layout = shared ? this.#layTree(pass, pieces) : this.#layPlain(pass, members);
-    const train = pass.takeGradient !== undefined;
-    if (shared && this.#bytesOf(layout.size, train) > this.#options.activationBytes) {
+    const train = pass.gradient !== undefined;
+    if (shared && this.#bytesOf(layout.size, train) > this.#activationBytes) {
       // Members of a piece are in the order given, so that halves of it still share what their own members share.
       const units =
         pieces.length > 1 ? pieces : [members.slice(0, members.length / 2), members.slice(members.length / 2)];
@@ -240,7 +288,7 @@ export class Trainer {
   }
 
   #layHead(
-    { data, logprobs, lossFn, adapter, takeGradient }: Pass,
+    { data, logprobs, lossFn, adapter, gradient }: Pass,
     trunk: Pick<Layout, "tokenCount" | "longest" | "inputs"> & {
       readonly indices: readonly number[];
       readonly rows: readonly Int32Array[];
@@ -250,50 +298,57 @@ export class Trainer {
     },
   ): Layout {
     const { tree, tokenCount, longest, inputs, size, groupCount } = trunk;
-    const train = takeGradient !== undefined;
+    const train = gradient !== undefined;
+    const onDevice = this.#tables !== undefined;
     const members = trunk.indices.map(
       (index, place): RunMember => ({ datum: data[index]!, rows: trunk.rows[place]!, logprobs: logprobs[index]! }),
     );
     const head = collectHeadRows(members, { lossFn, train });
-    const weighted = this.#slots(head.rows.filter((row) => row.weighted));
-    const unweighted = this.#slots(head.rows.filter((row) => !row.weighted));
+    const [weighted, unweighted] = [true, false].map((isWeighted) => {
+      const slots = this.#slots(head.rows.filter((row) => row.weighted === isWeighted));
+      return onDevice ? fillSlots(slots, isWeighted === train ? 1 : 0) : slots;
+    }) as [HeadRow[][], HeadRow[][]];
     const columns = [...weighted, ...unweighted].reduce((sum, slot) => sum + slot.length * widthOf(slot), 0);
     const key: ProgramKey = {
       kind: train ? "train" : "score",
       ...(adapter ? { targets: adapter.layout.targets } : {}),
       tree,
       groups: groupCount,
-      slots: slotCount,
+      slots: { weighted: weighted.length, unweighted: unweighted.length },
+      onDevice,
       recomputeAttention: train && (tree ? size.cells >= manyKeys * tokenCount : longest >= manyKeys),
     };
     return { members, head, weighted, unweighted, tokenCount, longest, key, size: { ...size, columns }, inputs };
   }
 
-  async #run({ adapter, takeGradient }: Pass, layout: Layout): Promise<void> {
+  async #run({ adapter, gradient }: Pass, layout: Layout): Promise<void> {
     const { members, head, weighted, unweighted, tokenCount } = layout;
     const tables = this.#rope.tables(layout.longest);
     const inputs: Record<string, Value> = {
       ...layout.inputs(),
       cos: f32(tables.cos, tables.dims),
       sin: f32(tables.sin, tables.dims),
-      ...(adapter ? adapterInputs(adapter) : {}),
       ...slotInputs("unweighted", unweighted),
     };
     placeSlots(unweighted, placeSlots(weighted, 0));
     const inOrder = weighted.flat();
-    if (takeGradient) {
+    if (gradient) {
       Object.assign(inputs, slotInputs("weighted", weighted, { terms: true }));
       // Row i of the packed axis takes its gradient from row source[i] of the weighted ones, or from the zeros behind them.
       const source = new Int32Array(tokenCount).fill(inOrder.length);
-      inOrder.forEach(({ row }, index) => {
-        source[row] = index;
+      inOrder.forEach(({ row, isPadding }, index) => {
+        if (!isPadding) source[row] = index;
       });
       inputs["gradient.rows"] = i32(source, [tokenCount]);
     }
     const program = await this.#programs.get(layout.key);
-    const outputs = await program.run(inputs);
+    if (this.#tables) {
+      const { values } = await this.#runOnDevice(program as DeviceProgram, { inputs, layout, adapter, gradient });
+      return spreadLogprobs(members, head, values["logprobs"]!.data as Float32Array);
+    }
+    const outputs = await program.run({ ...inputs, ...(adapter ? adapterInputs(adapter) : {}) });
     spreadLogprobs(members, head, outputs["logprobs"]!.data as Float32Array);
-    if (!takeGradient || !adapter) return;
+    if (!gradient || !adapter) return;
     const flat = outputs["gradient"]!.data as Float32Array;
     if (outputs["unembed.slopes"]) {
       addSparseUnembedding(flat, adapter, {
@@ -302,7 +357,29 @@ export class Trainer {
         inner: outputs["unembed.inner"]!.data as Float32Array,
       });
     }
-    takeGradient(flat);
+    (gradient as HostGradient).add(flat);
+  }
+
+  /** The same with tables, adapter and gradient on the device. */
+  async #runOnDevice(
+    program: DeviceProgram,
+    {
+      inputs,
+      layout,
+      adapter,
+      gradient,
+    }: Pick<Pass, "adapter" | "gradient"> & { inputs: Record<string, Value>; layout: Layout },
+  ): Promise<Pick<DeviceOutputs, "values">> {
+    const given: Record<string, RunInput> = { ...inputs };
+    for (const name of ["cos", "sin"]) given[name] = await this.#tables!.get(name, inputs[name]!);
+    if (adapter) Object.assign(given, await this.#options.adapters!.inputs(adapter));
+    if (gradient && adapter?.layout.targets.unembed) {
+      const { vocabSize } = this.#model.config;
+      Object.assign(given, unembeddingInputs(layout.weighted, { vocabSize, rank: adapter.layout.rank }));
+    }
+    const { values, resident } = await program.runOnDevice(given);
+    if (resident["gradient"]) await (gradient as DeviceGradient).add(resident["gradient"]);
+    return { values };
   }
 
   /** Divides head rows over the slots: each as full as the cache allows, or evenly when there are too many. */
@@ -312,6 +389,7 @@ export class Trainer {
   }
 
   dispose(): Promise<void> {
+    this.#tables?.release();
     return this.#programs.dispose();
   }
 }

@@ -1,0 +1,89 @@
+/** Lowered graphs compute what the graphs they are made from compute, and have none of the operations that a provider lacks. */
+import { describe, expect, it } from "vitest";
+import { gradients } from "../graph/gradient.ts";
+import { Graph, type Tensor } from "../graph/graph.ts";
+import * as ops from "../graph/ops.ts";
+import { createRandom } from "../random.ts";
+import { createInterpreter } from "../runtime/interpreter.ts";
+import type { Value } from "../runtime/runtime.ts";
+import { tinyConfig } from "../testing/tiny-model.ts";
+import { trainingGraph } from "../train/programs.ts";
+import { lowerForWebGpu } from "./lower.ts";
+
+const float64 = createInterpreter({ float64: true });
+
+/** Every output of the graph and of its lowered form, for inputs of these shapes. */
+async function bothWays(graph: Graph, shapes: Readonly<Record<string, readonly number[]>>) {
+  const inputs: Record<string, Value> = {};
+  for (const [name, dims] of Object.entries(shapes)) {
+    const random = createRandom(1, name);
+    const length = dims.reduce((product, dim) => product * dim, 1);
+    inputs[name] = { data: Float64Array.from({ length }, () => random() - 0.5), dims };
+  }
+  const run = async (each: Graph) => (await float64.compile(each, new Map())).run(inputs);
+  return [await run(graph), await run(lowerForWebGpu(graph))] as const;
+}
+
+function expectEqual([plain, lowered]: Awaited<ReturnType<typeof bothWays>>): void {
+  expect(Object.keys(lowered)).toEqual(Object.keys(plain));
+  for (const [name, { data, dims }] of Object.entries(plain)) {
+    expect(lowered[name]!.dims).toEqual(dims);
+    // Sums of at most eight terms of size 1 in another order.
+    for (const [i, value] of data.entries())
+      expect(Math.abs((lowered[name]!.data[i] as number) - (value as number))).toBeLessThan(1e-15);
+  }
+}
+
+describe("products", () => {
+  const shapes: readonly [string, readonly number[], readonly number[], ops.MatmulOptions][] = [
+    ["of matrices", [4, 3], [5, 4], { transA: true, transB: true, alpha: 0.5 }],
+    ["of matrices, scaled alone", [3, 4], [4, 5], { alpha: -2 }],
+    ["of stacks", [2, 3, 4], [2, 5, 4], { transB: true }],
+    ["of stacks, scaled", [2, 4, 3], [2, 4, 5], { transA: true, alpha: 3 }],
+    ["of stacks of stacks", [2, 2, 3, 4], [2, 2, 5, 4], { transB: true, alpha: 0.25 }],
+    ["of a stack and a matrix", [2, 3, 4], [5, 4], { transB: true }],
+  ];
+  it.each(shapes)("%s", async (_, a, b, options) => {
+    const graph = new Graph();
+    graph.output("y", ops.matmul(graph, graph.input("a", a), graph.input("b", b), options));
+    expect(graph.nodes.map(({ type }) => type)).toEqual(["FusedMatMul"]);
+    const lowered = lowerForWebGpu(graph);
+    expect(lowered.nodes.map(({ type }) => type)).not.toContain("FusedMatMul");
+    expectEqual(await bothWays(graph, { a, b }));
+  });
+});
+
+it("a norm whose second output is used", async () => {
+  const graph = new Graph();
+  const x = graph.input("x", [3, 8], { trainable: true });
+  const y = ops.rmsNorm(graph, x, graph.input("w", [8]), 2 ** -17);
+  graph.output("y", y);
+  graph.output("dx", gradients(graph, [{ value: y, seed: graph.input("g", [3, 8]) }], [x])[0]!);
+  expectEqual(await bothWays(graph, { x: [3, 8], w: [8], g: [3, 8] }));
+});
+
+it("leaves a norm alone whose second output nothing reads", () => {
+  const graph = new Graph();
+  graph.output("y", ops.rmsNorm(graph, graph.input("x", [3, 8]), graph.input("w", [8]), 1e-5));
+  expect(lowerForWebGpu(graph).nodes.map(({ type, outputs }) => [type, outputs.length])).toEqual([
+    ["SimplifiedLayerNormalization", 1],
+  ]);
+});
+
+it("a training step has no operation left that WebGPU lacks", () => {
+  const graph = trainingGraph(tinyConfig(), {
+    kind: "train",
+    targets: { attn: true, mlp: true, unembed: true },
+    tree: true,
+    groups: 2,
+    slots: { weighted: 1, unweighted: 1 },
+    recomputeAttention: true,
+    onDevice: true,
+  });
+  const before = graph.nodes.length;
+  const lowered = lowerForWebGpu(graph);
+  expect(graph.nodes).toHaveLength(before);
+  const written = new Set(lowered.nodes.flatMap(({ outputs }) => outputs.map(({ name }: Tensor) => name)));
+  expect(lowered.nodes.flatMap(({ outputs }) => outputs)).toHaveLength(written.size);
+  expect(lowered.nodes.map(({ type }) => type)).not.toContain("FusedMatMul");
+});

@@ -1,0 +1,97 @@
+/**
+ * What becomes of an adapter's numbers on a device, as graphs over whole matrices of them: the sum of two gradients, the norm of one, a step
+ * of AdamW, and the A and B of every module cut out of the values. Shapes are `[rows, width]`, with `commonSize` times the rank columns.
+ */
+import type { ModelConfig } from "@tinklet/models/config";
+import { commonSize, type LoraTargets, targetLinears } from "../adapter/layout.ts";
+import { product } from "../graph/dims.ts";
+import { Graph, type Tensor } from "../graph/graph.ts";
+import { add, mul, reduceSum, reshape, slice, sqrt, sub } from "../graph/ops.ts";
+
+const shape = ["rows", "width"] as const;
+const matrix = (graph: Graph, name: string): Tensor => graph.input(name, shape);
+const scalar = (graph: Graph, name: string): Tensor => graph.input(name, []);
+
+/** `a + b`, as `sum`. */
+export const sumGraph = (): Graph => {
+  const graph = new Graph();
+  graph.output("sum", add(graph, matrix(graph, "a"), matrix(graph, "b")));
+  return graph;
+};
+
+/** Sums of the squares of `scale · gradient`, row by row: the caller adds the rows in double precision. */
+export const squaresGraph = (): Graph => {
+  const graph = new Graph();
+  const scaled = mul(graph, matrix(graph, "gradient"), scalar(graph, "scale"));
+  graph.output("squares", reduceSum(graph, mul(graph, scaled, scaled), [1]));
+  return graph;
+};
+
+/** Factors of a step; all follow from its parameters and its number. */
+export const stepFactors = [
+  "clip",
+  "keepM",
+  "addM",
+  "keepV",
+  "addV",
+  "keepValues",
+  "rate",
+  "correction",
+  "eps",
+] as const;
+
+/**
+ * values, m and v after a step; `excess` is a sum of value − value, which is 0 where all values are finite and NaN where one is not.
+ * m ← keepM·m + addM·g, v ← keepV·v + addV·g², values ← keepValues·values − rate·m / (√v·correction + eps), with g the clipped gradient.
+ */
+export const stepGraph = (): Graph => {
+  const graph = new Graph();
+  const [values, gradient, m, v] = ["values", "gradient", "m", "v"].map((name) => matrix(graph, name)) as [
+    Tensor,
+    Tensor,
+    Tensor,
+    Tensor,
+  ];
+  const factor = Object.fromEntries(stepFactors.map((name) => [name, scalar(graph, name)])) as Record<
+    (typeof stepFactors)[number],
+    Tensor
+  >;
+  const g = mul(graph, gradient, factor.clip);
+  const nextM = add(graph, mul(graph, m, factor.keepM), mul(graph, g, factor.addM));
+  const nextV = add(graph, mul(graph, v, factor.keepV), mul(graph, mul(graph, g, factor.addV), g));
+  const root = add(graph, mul(graph, sqrt(graph, nextV), factor.correction), factor.eps);
+  const move = graph.node("Div", [mul(graph, nextM, factor.rate), root], shape);
+  const next = sub(graph, mul(graph, values, factor.keepValues), move);
+  graph.output("values.next", next);
+  graph.output("m.next", nextM);
+  graph.output("v.next", nextV);
+  graph.output("excess", reduceSum(graph, sub(graph, next, next), [0, 1]));
+  return graph;
+};
+
+/** Names of a module's matrices, which are those of the inputs of graphs that use them. */
+export const matrixNames = (module: string): { readonly a: string; readonly b: string } => ({
+  a: `${module}.lora_A`,
+  b: `${module}.lora_B`,
+});
+
+/** Cuts the matrices of all modules out of `values`. */
+export const matricesGraph = (config: ModelConfig, targets: LoraTargets): Graph => {
+  const graph = new Graph();
+  const common = commonSize(config, targets);
+  const linears = targetLinears(config, targets);
+  const rows = linears.reduce((sum, { inSize, outSize }) => sum + (inSize + outSize) / common, 0);
+  const values = graph.input("values", [rows, product([common, "rank"])]);
+  let at = 0;
+  const cut = (size: number, to: readonly (number | string)[]): Tensor => {
+    const from = at;
+    at += size / common;
+    return reshape(graph, slice(graph, values, { axis: 0, from, to: at }), to);
+  };
+  for (const { name, inSize, outSize } of linears) {
+    const { a, b } = matrixNames(name);
+    graph.output(a, cut(inSize, ["rank", inSize]));
+    graph.output(b, cut(outSize, [outSize, "rank"]));
+  }
+  return graph;
+};
