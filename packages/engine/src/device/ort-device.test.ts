@@ -108,6 +108,20 @@ describe.each(testKinds)("%s", (kind) => {
     expect(await codeOf(program.run({ pool, ...update(0, 1) }))).toBe("closed");
   });
 
+  it("a value outlives the program that made it", async () => {
+    const device = await open();
+    for (let round = 0; round < 3; round++) {
+      const graph = new Graph();
+      graph.output("y", ops.scale(graph, graph.input("x", ["n"]), 2));
+      const program = await device.compile(graph, new Map(), { resident: ["y"] });
+      const { resident } = await program.runOnDevice({ x: f32(Float32Array.of(1, 2), [2]) });
+      await program.dispose();
+      expect((await device.download(resident["y"]!)).data).toEqual(Float32Array.of(2, 4));
+      resident["y"]!.release();
+    }
+    expect(device.valueBytes).toBe(0);
+  });
+
   it("frees everything when it is closed, and refuses work from then on", async () => {
     const device = await open();
     const value: DeviceValue = await device.upload(f32(Float32Array.of(1), [1]));

@@ -156,17 +156,16 @@ export class OrtDevice implements Device {
 
   // ---- values
 
-  /** Takes over a value of onnxruntime's. */
-  adopt(pointer: Pointer, type: { dtype: Dtype; dims: readonly number[] }): OrtValue {
-    const value = new OrtValue(pointer, type, this.#free);
+  /** Takes over a value of onnxruntime's. `onFree` is called when its memory is free. */
+  adopt(pointer: Pointer, type: { dtype: Dtype; dims: readonly number[] }, onFree: () => void): OrtValue {
+    const value = new OrtValue(pointer, type, () => {
+      this.#values.delete(value);
+      this.api.release("ReleaseValue", pointer);
+      onFree();
+    });
     this.#values.add(value);
     return value;
   }
-
-  readonly #free = (value: OrtValue, pointer: Pointer): void => {
-    this.#values.delete(value);
-    this.api.release("ReleaseValue", pointer);
-  };
 
   /** A value of this device, of another one or none: @throws EngineError */
   own(value: DeviceValue): OrtValue {
@@ -254,10 +253,10 @@ export class OrtDevice implements Device {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    // Values first: the memory of some providers goes with their last session.
+    // Values first: the allocators of some providers go with their sessions.
     for (const program of this.#programs) program.unbindAll();
-    for (const value of this.#values) value.release();
-    for (const program of this.#programs) program.free();
+    for (const value of [...this.#values]) value.release();
+    for (const program of [...this.#programs]) program.free();
     this.#weights.clear();
     this.#movers.clear();
     this.stage.free();

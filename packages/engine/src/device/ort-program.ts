@@ -40,6 +40,9 @@ export class OrtProgram implements DeviceProgram {
   readonly #inputs: readonly Tensor[];
   readonly #outputs: readonly Output[];
   readonly #bound = new Map<string, OrtValue>();
+  /** Values that its runs have made and that are not released: WebGPU frees them by the session's allocator. */
+  #liveValues = 0;
+  #isClosed = false;
   #session: Pointer;
   #binding: Pointer;
 
@@ -68,7 +71,7 @@ export class OrtProgram implements DeviceProgram {
   }
 
   #run(inputs: Readonly<Record<string, RunInput>>, into: Readonly<Record<string, DeviceValue>>): DeviceOutputs {
-    if (this.#session === 0n) throw new EngineError("closed", "the program was released");
+    if (this.#isClosed) throw new EngineError("closed", "the program was released");
     const { api, stage, runOptions } = this.#device;
     const staged: Staged[] = [];
     for (const input of this.#inputs) {
@@ -117,7 +120,8 @@ export class OrtProgram implements DeviceProgram {
     this.#outputs.forEach(({ name, dtype, isResident }, i) => {
       const pointer = pointers[i]!;
       if (isResident && !into[name]) {
-        resident[name] = this.#device.adopt(pointer, { dtype, dims: api.shapeOf(pointer).dims });
+        this.#liveValues++;
+        resident[name] = this.#device.adopt(pointer, { dtype, dims: api.shapeOf(pointer).dims }, this.#valueFreed);
         return;
       }
       if (!isResident) {
@@ -158,8 +162,16 @@ export class OrtProgram implements DeviceProgram {
     }
   };
 
+  readonly #valueFreed = (): void => {
+    this.#liveValues--;
+    if (this.#isClosed && this.#liveValues === 0) this.free();
+  };
+
+  /** Lets go of what it was given. Its memory is freed with the last value that it has made. Idempotent. */
   dispose(): Promise<void> {
-    this.free();
+    this.#isClosed = true;
+    this.unbindAll();
+    if (this.#liveValues === 0) this.free();
     return Promise.resolve();
   }
 
@@ -173,6 +185,7 @@ export class OrtProgram implements DeviceProgram {
   /** Idempotent. */
   free(): void {
     if (this.#session === 0n) return;
+    this.#isClosed = true;
     const { api } = this.#device;
     this.unbindAll();
     api.release("ReleaseIoBinding", this.#binding);

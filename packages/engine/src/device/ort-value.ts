@@ -4,19 +4,17 @@ import { checkUsable, type DeviceValue } from "../runtime/device.ts";
 import { bytesOf } from "./element-types.ts";
 import type { Pointer } from "./ort-api.ts";
 
-/** Frees the native side of a value. */
-export type FreeValue = (value: OrtValue, pointer: Pointer) => void;
-
 export class OrtValue implements DeviceValue {
   readonly dtype: Dtype;
   readonly dims: readonly number[];
   readonly byteLength: number;
-  readonly #free: FreeValue;
+  /** Frees the native side. */
+  readonly #free: () => void;
   /** Native objects that refer to the memory, and let go of it before it is freed. */
   readonly #holders = new Set<(value: OrtValue) => void>();
   #pointer: Pointer;
 
-  constructor(pointer: Pointer, { dtype, dims }: { dtype: Dtype; dims: readonly number[] }, free: FreeValue) {
+  constructor(pointer: Pointer, { dtype, dims }: { dtype: Dtype; dims: readonly number[] }, free: () => void) {
     this.#pointer = pointer;
     this.#free = free;
     this.dtype = dtype;
@@ -46,8 +44,7 @@ export class OrtValue implements DeviceValue {
     if (this.#pointer === 0n) return;
     for (const letGo of this.#holders) letGo(this);
     this.#holders.clear();
-    const pointer = this.#pointer;
     this.#pointer = 0n;
-    this.#free(this, pointer);
+    this.#free();
   }
 }

@@ -176,6 +176,7 @@ export const reshape = (graph: Graph, a: Tensor, shape: Shape): Tensor => {
     ]);
   }
   return graph.node("Reshape", [a, graph.int64(spelled)], shape, {
+    dtype: a.dtype,
     backward: (g) => [reshape(graph, g, a.shape), null],
   });
 };
@@ -307,6 +308,7 @@ export const gather = (graph: Graph, table: Tensor, indices: Tensor): Tensor => 
     throw new ShapeError("gather", `indices must be integers, not ${indices.dtype}`);
   }
   return graph.node("Gather", [table, indices], [...indices.shape, ...table.shape.slice(1)], {
+    dtype: table.dtype,
     attributes: { axis: 0 },
     backward: (g) => [table.requiresGrad ? scatterAddRows(graph, g, indices, table.shape) : null, null],
   });
@@ -329,7 +331,7 @@ export const gatherElements = (graph: Graph, a: Tensor, indices: Tensor): Tensor
   if (a.shape.length !== 2 || indices.shape.length !== 2 || a.shape[0] !== indices.shape[0]) {
     throw new ShapeError("gatherElements", "needs two matrices with equal rows", [a.shape, indices.shape]);
   }
-  return graph.node("GatherElements", [a, indices], indices.shape, { attributes: { axis: 1 } });
+  return graph.node("GatherElements", [a, indices], indices.shape, { dtype: a.dtype, attributes: { axis: 1 } });
 };
 
 /** Sums over axes, which keep size 1. */

@@ -400,7 +400,7 @@ export const kernels: Readonly<Record<string, Kernel>> = {
     const dims = Array.from(ints(shape!));
     return [{ data: new arrays(count(dims)), dims }];
   },
-  Cast: ([a]) => [a!], // only ever int32 to int64, which are one type here
+  Cast: ([a]) => [a!], // of whole numbers only, which are the same in every type
   Squeeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 1) }],
   Unsqueeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 0, 1) }],
 
@@ -415,6 +415,24 @@ export const kernels: Readonly<Record<string, Kernel>> = {
       }
     });
     return [{ data, dims: base!.dims }];
+  },
+
+  CumSum: ([a], _attributes, arrays) => [
+    rows(a!, arrays, (row, out) => {
+      let total = 0;
+      for (let i = 0; i < row.length; i++) out[i] = total += row[i]!;
+    }),
+  ],
+
+  ArgMax: ([a]) => {
+    const [height, width] = a!.dims as [number, number];
+    const data = new Int32Array(height);
+    for (let row = 0; row < height; row++) {
+      for (let i = 1; i < width; i++) {
+        if (floats(a!)[row * width + i]! > floats(a!)[row * width + data[row]!]!) data[row] = i;
+      }
+    }
+    return [{ data, dims: [height, 1] }];
   },
 
   ReduceSum: reduce(0, (total, value) => total + value),

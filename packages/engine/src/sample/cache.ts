@@ -4,7 +4,7 @@
  * all and grows in steps; what lies behind a sequence's length is masked off.
  */
 import type { ModelConfig } from "@tinklet/models/config";
-import { type KvBlock, lengthOf, sideOffset } from "./kv-block.ts";
+import { type HostBlock, lengthOf, sideOffset } from "./kv-block.ts";
 
 /** Room comes in steps: all of it is read for every token, so the step is small; growing copies what is stored. */
 const roomStep = 32;
@@ -100,7 +100,7 @@ export class KvCache {
   }
 
   /** Adds a sequence whose tokens are those of blocks. Returns its row. */
-  adopt(blocks: readonly KvBlock[]): number {
+  adopt(blocks: readonly HostBlock[]): number {
     const { kvHeads, headDim } = this.#config;
     const length = lengthOf(blocks);
     const row = this.lengths.length;

@@ -10,6 +10,7 @@ import type { Past } from "./cache.ts";
 import { fuseWeights } from "./fused.ts";
 import { extendGraph, queryRows, scoreTail } from "./graph.ts";
 import { lengthOf } from "./kv-block.ts";
+import type { PrefillRun } from "./prefill.ts";
 import { type PromptPiece, prefillInputs } from "./prefill-inputs.ts";
 import { type RowLimits, rowLimits } from "./run-rows.ts";
 
@@ -28,13 +29,8 @@ export interface DecodeStep {
 }
 
 /** New tokens of prompts, no more than `rowLimits.most` in all. */
-export interface PrefillRun {
+export interface HostPrefillRun extends Omit<PrefillRun, "pieces"> {
   readonly pieces: readonly (PromptPiece & { readonly adapter: AdapterWeights | undefined })[];
-  /** Tokens, counted over all pieces, after which the distribution is wanted, with 1 / temperature for each. */
-  readonly rows: Int32Array;
-  readonly coldness: Float32Array;
-  /** Score these targets after these tokens, and list the k best. */
-  readonly scored?: { readonly rows: Int32Array; readonly targets: Int32Array; readonly k: number };
 }
 
 /**
@@ -134,7 +130,7 @@ export class Extender {
   }
 
   /** Runs new tokens of prompts. */
-  prefill({ pieces, ...wanted }: PrefillRun): Promise<ExtensionResult> {
+  prefill({ pieces, ...wanted }: HostPrefillRun): Promise<ExtensionResult> {
     const adapters = pieces.flatMap(({ tokens, adapter }) => Array.from(tokens, () => adapter));
     while (adapters.length < this.rowLimits.fewest) adapters.push(undefined);
     return this.#run(prefillInputs(this.#model.config, pieces, adapters.length), {

@@ -176,7 +176,7 @@ const outputLargest = (graph: Graph, prefix: string, logits: Tensor): void => {
 };
 
 /** Logits of given tokens and, if asked, of the k most likely ones, at the `scored` rows. */
-const scorePrompt = (graph: Graph, hidden: Tensor, head: HeadInputs): void => {
+export const scorePrompt = (graph: Graph, hidden: Tensor, head: HeadInputs): void => {
   const rows = graph.input("scored.rows", ["scored"], { dtype: "int32" });
   const targets = graph.input("scored.targets", ["scored", 1], { dtype: "int32" });
   const k = graph.input("scored.k", [1], { dtype: "int64" });
@@ -188,9 +188,11 @@ const scorePrompt = (graph: Graph, hidden: Tensor, head: HeadInputs): void => {
   graph.output("scored.topIds", best.indices);
 };
 
-/** The head for some rows only: their part of the adapter selection. */
+/** The head for some rows only: their part of the adapter selection, unless one scale is for all. */
 const selectRows = (graph: Graph, head: HeadInputs, rows: Tensor): HeadInputs =>
-  head.lora ? { ...head, lora: { ...head.lora, scale: gather(graph, head.lora.scale, rows) } } : head;
+  head.lora && head.lora.scale.shape.length > 0
+    ? { ...head, lora: { ...head.lora, scale: gather(graph, head.lora.scale, rows) } }
+    : head;
 
 /**
  * Inputs: see the declarations. Outputs: `k.<layer>` and `v.<layer>` of the new tokens; for the `rows` asked for, `logits` and their

@@ -2,7 +2,7 @@
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import { tinyConfig } from "../testing/tiny-model.ts";
-import { type KvBlock, lengthOf, recut, sideOffset, takeBlocks } from "./kv-block.ts";
+import { type HostBlock, lengthOf, recut, sideOffset, takeBlocks } from "./kv-block.ts";
 
 const config = tinyConfig();
 const { layers, kvHeads, headDim } = config;
@@ -26,7 +26,7 @@ const runOf = ({ rows, start, first }: { rows: number; start: number; first: num
     }),
 });
 
-const expectTokens = (blocks: readonly KvBlock[]): void => {
+const expectTokens = (blocks: readonly HostBlock[]): void => {
   let first = 0;
   for (const block of blocks) {
     for (let layer = 0; layer < layers; layer++) {
@@ -52,7 +52,7 @@ const runs = fc.array(fc.oneof(fc.constantFrom(1, 15, 16, 17, 31, 32, 33), fc.in
 it("are cut from runs of any lengths, and cut again to equal ones", () => {
   fc.assert(
     fc.property(runs, fc.nat(3), fc.nat(3), (lengths, before, behind) => {
-      const made: KvBlock[] = [];
+      const made: HostBlock[] = [];
       for (const length of lengths) {
         const run = runOf({ rows: before + length + behind, start: before, first: lengthOf(made) });
         made.push(...takeBlocks(config, { ...run, length }, size));

@@ -1,19 +1,25 @@
 /**
- * Keys and values of one run of a prompt, in one array: `[layers, 2, kvHeads, length, headDim]`. A prompt is a list of them. They are
- * written once and only read from then on, so that any number of requests may hold the same.
+ * Keys and values of one run of a prompt. A prompt is a list of such blocks. They are written once and only read from then on, so that any
+ * number of requests may hold the same. Those on the host are one array each: `[layers, 2, kvHeads, length, headDim]`; on a device they are
+ * pages (`device/pages.ts`).
  */
 import type { ModelConfig } from "@tinklet/models/config";
 
+/** A block, wherever it is. */
 export interface KvBlock {
   /** Tokens. */
   readonly length: number;
+  readonly byteLength: number;
+}
+
+export interface HostBlock extends KvBlock {
   readonly data: Float32Array;
 }
 
 /** Where a layer's keys or values begin in a block. */
 export const sideOffset = (
   { kvHeads, headDim }: ModelConfig,
-  { length }: KvBlock,
+  { length }: HostBlock,
   { layer, side }: { layer: number; side: "k" | "v" },
 ): number => (layer * 2 + (side === "k" ? 0 : 1)) * kvHeads * length * headDim;
 
@@ -31,7 +37,7 @@ export interface RunRows {
 }
 
 /** The keys and values that a run has made, in blocks of `size`, the last with what is left. */
-export const takeBlocks = (config: ModelConfig, run: RunRows, size: number): KvBlock[] =>
+export const takeBlocks = (config: ModelConfig, run: RunRows, size: number): HostBlock[] =>
   Array.from({ length: Math.ceil(run.length / size) }, (_, index) =>
     takeBlock(config, {
       ...run,
@@ -40,7 +46,7 @@ export const takeBlocks = (config: ModelConfig, run: RunRows, size: number): KvB
     }),
   );
 
-const takeBlock = (config: ModelConfig, { rows, start, length, fresh }: RunRows): KvBlock => {
+const takeBlock = (config: ModelConfig, { rows, start, length, fresh }: RunRows): HostBlock => {
   const block = emptyBlock(config, length);
   forEachLine(config, ({ layer, side, head }) => {
     const from = (head * rows + start) * config.headDim;
@@ -51,7 +57,7 @@ const takeBlock = (config: ModelConfig, { rows, start, length, fresh }: RunRows)
 };
 
 /** The same tokens in blocks of `size`, the last with what is left; those that are cut so stay as they are. */
-export const recut = (config: ModelConfig, blocks: readonly KvBlock[], size: number): readonly KvBlock[] => {
+export const recut = (config: ModelConfig, blocks: readonly HostBlock[], size: number): readonly HostBlock[] => {
   const last = blocks.length - 1;
   if (blocks.every((block, index) => (index < last ? block.length === size : block.length <= size))) return blocks;
   const length = lengthOf(blocks);
@@ -63,9 +69,9 @@ export const recut = (config: ModelConfig, blocks: readonly KvBlock[], size: num
 /** Tokens `start` to `end` of blocks end to end. */
 const copyTokens = (
   config: ModelConfig,
-  blocks: readonly KvBlock[],
+  blocks: readonly HostBlock[],
   { start, end }: { readonly start: number; readonly end: number },
-): KvBlock => {
+): HostBlock => {
   const copy = emptyBlock(config, end - start);
   let at = 0;
   for (const block of blocks) {
@@ -89,13 +95,13 @@ interface Line {
   readonly head: number;
 }
 
-const emptyBlock = ({ layers, kvHeads, headDim }: ModelConfig, length: number): KvBlock => ({
-  length,
-  data: new Float32Array(layers * 2 * kvHeads * length * headDim),
-});
+const emptyBlock = ({ layers, kvHeads, headDim }: ModelConfig, length: number): HostBlock => {
+  const data = new Float32Array(layers * 2 * kvHeads * length * headDim);
+  return { length, byteLength: data.byteLength, data };
+};
 
 /** Where a head's keys or values begin in a block. */
-const lineOffset = (config: ModelConfig, block: KvBlock, line: Line): number =>
+const lineOffset = (config: ModelConfig, block: HostBlock, line: Line): number =>
   sideOffset(config, block, line) + line.head * block.length * config.headDim;
 
 const forEachLine = ({ layers, kvHeads }: ModelConfig, body: (line: Line) => void): void => {

@@ -5,17 +5,17 @@
 import type { ModelConfig } from "@tinklet/models/config";
 import { masked } from "../model/attention.ts";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
-import { type KvBlock, lengthOf, sideOffset } from "./kv-block.ts";
+import { type HostBlock, lengthOf, sideOffset } from "./kv-block.ts";
 import { fewestQueries, keyStep } from "./run-rows.ts";
 
 /** Consecutive tokens of a prompt, and what is known of those before them. */
 export interface PromptPiece {
-  readonly past: readonly KvBlock[];
+  readonly past: readonly HostBlock[];
   readonly tokens: Int32Array;
 }
 
 /** Where each piece's tokens begin; rows of padding come last. */
-export const startsOf = (pieces: readonly PromptPiece[]): number[] => {
+export const startsOf = (pieces: readonly Pick<PromptPiece, "tokens">[]): number[] => {
   let at = 0;
   return pieces.map(({ tokens }) => {
     const start = at;
@@ -27,7 +27,7 @@ export const startsOf = (pieces: readonly PromptPiece[]): number[] => {
 /** Rows of keys that are known, those of each block once, and where each block's begin. */
 const pastRows = (config: ModelConfig, pieces: readonly PromptPiece[]) => {
   const { kvHeads, headDim } = config;
-  const firstRows = new Map<KvBlock, number>();
+  const firstRows = new Map<HostBlock, number>();
   let rows = 0;
   for (const block of pieces.flatMap(({ past }) => past)) {
     if (firstRows.has(block)) continue;

@@ -4,15 +4,12 @@
  * depend on where runs begin and end, so that a prompt has the same cold and warm.
  */
 
-import type { ModelConfig } from "@tinklet/models/config";
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import type { SampleResult } from "../types.ts";
-import type { Extender, ExtensionResult } from "./extender.ts";
-import { type KvBlock, lengthOf, recut, takeBlocks } from "./kv-block.ts";
+import { type KvBlock, lengthOf } from "./kv-block.ts";
 import { startsOf } from "./prefill-inputs.ts";
 import { blockTokens, type Distribution, type PrefixLease } from "./prefix-cache.ts";
 import { firstAsked, hasQuestions, type PromptQuestions, promptRows } from "./prompt-rows.ts";
-import type { RowLimits } from "./run-rows.ts";
 
 export interface PrefillJob {
   readonly prompt: Int32Array;
@@ -68,7 +65,7 @@ const scoreSheet = (length: number, { promptLogprobs, topkPromptLogprobs: k }: P
     logprobs: new Float32Array(length * k).fill(noTop.logprob),
   };
   return {
-    fill: (first: number, scored: NonNullable<ExtensionResult["scored"]>): void => {
+    fill: (first: number, scored: NonNullable<PrefillResult["scored"]>): void => {
       const count = scored.logprobs.length;
       logprobs.set(scored.logprobs, first);
       if (k === 0) return;
@@ -83,20 +80,46 @@ const scoreSheet = (length: number, { promptLogprobs, topkPromptLogprobs: k }: P
 };
 
 /** Logits that a run may hold for scored tokens: a prompt's for a whole vocabulary would take more memory than the model. */
-const scoredLogits = 2 ** 23;
+export const scoredLogits = 2 ** 23;
 
-interface Prefiller {
-  readonly config: ModelConfig;
-  readonly extender: Extender;
+/** New tokens of prompts, no more in all than the runner takes. */
+export interface PrefillRun {
+  readonly pieces: readonly {
+    readonly past: readonly KvBlock[];
+    readonly tokens: Int32Array;
+    readonly adapter: AdapterWeights | undefined;
+  }[];
+  /** Tokens, counted over all pieces, after which the distribution is wanted, with 1 / temperature for each. */
+  readonly rows: Int32Array;
+  readonly coldness: Float32Array;
+  /** Score these targets after these tokens, and list the k best. */
+  readonly scored?: { readonly rows: Int32Array; readonly targets: Int32Array; readonly k: number };
+}
+
+export interface PrefillResult {
+  /** The blocks of one piece: of `blockTokens`, the last with what is left. */
+  take(piece: number): readonly KvBlock[];
+  /** After one of the wanted rows; in arrays of its own. */
+  distribution(row: number): Distribution;
+  readonly scored?: { readonly logprobs: Float32Array; readonly top: Float32Array; readonly topIds: Int32Array };
+}
+
+/** Computes new tokens of prompts, wherever their keys and values are. */
+export interface PrefillRunner {
+  /** Tokens of a run, without scores and with them. */
+  readonly most: { readonly plain: number; readonly scored: number };
+  prefill(run: PrefillRun): Promise<PrefillResult>;
+  /** The same tokens in blocks of `blockTokens`, the last with what is left. */
+  recut(blocks: readonly KvBlock[]): readonly KvBlock[];
 }
 
 /** Several prompts with no more missing than one run has; or one, scored or not. Undefined if all are cancelled on the way. */
 export const prefill = async (
-  prefiller: Prefiller,
+  runner: PrefillRunner,
   jobs: readonly PrefillJob[],
 ): Promise<readonly Prefilled[] | undefined> => {
   const missing = jobs.filter(({ lease }) => !lease.ending);
-  const computed = await computeMissing(prefiller, missing);
+  const computed = await computeMissing(runner, missing);
   if (!computed) return undefined;
   return jobs.map((job) => {
     const { ending, blocks } = job.lease;
@@ -106,47 +129,40 @@ export const prefill = async (
 };
 
 const computeMissing = async (
-  prefiller: Prefiller,
+  runner: PrefillRunner,
   jobs: readonly PrefillJob[],
 ): Promise<readonly Prefilled[] | undefined> => {
   const [first, ...others] = jobs;
   if (!first) return [];
-  return others.length === 0 ? prefillLong(prefiller, first) : prefillShort(prefiller, jobs);
+  return others.length === 0 ? prefillLong(runner, first) : prefillShort(runner, jobs);
 };
 
 /** Prompts that fit one run together. */
-const prefillShort = async (
-  { config, extender }: Prefiller,
-  jobs: readonly PrefillJob[],
-): Promise<readonly Prefilled[]> => {
+const prefillShort = async (runner: PrefillRunner, jobs: readonly PrefillJob[]): Promise<readonly Prefilled[]> => {
   const pieces = jobs.map(({ prompt, adapter, lease }) => ({
     past: lease.blocks,
     tokens: prompt.subarray(lengthOf(lease.blocks)),
     adapter,
   }));
   const starts = startsOf(pieces);
-  const result = await extender.prefill({
+  const result = await runner.prefill({
     pieces,
     rows: Int32Array.from(pieces, ({ tokens }, row) => starts[row]! + tokens.length - 1),
     coldness: Float32Array.from(jobs, ({ coldness }) => coldness),
   });
-  return jobs.map((job, row) => {
-    const piece = { start: starts[row]!, length: pieces[row]!.tokens.length };
-    const made = takeBlocks(config, { ...piece, ...result }, blockTokens);
-    return { ...finish(config, job, { made, last: distributionOf(config, result, row) }), prompted: {} };
-  });
+  return jobs.map((job, row) => ({
+    ...finish(runner, job, { made: result.take(row), last: result.distribution(row) }),
+    prompted: {},
+  }));
 };
 
 /** A prompt in one run or several. */
-const prefillLong = async (
-  { config, extender }: Prefiller,
-  job: PrefillJob,
-): Promise<readonly [Prefilled] | undefined> => {
+const prefillLong = async (runner: PrefillRunner, job: PrefillJob): Promise<readonly [Prefilled] | undefined> => {
   const { prompt, adapter, lease, scores, coldness } = job;
   const scored = scoresTokens(scores);
   const sheet = scoreSheet(scored ? prompt.length : 0, scores);
   const asked = promptRows(prompt.length, scores);
-  const most = isScored(scores) ? scoredRows(extender.rowLimits, config) : extender.rowLimits.most;
+  const most = isScored(scores) ? runner.most.scored : runner.most.plain;
   const made: KvBlock[] = [];
   for (const { start, end } of runsOf(lengthOf(lease.blocks), prompt.length, most)) {
     const isLast = end === prompt.length;
@@ -155,7 +171,7 @@ const prefillLong = async (
     const scoredCount = scored ? Math.max(0, Math.min(end + 1, prompt.length) - firstScored) : 0;
     const questions = asked.within(start, end);
     const wanted = [...questions, ...(isLast ? [end - 1] : [])];
-    const result = await extender.prefill({
+    const result = await runner.prefill({
       pieces: [{ past: [...lease.blocks, ...made], tokens: prompt.subarray(start, end), adapter }],
       rows: Int32Array.from(wanted, (row) => row - start),
       coldness: new Float32Array(wanted.length).fill(coldness),
@@ -171,20 +187,17 @@ const prefillLong = async (
     });
     if (result.scored) sheet.fill(firstScored, result.scored);
     questions.forEach((row, index) => {
-      asked.take(row, distributionOf(config, result, index));
+      asked.take(row, result.distribution(index));
     });
-    made.push(...takeBlocks(config, { ...result, start: 0, length: end - start }, blockTokens));
+    made.push(...result.take(0));
     if (isLast) {
-      const last = distributionOf(config, result, questions.length);
-      return [{ ...finish(config, job, { made, last }), prompted: { ...sheet.result(), ...asked.result() } }];
+      const last = result.distribution(questions.length);
+      return [{ ...finish(runner, job, { made, last }), prompted: { ...sheet.result(), ...asked.result() } }];
     }
     if (job.isCancelled()) return undefined;
   }
   throw new RangeError("a prompt has a last run");
 };
-
-const scoredRows = ({ fewest, most }: RowLimits, { vocabSize }: ModelConfig): number =>
-  Math.min(most, Math.max(fewest, Math.floor(scoredLogits / vocabSize)));
 
 /** Tokens `from` to `to` in as few runs as possible, about equally long, of whole blocks but the last where that makes no more of them. */
 export const runsOf = (from: number, to: number, most: number): { start: number; end: number }[] => {
@@ -200,18 +213,13 @@ export const runsOf = (from: number, to: number, most: number): { start: number;
   }));
 };
 
-const distributionOf = ({ vocabSize }: ModelConfig, result: ExtensionResult, row: number): Distribution => {
-  const own = (values: Float32Array): Float32Array => values.slice(row * vocabSize, (row + 1) * vocabSize);
-  return { logits: own(result.logits), probabilities: own(result.probabilities), logSumExp: result.logSumExp[row]! };
-};
-
 /** Leaves what was made for others: whole blocks, and the end of the prompt. */
 const finish = (
-  config: ModelConfig,
+  runner: PrefillRunner,
   { lease }: PrefillJob,
   { made, last }: { readonly made: readonly KvBlock[]; readonly last: Distribution },
 ): Omit<Prefilled, "prompted"> => {
-  const blocks = recut(config, made, blockTokens);
+  const blocks = runner.recut(made);
   const rest = blocks.at(-1)!;
   for (const block of blocks.slice(0, -1)) lease.add(block);
   const all = [...lease.blocks, rest];

@@ -37,6 +37,7 @@ interface Tree {
 /** Something that can be dropped alone. */
 interface Entry {
   readonly tree: Tree;
+  readonly block: KvBlock;
   readonly bytes: number;
   /** Requests that are using it. */
   users: number;
@@ -84,6 +85,8 @@ export interface PrefixQuery extends PrefixSpace {
 
 export interface PrefixCache {
   readonly bytes: number;
+  /** All that are kept. */
+  blocks(): Iterable<KvBlock>;
   /** Tokens at the beginning of a prompt that are there. */
   match(query: PrefixQuery): number;
   /** Holds what is there of a prompt. */
@@ -199,7 +202,8 @@ export const createPrefixCache = (): PrefixCache => {
         if (!node) {
           const entry: Entry = {
             tree: own,
-            bytes: block.data.byteLength,
+            block,
+            bytes: block.byteLength,
             users: 0,
             detach: () => parent.children.delete(key),
           };
@@ -218,7 +222,8 @@ export const createPrefixCache = (): PrefixCache => {
         const { block, last } = ending;
         const entry: Entry = {
           tree: own,
-          bytes: block.data.byteLength + last.logits.byteLength + last.probabilities.byteLength,
+          block,
+          bytes: block.byteLength + last.logits.byteLength + last.probabilities.byteLength,
           users: 0,
           detach: () => node.endings.delete(key),
         };
@@ -240,6 +245,9 @@ export const createPrefixCache = (): PrefixCache => {
   return {
     get bytes() {
       return bytes;
+    },
+    *blocks() {
+      for (const { block } of order) yield block;
     },
     match: (query) => {
       const tree = treeOf(query);

@@ -7,7 +7,7 @@ import { noisyAdapter } from "../testing/noisy-adapter.ts";
 import { tinyModel, wideShape } from "../testing/tiny-model.ts";
 import { Extender } from "./extender.ts";
 import { joinedForPrompts } from "./fused.ts";
-import { type KvBlock, recut, takeBlocks } from "./kv-block.ts";
+import { type HostBlock, recut, takeBlocks } from "./kv-block.ts";
 import { startsOf } from "./prefill-inputs.ts";
 import { keyStep, rowLimits } from "./run-rows.ts";
 
@@ -36,7 +36,7 @@ const compute = async (
   beside: number,
 ) => {
   const adapter = noisyAdapter(config, { rank: 16, seed: 1 });
-  const made: KvBlock[] = [];
+  const made: HostBlock[] = [];
   let logits = new Float32Array();
   for (let [at, run] = [0, 0]; at < prompt.length; run++) {
     const length = Math.min(sizes[run % sizes.length]!, prompt.length - at, extender.rowLimits.most - beside);

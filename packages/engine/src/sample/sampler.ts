@@ -13,6 +13,7 @@ import { EngineError, InputError, MemoryError } from "../errors.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { createRandom, drawSeed } from "../random.ts";
 import type { Runtime } from "../runtime/runtime.ts";
+import type { DeviceAdapters } from "../train/device-adapters.ts";
 import type {
   Constraint,
   EngineStats,
@@ -23,11 +24,13 @@ import type {
   SamplingParams,
   TokenEvent,
 } from "../types.ts";
-import { KvCache } from "./cache.ts";
-import { decodeRows, Extender, type ExtensionResult, type Packing } from "./extender.ts";
+import { createPagedSequences } from "./device/paged-sequences.ts";
+import type { Packing } from "./extender.ts";
 import { guestSeats } from "./guest-seats.ts";
+import { createHostSequences } from "./host-sequences.ts";
+import type { KvBlock } from "./kv-block.ts";
 import { argmax, best, type Choice, pick } from "./pick.ts";
-import { isScored, type Prefilled, type PromptScores, prefill, unscoredTokens } from "./prefill.ts";
+import { isScored, type Prefilled, type PromptScores, unscoredTokens } from "./prefill.ts";
 import {
   blockTokens,
   createPrefixCache,
@@ -35,6 +38,7 @@ import {
   type PrefixLease,
   type PrefixQuery,
 } from "./prefix-cache.ts";
+import type { Decoded, DecodeRow, Drawn, DrawOptions, Sequences } from "./sequences.ts";
 import { narrowed, readShape, type Shape, shaped } from "./shape.ts";
 import { type StopRules, StopWatch, stopRules } from "./stop.ts";
 
@@ -48,6 +52,10 @@ export interface SamplerOptions {
   readonly cacheBytes: number;
   readonly eosTokenIds: readonly number[];
   readonly packing: Packing;
+  /** What a run may take for intermediate results, on a device. @defaultValue no limit */
+  readonly activationBytes?: number;
+  /** Where adapters are, on a runtime that has a device. @defaultValue some of its own */
+  readonly adapters?: DeviceAdapters;
   /** Asked for once, when the first stop text comes. */
   readonly tokenizer?: () => Promise<Tokenizer>;
   /** Asked for once, when the first format comes. */
@@ -134,12 +142,11 @@ export interface SampleHandle {
 
 export class Sampler {
   readonly #model: LoadedModel;
-  readonly #extender: Extender;
+  /** In the order of `#active`. */
+  readonly #sequences: Sequences;
   readonly #options: SamplerOptions;
   readonly #waiting: Job[] = [];
-  /** In the order of the cache's rows. */
   readonly #active: Sequence[] = [];
-  readonly #cache: KvCache;
   /** Has what the plan gives to caches and sequences do not take. */
   readonly #prefixes = createPrefixCache();
   /** Adapters that were found to be without NaN and infinities. */
@@ -151,9 +158,20 @@ export class Sampler {
 
   constructor(model: LoadedModel, runtime: Runtime, options: SamplerOptions) {
     this.#model = model;
-    this.#extender = new Extender(model, runtime, options);
     this.#options = options;
-    this.#cache = new KvCache(model.config, (bytes) => this.#prefixes.shrinkTo(options.cacheBytes - bytes));
+    const { device } = runtime;
+    this.#sequences = device
+      ? createPagedSequences(model, device, {
+          ...options,
+          reclaim: (bytes) => {
+            this.#prefixes.shrinkTo(this.#prefixes.bytes - bytes);
+            return this.#heldBlocks();
+          },
+        })
+      : createHostSequences(model, runtime, {
+          ...options,
+          beforeResize: (bytes) => this.#prefixes.shrinkTo(options.cacheBytes - bytes),
+        });
   }
 
   get busy(): boolean {
@@ -168,7 +186,7 @@ export class Sampler {
     return {
       activeSequences: this.#active.length,
       waitingSequences,
-      cacheBytes: this.#cache.bytes,
+      cacheBytes: this.#sequences.bytes,
       prefixCacheBytes: this.#prefixes.bytes,
       grammarBytes: this.#compiler?.bytes ?? 0,
     };
@@ -179,12 +197,28 @@ export class Sampler {
     this.#prefixes.keepOnly(isHeld);
   }
 
+  /** Blocks of prompts that anything refers to. */
+  *#heldBlocks(): Iterable<KvBlock> {
+    yield* this.#prefixes.blocks();
+    for (const { lease, prefilled } of [...this.#waiting, ...this.#active.map(({ job }) => job)]) {
+      if (lease) yield* lease.blocks;
+      if (lease?.ending) yield lease.ending.block;
+      if (prefilled) yield* prefilled.blocks;
+    }
+  }
+
+  /** Weights that requests still use. */
+  *usedWeights(): Iterable<AdapterWeights> {
+    for (const { adapter } of this.#waiting) if (adapter) yield adapter;
+    for (const { job } of this.#active) if (job.adapter) yield job.adapter;
+  }
+
   /** Checks and queues a request; `adapter` is frozen by the caller for as long as the request lives. */
   submit(request: SampleRequest, adapter: AdapterWeights | undefined, options: SubmitOptions = {}): SampleHandle {
     const { onToken } = options;
     let job: Job | undefined;
     const result = new Promise<SampleResult>((resolve, reject) => {
-      if (adapter) this.#checkAdapter(adapter);
+      if (adapter && !this.#sequences.draws) this.#checkAdapter(adapter); // what is on a device is checked there
       job = { ...this.#check(request), adapter, onToken, resolve, reject, sequences: [] };
       this.#waiting.push(job);
     });
@@ -253,7 +287,7 @@ export class Sampler {
       wanted: "a number of tokens",
     });
     const seed = number("params.seed", params.seed ?? drawSeed(), { ok: Number.isSafeInteger, wanted: "an integer" });
-    const bytes = KvCache.bytesFor(this.#model.config, 2, prompt.length + Math.min(maxTokens, room));
+    const bytes = this.#sequences.bytesFor(1, prompt.length + Math.min(maxTokens, room));
     if (bytes > this.#options.cacheBytes) {
       throw new MemoryError(`a cache for ${prompt.length + Math.min(maxTokens, room)} tokens does not fit`, {
         neededBytes: bytes,
@@ -295,7 +329,7 @@ export class Sampler {
       this.#startSamples();
     } else if (this.#active.some(({ held }) => held === undefined)) await this.#decode();
     else this.#slice = createSlice(); // nothing else waited for it
-    if (!this.busy) this.#extender.forgetAdapters();
+    if (!this.busy) this.#sequences.forgetAdapters();
   }
 
   /** The first that waits, where it has room; in a full batch the first guest. */
@@ -355,7 +389,7 @@ export class Sampler {
     } catch (error) {
       for (const job of jobs) job.cancelled = { reason: error };
     }
-    this.#prefixes.shrinkTo(this.#options.cacheBytes - this.#cache.bytes);
+    this.#prefixes.shrinkTo(this.#options.cacheBytes - this.#sequences.bytes);
   }
 
   /** Stop texts need one. */
@@ -374,7 +408,7 @@ export class Sampler {
   #prefilledWith(first: Job): Job[] {
     const missingOf = (job: Job): number => job.prompt.length - this.#prefixes.match(queryOf(job));
     let rows = missingOf(first);
-    const { most } = this.#extender.rowLimits;
+    const most = this.#sequences.mostPromptTokens;
     const [shortest, longest] = [rows / 2, rows * 2];
     let room = this.#options.maxBatch - this.#active.length - first.numSamples;
     const jobs = [first];
@@ -385,6 +419,7 @@ export class Sampler {
       if (job === first || !isCompiled(job) || isScored(job) || !stoppable || job.numSamples > room) continue;
       const missing = missingOf(job);
       if (missing < shortest || missing > longest || rows + missing > most) continue;
+      if (this.#sequences.isBounded && !this.#haveRoom([...jobs, job])) continue;
       if (jobs.some((other) => goOnAlike(job, other, job.prompt.length - missing))) continue;
       room -= job.numSamples;
       rows += missing;
@@ -420,8 +455,15 @@ export class Sampler {
     );
     return (
       sequences <= this.#options.maxBatch + (this.#isGuest(job) ? guestSeats : 0) &&
-      KvCache.bytesFor(this.#model.config, sequences, longest) <= this.#options.cacheBytes
+      this.#sequences.bytesFor(sequences, longest) <= this.#options.cacheBytes
     );
+  }
+
+  /** Whether a sequence of each fits beside the active ones. */
+  #haveRoom(jobs: readonly Job[]): boolean {
+    const all = [...jobs, ...this.#active.map(({ job }) => job)];
+    const longest = Math.max(...all.map(({ prompt, maxTokens }) => prompt.length + maxTokens));
+    return this.#sequences.bytesFor(all.length, longest) <= this.#options.cacheBytes;
   }
 
   /** Starts samples of prefilled requests, as many as there is room for; each begins with the prompt's cache and distribution. */
@@ -466,13 +508,12 @@ export class Sampler {
     else this.#take(sequence, last);
     if (sequence.stopReason) this.#finishIfDone(job);
     else {
-      this.#cache.adopt(blocks);
+      this.#sequences.adopt(blocks);
       this.#active.push(sequence);
     }
   }
 
   async #prefill(jobs: readonly Job[]): Promise<void> {
-    const { config } = this.#model;
     const leased = jobs.map((job) => {
       const lease = this.#prefixes.lease(queryOf(job));
       job.lease = lease;
@@ -481,7 +522,7 @@ export class Sampler {
       const isCancelled = (): boolean => job.cancelled !== undefined;
       return { prompt, adapter, scores: job, lease, coldness: coldnessOf(job.temperature), isCancelled };
     });
-    const done = await prefill({ config, extender: this.#extender }, leased);
+    const done = await this.#sequences.prefill(leased);
     jobs.forEach((job, index) => {
       const own = done?.[index];
       if (!own) return;
@@ -490,8 +531,12 @@ export class Sampler {
     });
   }
 
-  /** Chooses a sequence's next token and decides whether it was the last. Holds it while its format's mask is not found. */
-  #take(sequence: Sequence, row: Distribution): void {
+  /**
+   * Chooses a sequence's next token and decides whether it was the last. Holds it while its format's mask is not found.
+   *
+   * @param random - a number that was drawn for it already
+   */
+  #take(sequence: Sequence, row: Distribution, random?: number): void {
     const { job } = sequence;
     if (job.cancelled) return;
     if (!Number.isFinite(row.logSumExp)) {
@@ -517,17 +562,23 @@ export class Sampler {
     const wanted = allowed ? narrowed(free, allowed, coldness) : free;
     // Logits that overflow at the temperature, and only those, leave no probability that is a number: the largest logit has all of it.
     const greedy = temperature === 0 || Number.isNaN(wanted.probabilities[0]);
-    const choice = greedy ? argmax(wanted.logits) : pick(wanted.probabilities, job.choice, sequence.random());
+    const choice = greedy ? argmax(wanted.logits) : pick(wanted.probabilities, job.choice, random ?? sequence.random());
     const token = allowed ? allowed[choice]! : choice;
     const logprobOf = (id: number): number => Math.min(0, row.logits[id]! - row.logSumExp);
-    const logprob = logprobOf(token);
-    sequence.tokens.push(token);
-    sequence.logprobs.push(logprob);
     if (shape) sequence.counts.set(token, (sequence.counts.get(token) ?? 0) + 1);
     const top = job.topkSampleLogprobs > 0 ? best(row.logits, job.topkSampleLogprobs) : [];
-    for (const id of top) {
+    this.#add(sequence, { token, logprob: logprobOf(token), top: top.map((id) => [id, logprobOf(id)] as const) });
+  }
+
+  /** Adds a token to a sequence and decides whether it was the last. */
+  #add(sequence: Sequence, { token, logprob, top }: Drawn): void {
+    const { job, follower } = sequence;
+    if (job.cancelled) return;
+    sequence.tokens.push(token);
+    sequence.logprobs.push(logprob);
+    for (const [id, own] of top) {
       sequence.top.tokenIds.push(id);
-      sequence.top.logprobs.push(logprobOf(id));
+      sequence.top.logprobs.push(own);
     }
     try {
       follower?.push(token);
@@ -544,7 +595,7 @@ export class Sampler {
         token,
         logprob,
         promptCacheHitTokens: job.hitTokens ?? 0,
-        ...(top.length > 0 ? { top: top.map((id) => [id, logprobOf(id)] as const) } : {}),
+        ...(top.length > 0 ? { top } : {}),
         ...(sequence.stopReason ? { stopReason: sequence.stopReason } : {}),
       });
     } catch (error) {
@@ -552,33 +603,39 @@ export class Sampler {
     }
   }
 
+  /** How a sequence's next token can be drawn where the logits are; what its request changes about the distribution is the host's. */
+  #drawOf({ job, follower, random }: Sequence): DrawOptions | undefined {
+    if (!this.#sequences.draws || job.shape || follower) return undefined;
+    const greedy = job.temperature === 0;
+    return { greedy, choice: job.choice, random: greedy ? 0 : random(), top: job.topkSampleLogprobs };
+  }
+
   async #decode(): Promise<void> {
     const sequences = [...this.#active];
-    const { vocabSize } = this.#model.config;
-    let result: ExtensionResult;
+    const rows = sequences.map((sequence): DecodeRow => {
+      const isHeld = sequence.held !== undefined;
+      return {
+        token: sequence.tokens.at(-1) ?? 0, // of one that is held the result is not used
+        adapter: sequence.job.adapter,
+        coldness: coldnessOf(sequence.job.temperature),
+        isHeld,
+        draw: isHeld ? undefined : this.#drawOf(sequence),
+      };
+    });
+    let results: readonly Decoded[];
     try {
-      const rows = decodeRows(sequences.length);
-      this.#cache.prepare(1, rows);
-      result = await this.#extender.decode({
-        past: this.#cache.past(rows),
-        tokens: Int32Array.from(sequences, ({ tokens }) => tokens.at(-1) ?? 0), // of one that is held the result is not used
-        adapters: sequences.map(({ job }) => job.adapter),
-        coldness: Float32Array.from(sequences, ({ job }) => coldnessOf(job.temperature)),
-      });
-      this.#cache.append(1, result.fresh, (row) => sequences[row]!.held !== undefined);
+      results = await this.#sequences.decode(rows);
     } catch (error) {
       this.#failAll(error);
       return;
     }
-    const rows = new Map(sequences.map((sequence, row) => [sequence, row]));
+    const places = new Map(sequences.map((sequence, row) => [sequence, row]));
     for (const sequence of byGrammarWork(sequences.filter(({ held }) => held === undefined))) {
-      const row = rows.get(sequence)!;
-      const part = (values: Float32Array): Float32Array => values.subarray(row * vocabSize, (row + 1) * vocabSize);
-      this.#take(sequence, {
-        logits: part(result.logits),
-        probabilities: part(result.probabilities),
-        logSumExp: result.logSumExp[row]!,
-      });
+      const row = places.get(sequence)!;
+      const result = results[row]!;
+      if ("distribution" in result) this.#take(sequence, result.distribution, rows[row]!.draw?.random);
+      else if (Number.isFinite(result.drawn.logprob)) this.#add(sequence, result.drawn);
+      else sequence.job.cancelled ??= { reason: new EngineError("not_finite", notFinite) };
     }
     this.#releaseDone();
   }
@@ -595,7 +652,7 @@ export class Sampler {
 
   /** Takes a sequence out of the batch; the last one takes its row, here as in the cache. */
   #release(row: number): void {
-    this.#cache.remove(row);
+    this.#sequences.remove(row);
     const last = this.#active.pop()!;
     if (row < this.#active.length) this.#active[row] = last;
   }
@@ -607,7 +664,7 @@ export class Sampler {
       job.reject(error);
     }
     this.#active.length = 0;
-    this.#cache.clear();
+    this.#sequences.clear();
   }
 
   #finishIfDone(job: Job): void {
@@ -644,7 +701,7 @@ export class Sampler {
     for (const job of new Set([...this.#waiting, ...this.#active.map((sequence) => sequence.job)])) job.reject(reason);
     this.#waiting.length = 0;
     this.#active.length = 0;
-    await this.#extender.dispose();
+    await this.#sequences.dispose();
   }
 }
 

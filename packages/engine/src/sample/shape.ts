@@ -77,5 +77,5 @@ export function narrowed(
   return { logits: own, probabilities: shares };
 }
 
-const plain: Shape = { presencePenalty: 0, frequencyPenalty: 0, bias: [] };
+export const plain: Shape = { presencePenalty: 0, frequencyPenalty: 0, bias: [] };
 const leastSum = 1e-30;

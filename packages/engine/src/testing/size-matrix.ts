@@ -181,12 +181,12 @@ export class SizeMatrix {
   }
 
   /** The sampler of a runtime, with weights packed as an engine packs those of small models. */
-  sampler(runtime: Runtime): Sampler {
+  sampler(runtime: Runtime, { cacheBytes = 1e9 }: { readonly cacheBytes?: number } = {}): Sampler {
     const packing = ({ native: "all", wasm: "decoding", interpreter: "none" } as const)[runtime.name];
     return new Sampler(this.#model, runtime, {
       contextLength,
       maxBatch: 8,
-      cacheBytes: 1e9,
+      cacheBytes,
       eosTokenIds: [],
       packing,
     });

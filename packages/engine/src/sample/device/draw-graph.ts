@@ -1,0 +1,184 @@
+/**
+ * Draws a token for each row of logits, as `pick` does with the same random number: temperature, top-k, top-p, min-p, then a walk over
+ * running sums. Sums are float32 here and double on the host, so that a number may fall on the other side of a border that it all but hits.
+ */
+import { product } from "../../graph/dims.ts";
+import { Graph, type Tensor } from "../../graph/graph.ts";
+import {
+  add,
+  gather,
+  gatherElements,
+  greater,
+  minimum,
+  mul,
+  reduceMax,
+  reduceSum,
+  reshape,
+  softmax,
+  sub,
+  topK,
+  where,
+} from "../../graph/ops.ts";
+
+/** Candidates that filters look at; a nucleus of more than that is found on the host. */
+export const mostCandidates = 1024;
+
+/** ONNX's code of int32. */
+const int32Code = 6;
+
+/** The largest factor below 1 whose product with any number is less than that number, in float32. */
+export const belowOne = 1 - 2 ** -23;
+
+/** All ids as floats, 0, 1, 2 …: a table that stays on the device. */
+export const idsInput = "draw.ids";
+/** Ranks of candidates, 1, 2, 3 …: another one. */
+export const ranksInput = "draw.ranks";
+
+/** Row inputs of a draw, `[rows, 1]` each. */
+export const drawInputs = {
+  /** 1 / temperature. */
+  coldness: "draw.coldness",
+  /** 1 for rows that take the likeliest token. */
+  greedy: "draw.greedy",
+  /** At most `belowOne`. */
+  random: "draw.random",
+} as const;
+
+/** Further ones of rows with filters. */
+export const filterInputs = {
+  /** 1 for rows that have any. */
+  filtered: "draw.filtered",
+  /** As many as there are candidates where it is off. */
+  topK: "draw.topK",
+  /** 1 where top-k is off. */
+  topKOff: "draw.topKOff",
+  /** 2 where it is off. */
+  topP: "draw.topP",
+  minP: "draw.minP",
+} as const;
+
+/** A divisor of a vocabulary near its square root: sums are made block by block, and then within one block. */
+export const blockOf = (vocabSize: number): number => {
+  let count = Math.floor(Math.sqrt(vocabSize));
+  while (vocabSize % count !== 0) count--;
+  return vocabSize / count;
+};
+
+/** Whole numbers as indices. */
+const asIndices = (graph: Graph, a: Tensor): Tensor =>
+  graph.node("Cast", [a], a.shape, { dtype: "int32", attributes: { to: int32Code } });
+
+/** Sums of each row up to and including each place. */
+const runningSum = (graph: Graph, a: Tensor): Tensor =>
+  graph.node("CumSum", [a, graph.constant(Int32Array.of(1), [])], a.shape);
+
+/** Where a running sum first exceeds the target, as a float; never past the last place. */
+const placeOf = (graph: Graph, sums: Tensor, target: Tensor, places: Tensor): Tensor => {
+  const [one, zero] = [graph.scalar(1), graph.scalar(0)];
+  const before = reduceSum(graph, where(graph, greater(graph, sums, target), zero, one), [1]);
+  return minimum(graph, before, sub(graph, places, one)); // of sums that are no numbers none is greater
+};
+
+const rowInput = (graph: Graph, name: string): Tensor => graph.input(name, ["rows", 1]);
+
+/** A token by the whole distribution, in the order of ids. */
+const drawFromAll = (graph: Graph, probabilities: Tensor, random: Tensor, vocabSize: number): Tensor => {
+  const size = blockOf(vocabSize);
+  const count = vocabSize / size;
+  const zero = graph.scalar(0);
+  const sums = reshape(graph, reduceSum(graph, reshape(graph, probabilities, ["rows", count, size]), [2]), [
+    "rows",
+    count,
+  ]);
+  const running = runningSum(graph, sums);
+  const target = mul(graph, random, reduceMax(graph, running));
+  const block = placeOf(graph, running, target, graph.scalar(count));
+  const before = reduceSum(graph, where(graph, greater(graph, running, target), zero, sums), [1]);
+  // Rows of all blocks of all rows: where those of each row begin comes from the host.
+  const flat = reshape(graph, probabilities, [product(["rows", count]), size]);
+  const rowOf = asIndices(graph, add(graph, rowInput(graph, "draw.firstBlock"), block));
+  const own = reshape(graph, gather(graph, flat, rowOf), ["rows", size]);
+  const ownRunning = runningSum(graph, own);
+  // Rounding must lead neither before the first weight of the block nor past the last.
+  const most = mul(graph, reduceMax(graph, ownRunning), graph.scalar(belowOne));
+  const rest = sub(graph, target, before);
+  const positive = where(graph, greater(graph, rest, zero), rest, zero);
+  const place = placeOf(graph, ownRunning, minimum(graph, positive, most), graph.scalar(size));
+  return add(graph, mul(graph, block, graph.scalar(size)), place);
+};
+
+/** A token of what the filters leave, in falling probability; and whether all that they leave was looked at. */
+const drawFiltered = (
+  graph: Graph,
+  probabilities: Tensor,
+  random: Tensor,
+  ids: Tensor,
+): { readonly token: Tensor; readonly complete: Tensor } => {
+  const [one, zero] = [graph.scalar(1), graph.scalar(0)];
+  const [k, off, p, minP] = [filterInputs.topK, filterInputs.topKOff, filterInputs.topP, filterInputs.minP].map(
+    (name) => rowInput(graph, name),
+  ) as [Tensor, Tensor, Tensor, Tensor];
+  const candidates = graph.input("draw.candidates", [1], { dtype: "int64" });
+  const ranks = graph.input(ranksInput, [1, "k"]);
+  const { values, indices } = topK(graph, probabilities, candidates);
+  const best = where(graph, greater(graph, ranks, k), zero, values); // [rows, k]
+  const sums = runningSum(graph, best);
+  const held = reduceMax(graph, sums);
+  const all = where(graph, greater(graph, off, zero), reduceSum(graph, probabilities, [1]), held);
+  const enough = mul(graph, p, all);
+  // Kept while what came before is not enough.
+  const nucleus = where(graph, greater(graph, enough, sub(graph, sums, best)), best, zero);
+  const least = mul(graph, minP, reduceMax(graph, values));
+  const weights = where(graph, greater(graph, least, nucleus), zero, nucleus);
+  const running = runningSum(graph, weights);
+  const target = mul(graph, random, reduceMax(graph, running));
+  const place = placeOf(graph, running, target, reduceMax(graph, ranks));
+  const token = gatherElements(graph, gather(graph, ids, indices), asIndices(graph, place));
+  const last = sub(graph, zero, reduceMax(graph, sub(graph, zero, values))); // the least likely candidate
+  const whole = (condition: Tensor): Tensor => where(graph, condition, one, zero);
+  const complete = add(
+    graph,
+    sub(graph, one, off),
+    add(graph, whole(greater(graph, held, enough)), whole(greater(graph, least, last))),
+  );
+  return { token, complete };
+};
+
+/**
+ * Adds the draw for `logits` `[rows, vocabulary]`. Outputs, `[rows, 1]` each: `token` (as a float), its `logit`, and `complete`, which is 0
+ * where the host has to draw.
+ */
+export const drawTokens = (
+  graph: Graph,
+  logits: Tensor,
+  { vocabSize, filtered }: { readonly vocabSize: number; readonly filtered: boolean },
+): void => {
+  const [one, zero] = [graph.scalar(1), graph.scalar(0)];
+  const random = rowInput(graph, drawInputs.random);
+  const probabilities = softmax(graph, mul(graph, logits, rowInput(graph, drawInputs.coldness)));
+  // WebGPU converts no int64: ids are looked up as floats instead.
+  const ids = graph.input(idsInput, [vocabSize]);
+  const place = graph.node("ArgMax", [logits], ["rows", 1], { dtype: "int64", attributes: { axis: 1, keepdims: 1 } });
+  const likeliest = gather(graph, ids, place);
+  const isGreedy = greater(graph, rowInput(graph, drawInputs.greedy), zero);
+  let token = drawFromAll(graph, probabilities, random, vocabSize);
+  // Probabilities of logits that overflow at this temperature are no numbers.
+  let complete = where(graph, greater(graph, reduceMax(graph, probabilities), zero), one, zero);
+  if (filtered) {
+    const isFiltered = greater(graph, rowInput(graph, filterInputs.filtered), zero);
+    const own = drawFiltered(graph, probabilities, random, ids);
+    token = where(graph, isFiltered, own.token, token);
+    complete = mul(graph, complete, where(graph, isFiltered, own.complete, one));
+  }
+  const drawn = where(graph, isGreedy, likeliest, token);
+  graph.output("token", drawn);
+  graph.output("complete", where(graph, isGreedy, one, complete));
+  graph.output("logit", gatherElements(graph, logits, asIndices(graph, drawn)));
+};
+
+/** The draw alone, over given logits: what tests hold against `pick`. */
+export const drawGraph = (vocabSize: number, filtered: boolean): Graph => {
+  const graph = new Graph();
+  drawTokens(graph, graph.input("logits", ["rows", vocabSize]), { vocabSize, filtered });
+  return graph;
+};

@@ -1,0 +1,187 @@
+/**
+ * The graphs that extend sequences whose keys and values lie in pages on a device. New keys and values are written in place, and
+ * attention gathers what it looks back on by page. Prompts (many tokens of a few sequences) and decoding (one token of each) differ in how
+ * queries are laid out, and in nothing else.
+ */
+import type { ModelConfig } from "@tinklet/models/config";
+import type { LoraTargets } from "../../adapter/layout.ts";
+import { type Dim, product } from "../../graph/dims.ts";
+import { Graph, type Tensor } from "../../graph/graph.ts";
+import { add, gather, greater, reduceMax, reshape, rope, softmax, where } from "../../graph/ops.ts";
+import { attend, masked } from "../../model/attention.ts";
+import { headInputs, logitsOf } from "../../model/head.ts";
+import { type Attend, buildLayers, embeddingTable, headRows, loraInputs } from "../../model/transformer.ts";
+import { scorePrompt } from "../graph.ts";
+import { blockTokens } from "../prefix-cache.ts";
+import { drawTokens } from "./draw-graph.ts";
+
+/** Tokens of a page: those of a block of the prefix cache, so that a whole block is a page. */
+export const pageTokens = blockTokens;
+
+export interface PageKey {
+  /** Of the adapter; absent for the base model. */
+  readonly targets?: LoraTargets | undefined;
+  /** One token of each sequence; otherwise pieces of prompts. */
+  readonly decode: boolean;
+  /** Draw a token after each row of `rows`: for all of them by the whole distribution, or for some by filters. */
+  readonly draw?: "plain" | "filtered" | undefined;
+  /** Also list the likeliest tokens of each row. */
+  readonly top?: boolean | undefined;
+  /** Also score tokens of the prompt. */
+  readonly prompt?: boolean | undefined;
+}
+
+/** Names of the pages of a layer: what is there, and the same after a run. */
+export const pageNames = (layer: number, side: "k" | "v") => ({
+  pages: `pages.${side}.${layer}`,
+  next: `next.${side}.${layer}`,
+});
+
+const integers = (graph: Graph, name: string, shape: readonly Dim[]): Tensor =>
+  graph.input(name, shape, { dtype: "int32" });
+
+/** Element by element, of indices. */
+const indexOp = (graph: Graph, type: "Add" | "Mul", [a, b]: readonly [Tensor, Tensor], shape: readonly Dim[]): Tensor =>
+  graph.node(type, [a, b], shape, { dtype: "int32" });
+
+const counting = (count: number): Int32Array => Int32Array.from({ length: count }, (_, i) => i);
+
+/** Rows `[batch, kvHeads, keys]` of the pages that each sequence looks back on: a token's heads lie next to each other. */
+const keyRows = (graph: Graph, kvHeads: number, batch: Dim): Tensor => {
+  const pages = integers(graph, "pages", [batch, "pages", 1]);
+  const size = graph.constant(Int32Array.of(pageTokens), []);
+  const first = indexOp(graph, "Mul", [pages, size], [batch, "pages", 1]);
+  const within = graph.constant(counting(pageTokens), [1, 1, pageTokens]);
+  const slots = reshape(graph, indexOp(graph, "Add", [first, within], [batch, "pages", pageTokens]), [
+    batch,
+    1,
+    product(["pages", pageTokens]),
+  ]);
+  const heads = graph.constant(Int32Array.of(kvHeads), []);
+  const line = graph.constant(counting(kvHeads), [1, kvHeads, 1]);
+  return indexOp(
+    graph,
+    "Add",
+    [indexOp(graph, "Mul", [slots, heads], slots.shape), line],
+    [batch, kvHeads, product(["pages", pageTokens])],
+  );
+};
+
+/** Attention over pages; adds the resident outputs `next.…`. */
+const pagedAttention = (graph: Graph, config: ModelConfig, decode: boolean): Attend => {
+  const { heads, kvHeads, headDim } = config;
+  const share = heads / kvHeads;
+  const tokens = "tokens";
+  const tables = {
+    cos: graph.input("cos", ["positions", headDim / 2]),
+    sin: graph.input("sin", ["positions", headDim / 2]),
+  };
+  const positions = graph.input("position_ids", [tokens, 1], { dtype: "int64" });
+  const written = graph.input("written.rows", [product([tokens, kvHeads]), 1], { dtype: "int64" });
+  const batch = decode ? tokens : "batch";
+  const rows = keyRows(graph, kvHeads, batch);
+  // How far each query sees, and where in its sequence each key is.
+  const queries: Dim = decode ? share : product([share, "queries"]);
+  const reach = graph.input("query.positions", [batch, 1, decode ? 1 : queries, 1]);
+  const starts = graph.input("page.positions", [1, "pages", 1]);
+  const within = graph.constant(Float32Array.from(counting(pageTokens)), [1, 1, pageTokens]);
+  const places = reshape(graph, add(graph, starts, within), [1, 1, 1, rows.shape[2]!]);
+  const [open, shut] = [graph.scalar(0), graph.scalar(masked)];
+  const mask = where(graph, greater(graph, places, reach), shut, open);
+  const layout = decode
+    ? undefined
+    : {
+        q: integers(graph, "index.q", [batch, kvHeads, queries]),
+        unpack: integers(graph, "unpack.q", [product([tokens, heads])]),
+      };
+
+  return ({ q, k, v, layer }) => {
+    const rotated = (flat: Tensor, count: number): Tensor => {
+      const turned = rope(graph, reshape(graph, flat, [tokens, count, 1, headDim]), positions, tables);
+      return reshape(graph, turned, [product([tokens, count]), headDim]);
+    };
+    const withEarlier = (side: "k" | "v", fresh: Tensor): Tensor => {
+      const names = pageNames(layer, side);
+      const pages = graph.input(names.pages, ["slots", headDim]);
+      const next = graph.node("ScatterND", [pages, written, fresh], pages.shape);
+      graph.output(names.next, next);
+      return gather(graph, next, rows);
+    };
+    const turned = rotated(q, heads);
+    const query = layout ? gather(graph, turned, layout.q) : reshape(graph, turned, [batch, kvHeads, share, headDim]);
+    const { attended } = attend(
+      graph,
+      {
+        q: query,
+        k: withEarlier("k", rotated(k, kvHeads)),
+        v: withEarlier("v", headRows(graph, v, headDim)),
+        mask,
+      },
+      { kvHeads, headDim, heads: kvHeads }, // queries that share keys are stacked already
+    );
+    if (!layout) return reshape(graph, attended, [tokens, heads * headDim]);
+    const flat = reshape(graph, attended, [product([batch, kvHeads, queries]), headDim]);
+    return reshape(graph, gather(graph, flat, layout.unpack), [tokens, heads * headDim]);
+  };
+};
+
+/**
+ * New tokens of sequences. Outputs: the pages with their keys and values; `logits` of the `rows` asked for, which stay on the device; their
+ * largest logit, as such and as a probability; and what the key asks for.
+ */
+export const pageGraph = (config: ModelConfig, { targets, decode, draw, top, prompt }: PageKey): Graph => {
+  const graph = new Graph();
+  const embedding = embeddingTable(graph, config);
+  const lora = targets ? loraInputs(graph, config, { targets, trainable: false }) : undefined;
+  const embedded = gather(graph, embedding, integers(graph, "tokens", ["tokens"]));
+  const hidden = buildLayers(graph, config, { embedded, lora, attend: pagedAttention(graph, config, decode) });
+  const head = headInputs(graph, config, embedding, lora);
+  const { logits } = logitsOf(graph, gather(graph, hidden, integers(graph, "rows", ["rows"])), head);
+  graph.output("logits", logits);
+  graph.output("largest.logit", reduceMax(graph, logits));
+  graph.output("largest.probability", reduceMax(graph, softmax(graph, logits)));
+  if (draw) drawTokens(graph, logits, { vocabSize: config.vocabSize, filtered: draw === "filtered" });
+  if (top) {
+    const count = graph.input("top.k", [1], { dtype: "int64" });
+    const [values, ids] = graph.multi(
+      "TopK",
+      [logits, count],
+      [{ shape: ["rows", "top"] }, { shape: ["rows", "top"], dtype: "int64" }],
+      { attributes: { axis: -1, largest: 1, sorted: 1 } },
+    );
+    graph.output("top.logits", values!);
+    graph.output("top.ids", ids!);
+  }
+  if (prompt) scorePrompt(graph, hidden, head);
+  return graph;
+};
+
+/** Copies rows of pages to other rows of them: what a sequence shares with others and is going to write to. */
+export const copyGraph = ({ layers, headDim }: Pick<ModelConfig, "layers" | "headDim">): Graph => {
+  const graph = new Graph();
+  const from = integers(graph, "from", ["copied"]);
+  const to = graph.input("to", ["copied", 1], { dtype: "int64" });
+  forEachSide(layers, (layer, side) => {
+    const names = pageNames(layer, side);
+    const pages = graph.input(names.pages, ["slots", headDim]);
+    graph.output(names.next, graph.node("ScatterND", [pages, to, gather(graph, pages, from)], pages.shape));
+  });
+  return graph;
+};
+
+/** Writes zeros over rows of pages. */
+export const clearGraph = ({ layers, headDim }: Pick<ModelConfig, "layers" | "headDim">): Graph => {
+  const graph = new Graph();
+  const to = graph.input("to", ["cleared", 1], { dtype: "int64" });
+  const zeros = graph.input("zeros", ["cleared", headDim]);
+  forEachSide(layers, (layer, side) => {
+    const names = pageNames(layer, side);
+    const pages = graph.input(names.pages, ["slots", headDim]);
+    graph.output(names.next, graph.node("ScatterND", [pages, to, zeros], pages.shape));
+  });
+  return graph;
+};
+
+export function forEachSide(layers: number, visit: (layer: number, side: "k" | "v") => void): void {
+  for (let layer = 0; layer < layers; layer++) for (const side of ["k", "v"] as const) visit(layer, side);
+}

@@ -1,0 +1,165 @@
+/**
+ * Pages of keys and values on a device: one matrix for each layer and side, `[pages · pageTokens · kvHeads, headDim]`, allocated once and
+ * written in place. A page belongs to whatever still refers to it; pages that nothing refers to are found when there are none left.
+ */
+import type { ModelConfig } from "@tinklet/models/config";
+import { MemoryError } from "../../errors.ts";
+import { Graph } from "../../graph/graph.ts";
+import type { Device, DeviceProgram, DeviceValue, RunInput } from "../../runtime/device.ts";
+import { f32, i32, type Value } from "../../runtime/runtime.ts";
+import type { KvBlock } from "../kv-block.ts";
+import { clearGraph, copyGraph, forEachSide, pageNames, pageTokens } from "./page-graph.ts";
+
+/** Consecutive tokens of a prompt, in a page. */
+export interface PageBlock extends KvBlock {
+  readonly page: number;
+}
+
+export const pageBytes = ({ layers, kvHeads, headDim }: ModelConfig): number =>
+  2 * 4 * layers * kvHeads * headDim * pageTokens;
+
+/** Pages that so many tokens are in. */
+export const pagesOf = (tokens: number): number => Math.ceil(tokens / pageTokens);
+
+export interface PagePoolOptions {
+  /** Of all pages. */
+  readonly bytes: number;
+  /** Gives up what is only kept, as many bytes as are needed, and says which pages are still referred to. */
+  readonly reclaim: (neededBytes: number) => Iterable<number>;
+}
+
+/** The first come last, because pages are taken from the end. */
+const allPages = (count: number): number[] => Array.from({ length: count }, (_, page) => count - 1 - page);
+
+/** Writes to every layer's pages. */
+interface PageWrite {
+  readonly program: DeviceProgram;
+  readonly inputs: Readonly<Record<string, RunInput>>;
+}
+
+export class PagePool {
+  readonly count: number;
+  readonly #config: ModelConfig;
+  readonly #device: Device;
+  readonly #reclaim: PagePoolOptions["reclaim"];
+  readonly #values: Record<string, DeviceValue> = {};
+  #free: number[];
+  #copy: Promise<DeviceProgram> | undefined;
+  #clear: Promise<DeviceProgram> | undefined;
+  #mayHoldNaN = false;
+
+  constructor(config: ModelConfig, device: Device, { bytes, reclaim }: PagePoolOptions) {
+    this.#config = config;
+    this.#device = device;
+    this.#reclaim = reclaim;
+    this.count = Math.floor(bytes / pageBytes(config));
+    this.#free = allPages(this.count);
+  }
+
+  /** The matrices, allocated at the first use. */
+  async #pages(): Promise<Readonly<Record<string, DeviceValue>>> {
+    const { layers, kvHeads, headDim } = this.#config;
+    const slots = this.count * pageTokens * kvHeads;
+    const names: string[] = [];
+    forEachSide(layers, (layer, side) => names.push(pageNames(layer, side).pages));
+    if (names.every((name) => this.#values[name])) return this.#values;
+    const zeros = new Graph();
+    const shape = [slots, headDim];
+    zeros.output(
+      "zeros",
+      zeros.node("Expand", [zeros.constant(new Float32Array(1), [1, 1]), zeros.int64(shape)], shape),
+    );
+    const program = await this.#device.compile(zeros, new Map(), { resident: ["zeros"] });
+    for (const name of names) this.#values[name] ??= (await program.runOnDevice({})).resident["zeros"]!;
+    await program.dispose();
+    return this.#values;
+  }
+
+  /**
+   * Takes pages; their contents are finite.
+   * @throws MemoryError when too many are in use
+   */
+  async take(count: number): Promise<number[]> {
+    const missing = (): number => Math.max(0, count - this.#free.length) * pageBytes(this.#config);
+    for (const needed of [missing(), Number.POSITIVE_INFINITY]) {
+      if (missing() === 0) break;
+      const used = new Set(this.#reclaim(needed));
+      this.#free = allPages(this.count).filter((page) => !used.has(page));
+    }
+    if (count > this.#free.length) {
+      const size = pageBytes(this.#config);
+      throw new MemoryError(
+        `${count} pages of the cache are needed, and ${this.#free.length} of ${this.count} are free`,
+        {
+          neededBytes: count * size,
+          budgetBytes: this.count * size,
+          hint: "lower maxTokens or maxBatch, or raise the memory budget",
+        },
+      );
+    }
+    const taken = this.#free.splice(this.#free.length - count).reverse();
+    if (this.#mayHoldNaN && taken.length > 0) await this.#clearPages(taken);
+    return taken;
+  }
+
+  /** A run wrote what is not a number: pages are cleared from now on before they are used again, because 0 · NaN is NaN. */
+  noteNaN(): void {
+    this.#mayHoldNaN = true;
+  }
+
+  /** First row of a token's keys in the matrices. */
+  rowOf(page: number, place: number): number {
+    return (page * pageTokens + place) * this.#config.kvHeads;
+  }
+
+  #rowsOf(page: number, tokens: number): Int32Array {
+    const first = this.rowOf(page, 0);
+    return Int32Array.from({ length: tokens * this.#config.kvHeads }, (_, i) => first + i);
+  }
+
+  /** The same tokens in a page of their own. */
+  async copy({ page, length }: PageBlock): Promise<number> {
+    const [own] = (await this.take(1)) as [number];
+    this.#copy ??= this.#compile(copyGraph(this.#config));
+    const [from, to] = [this.#rowsOf(page, length), this.#rowsOf(own, length)];
+    await this.write({
+      program: await this.#copy,
+      inputs: { from: i32(from, [from.length]), to: i32(to, [to.length, 1]) },
+    });
+    return own;
+  }
+
+  async #clearPages(pages: readonly number[]): Promise<void> {
+    this.#clear ??= this.#compile(clearGraph(this.#config));
+    const program = await this.#clear;
+    const zeros = new Float32Array(pageTokens * this.#config.kvHeads * this.#config.headDim);
+    for (const page of pages) {
+      const to = this.#rowsOf(page, pageTokens);
+      const inputs: Record<string, Value> = {
+        to: i32(to, [to.length, 1]),
+        zeros: f32(zeros, [to.length, this.#config.headDim]),
+      };
+      await this.write({ program, inputs });
+    }
+  }
+
+  #compile(graph: Graph): Promise<DeviceProgram> {
+    return this.#device.compile(graph, new Map(), { resident: [...graph.outputs.keys()] });
+  }
+
+  /** Runs a program that writes to the pages in place. */
+  async write({ program, inputs }: PageWrite): ReturnType<DeviceProgram["runOnDevice"]> {
+    const pages = await this.#pages();
+    const into: Record<string, DeviceValue> = {};
+    forEachSide(this.#config.layers, (layer, side) => {
+      const names = pageNames(layer, side);
+      into[names.next] = pages[names.pages]!;
+    });
+    return program.runOnDevice({ ...inputs, ...pages }, { into });
+  }
+
+  async dispose(): Promise<void> {
+    for (const program of [this.#copy, this.#clear]) await (await program)?.dispose();
+    for (const value of Object.values(this.#values)) value.release();
+  }
+}
