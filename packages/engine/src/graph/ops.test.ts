@@ -264,6 +264,8 @@ describe("shapes", () => {
     const other = new Graph();
     const x = other.input("x", [2], { trainable: true });
     const y = other.input("y", [2], { trainable: true });
-    expect(() => gradients(other, [{ value: ops.scale(other, x, 2), seed: x }], [y])).toThrow(/the loss does not depend on y/);
+    expect(() => gradients(other, [{ value: ops.scale(other, x, 2), seed: x }], [y])).toThrow(
+      /the loss does not depend on y/,
+    );
   });
 });
