@@ -3,7 +3,7 @@
  * the explained list fails; an explained difference that no value shows any more fails too.
  */
 import { readFileSync } from "node:fs";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import protobuf from "protobufjs";
 import { TinkerError } from "tinklet";
 import * as wire from "tinklet/wire";
@@ -83,10 +83,10 @@ function decodeResult(entry: Entry): unknown {
         stop_reason: stopReason,
         tokens,
         logprobs,
-        ...given({ topk_logprobs: topkLogprobs }),
+        ...omitUndefined({ topk_logprobs: topkLogprobs }),
       })),
       topk_prompt_logprobs: response.topkPromptLogprobs,
-      ...given({
+      ...omitUndefined({
         target_prompt_logprobs: response.targetPromptLogprobs,
         prompt_alt_tokens: response.promptAltTokens,
       }),
@@ -135,7 +135,7 @@ function withoutNulls(parsed: Record<string, unknown>): unknown {
   const { target_prompt_logprobs: target, prompt_alt_tokens: alternatives, ...rest } = parsed;
   const parts = {
     ...rest,
-    ...given({
+    ...omitUndefined({
       target_prompt_logprobs: target ?? undefined,
       prompt_alt_tokens: alternatives ?? undefined,
     }),
@@ -145,7 +145,7 @@ function withoutNulls(parsed: Record<string, unknown>): unknown {
     ...parts,
     sequences: parts["sequences"].map((sequence: Record<string, unknown>) => {
       const { sequence_id: _id, topk_logprobs: topk, ...common } = sequence;
-      return { ...common, ...given({ topk_logprobs: topk ?? undefined }) };
+      return { ...common, ...omitUndefined({ topk_logprobs: topk ?? undefined }) };
     }),
   };
 }

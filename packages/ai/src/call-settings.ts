@@ -12,7 +12,7 @@ import type { Chat, ChatTool } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { InvalidInputError, type SampleConstraint, type SamplingParamsInput } from "@tinklet/sdk";
 import type { JsonObject } from "@tinklet/wire";
-import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
+import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import { metadataName } from "./token-record.ts";
 
 /** Options of a call under `providerOptions.tinklet`. */
@@ -71,7 +71,7 @@ export function readCall(
   // A reply with a format ends with it; an empty list would be no end at all.
   const ends = constraint === undefined ? stopsOf(stop, chat, tokenizer) : stop.length === 0 ? undefined : stop;
   return {
-    params: given({ maxTokens, temperature, topP, topK, seed, stop: ends }),
+    params: omitUndefined({ maxTokens, temperature, topP, topK, seed, stop: ends }),
     stop,
     constraint,
     tools,
@@ -118,7 +118,7 @@ function readTools(
     if (chosen !== undefined && tool.name !== chosen) return [];
     if (tool.strict) unsupported(`strict mode of tool ${tool.name}`, "Arguments are not bound to the schema.");
     const { name, description, inputSchema: parameters } = tool;
-    return [{ type: "function" as const, function: { name, ...given({ description }), parameters } }];
+    return [{ type: "function" as const, function: { name, ...omitUndefined({ description }), parameters } }];
   });
 }
 

@@ -12,7 +12,7 @@ import type {
 import { createChat, createReplyReader, type ReplyReader } from "@tinklet/models/chat";
 import { InvalidInputError, ModelInput, type SampleResponse, type SamplingClient } from "@tinklet/sdk";
 import { untilAborted } from "@tinklet/wire/abort";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { type CallSettings, readCall } from "./call-settings.ts";
 import { chatMessages } from "./chat-messages.ts";
 import { type ChatModel, promptTokens } from "./prompt-tokens.ts";
@@ -92,7 +92,7 @@ export function createLanguageModel({ modelId, open }: LanguageModelSource): Lan
       const { sampler, prompt, settings, reader, parts } = call;
       const response = await sampler.sample(ModelInput.fromInts(prompt), {
         samplingParams: settings.params,
-        ...given({ constraint: settings.constraint, signal: options.abortSignal }),
+        ...omitUndefined({ constraint: settings.constraint, signal: options.abortSignal }),
       });
       const { tokens } = response.sequences[0]!;
       const made = [...tokens.map((id) => read(call, id)), parts.push(reader.end()), parts.end(tokens)].flat();
@@ -127,7 +127,7 @@ function streamOf(
   const { sampler, prompt, settings, reader, parts } = call;
   const sample = sampler.stream(ModelInput.fromInts(prompt), {
     samplingParams: settings.params,
-    ...given({ constraint: settings.constraint, signal }),
+    ...omitUndefined({ constraint: settings.constraint, signal }),
   });
   const tokens = sample[Symbol.asyncIterator]();
   return new ReadableStream<LanguageModelV3StreamPart>({
@@ -171,7 +171,7 @@ function outcome(call: Conversation, response: SampleResponse) {
   const record = {
     promptTokenIds: [...call.prompt],
     tokenIds: [...tokens],
-    ...given({ logprobs: logprobs && [...logprobs] }),
+    ...omitUndefined({ logprobs: logprobs && [...logprobs] }),
     stopReason,
     sampler: call.record,
   };

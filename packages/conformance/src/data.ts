@@ -5,7 +5,7 @@
 
 import { Datum, type ForwardBackwardOutput, ModelInput, type TrainingClient } from "@tinklet/sdk";
 import { encodeForwardBackwardRequest } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { fail } from "./checks.ts";
 
 /** `length` token ids, derived from `seed`. */
@@ -76,6 +76,6 @@ export function passBytes(
     modelId,
     seqId,
     forwardOnly,
-    forwardBackwardInput: { data, lossFn, ...given({ lossFnConfig }) },
+    forwardBackwardInput: { data, lossFn, ...omitUndefined({ lossFnConfig }) },
   });
 }

@@ -5,7 +5,7 @@
 
 import type { FetchLike } from "@tinklet/sdk";
 import { apiPrefix, parseJson, protobufContentType, stringifyJson } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { Failed, fail, holds, show, text } from "./checks.ts";
 
 /** A complete response. */
@@ -109,7 +109,7 @@ export class Http {
 
   /** Polls until the request is finished. */
   async outcome(requestId: string, options: { readonly requestType?: string } = {}): Promise<Outcome> {
-    const headers = given({ "x-tinker-request-type": options.requestType });
+    const headers = omitUndefined({ "x-tinker-request-type": options.requestType });
     let metadataOnly = true;
     for (;;) {
       const answer = await this.poll(requestId, { headers, metadataOnly });
@@ -130,7 +130,7 @@ export class Http {
 
   /** The response with the result; any other outcome fails the case. */
   async result(requestId: string, requestType?: string): Promise<Answer> {
-    const outcome = await this.outcome(requestId, given({ requestType }));
+    const outcome = await this.outcome(requestId, omitUndefined({ requestType }));
     if (outcome.kind !== "done") fail(`the result of request ${requestId}`, "a result", described(outcome.answer));
     return outcome.answer;
   }

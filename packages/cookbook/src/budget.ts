@@ -4,7 +4,7 @@
  * not exceed the sum. Tokens are noted in the run's `spending.jsonl` before they go out and never taken back, so that steps in flight,
  * lost steps, and earlier calls count.
  */
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { trainingCost } from "./cost.ts";
 import { inputTokens } from "./nll.ts";
 import { batchOf, evaluatesBefore, type Plan, totalStepsOf } from "./plan.ts";
@@ -88,7 +88,7 @@ export async function spentBy(run: RunFolder | undefined): Promise<TokenCounts> 
 const countsOf = (row: SpendingRow): TokenCounts => ({
   train: row.train_tokens,
   evaluate: row.evaluate_tokens,
-  ...given({ sample: row.sample_tokens }),
+  ...omitUndefined({ sample: row.sample_tokens }),
 });
 
 /** The spending of a run whose steps are known only when they were sampled. */

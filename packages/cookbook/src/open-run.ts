@@ -3,7 +3,7 @@
  * out. The loops in one call each, over it.
  */
 import { createHash } from "node:crypto";
-import { checkOptions, given } from "@tinklet/wire/options";
+import { checkOptions, omitUndefined } from "@tinklet/wire/options";
 import { type BeforeStep, measureSpending, openSpending } from "./budget.ts";
 import type { Service, Trainer } from "./clients.ts";
 import { BatchedDataset } from "./dataset.ts";
@@ -95,14 +95,14 @@ async function claimed(
 ): Promise<Claimed> {
   const { folder, baseModel, rank = 32, seed = 0, from } = options;
   const run = await RunFolder.open(folder);
-  const start = given({ load_checkpoint_path: from });
+  const start = omitUndefined({ load_checkpoint_path: from });
   const resumed = await run.claim({ model_name: baseModel, lora_rank: rank, seed, ...start, ...settings }, claim);
   return { run, resumeFrom: resumed ? await run.lastCheckpoint() : undefined };
 }
 
 async function trainerFor(options: RunOptions, { run, resumeFrom }: Claimed): Promise<Trainer> {
   const { service, baseModel, rank = 32, seed = 0, from, signal } = options;
-  const call = given({ signal });
+  const call = omitUndefined({ signal });
   if (resumeFrom !== undefined) {
     try {
       return await service.createTrainingClientFromStateWithOptimizer(resumeFrom.state_path, call);
@@ -173,7 +173,7 @@ export async function* runSupervised(
     const stopped = startStep < totalSteps ? await (await openSpending(loop, run)).refusal(startStep) : undefined;
     if (startStep >= totalSteps || stopped !== undefined) {
       const nextStep = Math.min(startStep, totalSteps);
-      return yield* nothingToDo(run, { nextStep, totalSteps, ...given({ stopped, checkpoint: resumeFrom }) });
+      return yield* nothingToDo(run, { nextStep, totalSteps, ...omitUndefined({ stopped, checkpoint: resumeFrom }) });
     }
     yield { type: "start", run, startStep, totalSteps, resumeFrom };
     return yield* trainSupervised({ ...loop, ...found, trainer: await trainerFor(options, found) });
@@ -213,7 +213,7 @@ export async function* runLoop<E extends { readonly type: string }, R extends Ru
         : undefined;
     if (startStep >= totalSteps || stopped !== undefined) {
       const nextStep = Math.min(startStep, totalSteps);
-      return yield* nothingToDo(run, { nextStep, totalSteps, ...given({ stopped, checkpoint: resumeFrom }) });
+      return yield* nothingToDo(run, { nextStep, totalSteps, ...omitUndefined({ stopped, checkpoint: resumeFrom }) });
     }
     yield { type: "start", run, startStep, totalSteps, resumeFrom };
     return yield* train({ ...found, trainer: await trainerFor(options, found) });
@@ -244,7 +244,7 @@ function supervisedSettings(options: SupervisedRunOptions): Record<string, unkno
     max_steps: options.maxSteps ?? null,
     eval_every: options.evalEvery ?? 10,
     save_every: options.saveEvery ?? 20,
-    ...given({ ttl_seconds: ttlSeconds, adam }),
+    ...omitUndefined({ ttl_seconds: ttlSeconds, adam }),
     ...options.settings,
     data_digest: data.digest,
   };
@@ -299,7 +299,7 @@ function policySettings<P extends Problem>(options: PolicyGradientRunOptions<P>)
     group_size: options.groupSize ?? 8,
     groups_per_batch: options.groupsPerStep ?? 8,
     save_every: options.saveEvery ?? 0,
-    ...given({ sampling_params: samplingParams, adam }),
+    ...omitUndefined({ sampling_params: samplingParams, adam }),
     ...options.settings,
     data_digest: problems.digest("hex").slice(0, 16),
   };

@@ -4,7 +4,7 @@
  */
 
 import { type AdamParamsInput, combineOutputs, type ForwardBackwardOutput, InvalidInputError } from "@tinklet/sdk";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { TokenCounts } from "./budget.ts";
 import type { Trainer } from "./clients.ts";
 import {
@@ -125,7 +125,7 @@ async function scored(options: ReinforcementOptions, groups: readonly Trajectory
   const { kl, advantages } = options;
   const grouped = groups.map((group) => ({
     group,
-    sequences: groupTokens(group, { keepEqual: kl !== undefined, ...given({ advantages }) }),
+    sequences: groupTokens(group, { keepEqual: kl !== undefined, ...omitUndefined({ advantages }) }),
   }));
   const sequences = grouped.flatMap((one) => one.sequences);
   const distances = kl === undefined || sequences.length === 0 ? [] : await addKlAdvantages(grouped, kl);

@@ -1,7 +1,7 @@
 /** Learning from pairs of answers, one better than the other: DPO, and reward models by Bradley-Terry. One custom pass and one optimizer step each. */
 import { createHash } from "node:crypto";
 import { type AdamParamsInput, type CustomLossFn, InvalidInputError, ModelInput } from "@tinklet/sdk";
-import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
+import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { Scorer } from "./clients.ts";
 import { BatchedDataset } from "./dataset.ts";
 import { EpisodeLimit } from "./environments/episode-limit.ts";
@@ -127,8 +127,8 @@ export async function* trainPreference(options: PreferenceOptions): AsyncGenerat
 }
 
 async function lossOf(method: PreferenceMethod, data: readonly SupervisedDatum[]): Promise<CustomLossFn> {
-  if (method.kind === "bradley_terry") return bradleyTerry(given({ temperature: method.temperature }));
-  return dpo({ reference: await scoreAnswers(method.reference, data), ...given({ beta: method.beta }) });
+  if (method.kind === "bradley_terry") return bradleyTerry(omitUndefined({ temperature: method.temperature }));
+  return dpo({ reference: await scoreAnswers(method.reference, data), ...omitUndefined({ beta: method.beta }) });
 }
 
 /**
@@ -208,7 +208,7 @@ function settingsOf(options: PreferenceRunOptions): Record<string, unknown> {
     ...(method.kind === "dpo" ? { dpo_beta: method.beta ?? 0.1 } : { temperature: method.temperature ?? 1 }),
     save_every: options.saveEvery ?? 0,
     eval_every: options.evalEvery ?? 10,
-    ...given({ adam }),
+    ...omitUndefined({ adam }),
     ...options.settings,
     data_digest: digest.digest("hex").slice(0, 16),
   };

@@ -1,7 +1,7 @@
 /** From a data file to what the supervised loop trains and evaluates on, with the figures that a person wants to see first. */
 import { createHash } from "node:crypto";
 import type { Tokenizer } from "@tinklet/sdk";
-import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
+import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import { type DataSummary, summarize } from "./cost.ts";
 import { DataError } from "./data-error.ts";
 import { splitData } from "./dataset.ts";
@@ -96,7 +96,7 @@ function prepared(
   options: PrepareOptions,
 ): PreparedData {
   const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength, reduction } = options;
-  const render = renderExamples(tokenizer, { trainOn, ...given({ history: options.history }) });
+  const render = renderExamples(tokenizer, { trainOn, ...omitUndefined({ history: options.history }) });
   const rendered = examples.map(render);
   const split = splitOf(rendered);
   if (split.conversations > 0) (options.onWarning ?? console.warn)(splitWarning(split));
@@ -105,7 +105,7 @@ function prepared(
   const apart = splitData(rendered, { share: testShare, seed, key });
   const [train, test] = [apart.train.flat(), apart.test.flat()];
   const data = (part: readonly Rendered[]) =>
-    part.map((one) => toDatum(one, given({ maxLength, reduction }))).filter((datum) => datum !== undefined);
+    part.map((one) => toDatum(one, omitUndefined({ maxLength, reduction }))).filter((datum) => datum !== undefined);
   const both = { train: data(train), test: data(test) };
   if (both.train.length === 0) {
     throw new DataError({ file }, "has no example with anything left to learn", {

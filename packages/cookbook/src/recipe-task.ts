@@ -2,7 +2,7 @@
 import { basename, join, resolve } from "node:path";
 import { createChat } from "@tinklet/models/chat";
 import { InvalidInputError } from "@tinklet/sdk";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { withLoggers } from "./loggers/index.ts";
 import type { Recipe, RecipeOptions, RecipeTask } from "./recipe.ts";
 import { stageBudget } from "./recipe-budget.ts";
@@ -58,7 +58,7 @@ export async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
       folder: join(folder, name),
       seed,
       saveEvery,
-      ...given({ signal, beforeStep: limitOf(name) }),
+      ...omitUndefined({ signal, beforeStep: limitOf(name) }),
     }),
     steps: (count) => Math.min(count, maxSteps ?? count),
     learningRate: (rate) => options.learningRate ?? rate,

@@ -2,7 +2,7 @@
  * The skeleton of a run whose steps come one after the other: takes back what a crash left behind, asks the budget, evaluates,
  * records, saves, stops when told, and ends with one last event. What a step is, the loop says.
  */
-import { given, type OptionNames } from "@tinklet/wire/options";
+import { type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import { type BeforeStep, measureSpending, type TokenCounts } from "./budget.ts";
 import type { Sampler, Scorer, Trainer } from "./clients.ts";
 import { nextStepOf } from "./plan.ts";
@@ -152,7 +152,12 @@ async function* steps<D extends object>(
     checkpoint = await save(options, step, complete);
     yield { type: "checkpoint", record: checkpoint };
   }
-  return { nextStep: step, totalSteps, ...(complete ? {} : given({ stopped })), ...given({ checkpoint }) };
+  return {
+    nextStep: step,
+    totalSteps,
+    ...(complete ? {} : omitUndefined({ stopped })),
+    ...omitUndefined({ checkpoint }),
+  };
 }
 
 interface Evaluated {

@@ -1,5 +1,5 @@
 /** Reinforcement learning and on-policy distillation as runs in a folder: begun, resumed, recorded. */
-import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
+import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { EnvGroup } from "./environments/index.ts";
 import type { KlOptions } from "./kl-advantages.ts";
 import { type RunOptions, type RunStarts, runLoop } from "./open-run.ts";
@@ -77,7 +77,7 @@ function settingsOf(options: ReinforcementRunOptions): Record<string, unknown> {
     ...(typeof environments === "function" ? {} : { num_groups: environments.length }),
     ...(microBatches > 1 ? { num_minibatches: microBatches } : {}),
     ...(maxStepsOffPolicy > 0 ? { max_steps_off_policy: maxStepsOffPolicy } : {}),
-    ...given({ loss_fn_config: lossFnConfig, sampling_params: samplingParams, adam }),
+    ...omitUndefined({ loss_fn_config: lossFnConfig, sampling_params: samplingParams, adam }),
     ...options.settings,
   };
 }

@@ -4,7 +4,7 @@
  */
 
 import type { AdamParamsInput } from "@tinklet/sdk";
-import { checkOptions, given } from "@tinklet/wire/options";
+import { checkOptions, omitUndefined } from "@tinklet/wire/options";
 import { type BeforeStep, openSpending } from "./budget.ts";
 import type { Trainer } from "./clients.ts";
 import { evaluateNll, inputTokens, lossTokens, meanNll } from "./nll.ts";
@@ -103,7 +103,8 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
   const { run, trainer, dataset, resumeFrom, testData = [], evalEvery = 10, signal, stopWhen } = options;
   const totalSteps = totalStepsOf(options);
   const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
-  if (startStep >= totalSteps) return { nextStep: totalSteps, totalSteps, ...given({ checkpoint: resumeFrom }) };
+  if (startStep >= totalSteps)
+    return { nextStep: totalSteps, totalSteps, ...omitUndefined({ checkpoint: resumeFrom }) };
   await run?.rewind(startStep);
   if (startStep === 0) await run?.writeData(shownData(batchOf(options, 0)));
   const spending = await openSpending(options, run);
@@ -144,8 +145,8 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
     stopped ??= stopWhen?.(done);
   }
 
-  const result = { nextStep: next, totalSteps, ...(next === totalSteps ? {} : given({ stopped })) };
-  if (next === startStep) return { ...result, ...given({ checkpoint }) }; // stopped before anything was submitted
+  const result = { nextStep: next, totalSteps, ...(next === totalSteps ? {} : omitUndefined({ stopped })) };
+  if (next === startStep) return { ...result, ...omitUndefined({ checkpoint }) }; // stopped before anything was submitted
   const complete = next === totalSteps;
   const testNll = complete && evalEvery > 0 && testData.length > 0 ? await evaluateNll(trainer, testData) : undefined;
   if (testNll !== undefined) await run?.appendMetrics({ step: totalSteps, progress: 1, "test/nll": testNll });
@@ -154,7 +155,7 @@ async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEven
     await run.appendCheckpoint(checkpoint);
     yield { type: "checkpoint", record: checkpoint };
   }
-  return { ...result, ...given({ checkpoint, testNll }) };
+  return { ...result, ...omitUndefined({ checkpoint, testNll }) };
 }
 
 /** Data that are recorded for whoever looks at the run, and tokens of them. */
@@ -201,7 +202,7 @@ function submitStep(options: SupervisedOptions, step: number, totalSteps: number
       num_tokens: tokens,
       num_loss_tokens: lossTokens(data),
       train_mean_nll: meanNll(output, data),
-      ...given({ "test/nll": testNll }),
+      ...omitUndefined({ "test/nll": testNll }),
     };
   };
   return { step, tokens, row, saved };
@@ -232,7 +233,7 @@ async function save(
     epoch: Math.floor(nextStep / dataset.batchesPerEpoch),
     ...(kind === "final" ? { final: true } : {}),
     state_path: state.path,
-    ...given({ sampler_path: sampler?.path }),
+    ...omitUndefined({ sampler_path: sampler?.path }),
     elapsed_tokens: elapsedTokens,
   };
 }

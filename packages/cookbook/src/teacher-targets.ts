@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { Datum, InvalidInputError, ModelInput, TensorData } from "@tinklet/sdk";
-import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
+import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { Sampler } from "./clients.ts";
 import { EpisodeLimit } from "./environments/episode-limit.ts";
 import type { PreparedData } from "./prepare.ts";
@@ -80,7 +80,7 @@ async function softDatum(
       samplingParams: { maxTokens: 1 },
       includePromptLogprobs: true,
       topkPromptLogprobs: k,
-      ...given({ signal }),
+      ...omitUndefined({ signal }),
     },
   );
   const tokens = new BigInt64Array(targets.length * k); // [T, K]

@@ -2,7 +2,7 @@
 import type { EngineOptions } from "@tinklet/engine";
 import type { Studio } from "@tinklet/wire";
 import type { Clock } from "@tinklet/wire/clock";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { LogFormat } from "./log.ts";
 import { resolveModels } from "./models.ts";
 import { serve } from "./serve.ts";
@@ -53,8 +53,9 @@ export interface LocalServer {
 export async function createLocalServer(options: LocalServerOptions = {}): Promise<LocalServer> {
   const { model, dataDir, clock, port, strict, studio, log = "off" } = options;
   const named = [...(typeof model === "string" ? [model] : []), ...(options.models ?? [])];
-  const models = typeof model === "object" ? [model] : await resolveModels(named, given({ engine: options.engine }));
-  const common = { models, log, dataDir, ...given({ strict, clock, studio }) };
+  const models =
+    typeof model === "object" ? [model] : await resolveModels(named, omitUndefined({ engine: options.engine }));
+  const common = { models, log, dataDir, ...omitUndefined({ strict, clock, studio }) };
   if (port !== undefined) {
     const running = await serve({ ...common, port });
     return {

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openEngine } from "@tinklet/engine";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { writeTinyModel } from "../../engine/src/testing/tiny-model.ts";
 import { baseModel, TestServer } from "./testing/test-server.ts";
@@ -20,7 +20,7 @@ const open = (memoryBudgetBytes?: number) =>
   openEngine(folder, {
     inThread: true,
     runtime: "interpreter",
-    ...given({ memoryBudgetBytes }),
+    ...omitUndefined({ memoryBudgetBytes }),
   });
 const source = (budget?: number) => ({ name: baseModel, open: () => open(budget) });
 

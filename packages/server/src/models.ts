@@ -7,7 +7,7 @@ import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { defaultMemoryBudget, type EngineOptions, openEngine } from "@tinklet/engine";
 import { bundledModel, bundledModelFolder, loadTokenizerFiles } from "@tinklet/models";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { ModelSource } from "./server.ts";
 
 /** Options of {@link resolveModels}. */
@@ -36,7 +36,7 @@ export async function resolveModels(names: readonly string[], options: ResolveOp
       tokenizerFiles: remembered(() =>
         loadTokenizerFiles(source, { cacheDir: engine.cacheDir, offline: engine.offline }),
       ),
-      ...given({ tokenizerId }),
+      ...omitUndefined({ tokenizerId }),
     });
   }
   return sources;

@@ -7,7 +7,7 @@ import { arithmeticVersion, type Engine } from "@tinklet/engine";
 import type { TokenizerFiles } from "@tinklet/models";
 import type { Studio } from "@tinklet/wire";
 import { type Clock, systemClock } from "@tinklet/wire/clock";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { ServedModel } from "./http/api.ts";
 import { createApp } from "./http/app.ts";
 import { type ApiKey, Auth } from "./http/auth.ts";
@@ -121,7 +121,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   const store = await openStore({
     dataDir: options.dataDir,
     onCommit: (ms, writers) => metrics.commit(ms / 1000, writers),
-    ...given({ onPoint }),
+    ...omitUndefined({ onPoint }),
   });
 
   if (store.setAside.length > 0) {

@@ -5,4 +5,4 @@
 export { checkOptions, type OptionNames } from "./check-options.ts";
 export { closest } from "./closest.ts";
 export { describe, isPlainObject } from "./describe.ts";
-export { given } from "./given.ts";
+export { omitUndefined } from "./omit-undefined.ts";

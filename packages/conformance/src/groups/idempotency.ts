@@ -1,6 +1,6 @@
 /** Idempotency: a request that is retried after a lost response must not run twice. */
 import { decodeSampleResponse } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { group } from "../case.ts";
 import { allClose, equal, holds } from "../checks.ts";
 import type { Context } from "../context.ts";
@@ -34,7 +34,7 @@ const sampleBody = (samplingSessionId: string, seqId: number, seed?: number, pro
   seq_id: seqId,
   num_samples: 1,
   prompt: { chunks: [{ type: "encoded_text", tokens: prompt }] },
-  sampling_params: { max_tokens: 12, ...given({ seed }) },
+  sampling_params: { max_tokens: 12, ...omitUndefined({ seed }) },
   prompt_logprobs: false,
   topk_prompt_logprobs: 0,
   type: "sample",

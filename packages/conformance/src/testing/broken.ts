@@ -15,7 +15,7 @@ import {
   SampledSequence,
   SampleResponse,
 } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Wrapper } from "./kit-server.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies of every route
@@ -160,7 +160,7 @@ export const meanReduction: Wrapper = editingPasses((pass) => {
     const total = values.reduce((sum, value) => sum + value, 0) * data.length;
     const mean = TensorData.from(
       values.map((value) => (total === 0 ? value : value / total)),
-      given({ shape: weights.shape }),
+      omitUndefined({ shape: weights.shape }),
     );
     return new Datum({ modelInput: datum.modelInput, lossFnInputs: { ...datum.lossFnInputs, weights: mean } });
   });

@@ -8,7 +8,7 @@ import {
   type SampledSequence,
   type SamplingParamsInput,
 } from "@tinklet/sdk";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { derivedSeed } from "../random.ts";
 import type { Action, Env, Observation, StepResult, Trajectory, Transition } from "./env.ts";
 import { type CallPlace, EnvironmentError, type GuardOptions, guardedCall } from "./guarded-call.ts";
@@ -45,8 +45,8 @@ export async function actions(
   try {
     ({ sequences } = await sampler.sample(ModelInput.fromInts([...tokens]), {
       numSamples,
-      samplingParams: { ...samplingParams, ...given({ stop, maxTokens }), seed } as SamplingParamsInput,
-      ...given({ signal }),
+      samplingParams: { ...samplingParams, ...omitUndefined({ stop, maxTokens }), seed } as SamplingParamsInput,
+      ...omitUndefined({ signal }),
     }));
   } catch (error) {
     // What the server refuses (a prompt beyond its context) is what the environment asked; all else is the server's failure.

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { InvalidInputError, TinkerError } from "@tinklet/sdk";
-import { checkOptions, given } from "@tinklet/wire/options";
+import { checkOptions, omitUndefined } from "@tinklet/wire/options";
 import type { LoggedRow, LoggedRun, MetricsLogger, MetricsWriter } from "./metrics-logger.ts";
 
 /** Options of {@link trackio}. */
@@ -74,7 +74,7 @@ function serverOf(options: TrackioOptions): Server {
   return {
     base,
     hfToken,
-    headers: given({
+    headers: omitUndefined({
       "content-type": "application/json",
       "x-trackio-write-token": token,
       authorization: hfToken === undefined ? undefined : `Bearer ${hfToken}`,

@@ -4,7 +4,7 @@
  */
 
 import { TinkerError } from "@tinklet/wire/errors";
-import { given, type OptionNames } from "@tinklet/wire/options";
+import { type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import { packageVersion } from "../transport/environment.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { type ClientOptions, checkClientOptions } from "./options.ts";
@@ -65,12 +65,12 @@ export async function startLocal(
   const { localDataDir } = await import("./data-dir.node.ts");
   const folder = localDataDir(dataDir);
   const server = await module.startLocalServer({
-    ...given({ dataDir: folder }),
-    ...given({ models, strict }),
+    ...omitUndefined({ dataDir: folder }),
+    ...omitUndefined({ models, strict }),
   });
   const reach = server.url === undefined ? { baseUrl: "http://tinklet.local" } : { baseUrl: server.url };
   return {
     server,
-    client: { apiKey: localKey, ...reach, ...given({ fetch: server.fetch }), ...given(client) },
+    client: { apiKey: localKey, ...reach, ...omitUndefined({ fetch: server.fetch }), ...omitUndefined(client) },
   };
 }

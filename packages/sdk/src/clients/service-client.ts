@@ -19,7 +19,7 @@ import {
   type UserMetadata,
 } from "@tinklet/wire/client";
 import { TinkerError } from "@tinklet/wire/errors";
-import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
+import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { APIFuture, FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
@@ -247,7 +247,7 @@ export class ServiceClient {
       trainUnembed = true,
       userMetadata,
     } = options;
-    const loraConfig = { rank, trainUnembed, trainMlp, trainAttn, ...given({ seed }) };
+    const loraConfig = { rank, trainUnembed, trainMlp, trainAttn, ...omitUndefined({ seed }) };
     LoraConfig.encode(loraConfig); // refuses nonsense before a session is opened
     const session = this.#session;
     const sessionId = await session.open({ signal });
@@ -256,7 +256,7 @@ export class ServiceClient {
       modelSeqId: session.nextModelSeqId(),
       baseModel,
       loraConfig,
-      ...given({ userMetadata, optimizerConfig: otherOptimizer(options.optimizer) }),
+      ...omitUndefined({ userMetadata, optimizerConfig: otherOptimizer(options.optimizer) }),
     };
     const facts = { rank, baseModel };
     const { modelId } = await this.#submitAndPoll(
@@ -341,7 +341,12 @@ export class ServiceClient {
       modelSeqId,
       path,
       optimizer,
-      ...given({ baseModel, userMetadata, weightsAccessToken, optimizerConfig: otherOptimizer(options.optimizer) }),
+      ...omitUndefined({
+        baseModel,
+        userMetadata,
+        weightsAccessToken,
+        optimizerConfig: otherOptimizer(options.optimizer),
+      }),
     };
     await this.#submitAndPoll("LoadWeights", "loadWeights", request, state, signal, modelId, { path });
     return new TrainingClient(session, modelId);
@@ -501,7 +506,7 @@ export class ServiceClient {
     options: CallOptions & { readonly ttlSeconds?: number; readonly weightsAccessToken?: string } = {},
   ): Promise<CopyWeightsResponse> {
     const destinationProjectId = this.#session.options.projectId;
-    return this.createRestClient().copyWeights(sourcePath, { ...options, ...given({ destinationProjectId }) });
+    return this.createRestClient().copyWeights(sourcePath, { ...options, ...omitUndefined({ destinationProjectId }) });
   }
 
   /** Creates a client for runs, checkpoints, sessions and billing. Needs no session. */

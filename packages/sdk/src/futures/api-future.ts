@@ -7,7 +7,7 @@
 import { onAbort, untilAborted } from "@tinklet/wire/abort";
 import type { Clock } from "@tinklet/wire/clock";
 import { APITimeoutError, type TinkerError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { type Reporter, seconds } from "../transport/report.ts";
 import type { PollProgress } from "./poll.ts";
 
@@ -285,13 +285,13 @@ export class APIFuture<T> implements Promise<T> {
     ];
     return {
       requestType,
-      ...given({ subject }),
+      ...omitUndefined({ subject }),
       phase,
       requestIds,
       waitedMs,
-      ...given({ queueState }),
-      ...given({ queueReason: reason }),
-      ...given({ lastError: lastError?.message }),
+      ...omitUndefined({ queueState }),
+      ...omitUndefined({ queueReason: reason }),
+      ...omitUndefined({ lastError: lastError?.message }),
       advice,
       text: text.filter((part) => part !== undefined).join("; "),
     };
@@ -323,9 +323,9 @@ export class APIFuture<T> implements Promise<T> {
       type: "future.slow",
       requestId: this.requestId ?? "",
       requestType: this.#state.requestType,
-      ...given({ subject: this.#state.subject }),
+      ...omitUndefined({ subject: this.#state.subject }),
       waitedMs: this.#context.clock.monotonic() - this.#startedAtMs,
-      ...given({ reason }),
+      ...omitUndefined({ reason }),
     });
   }
 

@@ -22,7 +22,7 @@ import {
   RequestFailedError,
   ResponseValidationError,
 } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { type BillingPause, billingRetryMs } from "../transport/billing-pause.ts";
 import type { ByteBudget, Release } from "../transport/byte-budget.ts";
 import type { HttpResponse } from "../transport/exchange.ts";
@@ -264,9 +264,9 @@ function announce(
     type: queueState.startsWith("paused") ? "future.paused" : "future.queued",
     requestId: target.requestId,
     requestType: target.requestType,
-    ...given({ subject: target.subject }),
+    ...omitUndefined({ subject: target.subject }),
     queueState,
-    ...given({ reason: progress.reason }),
+    ...omitUndefined({ reason: progress.reason }),
   });
 }
 

@@ -1,6 +1,6 @@
 import { getEventListeners } from "node:events";
 import { APIConnectionError, APITimeoutError, ResponseValidationError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { FakeClock } from "@tinklet/wire/testing";
 import { describe, expect, it } from "vitest";
 import { failure } from "../testing/harness.ts";
@@ -27,7 +27,7 @@ const request: HttpRequest = {
 
 function setup(fetch: FetchLike, maxResponseBytes?: number) {
   const clock = new FakeClock();
-  const exchange = new FetchExchange({ fetch, clock, ...given({ maxResponseBytes }) });
+  const exchange = new FetchExchange({ fetch, clock, ...omitUndefined({ maxResponseBytes }) });
   return { clock, exchange };
 }
 

@@ -28,7 +28,7 @@ import {
   isRetryable,
   ResponseValidationError,
 } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { type BillingPause, billingRetryMs } from "./billing-pause.ts";
 import type { Credentials } from "./credentials/auth.ts";
 import { clientHeaders } from "./environment.ts";
@@ -184,7 +184,7 @@ export class HttpTransport implements Transport {
     const credential = options.token ?? this.credentials.token();
     const token = typeof credential === "string" ? credential : await untilAborted(credential, options.signal);
     this.reporter.redactor.add(token);
-    const headers: Record<string, string> = given({ "content-type": contentType });
+    const headers: Record<string, string> = omitUndefined({ "content-type": contentType });
     if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${crypto.randomUUID()}`;
     const url = `${this.baseUrl}${apiPrefix}${path}`;
     const sent = this.#httpRequest({ method, url, body, headers, pool }, options, token, timeoutMs);

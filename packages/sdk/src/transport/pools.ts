@@ -5,7 +5,7 @@
 
 import type { Pool } from "@tinklet/wire/client";
 import type { Clock } from "@tinklet/wire/clock";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { isNode } from "./environment.ts";
 import { type Exchange, FetchExchange, type FetchLike, type HttpRequest, type HttpResponse } from "./exchange.ts";
 
@@ -33,7 +33,7 @@ export interface ExchangeOptions {
 /** The exchange for this runtime. Loads undici with the first request and not before. */
 export function createExchange(options: ExchangeOptions): Exchange {
   const { clock, maxResponseBytes } = options;
-  const limits = given({ maxResponseBytes });
+  const limits = omitUndefined({ maxResponseBytes });
   if (options.fetch !== undefined) return new FetchExchange({ fetch: options.fetch, clock, ...limits });
   if (!isNode()) {
     return new FetchExchange({ fetch: (url, init) => globalThis.fetch(url, init), clock, ...limits });

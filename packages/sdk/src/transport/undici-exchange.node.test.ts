@@ -4,7 +4,7 @@ import { type AddressInfo, connect } from "node:net";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { systemClock } from "@tinklet/wire/clock";
 import { APIConnectionError, APITimeoutError, ResponseValidationError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { FakeClock } from "@tinklet/wire/testing";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { failure } from "../testing/harness.ts";
@@ -34,7 +34,7 @@ async function serve(listener: RequestListener) {
 function exchange(options: { maxResponseBytes?: number; train?: number } = {}) {
   const made = new UndiciExchange({
     clock: systemClock({ ref: true }),
-    maxSockets: { ...defaultMaxSockets, ...given({ train: options.train }) },
+    maxSockets: { ...defaultMaxSockets, ...omitUndefined({ train: options.train }) },
     maxResponseBytes: options.maxResponseBytes,
   });
   open.unshift(() => made.close());

@@ -8,7 +8,7 @@ import { onAbort } from "@tinklet/wire/abort";
 import type { Pool } from "@tinklet/wire/client";
 import type { Clock } from "@tinklet/wire/clock";
 import { APIConnectionError, type TinkerError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { Agent, type Dispatcher, EnvHttpProxyAgent } from "undici";
 import { nodeBuiltin } from "../node-builtin.ts";
 import { environment } from "./environment.ts";
@@ -274,7 +274,7 @@ function proxies(): { httpProxy?: string; httpsProxy?: string; noProxy: string }
   const httpsProxy = named("https_proxy");
   if (httpProxy === undefined && httpsProxy === undefined) return undefined;
   return {
-    ...given({ httpProxy, httpsProxy }),
+    ...omitUndefined({ httpProxy, httpsProxy }),
     noProxy: named("no_proxy") ?? "",
   };
 }

@@ -1,7 +1,7 @@
 /** What a client can size has a bound where it is read: numbers, dates, texts, bodies. */
 import { gzipSync } from "node:zlib";
 import { compressZstd } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { CheckpointRow } from "../store/models.ts";
 import { gateway, TestServer, type TestServerOptions, turnsDuring } from "../testing/test-server.ts";
@@ -181,7 +181,7 @@ describe("bodies", () => {
         },
         { highWaterMark: 0 },
       );
-      const headers = { "x-api-key": server.key, ...given({ "content-type": type }) };
+      const headers = { "x-api-key": server.key, ...omitUndefined({ "content-type": type }) };
       const init = { method: "POST", headers, body, duplex: "half" } as RequestInit;
       const answer = await server.server.fetch(new Request("http://localhost/api/v1/tinklet/import_adapter", init));
       expect([answer.status, reads], type).toEqual([415, 0]);

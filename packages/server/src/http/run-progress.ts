@@ -1,7 +1,7 @@
 /** How a run is getting on, as the API shows it: from its row, its session's, its last steps and the queue. */
 
 import type { RunEvent, RunProgress, RunStatus, StepColumns } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { liveCheckpoints, type ModelRow, tinkerPath } from "../store/models.ts";
 import { failedRequests } from "../store/requests.ts";
 import { getSession } from "../store/sessions.ts";
@@ -36,17 +36,17 @@ export function runProgress(api: Api, row: ModelRow): RunProgress {
     runId: row.id,
     sessionId: row.session_id,
     status,
-    ...given({ reason }),
+    ...omitUndefined({ reason }),
     baseModel: row.base_model,
     loraRank: (JSON.parse(row.lora) as { rank: number }).rank,
-    ...given({ displayName: session?.display_name ?? undefined }),
+    ...omitUndefined({ displayName: session?.display_name ?? undefined }),
     tags: session === undefined ? [] : (JSON.parse(session.tags) as string[]),
     userMetadata: { ...textValues(session?.user_metadata ?? null), ...textValues(row.user_metadata) },
     createdAt: new Date(row.created_at),
     lastRequestAt: new Date(row.last_request_at),
     steps: last?.step ?? 0,
     tokens: last?.tokens ?? 0,
-    ...given({ loss: last?.loss ?? undefined, gradientNorm: last?.gradient_norm ?? undefined }),
+    ...omitUndefined({ loss: last?.loss ?? undefined, gradientNorm: last?.gradient_norm ?? undefined }),
     sparkline: lossOutline(sql, row.id, outlineValues),
   };
 }

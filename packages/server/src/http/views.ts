@@ -1,6 +1,6 @@
 /** Rows as the API shows them. */
 import { type Checkpoint, parseJson, stringifyJson, type TrainingRun } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
 import { type CheckpointRow, type Lora, liveCheckpoints, type ModelRow, tinkerPath } from "../store/models.ts";
 
@@ -45,9 +45,9 @@ export function runView(sql: Sql, row: ModelRow, now: number, visible: (row: Che
     corrupted: row.state === "failed",
     loraRank: (JSON.parse(row.lora) as Lora).rank,
     lastRequestTime: new Date(row.last_request_at),
-    ...given({ lastCheckpoint: last && checkpointView(last) }),
-    ...given({ lastSamplerCheckpoint: lastSampler && checkpointView(lastSampler) }),
-    ...given({ userMetadata: notes }),
+    ...omitUndefined({ lastCheckpoint: last && checkpointView(last) }),
+    ...omitUndefined({ lastSamplerCheckpoint: lastSampler && checkpointView(lastSampler) }),
+    ...omitUndefined({ userMetadata: notes }),
   };
 }
 

@@ -31,7 +31,7 @@ import {
   TensorData,
   type TopkLogprobs,
 } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { PayloadType } from "../store/requests.ts";
 import { type TargetCells, targetCells } from "./prompt-targets.ts";
 
@@ -96,7 +96,7 @@ export function lossRequest(pass: ForwardBackwardRequest): LossRequest {
       }),
     ),
     lossFn,
-    ...given({ lossFnConfig: lossFnConfig && numbersOf(lossFnConfig) }),
+    ...omitUndefined({ lossFnConfig: lossFnConfig && numbersOf(lossFnConfig) }),
   };
 }
 
@@ -110,7 +110,7 @@ function numbersOf(config: LossFnConfig): Record<string, number> {
 
 const tensor = (value: TensorData): TensorInput => ({
   data: value.values,
-  ...given({
+  ...omitUndefined({
     shape: value.shape,
     sparseCrowIndices: value.sparseCrowIndices,
     sparseColIndices: value.sparseColIndices,
@@ -135,19 +135,19 @@ export function sampleRequest(request: SampleRequest, adapter: string | undefine
   const { promptLogprobsLastN, topkSampleLogprobs, promptAltTokensK, tinkletConstraint } = request;
   return {
     prompt: textTokens(request.prompt, "prompt"),
-    ...given({ adapter }),
+    ...omitUndefined({ adapter }),
     numSamples: request.numSamples,
     params: {
       seed,
       temperature,
       topK,
       topP,
-      ...given({ maxTokens, stop, constraint: tinkletConstraint && constraintOf(tinkletConstraint) }),
+      ...omitUndefined({ maxTokens, stop, constraint: tinkletConstraint && constraintOf(tinkletConstraint) }),
     },
     promptLogprobs: request.promptLogprobs ?? false,
     topkPromptLogprobs: request.topkPromptLogprobs,
-    ...given({ promptLogprobsLastN, topkSampleLogprobs, promptAltTokensK }),
-    ...given({ targetPromptLogprobs: cellsOf(request)?.targets }),
+    ...omitUndefined({ promptLogprobsLastN, topkSampleLogprobs, promptAltTokensK }),
+    ...omitUndefined({ targetPromptLogprobs: cellsOf(request)?.targets }),
   };
 }
 

@@ -2,7 +2,7 @@
  * The one end of a request: what became of it is told to the log where that is the server's fault, stored with its effects and its use
  * in one transaction, and only then handed out.
  */
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
 import { type Failure, failureBytes, finishRequest } from "../store/requests.ts";
 import { addUsage } from "../store/usage.ts";
@@ -64,6 +64,6 @@ export async function finish(context: QueueContext, job: Job, ending: Ending): P
   const target = targetOf(job);
   if (target !== undefined) context.completions.end(target, { id: job.id, state, bytes: body.byteLength });
   const cachedTokens = outcome?.usage?.sampling_prefill_cached;
-  const timing = { ...timingOf(job.acceptedAt, startedAt, finishedAt), ...given({ cachedTokens }) };
+  const timing = { ...timingOf(job.acceptedAt, startedAt, finishedAt), ...omitUndefined({ cachedTokens }) };
   context.futures.settle(job.id, { tenant: job.tenant, body, type, timing });
 }

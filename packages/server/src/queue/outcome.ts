@@ -1,7 +1,7 @@
 /** What a finished request leaves behind: its result, and what is stored together with it. */
 
 import { stringifyJson } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
 import type { PayloadType } from "../store/requests.ts";
 import type { Usage } from "../store/usage.ts";
@@ -31,5 +31,5 @@ export const jsonBytes = (body: unknown): Uint8Array => new TextEncoder().encode
 export const jsonOutcome = (body: unknown, effects?: Outcome["effects"], filesId?: string): Outcome => ({
   body: jsonBytes(body),
   type: "json",
-  ...given({ effects, filesId }),
+  ...omitUndefined({ effects, filesId }),
 });

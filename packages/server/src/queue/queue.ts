@@ -5,7 +5,7 @@
 import type { SampleResult, TokenEvent } from "@tinklet/engine";
 import { decodeSampleResponse, type ForwardBackwardRequest } from "@tinklet/wire";
 import type { Clock } from "@tinklet/wire/clock";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
@@ -342,7 +342,10 @@ export class Queue {
       if (started_at === null || finished_at === null) return done;
       const isSample = row.kind === "sample" && done.type === "proto";
       const cachedTokens = isSample ? decodeSampleResponse(row.result).promptCacheHitTokens : undefined;
-      return { ...done, timing: { ...timingOf(accepted_at, started_at, finished_at), ...given({ cachedTokens }) } };
+      return {
+        ...done,
+        timing: { ...timingOf(accepted_at, started_at, finished_at), ...omitUndefined({ cachedTokens }) },
+      };
     }
     if (this.#closing.signal.aborted) return { kind: "closing" };
     return { kind: "pending", ...this.#explain(id) };

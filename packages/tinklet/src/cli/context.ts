@@ -3,7 +3,7 @@ import { setMaxListeners } from "node:events";
 import type { ServiceClient, TinkletEvent } from "@tinklet/sdk";
 import { environment, localDataDir } from "@tinklet/sdk/environment";
 import type { Studio } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { localKey, type Output } from "./output/output.ts";
 import type { Input } from "./parse.ts";
 
@@ -104,7 +104,7 @@ export class Context {
     this.output.progress("Starting the local server …");
     const { startLocalServer } = await import("@tinklet/server");
     const starting = startLocalServer({
-      ...given({ dataDir: this.dataDir, studio: this.studio }),
+      ...omitUndefined({ dataDir: this.dataDir, studio: this.studio }),
       ...(this.studio === undefined ? {} : { port: 0 }),
       engine: { onNotice: this.showsEngineNotices ? engineNotices(this.output) : () => {} },
       ...(models.length === 0 ? {} : { models }),

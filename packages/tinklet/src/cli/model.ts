@@ -1,7 +1,7 @@
 /** Which model a command means, and the tokenizer that belongs to it. */
 import { existsSync } from "node:fs";
 import type { Tokenizer } from "@tinklet/sdk";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { OptionSpec } from "./command.ts";
 import { bundledModel, type Context } from "./context.ts";
 import { CliError } from "./output/explain.ts";
@@ -70,7 +70,7 @@ export async function bundledModelFolder(): Promise<string> {
     const said = hint === undefined ? message : message.replace(` (${hint})`, "");
     throw new CliError(`${said.slice(0, 1).toUpperCase()}${said.slice(1)}.`, {
       cause: error,
-      ...given({ hint }),
+      ...omitUndefined({ hint }),
     });
   }
 }

@@ -1,6 +1,6 @@
 /** From typed arguments to checked values, over `node:util`'s parser. Every failure is a {@link UsageError}. */
 import { parseArgs } from "node:util";
-import { closest, given } from "@tinklet/wire/options";
+import { closest, omitUndefined } from "@tinklet/wire/options";
 import type { Command, OptionSpec } from "./command.ts";
 import type { Listed } from "./commands.ts";
 
@@ -100,7 +100,7 @@ export function parseInput(command: Command, args: readonly string[]): Input {
       options: Object.fromEntries(
         Object.entries(options).map(([name, { type, short, multiple }]) => [
           name,
-          { type, ...given({ short, multiple }) },
+          { type, ...omitUndefined({ short, multiple }) },
         ]),
       ),
     });

@@ -4,7 +4,7 @@
  */
 
 import { describe } from "../describe.ts";
-import { given } from "../given.ts";
+import { omitUndefined } from "../omit-undefined.ts";
 import {
   bool,
   custom,
@@ -203,7 +203,7 @@ export class SampledSequence {
   /** A plain object, as `JSON.stringify` wants it. */
   toJSON(): unknown {
     const { stopReason, tokens, logprobs, topkLogprobs, sequenceId } = this;
-    return { stopReason, tokens, logprobs, ...given({ topkLogprobs, sequenceId }) };
+    return { stopReason, tokens, logprobs, ...omitUndefined({ topkLogprobs, sequenceId }) };
   }
 }
 
@@ -318,7 +318,7 @@ export class SampleResponse {
       promptLogprobs: this.promptLogprobs,
       topkPromptLogprobs: this.topkPromptLogprobs,
       promptCacheHitTokens: this.promptCacheHitTokens,
-      ...given({ targetPromptLogprobs, promptAltTokens }),
+      ...omitUndefined({ targetPromptLogprobs, promptAltTokens }),
     };
   }
 }

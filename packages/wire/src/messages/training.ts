@@ -6,7 +6,7 @@
 import { closest } from "../closest.ts";
 import { describe } from "../describe.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
-import { given } from "../given.ts";
+import { omitUndefined } from "../omit-undefined.ts";
 import {
   bool,
   custom,
@@ -316,7 +316,7 @@ export const tensorField: Field<TensorData> = custom<TensorData>(
     return {
       data: value.data,
       dtype: value.dtype,
-      ...given({ shape: value.shape }),
+      ...omitUndefined({ shape: value.shape }),
       ...(value.sparseCrowIndices === undefined
         ? {}
         : {

@@ -6,7 +6,6 @@
 
 import { describe } from "../describe.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
-import { given } from "../given.ts";
 import {
   type PromptAltTokens,
   SampledSequence,
@@ -16,6 +15,7 @@ import {
 } from "../messages/sampling.ts";
 import { ForwardBackwardOutput } from "../messages/training.ts";
 import type { ForwardBackwardRequest } from "../messages/training-json.ts";
+import { omitUndefined } from "../omit-undefined.ts";
 import { hasHalfCharacter } from "../schema/fields.ts";
 import { Datum, type LossFnOutput } from "../values/datum.ts";
 import { int32Tokens, ModelInput, type ModelInputChunk } from "../values/model-input.ts";
@@ -238,7 +238,7 @@ function chunkFromProto(chunk: gen.Chunk, field: string): ModelInputChunk {
   if (chunk.image !== undefined) {
     const { data, format, expectedTokens } = chunk.image;
     if (format !== "png" && format !== "jpeg") throw new WireFormatError(`${field}.format: ${describe(format)}`);
-    return { type: "image", data, format, ...given({ expectedTokens }) };
+    return { type: "image", data, format, ...omitUndefined({ expectedTokens }) };
   }
   if (chunk.dmel !== undefined) return { type: "dmel", dmel: chunk.dmel.dmel };
   throw new WireFormatError(`${field}: a chunk of a kind that this version does not know`);

@@ -5,7 +5,7 @@
 
 import { describe, isPlainObject } from "../describe.ts";
 import { InvalidInputError } from "../errors.ts";
-import { given } from "../given.ts";
+import { omitUndefined } from "../omit-undefined.ts";
 import type { Message } from "../schema/message.ts";
 import type { FutureResultName } from "./core-routes.ts";
 
@@ -89,7 +89,7 @@ export function route<const P extends string, Q, B, A>(
   return { method, path, ...parts, ...defaults, ...policy };
 }
 export const get = <const P extends string, A, Q = undefined>(path: P, response: A, policy?: Policy, query?: Q) =>
-  route<P, Q, undefined, A>("GET", path, { response, ...given({ query }) }, policy);
+  route<P, Q, undefined, A>("GET", path, { response, ...omitUndefined({ query }) }, policy);
 export const post = <const P extends string, B, A>(path: P, body: B, response: A, policy?: Policy) =>
   route<P, undefined, B, A>("POST", path, { body, response }, policy);
 

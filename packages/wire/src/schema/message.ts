@@ -7,7 +7,7 @@
 import { closest } from "../closest.ts";
 import { describe, isPlainObject } from "../describe.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
-import { given } from "../given.ts";
+import { omitUndefined } from "../omit-undefined.ts";
 import { at, type DefaultField, type Field, FieldProblem, type OptionalField, type Shape } from "./fields.ts";
 import type { JsonObject } from "./json.ts";
 
@@ -218,7 +218,7 @@ function succeeds(body: () => unknown): boolean {
   }
 }
 
-const hintOf = (error: FieldProblem) => given({ hint: error.hint });
+const hintOf = (error: FieldProblem) => omitUndefined({ hint: error.hint });
 
 function missing(key: string): FieldProblem {
   const error = new FieldProblem("is required");

@@ -5,7 +5,7 @@
 
 import { describe, isPlainObject } from "../describe.ts";
 import { InvalidInputError } from "../errors.ts";
-import { given } from "../given.ts";
+import { omitUndefined } from "../omit-undefined.ts";
 import { ModelInput, type ModelInputLike } from "./model-input.ts";
 import { checkSpans, checkTiling, type ProvenanceSpans } from "./provenance.ts";
 import { TensorData, type TensorDtype, type TensorLike } from "./tensor-data.ts";
@@ -146,7 +146,7 @@ export function toData<Keys extends string>(data: readonly DatumLike<Keys>[]): r
     } catch (error) {
       if (!(error instanceof InvalidInputError)) throw error;
       throw new InvalidInputError(`data[${i}].${error.field}`, error.problem, {
-        ...given({ hint: error.hint }),
+        ...omitUndefined({ hint: error.hint }),
         cause: error,
       });
     }

@@ -5,7 +5,7 @@
 
 import { describe } from "../describe.ts";
 import { InvalidInputError } from "../errors.ts";
-import { given } from "../given.ts";
+import { omitUndefined } from "../omit-undefined.ts";
 
 /** The two element types that the service takes. */
 export type TensorDtype = "int64" | "float32";
@@ -121,7 +121,7 @@ export class TensorData {
   ): TensorData {
     const values = TensorData.from(parts.values, {
       field: `${field}.values`,
-      ...given({ dtype: parts.dtype }),
+      ...omitUndefined({ dtype: parts.dtype }),
     });
     const index = (value: TensorLike, name: string) =>
       TensorData.from(value, { dtype: "int64", field: `${field}.${name}` }).values as BigInt64Array;
@@ -370,7 +370,7 @@ function fromForeign(
   const wanted = dtype ?? (name === undefined ? undefined : floatNames.has(name) ? "float32" : "int64");
   return TensorData.from(data as unknown as Float32Array, {
     field,
-    ...given({ dtype: wanted }),
+    ...omitUndefined({ dtype: wanted }),
     ...(dims ? { shape: dims } : {}),
   });
 }

@@ -3,7 +3,7 @@
  * here. Node only, loaded when first needed.
  */
 import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import { type CheckpointFetching, fetchCheckpoint } from "./checkpoint-files.node.ts";
 import { writeFailure } from "./download.node.ts";
@@ -101,8 +101,8 @@ export async function exportAdapter(adapter: string, out: string, how: Checkpoin
     const { bytes, notes } = await exportModel(base, path, {
       format: how.format as "merged" | "gguf",
       adapter,
-      ...given({ signal: how.signal, onProgress: how.onTensor, onDownload: how.onDownload }),
-      ...given({ dtype: how.dtype as "f16" | undefined }),
+      ...omitUndefined({ signal: how.signal, onProgress: how.onTensor, onDownload: how.onDownload }),
+      ...omitUndefined({ dtype: how.dtype as "f16" | undefined }),
     });
     return { path, bytes, notes };
   } catch (error) {

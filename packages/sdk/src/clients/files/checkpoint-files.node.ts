@@ -7,7 +7,7 @@
 
 import { ParsedCheckpointTinkerPath } from "@tinklet/wire/client";
 import { APIStatusError, InvalidInputError, TinkerError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import type { RestClient } from "../rest/rest-client.ts";
 import type { TrainingClient } from "../training/training-client.ts";
@@ -43,7 +43,7 @@ export async function fetchCheckpoint(
 ): Promise<number> {
   const { checkpointType } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
   const { signal, rest } = context;
-  const call = given({ signal });
+  const call = omitUndefined({ signal });
   await checkReplaceable(target);
   if (checkpointType === "external") return fetchExternal(path, target, parent, context);
   let url: string;
@@ -87,7 +87,7 @@ async function fetchExported(
   context: CheckpointFetching,
 ): Promise<number | undefined> {
   const { signal, rest, openTraining } = context;
-  const call = given({ signal });
+  const call = omitUndefined({ signal });
   const trainer = await openTraining(path);
   let exported: string;
   try {
@@ -107,7 +107,7 @@ async function fetchExported(
 /** Fetches an external checkpoint, file by file. */
 function fetchExternal(path: string, target: string, parent: string, context: CheckpointFetching): Promise<number> {
   const { signal, rest } = context;
-  const call = given({ signal });
+  const call = omitUndefined({ signal });
   return replacing(target, parent, async (_, files) => {
     let bytes = 0;
     const names = Object.keys((await rest.getExternalWeightsUrls(path, call)).urls);
@@ -131,7 +131,7 @@ function fetchExternal(path: string, target: string, parent: string, context: Ch
 async function trainingHalf(path: string, { signal, rest }: CheckpointFetching): Promise<string | undefined> {
   const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
   const twin = `tinker://${trainingRunId}/${checkpointId.replace(/^sampler_/, "")}`;
-  const { checkpoints } = await rest.listCheckpoints(trainingRunId, given({ signal }));
+  const { checkpoints } = await rest.listCheckpoints(trainingRunId, omitUndefined({ signal }));
   return checkpoints.some(({ tinkerPath }) => tinkerPath === twin) ? twin : undefined;
 }
 

@@ -1,6 +1,6 @@
 /** Fetches a link to a file with progress, and unpacks archives safely. Node only, loaded when first needed. */
 import { TinkerError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../../node-builtin.ts";
 
 const { createReadStream, createWriteStream } = nodeBuiltin<typeof import("node:fs")>("node:fs");
@@ -49,7 +49,7 @@ export async function downloadFile(url: string, file: string, what: string, fetc
   const { fetch, signal, onProgress } = fetching;
   let response: Response;
   try {
-    response = await fetch(url, { ...given({ signal }) });
+    response = await fetch(url, { ...omitUndefined({ signal }) });
   } catch (cause) {
     signal?.throwIfAborted();
     throw downloadError(`The ${what} could not be fetched: ${(cause as Error).message}`, {
@@ -67,13 +67,17 @@ export async function downloadFile(url: string, file: string, what: string, fetc
   const counting = async function* (source: AsyncIterable<Uint8Array>) {
     for await (const chunk of source) {
       received += chunk.length;
-      onProgress({ file: what, receivedBytes: received, ...given({ totalBytes: total === 0 ? undefined : total }) });
+      onProgress({
+        file: what,
+        receivedBytes: received,
+        ...omitUndefined({ totalBytes: total === 0 ? undefined : total }),
+      });
       yield chunk;
     }
   };
   try {
     await pipeline(Readable.fromWeb(response.body as never), counting, createWriteStream(file), {
-      ...given({ signal }),
+      ...omitUndefined({ signal }),
     });
     // A body that was compressed on its way has another length than it says.
     if (total > 0 && received !== total && response.headers.get("content-encoding") === null)
@@ -164,7 +168,7 @@ export async function unpackTar(
     await mkdir(type === "folder" ? path : dirname(path), { recursive: true });
     if (type === "folder") continue;
     const source = size === 0 ? Readable.from([]) : createReadStream(archive, { start: at, end: at + size - 1 });
-    await pipeline(source, createWriteStream(path), { ...given({ signal }) }).catch((cause) => {
+    await pipeline(source, createWriteStream(path), { ...omitUndefined({ signal }) }).catch((cause) => {
       signal?.throwIfAborted();
       throw writeFailure(path, cause);
     });
@@ -189,7 +193,7 @@ async function decompressed(path: string, signal: AbortSignal | undefined): Prom
       yield chunk;
     }
   };
-  const options = { ...given({ signal }) };
+  const options = { ...omitUndefined({ signal }) };
   await pipeline(createReadStream(path), createGunzip(), bounded, createWriteStream(unpacked), options).catch(
     (cause) => {
       signal?.throwIfAborted();

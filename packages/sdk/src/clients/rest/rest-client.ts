@@ -32,7 +32,7 @@ import {
   type WhoamiResponse,
 } from "@tinklet/wire/client";
 import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
-import { checkOptions, given, type OptionNames } from "@tinklet/wire/options";
+import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import { environment } from "../../transport/environment.ts";
 import type { FailureFacts } from "../../transport/hints.ts";
 import type { CallOptions } from "../../transport/transport.ts";
@@ -134,7 +134,7 @@ export class RestClient {
     return this.#session.call(operation, request, {
       ...callOptions(options),
       headers: { ...method, ...headers },
-      ...given({ facts }),
+      ...omitUndefined({ facts }),
     });
   }
 
@@ -158,7 +158,7 @@ export class RestClient {
     return new PagedList<TrainingRunsResponse, TrainingRun>({
       first: page(options, 20),
       fetch: (at) =>
-        this.#call("listTrainingRuns", { ...at, ...scope(options), ...given({ projectId }) }, options, {
+        this.#call("listTrainingRuns", { ...at, ...scope(options), ...omitUndefined({ projectId }) }, options, {
           ...pageNames,
           ...scopeNames,
           projectId: true,
@@ -340,9 +340,9 @@ export class RestClient {
     const destinationProjectId = options.destinationProjectId ?? environment("TINKER_PROJECT_ID");
     const request = {
       sourcePath,
-      ...given({ destinationProjectId, ttlSeconds }),
+      ...omitUndefined({ destinationProjectId, ttlSeconds }),
     };
-    const token = given({ "x-tinker-weights-access-token": weightsAccessToken });
+    const token = omitUndefined({ "x-tinker-weights-access-token": weightsAccessToken });
     const known = { ...callNames, destinationProjectId: true, ttlSeconds: true, weightsAccessToken: true } as const;
     return this.#call("copyWeights", request, { ...options, headers: { ...headers, ...token } }, known);
   }
@@ -484,7 +484,7 @@ export class RestClient {
     options: CallOptions & { readonly projectId?: string } = {},
   ): Promise<CurrentCheckpointStorageUsageResponse> {
     const { projectId } = options;
-    const request = given({ projectId });
+    const request = omitUndefined({ projectId });
     return this.#call("getCurrentCheckpointStorageUsage", request, options, { ...callNames, projectId: true });
   }
 
@@ -494,7 +494,7 @@ export class RestClient {
   ): Promise<AuditLogResponse> {
     const { eventType, day } = options;
     const request = {
-      ...given({ eventType }),
+      ...omitUndefined({ eventType }),
       ...(day === undefined ? {} : { day: dayText(day) }),
     };
     return this.#call("getAuditLog", request, options, { ...callNames, eventType: true, day: true });
@@ -533,7 +533,7 @@ export function callOptions({ signal, timeoutMs, maxRetries, headers, token }: C
   return { signal, timeoutMs, maxRetries, headers, token };
 }
 
-const scope = ({ accessScope }: ScopeOptions) => given({ accessScope });
+const scope = ({ accessScope }: ScopeOptions) => omitUndefined({ accessScope });
 
 function page({ limit, offset }: PageOptions, defaultLimit: number): PageRequest {
   const whole = (field: string, value: number, least: number) => {

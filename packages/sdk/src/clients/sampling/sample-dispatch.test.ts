@@ -1,7 +1,7 @@
 /** One sample from the call to its result: what it waits for, what it says meanwhile, and what it leaves behind. */
 
 import type { FuturesRetrieveRequest } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { describe, expect, it } from "vitest";
 import { type Fault, faultsInOrder } from "../../testing/faults.ts";
 import { failure, harness } from "../../testing/harness.ts";
@@ -14,7 +14,7 @@ import "../session/futures-poller.ts";
 async function setup(stub: StubOptions = {}, retryConfig?: RetryConfig) {
   const kit = harness(stub);
   const open = (own = retryConfig) =>
-    kit.run(kit.service.createSamplingClient({ baseModel: "stub/model", ...given({ retryConfig: own }) }));
+    kit.run(kit.service.createSamplingClient({ baseModel: "stub/model", ...omitUndefined({ retryConfig: own }) }));
   return { ...kit, open, sampler: await open() };
 }
 const prompt = [1, 2, 3];

@@ -11,7 +11,7 @@ import {
   type TensorData,
 } from "@tinklet/wire/client";
 import { InvalidInputError, UnsupportedFeatureError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { SampleOptions } from "./sampling-client.ts";
 
 type Newer = Pick<
@@ -44,7 +44,7 @@ export function newerParts(options: SampleOptions, { target, recordStabilityInfo
       throw new InvalidInputError("promptLogprobsLastN", "applies to prompt log-probs; set includePromptLogprobs");
     }
   }
-  return given({
+  return omitUndefined({
     topkSampleLogprobs: whole("topkSampleLogprobs", options.topkSampleLogprobs) || undefined,
     targetPromptLogprobs: target && checkedTargets(target),
     promptAltTokensK: whole("promptAltTokensK", options.promptAltTokensK) || undefined,

@@ -5,7 +5,7 @@
 import type { TextStream } from "@tinklet/models/tokenizer";
 import type { SampleResponse } from "@tinklet/wire/client";
 import { APIError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { APIFuture } from "../../futures/api-future.ts";
 import type { Session } from "../session/session.ts";
 import type { FedToken } from "./token-feed.ts";
@@ -96,7 +96,7 @@ export class SampleStream<T extends StreamedToken = StreamedToken> implements As
     const next = {
       index,
       token,
-      ...given({ logprob: logprob ?? undefined, text: text?.push(token) }),
+      ...omitUndefined({ logprob: logprob ?? undefined, text: text?.push(token) }),
     } as StreamedToken as T;
     const held = this.#held[index];
     this.#held[index] = text?.isPending() === true ? next : undefined;

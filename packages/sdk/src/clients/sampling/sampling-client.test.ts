@@ -1,6 +1,6 @@
 import { ModelInput, type SampleRequest, TensorData } from "@tinklet/wire";
 import { APIStatusError, InvalidInputError, RequestFailedError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { describe, expect, it } from "vitest";
 import { anyOf, type Fault, faultsInOrder } from "../../testing/faults.ts";
 import { failure, harness } from "../../testing/harness.ts";
@@ -18,7 +18,7 @@ async function setup(
   const sampler = await kit.run(
     kit.service.createSamplingClient({
       baseModel: "stub/model",
-      ...given({ retryConfig }),
+      ...omitUndefined({ retryConfig }),
     }),
   );
   const seqIds = () => kit.stub.callsOf("asample").map(({ body }) => (body as SampleRequest).seqId);

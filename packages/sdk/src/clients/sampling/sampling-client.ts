@@ -15,7 +15,7 @@ import {
   type TensorLike,
 } from "@tinklet/wire/client";
 import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
-import { checkOptions, describe, given, type OptionNames } from "@tinklet/wire/options";
+import { checkOptions, describe, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { APIFuture } from "../../futures/api-future.ts";
 import type { Tokenizer } from "../../tokenizer/index.ts";
 import { Semaphore } from "../../transport/byte-budget.ts";
@@ -148,7 +148,7 @@ export class SamplingClient {
     this.#session = session;
     this.#foreign = options.foreign ?? false;
     this.#recordStabilityInfo = options.recordStabilityInfo ?? false;
-    this.#retryConfig = { ...session.options.retryConfig, ...given(options.retryConfig ?? {}) };
+    this.#retryConfig = { ...session.options.retryConfig, ...omitUndefined(options.retryConfig ?? {}) };
     const config = fullRetryConfig(this.#retryConfig);
     const own = config.maxConnections === undefined ? undefined : new Semaphore(config.maxConnections);
     this.#state = {
@@ -199,7 +199,7 @@ export class SamplingClient {
       const request = {
         sessionId,
         samplingSessionSeqId: session.nextSamplingSessionSeqId(),
-        ...given({ baseModel, modelPath }),
+        ...omitUndefined({ baseModel, modelPath }),
       };
       return session.call("createSamplingSession", request, { signal, facts: { path: modelPath, baseModel } });
     });

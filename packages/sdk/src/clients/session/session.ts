@@ -19,7 +19,7 @@ import {
 } from "@tinklet/wire/client";
 import { type Clock, systemClock } from "@tinklet/wire/clock";
 import { APIStatusError, APITimeoutError, TinkerError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { APIFuture, type FutureContext, type FutureState } from "../../futures/api-future.ts";
 import type { PollContext } from "../../futures/poll.ts";
 import { BillingPause } from "../../transport/billing-pause.ts";
@@ -100,7 +100,7 @@ export class Session {
       onEvent: options.onEvent,
     });
     this.#headers = { ...from?.headers, ...options.defaultHeaders };
-    this.maxSockets = { ...defaultMaxSockets, ...given(options.maxSockets ?? {}) };
+    this.maxSockets = { ...defaultMaxSockets, ...omitUndefined(options.maxSockets ?? {}) };
     this.#source = credentialSource(from ?? options);
     this.reporter.redactor.add(this.#source.apiKey);
     const access = accessHeaders();
@@ -237,7 +237,7 @@ export class Session {
       tags: [...sessionTags(this.options.tags)],
       userMetadata: this.options.userMetadata ?? {},
       sdkVersion: mirroredSdkVersion,
-      ...given({ projectId, displayName: this.options.displayName }),
+      ...omitUndefined({ projectId, displayName: this.options.displayName }),
     };
     const answer = await this.transport.call("createSession", request, options);
     for (const [level, message] of [
@@ -462,6 +462,6 @@ function accessHeaders(): Record<string, string> {
   const id = environment("CLOUDFLARE_ACCESS_CLIENT_ID");
   const secret = environment("CLOUDFLARE_ACCESS_CLIENT_SECRET");
   return {
-    ...given({ "cf-access-client-id": id, "cf-access-client-secret": secret }),
+    ...omitUndefined({ "cf-access-client-id": id, "cf-access-client-secret": secret }),
   };
 }

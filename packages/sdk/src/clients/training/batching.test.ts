@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Datum, decodeBase64, ModelInput, type ModelInputChunk, TensorData } from "@tinklet/wire";
 import { InvalidInputError } from "@tinklet/wire/errors";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { chunkData, estimateDatumBytes, estimatePromptBytes } from "./batching.ts";
@@ -16,7 +16,7 @@ const recorded = (version: string): Recorded =>
 function input(recipe: Recorded): ModelInput {
   return new ModelInput(
     recipe.chunks.map((chunk: Recorded): ModelInputChunk => {
-      const expected = given({ expectedTokens: chunk.expected_tokens });
+      const expected = omitUndefined({ expectedTokens: chunk.expected_tokens });
       switch (chunk.$type) {
         case "EncodedTextChunk":
           return { type: "encoded_text", tokens: chunk.tokens };

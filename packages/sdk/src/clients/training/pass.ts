@@ -11,7 +11,7 @@ import {
   type LossFnConfig,
   toData,
 } from "@tinklet/wire/client";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { FutureState } from "../../futures/api-future.ts";
 import { pollFuture } from "../../futures/poll.ts";
 import type { Session } from "../session/session.ts";
@@ -63,7 +63,7 @@ export function preparePass(model: PassModel, pass: Pass): PreparedPass {
   checkBatch(data, lossFn, pass);
   session.notes.trainsOnSamples(lossFn);
   const chunks = chunkData(data, session.config).map((chunk) => {
-    const forwardBackwardInput = { data: chunk.data, lossFn, ...given({ lossFnConfig }) };
+    const forwardBackwardInput = { data: chunk.data, lossFn, ...omitUndefined({ lossFnConfig }) };
     return { ...chunk, encoded: encodeUnnumberedPass({ forwardBackwardInput, modelId, forwardOnly }) };
   });
   const tokens = data.reduce((sum, { modelInput }) => sum + modelInput.tokenCount, 0);
@@ -140,7 +140,7 @@ async function sendBytes(
   const reserved = session.trainBytes.acquire(bytes);
   const release = typeof reserved === "function" ? reserved : await reserved;
   try {
-    const options = given({ maxRetries });
+    const options = omitUndefined({ maxRetries });
     return await submitRequest(session, session.transport.prepareBytes("forwardBackward", body), options);
   } finally {
     release();

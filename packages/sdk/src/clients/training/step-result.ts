@@ -3,7 +3,7 @@
  */
 
 import type { ForwardBackwardOutput, OptimStepResponse } from "@tinklet/wire/client";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { ServerTiming } from "../../futures/server-timing.ts";
 
 /** The result of {@link TrainingClient.step}. */
@@ -47,11 +47,11 @@ export function stepResult(
   const computeMs = time.computeMs ?? named(metrics, ["compute_ms"]);
   return {
     loss: output.loss,
-    ...given({ gradNorm }),
+    ...omitUndefined({ gradNorm }),
     tokens,
     metrics,
     waitMs: time.waitMs,
-    ...given({ queueMs, computeMs }),
+    ...omitUndefined({ queueMs, computeMs }),
     output,
   };
 }

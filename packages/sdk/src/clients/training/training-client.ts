@@ -19,7 +19,7 @@ import {
   type UnloadModelResponse,
 } from "@tinklet/wire/client";
 import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
-import { checkOptions, describe, given, type OptionNames } from "@tinklet/wire/options";
+import { checkOptions, describe, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import { type APIFuture, FutureState } from "../../futures/api-future.ts";
 import { togetherTiming } from "../../futures/server-timing.ts";
 import type { Tokenizer } from "../../tokenizer/index.ts";
@@ -308,7 +308,7 @@ export class TrainingClient {
   ): APIFuture<SaveWeightsResponse> {
     const { ttlSeconds, overwrite, userMetadata } = options;
     return this.#start("SaveWeights", "save_state", options, saveStateNames, async (state, signal) => {
-      const request = { path: checkedName(name), ...given({ ttlSeconds, overwrite, userMetadata }) };
+      const request = { path: checkedName(name), ...omitUndefined({ ttlSeconds, overwrite, userMetadata }) };
       return this.#requests.run("SaveWeights", "saveWeights", request, state, signal);
     });
   }
@@ -326,7 +326,7 @@ export class TrainingClient {
   #load(name: string, path: string, optimizer: boolean, options: LoadOptions): APIFuture<LoadWeightsResponse> {
     const { weightsAccessToken } = options;
     return this.#start("LoadWeights", name, options, loadNames, async (state, signal) => {
-      const request = { path: checkedTinkerPath("path", path), optimizer, ...given({ weightsAccessToken }) };
+      const request = { path: checkedTinkerPath("path", path), optimizer, ...omitUndefined({ weightsAccessToken }) };
       return this.#requests.run("LoadWeights", "loadWeights", request, state, signal, { path });
     });
   }
@@ -348,7 +348,7 @@ export class TrainingClient {
       options,
       saveNames,
       async (state, signal) => {
-        const request = { path: checkedName(name), ...given({ ttlSeconds, userMetadata }) };
+        const request = { path: checkedName(name), ...omitUndefined({ ttlSeconds, userMetadata }) };
         return savedUnder(
           await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal),
         );
@@ -375,7 +375,7 @@ export class TrainingClient {
       options,
       externalNames,
       async (state, signal) => {
-        const request = { path: checkedName(name), ...given({ ttlSeconds, ageEncryptionRecipients }) };
+        const request = { path: checkedName(name), ...omitUndefined({ ttlSeconds, ageEncryptionRecipients }) };
         return savedUnder(
           await this.#requests.run("SaveWeightsExternal", "saveWeightsExternal", request, state, signal),
         );
@@ -496,7 +496,7 @@ function checkedName(name: string): string {
 /** What a named save answers, without what is only the server's. */
 function savedUnder<T extends string>({ path, type }: { readonly path?: string; readonly type?: T }) {
   if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a named save");
-  return { path, ...given({ type }) };
+  return { path, ...omitUndefined({ type }) };
 }
 
 /** @throws {@link InvalidInputError} when it is no `tinker://` path. */

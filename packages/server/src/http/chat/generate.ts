@@ -4,7 +4,7 @@
  */
 import { ConfigError, MemoryError, type SampleRequest, type TokenEvent, type TokenTable } from "@tinklet/engine";
 import type { ReplyEvent, ReplyReader } from "@tinklet/models/chat";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Api } from "../api.ts";
 import type { NamedModel } from "./model-names.ts";
@@ -99,17 +99,21 @@ export async function generate(api: Api, generation: Generation, listener: Liste
       request: {
         prompt,
         numSamples: n,
-        params: { ...params, ...(stop.length === 0 ? {} : { stop }), ...given({ constraint: format?.constraint }) },
+        params: {
+          ...params,
+          ...(stop.length === 0 ? {} : { stop }),
+          ...omitUndefined({ constraint: format?.constraint }),
+        },
         promptLogprobs,
         ...(top > 0 ? { topkSampleLogprobs: top, topkPromptLogprobs: promptLogprobs ? top : 0 } : {}),
       },
       signal: end.signal,
       onToken,
-      ...given({ filesId: model.filesId }),
+      ...omitUndefined({ filesId: model.filesId }),
     });
     for (const [index, { over }] of replies.entries()) if (!over) finish(index, result.sequences[index]?.stopReason);
     cachedTokens = result.promptCacheHitTokens;
-    const scores = given({ promptLogprobs: result.promptLogprobs, promptTop: result.topkPromptLogprobs });
+    const scores = omitUndefined({ promptLogprobs: result.promptLogprobs, promptTop: result.topkPromptLogprobs });
     return { promptTokens: prompt.length, cachedTokens, completionTokens, ...scores };
   } catch (error) {
     if (error === enough) return { promptTokens: prompt.length, cachedTokens, completionTokens };

@@ -1,7 +1,7 @@
 /** Parameters of sampling that both APIs have, and what they make of the engine's. */
 import type { Chat } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Api } from "../api.ts";
 import { engineSeed } from "../handlers/training.ts";
 import { type Body, badField, numberField, objectField } from "./fields.ts";
@@ -33,7 +33,7 @@ export function samplingOf(body: Body): Generation["params"] {
   return {
     temperature: numberField(body, "temperature", { least: 0, most: 1000 }) ?? 1,
     seed: engineSeed((seed ?? undefined) as number | bigint | undefined),
-    ...given({ topP, topK, minP, presencePenalty, frequencyPenalty, logitBias: readBias(body["logit_bias"]) }),
+    ...omitUndefined({ topP, topK, minP, presencePenalty, frequencyPenalty, logitBias: readBias(body["logit_bias"]) }),
   };
 }
 

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Datum, encodeForwardBackwardRequest, ModelInput, TensorData } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Limits } from "../../limits.ts";
 import { gateway, TestServer, turnsDuring } from "../../testing/test-server.ts";
@@ -46,7 +46,7 @@ function pass(model: string, seq: number, lossFn: string, lossFnConfig?: Record<
     forwardBackwardInput: {
       lossFn,
       data: Array.from({ length: copies }, () => datum),
-      ...given({ lossFnConfig }),
+      ...omitUndefined({ lossFnConfig }),
     },
   });
 }

@@ -7,7 +7,7 @@ import {
   tensorField,
   topkLists,
 } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Timing } from "../../queue/futures.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { ownSampler, unknownRequest } from "../access.ts";
@@ -101,9 +101,9 @@ function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
     sequences: response.sequences.map(({ stopReason, tokens, logprobs, topkSampledLogprobs: top }) => ({
       stop_reason: stopReason,
       tokens,
-      ...given({ logprobs, topk_logprobs: top && topkLists(top) }),
+      ...omitUndefined({ logprobs, topk_logprobs: top && topkLists(top) }),
     })),
-    ...given({
+    ...omitUndefined({
       prompt_logprobs: response.promptLogprobs,
       topk_prompt_logprobs: response.topkPromptLogprobs,
       target_prompt_logprobs: response.targetPromptLogprobs && tensorField.toWire(response.targetPromptLogprobs),

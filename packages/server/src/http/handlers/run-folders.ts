@@ -1,7 +1,7 @@
 /** Handlers that show folders of run files. With configured keys a folder is shown to whoever owns one of its runs, and to nobody else. */
 import { loadTokenizerFiles, type TokenizerFiles } from "@tinklet/models";
 import type { RunFolder, RunFolderInfo, RunFolders } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { Refusal } from "../../queue/refusal.ts";
 import { getModel } from "../../store/models.ts";
 import type { Api, Call, Handlers } from "../api.ts";
@@ -33,7 +33,7 @@ export function runFolderHandlers(api: Api, folders: RunFolders | undefined): Pi
     new Refusal(404, "not_found", `There is no run folder ${JSON.stringify(id.slice(0, 100))} here.`);
   const view = (info: RunFolderInfo): RunFolder => {
     const { id: folderId, updatedAt, metric, model, ...rest } = info;
-    return { ...rest, folderId, updatedAt: new Date(updatedAt), ...given({ metric, model }) };
+    return { ...rest, folderId, updatedAt: new Date(updatedAt), ...omitUndefined({ metric, model }) };
   };
   return {
     listRunFolders: async (_received, call) => {

@@ -1,6 +1,6 @@
 /** Handlers of sampling. */
 import type { SampleRequest } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
 import { clientOf } from "../../queue/completions.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
@@ -94,8 +94,8 @@ export function samplingHandlers(
         seed: engineSeed(body.samplingParams.seed),
         sequences: Math.max(1, body.numSamples),
         ...(sampler === undefined ? { baseModel: from.baseModel } : {}),
-        ...given({ filesId: from.filesId }),
-        ...given({ client: clientOf(body.seqId) || undefined }),
+        ...omitUndefined({ filesId: from.filesId }),
+        ...omitUndefined({ client: clientOf(body.seqId) || undefined }),
         ...(call.request.headers.get("x-tinklet-stream") === "tokens" ? { stream: true } : {}),
       };
       const failure = checkSample(api, body);
@@ -104,16 +104,16 @@ export function samplingHandlers(
           tenant: call.caller.tenant,
           sessionId: sampler?.session_id ?? "",
           kind: "sample",
-          ...given({ samplerId: sampler?.id }),
-          ...given({ seq: body.seqId }),
+          ...omitUndefined({ samplerId: sampler?.id }),
+          ...omitUndefined({ seq: body.seqId }),
           fingerprint: fingerprintJson("sample", call.wire),
           payload: call.bytes,
           payloadType: "json",
           draws: { ...draws },
-          ...given({ filesId: from.filesId }),
+          ...omitUndefined({ filesId: from.filesId }),
           tokens: body.prompt.tokenCount,
           now: api.clock.now(),
-          ...given({ failure }),
+          ...omitUndefined({ failure }),
         },
         from.baseModel,
       );

@@ -1,6 +1,6 @@
 /** Handlers of sessions as they are listed, found, labelled and ended. */
 import type { SessionSearchRequest, SessionStatus } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { checkpointTotals } from "../../store/models.ts";
 import {
   finishSession,
@@ -48,7 +48,7 @@ export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
       return {
         trainingRunIds: sessionMembers(sql, "models", row.id),
         samplerIds: sessionMembers(sql, "samplers", row.id),
-        ...given({ userMetadata: notes }),
+        ...omitUndefined({ userMetadata: notes }),
         ...(row.display_name === null ? {} : { displayName: row.display_name }),
       };
     },
@@ -97,11 +97,11 @@ export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
             createdAt: new Date(row.created_at),
             owner: row.tenant,
             projectId: row.project_id ?? "",
-            ...given({ status }),
+            ...omitUndefined({ status }),
             checkpointsCount: kept.count,
             checkpointStorageBytes: kept.bytes,
             ...(row.display_name === null ? {} : { displayName: row.display_name }),
-            ...given({ userMetadata: notes }),
+            ...omitUndefined({ userMetadata: notes }),
           };
         }),
         ...(last === undefined || isEnd

@@ -1,7 +1,7 @@
 /** Handlers that make, describe and train models. Each ends in a request on the queue, except `get_info`. */
 import { randomInt } from "node:crypto";
 import { type ForwardBackwardRequest, type Operation, peekForwardBackwardRequest, stringifyJson } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { customLossId, findLoss } from "../../queue/custom-pass.ts";
 import { decodePass } from "../../queue/engine-input.ts";
@@ -76,7 +76,7 @@ async function submitJson(
       payload: extra.payload ?? call.bytes,
       payloadType: "json",
       tokens: 0,
-      ...given({ draws: extra.draws && { ...extra.draws } }),
+      ...omitUndefined({ draws: extra.draws && { ...extra.draws } }),
     },
     model,
   );
@@ -199,7 +199,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
         payloadType,
         tokens: pass === undefined ? 0 : passTokens(pass),
         ...(customLoss === undefined ? {} : { draws: { customLoss } }),
-        ...given({ failure }),
+        ...omitUndefined({ failure }),
       },
       model,
       pass,
@@ -219,7 +219,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
         modelId: model.id,
         modelData: {
           modelName: model.base_model,
-          ...given({ arch: served?.info.architecture, tokenizerId: served?.tokenizerId }),
+          ...omitUndefined({ arch: served?.info.architecture, tokenizerId: served?.tokenizerId }),
         },
         isLora: true,
         loraRank: lora.rank,

@@ -7,7 +7,7 @@ import { chmod, mkdir, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { hostedBaseUrl, readCredentials, type StoredCredentials, type StoredKey } from "@tinklet/sdk/credentials";
 import { writeFailure } from "@tinklet/sdk/files";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 
 /**
  * Stores a key, to be used for its server.
@@ -24,7 +24,7 @@ export async function storeKey(
   const isHosted = record.origin === new URL(hostedBaseUrl).origin;
   const own = isHosted ? id : `${record.origin} ${id}`;
   const main = isHosted ? id : chosen;
-  await save(file, { version: 1, ...given({ default: main }), keys: { ...keys, [own]: record } });
+  await save(file, { version: 1, ...omitUndefined({ default: main }), keys: { ...keys, [own]: record } });
 }
 
 /** Forgets a key. */

@@ -7,7 +7,7 @@ import { createReadStream } from "node:fs";
 import { open, readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { CliError } from "../output/explain.ts";
 
 /** Where the Hub is and who we are there. */
@@ -202,7 +202,7 @@ async function call(
       ...options.headers,
       ...(body === undefined ? {} : { "content-type": type, accept: options.type ?? "*/*" }),
     },
-    ...given({ body }),
+    ...omitUndefined({ body }),
     signal: options.signal,
   });
   const text = await response.text();

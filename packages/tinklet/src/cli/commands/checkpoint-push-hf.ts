@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ParsedCheckpointTinkerPath, type WeightsInfoResponse } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { fetchCheckpoint } from "../checkpoint/fetch-checkpoint.ts";
 import {
   chooseFiles,
@@ -79,7 +79,7 @@ export const checkpointPushHf: Command = {
         json: {
           checkpoint_path: path,
           repo_id: target.repo,
-          ...given({ revision: target.revision }),
+          ...omitUndefined({ revision: target.revision }),
           public: isPublic,
         },
       });

@@ -3,7 +3,7 @@
 import type { RestClient } from "@tinklet/sdk";
 import { hintFor } from "@tinklet/sdk/environment";
 import { type Checkpoint, ParsedCheckpointTinkerPath } from "@tinklet/wire";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../output/explain.ts";
@@ -52,7 +52,7 @@ export const checkpointList: Command = {
         expiry(one.expiresAt),
         one.tinkerPath,
       ]),
-      json: { ...given({ run_id: runId }), checkpoints: checkpoints.map(checkpointJson) },
+      json: { ...omitUndefined({ run_id: runId }), checkpoints: checkpoints.map(checkpointJson) },
     });
   },
 };
@@ -139,7 +139,7 @@ export const checkpointSetTtl: Command = {
 /** A run without it and a run that nobody may see are the same to whoever asks. */
 function notFound(path: string, cause?: Error): CliError {
   const hint = hintFor({ operation: "weightsInfo", status: 404, message: "", path });
-  return new CliError(`Checkpoint not found: ${path}`, { ...given({ hint }), cause });
+  return new CliError(`Checkpoint not found: ${path}`, { ...omitUndefined({ hint }), cause });
 }
 
 /** Changes everything that a reference means, and says what was changed. */

@@ -1,6 +1,6 @@
 /** `conformance`: the black-box kit against any server of the Tinker API. Only parses and prints; the kit is its own package. */
 import type { Group } from "@tinklet/conformance";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { nearest, UsageError } from "../parse.ts";
 
@@ -34,7 +34,7 @@ export const conformance: Command = {
       baseUrl,
       apiKey: input.text("api-key") ?? process.env["TINKER_API_KEY"] ?? "tml-conformance",
       signal,
-      ...given({ baseModel }),
+      ...omitUndefined({ baseModel }),
       ...(only.length === 0 ? {} : { only }),
       onCase: ({ id }) => output.progress(`${++done} cases, last ${id}`),
     });

@@ -4,7 +4,7 @@ import { mkdir, statfs } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { freemem, totalmem } from "node:os";
 import { hasCredentialsFile, resolveBaseUrl, storedKey } from "@tinklet/sdk/credentials";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { bundledModel, type Context } from "../context.ts";
 import { version } from "../main.ts";
@@ -47,7 +47,7 @@ export const doctor: Command = {
         context.signal.throwIfAborted();
         const { message, details = [] } = explain(error);
         const hint = details.find((line) => line.startsWith("Hint: "))?.slice(6);
-        return { status: "error", detail: message, ...given({ hint }) };
+        return { status: "error", detail: message, ...omitUndefined({ hint }) };
       });
       findings.push({ name, ...finding });
       if (output.isJson) continue;

@@ -7,7 +7,7 @@ import {
   exportAdapter,
   exportCheckpoint,
 } from "@tinklet/sdk/files";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { isAdapterFolder } from "../checkpoint/adapter-folder.ts";
 import { showProgress } from "../checkpoint/download.ts";
 import { fetchingOf } from "../checkpoint/fetch-checkpoint.ts";
@@ -83,7 +83,7 @@ export const exportCommand: Command = {
       json: {
         checkpoint_path: source,
         format,
-        ...given({ dtype: how.dtype }),
+        ...omitUndefined({ dtype: how.dtype }),
         destination: result.path,
         size_bytes: result.bytes,
         notes: result.notes,

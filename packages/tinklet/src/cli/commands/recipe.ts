@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { join, parse } from "node:path";
 import type { RecipeEvent, RecipeResult } from "@tinklet/cookbook";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { writeWhole } from "../files.ts";
@@ -100,7 +100,12 @@ export const recipeRun: Command = {
       const { showEstimate } = await import("../training/recipe-dry-run.ts");
       const tokenizer = await tokenizerFor(input, model);
       output.progress("Counting …");
-      const estimate = await estimateRecipe(recipe, { ...given(options), baseModel: model.name, tokenizer, signal });
+      const estimate = await estimateRecipe(recipe, {
+        ...omitUndefined(options),
+        baseModel: model.name,
+        tokenizer,
+        signal,
+      });
       output.endProgress();
       await showEstimate({ name: parse(name).name, model: model.name, estimate, price }, output);
       return 0;
@@ -113,7 +118,7 @@ export const recipeRun: Command = {
     noteLoggers(loggers, folder, output);
     const since = performance.now();
     const result = await runRecipe(recipe, {
-      ...given({ ...options, costLimit }),
+      ...omitUndefined({ ...options, costLimit }),
       ...{ service, baseModel: model.name, tokenizer, folder, loggers, signal },
       onEvent: follower(output),
       onNote: (text) => output.note(text),
@@ -130,7 +135,7 @@ function follower(output: Output): (event: RecipeEvent) => void {
     if (type === "checkpoint") output.event({ type, stage, ...record });
     for (const { group, message } of failed) output.note(`${stage}: left out ${group}: ${message}`);
     if (type !== "step" || step === undefined || totalSteps === undefined || metrics === undefined) return;
-    output.event({ type, stage, ...metrics, ...given({ cached_prompt_tokens: prompts?.cached }) });
+    output.event({ type, stage, ...metrics, ...omitUndefined({ cached_prompt_tokens: prompts?.cached }) });
     if (line?.stage !== stage) line = { stage, of: new StepLine(totalSteps) };
     const figures = shown.flatMap((name) =>
       metrics[name] === undefined ? [] : [[name.split("/").at(-1) ?? name, metrics[name].toFixed(3)] as const],

@@ -1,6 +1,6 @@
 /** `serve`: the Tinker API on this machine, until Ctrl-C. */
 import { readFile } from "node:fs/promises";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { asSaid, engineNotices } from "../context.ts";
 import { checkLocalModel } from "../model.ts";
@@ -76,8 +76,8 @@ export const serve: Command = {
     const running = await server
       .serve({
         models,
-        ...given({ dataDir, host, port, apiKeys, log, studio }),
-        ...given({ publicUrl: input.text("public-url") }),
+        ...omitUndefined({ dataDir, host, port, apiKeys, log, studio }),
+        ...omitUndefined({ publicUrl: input.text("public-url") }),
         allowedHosts: input.texts("allow-host"),
         strict: input.flag("strict"),
         ...(maxDisk === undefined ? {} : { maxDiskBytes: bytes(maxDisk, "max-disk") }),

@@ -1,5 +1,5 @@
 /** `studio`: folders of run files in a browser, until Ctrl-C. The same page as `serve` has, on a server without a model. */
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { asSaid } from "../context.ts";
 import { openStudio } from "../studio.ts";
@@ -18,7 +18,7 @@ export const studio: Command = {
     const page = await openStudio(folders);
     const port = input.integer("port", 0) ?? 8472;
     const running = await server
-      .serve({ models: [], log: "off", port, ...given({ studio: page }) })
+      .serve({ models: [], log: "off", port, ...omitUndefined({ studio: page }) })
       .catch(async (cause: Error) => {
         throw await asSaid(cause);
       });

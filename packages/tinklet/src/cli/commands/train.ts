@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
 import type { PreparedData, RunFolder, Schedule, SupervisedResult, TrainOn } from "@tinklet/cookbook";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { importAdapter, isAdapterFolder } from "../checkpoint/adapter-folder.ts";
 import { fetchCheckpoint } from "../checkpoint/fetch-checkpoint.ts";
 import type { Command } from "../command.ts";
@@ -108,7 +108,7 @@ export const train: Command = {
       service: await context.service(model.serve),
       folder,
       baseModel: model.name,
-      ...given({ from: start }),
+      ...omitUndefined({ from: start }),
       data,
       learningRate,
       settings: { max_length: maxLength ?? null, train_on: trainOn, test_share: testShare },
@@ -137,7 +137,7 @@ function settingsOf(input: Input) {
     warmupSteps: input.integer("warmup-steps", 0) ?? 0,
     epochs: input.integer("epochs", 1) ?? 1,
     batchSize: input.integer("batch-size", 1) ?? 8,
-    ...given({ maxSteps }),
+    ...omitUndefined({ maxSteps }),
     trainOn: (input.text("train-on") ?? "all_answers") as TrainOn,
     testShare: input.number("test-share", 0) ?? 0.1,
     evalEvery: input.integer("eval-every", 0) ?? 10,
@@ -253,7 +253,7 @@ async function follow(
     const test = metrics["test/nll"];
     const figures = {
       loss: (metrics["train_mean_nll"] ?? Number.NaN).toFixed(4),
-      ...given({ test: test?.toFixed(4) }),
+      ...omitUndefined({ test: test?.toFixed(4) }),
     };
     line ??= new StepLine(totalSteps);
     output.progress(line.text(step, metrics["num_tokens"] ?? 0, figures), { always: step === totalSteps - 1 });

@@ -1,7 +1,7 @@
 /** The quickstart that learns from examples: before, training, after. */
 import { join } from "node:path";
 import type { SamplingClient, ServiceClient, Tokenizer, TrainingClient } from "@tinklet/sdk";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { fetchCheckpoint } from "../checkpoint/fetch-checkpoint.ts";
 import { bundledModel, type Context } from "../context.ts";
 import { formatCount, formatDuration } from "../output/format.ts";
@@ -55,7 +55,7 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   const { epochs, learningRate } = settings;
   const loop = trainSupervised({
     ...{ trainer, dataset, run, learningRate, epochs, signal, saveEvery: 0, evalEvery: 0 },
-    ...given({ maxSteps: options.steps }),
+    ...omitUndefined({ maxSteps: options.steps }),
   });
   output.note(
     `\n${output.style("Training", "bold")} on ${data.train.length} short conversations, LoRA rank ${settings.rank}`,

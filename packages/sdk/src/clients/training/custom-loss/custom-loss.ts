@@ -6,7 +6,7 @@
 import type { Var } from "@tinklet/wire/autodiff";
 import { Datum, type ForwardBackwardOutput, type LossFnType, TensorData } from "@tinklet/wire/client";
 import { InvalidInputError } from "@tinklet/wire/errors";
-import { describe, given } from "@tinklet/wire/options";
+import { describe, omitUndefined } from "@tinklet/wire/options";
 import { CombinedOutput } from "../combine-metrics.ts";
 
 /** The loss of the server that carries a custom loss's gradient, in both passes. */
@@ -78,7 +78,7 @@ export function customForwardData(
 export function withCarrier(datum: Datum, targets: TensorData, weights: TensorData): Datum {
   const { modelInput, modelInputSpans, lossFnInputSpans } = datum;
   const lossFnInputs = { target_tokens: targets, weights };
-  return new Datum<string>({ modelInput, lossFnInputs, ...given({ modelInputSpans, lossFnInputSpans }) });
+  return new Datum<string>({ modelInput, lossFnInputs, ...omitUndefined({ modelInputSpans, lossFnInputSpans }) });
 }
 
 /** What a custom loss came to. */
@@ -95,7 +95,7 @@ export class CustomLossOutput extends CombinedOutput {
   constructor(output: ForwardBackwardOutput, custom: Pick<CustomBackward, "loss" | "metrics">) {
     const hashes = output instanceof CombinedOutput ? output.hashes : {};
     const { "loss:sum": surrogate, ...others } = output.metrics;
-    const losses = { "loss:sum": custom.loss, ...given({ "surrogate_loss:sum": surrogate }) };
+    const losses = { "loss:sum": custom.loss, ...omitUndefined({ "surrogate_loss:sum": surrogate }) };
     super({ ...output, metrics: { ...others, ...custom.metrics, ...losses }, hashes });
     this.#loss = custom.loss;
   }

@@ -1,6 +1,6 @@
 /** Conversations and tools of Anthropic's API, read, checked and put into the form that templates read. */
 import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
 import type { Conversation } from "../../../thread/chat-tasks.ts";
 import { type Body, badField, listField, objectField, textField, unsupported } from "../fields.ts";
@@ -103,7 +103,7 @@ function readAssistant(blocks: readonly Body[], at: string): ChatMessage {
   return {
     role: "assistant",
     content: texts.join("\n"),
-    ...given({
+    ...omitUndefined({
       reasoning_content: thoughts.length === 0 ? undefined : thoughts.join("\n"),
       tool_calls: calls.length === 0 ? undefined : calls,
     }),

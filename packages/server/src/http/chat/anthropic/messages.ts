@@ -1,7 +1,7 @@
 /** `POST /messages` and `/messages/count_tokens` of Anthropic's API. */
 import { randomUUID } from "node:crypto";
 import type { ReplyEvent } from "@tinklet/models/chat";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
@@ -83,7 +83,7 @@ export function anthropicHandlers(
     const maxTokens = tokensField(body, "max_tokens");
     if (maxTokens === undefined) throw badField("max_tokens", "is required", "missing_required_parameter");
     const stop = stopField(body["stop_sequences"], "stop_sequences", api.limits.chatStops);
-    const params = { ...samplingOf(body), ...given({ maxTokens }) };
+    const params = { ...samplingOf(body), ...omitUndefined({ maxTokens }) };
     const format = readOutputFormat(body);
     if (format !== undefined && tools.length > 0) {
       throw unsupported(format.param, "a reply that may call tools has no format; set tool_choice to none");

@@ -1,7 +1,7 @@
 /** `POST /chat/completions` of OpenAI's API. */
 import { randomUUID } from "node:crypto";
 import type { ReplyEvent, ToolCall } from "@tinklet/models/chat";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
 import {
@@ -130,7 +130,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const asked = tokensField(body, "max_completion_tokens") ?? tokensField(body, "max_tokens");
     const scores = { choices: n, maxTokens: asked, top };
     const maxTokens = withLogprobs ? scoredTokens(scores, api.limits.chatScores) : asked;
-    const params = { ...samplingOf(body), ...given({ maxTokens }) };
+    const params = { ...samplingOf(body), ...omitUndefined({ maxTokens }) };
     const variables = readVariables(body);
     const place = await promptPlace(context, call, { served: model.served, param: "messages" });
     const chatPrompt = await renderPrompt(place, { messages, tools, variables });

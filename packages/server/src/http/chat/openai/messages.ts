@@ -1,6 +1,6 @@
 /** Conversations and tools of OpenAI's API, read and checked. */
 import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
-import { given } from "@tinklet/wire/options";
+import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
 import { type Body, badField, listField, objectField, textField, unsupported } from "../fields.ts";
 
@@ -36,7 +36,7 @@ function readMessage(message: Body, at: string, limits: Limits): ChatMessage {
   return {
     role,
     content: readContent(message["content"], `${at}.content`, { optional: hasCalls || role === "assistant", limits }),
-    ...given({
+    ...omitUndefined({
       name: optional("name"),
       reasoning_content: role === "assistant" ? (optional("reasoning_content") ?? optional("reasoning")) : undefined,
       tool_calls: hasCalls ? readCalls(calls, `${at}.tool_calls`, limits) : undefined,
@@ -65,7 +65,7 @@ function readCalls(value: readonly unknown[], at: string, limits: Limits): objec
     const call = objectField(each, `${at}[${i}]`);
     const of = objectField(call["function"], `${at}[${i}].function`);
     return {
-      ...given({ id: call["id"] === undefined ? undefined : textField(call["id"], `${at}[${i}].id`, 200) }),
+      ...omitUndefined({ id: call["id"] === undefined ? undefined : textField(call["id"], `${at}[${i}].id`, 200) }),
       type: "function",
       function: {
         name: textField(of["name"], `${at}[${i}].function.name`, 200),
