@@ -21,7 +21,7 @@ import { SignIn } from "./http/studio/sign-in.ts";
 import { defaultLimits, type Limits } from "./limits.ts";
 import { createLog, type Log, type LogFormat } from "./log.ts";
 import { createPresence } from "./presence.ts";
-import { Lane } from "./queue/lane.ts";
+import { EngineQueue } from "./queue/engine-queue.ts";
 import { Queue } from "./queue/queue.ts";
 import { keepArithmetic } from "./store/arithmetic.ts";
 import { countDeaths } from "./store/requests.ts";
@@ -168,7 +168,10 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
       // Before anybody is waiting. A model without a tokenizer trains and samples all the same; chats are told.
       await chatModel(model).catch(() => {});
       const reopen = () => source.open();
-      queue.lanes.set(source.name, new Lane(engine, { baseModel: source.name, context: queue.context, reopen }));
+      queue.engineQueues.set(
+        source.name,
+        new EngineQueue(engine, { baseModel: source.name, context: queue.context, reopen }),
+      );
     }
   } catch (error) {
     await Promise.all(engines.map((engine) => engine.close()));
@@ -222,11 +225,11 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
         tinklet_open_polls: queue.context.futures.waiting,
         tinklet_resident_memory_bytes: process.memoryUsage.rss(),
       };
-      for (const [name, lane] of queue.lanes) {
+      for (const [name, engineQueue] of queue.engineQueues) {
         const label = `{base_model=${JSON.stringify(name)}}`;
-        const stats = await lane.engine.stats();
-        gauges[`tinklet_waiting_training${label}`] = lane.waiting.training;
-        gauges[`tinklet_waiting_samples${label}`] = lane.waiting.sampling;
+        const stats = await engineQueue.engine.stats();
+        gauges[`tinklet_waiting_training${label}`] = engineQueue.waiting.training;
+        gauges[`tinklet_waiting_samples${label}`] = engineQueue.waiting.sampling;
         gauges[`tinklet_engine_weights_bytes${label}`] = stats.weightsBytes;
         gauges[`tinklet_engine_adapters_bytes${label}`] = stats.adaptersBytes;
         gauges[`tinklet_engine_cache_bytes${label}`] = stats.cacheBytes;
@@ -242,7 +245,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     stopSweeping();
     queue.context.steps.close();
     await queue.close();
-    await Promise.all([...queue.lanes.values()].map((lane) => lane.engine.close()));
+    await Promise.all([...queue.engineQueues.values()].map((engineQueue) => engineQueue.engine.close()));
     await Promise.all([losses, unpacking, imports, promptThreads].map((threads) => threads.close()));
     await store.close();
     log.info("closed");

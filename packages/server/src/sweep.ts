@@ -83,8 +83,8 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
     );
     if (silent > 0) log.info("sessions.expired", { count: silent });
   }
-  for (const lane of queue.lanes.values()) {
-    const evicted = await lane.evictIdle((runner) => {
+  for (const engineQueue of queue.engineQueues.values()) {
+    const evicted = await engineQueue.evictIdle((runner) => {
       const heard = Math.max(presence.lastSeen(runner.sessionId), runner.lastUsedAt);
       return now - heard > limits.staleSessionMs;
     });

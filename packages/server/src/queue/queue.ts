@@ -1,6 +1,6 @@
 /**
  * The queue as the HTTP layer sees it: submit, retrieve, recover. Accepting a request is one transaction (is its number new, and
- * if not, is it the same request?), after which it belongs to a lane. Nothing is acknowledged before it is durable.
+ * if not, is it the same request?), after which it belongs to a engine queue. Nothing is acknowledged before it is durable.
  */
 import type { SampleResult, TokenEvent } from "@tinklet/engine";
 import { decodeSampleResponse, type ForwardBackwardRequest } from "@tinklet/wire";
@@ -33,9 +33,9 @@ import type { SideThread } from "../thread/side-thread.ts";
 import { type CompletionPage, type CompletionQuery, Completions } from "./completions.ts";
 import { DiskGuard } from "./disk-guard.ts";
 import { type Draw, shuttingDown } from "./draw.ts";
+import type { EngineQueue } from "./engine-queue.ts";
 import { Futures, type Timing, timingOf } from "./futures.ts";
 import { failureOf, type Job, jobOf, PayloadCache, type QueueContext, targetOf, UserError } from "./job.ts";
-import type { Lane } from "./lane.ts";
 import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
 import { RequestIds } from "./request-id.ts";
@@ -76,7 +76,7 @@ type Accepted = { readonly id: number; readonly isNew: boolean };
 
 export class Queue {
   readonly context: QueueContext;
-  readonly lanes = new Map<string, Lane>();
+  readonly engineQueues = new Map<string, EngineQueue>();
   readonly #ids: RequestIds;
   readonly #closing = new AbortController();
   /** What ends each draw that is under way. */
@@ -117,7 +117,8 @@ export class Queue {
         this.context.store.running.end(job.id);
         this.#count(job, -1);
         if (job.modelId !== undefined) this.context.steps.changed(job.tenant, job.modelId);
-        if (this.context.suspects.cleared(job)) for (const lane of this.lanes.values()) lane.pump();
+        if (this.context.suspects.cleared(job))
+          for (const engineQueue of this.engineQueues.values()) engineQueue.pump();
         onFinished?.(job, outcome);
       },
     };
@@ -135,8 +136,8 @@ export class Queue {
     pass?: ForwardBackwardRequest,
   ): Promise<string> {
     this.#checkRoom(request);
-    const lane = this.lanes.get(model.base_model);
-    const runner = lane && this.#runner(lane, model);
+    const engineQueue = this.engineQueues.get(model.base_model);
+    const runner = engineQueue && this.#runner(engineQueue, model);
     const { seq } = request;
     const next = runner?.order.next ?? model.next_seq;
     let entry: NewRequest = request;
@@ -157,11 +158,11 @@ export class Queue {
       });
       if (runner !== undefined && typeof seq === "number") {
         runner.order.consume(seq);
-        lane!.pump();
+        engineQueue!.pump();
       }
     } else if (accepted.isNew) {
       const job = this.#track(accepted.id, entry, pass);
-      if (lane !== undefined) lane.addTraining(job, this.#runner(lane, model));
+      if (engineQueue !== undefined) engineQueue.addTraining(job, this.#runner(engineQueue, model));
       this.context.steps.changed(request.tenant, request.modelId);
     }
     return this.#ids.make(accepted.id, request.tenant);
@@ -173,14 +174,14 @@ export class Queue {
     readonly waiting: number;
     readonly reason: string | undefined;
   } {
-    const lane = this.lanes.get(model.base_model);
-    const runner = lane?.runners.get(model.id);
-    if (lane === undefined || runner === undefined) return { running: 0, waiting: 0, reason: undefined };
+    const engineQueue = this.engineQueues.get(model.base_model);
+    const runner = engineQueue?.runners.get(model.id);
+    if (engineQueue === undefined || runner === undefined) return { running: 0, waiting: 0, reason: undefined };
     const [job] = runner.running.size > 0 ? runner.running : [runner.order.first];
     return {
       running: runner.running.size,
       waiting: runner.order.size,
-      reason: job === undefined ? undefined : lane.explain(job)?.reason,
+      reason: job === undefined ? undefined : engineQueue.explain(job)?.reason,
     };
   }
 
@@ -220,9 +221,9 @@ export class Queue {
     });
     if (accepted.isNew) {
       const job = this.#track(accepted.id, entry);
-      const lane = this.lanes.get(model.baseModel);
+      const engineQueue = this.engineQueues.get(model.baseModel);
       const row = getModel(this.context.store.db.sql, model.id);
-      if (lane !== undefined && row !== undefined) lane.addTraining(job, this.#runner(lane, row));
+      if (engineQueue !== undefined && row !== undefined) engineQueue.addTraining(job, this.#runner(engineQueue, row));
       this.context.steps.changed(request.tenant, model.id);
     }
     return this.#ids.make(accepted.id, request.tenant);
@@ -245,7 +246,7 @@ export class Queue {
       if (job.draws.stream) this.context.feeds.open(job.id);
       const { id, kind, deaths } = job;
       if (isGivenUp(job)) this.context.log.warn("request.given_up", { request: id, kind, deaths });
-      this.lanes.get(baseModel)?.addSample(job);
+      this.engineQueues.get(baseModel)?.addSample(job);
     } else if (!this.#jobs.has(accepted.id)) this.#noteCompletion(accepted.id, request);
     return { requestId: this.#ids.make(accepted.id, request.tenant), id: accepted.id };
   }
@@ -256,8 +257,8 @@ export class Queue {
    * @throws {@link Refusal} 503 when the server closes or the engine dies under it; the signal's reason when that ends it.
    */
   async draw(baseModel: string, draw: Draw): Promise<SampleResult> {
-    const lane = this.lanes.get(baseModel);
-    if (lane === undefined) throw new Refusal(503, "not_loaded", `The base model ${baseModel} is not loaded.`);
+    const engineQueue = this.engineQueues.get(baseModel);
+    if (engineQueue === undefined) throw new Refusal(503, "not_loaded", `The base model ${baseModel} is not loaded.`);
     const { store, closing, clock } = this.context;
     const unpin = draw.filesId === undefined ? undefined : store.pin(draw.filesId);
     if (draw.filesId !== undefined && !hasFiles(store.db.sql, draw.filesId)) {
@@ -281,7 +282,7 @@ export class Queue {
         cached = Math.min(event.promptCacheHitTokens, draw.request.prompt.length);
         draw.onToken?.(event);
       };
-      return await lane.draw({ ...draw, signal: stop.signal, onToken: counted });
+      return await engineQueue.draw({ ...draw, signal: stop.signal, onToken: counted });
     } finally {
       draw.signal.removeEventListener("abort", abort);
       this.#draws.delete(stop);
@@ -377,7 +378,7 @@ export class Queue {
     return id === undefined ? undefined : this.context.feeds.read(id, after, this.context.limits.pollMs, signal);
   }
 
-  /** Puts back into the lanes what was pending when the server stopped. Call once, when every lane is there. */
+  /** Puts back into the engine queues what was pending when the server stopped. Call once, when every engine queue is there. */
   recover(): { readonly requests: number } {
     const { sql } = this.context.store.db;
     const pending = pendingRequests(sql);
@@ -393,20 +394,20 @@ export class Queue {
       if (isGivenUp(job)) this.context.log.warn("request.given_up", { request: id, kind, deaths });
       if (job.modelId !== undefined) {
         const model = getModel(sql, job.modelId);
-        const lane = model && this.lanes.get(model.base_model);
-        if (model !== undefined && lane !== undefined) {
-          const runner = this.#runner(lane, model);
+        const engineQueue = model && this.engineQueues.get(model.base_model);
+        if (model !== undefined && engineQueue !== undefined) {
+          const runner = this.#runner(engineQueue, model);
           runner.order.add(job);
           this.context.suspects.consider(job);
-          perRunner.push(() => lane.pump());
+          perRunner.push(() => engineQueue.pump());
         }
       } else {
         const baseModel =
           job.samplerId === undefined ? job.draws.baseModel : getSampler(sql, job.samplerId)?.base_model;
-        const lane = baseModel === undefined ? undefined : this.lanes.get(baseModel);
-        if (lane === undefined) continue;
+        const engineQueue = baseModel === undefined ? undefined : this.engineQueues.get(baseModel);
+        if (engineQueue === undefined) continue;
         this.context.suspects.consider(job);
-        perRunner.push(() => lane.addSample(job));
+        perRunner.push(() => engineQueue.addSample(job));
       }
     }
     const { first } = this.context.suspects;
@@ -453,14 +454,14 @@ export class Queue {
     const id = this.#ids.read(requestId, tenant);
     if (id === undefined) return false;
     const job = this.#jobs.get(id);
-    if (job?.kind === "sample") this.#laneOfSample(job)?.cancelSample(job);
+    if (job?.kind === "sample") this.#engineQueueOfSample(job)?.cancelSample(job);
     return true;
   }
 
   /** Ends the samples of a session that its client has finished. Training goes on: its checkpoints may be wanted. */
   cancelSamples(sessionId: string): void {
     for (const job of [...this.#jobs.values()]) {
-      if (job.kind === "sample" && job.sessionId === sessionId) this.#laneOfSample(job)?.cancelSample(job);
+      if (job.kind === "sample" && job.sessionId === sessionId) this.#engineQueueOfSample(job)?.cancelSample(job);
     }
   }
 
@@ -473,20 +474,22 @@ export class Queue {
     this.context.feeds.close();
     this.context.completions.close();
     const patience = this.context.clock.sleep(graceMs);
-    const settled = Promise.all([...this.lanes.values()].map((lane) => lane.settled())).catch((error: unknown) => {
-      this.context.log.warn("close.unsettled", { error: String(error) }); // nothing is lost: the next start replays it
-    });
+    const settled = Promise.all([...this.engineQueues.values()].map((engineQueue) => engineQueue.settled())).catch(
+      (error: unknown) => {
+        this.context.log.warn("close.unsettled", { error: String(error) }); // nothing is lost: the next start replays it
+      },
+    );
     await Promise.race([settled, patience]);
     await this.sweep().catch(() => {});
   }
 
   /** The runner of a model, with the numbers that are already over taken out of its line. */
-  #runner(lane: Lane, model: ModelRow): ModelRunner {
-    const existing = lane.runners.get(model.id);
+  #runner(engineQueue: EngineQueue, model: ModelRow): ModelRunner {
+    const existing = engineQueue.runners.get(model.id);
     if (existing !== undefined) return existing;
     const { sql } = this.context.store.db;
     const fresh = getModel(sql, model.id) ?? model;
-    const runner = lane.runner(fresh);
+    const runner = engineQueue.runner(fresh);
     for (const seq of overNumbers(sql, model.id, fresh.next_seq)) runner.order.consume(seq);
     return runner;
   }
@@ -578,18 +581,21 @@ export class Queue {
   #explain(id: number): { queueState: "active" | "paused_capacity"; reason: string } {
     const job = this.#jobs.get(id);
     if (job === undefined) return { queueState: "active", reason: "It is being stored." };
-    for (const lane of this.lanes.values()) {
-      const mine = job.modelId === undefined ? this.#laneOfSample(job) === lane : lane.runners.has(job.modelId);
-      const told = mine ? lane.explain(job) : undefined;
+    for (const engineQueue of this.engineQueues.values()) {
+      const mine =
+        job.modelId === undefined
+          ? this.#engineQueueOfSample(job) === engineQueue
+          : engineQueue.runners.has(job.modelId);
+      const told = mine ? engineQueue.explain(job) : undefined;
       if (told !== undefined) return { queueState: told.state, reason: told.reason };
     }
     return { queueState: "paused_capacity", reason: "Its base model is not loaded in this server." };
   }
 
-  #laneOfSample(job: Job): Lane | undefined {
+  #engineQueueOfSample(job: Job): EngineQueue | undefined {
     const { sql } = this.context.store.db;
     const base = job.samplerId === undefined ? job.draws.baseModel : getSampler(sql, job.samplerId)?.base_model;
-    return base === undefined ? undefined : this.lanes.get(base);
+    return base === undefined ? undefined : this.engineQueues.get(base);
   }
 }
 

@@ -169,8 +169,8 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
   const ttl = text("ttl_seconds");
   const expiresAt = expiryOf(ttl === undefined ? undefined : Number(ttl), api.clock.now());
 
-  const lane = api.queue.lanes.get(baseModel)!;
-  const { configBytes, weightsBytes } = peftBounds(lane.peftBase);
+  const engineQueue = api.queue.engineQueues.get(baseModel)!;
+  const { configBytes, weightsBytes } = peftBounds(engineQueue.peftBase);
   const files = peftFiles.map((file, i): [name: string, bytes: Uint8Array] => {
     const bytes = form.get(file);
     if (bytes === undefined) {
@@ -195,7 +195,7 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
   const folder = await api.store.files.makeScratch();
   try {
     for (const [file, bytes] of files) await writeFile(join(folder, file), bytes);
-    const { filesId, bytes, lora } = await lane.importAdapter(folder);
+    const { filesId, bytes, lora } = await engineQueue.importAdapter(folder);
     const path = await api.store.db.write((sql) => {
       addFiles(sql, filesId, bytes, api.clock.now());
       const weights = {

@@ -49,13 +49,13 @@ export function progressHandlers(api: Api): Pick<Handlers, ProgressOperation> {
     watchRuns: ({ query }, call) => watchRuns(api, call, query),
     getServerState: async (_received, { caller }): Promise<ServerStateResponse> => {
       const rates = api.queue.context.rates.read(caller.tenant);
-      const models = [...api.queue.lanes].map(async ([baseModel, lane]) => {
-        const stats = await lane.engine.stats();
+      const models = [...api.queue.engineQueues].map(async ([baseModel, engineQueue]) => {
+        const stats = await engineQueue.engine.stats();
         return {
           baseModel,
           contextLength: api.models.get(baseModel)?.info.contextLength ?? 0,
-          waitingTraining: lane.waiting.training,
-          waitingSamples: lane.waiting.sampling,
+          waitingTraining: engineQueue.waiting.training,
+          waitingSamples: engineQueue.waiting.sampling,
           activeSequences: stats.activeSequences,
           weightsBytes: stats.weightsBytes,
           adaptersBytes: stats.adaptersBytes,

@@ -21,7 +21,7 @@ import { SeqOrder } from "./seq-order.ts";
 /** Training calls on the engine at once: one runs, one is ready behind it. */
 const trainingDepth = 2;
 
-export interface LaneOptions {
+export interface EngineQueueOptions {
   readonly baseModel: string;
   readonly context: QueueContext;
   /** Opens the engine again after it died. */
@@ -30,7 +30,7 @@ export interface LaneOptions {
   readonly maxSequences?: number;
 }
 
-export class Lane {
+export class EngineQueue {
   readonly baseModel: string;
   readonly runners = new Map<string, ModelRunner>();
   readonly #context: QueueContext;
@@ -43,7 +43,7 @@ export class Lane {
   readonly #room: RoomLine<ModelRunner | string>;
   readonly #samples: SampleRunner;
 
-  constructor(engine: Engine, options: LaneOptions) {
+  constructor(engine: Engine, options: EngineQueueOptions) {
     this.baseModel = options.baseModel;
     this.#context = options.context;
     this.#reopen = options.reopen;
