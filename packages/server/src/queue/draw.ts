@@ -3,7 +3,7 @@
  * is not asked, and nothing outlives the client.
  */
 import type { SampleRequest, SampleResult, TokenEvent } from "@tinklet/engine";
-import type { Surroundings } from "./model-runner.ts";
+import type { EngineContext } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
 
 export interface Draw {
@@ -26,7 +26,7 @@ export const shuttingDown = (): Refusal =>
  *
  * @throws {@link Refusal} 503 when the engine dies under it; NoRoomYet when its adapter finds no room now.
  */
-export async function runDraw(draw: Draw, line: string, around: Surroundings): Promise<SampleResult> {
+export async function runDraw(draw: Draw, line: string, engineContext: EngineContext): Promise<SampleResult> {
   const { engine, residents, engineGone } = around;
   const { tenant, filesId, request, signal, onToken } = draw;
   const call = (adapter: string | undefined) => {

@@ -12,7 +12,7 @@ import type { Draw } from "./draw.ts";
 import { FairShare } from "./fair-share.ts";
 import { completeAdapter, readPeftFolder } from "./import-adapter.ts";
 import type { Job, QueueContext } from "./job.ts";
-import { ModelRunner, type Surroundings } from "./model-runner.ts";
+import { type EngineContext, ModelRunner } from "./model-runner.ts";
 import { Residents } from "./residents.ts";
 import { NoRoomYet, RoomLine } from "./room-line.ts";
 import { SampleRunner } from "./sample-runner.ts";
@@ -36,7 +36,7 @@ export class EngineQueue {
   readonly #context: QueueContext;
   readonly #reopen: (() => Promise<Engine>) | undefined;
   #engine: Engine;
-  #around: Surroundings;
+  #engineContext: EngineContext;
   readonly #trainingShares = new FairShare();
   #training = 0;
   #reopening: Promise<void> | undefined;
@@ -49,11 +49,11 @@ export class EngineQueue {
     this.#reopen = options.reopen;
     this.#engine = engine;
     this.#room = new RoomLine(options.context.clock, () => this.pump());
-    this.#around = this.#surroundings(engine);
+    this.#engineContext = this.#engineContextOf(engine);
     this.#samples = new SampleRunner({
       context: options.context,
       baseModel: options.baseModel,
-      around: () => this.#around,
+      engineContext: () => this.#engineContext,
       maxSequences: options.maxSequences ?? 64,
       room: this.#room,
       ended: () => this.pump(),
@@ -75,7 +75,7 @@ export class EngineQueue {
   runner(row: ModelRow, order = new SeqOrder<Job>(row.next_seq)): ModelRunner {
     let runner = this.runners.get(row.id);
     if (runner === undefined) {
-      runner = new ModelRunner(row, this.#around, order);
+      runner = new ModelRunner(row, this.#engineContext, order);
       this.runners.set(row.id, runner);
     }
     return runner;
@@ -171,7 +171,7 @@ export class EngineQueue {
   /** Takes an adapter from a PEFT folder into the store. @throws EngineError naming what does not fit this base model. */
   async importAdapter(folder: string): Promise<{ filesId: string; bytes: number; lora: Lora }> {
     const { store, imports } = this.#context;
-    const { residents } = this.#around;
+    const { residents } = this.#engineContext;
     const read = await readPeftFolder(imports, folder, this.peftBase);
     const state = await this.#withRoom(() => completeAdapter(this.#engine, read));
     const snapshot = await this.#withRoom(() => this.#engine.importSnapshot(state)); // checks every tensor
@@ -221,7 +221,7 @@ export class EngineQueue {
     });
   }
 
-  #surroundings(engine: Engine): Surroundings {
+  #engineContextOf(engine: Engine): EngineContext {
     const { store, limits } = this.#context;
     return {
       context: this.#context,
@@ -265,7 +265,7 @@ export class EngineQueue {
 
   /** Frees memory: first a sampler's weights, then the model that has been idle longest, then, for one that has waited, any that pauses. */
   async #makeRoom(user: ModelRunner | string | undefined): Promise<boolean> {
-    if (this.#around.residents.evictOne()) return true;
+    if (this.#engineContext.residents.evictOne()) return true;
     const mayPause = user !== undefined && this.#room.isReserved(user);
     const [idle] = [...this.runners.values()]
       .filter((other) => other !== user && other.resident && (mayPause ? other.quiet : other.idle))
@@ -295,7 +295,7 @@ export class EngineQueue {
         await clock.sleep(Math.min(1000 * 2 ** attempt, 30_000), closing).catch(() => {});
       }
     }
-    this.#around = this.#surroundings(this.#engine);
+    this.#engineContext = this.#engineContextOf(this.#engine);
     // Runners hold the old engine: they are made anew from the store, each with its line of requests as it is.
     await this.drained();
     this.#room.clear();

@@ -32,7 +32,7 @@ import { passPart, StepMeter } from "./step-meter.ts";
 import { checkDeaths } from "./suspects.ts";
 
 /** The rest of the engine that a model needs. */
-export interface Surroundings {
+export interface EngineContext {
   readonly context: QueueContext;
   readonly engine: Engine;
   readonly residents: Residents;
@@ -62,7 +62,7 @@ export class ModelRunner {
   gapTimer: (() => void) | undefined;
   readonly running = new Set<Job>();
 
-  readonly #around: Surroundings;
+  readonly #engineContext: EngineContext;
   #state: ModelRow["state"];
   #error: string | undefined;
   #adapter: AdapterId | undefined;
@@ -79,7 +79,7 @@ export class ModelRunner {
   readonly #meter = new StepMeter();
   #committed: Promise<unknown> = Promise.resolve();
 
-  constructor(row: ModelRow, around: Surroundings, order: SeqOrder<Job>) {
+  constructor(row: ModelRow, engineContext: EngineContext, order: SeqOrder<Job>) {
     this.id = row.id;
     this.tenant = row.tenant;
     this.sessionId = row.session_id;
@@ -87,7 +87,7 @@ export class ModelRunner {
     this.lora = JSON.parse(row.lora) as Lora;
     this.order = order;
     this.lastUsedAt = row.last_request_at;
-    this.#around = around;
+    this.#engineContext = around;
     this.#state = row.state;
     this.#error = row.error ?? undefined;
     this.#executed = row.executed;
@@ -130,7 +130,7 @@ export class ModelRunner {
     const alone = this.#needsAlone(job);
     const takeSnapshot = job.kind === "optim_step" && this.#snapshotDue();
     this.order.take();
-    const { context } = this.#around;
+    const { context } = this.#engineContext;
     job.startedAt = context.clock.now();
     job.blocked = undefined;
     this.lastUsedAt = job.startedAt;
@@ -157,7 +157,7 @@ export class ModelRunner {
     result: Result,
     how: { alone: boolean; takeSnapshot: boolean; finishedAt: number },
   ): Promise<"ran" | "no_room"> {
-    const { context, engineGone } = this.#around;
+    const { context, engineGone } = this.#engineContext;
     // Passes are handed to the engine ahead of their turn: the time of one begins when the one before it was done.
     const { finishedAt } = how;
     const startedAt = Math.min(finishedAt, Math.max(job.startedAt ?? finishedAt, this.#lastFinishedAt));
@@ -209,10 +209,10 @@ export class ModelRunner {
     try {
       await this.settle();
       this.#adapter = undefined;
-      await this.#around.engine.deleteAdapter(adapter);
+      await this.#engineContext.engine.deleteAdapter(adapter);
     } finally {
       this.#exclusive = false;
-      this.#around.wake();
+      this.#engineContext.wake();
     }
   }
 
@@ -224,7 +224,7 @@ export class ModelRunner {
   #dropAdapter(): void {
     const adapter = this.#adapter;
     this.#adapter = undefined;
-    if (adapter !== undefined) void this.#around.engine.deleteAdapter(adapter).catch(() => {});
+    if (adapter !== undefined) void this.#engineContext.engine.deleteAdapter(adapter).catch(() => {});
   }
 
   #needsAlone(job: Job): boolean {
@@ -236,19 +236,19 @@ export class ModelRunner {
   }
 
   #snapshotDue(): boolean {
-    const { snapshotWorthMs, snapshotOverhead } = this.#around.context.limits;
+    const { snapshotWorthMs, snapshotOverhead } = this.#engineContext.context.limits;
     const worth = Math.max(snapshotWorthMs, this.#snapshotCostMs / snapshotOverhead);
     return !this.#snapshotting && this.#unsavedMs > worth;
   }
 
   async #execute(job: Job): Promise<Outcome> {
     checkDeaths(job);
-    this.#around.context.store.running.begin(job.id);
+    this.#engineContext.context.store.running.begin(job.id);
     if (this.#state === "failed") throw new UserError(`The model ${this.id} could not be created: ${this.#error}`);
     if (job.kind === "unload_model") {
       const adapter = this.#adapter;
       this.#adapter = undefined;
-      if (adapter !== undefined) await this.#around.engine.deleteAdapter(adapter);
+      if (adapter !== undefined) await this.#engineContext.engine.deleteAdapter(adapter);
       return jsonOutcome({ model_id: this.id, type: "unload_model" }, (sql) => {
         this.#state = "unloaded";
         this.#snapshot = undefined;
@@ -261,8 +261,8 @@ export class ModelRunner {
       );
     }
     const adapter = this.#adapter ?? (await this.#restore());
-    const { context, engine } = this.#around;
-    const parts = { ...this.#around, job, adapter, model: this };
+    const { context, engine } = this.#engineContext;
+    const parts = { ...this.#engineContext, job, adapter, model: this };
     switch (job.kind) {
       case "create_model":
         return jsonOutcome({ model_id: this.id, type: "create_model" }, (sql) => this.#markReady(sql));
@@ -318,7 +318,7 @@ export class ModelRunner {
 
   /** One pass, by a loss of the engine's or by one that a client stored. */
   #pass(adapter: AdapterId, pass: ForwardBackwardRequest, backward: boolean): Promise<LossResult> {
-    const { context, engine } = this.#around;
+    const { context, engine } = this.#engineContext;
     const id = customLossId(pass);
     if (id !== undefined) {
       const loss = findLoss(context.store.db.sql, id, this.sessionId);
@@ -330,7 +330,7 @@ export class ModelRunner {
 
   /** Brings the model into memory: its snapshot, and the finished requests behind it once more. */
   async #restore(): Promise<AdapterId> {
-    const { context, engine, withRoom } = this.#around;
+    const { context, engine, withRoom } = this.#engineContext;
     const started = context.clock.monotonic();
     const from = this.#snapshot;
     const state = from && (await readAdapter(context.store.files, from.filesId, { optimizer: from.optimizer }));
@@ -356,7 +356,7 @@ export class ModelRunner {
 
   /** Runs the finished requests behind a snapshot once more; returns how many. */
   async #replay(adapter: AdapterId, after: number): Promise<number> {
-    const { context, engine } = this.#around;
+    const { context, engine } = this.#engineContext;
     this.#gradientsClean = true;
     this.#unsavedMs = 0;
     this.#meter.reset();
@@ -379,15 +379,15 @@ export class ModelRunner {
   }
 
   async #timed<T>(call: () => Promise<T>): Promise<T> {
-    const started = this.#around.context.clock.monotonic();
+    const started = this.#engineContext.context.clock.monotonic();
     const value = await call();
-    this.#unsavedMs += this.#around.context.clock.monotonic() - started;
+    this.#unsavedMs += this.#engineContext.context.clock.monotonic() - started;
     return value;
   }
 
   /** Stores a result, after those before it, and then hands it out. */
   #commit(job: Job, result: Result, at: { readonly startedAt: number; readonly finishedAt: number }): void {
-    const { context } = this.#around;
+    const { context } = this.#engineContext;
     // Passes are handed to the engine ahead of their turn, so the order may be past requests that have no result yet.
     const next = Math.min(this.order.next, ...[...this.running].map((later) => later.seq ?? Number.POSITIVE_INFINITY));
     const isCreation = job.kind === "create_model" || (job.kind === "load_weights" && this.#state === "creating");
@@ -433,7 +433,7 @@ export class ModelRunner {
       .finally(() => {
         if (result.ok) result.value.release?.();
         this.#uncommitted--;
-        this.#around.wake();
+        this.#engineContext.wake();
       });
   }
 
@@ -443,12 +443,12 @@ export class ModelRunner {
   }
 
   #export(): Promise<AdapterState> {
-    return this.#around.engine.exportState(this.#adapter!, { optimizer: true });
+    return this.#engineContext.engine.exportState(this.#adapter!, { optimizer: true });
   }
 
   /** Writes a snapshot beside the running work; once it is stored, the requests it covers need not be kept. */
   #keepSnapshot(state: AdapterState): void {
-    const { context } = this.#around;
+    const { context } = this.#engineContext;
     const job = { id: 0, blocked: undefined };
     this.#snapshotting = true;
     this.#unsavedMs = 0;
@@ -479,13 +479,13 @@ export class ModelRunner {
       .finally(() => {
         this.#snapshotCostMs = context.clock.monotonic() - started;
         this.#snapshotting = false;
-        this.#around.wake();
+        this.#engineContext.wake();
       });
   }
 
   /** Reads a snapshot back before the requests behind it are forgotten. */
   async #checked(filesId: string): Promise<void> {
-    const { files } = this.#around.context.store;
+    const { files } = this.#engineContext.context.store;
     try {
       await verifyAdapter(files, filesId);
     } catch (error) {

@@ -10,7 +10,7 @@ import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
 import { finish, type Result } from "./finish.ts";
 import { type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
-import type { ModelRunner, Surroundings } from "./model-runner.ts";
+import type { EngineContext, ModelRunner } from "./model-runner.ts";
 import type { Outcome } from "./outcome.ts";
 import { NoRoomYet, type RoomLine } from "./room-line.ts";
 import { SortedNumbers } from "./sorted-numbers.ts";
@@ -21,7 +21,7 @@ export interface SampleRunnerOptions {
   readonly context: QueueContext;
   readonly baseModel: string;
   /** The engine as it is now: another one, should it have died. */
-  readonly around: () => Surroundings;
+  readonly engineContext: () => EngineContext;
   /** Sequences handed to the engine at once. */
   readonly maxSequences: number;
   /** Who waits for the engine's memory, lines of samples by their id. */
@@ -171,7 +171,7 @@ export class SampleRunner {
             draw.onToken(event);
           };
           try {
-            resolve(await runDraw({ ...draw, onToken }, turn.line, this.#options.around()));
+            resolve(await runDraw({ ...draw, onToken }, turn.line, this.#options.engineContext()));
           } catch (error) {
             if (error instanceof NoRoomYet && !signal.aborted) {
               this.#enqueue(turn);
@@ -295,7 +295,7 @@ export class SampleRunner {
     job.blocked = undefined;
     const stop = new AbortController();
     this.#running.set(job, stop);
-    const { engineGone } = around();
+    const { engineGone } = engineContext();
     let result: Result;
     try {
       context.onPoint?.("execute.before");
@@ -343,7 +343,7 @@ export class SampleRunner {
     const { context, around } = this.#options;
     checkDeaths(job);
     context.store.running.begin(job.id);
-    const { engine, residents } = around();
+    const { engine, residents } = engineContext();
     const request = SampleRequest.decode(jsonPayload(payloadOf(context, job)));
     const filesId = this.#filesOf(job);
     // Not with room made for it: caches have a share of their own, and no adapter that leaves makes it larger.
