@@ -25,16 +25,16 @@ import {
 } from "../store/models.ts";
 import { addSampler, freeSamplerSeq } from "../store/sessions.ts";
 import { addAudit, addUsage } from "../store/usage.ts";
+import type { AdapterCache } from "./adapter-cache.ts";
 import { jsonPayload } from "./engine-input.ts";
 import { insist, type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
 import type { ModelRunner } from "./model-runner.ts";
 import { jsonBytes, jsonOutcome, type Outcome } from "./outcome.ts";
-import type { Residents } from "./residents.ts";
 
 interface Parts {
   readonly context: QueueContext;
   readonly engine: Engine;
-  readonly residents: Residents;
+  readonly adapterCache: AdapterCache;
   readonly job: Job;
   readonly adapter: AdapterId;
   readonly model: ModelRunner;
@@ -80,7 +80,7 @@ export async function saveWeights(parts: Parts): Promise<Outcome> {
 }
 
 export async function saveForSampler(parts: Parts): Promise<Outcome> {
-  const { context, engine, job, adapter, model, residents } = parts;
+  const { context, engine, job, adapter, model, adapterCache } = parts;
   const request = SaveWeightsForSamplerRequest.decode(jsonPayload(payloadOf(context, job)));
   const name = request.path === undefined ? undefined : checkName(request.path);
   const expiresAt = expiryOf(request.ttlSeconds, context.clock.now());
@@ -92,7 +92,7 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
     engine.snapshot(adapter).catch(() => undefined), // only saves a load later: a full engine is no reason to fail
   ]);
   const { filesId, bytes } = saved;
-  if (snapshot !== undefined) residents.adopt(filesId, snapshot);
+  if (snapshot !== undefined) adapterCache.adopt(filesId, snapshot);
   if (name !== undefined) {
     const as = { ...saved, kind: "sampler_weights", name, expiresAt, metadata: request.userMetadata } as const;
     return named(parts, as, "save_weights_for_sampler");

@@ -27,7 +27,7 @@ export const shuttingDown = (): Refusal =>
  * @throws {@link Refusal} 503 when the engine dies under it; NoRoomYet when its adapter finds no room now.
  */
 export async function runDraw(draw: Draw, line: string, engineContext: EngineContext): Promise<SampleResult> {
-  const { engine, residents, engineGone } = around;
+  const { engine, adapterCache, engineGone } = around;
   const { tenant, filesId, request, signal, onToken } = draw;
   const call = (adapter: string | undefined) => {
     signal.throwIfAborted();
@@ -36,7 +36,7 @@ export async function runDraw(draw: Draw, line: string, engineContext: EngineCon
     return engine.sample(asked, { signal, onToken });
   };
   try {
-    return filesId === undefined ? await call(undefined) : await residents.use(filesId, line, call);
+    return filesId === undefined ? await call(undefined) : await adapterCache.use(filesId, line, call);
   } catch (error) {
     if (signal.aborted || !engineGone(error)) throw error;
     throw new Refusal(503, "engine_restarted", "The engine had to be started again: send it again.", {

@@ -8,12 +8,12 @@ import { readConfig } from "@tinklet/models/config";
 import { writeAdapter } from "../store/adapter-files.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { getModel, type Lora, type ModelRow, skipNumbers } from "../store/models.ts";
+import { AdapterCache } from "./adapter-cache.ts";
 import type { Draw } from "./draw.ts";
 import { FairShare } from "./fair-share.ts";
 import { completeAdapter, readPeftFolder } from "./import-adapter.ts";
 import type { Job, QueueContext } from "./job.ts";
 import { type EngineContext, ModelRunner } from "./model-runner.ts";
-import { Residents } from "./residents.ts";
 import { NoRoomYet, RoomLine } from "./room-line.ts";
 import { SampleRunner } from "./sample-runner.ts";
 import { SeqOrder } from "./seq-order.ts";
@@ -171,12 +171,12 @@ export class EngineQueue {
   /** Takes an adapter from a PEFT folder into the store. @throws EngineError naming what does not fit this base model. */
   async importAdapter(folder: string): Promise<{ filesId: string; bytes: number; lora: Lora }> {
     const { store, imports } = this.#context;
-    const { residents } = this.#engineContext;
+    const { adapterCache } = this.#engineContext;
     const read = await readPeftFolder(imports, folder, this.peftBase);
     const state = await this.#withRoom(() => completeAdapter(this.#engine, read));
     const snapshot = await this.#withRoom(() => this.#engine.importSnapshot(state)); // checks every tensor
     const filesId = newFolderId();
-    residents.adopt(filesId, snapshot);
+    adapterCache.adopt(filesId, snapshot);
     const bytes = await writeAdapter(store.files, filesId, state, this.baseModel);
     return { filesId, bytes, lora: state.lora };
   }
@@ -226,7 +226,7 @@ export class EngineQueue {
     return {
       context: this.#context,
       engine,
-      residents: new Residents({
+      adapterCache: new AdapterCache({
         engine,
         files: store.files,
         limit: limits.residentAdapters,
@@ -265,7 +265,7 @@ export class EngineQueue {
 
   /** Frees memory: first a sampler's weights, then the model that has been idle longest, then, for one that has waited, any that pauses. */
   async #makeRoom(user: ModelRunner | string | undefined): Promise<boolean> {
-    if (this.#engineContext.residents.evictOne()) return true;
+    if (this.#engineContext.adapterCache.evictOne()) return true;
     const mayPause = user !== undefined && this.#room.isReserved(user);
     const [idle] = [...this.runners.values()]
       .filter((other) => other !== user && other.resident && (mayPause ? other.quiet : other.idle))

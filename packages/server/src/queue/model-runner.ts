@@ -19,13 +19,13 @@ import {
 } from "../store/models.ts";
 import { replayRequests } from "../store/requests.ts";
 import { addStep, type StepRow } from "../store/steps.ts";
+import type { AdapterCache } from "./adapter-cache.ts";
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
 import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
 import { finish, type Result } from "./finish.ts";
 import { insist, type Job, owned, passOf, payloadOf, type QueueContext, UserError } from "./job.ts";
 import { jsonOutcome, type Outcome } from "./outcome.ts";
-import type { Residents } from "./residents.ts";
 import { NoRoomYet } from "./room-line.ts";
 import type { SeqOrder } from "./seq-order.ts";
 import { passPart, StepMeter } from "./step-meter.ts";
@@ -35,7 +35,7 @@ import { checkDeaths } from "./suspects.ts";
 export interface EngineContext {
   readonly context: QueueContext;
   readonly engine: Engine;
-  readonly residents: Residents;
+  readonly adapterCache: AdapterCache;
   /** Runs an engine call, freeing memory of others than this model for as long as it wants more. */
   readonly withRoom: <T>(work: () => Promise<T>, runner: ModelRunner) => Promise<T>;
   /** Called when something that held requests back is over. */

@@ -343,7 +343,7 @@ export class SampleRunner {
     const { context, around } = this.#options;
     checkDeaths(job);
     context.store.running.begin(job.id);
-    const { engine, residents } = engineContext();
+    const { engine, adapterCache } = engineContext();
     const request = SampleRequest.decode(jsonPayload(payloadOf(context, job)));
     const filesId = this.#filesOf(job);
     // Not with room made for it: caches have a share of their own, and no adapter that leaves makes it larger.
@@ -357,7 +357,7 @@ export class SampleRunner {
         ...(job.draws.stream ? { onToken: (event: TokenEvent) => feeds.add(job.id, fedToken(event)) } : {}),
       });
     };
-    const result = filesId === undefined ? await call(undefined) : await residents.use(filesId, lineOf(job), call);
+    const result = filesId === undefined ? await call(undefined) : await adapterCache.use(filesId, lineOf(job), call);
     const cached = Math.min(result.promptCacheHitTokens, job.tokens);
     return {
       body: sampleResult(request, result),

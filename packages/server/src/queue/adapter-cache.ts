@@ -11,7 +11,7 @@ interface Resident {
   users: number;
 }
 
-export interface ResidentsOptions {
+export interface AdapterCacheOptions {
   readonly engine: Engine;
   readonly files: FileStore;
   readonly limit: number;
@@ -19,15 +19,15 @@ export interface ResidentsOptions {
   readonly withRoom: <T>(work: () => Promise<T>, user: string) => Promise<T>;
 }
 
-export class Residents {
+export class AdapterCache {
   readonly #engine: Engine;
   readonly #files: FileStore;
   readonly #limit: number;
-  readonly #withRoom: ResidentsOptions["withRoom"];
+  readonly #withRoom: AdapterCacheOptions["withRoom"];
   /** Least recently used first. */
   readonly #held = new Map<string, Resident>();
 
-  constructor(options: ResidentsOptions) {
+  constructor(options: AdapterCacheOptions) {
     this.#engine = options.engine;
     this.#files = options.files;
     this.#limit = options.limit;
