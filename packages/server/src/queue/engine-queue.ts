@@ -129,7 +129,7 @@ export class EngineQueue {
     if (job.blocked !== undefined) return { state: "paused_capacity", reason: job.blocked };
     if (this.#reopening !== undefined) return { state: "paused_capacity", reason: "The engine is being restarted." };
     if (job.startedAt !== undefined) return { state: "active", reason: "It is running." };
-    if (!this.#context.suspects.mayStart(job)) {
+    if (!this.#context.quarantine.mayStart(job)) {
       return {
         state: "paused_capacity",
         reason: "It waits for a request that was running when the server crashed or was killed: that one runs alone.",
@@ -195,7 +195,7 @@ export class EngineQueue {
   *#readyRunners(): Iterable<ModelRunner> {
     for (const runner of this.runners.values()) {
       const job = runner.ready();
-      if (job !== undefined && this.#room.mayStart(runner) && this.#context.suspects.mayStart(job)) yield runner;
+      if (job !== undefined && this.#room.mayStart(runner) && this.#context.quarantine.mayStart(job)) yield runner;
     }
   }
 

@@ -12,10 +12,10 @@ import { StoreError } from "../store/store-error.ts";
 import type { Usage } from "../store/usage.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import type { Completions, CompletionTarget } from "./completions.ts";
+import type { CrashQuarantine } from "./crash-quarantine.ts";
 import { decodePass } from "./engine-input.ts";
 import type { Futures } from "./futures.ts";
 import type { StepFeed } from "./step-feed.ts";
-import type { Suspects } from "./suspects.ts";
 import type { TokenFeeds } from "./token-feed.ts";
 import type { TokenRateMeter } from "./token-rates.ts";
 import { wireMessage } from "./wire-field.ts";
@@ -142,7 +142,7 @@ export interface QueueContext {
   readonly losses: SideThread;
   /** Where adapters from elsewhere are read. */
   readonly imports: SideThread;
-  readonly suspects: Suspects;
+  readonly quarantine: CrashQuarantine;
   /** Tells of stored steps and changed runs. */
   readonly steps: StepFeed;
   readonly rates: TokenRateMeter;

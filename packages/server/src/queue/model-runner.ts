@@ -21,6 +21,7 @@ import { replayRequests } from "../store/requests.ts";
 import { addStep, type StepRow } from "../store/steps.ts";
 import type { AdapterCache } from "./adapter-cache.ts";
 import { loadWeights, saveExternal, saveForSampler, saveWeights } from "./checkpoint-jobs.ts";
+import { checkDeaths } from "./crash-quarantine.ts";
 import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
 import { finish, type Result } from "./finish.ts";
@@ -29,7 +30,6 @@ import { jsonOutcome, type Outcome } from "./outcome.ts";
 import { NoRoomYet } from "./room-line.ts";
 import type { SeqOrder } from "./seq-order.ts";
 import { passPart, StepMeter } from "./step-meter.ts";
-import { checkDeaths } from "./suspects.ts";
 
 /** The rest of the engine that a model needs. */
 export interface EngineContext {

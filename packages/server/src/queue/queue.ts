@@ -31,6 +31,7 @@ import type { Store } from "../store/store.ts";
 import { addUsage, type Usage } from "../store/usage.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import { type CompletionPage, type CompletionQuery, Completions } from "./completions.ts";
+import { CrashQuarantine, isGivenUp } from "./crash-quarantine.ts";
 import { DiskGuard } from "./disk-guard.ts";
 import { type Draw, shuttingDown } from "./draw.ts";
 import type { EngineQueue } from "./engine-queue.ts";
@@ -40,7 +41,6 @@ import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
 import { RequestIds } from "./request-id.ts";
 import { StepFeed } from "./step-feed.ts";
-import { isGivenUp, Suspects } from "./suspects.ts";
 import { TokenFeeds } from "./token-feed.ts";
 import { TokenRateMeter } from "./token-rates.ts";
 
@@ -104,7 +104,7 @@ export class Queue {
       payloads: new PayloadCache(),
       losses,
       imports,
-      suspects: new Suspects(),
+      quarantine: new CrashQuarantine(),
       steps: new StepFeed(),
       rates: new TokenRateMeter(clock),
       closing: this.#closing.signal,
@@ -117,7 +117,7 @@ export class Queue {
         this.context.store.running.end(job.id);
         this.#count(job, -1);
         if (job.modelId !== undefined) this.context.steps.changed(job.tenant, job.modelId);
-        if (this.context.suspects.cleared(job))
+        if (this.context.quarantine.cleared(job))
           for (const engineQueue of this.engineQueues.values()) engineQueue.pump();
         onFinished?.(job, outcome);
       },
@@ -398,7 +398,7 @@ export class Queue {
         if (model !== undefined && engineQueue !== undefined) {
           const runner = this.#runner(engineQueue, model);
           runner.order.add(job);
-          this.context.suspects.consider(job);
+          this.context.quarantine.consider(job);
           perRunner.push(() => engineQueue.pump());
         }
       } else {
@@ -406,11 +406,11 @@ export class Queue {
           job.samplerId === undefined ? job.draws.baseModel : getSampler(sql, job.samplerId)?.base_model;
         const engineQueue = baseModel === undefined ? undefined : this.engineQueues.get(baseModel);
         if (engineQueue === undefined) continue;
-        this.context.suspects.consider(job);
+        this.context.quarantine.consider(job);
         perRunner.push(() => engineQueue.addSample(job));
       }
     }
-    const { first } = this.context.suspects;
+    const { first } = this.context.quarantine;
     if (first !== undefined) {
       const { id, kind, deaths } = first;
       this.context.log.warn("request.suspect", {

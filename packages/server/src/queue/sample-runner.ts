@@ -5,6 +5,7 @@
 import { guestSeats, type SampleResult, type TokenEvent } from "@tinklet/engine";
 import { SampleRequest } from "@tinklet/wire";
 import { getSampler } from "../store/sessions.ts";
+import { checkDeaths } from "./crash-quarantine.ts";
 import { type Draw, runDraw } from "./draw.ts";
 import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
@@ -14,7 +15,6 @@ import type { EngineContext, ModelRunner } from "./model-runner.ts";
 import type { Outcome } from "./outcome.ts";
 import { NoRoomYet, type RoomLine } from "./room-line.ts";
 import { SortedNumbers } from "./sorted-numbers.ts";
-import { checkDeaths } from "./suspects.ts";
 import { fedToken } from "./token-feed.ts";
 
 export interface SampleRunnerOptions {
@@ -224,7 +224,7 @@ export class SampleRunner {
 
   /** Starts what there is room for. */
   pump(): void {
-    const { first } = this.#options.context.suspects;
+    const { first } = this.#options.context.quarantine;
     if (first !== undefined) {
       const line = this.#lines.get(lineOf(first));
       const turn = line?.get(first.id);

@@ -10,7 +10,7 @@ const mostDeaths = 2;
 /** Whether a request is not run any more. */
 export const isGivenUp = ({ deaths }: Job): boolean => deaths >= mostDeaths;
 
-export class Suspects {
+export class CrashQuarantine {
   /** In the order in which they were accepted. */
   readonly #jobs = new Set<Job>();
 

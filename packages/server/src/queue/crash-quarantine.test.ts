@@ -10,7 +10,7 @@ import { baseModel, gateway, type TestAnswer, TestServer } from "../testing/test
 
 /** Servers one after the other, each on what the one before left behind when it "died". */
 async function lives() {
-  const root = await mkdtemp(join(tmpdir(), "tinklet-suspects-"));
+  const root = await mkdtemp(join(tmpdir(), "tinklet-quarantine-"));
   const open: TestServer[] = [];
   onTestFinished(async () => {
     ended.resolve();
@@ -113,7 +113,7 @@ test("what waits when the process is killed has not been run, however often that
 });
 
 test("a server that is stopped, and not killed, counts nothing", async () => {
-  const root = await mkdtemp(join(tmpdir(), "tinklet-suspects-"));
+  const root = await mkdtemp(join(tmpdir(), "tinklet-quarantine-"));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
   let pass: TestAnswer | undefined;
   for (let life = 0; life < 6; life++) {
