@@ -16,14 +16,14 @@ export interface AdapterCacheOptions {
   readonly files: FileStore;
   readonly limit: number;
   /** Runs an engine call of a user's, freeing memory for as long as it wants more. */
-  readonly withRoom: <T>(work: () => Promise<T>, user: string) => Promise<T>;
+  readonly withMemory: <T>(work: () => Promise<T>, user: string) => Promise<T>;
 }
 
 export class AdapterCache {
   readonly #engine: Engine;
   readonly #files: FileStore;
   readonly #limit: number;
-  readonly #withRoom: AdapterCacheOptions["withRoom"];
+  readonly #withMemory: AdapterCacheOptions["withMemory"];
   /** Least recently used first. */
   readonly #held = new Map<string, Resident>();
 
@@ -31,7 +31,7 @@ export class AdapterCache {
     this.#engine = options.engine;
     this.#files = options.files;
     this.#limit = options.limit;
-    this.#withRoom = options.withRoom;
+    this.#withMemory = options.withMemory;
   }
 
   get size(): number {
@@ -43,7 +43,7 @@ export class AdapterCache {
     let held = this.#held.get(filesId);
     if (held === undefined) {
       const load = readAdapter(this.#files, filesId, { optimizer: false }).then((state) =>
-        this.#withRoom(() => this.#engine.importSnapshot(state), user),
+        this.#withMemory(() => this.#engine.importSnapshot(state), user),
       );
       held = { snapshot: load, users: 0 };
       load.catch(() => this.#held.delete(filesId));

@@ -24,7 +24,7 @@ export const shuttingDown = (): Refusal =>
 /**
  * Runs a draw on the engine as it is now.
  *
- * @throws {@link Refusal} 503 when the engine dies under it; NoRoomYet when its adapter finds no room now.
+ * @throws {@link Refusal} 503 when the engine dies under it; MemoryBusyError when its adapter finds no room now.
  */
 export async function runDraw(draw: Draw, line: string, engineContext: EngineContext): Promise<SampleResult> {
   const { engine, adapterCache, engineGone } = around;

@@ -13,8 +13,8 @@ import type { Draw } from "./draw.ts";
 import { FairShare } from "./fair-share.ts";
 import { completeAdapter, readPeftFolder } from "./import-adapter.ts";
 import type { Job, QueueContext } from "./job.ts";
+import { MemoryBusyError, MemoryWaitlist } from "./memory-waitlist.ts";
 import { type EngineContext, ModelRunner } from "./model-runner.ts";
-import { NoRoomYet, RoomLine } from "./room-line.ts";
 import { SampleRunner } from "./sample-runner.ts";
 import { SeqOrder } from "./seq-order.ts";
 
@@ -40,7 +40,7 @@ export class EngineQueue {
   readonly #trainingShares = new FairShare();
   #training = 0;
   #reopening: Promise<void> | undefined;
-  readonly #room: RoomLine<ModelRunner | string>;
+  readonly #memoryWaitlist: MemoryWaitlist<ModelRunner | string>;
   readonly #samples: SampleRunner;
 
   constructor(engine: Engine, options: EngineQueueOptions) {
@@ -48,14 +48,14 @@ export class EngineQueue {
     this.#context = options.context;
     this.#reopen = options.reopen;
     this.#engine = engine;
-    this.#room = new RoomLine(options.context.clock, () => this.pump());
+    this.#memoryWaitlist = new MemoryWaitlist(options.context.clock, () => this.pump());
     this.#engineContext = this.#engineContextOf(engine);
     this.#samples = new SampleRunner({
       context: options.context,
       baseModel: options.baseModel,
       engineContext: () => this.#engineContext,
       maxSequences: options.maxSequences ?? 64,
-      room: this.#room,
+      memoryWaitlist: this.#memoryWaitlist,
       ended: () => this.pump(),
     });
   }
@@ -110,11 +110,11 @@ export class EngineQueue {
       if (runner === undefined) break;
       this.#trainingShares.charge(runner, Math.max(1, runner.ready()!.tokens));
       this.#training++;
-      const glance = this.#room.glance();
-      const over = (how: "ran" | "no_room") => {
+      const releasesBefore = this.#memoryWaitlist.releases();
+      const over = (how: "ran" | "no_memory") => {
         this.#training--;
-        if (how === "ran") this.#room.ended(runner);
-        else this.#room.park(runner, glance);
+        if (how === "ran") this.#memoryWaitlist.ended(runner);
+        else this.#memoryWaitlist.park(runner, releasesBefore);
         this.#watchGap(runner);
         this.pump();
       };
@@ -173,8 +173,8 @@ export class EngineQueue {
     const { store, imports } = this.#context;
     const { adapterCache } = this.#engineContext;
     const read = await readPeftFolder(imports, folder, this.peftBase);
-    const state = await this.#withRoom(() => completeAdapter(this.#engine, read));
-    const snapshot = await this.#withRoom(() => this.#engine.importSnapshot(state)); // checks every tensor
+    const state = await this.#withMemory(() => completeAdapter(this.#engine, read));
+    const snapshot = await this.#withMemory(() => this.#engine.importSnapshot(state)); // checks every tensor
     const filesId = newFolderId();
     adapterCache.adopt(filesId, snapshot);
     const bytes = await writeAdapter(store.files, filesId, state, this.baseModel);
@@ -195,7 +195,8 @@ export class EngineQueue {
   *#readyRunners(): Iterable<ModelRunner> {
     for (const runner of this.runners.values()) {
       const job = runner.ready();
-      if (job !== undefined && this.#room.mayStart(runner) && this.#context.quarantine.mayStart(job)) yield runner;
+      if (job !== undefined && this.#memoryWaitlist.mayStart(runner) && this.#context.quarantine.mayStart(job))
+        yield runner;
     }
   }
 
@@ -230,11 +231,11 @@ export class EngineQueue {
         engine,
         files: store.files,
         limit: limits.residentAdapters,
-        withRoom: (work, sampler) => this.#withRoom(work, sampler),
+        withMemory: (work, sampler) => this.#withMemory(work, sampler),
       }),
-      withRoom: (work, runner) => this.#withRoom(work, runner),
+      withMemory: (work, runner) => this.#withMemory(work, runner),
       wake: () => {
-        this.#room.somethingEnded();
+        this.#memoryWaitlist.noteRelease();
         this.pump();
       },
       engineGone: (error) => this.#engineGone(error),
@@ -245,28 +246,28 @@ export class EngineQueue {
    * Runs an engine call, freeing memory for as long as it wants more and there is some to free.
    *
    * @param user - whose call it is: a model, or a line of samples. Absent for one that does not wait.
-   * @throws {@link NoRoomYet} when its user finds none that is not in use.
+   * @throws {@link MemoryBusyError} when its user finds none that is not in use.
    */
-  async #withRoom<T>(work: () => Promise<T>, user?: ModelRunner | string): Promise<T> {
+  async #withMemory<T>(work: () => Promise<T>, user?: ModelRunner | string): Promise<T> {
     for (;;) {
       try {
         return await work();
       } catch (error) {
         if (!(error instanceof MemoryError)) throw error;
-        if (await this.#makeRoom(user)) continue;
+        if (await this.#freeMemory(user)) continue;
         const models = [...this.runners.values()].filter((other) => other !== user && other.resident).length;
         const samples = this.#samples.runningBeside(user);
         if (user === undefined || models + samples === 0) throw error;
         const users = `${models} other models and ${samples} other samples`;
-        throw new NoRoomYet(`It waits for room in the engine's memory, which ${users} are using.`);
+        throw new MemoryBusyError(`It waits for room in the engine's memory, which ${users} are using.`);
       }
     }
   }
 
   /** Frees memory: first a sampler's weights, then the model that has been idle longest, then, for one that has waited, any that pauses. */
-  async #makeRoom(user: ModelRunner | string | undefined): Promise<boolean> {
+  async #freeMemory(user: ModelRunner | string | undefined): Promise<boolean> {
     if (this.#engineContext.adapterCache.evictOne()) return true;
-    const mayPause = user !== undefined && this.#room.isReserved(user);
+    const mayPause = user !== undefined && this.#memoryWaitlist.isReserved(user);
     const [idle] = [...this.runners.values()]
       .filter((other) => other !== user && other.resident && (mayPause ? other.quiet : other.idle))
       .sort((a, b) => a.lastUsedAt - b.lastUsedAt);
@@ -298,7 +299,7 @@ export class EngineQueue {
     this.#engineContext = this.#engineContextOf(this.#engine);
     // Runners hold the old engine: they are made anew from the store, each with its line of requests as it is.
     await this.drained();
-    this.#room.clear();
+    this.#memoryWaitlist.clear();
     for (const old of [...this.runners.values()]) {
       this.runners.delete(old.id);
       old.gapTimer?.();

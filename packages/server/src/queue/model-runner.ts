@@ -26,8 +26,8 @@ import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "./engine-input.ts";
 import { finish, type Result } from "./finish.ts";
 import { insist, type Job, owned, passOf, payloadOf, type QueueContext, UserError } from "./job.ts";
+import { MemoryBusyError } from "./memory-waitlist.ts";
 import { jsonOutcome, type Outcome } from "./outcome.ts";
-import { NoRoomYet } from "./room-line.ts";
 import type { SeqOrder } from "./seq-order.ts";
 import { passPart, StepMeter } from "./step-meter.ts";
 
@@ -37,7 +37,7 @@ export interface EngineContext {
   readonly engine: Engine;
   readonly adapterCache: AdapterCache;
   /** Runs an engine call, freeing memory of others than this model for as long as it wants more. */
-  readonly withRoom: <T>(work: () => Promise<T>, runner: ModelRunner) => Promise<T>;
+  readonly withMemory: <T>(work: () => Promise<T>, runner: ModelRunner) => Promise<T>;
   /** Called when something that held requests back is over. */
   readonly wake: () => void;
   /** Whether an error means that the engine itself died, and not the call. */
@@ -124,7 +124,7 @@ export class ModelRunner {
    * Starts what {@link ready} shows. Resolves when the engine is done with it, or had no room for the model and the request waits again;
    * its commit may still be on the way.
    */
-  async run(): Promise<"ran" | "no_room"> {
+  async run(): Promise<"ran" | "no_memory"> {
     const job = this.order.peek();
     if (job === undefined) return "ran";
     const alone = this.#needsAlone(job);
@@ -156,7 +156,7 @@ export class ModelRunner {
     job: Job,
     result: Result,
     how: { alone: boolean; takeSnapshot: boolean; finishedAt: number },
-  ): Promise<"ran" | "no_room"> {
+  ): Promise<"ran" | "no_memory"> {
     const { context, engineGone } = this.#engineContext;
     // Passes are handed to the engine ahead of their turn: the time of one begins when the one before it was done.
     const { finishedAt } = how;
@@ -169,11 +169,11 @@ export class ModelRunner {
     if (!result.ok) context.store.running.end(job.id);
     if (how.alone) this.#exclusive = false;
     if (!result.ok && context.closing.aborted) return "ran"; // stays pending: it runs after the next start
-    if (!result.ok && result.error instanceof NoRoomYet) {
+    if (!result.ok && result.error instanceof MemoryBusyError) {
       job.startedAt = undefined;
       job.blocked = result.error.message;
       this.order.putBack(job);
-      return "no_room";
+      return "no_memory";
     }
     if (!result.ok && engineGone(result.error) && job.engineDeaths++ < maxEngineDeaths) {
       this.order.putBack(job);
@@ -330,12 +330,12 @@ export class ModelRunner {
 
   /** Brings the model into memory: its snapshot, and the finished requests behind it once more. */
   async #restore(): Promise<AdapterId> {
-    const { context, engine, withRoom } = this.#engineContext;
+    const { context, engine, withMemory } = this.#engineContext;
     const started = context.clock.monotonic();
     const from = this.#snapshot;
     const state = from && (await readAdapter(context.store.files, from.filesId, { optimizer: from.optimizer }));
     const make = () => (state === undefined ? engine.createAdapter(this.lora) : engine.importState(state));
-    const { adapterId: adapter } = await withRoom(make, this);
+    const { adapterId: adapter } = await withMemory(make, this);
     let replayed = 0;
     try {
       replayed = await this.#replay(adapter, from?.executed ?? 0);

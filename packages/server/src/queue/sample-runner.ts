@@ -11,9 +11,9 @@ import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
 import { finish, type Result } from "./finish.ts";
 import { type Job, payloadOf, type QueueContext, UserError } from "./job.ts";
+import { MemoryBusyError, type MemoryWaitlist } from "./memory-waitlist.ts";
 import type { EngineContext, ModelRunner } from "./model-runner.ts";
 import type { Outcome } from "./outcome.ts";
-import { NoRoomYet, type RoomLine } from "./room-line.ts";
 import { SortedNumbers } from "./sorted-numbers.ts";
 import { fedToken } from "./token-feed.ts";
 
@@ -25,7 +25,7 @@ export interface SampleRunnerOptions {
   /** Sequences handed to the engine at once. */
   readonly maxSequences: number;
   /** Who waits for the engine's memory, lines of samples by their id. */
-  readonly room: RoomLine<ModelRunner | string>;
+  readonly memoryWaitlist: MemoryWaitlist<ModelRunner | string>;
   /** Called when one is over, or waits again. */
   readonly ended: () => void;
 }
@@ -40,7 +40,7 @@ interface Turn {
   readonly tokens: number;
   readonly sequences: number;
   /** Runs it to its end, or until it waits again. `drawn` is told of tokens as soon as they are known. */
-  readonly run: (drawn: (tokens: number) => void) => Promise<"ran" | "no_room">;
+  readonly run: (drawn: (tokens: number) => void) => Promise<"ran" | "no_memory">;
 }
 
 /** The turns of one line, in order of arrival: their ids grow. */
@@ -154,7 +154,7 @@ export class SampleRunner {
       const leave = () => {
         const line = this.#lines.get(turn.line);
         if (line === undefined || !this.#take(line, turn.id)) return; // it runs: the engine hears the signal itself
-        if (line.size === 0) this.#options.room.ended(line.id);
+        if (line.size === 0) this.#options.memoryWaitlist.ended(line.id);
         reject(signal.reason as Error);
       };
       const settled = () => signal.removeEventListener("abort", leave);
@@ -173,9 +173,9 @@ export class SampleRunner {
           try {
             resolve(await runDraw({ ...draw, onToken }, turn.line, this.#options.engineContext()));
           } catch (error) {
-            if (error instanceof NoRoomYet && !signal.aborted) {
+            if (error instanceof MemoryBusyError && !signal.aborted) {
               this.#enqueue(turn);
-              return "no_room";
+              return "no_memory";
             }
             reject(error as Error);
           } finally {
@@ -217,7 +217,7 @@ export class SampleRunner {
     }
     const line = this.#lines.get(lineOf(job));
     if (line === undefined || !this.#take(line, job.id)) return;
-    if (line.size === 0) this.#options.room.ended(line.id); // nobody is left there to wait for room
+    if (line.size === 0) this.#options.memoryWaitlist.ended(line.id); // nobody is left there to wait for room
     job.startedAt = this.#options.context.clock.now();
     void this.#finish(job, { ok: false, error: reason });
   }
@@ -228,7 +228,8 @@ export class SampleRunner {
     if (first !== undefined) {
       const line = this.#lines.get(lineOf(first));
       const turn = line?.get(first.id);
-      if (line !== undefined && turn !== undefined && this.#options.room.mayStart(line.id)) this.#start(line, turn);
+      if (line !== undefined && turn !== undefined && this.#options.memoryWaitlist.mayStart(line.id))
+        this.#start(line, turn);
       return;
     }
     const { maxSequences } = this.#options;
@@ -251,14 +252,14 @@ export class SampleRunner {
     charge(prompt);
     this.#sequences += size;
     this.#countTurns(turn.tenant, 1);
-    const glance = room.glance();
-    const over = (how: "ran" | "no_room") => {
+    const releasesBefore = room.releases();
+    const over = (how: "ran" | "no_memory") => {
       this.#sequences -= size;
       this.#countTurns(turn.tenant, -1);
       if (how === "ran") room.ended(line.id);
       else {
         charge(-prompt);
-        room.park(line.id, glance);
+        room.park(line.id, releasesBefore);
       }
       ended();
     };
@@ -277,7 +278,7 @@ export class SampleRunner {
   }
 
   *#readyLines(): Iterable<Line> {
-    for (const line of this.#lines.values()) if (this.#options.room.mayStart(line.id)) yield line;
+    for (const line of this.#lines.values()) if (this.#options.memoryWaitlist.mayStart(line.id)) yield line;
   }
 
   #take(line: Line, id: number): boolean {
@@ -287,7 +288,7 @@ export class SampleRunner {
   }
 
   /** Runs one to its end, or until it waits again. */
-  async #run(job: Job, drawn: (tokens: number) => void): Promise<"ran" | "no_room"> {
+  async #run(job: Job, drawn: (tokens: number) => void): Promise<"ran" | "no_memory"> {
     const { context, around } = this.#options;
     const { clock } = context;
     job.startedAt = clock.now();
@@ -313,11 +314,11 @@ export class SampleRunner {
     this.#running.delete(job);
     if (!result.ok) context.store.running.end(job.id);
     if (!result.ok && context.closing.aborted) return "ran"; // stays pending: it runs after the next start
-    if (!result.ok && !stop.signal.aborted && result.error instanceof NoRoomYet) {
+    if (!result.ok && !stop.signal.aborted && result.error instanceof MemoryBusyError) {
       job.startedAt = undefined;
       job.blocked = result.error.message;
       this.add(job);
-      return "no_room";
+      return "no_memory";
     }
     if (!result.ok && engineGone(result.error) && job.engineDeaths++ < maxEngineDeaths) {
       job.startedAt = undefined;

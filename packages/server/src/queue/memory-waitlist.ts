@@ -8,8 +8,8 @@ import type { Clock } from "@tinklet/wire/clock";
 const patienceMs = 10_000;
 
 /** Thrown when an engine has no room now and others that hold some are in use. */
-export class NoRoomYet extends Error {
-  override readonly name = "NoRoomYet";
+export class MemoryBusyError extends Error {
+  override readonly name = "MemoryBusyError";
 }
 
 interface Waiting {
@@ -19,14 +19,14 @@ interface Waiting {
 }
 
 /** How often memory may have become free, when somebody looked. */
-export type RoomGlance = number;
+export type ReleaseCount = number;
 
-export class RoomLine<R> {
+export class MemoryWaitlist<R> {
   readonly #clock: Clock;
   readonly #wake: () => void;
   readonly #waiting = new Map<R, Waiting>();
   #reserved: R | undefined;
-  #ends: RoomGlance = 0;
+  #releases: ReleaseCount = 0;
 
   /** @param wake - called when somebody may try again who could not before. */
   constructor(clock: Clock, wake: () => void) {
@@ -45,13 +45,13 @@ export class RoomLine<R> {
   }
 
   /** How things are now; given back when the attempt that begins here is over. */
-  glance(): RoomGlance {
-    return this.#ends;
+  releases(): ReleaseCount {
+    return this.#releases;
   }
 
   /** It found no room: it waits until something is over, unless something was since it began. */
-  park(runner: R, since: RoomGlance): void {
-    const parked = since === this.#ends;
+  park(runner: R, since: ReleaseCount): void {
+    const parked = since === this.#releases;
     const known = this.#waiting.get(runner);
     if (known !== undefined) {
       known.parked = parked;
@@ -59,7 +59,7 @@ export class RoomLine<R> {
     }
     const cancelTimer = this.#clock.timer(patienceMs, () => {
       this.#reserved ??= runner;
-      this.somethingEnded();
+      this.noteRelease();
       this.#wake();
     });
     this.#waiting.set(runner, { parked, cancelTimer });
@@ -70,12 +70,12 @@ export class RoomLine<R> {
     this.#waiting.get(runner)?.cancelTimer();
     this.#waiting.delete(runner);
     if (this.#reserved === runner) this.#reserved = undefined;
-    this.somethingEnded();
+    this.noteRelease();
   }
 
   /** Memory may have become free. */
-  somethingEnded(): void {
-    this.#ends++;
+  noteRelease(): void {
+    this.#releases++;
     for (const waiting of this.#waiting.values()) waiting.parked = false;
   }
 
