@@ -2,8 +2,8 @@
 import type { SampleRequest } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
-import { clientOf } from "../../queue/completions.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
+import { clientOf } from "../../queue/finished-samples.ts";
 import { type Draws, failureOf } from "../../queue/job.ts";
 import { targetCells } from "../../queue/prompt-targets.ts";
 import { Refusal } from "../../queue/refusal.ts";

@@ -1,6 +1,6 @@
 import { FakeClock } from "@tinklet/wire/testing";
 import { describe, expect, it } from "vitest";
-import { type Completion, Completions, clientOf } from "./completions.ts";
+import { type Completion, Completions, clientOf } from "./finished-samples.ts";
 
 const tenant = "t";
 const target = { samplerId: "s:sample:0", client: 0 };
