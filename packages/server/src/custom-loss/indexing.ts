@@ -141,7 +141,7 @@ function maskPositions(kit: Kit, mask: Tensor, of: Tensor, axis: number): Tensor
       throw new CustomLossError(`a mask of [${shape.join(", ")}] does not fit [${own.join(", ")}]`);
     }
     if (kept === undefined) {
-      kit.memoryWaitlist(shape); // which is walked
+      kit.room(shape); // which is walked
       kept = [];
       for (let i = 0; i < data.length; i++) if (data[i] !== 0) kept.push(i);
     }

@@ -75,7 +75,7 @@ export class Kit {
   /** A function of each element; `arrays` is how many it makes on the way, the last one included. */
   each(x: Tensor, fn: (x: Var) => Var, dtype: Dtype = "float32", arrays = 1): Tensor {
     return this.tensor(dtype, x.rank, () => {
-      this.memoryWaitlist(x.numbers.shape, arrays);
+      this.room(x.numbers.shape, arrays);
       return fn(x.numbers);
     });
   }
@@ -88,7 +88,7 @@ export class Kit {
   /** A function of two, stretched by NumPy's rule; `arrays` is how many it makes on the way. One more holds positions. */
   zip(a: Tensor, b: Tensor, fn: (a: Var, b: Var) => Var, dtype: Dtype, arrays = 1): Tensor {
     return this.tensor(dtype, Math.max(a.rank, b.rank), () => {
-      this.memoryWaitlist(broadcast("the operands", a.numbers.shape, b.numbers.shape), arrays + 1);
+      this.room(broadcast("the operands", a.numbers.shape, b.numbers.shape), arrays + 1);
       return fn(a.numbers, b.numbers);
     });
   }
@@ -99,7 +99,7 @@ export class Kit {
       a,
       b,
       (left, right) => {
-        this.memoryWaitlist(broadcast("the operands", left.shape, right.shape), 6);
+        this.room(broadcast("the operands", left.shape, right.shape), 6);
         // stretched by adding zeros of the other's shape, which the room for was just found
         const [x, y] = [left.stopGradient(), right.stopGradient()];
         const [full, other] = [x.add(y.pow(0).sub(1)), y.add(x.pow(0).sub(1))];
@@ -115,7 +115,7 @@ export class Kit {
   where(condition: Tensor, yes: Tensor, no: Tensor): Tensor {
     return this.tensor(wider(yes.dtype, no.dtype), Math.max(condition.rank, yes.rank, no.rank), () => {
       const [c, y, n] = [condition.numbers, yes.numbers, no.numbers];
-      this.memoryWaitlist(broadcast("where", broadcast("where", c.shape, y.shape), n.shape), 3);
+      this.room(broadcast("where", broadcast("where", c.shape, y.shape), n.shape), 3);
       return where(c, y, n);
     });
   }
@@ -136,7 +136,7 @@ export class Kit {
   ): Tensor {
     return this.tensor(dtype, keep ? x.rank : x.rank - axes.length, () => {
       const { shape } = x.numbers;
-      this.memoryWaitlist(shape, arrays * Math.max(1, axes.length));
+      this.room(shape, arrays * Math.max(1, axes.length));
       const folded = [...axes].sort((a, b) => b - a).reduce(fold, x.numbers);
       return keep ? folded.reshape(shape.map((size, axis) => (axes.includes(axis) ? 1 : size))) : folded;
     });
@@ -151,7 +151,7 @@ export class Kit {
   pick(x: Tensor, rank: number, plan: (shape: Sizes) => { shape: Sizes; position: (i: number) => number }): Tensor {
     return this.tensor(x.dtype, rank, () => {
       const { shape, position } = plan(x.numbers.shape);
-      const size = sizeOf(this.memoryWaitlist(shape, 2)); // positions and numbers
+      const size = sizeOf(this.room(shape, 2)); // positions and numbers
       return x.numbers.pick(
         Int32Array.from({ length: size }, (_, i) => position(i)),
         shape,
@@ -161,7 +161,7 @@ export class Kit {
 
   reshape(x: Tensor, rank: number, shape: (own: Sizes) => Sizes): Tensor {
     return this.tensor(x.dtype, rank, () => {
-      const wanted = this.memoryWaitlist(shape(x.numbers.shape));
+      const wanted = this.room(shape(x.numbers.shape));
       if (sizeOf(wanted) !== x.numbers.size) {
         throw new CustomLossError(`[${x.numbers.shape.join(", ")}] does not fill [${wanted.join(", ")}]`);
       }
@@ -187,7 +187,7 @@ export class Kit {
         axis,
         shapes.reduce((sum, each) => sum + (each[axis] as number), 0),
       );
-      this.memoryWaitlist(shape, 4); // end to end, rows, positions, numbers
+      this.room(shape, 4); // end to end, rows, positions, numbers
       const inner = sizeOf(own.slice(axis + 1));
       const starts = shapes.map((_, i) => shapes.slice(0, i).reduce((sum, each) => sum + sizeOf(each), 0));
       const sources: number[] = []; // for each row along the axis, which part it comes from
@@ -216,7 +216,7 @@ export class Kit {
   /** Numbers that depend on sizes alone. */
   filled(dtype: Dtype, rank: number, shape: () => Sizes, value: (i: number) => number): Tensor {
     return this.tensor(dtype, rank, () => {
-      const made = this.memoryWaitlist(shape());
+      const made = this.room(shape());
       return constant(
         Float64Array.from({ length: sizeOf(made) }, (_, i) => value(i)),
         made,

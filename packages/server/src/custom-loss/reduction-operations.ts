@@ -56,8 +56,8 @@ function along(kit: Kit, x: Tensor, dim: Value, keep: boolean, largest: boolean)
   const rank = keep ? x.rank : x.rank - 1;
   const shaped = (v: Var) => (keep ? v.reshape(v.shape.toSpliced(axis, 0, 1)) : v);
   if (kit.running) {
-    kit.memoryWaitlist(x.numbers.shape); // which is walked
-    kit.memoryWaitlist(x.numbers.shape.toSpliced(axis, 1), 4); // positions, twice, values and indices
+    kit.room(x.numbers.shape); // which is walked
+    kit.room(x.numbers.shape.toSpliced(axis, 1), 4); // positions, twice, values and indices
   }
   const found = kit.running ? whereExtreme(x.numbers, axis, largest) : undefined;
   return {

@@ -34,7 +34,7 @@ export function runLoss(loss: ReadLoss, inputs: Readonly<Record<string, LossInpu
     if (given.shape.length !== rank) {
       throw new CustomLossError(`has rank ${given.shape.length}, but was declared with rank ${rank}`, name);
     }
-    kit.memoryWaitlist(given.shape);
+    kit.room(given.shape);
     const { data } = given;
     const numbers = name === "logprobs" ? autodiff.leaf(data, given.shape) : autodiff.constant(data, given.shape);
     return new Tensor(given.dtype, rank, numbers);

@@ -52,7 +52,7 @@ export async function readBody(request: Request, bounds: BodyBounds, reader: Bod
     if (encoding === "zstd") {
       // The room is taken before it is filled, since several bodies may be unpacked before the first of them is looked at.
       let taken = 0;
-      const onRoom = (memoryWaitlist: number) => {
+      const onRoom = (room: number) => {
         lease.take(room - taken);
         taken = room;
       };

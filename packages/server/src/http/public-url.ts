@@ -3,7 +3,7 @@
  * and its `Secure` flag, and links in answers. A request looks the same with and without a proxy in front of the server, and headers that
  * name the outer URL can be sent by anyone, so the URL is configured.
  */
-import { InvalidInputError } from "@tinklet/wire";
+import { InvalidInputError } from "@tinklet/wire/errors";
 
 /**
  * Reads a public URL: a scheme, a host and, if needed, a port.

@@ -27,7 +27,7 @@ export const shuttingDown = (): Refusal =>
  * @throws {@link Refusal} 503 when the engine dies under it; MemoryBusyError when its adapter finds no room now.
  */
 export async function runDraw(draw: Draw, line: string, engineContext: EngineContext): Promise<SampleResult> {
-  const { engine, adapterCache, engineGone } = around;
+  const { engine, adapterCache, engineGone } = engineContext;
   const { tenant, filesId, request, signal, onToken } = draw;
   const call = (adapter: string | undefined) => {
     signal.throwIfAborted();

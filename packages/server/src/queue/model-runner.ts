@@ -87,7 +87,7 @@ export class ModelRunner {
     this.lora = JSON.parse(row.lora) as Lora;
     this.order = order;
     this.lastUsedAt = row.last_request_at;
-    this.#engineContext = around;
+    this.#engineContext = engineContext;
     this.#state = row.state;
     this.#error = row.error ?? undefined;
     this.#executed = row.executed;

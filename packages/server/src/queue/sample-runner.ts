@@ -243,7 +243,7 @@ export class SampleRunner {
   }
 
   #start(line: Line, turn: Turn): void {
-    const { room, ended } = this.#options;
+    const { memoryWaitlist, ended } = this.#options;
     this.#take(line, turn.id);
     const size = turn.sequences;
     // The prompt is computed once for all its sequences. What they draw is charged as it is known.
@@ -252,14 +252,14 @@ export class SampleRunner {
     charge(prompt);
     this.#sequences += size;
     this.#countTurns(turn.tenant, 1);
-    const releasesBefore = room.releases();
+    const releasesBefore = memoryWaitlist.releases();
     const over = (how: "ran" | "no_memory") => {
       this.#sequences -= size;
       this.#countTurns(turn.tenant, -1);
-      if (how === "ran") room.ended(line.id);
+      if (how === "ran") memoryWaitlist.ended(line.id);
       else {
         charge(-prompt);
-        room.park(line.id, releasesBefore);
+        memoryWaitlist.park(line.id, releasesBefore);
       }
       ended();
     };
@@ -289,7 +289,7 @@ export class SampleRunner {
 
   /** Runs one to its end, or until it waits again. */
   async #run(job: Job, drawn: (tokens: number) => void): Promise<"ran" | "no_memory"> {
-    const { context, around } = this.#options;
+    const { context, engineContext } = this.#options;
     const { clock } = context;
     job.startedAt = clock.now();
     const started = clock.monotonic();
@@ -341,7 +341,7 @@ export class SampleRunner {
 
   /** Draws a sample and counts its tokens. */
   async #execute(job: Job, signal: AbortSignal): Promise<Outcome> {
-    const { context, around } = this.#options;
+    const { context, engineContext } = this.#options;
     checkDeaths(job);
     context.store.running.begin(job.id);
     const { engine, adapterCache } = engineContext();

@@ -2,7 +2,7 @@
 import type { Api } from "../api.ts";
 import { anthropicHandlers } from "./anthropic/messages.ts";
 import { chatCompletionsHandler } from "./openai/chat-completions.ts";
-import { completionsHandler } from "./openai/finished-samples.ts";
+import { completionsHandler } from "./openai/completions.ts";
 import { modelHandlers } from "./openai/models.ts";
 import type { ChatHandlers } from "./routes.ts";
 import { createChatSlots } from "./slots.ts";
