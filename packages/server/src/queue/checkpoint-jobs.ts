@@ -178,7 +178,7 @@ export async function loadWeights(
   const row = findReadable(
     context.store.db.sql,
     request.path,
-    [job.tenant, job.draws.accessTenant],
+    [job.tenant, job.resolvedParams.accessTenant],
     context.clock.now(),
   );
   checkOptimizer(row, request.optimizer);

@@ -9,7 +9,6 @@ import { writeAdapter } from "../store/adapter-files.ts";
 import { newFolderId } from "../store/file-store.ts";
 import { getModel, type Lora, type ModelRow, skipNumbers } from "../store/models.ts";
 import { AdapterCache } from "./adapter-cache.ts";
-import type { Draw } from "./draw.ts";
 import { FairShare } from "./fair-share.ts";
 import { completeAdapter, readPeftFolder } from "./import-adapter.ts";
 import type { Job, QueueContext } from "./job.ts";
@@ -17,6 +16,7 @@ import { MemoryBusyError, MemoryWaitlist } from "./memory-waitlist.ts";
 import { type EngineContext, ModelRunner } from "./model-runner.ts";
 import { SampleRunner } from "./sample-runner.ts";
 import { SeqOrder } from "./seq-order.ts";
+import type { TransientSample } from "./transient-sample.ts";
 
 /** Training calls on the engine at once: one runs, one is ready behind it. */
 const trainingDepth = 2;
@@ -92,7 +92,7 @@ export class EngineQueue {
   }
 
   /** Draws sequences beside the stored samples, by the same fair shares. */
-  draw(draw: Draw): Promise<SampleResult> {
+  draw(draw: TransientSample): Promise<SampleResult> {
     const drawn = this.#samples.draw(draw);
     this.pump();
     return drawn;

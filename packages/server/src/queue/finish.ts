@@ -37,7 +37,7 @@ export async function finish(context: QueueContext, job: Job, ending: Ending): P
   }
   const state = result.ok ? "done" : "failed";
   const type = outcome?.type ?? "json";
-  if (job.draws.stream) context.feeds.end(job.id);
+  if (job.resolvedParams.stream) context.feeds.end(job.id);
   const body = await persist(context, job, (sql) => {
     const { id, tenant, sessionId } = job;
     const kept = failure === undefined ? outcome!.body : failureBytes(failure);

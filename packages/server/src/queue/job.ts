@@ -21,7 +21,7 @@ import type { TokenRateMeter } from "./token-rates.ts";
 import { wireMessage } from "./wire-field.ts";
 
 /** What the server drew or resolved when it accepted a request, so that running it again gives the same. */
-export interface Draws {
+export interface ResolvedParams {
   /** Of an adapter, or of a request's first sample. */
   readonly seed?: number;
   /** The tenant whose weights the request's access token opens. */
@@ -49,7 +49,7 @@ export interface Job {
   readonly samplerId: string | undefined;
   readonly seq: number | undefined;
   readonly payloadType: PayloadType;
-  readonly draws: Draws;
+  readonly resolvedParams: ResolvedParams;
   readonly tokens: number;
   readonly bytes: number;
   readonly acceptedAt: number;
@@ -74,7 +74,7 @@ export function jobOf(row: RequestHead): Job {
     samplerId: row.sampler_id ?? undefined,
     seq: row.seq ?? undefined,
     payloadType: row.payload_type,
-    draws: row.draws === null ? {} : (JSON.parse(row.draws) as Draws),
+    resolvedParams: row.draws === null ? {} : (JSON.parse(row.draws) as ResolvedParams),
     tokens: row.tokens,
     bytes: row.payload_bytes,
     acceptedAt: row.accepted_at,
@@ -89,9 +89,9 @@ export function jobOf(row: RequestHead): Job {
 /** The line of completions that a sample belongs to; none where it has no sampling session. */
 export const targetOf = ({
   samplerId,
-  draws,
-}: Pick<Job, "samplerId"> & { readonly draws?: Draws }): CompletionTarget | undefined =>
-  samplerId === undefined ? undefined : { samplerId, client: draws?.client ?? 0 };
+  resolvedParams,
+}: Pick<Job, "samplerId"> & { readonly resolvedParams?: ResolvedParams }): CompletionTarget | undefined =>
+  samplerId === undefined ? undefined : { samplerId, client: resolvedParams?.client ?? 0 };
 
 const payloadCacheBytes = 64 * 1024 * 1024;
 const sizeOf = (payload: Uint8Array, pass: unknown): number => payload.byteLength * (pass === undefined ? 1 : 2);

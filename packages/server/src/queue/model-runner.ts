@@ -231,7 +231,7 @@ export class ModelRunner {
     const pass = job.kind === "forward" || job.kind === "forward_backward" || job.kind === "optim_step";
     // A stored loss takes two calls: nothing of the model may come between them. One that was pending at the start may be what ended the
     // last process: nothing that runs beside it is to be taken for it.
-    if (job.draws.customLoss !== undefined || job.recovered) return true;
+    if (job.resolvedParams.customLoss !== undefined || job.recovered) return true;
     return !pass || this.#adapter === undefined || (job.kind === "optim_step" && this.#snapshotDue());
   }
 

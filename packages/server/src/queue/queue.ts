@@ -32,7 +32,6 @@ import { addUsage, type Usage } from "../store/usage.ts";
 import type { SideThread } from "../thread/side-thread.ts";
 import { CrashQuarantine, isGivenUp } from "./crash-quarantine.ts";
 import { DiskGuard } from "./disk-guard.ts";
-import { type Draw, shuttingDown } from "./draw.ts";
 import type { EngineQueue } from "./engine-queue.ts";
 import { type CompletionPage, type CompletionQuery, Completions } from "./finished-samples.ts";
 import { Futures, type Timing, timingOf } from "./futures.ts";
@@ -43,6 +42,7 @@ import { RequestIds } from "./request-id.ts";
 import { StepFeed } from "./step-feed.ts";
 import { TokenFeeds } from "./token-feed.ts";
 import { TokenRateMeter } from "./token-rates.ts";
+import { shuttingDown, type TransientSample } from "./transient-sample.ts";
 
 export interface QueueOptions {
   readonly store: Store;
@@ -80,7 +80,7 @@ export class Queue {
   readonly #ids: RequestIds;
   readonly #closing = new AbortController();
   /** What ends each draw that is under way. */
-  readonly #draws = new Set<AbortController>();
+  readonly #transientSamples = new Set<AbortController>();
   readonly #jobs = new Map<number, Job>();
   readonly #pendingByTenant = new Map<string, { count: number; bytes: number }>();
   #pendingBytes = 0;
@@ -243,7 +243,7 @@ export class Queue {
       this.#noteCompletion(accepted.id, request);
     } else if (accepted.isNew) {
       const job = this.#track(accepted.id, request);
-      if (job.draws.stream) this.context.feeds.open(job.id);
+      if (job.resolvedParams.stream) this.context.feeds.open(job.id);
       const { id, kind, deaths } = job;
       if (isGivenUp(job)) this.context.log.warn("request.given_up", { request: id, kind, deaths });
       this.engineQueues.get(baseModel)?.addSample(job);
@@ -256,7 +256,7 @@ export class Queue {
    *
    * @throws {@link Refusal} 503 when the server closes or the engine dies under it; the signal's reason when that ends it.
    */
-  async draw(baseModel: string, draw: Draw): Promise<SampleResult> {
+  async draw(baseModel: string, draw: TransientSample): Promise<SampleResult> {
     const engineQueue = this.engineQueues.get(baseModel);
     if (engineQueue === undefined) throw new Refusal(503, "not_loaded", `The base model ${baseModel} is not loaded.`);
     const { store, closing, clock } = this.context;
@@ -270,7 +270,7 @@ export class Queue {
     const stop = new AbortController();
     const abort = () => stop.abort(draw.signal.reason);
     draw.signal.addEventListener("abort", abort, { once: true });
-    this.#draws.add(stop);
+    this.#transientSamples.add(stop);
     let drawn = 0;
     let cached = 0;
     try {
@@ -285,7 +285,7 @@ export class Queue {
       return await engineQueue.draw({ ...draw, signal: stop.signal, onToken: counted });
     } finally {
       draw.signal.removeEventListener("abort", abort);
-      this.#draws.delete(stop);
+      this.#transientSamples.delete(stop);
       unpin?.();
       if (drawn > 0 && !closing.aborted) {
         const account = { tenant: draw.tenant, sessionId: "", baseModel, now: clock.now() };
@@ -389,7 +389,7 @@ export class Queue {
       this.#count(job, 1);
       const target = targetOf(job);
       if (target !== undefined) this.context.completions.begin(target);
-      if (job.draws.stream) this.context.feeds.open(job.id);
+      if (job.resolvedParams.stream) this.context.feeds.open(job.id);
       const { id, kind, deaths } = job;
       if (isGivenUp(job)) this.context.log.warn("request.given_up", { request: id, kind, deaths });
       if (job.modelId !== undefined) {
@@ -403,7 +403,7 @@ export class Queue {
         }
       } else {
         const baseModel =
-          job.samplerId === undefined ? job.draws.baseModel : getSampler(sql, job.samplerId)?.base_model;
+          job.samplerId === undefined ? job.resolvedParams.baseModel : getSampler(sql, job.samplerId)?.base_model;
         const engineQueue = baseModel === undefined ? undefined : this.engineQueues.get(baseModel);
         if (engineQueue === undefined) continue;
         this.context.quarantine.consider(job);
@@ -469,7 +469,7 @@ export class Queue {
   async close(graceMs = 5000): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new Error("The server is shutting down."));
-    for (const draw of [...this.#draws]) draw.abort(shuttingDown());
+    for (const draw of [...this.#transientSamples]) draw.abort(shuttingDown());
     this.context.futures.close();
     this.context.feeds.close();
     this.context.completions.close();
@@ -522,7 +522,7 @@ export class Queue {
       samplerId: request.samplerId,
       seq: typeof request.seq === "number" ? request.seq : undefined,
       payloadType: request.payloadType,
-      draws: request.draws ?? {},
+      resolvedParams: request.resolvedParams ?? {},
       tokens: request.tokens,
       bytes: request.payload.byteLength,
       acceptedAt: request.now,
@@ -540,8 +540,8 @@ export class Queue {
   }
 
   /** Tells of a sample that was over when it was accepted, or is sent again after it was over. */
-  #noteCompletion(id: number, { samplerId, draws }: NewRequest): void {
-    const target = targetOf({ samplerId, draws: draws ?? {} });
+  #noteCompletion(id: number, { samplerId, resolvedParams }: NewRequest): void {
+    const target = targetOf({ samplerId, resolvedParams: resolvedParams ?? {} });
     const row = target && getRequest(this.context.store.db.sql, id);
     if (target === undefined || row === undefined || row.state === "pending" || row.result === undefined) return;
     this.context.completions.note(target, { id, state: row.state, bytes: row.result.byteLength });
@@ -594,7 +594,8 @@ export class Queue {
 
   #engineQueueOfSample(job: Job): EngineQueue | undefined {
     const { sql } = this.context.store.db;
-    const base = job.samplerId === undefined ? job.draws.baseModel : getSampler(sql, job.samplerId)?.base_model;
+    const base =
+      job.samplerId === undefined ? job.resolvedParams.baseModel : getSampler(sql, job.samplerId)?.base_model;
     return base === undefined ? undefined : this.engineQueues.get(base);
   }
 }

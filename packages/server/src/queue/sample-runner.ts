@@ -6,7 +6,6 @@ import { guestSeats, type SampleResult, type TokenEvent } from "@tinklet/engine"
 import { SampleRequest } from "@tinklet/wire";
 import { getSampler } from "../store/sessions.ts";
 import { checkDeaths } from "./crash-quarantine.ts";
-import { type Draw, runDraw } from "./draw.ts";
 import { jsonPayload, sampleRequest, sampleResult } from "./engine-input.ts";
 import { FairShare } from "./fair-share.ts";
 import { finish, type Result } from "./finish.ts";
@@ -16,6 +15,7 @@ import type { EngineContext, ModelRunner } from "./model-runner.ts";
 import type { Outcome } from "./outcome.ts";
 import { SortedNumbers } from "./sorted-numbers.ts";
 import { fedToken } from "./token-feed.ts";
+import { runTransientSample, type TransientSample } from "./transient-sample.ts";
 
 export interface SampleRunnerOptions {
   readonly context: QueueContext;
@@ -142,13 +142,13 @@ export class SampleRunner {
   }
 
   add(job: Job): void {
-    const { id, tenant, tokens, draws } = job;
+    const { id, tenant, tokens, resolvedParams } = job;
     const run: Turn["run"] = (drawn) => this.#run(job, drawn);
-    this.#enqueue({ id, tenant, line: lineOf(job), tokens, sequences: draws.sequences ?? 1, run });
+    this.#enqueue({ id, tenant, line: lineOf(job), tokens, sequences: resolvedParams.sequences ?? 1, run });
   }
 
   /** Draws sequences for somebody who waits for them: nothing is stored. Ends when the draw's signal says so, waiting or running. */
-  draw(draw: Draw): Promise<SampleResult> {
+  draw(draw: TransientSample): Promise<SampleResult> {
     const { tenant, request, signal } = draw;
     return new Promise<SampleResult>((resolve, reject) => {
       const leave = () => {
@@ -161,7 +161,7 @@ export class SampleRunner {
       const turn: Turn = {
         id: ++this.#drawn,
         tenant,
-        line: `draws:${tenant}`,
+        line: `transient:${tenant}`,
         tokens: request.prompt.length,
         sequences: request.numSamples ?? 1,
         run: async (drawn) => {
@@ -171,7 +171,7 @@ export class SampleRunner {
             draw.onToken(event);
           };
           try {
-            resolve(await runDraw({ ...draw, onToken }, turn.line, this.#options.engineContext()));
+            resolve(await runTransientSample({ ...draw, onToken }, turn.line, this.#options.engineContext()));
           } catch (error) {
             if (error instanceof MemoryBusyError && !signal.aborted) {
               this.#enqueue(turn);
@@ -303,13 +303,14 @@ export class SampleRunner {
       const outcome = await this.#execute(job, stop.signal);
       result = { ok: true, value: outcome };
       const tokens = outcome.usage?.sampling_sample ?? 0;
-      this.#pace.note(tokens / (job.draws.sequences ?? 1), clock.monotonic() - started);
+      this.#pace.note(tokens / (job.resolvedParams.sequences ?? 1), clock.monotonic() - started);
       drawn(tokens);
       context.onPoint?.("execute.after");
     } catch (error) {
       result = { ok: false, error };
       // What was drawn until then is not known: about as much as others draw in that time.
-      if (stop.signal.aborted) drawn(this.#pace.tokensIn(clock.monotonic() - started) * (job.draws.sequences ?? 1));
+      if (stop.signal.aborted)
+        drawn(this.#pace.tokensIn(clock.monotonic() - started) * (job.resolvedParams.sequences ?? 1));
     }
     this.#running.delete(job);
     if (!result.ok) context.store.running.end(job.id);
@@ -350,12 +351,12 @@ export class SampleRunner {
     // Not with room made for it: caches have a share of their own, and no adapter that leaves makes it larger.
     const call = (adapter: string | undefined) => {
       const { feeds } = context;
-      if (job.draws.stream) feeds.begin(job.id);
+      if (job.resolvedParams.stream) feeds.begin(job.id);
       // What one tenant has asked must not make another's answer faster.
-      const asked = { ...sampleRequest(request, adapter, job.draws.seed ?? 1), scope: job.tenant };
+      const asked = { ...sampleRequest(request, adapter, job.resolvedParams.seed ?? 1), scope: job.tenant };
       return engine.sample(asked, {
         signal,
-        ...(job.draws.stream ? { onToken: (event: TokenEvent) => feeds.add(job.id, fedToken(event)) } : {}),
+        ...(job.resolvedParams.stream ? { onToken: (event: TokenEvent) => feeds.add(job.id, fedToken(event)) } : {}),
       });
     };
     const result = filesId === undefined ? await call(undefined) : await adapterCache.use(filesId, lineOf(job), call);
@@ -372,7 +373,7 @@ export class SampleRunner {
   }
 
   #filesOf(job: Job): string | undefined {
-    if (job.samplerId === undefined) return job.draws.filesId;
+    if (job.samplerId === undefined) return job.resolvedParams.filesId;
     const sampler = getSampler(this.#options.context.store.db.sql, job.samplerId);
     if (sampler === undefined)
       throw new UserError(`The sampling session ${job.samplerId} has ended; save the weights again.`);

@@ -53,7 +53,7 @@ export interface NewRequest {
   readonly fingerprint: string;
   readonly payload: Uint8Array;
   readonly payloadType: PayloadType;
-  readonly draws?: Readonly<Record<string, string | number | boolean>>;
+  readonly resolvedParams?: Readonly<Record<string, string | number | boolean>>;
   /** The files that it draws from, when no sampler holds them. */
   readonly filesId?: string;
   /** Prompt or training tokens, for limits and fairness. */
@@ -88,7 +88,7 @@ export function addRequest(sql: Sql, request: NewRequest): number {
     failure === undefined ? "pending" : "failed",
     failure === undefined ? request.payload : null,
     request.payloadType,
-    request.draws === undefined ? null : JSON.stringify(request.draws),
+    request.resolvedParams === undefined ? null : JSON.stringify(request.resolvedParams),
     request.filesId ?? null,
     request.tokens,
     request.now,

@@ -3,8 +3,8 @@
  * conversations, go to a thread: a chat template is a program that comes with a model, and may run for ever.
  */
 import { ModelError } from "@tinklet/models";
-import { shuttingDown } from "../../queue/draw.ts";
 import { Refusal } from "../../queue/refusal.ts";
+import { shuttingDown } from "../../queue/transient-sample.ts";
 import { type ChatPrompt, type Conversation, encodeText } from "../../thread/chat-tasks.ts";
 import { type SideThread, TaskError, ThreadClosed, ThreadDied, ThreadTimeout } from "../../thread/side-thread.ts";
 import type { Api, Call, ServedModel } from "../api.ts";

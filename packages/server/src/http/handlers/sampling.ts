@@ -4,7 +4,7 @@ import { omitUndefined } from "@tinklet/wire/options";
 import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
 import { clientOf } from "../../queue/finished-samples.ts";
-import { type Draws, failureOf } from "../../queue/job.ts";
+import { failureOf, type ResolvedParams } from "../../queue/job.ts";
 import { targetCells } from "../../queue/prompt-targets.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { hasFiles } from "../../store/models.ts";
@@ -90,7 +90,7 @@ export function samplingHandlers(
       }
       const from =
         sampler === undefined ? source(call, body) : { baseModel: served(sampler.base_model), filesId: undefined };
-      const draws: Draws = {
+      const resolvedParams: ResolvedParams = {
         seed: engineSeed(body.samplingParams.seed),
         sequences: Math.max(1, body.numSamples),
         ...(sampler === undefined ? { baseModel: from.baseModel } : {}),
@@ -109,7 +109,7 @@ export function samplingHandlers(
           fingerprint: fingerprintJson("sample", call.wire),
           payload: call.bytes,
           payloadType: "json",
-          draws: { ...draws },
+          resolvedParams: { ...resolvedParams },
           ...omitUndefined({ filesId: from.filesId }),
           tokens: body.prompt.tokenCount,
           now: api.clock.now(),

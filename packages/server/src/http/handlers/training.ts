@@ -6,7 +6,7 @@ import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-
 import { customLossId, findLoss } from "../../queue/custom-pass.ts";
 import { decodePass } from "../../queue/engine-input.ts";
 import { fingerprintJson, fingerprintPass } from "../../queue/fingerprint.ts";
-import { type Draws, failureOf, UserError } from "../../queue/job.ts";
+import { failureOf, type ResolvedParams, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Lora, ModelRow, NewModel } from "../../store/models.ts";
 import type { Failure, RequestKind } from "../../store/requests.ts";
@@ -63,7 +63,7 @@ async function submitJson(
   call: Call,
   kind: RequestKind,
   { modelId, seqId }: { modelId: string; seqId?: number | undefined },
-  extra: { draws?: Draws; ignore?: readonly string[]; payload?: Uint8Array } = {},
+  extra: { resolvedParams?: ResolvedParams; ignore?: readonly string[]; payload?: Uint8Array } = {},
 ): Promise<{ requestId: string; modelId: string }> {
   const model = openModel(api, call, modelId);
   const requestId = await api.queue.submitTraining(
@@ -76,7 +76,7 @@ async function submitJson(
       payload: extra.payload ?? call.bytes,
       payloadType: "json",
       tokens: 0,
-      ...omitUndefined({ draws: extra.draws && { ...extra.draws } }),
+      ...omitUndefined({ resolvedParams: extra.resolvedParams && { ...extra.resolvedParams } }),
     },
     model,
   );
@@ -198,7 +198,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
         payload: call.bytes,
         payloadType,
         tokens: pass === undefined ? 0 : passTokens(pass),
-        ...(customLoss === undefined ? {} : { draws: { customLoss } }),
+        ...(customLoss === undefined ? {} : { resolvedParams: { customLoss } }),
         ...omitUndefined({ failure }),
       },
       model,
@@ -261,7 +261,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
         {
           ignore: ["weights_access_token"],
           payload: withoutToken(call),
-          ...(access === undefined ? {} : { draws: { accessTenant: access } }),
+          ...(access === undefined ? {} : { resolvedParams: { accessTenant: access } }),
         },
       );
     },

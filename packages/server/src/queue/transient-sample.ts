@@ -6,7 +6,7 @@ import type { SampleRequest, SampleResult, TokenEvent } from "@tinklet/engine";
 import type { EngineContext } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
 
-export interface Draw {
+export interface TransientSample {
   readonly tenant: string;
   /** Adapter to draw from. Absent: the base model. */
   readonly filesId?: string;
@@ -26,7 +26,11 @@ export const shuttingDown = (): Refusal =>
  *
  * @throws {@link Refusal} 503 when the engine dies under it; MemoryBusyError when its adapter finds no room now.
  */
-export async function runDraw(draw: Draw, line: string, engineContext: EngineContext): Promise<SampleResult> {
+export async function runTransientSample(
+  draw: TransientSample,
+  line: string,
+  engineContext: EngineContext,
+): Promise<SampleResult> {
   const { engine, adapterCache, engineGone } = engineContext;
   const { tenant, filesId, request, signal, onToken } = draw;
   const call = (adapter: string | undefined) => {
