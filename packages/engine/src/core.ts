@@ -52,7 +52,7 @@ export interface CoreOptions extends MemoryPlan {
 type Coming<T> = T | Promise<T>;
 
 /** A call waiting for its turn. Only `heavy` ones (passes over the model, files) are worth a pause for sampling. */
-interface Turn {
+interface QueuedCall {
   readonly heavy: boolean;
   readonly run: () => Promise<void>;
   readonly reject: (reason: unknown) => void;
@@ -64,7 +64,7 @@ export class EngineCore {
   readonly #trainer: Trainer;
   readonly #sampler: Sampler;
   readonly #adapters: AdapterStore;
-  readonly #queue: Turn[] = [];
+  readonly #queue: QueuedCall[] = [];
   #tokenizer: Promise<Tokenizer> | undefined;
   /** The work that is going on, if any. */
   #working: Promise<void> | undefined;
@@ -94,7 +94,7 @@ export class EngineCore {
   // ---- order of work
 
   /** Puts a call in line; it runs when all before it have. */
-  #inTurn<T>(work: () => T | Promise<T>, { heavy = true } = {}): Promise<T> {
+  #enqueue<T>(work: () => T | Promise<T>, { heavy = true } = {}): Promise<T> {
     if (this.#closing) return Promise.reject(closed());
     const result = new Promise<T>((resolve, reject) => {
       const run = async (): Promise<void> => {
@@ -149,57 +149,57 @@ export class EngineCore {
   }
 
   createAdapter(options: LoraOptions): Promise<AdapterInfo> {
-    return this.#inTurn(() => this.#adapters.create(options));
+    return this.#enqueue(() => this.#adapters.create(options));
   }
 
   adapterInfo(adapterId: AdapterId): Promise<AdapterInfo> {
-    return this.#inTurn(() => this.#adapters.describe(adapterId));
+    return this.#enqueue(() => this.#adapters.describe(adapterId));
   }
 
   deleteAdapter(adapterId: AdapterId): Promise<void> {
-    return this.#inTurn(() => this.#forgetting(() => this.#adapters.delete(adapterId)));
+    return this.#enqueue(() => this.#forgetting(() => this.#adapters.delete(adapterId)));
   }
 
   snapshot(adapterId: AdapterId): Promise<SnapshotId> {
-    return this.#inTurn(() => this.#adapters.snapshot(adapterId));
+    return this.#enqueue(() => this.#adapters.snapshot(adapterId));
   }
 
   importSnapshot(state: Coming<AdapterState>): Promise<SnapshotId> {
-    return this.#inTurn(async () => this.#adapters.importSnapshot(await state));
+    return this.#enqueue(async () => this.#adapters.importSnapshot(await state));
   }
 
   deleteSnapshot(snapshotId: SnapshotId): Promise<void> {
-    return this.#inTurn(() => this.#forgetting(() => this.#adapters.deleteSnapshot(snapshotId)));
+    return this.#enqueue(() => this.#forgetting(() => this.#adapters.deleteSnapshot(snapshotId)));
   }
 
   exportState(id: AdapterId | SnapshotId, options: { optimizer?: boolean } = {}): Promise<AdapterState> {
-    return this.#inTurn(() => exportState(this.#adapters.either(id), options));
+    return this.#enqueue(() => exportState(this.#adapters.either(id), options));
   }
 
   importState(state: Coming<AdapterState>): Promise<AdapterInfo> {
-    return this.#inTurn(async () => this.#adapters.import(await state));
+    return this.#enqueue(async () => this.#adapters.import(await state));
   }
 
   loadState(adapterId: AdapterId, state: Coming<AdapterState>): Promise<AdapterInfo> {
-    return this.#inTurn(async () => {
+    return this.#enqueue(async () => {
       const whole = await state;
       return this.#forgetting(() => this.#adapters.load(adapterId, whole));
     });
   }
 
   savePeft(id: AdapterId | SnapshotId, folder: string): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#enqueue(async () => {
       await writePeft(folder, exportState(this.#adapters.weights(id)!), this.info.origin);
       if (this.#options.path !== undefined) await writeTokenizer(this.#options.path, folder);
     });
   }
 
   readPeft(folder: string): Promise<AdapterState> {
-    return this.#inTurn(() => readPeft(folder, { config: readConfig(this.info.config) }));
+    return this.#enqueue(() => readPeft(folder, { config: readConfig(this.info.config) }));
   }
 
   saveMerged(id: AdapterId | SnapshotId, folder: string): Promise<void> {
-    return this.#inTurn(() =>
+    return this.#enqueue(() =>
       writeMerged({
         ...this.#options,
         adapter: this.#adapters.weights(id)!,
@@ -213,15 +213,15 @@ export class EngineCore {
   // ---- training
 
   forward(id: AdapterId | SnapshotId | null, request: LossRequest): Promise<LossResult> {
-    return this.#inTurn(() => this.#trainer.forward(this.#adapters.weights(id), request));
+    return this.#enqueue(() => this.#trainer.forward(this.#adapters.weights(id), request));
   }
 
   forwardBackward(adapterId: AdapterId, request: LossRequest): Promise<LossResult> {
-    return this.#inTurn(() => this.#trainer.forwardBackward(this.#adapters.adapter(adapterId), request));
+    return this.#enqueue(() => this.#trainer.forwardBackward(this.#adapters.adapter(adapterId), request));
   }
 
   optimStep(adapterId: AdapterId, params: AdamParams = {}): Promise<OptimStepResult> {
-    return this.#inTurn(() => this.#forgetting(() => optimStep(this.#adapters.adapter(adapterId), params)));
+    return this.#enqueue(() => this.#forgetting(() => optimStep(this.#adapters.adapter(adapterId), params)));
   }
 
   // ---- sampling
@@ -233,7 +233,7 @@ export class EngineCore {
   sample(request: SampleRequest, onToken?: (event: TokenEvent) => void): SampleHandle {
     let cancelled: { reason: unknown } | undefined;
     let handle: SampleHandle | undefined;
-    const result = this.#inTurn(
+    const result = this.#enqueue(
       () => {
         if (cancelled) throw cancelled.reason;
         handle = this.#sampler.submit(request, this.#adapters.weights(request.adapter), { onToken });

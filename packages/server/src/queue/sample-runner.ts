@@ -31,7 +31,7 @@ export interface SampleRunnerOptions {
 }
 
 /** Something that wants sequences of the engine: a stored sample, or a draw. */
-interface Turn {
+interface QueuedSample {
   /** Grows within its line. */
   readonly id: number;
   readonly tenant: string;
@@ -47,7 +47,7 @@ interface Turn {
 class Line {
   readonly tenant: string;
   readonly id: string;
-  readonly #turns = new Map<number, Turn>();
+  readonly #queued = new Map<number, QueuedSample>();
   readonly #ids = new SortedNumbers();
 
   constructor(tenant: string, id: string) {
@@ -60,25 +60,25 @@ class Line {
   }
 
   /** Adds one, or puts it back to where it was. */
-  add(turn: Turn): void {
-    this.#turns.set(turn.id, turn);
-    this.#ids.add(turn.id);
+  add(sample: QueuedSample): void {
+    this.#queued.set(sample.id, sample);
+    this.#ids.add(sample.id);
   }
 
   /** The first, if there is one. */
-  peek(): Turn | undefined {
+  peek(): QueuedSample | undefined {
     const { lowest } = this.#ids;
-    return lowest === undefined ? undefined : this.#turns.get(lowest);
+    return lowest === undefined ? undefined : this.#queued.get(lowest);
   }
 
-  get(id: number): Turn | undefined {
-    return this.#turns.get(id);
+  get(id: number): QueuedSample | undefined {
+    return this.#queued.get(id);
   }
 
   /** Takes one out; returns whether it was there. */
   take(id: number): boolean {
     this.#ids.delete(id);
-    return this.#turns.delete(id);
+    return this.#queued.delete(id);
   }
 
   ahead({ id }: Job): number {
@@ -143,7 +143,7 @@ export class SampleRunner {
 
   add(job: Job): void {
     const { id, tenant, tokens, resolvedParams } = job;
-    const run: Turn["run"] = (drawn) => this.#run(job, drawn);
+    const run: QueuedSample["run"] = (drawn) => this.#run(job, drawn);
     this.#enqueue({ id, tenant, line: lineOf(job), tokens, sequences: resolvedParams.sequences ?? 1, run });
   }
 
@@ -152,41 +152,41 @@ export class SampleRunner {
     const { tenant, request, signal } = draw;
     return new Promise<SampleResult>((resolve, reject) => {
       const leave = () => {
-        const line = this.#lines.get(turn.line);
-        if (line === undefined || !this.#take(line, turn.id)) return; // it runs: the engine hears the signal itself
+        const line = this.#lines.get(sample.line);
+        if (line === undefined || !this.#take(line, sample.id)) return; // it runs: the engine hears the signal itself
         if (line.size === 0) this.#options.memoryWaitlist.ended(line.id);
         reject(signal.reason as Error);
       };
       const settled = () => signal.removeEventListener("abort", leave);
-      const turn: Turn = {
+      const sample: QueuedSample = {
         id: ++this.#drawn,
         tenant,
         line: `transient:${tenant}`,
         tokens: request.prompt.length,
         sequences: request.numSamples ?? 1,
         run: async (drawn) => {
-          this.#countDraws(turn.line, 1);
+          this.#countDraws(sample.line, 1);
           const onToken = (event: TokenEvent) => {
             drawn(1);
             draw.onToken(event);
           };
           try {
-            resolve(await runTransientSample({ ...draw, onToken }, turn.line, this.#options.engineContext()));
+            resolve(await runTransientSample({ ...draw, onToken }, sample.line, this.#options.engineContext()));
           } catch (error) {
             if (error instanceof MemoryBusyError && !signal.aborted) {
-              this.#enqueue(turn);
+              this.#enqueue(sample);
               return "no_memory";
             }
             reject(error as Error);
           } finally {
-            this.#countDraws(turn.line, -1);
+            this.#countDraws(sample.line, -1);
           }
           settled();
           return "ran";
         },
       };
       signal.addEventListener("abort", leave, { once: true });
-      this.#enqueue(turn);
+      this.#enqueue(sample);
     });
   }
 
@@ -196,10 +196,10 @@ export class SampleRunner {
     else this.#drawing.set(line, count);
   }
 
-  #enqueue(turn: Turn): void {
-    const line = this.#lines.get(turn.line) ?? new Line(turn.tenant, turn.line);
-    this.#lines.set(turn.line, line);
-    line.add(turn);
+  #enqueue(sample: QueuedSample): void {
+    const line = this.#lines.get(sample.line) ?? new Line(sample.tenant, sample.line);
+    this.#lines.set(sample.line, line);
+    line.add(sample);
   }
 
   /** How many of its line are before it. */
@@ -227,35 +227,35 @@ export class SampleRunner {
     const { first } = this.#options.context.quarantine;
     if (first !== undefined) {
       const line = this.#lines.get(lineOf(first));
-      const turn = line?.get(first.id);
-      if (line !== undefined && turn !== undefined && this.#options.memoryWaitlist.mayStart(line.id))
-        this.#start(line, turn);
+      const sample = line?.get(first.id);
+      if (line !== undefined && sample !== undefined && this.#options.memoryWaitlist.mayStart(line.id))
+        this.#start(line, sample);
       return;
     }
     const { maxSequences } = this.#options;
     while (this.#sequences < maxSequences + guestSeats) {
       const isFull = this.#sequences >= maxSequences;
       const line = this.#shares.pick(isFull ? this.#guestLines() : this.#readyLines());
-      const turn = line?.peek();
-      if (line === undefined || turn === undefined) return;
-      this.#start(line, turn);
+      const sample = line?.peek();
+      if (line === undefined || sample === undefined) return;
+      this.#start(line, sample);
     }
   }
 
-  #start(line: Line, turn: Turn): void {
+  #start(line: Line, sample: QueuedSample): void {
     const { memoryWaitlist, ended } = this.#options;
-    this.#take(line, turn.id);
-    const size = turn.sequences;
+    this.#take(line, sample.id);
+    const size = sample.sequences;
     // The prompt is computed once for all its sequences. What they draw is charged as it is known.
-    const prompt = Math.max(1, turn.tokens);
+    const prompt = Math.max(1, sample.tokens);
     const charge = (tokens: number) => this.#shares.charge(line, tokens);
     charge(prompt);
     this.#sequences += size;
-    this.#countTurns(turn.tenant, 1);
+    this.#countRunning(sample.tenant, 1);
     const releasesBefore = memoryWaitlist.releases();
     const over = (how: "ran" | "no_memory") => {
       this.#sequences -= size;
-      this.#countTurns(turn.tenant, -1);
+      this.#countRunning(sample.tenant, -1);
       if (how === "ran") memoryWaitlist.ended(line.id);
       else {
         charge(-prompt);
@@ -263,10 +263,10 @@ export class SampleRunner {
       }
       ended();
     };
-    void turn.run(charge).then(over, () => over("ran"));
+    void sample.run(charge).then(over, () => over("ran"));
   }
 
-  #countTurns(tenant: string, by: 1 | -1): void {
+  #countRunning(tenant: string, by: 1 | -1): void {
     const count = (this.#turnsOf.get(tenant) ?? 0) + by;
     if (count === 0) this.#turnsOf.delete(tenant);
     else this.#turnsOf.set(tenant, count);

@@ -12,7 +12,7 @@ import {
   statusError,
 } from "@tinklet/wire/errors";
 import type { DataChunk } from "./batching.ts";
-import { settleNumber, type Turn } from "./submission-queue.ts";
+import { type SubmitSlot, settleNumber } from "./submission-queue.ts";
 import type { Accepted } from "./submit-request.ts";
 
 /** How chunks are sent. */
@@ -26,26 +26,26 @@ export interface ChunkSender<Chunk extends DataChunk = DataChunk> {
 
 /** @returns the accepted chunks in the order of the batch. */
 export function submitChunks<Chunk extends DataChunk>(
-  turn: Turn,
+  slot: SubmitSlot,
   chunks: readonly Chunk[],
   sender: ChunkSender<Chunk>,
   options: { readonly parallel: boolean },
 ): Promise<Accepted[]> {
-  return options.parallel && chunks.length > 1 ? inParallel(turn, chunks, sender) : oneByOne(turn, chunks, sender);
+  return options.parallel && chunks.length > 1 ? inParallel(slot, chunks, sender) : oneByOne(slot, chunks, sender);
 }
 
 async function oneByOne<Chunk extends DataChunk>(
-  turn: Turn,
+  slot: SubmitSlot,
   chunks: readonly Chunk[],
   sender: ChunkSender<Chunk>,
 ): Promise<Accepted[]> {
   const accepted: Accepted[] = [];
   for (const chunk of chunks) {
-    const seqId = turn.draw();
+    const seqId = slot.draw();
     try {
       accepted.push(await sender.send(chunk, seqId));
     } catch (error) {
-      settleNumber(turn, seqId, error);
+      settleNumber(slot, seqId, error);
       throw partly(error, accepted.length, chunks.length);
     }
   }
@@ -53,11 +53,11 @@ async function oneByOne<Chunk extends DataChunk>(
 }
 
 async function inParallel<Chunk extends DataChunk>(
-  turn: Turn,
+  slot: SubmitSlot,
   chunks: readonly Chunk[],
   sender: ChunkSender<Chunk>,
 ): Promise<Accepted[]> {
-  const first = turn.draw(chunks.length);
+  const first = slot.draw(chunks.length);
   const outcomes = new Array<Accepted | undefined>(chunks.length);
   const failures: unknown[] = [];
   const send = async (i: number) => {
@@ -73,7 +73,7 @@ async function inParallel<Chunk extends DataChunk>(
 
   const accepted = outcomes.filter((outcome) => outcome !== undefined).length;
   if (accepted === 0 && failures.every((error) => error instanceof InvalidInputError)) {
-    turn.giveBack(first); // nothing was sent at all
+    slot.giveBack(first); // nothing was sent at all
   } else {
     // A datum that the server has just accepted is the best thing to fill with.
     const known = outcomes.findIndex((outcome) => outcome !== undefined);
@@ -82,7 +82,7 @@ async function inParallel<Chunk extends DataChunk>(
     await Promise.all(
       holes.map((i) =>
         sender.fill(datum, first + i).catch((error: unknown) => {
-          settleNumber(turn, first + i, error);
+          settleNumber(slot, first + i, error);
           sender.gap(first + i, error);
         }),
       ),

@@ -22,7 +22,7 @@ import { pollFuture } from "../../futures/poll.ts";
 import type { FailureFacts } from "../../transport/hints.ts";
 import type { Session } from "../session/session.ts";
 import { fillGap, type Pass, passResult, passSubmission, preparePass } from "./pass.ts";
-import { numbered, SubmissionQueue, type Turn } from "./submission-queue.ts";
+import { numbered, SubmissionQueue, type SubmitSlot } from "./submission-queue.ts";
 import { type Accepted, type SubmitOptions, submitRequest } from "./submit-request.ts";
 
 /** Settings of a step: AdamW's, or those of another optimizer, told by its `type`. */
@@ -51,10 +51,10 @@ export class ModelRequests {
   }
 
   /** Runs `submit` when it is this call's turn. */
-  inTurn<T>(state: FutureState, signal: AbortSignal, submit: (turn: Turn) => Promise<T>): Promise<T> {
-    return this.#queue.submit((turn) => {
+  inOrder<T>(state: FutureState, signal: AbortSignal, submit: (slot: SubmitSlot) => Promise<T>): Promise<T> {
+    return this.#queue.submit((slot) => {
       state.phase = "submitting";
-      return submit(turn);
+      return submit(slot);
     }, signal);
   }
 
@@ -68,28 +68,28 @@ export class ModelRequests {
     facts: Partial<FailureFacts> = {},
   ): Promise<FutureResult<K>> {
     const { modelId } = this;
-    const accepted = await this.inTurn(state, signal, (turn) =>
-      numbered(turn, (seqId) => this.submit(operation, { modelId, seqId, ...request } as RequestOf<O>, { facts })),
+    const accepted = await this.inOrder(state, signal, (slot) =>
+      numbered(slot, (seqId) => this.submit(operation, { modelId, seqId, ...request } as RequestOf<O>, { facts })),
     );
     state.submitted([accepted.requestId]);
     return this.poll(requestType, accepted, state, signal, facts);
   }
 
   /** Checks an optimizer step's settings now, another optimizer's in its turn; sends it when it is called. */
-  optimStep(settings: OptimSettings): (turn: Turn) => Promise<Accepted> {
+  optimStep(settings: OptimSettings): (slot: SubmitSlot) => Promise<Accepted> {
     const { modelId } = this;
     if ("type" in settings) {
       const params = { ...settings };
-      return async (turn) => {
+      return async (slot) => {
         const { encodeOptimParams } = await import("@tinklet/wire/optimizer"); // few programs have another than AdamW
         const optimizerParams = encodeOptimParams(params);
-        return numbered(turn, (seqId) => this.submit("optimStep", { optimizerParams, modelId, seqId }));
+        return numbered(slot, (seqId) => this.submit("optimStep", { optimizerParams, modelId, seqId }));
       };
     }
     const adamParams = settings;
     // Read back from its own encoding: checked, and with its defaults filled in.
     const params = AdamParams.decode(AdamParams.encode(adamParams));
-    return (turn) => numbered(turn, (seqId) => this.submit("optimStep", { adamParams: params, modelId, seqId }));
+    return (slot) => numbered(slot, (seqId) => this.submit("optimStep", { adamParams: params, modelId, seqId }));
   }
 
   /** Encodes and sends one request. */

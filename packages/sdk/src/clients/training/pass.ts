@@ -19,7 +19,7 @@ import { chunkData, type DataChunk, estimateDatumBytes } from "./batching.ts";
 import { type ChunkSender, submitChunks } from "./chunk-submission.ts";
 import { combineOutputs } from "./combine-metrics.ts";
 import { checkBatch } from "./loss-inputs.ts";
-import { isRefusal, type Turn } from "./submission-queue.ts";
+import { isRefusal, type SubmitSlot } from "./submission-queue.ts";
 import { type Accepted, submitRequest } from "./submit-request.ts";
 
 /** Whose pass it is. */
@@ -71,11 +71,11 @@ export function preparePass(model: PassModel, pass: Pass): PreparedPass {
 }
 
 /** Submits a prepared pass when its turn has come. */
-export function passSubmission(pass: PreparedPass, state: FutureState): (turn: Turn) => Promise<Accepted[]> {
+export function passSubmission(pass: PreparedPass, state: FutureState): (slot: SubmitSlot) => Promise<Accepted[]> {
   const { parallelFwdbwdChunks: parallel } = pass.model.session.config;
-  return async (turn) => {
+  return async (slot) => {
     state.phase = "submitting";
-    const accepted = await submitChunks(turn, pass.chunks, chunkSender(pass), { parallel });
+    const accepted = await submitChunks(slot, pass.chunks, chunkSender(pass), { parallel });
     state.submitted(accepted.map(({ requestId }) => requestId));
     return accepted;
   };

@@ -7,7 +7,7 @@ import { untilAborted } from "@tinklet/wire/abort";
 import { APIStatusError, InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
 
 /** The right to send, held by one call at a time. */
-export interface Turn {
+export interface SubmitSlot {
   /** Draws the next `count` numbers and returns the first. */
   draw(count?: number): number;
   /** Gives back every number from `first` on, because nothing was sent under them. */
@@ -40,7 +40,7 @@ export class SubmissionQueue {
    * Runs `send` when it is this call's turn. Aborted while it waits: it leaves the line and draws no number. Aborted later:
    * the caller's waiting ends, the submission does not, for a half-sent request would leave the order unknown.
    */
-  submit<T>(send: (turn: Turn) => Promise<T>, signal?: AbortSignal): Promise<T> {
+  submit<T>(send: (slot: SubmitSlot) => Promise<T>, signal?: AbortSignal): Promise<T> {
     this.#waiting++;
     const turn = this.#tail.then(async () => {
       signal?.throwIfAborted();
@@ -49,7 +49,7 @@ export class SubmissionQueue {
         this.#lost.delete(seqId);
       }
       signal?.throwIfAborted();
-      return send(this.#turn());
+      return send(this.#slot());
     });
     const done = () => {
       this.#waiting--;
@@ -58,7 +58,7 @@ export class SubmissionQueue {
     return untilAborted(turn, signal);
   }
 
-  #turn(): Turn {
+  #slot(): SubmitSlot {
     return {
       draw: (count = 1) => {
         const first = this.#nextSeqId;
@@ -74,25 +74,25 @@ export class SubmissionQueue {
 
   /** Submits one request under one number, which is given back when the request turns out not to be sendable. */
   submitOne<T>(send: (seqId: number) => Promise<T>, signal?: AbortSignal): Promise<T> {
-    return this.submit((turn) => numbered(turn, send), signal);
+    return this.submit((slot) => numbered(slot, send), signal);
   }
 }
 
 /** Sends under the next number. */
-export async function numbered<T>(turn: Turn, send: (seqId: number) => Promise<T>): Promise<T> {
-  const seqId = turn.draw();
+export async function numbered<T>(slot: SubmitSlot, send: (seqId: number) => Promise<T>): Promise<T> {
+  const seqId = slot.draw();
   try {
     return await send(seqId);
   } catch (error) {
-    settleNumber(turn, seqId, error);
+    settleNumber(slot, seqId, error);
     throw error;
   }
 }
 
 /** Decides what becomes of the number of a request that failed. */
-export function settleNumber(turn: Turn, seqId: number, error: unknown): void {
-  if (error instanceof InvalidInputError) turn.giveBack(seqId);
-  else if (!isRefusal(error)) turn.lost(seqId);
+export function settleNumber(slot: SubmitSlot, seqId: number, error: unknown): void {
+  if (error instanceof InvalidInputError) slot.giveBack(seqId);
+  else if (!isRefusal(error)) slot.lost(seqId);
 }
 
 /** Statuses that do not say that the server will skip the number. */

@@ -222,14 +222,14 @@ export class TrainingClient {
         data: customForwardData(copies, options),
         forwardOnly: true,
       });
-      const { custom, backward, accepted } = await requests.inTurn(state, signal, async (turn) => {
+      const { custom, backward, accepted } = await requests.inOrder(state, signal, async (slot) => {
         const inner = new FutureState("Forward", requests.modelId);
-        const output = await passResult(forward, await passSubmission(forward, inner)(turn), inner, signal);
+        const output = await passResult(forward, await passSubmission(forward, inner)(slot), inner, signal);
         const { runCustomLoss } = await import("./custom-loss/run-custom-loss.ts");
         const custom = await runCustomLoss(batch, output, run, copies);
         signal.throwIfAborted(); // the forward pass changed nothing, so this is a good place to stop
         const backward = preparePass(requests, { ...carrier, data: custom.data, forwardOnly: false });
-        return { custom, backward, accepted: await passSubmission(backward, state)(turn) };
+        return { custom, backward, accepted: await passSubmission(backward, state)(slot) };
       });
       return new CustomLossOutput(await passResult(backward, accepted, state, signal), custom);
     });
@@ -248,7 +248,7 @@ export class TrainingClient {
   optimStep(params: OptimSettings = {}, options: OperationOptions = {}): APIFuture<OptimStepResponse> {
     const requests = this.#requests;
     return this.#start("OptimStep", "optim_step", options, operationNames, async (state, signal) => {
-      const accepted = await requests.inTurn(state, signal, requests.optimStep(params));
+      const accepted = await requests.inOrder(state, signal, requests.optimStep(params));
       state.submitted([accepted.requestId]);
       return requests.poll("OptimStep", accepted, state, signal);
     });
@@ -275,9 +275,9 @@ export class TrainingClient {
       const startedAtMs = clock.monotonic();
       const pass = preparePass(requests, { data, lossFn, ...options, forwardOnly: false });
       const optimStep = requests.optimStep(params);
-      const [passed, stepped] = await requests.inTurn(state, signal, async (turn) => {
+      const [passed, stepped] = await requests.inOrder(state, signal, async (slot) => {
         const inner = new FutureState("ForwardBackward", requests.modelId);
-        return [await passSubmission(pass, inner)(turn), await optimStep(turn)] as const;
+        return [await passSubmission(pass, inner)(slot), await optimStep(slot)] as const;
       });
       state.submitted([...passed, stepped].map(({ requestId }) => requestId));
       const [output, optimized] = await together<unknown>(signal, (inner) => [
@@ -443,7 +443,7 @@ export class TrainingClient {
     const requests = this.#requests;
     return this.#start("UnloadModel", "unload_model", options, operationNames, async (state, signal) => {
       const { modelId } = this;
-      const accepted = await requests.inTurn(state, signal, () => requests.submit("unloadModel", { modelId }));
+      const accepted = await requests.inOrder(state, signal, () => requests.submit("unloadModel", { modelId }));
       state.submitted([accepted.requestId]);
       return requests.poll("UnloadModel", accepted, state, signal);
     });
