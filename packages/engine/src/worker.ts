@@ -1,14 +1,14 @@
 /** The engine's thread: opens the model it is told to and answers calls until it is closed. */
 import { parentPort, workerData } from "node:worker_threads";
 import type { EngineCore } from "./core.ts";
-import { giveWay } from "./give-way.ts";
 import { type FromWorker, type ToWorker, toPlainError, type WorkerStart } from "./messages.ts";
 import { openCore } from "./open-core.ts";
 import { type ArrayPlace, type Assembly, putTogether } from "./pieces.ts";
 import type { SampleHandle } from "./sample/sampler.ts";
+import { lowerThreadPriority } from "./thread-priority.ts";
 import type { SampleRequest } from "./types.ts";
 
-giveWay(); // before anything starts threads of its own
+lowerThreadPriority(); // before anything starts threads of its own
 const port = parentPort!;
 const send = (message: FromWorker): void => port.postMessage(message);
 

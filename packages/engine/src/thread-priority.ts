@@ -8,7 +8,7 @@ import { constants, getPriority, setPriority } from "node:os";
  * Lets others go before the thread that calls this and before all that it starts. Does nothing but on Linux, where a thread has a
  * priority of its own; elsewhere it would be the whole program's.
  */
-export function giveWay(): void {
+export function lowerThreadPriority(): void {
   if (process.platform !== "linux") return;
   try {
     const { PRIORITY_BELOW_NORMAL: below, PRIORITY_LOW: lowest } = constants.priority;
