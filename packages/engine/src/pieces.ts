@@ -3,7 +3,7 @@
  * a second; so the arrays of a large argument follow their call in pieces, one in each turn of the caller's event loop. The call itself
  * goes first: it keeps its place in line, and waits there until its arrays are whole.
  */
-import { ownTurn } from "./own-turn.ts";
+import { yieldToEventLoop } from "./yield-to-event-loop.ts";
 
 /** Bytes copied in one turn: a few milliseconds. */
 const pieceBytes = 2 * 2 ** 20;
@@ -56,7 +56,7 @@ export async function sendPieces(
   const step = pieceBytes / Float32Array.BYTES_PER_ELEMENT;
   for (const [array, values] of arrays.entries()) {
     for (let from = 0; from < values.length; from += step) {
-      await ownTurn();
+      await yieldToEventLoop();
       if (!isWanted()) return;
       send({ array, from, data: new Float32Array(values.subarray(from, from + step)) });
     }

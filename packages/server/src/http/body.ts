@@ -4,7 +4,7 @@
  * memory.
  */
 import { createGunzip } from "node:zlib";
-import { ownTurn } from "@tinklet/engine";
+import { yieldToEventLoop } from "@tinklet/engine";
 import { decompressZstd, parseJson } from "@tinklet/wire";
 import type { Clock } from "@tinklet/wire/clock";
 import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
@@ -164,7 +164,7 @@ async function joined({ blocks, total }: Parts): Promise<Uint8Array> {
     since += block.length;
     if (since < copyPiece) continue;
     since = 0;
-    await ownTurn();
+    await yieldToEventLoop();
   }
   return bytes;
 }

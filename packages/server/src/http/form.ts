@@ -2,7 +2,7 @@
  * Reads a form (multipart/form-data) as views of its body: an adapter of a gigabyte is in memory once, and counted. The body is searched
  * a piece at a time, with turns of the event loop in between.
  */
-import { ownTurn } from "@tinklet/engine";
+import { yieldToEventLoop } from "@tinklet/engine";
 
 /** Bytes searched in one turn: a few milliseconds. */
 const pieceBytes = 4 * 1024 * 1024;
@@ -46,7 +46,7 @@ async function find(bytes: Buffer, wanted: Buffer, from: number): Promise<number
   for (let at = from; at < bytes.length; at += pieceBytes) {
     const found = bytes.subarray(at, at + pieceBytes + wanted.length - 1).indexOf(wanted);
     if (found >= 0) return at + found;
-    await ownTurn();
+    await yieldToEventLoop();
   }
   return -1;
 }

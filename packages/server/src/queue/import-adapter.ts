@@ -3,7 +3,7 @@
  * brought to the scaling that every model here has. What PEFT can express and LoRA training here cannot (DoRA, rank patterns, biases) is
  * refused with its reason.
  */
-import { type AdapterState, type Engine, ModelError, ownTurn, type TensorOutput } from "@tinklet/engine";
+import { type AdapterState, type Engine, ModelError, type TensorOutput, yieldToEventLoop } from "@tinklet/engine";
 import type { PeftBase, PeftState } from "@tinklet/models";
 import { type SideThread, TaskError, ThreadDied } from "../thread/side-thread.ts";
 
@@ -56,7 +56,7 @@ async function times(values: Float32Array, factor: number): Promise<Float32Array
   const product = new Float32Array(values.length);
   for (let at = 0; at < values.length; at += pieceLength) {
     const end = Math.min(at + pieceLength, values.length);
-    await ownTurn();
+    await yieldToEventLoop();
     for (let i = at; i < end; i++) product[i] = values[i]! * factor;
   }
   return product;

@@ -4,7 +4,7 @@
  * `checkpoint_complete` that the official `push-hf` command looks for. Values are float32 and survive bit for bit.
  */
 import { createHash } from "node:crypto";
-import { type AdapterState, ownTurn } from "@tinklet/engine";
+import { type AdapterState, yieldToEventLoop } from "@tinklet/engine";
 import { decodeSafetensors, encodeSafetensors, type NamedTensor, peftFiles } from "@tinklet/models";
 import { sha256 } from "./digest.ts";
 import type { FileStore, FileToWrite } from "./file-store.ts";
@@ -31,7 +31,7 @@ export async function writeAdapter(
   state: AdapterState,
   baseModel: string,
 ): Promise<number> {
-  await ownTurn(); // many are stored at once when a server ends
+  await yieldToEventLoop(); // many are stored at once when a server ends
   const content: FileToWrite[] = [...peftFiles(state, baseModel)];
   if (state.optimizer !== undefined) {
     const moments = (["m", "v"] as const).flatMap((kind) =>

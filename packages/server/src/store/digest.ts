@@ -1,6 +1,6 @@
 /** Checksums of much data, a piece in each turn of the event loop. */
 import { createHash, type Hash } from "node:crypto";
-import { ownTurn } from "@tinklet/engine";
+import { yieldToEventLoop } from "@tinklet/engine";
 
 /** Bytes that are hashed before others have a turn: some milliseconds of work. */
 const pieceBytes = 4 * 1024 * 1024;
@@ -16,7 +16,7 @@ export async function sha256(parts: readonly Uint8Array[]): Promise<Hash> {
       since += piece.byteLength;
       if (since < pieceBytes) continue;
       since = 0;
-      await ownTurn();
+      await yieldToEventLoop();
     }
   }
   return hash;

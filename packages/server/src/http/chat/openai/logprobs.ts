@@ -2,7 +2,7 @@
  * Log-probabilities of drawn tokens, as OpenAI's two APIs write them. Those of a whole answer are written a piece at a time, with turns of
  * the event loop in between: each token may have twenty others beside it, and an answer has hundreds of thousands of them.
  */
-import { ownTurn } from "@tinklet/engine";
+import { yieldToEventLoop } from "@tinklet/engine";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { badField } from "../fields.ts";
 import type { DrawnToken, Totals } from "../generate.ts";
@@ -47,7 +47,7 @@ async function* inPieces<T extends ScoredToken>(tokens: readonly T[]): AsyncGene
     if (scores < pieceScores) continue;
     yield tokens.slice(from, at + 1);
     [from, scores] = [at + 1, 0];
-    await ownTurn();
+    await yieldToEventLoop();
   }
   if (from < tokens.length) yield tokens.slice(from);
 }

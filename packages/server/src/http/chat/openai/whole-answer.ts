@@ -1,5 +1,5 @@
 /** A whole answer, written one choice at a time with turns of the event loop in between. */
-import { ownTurn } from "@tinklet/engine";
+import { yieldToEventLoop } from "@tinklet/engine";
 import { jsonTextAnswer } from "../../answers.ts";
 
 export interface WholeAnswer {
@@ -18,7 +18,7 @@ export interface WholeChoice {
 export async function wholeAnswer({ head, choices, usage }: WholeAnswer): Promise<Response> {
   const written: string[] = [];
   for (const { choice, logprobs } of choices) {
-    if (written.length > 0) await ownTurn();
+    if (written.length > 0) await yieldToEventLoop();
     written.push(`${JSON.stringify(choice).slice(0, -1)},"logprobs":${await logprobs()}}`);
   }
   const start = JSON.stringify(head).slice(0, -1);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ownTurn } from "./own-turn.ts";
+import { yieldToEventLoop } from "./yield-to-event-loop.ts";
 
 test("works in pieces that wait together each get a turn of the event loop", async () => {
   let turn = 0;
@@ -12,7 +12,7 @@ test("works in pieces that wait together each get a turn of the event loop", asy
   const turns: number[] = [];
   const work = async () => {
     for (let piece = 0; piece < 3; piece++) {
-      await ownTurn();
+      await yieldToEventLoop();
       turns.push(turn);
     }
   };

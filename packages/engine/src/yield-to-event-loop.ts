@@ -10,11 +10,11 @@ let last: Promise<void> = Promise.resolve();
  *
  * @example
  * for (const piece of pieces) {
- *   await ownTurn();
+ *   await yieldToEventLoop();
  *   hash.update(piece);
  * }
  */
-export function ownTurn(): Promise<void> {
+export function yieldToEventLoop(): Promise<void> {
   last = last.then(() => new Promise<void>((resume) => setImmediate(resume)));
   return last;
 }
