@@ -4,13 +4,13 @@
  * callbacks are translated at this border.
  */
 
+import { type ArrayChunk, detachArrays, sendChunks } from "./chunked-transfer.ts";
 import type { EngineCore } from "./core.ts";
 import { EngineError, InputError } from "./errors.ts";
 import { createGate, watchGate } from "./exit-gate.ts";
 import { type FromWorker, fromPlainError, type ToWorker, type WorkerStart } from "./messages.ts";
 import { openCore, type PlainOptions } from "./open-core.ts";
 import { checkOptions, checkSampleRequest } from "./options.ts";
-import { type Piece, sendPieces, takeApart } from "./pieces.ts";
 import type { SampleHandle } from "./sample/sampler.ts";
 import { startThread } from "./start-thread.ts";
 import type {
@@ -126,7 +126,7 @@ async function workerLink(
     const id = nextId++;
     const result = new Promise<T>((resolve, reject) => {
       if (ended) return reject(ended);
-      const apart = largeCalls.has(method) ? takeApart(args) : undefined;
+      const apart = largeCalls.has(method) ? detachArrays(args) : undefined;
       try {
         // before anything waits for its answer: what cannot be sent has none
         send({ type: "call", id, method, ...(apart ? { args: apart.args, places: apart.places } : { args }) });
@@ -136,9 +136,9 @@ async function workerLink(
       pending.set(id, { resolve: resolve as (value: never) => void, reject, ...(onToken ? { onToken } : {}) });
       worker.ref();
       if (!apart) return;
-      const sendPiece = (piece: Piece): void =>
+      const sendPiece = (piece: ArrayChunk): void =>
         worker.postMessage({ type: "piece", id, piece } satisfies ToWorker, [piece.data.buffer]);
-      sendPieces(apart.arrays, sendPiece, () => pending.has(id)).catch((cause: unknown) => {
+      sendChunks(apart.arrays, sendPiece, () => pending.has(id)).catch((cause: unknown) => {
         pending.delete(id);
         reject(notSent(method, cause));
         send({ type: "cancel", id });

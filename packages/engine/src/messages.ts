@@ -1,9 +1,9 @@
 /** What the caller's thread and the engine's say to each other, and how errors survive the crossing. */
 import type { DownloadProgress } from "@tinklet/models";
+import type { ArrayChunk, ArrayPlace } from "./chunked-transfer.ts";
 import * as errors from "./errors.ts";
 import type { GateMemory } from "./exit-gate.ts";
 import type { PlainOptions } from "./open-core.ts";
-import type { ArrayPlace, Piece } from "./pieces.ts";
 import type { ModelInfo, TokenEvent } from "./types.ts";
 
 /** First message to a worker. */
@@ -25,7 +25,7 @@ export type ToWorker =
       /** Arrays of the arguments that follow in pieces. */
       readonly places?: readonly ArrayPlace[];
     }
-  | { readonly type: "piece"; readonly id: number; readonly piece: Piece }
+  | { readonly type: "piece"; readonly id: number; readonly piece: ArrayChunk }
   | { readonly type: "cancel"; readonly id: number };
 
 export type FromWorker =

@@ -1,9 +1,9 @@
 /** The engine's thread: opens the model it is told to and answers calls until it is closed. */
 import { parentPort, workerData } from "node:worker_threads";
+import { type ArrayPlace, type Assembly, createAssembly } from "./chunked-transfer.ts";
 import type { EngineCore } from "./core.ts";
 import { type FromWorker, type ToWorker, toPlainError, type WorkerStart } from "./messages.ts";
 import { openCore } from "./open-core.ts";
-import { type ArrayPlace, type Assembly, putTogether } from "./pieces.ts";
 import type { SampleHandle } from "./sample/sampler.ts";
 import { lowerThreadPriority } from "./thread-priority.ts";
 import type { SampleRequest } from "./types.ts";
@@ -41,7 +41,7 @@ function serve(core: EngineCore): void {
   };
   /** Arguments each of which is whole when its arrays have come. */
   const comingArgs = (id: number, args: readonly unknown[], places: readonly ArrayPlace[]): unknown[] => {
-    const assembly = putTogether(args, places);
+    const assembly = createAssembly(args, places);
     assemblies.set(id, assembly);
     const { whole } = assembly;
     whole.finally(() => assemblies.delete(id)).catch(() => {});

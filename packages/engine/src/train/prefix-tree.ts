@@ -15,7 +15,7 @@ export interface PrefixNode {
 }
 
 /** Sequences that run together, and how many distinct tokens they have. */
-export interface Piece {
+export interface ArrayChunk {
   members: number[];
   tokens: number;
 }
@@ -87,15 +87,20 @@ const joined = (a: number[], b: readonly number[]): number[] => {
 };
 
 /** Pieces that meet at a node, merged where that is worthwhile. */
-const mergeAt = (depth: number, pieces: readonly Piece[], { maxTokens, mostTokens }: PieceLimits): readonly Piece[] => {
+const mergeAt = (
+  depth: number,
+  pieces: readonly ArrayChunk[],
+  { maxTokens, mostTokens }: PieceLimits,
+): readonly ArrayChunk[] => {
   const total = pieces.reduce((sum, { tokens }) => sum + tokens, 0);
   const saved = depth * (pieces.length - 1);
   if (saved === 0 || saved < worthwhileShare * (total - saved)) return pieces;
   const limit = Math.min(mostTokens, Math.max(maxTokens, depth / repeatedShare));
-  const merged: Piece[] = [];
+  const merged: ArrayChunk[] = [];
   for (const piece of pieces) {
     // What ends within another sequence of a piece adds nothing to it, however long that is.
-    const fits = ({ tokens }: Piece): boolean => tokens + piece.tokens - depth <= Math.max(limit, tokens, piece.tokens);
+    const fits = ({ tokens }: ArrayChunk): boolean =>
+      tokens + piece.tokens - depth <= Math.max(limit, tokens, piece.tokens);
     const room = merged.find(fits);
     if (room) {
       room.members = joined(room.members, piece.members);
@@ -106,14 +111,14 @@ const mergeAt = (depth: number, pieces: readonly Piece[], { maxTokens, mostToken
 };
 
 /** Sequences divided into pieces, ordered by their first members. Without common prefixes each is a piece of its own. */
-export const planPieces = (sequences: readonly Int32Array[], limits: PieceLimits): Piece[] => {
+export const planPieces = (sequences: readonly Int32Array[], limits: PieceLimits): ArrayChunk[] => {
   const nodes = prefixTree(
     sequences,
     sequences.map((_, index) => index),
   );
-  const below = new Map<PrefixNode, readonly Piece[]>();
-  const collect = ({ children, endings, end }: PrefixNode): Piece[] => {
-    const pieces: Piece[] = [];
+  const below = new Map<PrefixNode, readonly ArrayChunk[]>();
+  const collect = ({ children, endings, end }: PrefixNode): ArrayChunk[] => {
+    const pieces: ArrayChunk[] = [];
     for (const child of children) {
       for (const piece of below.get(child)!) pieces.push(piece);
       below.delete(child);

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
 import { expect, it, vi } from "vitest";
+import { type ArrayChunk, createAssembly, detachArrays, sendChunks } from "./chunked-transfer.ts";
 import { openEngine } from "./engine.ts";
-import { type Piece, putTogether, sendPieces, takeApart } from "./pieces.ts";
 import { writeTinyModel } from "./testing/tiny-model.ts";
 
 const megabytes = (count: number): Float32Array => Float32Array.from({ length: count * 2 ** 18 }, (_, i) => i);
@@ -20,7 +20,7 @@ function digested(value: unknown): unknown {
 }
 
 it("sends small arguments as they are", () => {
-  expect(takeApart(["adapter-1", { weights: { a: { data: megabytes(2), shape: [1] } } }])).toBeUndefined();
+  expect(detachArrays(["adapter-1", { weights: { a: { data: megabytes(2), shape: [1] } } }])).toBeUndefined();
 });
 
 it("puts together what it took apart, and copies one piece a turn", async () => {
@@ -29,19 +29,19 @@ it("puts together what it took apart, and copies one piece a turn", async () => 
     weights: { a: { data: megabytes(9), shape: [2, 5] }, b: { data: new Float32Array(0), shape: [0] } },
     optimizer: { m: { a: megabytes(2) } },
   };
-  const apart = takeApart(["adapter-1", state])!;
+  const apart = detachArrays(["adapter-1", state])!;
   expect(JSON.stringify(apart.args)).toBe(
     '["adapter-1",{"step":3,"weights":{"a":{"shape":[2,5]},"b":{"shape":[0]}},"optimizer":{"m":{}}}]',
   );
-  const assembly = putTogether(structuredClone(apart.args), apart.places);
+  const assembly = createAssembly(structuredClone(apart.args), apart.places);
   let turn = 0;
   const count = (): void => {
     turn++;
     ticking = setImmediate(count);
   };
   let ticking = setImmediate(count);
-  const pieces: { readonly piece: Piece; readonly turn: number }[] = [];
-  await sendPieces(
+  const pieces: { readonly piece: ArrayChunk; readonly turn: number }[] = [];
+  await sendChunks(
     apart.arrays,
     (piece) => pieces.push({ piece, turn }),
     () => true,
@@ -56,7 +56,7 @@ it("puts together what it took apart, and copies one piece a turn", async () => 
 
 it("stops when nobody wants the rest", async () => {
   let sent = 0;
-  await sendPieces(
+  await sendChunks(
     [megabytes(12)],
     () => {
       sent++;
@@ -74,7 +74,7 @@ it("a large state is loaded before the calls behind it", async () => {
     const lora = { rank: 4000, seed: 1 }; // six megabytes: several pieces
     const [one, two] = [await engine.createAdapter(lora), await engine.createAdapter({ ...lora, seed: 2 })];
     const state = await engine.exportState(one.adapterId);
-    expect(takeApart([state])?.arrays.length).toBeGreaterThan(10);
+    expect(detachArrays([state])?.arrays.length).toBeGreaterThan(10);
     const sent = vi.spyOn(Worker.prototype, "postMessage");
     const loaded = engine.loadState(two.adapterId, state);
     const behind = engine.exportState(two.adapterId);

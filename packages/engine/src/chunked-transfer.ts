@@ -6,7 +6,7 @@
 import { yieldToEventLoop } from "./yield-to-event-loop.ts";
 
 /** Bytes copied in one turn: a few milliseconds. */
-const pieceBytes = 2 * 2 ** 20;
+const chunkBytes = 2 * 2 ** 20;
 
 /** Where in a call's arguments an array was, and how long. */
 export interface ArrayPlace {
@@ -15,13 +15,13 @@ export interface ArrayPlace {
 }
 
 /** A part of one of a call's arrays. */
-export interface Piece {
+export interface ArrayChunk {
   readonly array: number;
   readonly from: number;
   readonly data: Float32Array<ArrayBuffer>;
 }
 
-interface Apart {
+interface DetachedArrays {
   /** The arguments without their arrays. */
   readonly args: readonly unknown[];
   readonly places: readonly ArrayPlace[];
@@ -29,7 +29,7 @@ interface Apart {
 }
 
 /** The arguments and their arrays separately; undefined where they are small enough to go as they are. */
-export function takeApart(args: readonly unknown[]): Apart | undefined {
+export function detachArrays(args: readonly unknown[]): DetachedArrays | undefined {
   const places: ArrayPlace[] = [];
   const arrays: Float32Array[] = [];
   const without = (value: unknown, path: readonly (string | number)[]): unknown => {
@@ -44,16 +44,16 @@ export function takeApart(args: readonly unknown[]): Apart | undefined {
   };
   const rest = args.map((arg, i) => without(arg, [i]));
   const bytes = arrays.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  return bytes > pieceBytes ? { args: rest, places, arrays } : undefined;
+  return bytes > chunkBytes ? { args: rest, places, arrays } : undefined;
 }
 
 /** Sends every array, a piece a turn, for as long as they are wanted. */
-export async function sendPieces(
+export async function sendChunks(
   arrays: readonly Float32Array[],
-  send: (piece: Piece) => void,
+  send: (piece: ArrayChunk) => void,
   isWanted: () => boolean,
 ): Promise<void> {
-  const step = pieceBytes / Float32Array.BYTES_PER_ELEMENT;
+  const step = chunkBytes / Float32Array.BYTES_PER_ELEMENT;
   for (const [array, values] of arrays.entries()) {
     for (let from = 0; from < values.length; from += step) {
       await yieldToEventLoop();
@@ -68,12 +68,12 @@ export interface Assembly {
   readonly args: readonly unknown[];
   /** Resolves when every array is whole. */
   readonly whole: Promise<void>;
-  take(piece: Piece): void;
+  take(piece: ArrayChunk): void;
   /** They will never be. */
   fail(reason: unknown): void;
 }
 
-export function putTogether(args: readonly unknown[], places: readonly ArrayPlace[]): Assembly {
+export function createAssembly(args: readonly unknown[], places: readonly ArrayPlace[]): Assembly {
   const arrays = places.map(({ path, length }) => {
     const array = new Float32Array(length);
     let holder = args as unknown as Record<string | number, unknown>;
