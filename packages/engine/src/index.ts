@@ -4,7 +4,7 @@ export { openEngine } from "./engine.ts";
 export * from "./errors.ts";
 export { defaultMemoryBudget } from "./memory-plan.ts";
 export { type FoundRuntime, findRuntime } from "./runtime/find-runtime.ts";
-export { guestSeats } from "./sample/guest-seats.ts";
+export { overflowSlots } from "./sample/overflow-slots.ts";
 export { startThread } from "./start-thread.ts";
 export type * from "./types.ts";
 export { yieldToEventLoop } from "./yield-to-event-loop.ts";

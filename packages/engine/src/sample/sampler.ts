@@ -26,9 +26,9 @@ import type {
 } from "../types.ts";
 import { createPagedSequences } from "./device/paged-sequences.ts";
 import type { Packing } from "./extender.ts";
-import { guestSeats } from "./guest-seats.ts";
 import { createHostSequences } from "./host-sequences.ts";
 import type { KvBlock } from "./kv-block.ts";
+import { overflowSlots } from "./overflow-slots.ts";
 import { argmax, best, type Choice, pick } from "./pick.ts";
 import { isScored, type Prefilled, type PromptScores, unscoredTokens } from "./prefill.ts";
 import {
@@ -454,7 +454,7 @@ export class Sampler {
       ...this.#active.map((sequence) => sequence.job.prompt.length + sequence.job.maxTokens),
     );
     return (
-      sequences <= this.#options.maxBatch + (this.#isGuest(job) ? guestSeats : 0) &&
+      sequences <= this.#options.maxBatch + (this.#isGuest(job) ? overflowSlots : 0) &&
       this.#sequences.bytesFor(sequences, longest) <= this.#options.cacheBytes
     );
   }

@@ -2,7 +2,7 @@
  * The samples of one engine: they wait in lines, one for each sampling session, fill the engine's batch by fair shares, and end like
  * every other request. Beside {@link ModelRunner}, which does the same for what changes a model.
  */
-import { guestSeats, type SampleResult, type TokenEvent } from "@tinklet/engine";
+import { overflowSlots, type SampleResult, type TokenEvent } from "@tinklet/engine";
 import { SampleRequest } from "@tinklet/wire";
 import { getSampler } from "../store/sessions.ts";
 import { checkDeaths } from "./crash-quarantine.ts";
@@ -233,7 +233,7 @@ export class SampleRunner {
       return;
     }
     const { maxSequences } = this.#options;
-    while (this.#sequences < maxSequences + guestSeats) {
+    while (this.#sequences < maxSequences + overflowSlots) {
       const isFull = this.#sequences >= maxSequences;
       const line = this.#shares.pick(isFull ? this.#guestLines() : this.#readyLines());
       const sample = line?.peek();
