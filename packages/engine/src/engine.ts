@@ -7,8 +7,8 @@
 import { type ArrayChunk, detachArrays, sendChunks } from "./chunked-transfer.ts";
 import type { EngineCore } from "./core.ts";
 import { EngineError, InputError } from "./errors.ts";
-import { createGate, watchGate } from "./exit-gate.ts";
 import { type FromWorker, fromPlainError, type ToWorker, type WorkerStart } from "./messages.ts";
+import { createGate, watchGate } from "./native-call-gate.ts";
 import { openCore, type PlainOptions } from "./open-core.ts";
 import { checkOptions, checkSampleRequest } from "./options.ts";
 import type { SampleHandle } from "./sample/sampler.ts";

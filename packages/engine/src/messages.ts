@@ -2,7 +2,7 @@
 import type { DownloadProgress } from "@tinklet/models";
 import type { ArrayChunk, ArrayPlace } from "./chunked-transfer.ts";
 import * as errors from "./errors.ts";
-import type { GateMemory } from "./exit-gate.ts";
+import type { GateMemory } from "./native-call-gate.ts";
 import type { PlainOptions } from "./open-core.ts";
 import type { ModelInfo, TokenEvent } from "./types.ts";
 
