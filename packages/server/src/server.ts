@@ -20,9 +20,9 @@ import { SignedLinks } from "./http/signed-links.ts";
 import { SignIn } from "./http/studio/sign-in.ts";
 import { defaultLimits, type Limits } from "./limits.ts";
 import { createLog, type Log, type LogFormat } from "./log.ts";
-import { createPresence } from "./presence.ts";
 import { EngineQueue } from "./queue/engine-queue.ts";
 import { Queue } from "./queue/queue.ts";
+import { createSessionActivity } from "./session-activity.ts";
 import { keepArithmetic } from "./store/arithmetic.ts";
 import { countDeaths } from "./store/requests.ts";
 import { noteStart } from "./store/starts.ts";
@@ -179,11 +179,11 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     throw error;
   }
 
-  const presence = createPresence(clock);
+  const sessionActivity = createSessionActivity(clock);
   let closing: Promise<void> | undefined;
   const recovered = queue.recover();
   if (recovered.requests > 0) log.info("recovered", recovered);
-  const stopSweeping = sweep({ store, queue, clock, log, limits, presence });
+  const stopSweeping = sweep({ store, queue, clock, log, limits, sessionActivity });
 
   const auth = new Auth(options.apiKeys ?? [], store.secret, clock);
   const signIn = new SignIn({ auth, db: store.db, clock });
@@ -203,7 +203,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
       limits,
       auth,
       links: new SignedLinks(store.secret, clock),
-      presence,
+      sessionActivity,
       models: served,
       chatModel,
       promptThreads,

@@ -2,9 +2,9 @@
 import type { Clock } from "@tinklet/wire/clock";
 import type { Limits } from "./limits.ts";
 import type { Log } from "./log.ts";
-import type { StoredPresence } from "./presence.ts";
 import { readable } from "./queue/checkpoint-jobs.ts";
 import type { Queue } from "./queue/queue.ts";
+import type { StoredSessionActivity } from "./session-activity.ts";
 import { expireCheckpoints, tinkerPath } from "./store/models.ts";
 import { dropSampler, expireSessions, type HeldSampler, heldSamplers, storeSeen } from "./store/sessions.ts";
 import type { Store } from "./store/store.ts";
@@ -16,7 +16,7 @@ interface SweepParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly limits: Limits;
-  readonly presence: StoredPresence;
+  readonly sessionActivity: StoredSessionActivity;
 }
 
 const everyMs = 60_000;
@@ -58,9 +58,9 @@ async function inBatches(work: () => Promise<number>): Promise<number> {
 }
 
 export async function sweepOnce(parts: SweepParts): Promise<void> {
-  const { store, queue, clock, log, limits, presence } = parts;
+  const { store, queue, clock, log, limits, sessionActivity } = parts;
   const now = clock.now();
-  const news = presence.news();
+  const news = sessionActivity.news();
   const expired = await inBatches(() =>
     store.db.write((sql) => {
       const rows = expireCheckpoints(sql, now, batch);
@@ -77,7 +77,7 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
     await store.db.write((sql) => storeSeen(sql, news.slice(at, at + batch)));
   }
   await dropSamplers(parts, now);
-  if (now - presence.startedAt >= Math.min(graceMs, limits.sessionTtlMs)) {
+  if (now - sessionActivity.startedAt >= Math.min(graceMs, limits.sessionTtlMs)) {
     const silent = await inBatches(() =>
       store.db.write((sql) => expireSessions(sql, now - limits.sessionTtlMs, batch)),
     );
@@ -85,7 +85,7 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
   }
   for (const engineQueue of queue.engineQueues.values()) {
     const evicted = await engineQueue.evictIdle((runner) => {
-      const heard = Math.max(presence.lastSeen(runner.sessionId), runner.lastUsedAt);
+      const heard = Math.max(sessionActivity.lastSeen(runner.sessionId), runner.lastUsedAt);
       return now - heard > limits.staleSessionMs;
     });
     if (evicted > 0) log.info("models.unloaded", { count: evicted, reason: "their sessions fell silent" });
@@ -94,14 +94,14 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
 }
 
 /** Samplers go with their sessions, and with the right to read what they were made from. */
-async function dropSamplers({ store, limits, presence }: SweepParts, now: number): Promise<void> {
+async function dropSamplers({ store, limits, sessionActivity }: SweepParts, now: number): Promise<void> {
   const { sql } = store.db;
   const isOver = (sampler: HeldSampler): boolean => {
     const path = sampler.model_path;
     if (path !== null && readable(sql, path, [sampler.tenant], now) === undefined) return true;
-    const heard = presence.heard(sampler.session_id) ?? sampler.silent_since;
+    const heard = sessionActivity.heard(sampler.session_id) ?? sampler.silent_since;
     const silentSince = Math.min(heard, sampler.finished_at ?? Infinity);
-    const waited = now - presence.startedAt > Math.min(graceMs, limits.samplerTtlMs);
+    const waited = now - sessionActivity.startedAt > Math.min(graceMs, limits.samplerTtlMs);
     return waited && now - silentSince > limits.samplerTtlMs;
   };
   for (let after = ""; ; ) {

@@ -24,7 +24,7 @@ export function openSession(api: Api, call: Call, id: string): SessionRow {
   const row = ownSession(api, call, id);
   if (row.finished_at !== null)
     throw new Refusal(410, "session_finished", `The session ${shown(id)} was finished by its client.`);
-  api.presence.seen(id);
+  api.sessionActivity.seen(id);
   return row;
 }
 

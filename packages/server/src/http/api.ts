@@ -24,7 +24,7 @@ export interface ServedModel {
 }
 
 /** When each session was last heard of. */
-export interface Presence {
+export interface SessionActivity {
   seen(sessionId: string): void;
   /** By this process; one that it has not heard of counts as seen when it started. */
   lastSeen(sessionId: string): number;
@@ -40,7 +40,7 @@ export interface Api {
   readonly limits: Limits;
   readonly auth: Auth;
   readonly links: SignedLinks;
-  readonly presence: Presence;
+  readonly sessionActivity: SessionActivity;
   readonly models: ReadonlyMap<string, ServedModel>;
   readonly chatModel: FindChatModel;
   /** Where prompts of chats are made. */

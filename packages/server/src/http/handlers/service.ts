@@ -69,7 +69,7 @@ export function serviceHandlers(
           now: api.clock.now(),
         }),
       );
-      api.presence.seen(id);
+      api.sessionActivity.seen(id);
       api.log.info("session.created", { session: id, sdk: body.sdkVersion.slice(0, 100) });
       return { sessionId: id, type: "create_session" };
     },

@@ -33,7 +33,7 @@ export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
   const statusOf = (row: SessionRow): SessionStatus | undefined => {
     const type = row.finish_reason as "success" | "errored" | "interrupted" | null;
     if (type !== null) return { type: "client_finished", reason: { type } };
-    const isActive = api.presence.lastSeen(row.id) > api.clock.now() - api.limits.staleSessionMs;
+    const isActive = api.sessionActivity.lastSeen(row.id) > api.clock.now() - api.limits.staleSessionMs;
     return isActive ? { type: "active" } : undefined;
   };
 

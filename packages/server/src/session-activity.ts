@@ -3,18 +3,18 @@
  * a session has been silent nor takes its own absence for the client's.
  */
 import type { Clock } from "@tinklet/wire/clock";
-import type { Presence } from "./http/api.ts";
+import type { SessionActivity } from "./http/api.ts";
 
 const maxSessions = 100_000;
 
 /** A presence whose news can be taken out, to be stored. */
-export interface StoredPresence extends Presence {
+export interface StoredSessionActivity extends SessionActivity {
   readonly startedAt: number;
   /** What was heard since the last time, and not stored yet. */
   news(): readonly (readonly [id: string, at: number])[];
 }
 
-export function createPresence(clock: Clock): StoredPresence {
+export function createSessionActivity(clock: Clock): StoredSessionActivity {
   const startedAt = clock.now();
   const seen = new Map<string, number>();
   let fresh = new Map<string, number>();
