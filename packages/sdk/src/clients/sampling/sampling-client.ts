@@ -325,7 +325,7 @@ export class SamplingClient {
             extensions: this.extensions,
           }),
         };
-        session.notes.sampledWith(request.samplingParams);
+        session.offPolicyWarning.sampledWith(request.samplingParams);
         const facts = { promptTokens: prompt.tokenCount, maxTokens: samplingParams.maxTokens };
         const promptBytes = estimatePromptBytes(prompt);
         const response = await runSample(this.#state, { request, promptBytes, subject, facts, headers }, state, signal);

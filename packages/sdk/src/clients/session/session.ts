@@ -37,7 +37,7 @@ import { createExchange, defaultMaxSockets, type MaxSockets } from "../../transp
 import { Reporter, seconds } from "../../transport/report.ts";
 import type { CallOptions, SendOptions } from "../../transport/transport.ts";
 import { type ClientOptions, checkClientOptions } from "../options.ts";
-import { Notes } from "../sampling/notes.ts";
+import { OffPolicyWarning } from "../sampling/off-policy-warning.ts";
 import { SampleLimits } from "../sampling/sample-limits.ts";
 import { type Instruments, loadInstruments, type Measured, noInstruments } from "./instruments.ts";
 import { Telemetry, telemetryEnabled } from "./telemetry.ts";
@@ -70,7 +70,7 @@ export class Session {
   readonly telemetry: Telemetry | undefined;
   readonly trainBytes = new ByteBudget(0);
   readonly sampling: SampleLimits;
-  readonly notes: Notes;
+  readonly offPolicyWarning: OffPolicyWarning;
   instruments: Instruments = noInstruments;
   readonly poll: PollContext;
   readonly futures: FutureContext;
@@ -126,7 +126,7 @@ export class Session {
     this.poll = { transport, clock, billing, reporter, responseBytes: new ByteBudget(0) };
     this.futures = { clock, background, reporter };
     this.sampling = new SampleLimits(clock);
-    this.notes = new Notes(reporter);
+    this.offPolicyWarning = new OffPolicyWarning(reporter);
     this.telemetry = telemetryEnabled(options.telemetry)
       ? new Telemetry({ transport, clock: background, reporter })
       : undefined;

@@ -61,7 +61,7 @@ export function preparePass(model: PassModel, pass: Pass): PreparedPass {
   const { lossFn, lossFnConfig, forwardOnly } = pass;
   const data = toData(pass.data);
   checkBatch(data, lossFn, pass);
-  session.notes.trainsOnSamples(lossFn);
+  session.offPolicyWarning.trainsOnSamples(lossFn);
   const chunks = chunkData(data, session.config).map((chunk) => {
     const forwardBackwardInput = { data: chunk.data, lossFn, ...omitUndefined({ lossFnConfig }) };
     return { ...chunk, encoded: encodeUnnumberedPass({ forwardBackwardInput, modelId, forwardOnly }) };

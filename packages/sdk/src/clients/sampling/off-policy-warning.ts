@@ -5,7 +5,7 @@
 import type { SamplingParams } from "@tinklet/wire/client";
 import type { Reporter } from "../../transport/report.ts";
 
-export class Notes {
+export class OffPolicyWarning {
   readonly #reporter: Reporter;
   #altered: string | undefined;
   #warned = false;
