@@ -4,7 +4,7 @@
  */
 
 /** What each of several has had, by name, and a clock that goes with it. */
-class Books {
+class UsageLedger {
   readonly #served = new Map<string, number>();
   /** Who wanted something at the last pick. */
   #active: ReadonlySet<string> = new Set();
@@ -38,8 +38,8 @@ class Books {
 }
 
 export class FairShare {
-  readonly #tenants = new Books();
-  readonly #members = new Map<string, Books>();
+  readonly #tenants = new UsageLedger();
+  readonly #members = new Map<string, UsageLedger>();
 
   /** The candidate to serve next. Waiting earns no credit, and neither does having been away. */
   pick<T extends { readonly tenant: string; readonly id: string }>(candidates: Iterable<T>): T | undefined {
@@ -52,21 +52,21 @@ export class FairShare {
     const tenant = this.#tenants.pick(byTenant.keys());
     if (tenant === undefined) return undefined;
     const group = byTenant.get(tenant)!;
-    return group.get(this.#booksOf(tenant).pick(group.keys())!);
+    return group.get(this.#ledgerOf(tenant).pick(group.keys())!);
   }
 
   /** Books what serving it cost. */
   charge(member: { readonly tenant: string; readonly id: string }, cost: number): void {
     this.#tenants.charge(member.tenant, cost);
-    this.#booksOf(member.tenant).charge(member.id, cost);
+    this.#ledgerOf(member.tenant).charge(member.id, cost);
   }
 
-  #booksOf(tenant: string): Books {
-    let books = this.#members.get(tenant);
-    if (books === undefined) {
-      books = new Books();
-      this.#members.set(tenant, books);
+  #ledgerOf(tenant: string): UsageLedger {
+    let ledger = this.#members.get(tenant);
+    if (ledger === undefined) {
+      ledger = new UsageLedger();
+      this.#members.set(tenant, ledger);
     }
-    return books;
+    return ledger;
   }
 }
