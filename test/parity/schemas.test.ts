@@ -106,16 +106,11 @@ function compare(type: TheirType, message: AnyMessage, version: Version): string
     const leading =
       open && version === "0.25.0" && theirType.split(" | ").every((word) => myType.split(" | ").includes(word));
     if (theirType !== myType && !leading) problems.push(`${type.name}.${name}: ${theirType} there, ${myType} here`);
-    const sessionActivity = official.required
-      ? "required"
-      : nullable && official.default === null
-        ? "optional"
-        : "default";
+    const presence = official.required ? "required" : nullable && official.default === null ? "optional" : "default";
     // what newer releases always send is sent here only where it carries something
-    if (newer.has(name) && sessionActivity === "default" && mine.sessionActivity === "optional") continue;
-    if (sessionActivity !== mine.sessionActivity)
-      problems.push(`${type.name}.${name}: ${sessionActivity} there, ${mine.sessionActivity} here`);
-    if (sessionActivity === "default" && JSON.stringify(official.default) !== JSON.stringify(mine.default)) {
+    if (newer.has(name) && presence === "default" && mine.presence === "optional") continue;
+    if (presence !== mine.presence) problems.push(`${type.name}.${name}: ${presence} there, ${mine.presence} here`);
+    if (presence === "default" && JSON.stringify(official.default) !== JSON.stringify(mine.default)) {
       problems.push(
         `${type.name}.${name}: default ${JSON.stringify(official.default)} there, ${JSON.stringify(mine.default)} here`,
       );

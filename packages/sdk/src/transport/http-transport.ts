@@ -97,7 +97,7 @@ export class HttpTransport implements Transport {
   readonly #bareBudget = new Map<Pool, number>();
   readonly #closing = new AbortController();
   #contacted = false;
-  readonly #offPolicyWarning = new Set<string>();
+  readonly #notes = new Set<string>();
 
   constructor(options: HttpTransportOptions) {
     this.baseUrl = checkedBaseUrl(options.baseUrl);
@@ -162,8 +162,8 @@ export class HttpTransport implements Transport {
   /** What the server says will go, said once. */
   #deprecated(response: HttpResponse): void {
     const note = response.header("x-deprecation-note");
-    if (note === undefined || note === "" || this.#offPolicyWarning.has(note)) return;
-    if (this.#offPolicyWarning.size < mostNotes) this.#offPolicyWarning.add(note);
+    if (note === undefined || note === "" || this.#notes.has(note)) return;
+    if (this.#notes.size < mostNotes) this.#notes.add(note);
     const level = response.header("x-deprecation-level")?.trim().toLowerCase() === "error" ? "error" : "warn";
     this.reporter.log(level, `Deprecation notice: ${note}`);
   }

@@ -36,7 +36,7 @@ export interface ExportedCheckpoint {
   readonly path: string;
   readonly bytes: number;
   /** What whoever uses it should know, in sentences. */
-  readonly offPolicyWarning: readonly string[];
+  readonly notes: readonly string[];
 }
 
 /** Refuses what cannot be made, before anything is fetched. */
@@ -80,7 +80,7 @@ export async function exportCheckpoint(
   await mkdir(parent, { recursive: true });
   if (how.format === "peft") {
     await fetchCheckpoint(tinkerPath, path, parent, how);
-    return { path, bytes: await bytesIn(path), offPolicyWarning: [] };
+    return { path, bytes: await bytesIn(path), notes: [] };
   }
   const scratch = await mkdtemp(join(parent, ".tinklet-"));
   try {

@@ -272,7 +272,7 @@ export class RestClient {
       readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;
       readonly onTensor?: ((progress: { tensor: string; done: number; total: number }) => void) | undefined;
     },
-  ): Promise<{ readonly path: string; readonly bytes: number; readonly offPolicyWarning: readonly string[] }> {
+  ): Promise<{ readonly path: string; readonly bytes: number; readonly notes: readonly string[] }> {
     const { onProgress, ...rest } = options;
     const own = { format: true, dtype: true, baseModel: true, onProgress: true, onTensor: true } as const;
     checkOptions("exportCheckpoint", options, { ...callNames, ...own });
