@@ -59,7 +59,7 @@ describe.each(names)("%s", (name) => {
     expect(text.split("\n").length).toBeLessThanOrEqual(121);
     expect(text).toMatch(/^\/\*\*/);
     const imported = [...text.matchAll(/from "([^"]+)"/g)].map(([, from]) => from);
-    expect(imported.filter((from) => !["@tinklet/cookbook", "tinklet"].includes(from ?? ""))).toEqual([]);
+    expect(imported.filter((from) => !["@tinklet/cookbook", "@tinklet/sdk"].includes(from ?? ""))).toEqual([]);
     const { about, metric } = await loadRecipe(name);
     expect([about.length, metric.length].every((length) => length > 10 && length < 120)).toBe(true);
   });

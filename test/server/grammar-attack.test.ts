@@ -83,7 +83,7 @@ async function start(folder: string) {
   };
   /** A gauge, or a count, of the server's. */
   const metric = async (name: string): Promise<number> => {
-    const text = await (await fetch(`${url}/metrics`)).text();
+    const text = await (await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${other}` } })).text();
     return Number(new RegExp(`^${name}(?:\\{[^}]*\\})? ([0-9.e+]+)$`, "m").exec(text)![1]);
   };
   return { url, child, exited, attack, othersUntil, metric };

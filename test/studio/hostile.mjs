@@ -30,7 +30,7 @@ const repeated = (list, count) => Array.from({ length: count }, (_, i) => list[i
 /** Opens every page with hostile answers; returns how many texts were given and how many different ones were seen. */
 export async function hostileTour({ browser, server, runId, folderId, rolloutFile }) {
   const page = await browser.open();
-  const { next, given } = hostileSource();
+  const { next } = hostileSource();
   const seen = new Set();
   const look = async () => {
     const shown = await page.evaluate(() => {
