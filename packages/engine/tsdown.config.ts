@@ -1,7 +1,7 @@
 import { defineConfig } from "tsdown";
 
 export default defineConfig({
-  entry: { index: "src/index.ts", worker: "src/worker.ts" },
+  entry: { index: "src/index.ts", "worker/worker": "src/worker/worker.ts" },
   format: "esm",
   platform: "node",
   fixedExtension: false, // .js, as package.json says

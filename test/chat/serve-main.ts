@@ -4,9 +4,9 @@
  */
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { familyFiles } from "../../packages/models/src/testing/chat-templates.ts";
-import { hashApiKey } from "../../packages/server/src/http/auth.ts";
+import { hashApiKey } from "../../packages/server/src/http/access/auth.ts";
 import { resolveModels } from "../../packages/server/src/models.ts";
-import { shuttingDown } from "../../packages/server/src/queue/transient-sample.ts";
+import { shuttingDown } from "../../packages/server/src/queue/sampling/transient-sample.ts";
 import { serve } from "../../packages/server/src/serve.ts";
 import { fakeEngine } from "../../packages/server/src/testing/fake-engine.ts";
 

@@ -21,7 +21,7 @@ export async function bundle(entry) {
     // the engine and the server look for their threads beside the file that they were loaded from
     entryPoints: {
       main: entry,
-      worker: "packages/engine/src/worker.ts",
+      "worker/worker": "packages/engine/src/worker/worker.ts",
       "side-worker": "packages/server/src/thread/side-worker.ts",
     },
     outdir: folder,

@@ -3,7 +3,7 @@
  * `tiny` names a folder in which a tiny model is made first. The address goes to standard output.
  */
 import { readFile } from "node:fs/promises";
-import { parseApiKeys } from "../../packages/server/src/http/auth.ts";
+import { parseApiKeys } from "../../packages/server/src/http/access/auth.ts";
 import { resolveModels } from "../../packages/server/src/models.ts";
 import { serve } from "../../packages/server/src/serve.ts";
 import { writeTinyFolder } from "./tiny-folder.ts";

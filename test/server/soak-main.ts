@@ -4,7 +4,7 @@
  * argument. Needs `--expose-gc`.
  */
 import { readdirSync, readlinkSync } from "node:fs";
-import { parseApiKeys } from "../../packages/server/src/http/auth.ts";
+import { parseApiKeys } from "../../packages/server/src/http/access/auth.ts";
 import { resolveModels } from "../../packages/server/src/models.ts";
 import { serve } from "../../packages/server/src/serve.ts";
 import { watchTurns } from "./loop-delay.ts";

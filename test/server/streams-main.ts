@@ -7,7 +7,7 @@ import { subscribe } from "node:diagnostics_channel";
 import { readdirSync, readlinkSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import type { Engine, SampleOptions, SampleRequest } from "@tinklet/engine";
-import { hashApiKey } from "../../packages/server/src/http/auth.ts";
+import { hashApiKey } from "../../packages/server/src/http/access/auth.ts";
 import { resolveModels } from "../../packages/server/src/models.ts";
 import { serve } from "../../packages/server/src/serve.ts";
 

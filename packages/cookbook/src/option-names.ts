@@ -1,8 +1,8 @@
 /** The names of the options of each loop, by which a misspelt one is refused. Each list fails to compile when it lacks one. */
 import type { OptionNames } from "@tinklet/wire/options";
-import type { PolicyGradientRunOptions, RunOptions, SupervisedRunOptions } from "./open-run.ts";
-import type { PolicyGradientOptions, Problem } from "./policy-gradient.ts";
-import type { SupervisedOptions } from "./supervised.ts";
+import type { PolicyGradientOptions, Problem } from "./loops/policy-gradient.ts";
+import type { SupervisedOptions } from "./loops/supervised.ts";
+import type { PolicyGradientRunOptions, RunOptions, SupervisedRunOptions } from "./runs/open-run.ts";
 
 /** Options that both loops have. */
 const loop = {

@@ -6,9 +6,9 @@
 import { readPeft, writePeft, writeTokenizer } from "@tinklet/models";
 import { readConfig } from "@tinklet/models/config";
 import type { ChatMessage, Tokenizer } from "@tinklet/models/tokenizer";
+import { AdapterStore } from "./adapter/adapter-store.ts";
 import { writeMerged } from "./adapter/merge.ts";
 import { exportState } from "./adapter/state.ts";
-import { AdapterStore } from "./adapter-store.ts";
 import { createCompiler } from "./constrain/constraint.ts";
 import { EngineError } from "./errors.ts";
 import type { MemoryPlan } from "./memory-plan.ts";

@@ -4,15 +4,11 @@
  * callbacks are translated at this border.
  */
 
-import { type ArrayChunk, detachArrays, sendChunks } from "./chunked-transfer.ts";
 import type { EngineCore } from "./core.ts";
 import { EngineError, InputError } from "./errors.ts";
-import { type FromWorker, fromPlainError, type ToWorker, type WorkerStart } from "./messages.ts";
-import { createGate, watchGate } from "./native-call-gate.ts";
 import { openCore, type PlainOptions } from "./open-core.ts";
 import { checkOptions, checkSampleRequest } from "./options.ts";
 import type { SampleHandle } from "./sample/sampler.ts";
-import { startThread } from "./start-thread.ts";
 import type {
   Engine,
   EngineOptions,
@@ -22,6 +18,10 @@ import type {
   SampleResult,
   TokenEvent,
 } from "./types.ts";
+import { type ArrayChunk, detachArrays, sendChunks } from "./worker/chunked-transfer.ts";
+import { type FromWorker, fromPlainError, type ToWorker, type WorkerStart } from "./worker/messages.ts";
+import { createGate, watchGate } from "./worker/native-call-gate.ts";
+import { startThread } from "./worker/start-thread.ts";
 
 /** How calls reach a core. */
 interface Link {
@@ -60,7 +60,7 @@ async function workerLink(
   { onNotice, onProgress, signal }: EngineOptions,
 ): Promise<Link> {
   const gate = createGate();
-  const worker = await startThread(import.meta.url, "worker", {
+  const worker = await startThread(import.meta.url, "worker/worker", {
     workerData: { source, options, gate } satisfies WorkerStart,
   });
   worker.once("exit", watchGate(gate));

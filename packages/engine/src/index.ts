@@ -5,6 +5,6 @@ export * from "./errors.ts";
 export { defaultMemoryBudget } from "./memory-plan.ts";
 export { type FoundRuntime, findRuntime } from "./runtime/find-runtime.ts";
 export { overflowSlots } from "./sample/overflow-slots.ts";
-export { startThread } from "./start-thread.ts";
 export type * from "./types.ts";
-export { yieldToEventLoop } from "./yield-to-event-loop.ts";
+export { startThread } from "./worker/start-thread.ts";
+export { yieldToEventLoop } from "./worker/yield-to-event-loop.ts";

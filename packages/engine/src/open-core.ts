@@ -6,12 +6,12 @@ import { EngineCore } from "./core.ts";
 import { ConfigError, MemoryError } from "./errors.ts";
 import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
 import { loadModel } from "./model/load.ts";
-import { type GateMemory, gatedRuntime, throughGate } from "./native-call-gate.ts";
 import { createInterpreter } from "./runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime, nativeHint } from "./runtime/ort.ts";
 import type { Runtime } from "./runtime/runtime.ts";
 import { KvCache } from "./sample/cache.ts";
 import type { EngineOptions } from "./types.ts";
+import { type GateMemory, gatedRuntime, throughGate } from "./worker/native-call-gate.ts";
 
 /** Options that may cross a thread boundary. */
 export type PlainOptions = Omit<EngineOptions, "onProgress" | "onNotice" | "signal" | "inThread">;

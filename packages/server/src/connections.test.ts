@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { FakeClock } from "@tinklet/wire/testing";
 import { expect, onTestFinished, test } from "vitest";
-import { hashApiKey } from "./http/auth.ts";
+import { hashApiKey } from "./http/access/auth.ts";
 import type { Limits } from "./limits.ts";
 import { serve } from "./serve.ts";
 import { fakeEngine } from "./testing/fake-engine.ts";

@@ -5,9 +5,9 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { BodySource } from "./http/body.ts";
-import type { Peer } from "./http/peer.ts";
-import { addressTenant, type Lease, TenantPool } from "./http/tenant-pool.ts";
+import { addressTenant, type Lease, TenantPool } from "./http/access/tenant-pool.ts";
+import type { BodySource } from "./http/body/body.ts";
+import type { Peer } from "./http/body/peer.ts";
 import type { Limits } from "./limits.ts";
 
 interface Connection {

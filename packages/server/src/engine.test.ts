@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { openEngine } from "@tinklet/engine";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { writeTinyModel } from "../../engine/src/testing/tiny-model.ts";
-import { hashApiKey } from "./http/auth.ts";
+import { hashApiKey } from "./http/access/auth.ts";
 import { baseModel, TestServer } from "./testing/test-server.ts";
 
 let root: string;

@@ -1,8 +1,8 @@
 /** `@tinklet/server`: the whole Tinker API on your own machine. This file alone decides what is public. */
 export { type FoundRuntime, findRuntime } from "@tinklet/engine";
 export type { RunFolderInfo, RunFolders, Studio, StudioFile } from "@tinklet/wire";
+export { type ApiKey, hashApiKey, parseApiKeys } from "./http/access/auth.ts";
 export type { ServedModel } from "./http/api.ts";
-export { type ApiKey, hashApiKey, parseApiKeys } from "./http/auth.ts";
 export { defaultLimits, type Limits } from "./limits.ts";
 export {
   createLocalServer,
@@ -15,6 +15,6 @@ export { type ResolveOptions, resolveModels } from "./models.ts";
 export { isLoopback, type RunningServer, type ServeOptions, serve } from "./serve.ts";
 export { createServer, type ModelSource, type ServerOptions, type TinkletServer } from "./server.ts";
 export { type DataFolder, openDataFolder, type PruneChoice, type PrunePlan } from "./store/data-folder.ts";
-export type { DataKind, DataUse, KindUse, RunData } from "./store/data-use.ts";
+export type { DataKind, DataUse, KindUse, RunData } from "./store/files/data-use.ts";
 export type { PrunedRun, PruneOutcome } from "./store/prune.ts";
 export { StoreError, type StoreErrorCode } from "./store/store-error.ts";

@@ -6,7 +6,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import { Connections } from "./connections.ts";
-import { parsePublicUrl } from "./http/public-url.ts";
+import { parsePublicUrl } from "./http/access/public-url.ts";
 import { defaultLimits } from "./limits.ts";
 import { createServer, type ServerOptions } from "./server.ts";
 

@@ -2,13 +2,13 @@
 import type { Clock } from "@tinklet/wire/clock";
 import type { Limits } from "./limits.ts";
 import type { Log } from "./log.ts";
-import { readable } from "./queue/checkpoint-jobs.ts";
 import type { Queue } from "./queue/queue.ts";
+import { readable } from "./queue/training/checkpoint-jobs.ts";
 import type { StoredSessionActivity } from "./session-activity.ts";
-import { expireCheckpoints, tinkerPath } from "./store/models.ts";
-import { dropSampler, expireSessions, type HeldSampler, heldSamplers, storeSeen } from "./store/sessions.ts";
 import type { Store } from "./store/store.ts";
-import { addAudit } from "./store/usage.ts";
+import { expireCheckpoints, tinkerPath } from "./store/tables/models.ts";
+import { dropSampler, expireSessions, type HeldSampler, heldSamplers, storeSeen } from "./store/tables/sessions.ts";
+import { addAudit } from "./store/tables/usage.ts";
 
 interface SweepParts {
   readonly store: Store;

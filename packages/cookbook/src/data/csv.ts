@@ -3,8 +3,8 @@
  * tab instead of the comma is TSV. Every cell is a text. Read as a stream, every failure with its line number.
  */
 import { createReadStream } from "node:fs";
-import { DataError } from "../data-error.ts";
-import { type JsonLine, unreadable } from "../jsonl.ts";
+import { DataError } from "./data-error.ts";
+import { type JsonLine, unreadable } from "./jsonl.ts";
 
 /**
  * Reads a CSV file with a line of names.

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type FakeHub, startFakeHub } from "../../../models/src/testing/fake-hub.ts";
-import { readExamples } from "../examples.ts";
 import { readCsv } from "./csv.ts";
 import { chosenFiles } from "./dataset-files.ts";
+import { readExamples } from "./examples.ts";
 import { readData } from "./read-data.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "tinklet-data-"));

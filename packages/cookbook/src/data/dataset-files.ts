@@ -1,6 +1,6 @@
 /** Which files of a dataset's repository are the part that was asked for. Goes by names alone, as most datasets are laid out. */
 import { extname } from "node:path";
-import { DataError } from "../data-error.ts";
+import { DataError } from "./data-error.ts";
 
 /** The best first: a repository often has the same data in several. */
 const formats = [".parquet", ".jsonl", ".csv", ".tsv"];

@@ -5,8 +5,8 @@
 import { stat } from "node:fs/promises";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { zstdUnpacker } from "@tinklet/wire";
-import { DataError } from "../data-error.ts";
-import { type JsonLine, unreadable } from "../jsonl.ts";
+import { DataError } from "./data-error.ts";
+import { type JsonLine, unreadable } from "./jsonl.ts";
 
 /**
  * Reads the rows of a Parquet file as objects. `line` is the row, counted from 1.

@@ -6,10 +6,10 @@ import { existsSync } from "node:fs";
 import { extname } from "node:path";
 import { fetchDataset, parseDatasetId } from "@tinklet/models";
 import { checkOptions } from "@tinklet/wire/options";
-import { DataError } from "../data-error.ts";
-import { readJsonl } from "../jsonl.ts";
 import { readCsv } from "./csv.ts";
+import { DataError } from "./data-error.ts";
 import { chosenFiles } from "./dataset-files.ts";
+import { readJsonl } from "./jsonl.ts";
 import { readParquet } from "./parquet.ts";
 
 /** One row, and where it stands. */

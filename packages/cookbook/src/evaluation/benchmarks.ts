@@ -5,8 +5,8 @@
 
 import { InvalidInputError } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
+import { DataError } from "../data/data-error.ts";
 import { type ReadDataOptions, readData } from "../data/read-data.ts";
-import { DataError } from "../data-error.ts";
 import { checkInstruction, type Instruction, instructionIds } from "./instructions.ts";
 import { type EvalTask, multipleChoice, type SampledTask, scored } from "./tasks.ts";
 

@@ -2,7 +2,7 @@
 import { basename, resolve } from "node:path";
 import { systemClock } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
-import type { RunFolder } from "../run-folder.ts";
+import type { RunFolder } from "../runs/run-folder.ts";
 import { LogQueue, type LogQueueOptions } from "./log-queue.ts";
 import type { MetricsLogger } from "./metrics-logger.ts";
 

@@ -17,7 +17,7 @@ import {
   type TopkLogprobs,
 } from "@tinklet/sdk";
 import type { Sampler, Scorer, Service, TrainedStep, Trainer } from "../clients.ts";
-import { inputTokens } from "../nll.ts";
+import { inputTokens } from "../loops/nll.ts";
 import { seededRandom } from "../random.ts";
 
 interface State {

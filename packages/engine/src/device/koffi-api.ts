@@ -3,7 +3,7 @@
  * The library is the one that `onnxruntime-node` has installed, so both share one copy of it in a process.
  */
 import type { LibraryHandle } from "koffi";
-import { throughGateSync } from "../native-call-gate.ts";
+import { throughGateSync } from "../worker/native-call-gate.ts";
 import { actions, apiVersion, makers, type OrtApi, OrtFailure, type Pointer, readers, releases } from "./ort-api.ts";
 
 type NativeFunction = (...args: readonly unknown[]) => unknown;

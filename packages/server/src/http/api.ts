@@ -7,10 +7,10 @@ import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { Store } from "../store/store.ts";
-import type { Auth, Caller } from "./auth.ts";
+import type { Auth, Caller } from "./access/auth.ts";
+import type { SignedLinks } from "./access/signed-links.ts";
 import type { FindChatModel } from "./chat/chat-models.ts";
 import type { PromptThreads } from "./chat/prompt-threads.ts";
-import type { SignedLinks } from "./signed-links.ts";
 
 /** A base model that is served. */
 export interface ServedModel {

@@ -3,9 +3,9 @@ import { gzipSync } from "node:zlib";
 import { compressZstd } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { CheckpointRow } from "../store/models.ts";
+import type { CheckpointRow } from "../store/tables/models.ts";
 import { gateway, TestServer, type TestServerOptions, turnsDuring } from "../testing/test-server.ts";
-import { storageUse } from "./storage-use.ts";
+import { storageUse } from "./runs/storage-use.ts";
 
 const open = async (options?: TestServerOptions) => {
   const server = await TestServer.open(options);

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { contract, type Operation } from "@tinklet/wire";
 import { beforeAll, describe, expect, test } from "vitest";
 import { passBytes, TestServer } from "../testing/test-server.ts";
-import { hashApiKey } from "./auth.ts";
+import { hashApiKey } from "./access/auth.ts";
 import { type ChatOperation, chatRoutes } from "./chat/routes.ts";
 
 const [customLoss] = JSON.parse(

@@ -2,7 +2,7 @@
  * Counters for Prometheus. Labels name routes, statuses and base models, never tenants, sessions or keys. Reading them costs
  * nothing but their text.
  */
-import type { Usage } from "../store/usage.ts";
+import type { Usage } from "../store/tables/usage.ts";
 
 const latencyBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60];
 

@@ -3,7 +3,7 @@ import { createHmac } from "node:crypto";
 import { expect, onTestFinished, test } from "vitest";
 import { OpaqueIds, RequestIds } from "../queue/request-id.ts";
 import { TestServer, type TestServerOptions } from "../testing/test-server.ts";
-import { hashApiKey } from "./auth.ts";
+import { hashApiKey } from "./access/auth.ts";
 
 const open = async (options: TestServerOptions = {}) => {
   const server = await TestServer.open(options);

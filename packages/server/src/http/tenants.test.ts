@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { TestServer } from "../testing/test-server.ts";
-import { hashApiKey, parseApiKeys } from "./auth.ts";
+import { hashApiKey, parseApiKeys } from "./access/auth.ts";
 
 /** What the first tenant owns; none of it may show in an answer to the second. */
 interface Owned {

@@ -2,7 +2,7 @@
 import { type Checkpoint, parseJson, stringifyJson, type TrainingRun } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
-import { type CheckpointRow, type Lora, liveCheckpoints, type ModelRow, tinkerPath } from "../store/models.ts";
+import { type CheckpointRow, type Lora, liveCheckpoints, type ModelRow, tinkerPath } from "../store/tables/models.ts";
 
 const checkpointTypes = { weights: "training", sampler_weights: "sampler", external_weights: "external" } as const;
 

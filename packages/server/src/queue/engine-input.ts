@@ -32,8 +32,8 @@ import {
   type TopkLogprobs,
 } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
-import type { PayloadType } from "../store/requests.ts";
-import { type TargetCells, targetCells } from "./prompt-targets.ts";
+import type { PayloadType } from "../store/tables/requests.ts";
+import { type TargetCells, targetCells } from "./sampling/prompt-targets.ts";
 
 /** The body of a JSON payload. */
 export const jsonPayload = (payload: Uint8Array): unknown => parseJson(new TextDecoder().decode(payload));

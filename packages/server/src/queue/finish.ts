@@ -4,8 +4,8 @@
  */
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
-import { type Failure, failureBytes, finishRequest } from "../store/requests.ts";
-import { addUsage } from "../store/usage.ts";
+import { type Failure, failureBytes, finishRequest } from "../store/tables/requests.ts";
+import { addUsage } from "../store/tables/usage.ts";
 import { timingOf } from "./futures.ts";
 import { failureOf, type Job, owned, persist, type QueueContext, targetOf } from "./job.ts";
 import type { Outcome } from "./outcome.ts";

@@ -3,7 +3,7 @@
  * answered from memory. The database remains the truth; this forgets freely.
  */
 import type { Clock } from "@tinklet/wire/clock";
-import type { PayloadType } from "../store/requests.ts";
+import type { PayloadType } from "../store/tables/requests.ts";
 
 /** What a finished request answers. */
 export interface Settled {

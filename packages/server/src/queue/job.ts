@@ -6,18 +6,24 @@ import { InvalidInputError, ResponseValidationError, TinkerError } from "@tinkle
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
-import { type Failure, getRequest, type PayloadType, type RequestHead, type RequestKind } from "../store/requests.ts";
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
-import type { Usage } from "../store/usage.ts";
+import {
+  type Failure,
+  getRequest,
+  type PayloadType,
+  type RequestHead,
+  type RequestKind,
+} from "../store/tables/requests.ts";
+import type { Usage } from "../store/tables/usage.ts";
 import type { SideThread } from "../thread/side-thread.ts";
-import type { CrashQuarantine } from "./crash-quarantine.ts";
 import { decodePass } from "./engine-input.ts";
-import type { Completions, CompletionTarget } from "./finished-samples.ts";
 import type { Futures } from "./futures.ts";
-import type { StepFeed } from "./step-feed.ts";
-import type { TokenFeeds } from "./token-feed.ts";
-import type { TokenRateMeter } from "./token-rates.ts";
+import type { Completions, CompletionTarget } from "./sampling/finished-samples.ts";
+import type { TokenFeeds } from "./sampling/token-feed.ts";
+import type { TokenRateMeter } from "./sampling/token-rates.ts";
+import type { CrashQuarantine } from "./scheduling/crash-quarantine.ts";
+import type { StepFeed } from "./training/step-feed.ts";
 import { wireMessage } from "./wire-field.ts";
 
 /** What the server drew or resolved when it accepted a request, so that running it again gives the same. */

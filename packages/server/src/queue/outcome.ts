@@ -3,9 +3,9 @@
 import { stringifyJson } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
-import type { PayloadType } from "../store/requests.ts";
-import type { Usage } from "../store/usage.ts";
-import type { StepPart } from "./step-meter.ts";
+import type { PayloadType } from "../store/tables/requests.ts";
+import type { Usage } from "../store/tables/usage.ts";
+import type { StepPart } from "./training/step-meter.ts";
 
 /**
  * What running a request gave. `effects` are stored in the same transaction as the result; what they return replaces the body, for

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { hashApiKey } from "../http/auth.ts";
+import { hashApiKey } from "../http/access/auth.ts";
 import { baseModel, gateway, passBytes, TestServer, type TestServerOptions } from "../testing/test-server.ts";
 
 const open = async (options?: TestServerOptions) => {

@@ -9,7 +9,8 @@ import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
 import type { Sql } from "../store/database.ts";
-import { addModel, getModel, hasFiles, type ModelRow, type NewModel } from "../store/models.ts";
+import type { Store } from "../store/store.ts";
+import { addModel, getModel, hasFiles, type ModelRow, type NewModel } from "../store/tables/models.ts";
 import {
   addRequest,
   deleteSpent,
@@ -25,24 +26,23 @@ import {
   pendingRequests,
   type RequestKind,
   storeRetrieved,
-} from "../store/requests.ts";
-import { getSampler } from "../store/sessions.ts";
-import type { Store } from "../store/store.ts";
-import { addUsage, type Usage } from "../store/usage.ts";
+} from "../store/tables/requests.ts";
+import { getSampler } from "../store/tables/sessions.ts";
+import { addUsage, type Usage } from "../store/tables/usage.ts";
 import type { SideThread } from "../thread/side-thread.ts";
-import { CrashQuarantine, isGivenUp } from "./crash-quarantine.ts";
-import { DiskGuard } from "./disk-guard.ts";
-import type { EngineQueue } from "./engine-queue.ts";
-import { type CompletionPage, type CompletionQuery, Completions } from "./finished-samples.ts";
 import { Futures, type Timing, timingOf } from "./futures.ts";
 import { failureOf, type Job, jobOf, PayloadCache, type QueueContext, targetOf, UserError } from "./job.ts";
-import type { ModelRunner } from "./model-runner.ts";
 import { Refusal } from "./refusal.ts";
 import { RequestIds } from "./request-id.ts";
-import { StepFeed } from "./step-feed.ts";
-import { TokenFeeds } from "./token-feed.ts";
-import { TokenRateMeter } from "./token-rates.ts";
-import { shuttingDown, type TransientSample } from "./transient-sample.ts";
+import { type CompletionPage, type CompletionQuery, Completions } from "./sampling/finished-samples.ts";
+import { TokenFeeds } from "./sampling/token-feed.ts";
+import { TokenRateMeter } from "./sampling/token-rates.ts";
+import { shuttingDown, type TransientSample } from "./sampling/transient-sample.ts";
+import { CrashQuarantine, isGivenUp } from "./scheduling/crash-quarantine.ts";
+import { DiskGuard } from "./scheduling/disk-guard.ts";
+import type { EngineQueue } from "./scheduling/engine-queue.ts";
+import type { ModelRunner } from "./training/model-runner.ts";
+import { StepFeed } from "./training/step-feed.ts";
 
 export interface QueueOptions {
   readonly store: Store;

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import Libsql from "libsql";
 import { expect, onTestFinished, test } from "vitest";
 import { commitMarkFile, openCommitMark, readCommitMark } from "./commit-mark.ts";
-import { addSession, getSession } from "./sessions.ts";
 import { openStore } from "./store.ts";
+import { addSession, getSession } from "./tables/sessions.ts";
 
 const folder = async () => {
   const path = await mkdtemp(join(tmpdir(), "tinklet-mark-"));

@@ -5,7 +5,7 @@
 import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { bytesOfItems, type DataUse, dataUse, type FolderItem, lostItems } from "./data-use.ts";
+import { bytesOfItems, type DataUse, dataUse, type FolderItem, lostItems } from "./files/data-use.ts";
 import { type PrunedRows, type PruneOutcome, pruneRows } from "./prune.ts";
 import { openStore, type Store } from "./store.ts";
 

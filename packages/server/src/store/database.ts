@@ -8,8 +8,8 @@ import { basename } from "node:path";
 import Libsql from "libsql";
 import { type CommitMark, openCommitMark, readCommitMark } from "./commit-mark.ts";
 import { type DatabaseFiles, openDatabaseFiles } from "./database-files.ts";
-import { formatVersion, migrations } from "./schema.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
+import { formatVersion, migrations } from "./tables/schema.ts";
 
 /** What SQLite takes and gives. */
 export type SqlValue = string | number | bigint | null | Uint8Array;

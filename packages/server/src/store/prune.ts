@@ -13,9 +13,9 @@ import {
   tinkerPath,
   unloadModel,
   unusedBytes,
-} from "./models.ts";
-import { dropSampler } from "./sessions.ts";
-import { addAudit } from "./usage.ts";
+} from "./tables/models.ts";
+import { dropSampler } from "./tables/sessions.ts";
+import { addAudit } from "./tables/usage.ts";
 
 /** What to delete: one run, or runs and samplers that were not used since a moment. */
 export type PrunedRows = { readonly run: string } | { readonly unusedSince: number };

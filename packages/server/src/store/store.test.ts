@@ -17,13 +17,13 @@ import { join } from "node:path";
 import type { AdapterState } from "@tinklet/engine";
 import Libsql from "libsql";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { readAdapter, verifyAdapter, writeAdapter } from "./adapter-files.ts";
 import { openDatabase } from "./database.ts";
-import { memoryFileStore, newFolderId, openFileStore } from "./file-store.ts";
-import { addFiles, addModel } from "./models.ts";
-import { migrations } from "./schema.ts";
-import { addSession, getSession } from "./sessions.ts";
+import { readAdapter, verifyAdapter, writeAdapter } from "./files/adapter-files.ts";
+import { memoryFileStore, newFolderId, openFileStore } from "./files/file-store.ts";
 import { openStore } from "./store.ts";
+import { addFiles, addModel } from "./tables/models.ts";
+import { migrations } from "./tables/schema.ts";
+import { addSession, getSession } from "./tables/sessions.ts";
 
 const folder = async () => {
   const path = await mkdtemp(join(tmpdir(), "tinklet-store-"));

@@ -8,11 +8,11 @@ import { chmod, mkdir, open as openFile, readdir, stat } from "node:fs/promises"
 import { join } from "node:path";
 import { readCommitMark } from "./commit-mark.ts";
 import { type Database, type DatabaseOptions, openDatabase } from "./database.ts";
-import { type FileStore, memoryFileStore, openFileStore } from "./file-store.ts";
-import { dropUnusedFiles, unusedFiles } from "./models.ts";
+import { type FileStore, memoryFileStore, openFileStore } from "./files/file-store.ts";
+import { removeOldScratch } from "./files/scratch.ts";
 import { createRunningMarks, type RunningMarks } from "./running.ts";
-import { removeOldScratch } from "./scratch.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
+import { dropUnusedFiles, unusedFiles } from "./tables/models.ts";
 
 export interface Store {
   readonly db: Database;

@@ -4,7 +4,7 @@ import { dirname, join, sep } from "node:path";
 import { systemClock } from "@tinklet/wire/clock";
 import { InvalidInputError } from "@tinklet/wire/errors";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { tarStream } from "../../../../server/src/http/tar.ts";
+import { tarStream } from "../../../../server/src/http/runs/tar.ts";
 import { failure, harness } from "../../testing/harness.ts";
 import type { FetchLike } from "../../transport/exchange.ts";
 import type { DownloadProgress } from "./download.node.ts";

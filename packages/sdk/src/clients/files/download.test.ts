@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { tarStream } from "../../../../server/src/http/tar.ts";
+import { tarStream } from "../../../../server/src/http/runs/tar.ts";
 import { unpackTar } from "./download.node.ts";
 
 let folder: string;

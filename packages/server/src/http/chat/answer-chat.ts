@@ -2,8 +2,8 @@
 import { Refusal } from "../../queue/refusal.ts";
 import { describeError, type Problem } from "../answers.ts";
 import type { Api, Call } from "../api.ts";
+import { createEventStream } from "../event-stream.ts";
 import type { FindChatModel } from "./chat-models.ts";
-import { createEventStream } from "./event-stream.ts";
 import type { ChatSlots } from "./slots.ts";
 
 const clientGone = (): Refusal => new Refusal(503, "client_gone", "The client has left.");

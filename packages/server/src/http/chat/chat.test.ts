@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
 import { fakeEngine } from "../../testing/fake-engine.ts";
 import { baseModel, gateway, TestServer, type TestServerOptions, turnsDuring } from "../../testing/test-server.ts";
-import { hashApiKey } from "../auth.ts";
+import { hashApiKey } from "../access/auth.ts";
 
 const tokenizer = tokenizerFromFiles(tinyTokenizer, "tiny");
 const encode = (text: string) => tokenizer.encode(text, { addSpecialTokens: false });

@@ -2,16 +2,17 @@
  * What `model` may say: a base model's name, a `tinker://` path, or the short names of the command line (`@latest`, `RUN`, `RUN:NAME`),
  * which mean the weights that were saved for sampling.
  */
-import { readable } from "../../queue/checkpoint-jobs.ts";
+
 import { UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
+import { readable } from "../../queue/training/checkpoint-jobs.ts";
 import {
   type CheckpointRow,
   latestSampler,
   listTenantCheckpoints,
   samplersOfRun,
   tinkerPath,
-} from "../../store/models.ts";
+} from "../../store/tables/models.ts";
 import type { Api, ServedModel } from "../api.ts";
 import { badField } from "./fields.ts";
 

@@ -4,7 +4,7 @@
  */
 import { ModelError } from "@tinklet/models";
 import { Refusal } from "../../queue/refusal.ts";
-import { shuttingDown } from "../../queue/transient-sample.ts";
+import { shuttingDown } from "../../queue/sampling/transient-sample.ts";
 import { type ChatPrompt, type Conversation, encodeText } from "../../thread/chat-tasks.ts";
 import { type SideThread, TaskError, ThreadClosed, ThreadDied, ThreadTimeout } from "../../thread/side-thread.ts";
 import type { Api, Call, ServedModel } from "../api.ts";

@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
 import { serve } from "../../serve.ts";
 import { fakeEngine } from "../../testing/fake-engine.ts";
-import { hashApiKey } from "../auth.ts";
+import { hashApiKey } from "../access/auth.ts";
 
 const tokenizer = tokenizerFromFiles(tinyTokenizer, "tiny");
 

@@ -2,11 +2,11 @@
 import { CreateCustomLossResponse, stringifyJson } from "@tinklet/wire";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import { addCustomLoss, getCustomLoss, lossBytes, lossesStored } from "../../store/custom-losses.ts";
 import type { Sql } from "../../store/database.ts";
-import type { SessionRow } from "../../store/sessions.ts";
+import { addCustomLoss, getCustomLoss, lossBytes, lossesStored } from "../../store/tables/custom-losses.ts";
+import type { SessionRow } from "../../store/tables/sessions.ts";
 import { TaskError } from "../../thread/side-thread.ts";
-import { openSession } from "../access.ts";
+import { openSession } from "../access/access.ts";
 import type { Api, Handlers } from "../api.ts";
 
 export function customLossHandlers(api: Api): Pick<Handlers, "createCustomLoss"> {

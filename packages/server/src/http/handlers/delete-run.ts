@@ -1,8 +1,8 @@
 /** Deletes a training run for good: its checkpoints, what is kept to bring its model back, and its line in the lists. */
 import { Refusal } from "../../queue/refusal.ts";
-import { deleteModel, isBusy } from "../../store/models.ts";
-import { addAudit } from "../../store/usage.ts";
-import { ownModel } from "../access.ts";
+import { deleteModel, isBusy } from "../../store/tables/models.ts";
+import { addAudit } from "../../store/tables/usage.ts";
+import { ownModel } from "../access/access.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call } from "../api.ts";
 

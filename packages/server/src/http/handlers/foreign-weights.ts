@@ -8,11 +8,12 @@ import { join } from "node:path";
 import { MemoryError, ModelError } from "@tinklet/engine";
 import { peftBounds } from "@tinklet/models";
 import type { CopyWeightsRequest, CopyWeightsResponse } from "@tinklet/wire";
-import { checkName, expiryOf, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { owned, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
+import { checkName, expiryOf, findReadable } from "../../queue/training/checkpoint-jobs.ts";
 import type { Sql } from "../../store/database.ts";
-import { sha256 } from "../../store/digest.ts";
+import { sha256 } from "../../store/files/digest.ts";
+import { storeErrorFrom } from "../../store/store-error.ts";
 import {
   addFiles,
   addModel,
@@ -25,14 +26,13 @@ import {
   type Lora,
   putCheckpoint,
   tinkerPath,
-} from "../../store/models.ts";
-import { addSession } from "../../store/sessions.ts";
-import { storeErrorFrom } from "../../store/store-error.ts";
-import { addAudit } from "../../store/usage.ts";
-import { openSession } from "../access.ts";
+} from "../../store/tables/models.ts";
+import { addSession } from "../../store/tables/sessions.ts";
+import { addAudit } from "../../store/tables/usage.ts";
+import { openSession } from "../access/access.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call, Handlers } from "../api.ts";
-import { readForm } from "../form.ts";
+import { readForm } from "../body/form.ts";
 import { checkText } from "./fields.ts";
 import { checkBaseModel, checkModelSeq } from "./training.ts";
 

@@ -10,7 +10,7 @@ import {
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Timing } from "../../queue/futures.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import { ownSampler, unknownRequest } from "../access.ts";
+import { ownSampler, unknownRequest } from "../access/access.ts";
 import { bytesAnswer, jsonAnswer, problem } from "../answers.ts";
 import type { Api, Handlers } from "../api.ts";
 

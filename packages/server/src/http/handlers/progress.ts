@@ -1,11 +1,11 @@
 /** Handlers about how runs are getting on: the list, one run with its curve, the stream of both, and what the server is doing. */
 import { parseJson, type ServerStateResponse } from "@tinklet/wire";
-import { listModels } from "../../store/models.ts";
-import { stepsAfter } from "../../store/steps.ts";
-import { ownModel } from "../access.ts";
+import { listModels } from "../../store/tables/models.ts";
+import { stepsAfter } from "../../store/tables/steps.ts";
+import { ownModel } from "../access/access.ts";
 import type { Api, Handlers } from "../api.ts";
-import { watchRuns } from "../run-events.ts";
-import { runEvents, runProgress, stepColumns } from "../run-progress.ts";
+import { watchRuns } from "../runs/run-events.ts";
+import { runEvents, runProgress, stepColumns } from "../runs/run-progress.ts";
 import { page } from "../views.ts";
 
 type ProgressOperation = "listRunProgress" | "getRunSteps" | "watchRuns" | "getServerState";

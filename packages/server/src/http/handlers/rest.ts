@@ -1,8 +1,8 @@
 /** Handlers that list, describe and change what is kept: runs and checkpoints. */
 
-import { expiryOf, findReadable } from "../../queue/checkpoint-jobs.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import { archiveFiles } from "../../store/adapter-files.ts";
+import { expiryOf, findReadable } from "../../queue/training/checkpoint-jobs.ts";
+import { archiveFiles } from "../../store/files/adapter-files.ts";
 import {
   type CheckpointChange,
   type CheckpointRow,
@@ -13,9 +13,9 @@ import {
   listTenantCheckpoints,
   liveCheckpoints,
   tinkerPath,
-} from "../../store/models.ts";
-import { addAudit } from "../../store/usage.ts";
-import { ownCheckpoint, ownModel, readableCheckpoint } from "../access.ts";
+} from "../../store/tables/models.ts";
+import { addAudit } from "../../store/tables/usage.ts";
+import { ownCheckpoint, ownModel, readableCheckpoint } from "../access/access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 import { checkpointView, page, runView } from "../views.ts";
 

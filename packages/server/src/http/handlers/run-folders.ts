@@ -3,7 +3,7 @@ import { loadTokenizerFiles, type TokenizerFiles } from "@tinklet/models";
 import type { RunFolder, RunFolderInfo, RunFolders } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import { Refusal } from "../../queue/refusal.ts";
-import { getModel } from "../../store/models.ts";
+import { getModel } from "../../store/tables/models.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 
 type FolderOperation = "listRunFolders" | "getRunFolder" | "getRollouts";

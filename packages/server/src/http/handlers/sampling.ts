@@ -1,16 +1,16 @@
 /** Handlers of sampling. */
 import type { SampleRequest } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
-import { findReadable, unreadable } from "../../queue/checkpoint-jobs.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
-import { clientOf } from "../../queue/finished-samples.ts";
 import { failureOf, type ResolvedParams } from "../../queue/job.ts";
-import { targetCells } from "../../queue/prompt-targets.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import { hasFiles } from "../../store/models.ts";
-import type { Failure } from "../../store/requests.ts";
-import { addSampler, joinSampler, samplerBySeq } from "../../store/sessions.ts";
-import { openSession, ownSampler } from "../access.ts";
+import { clientOf } from "../../queue/sampling/finished-samples.ts";
+import { targetCells } from "../../queue/sampling/prompt-targets.ts";
+import { findReadable, unreadable } from "../../queue/training/checkpoint-jobs.ts";
+import { hasFiles } from "../../store/tables/models.ts";
+import type { Failure } from "../../store/tables/requests.ts";
+import { addSampler, joinSampler, samplerBySeq } from "../../store/tables/sessions.ts";
+import { openSession, ownSampler } from "../access/access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 import { engineSeed } from "./training.ts";
 

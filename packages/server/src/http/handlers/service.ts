@@ -2,8 +2,8 @@
 import { randomBytes } from "node:crypto";
 import { ModelError, type TokenizerFiles } from "@tinklet/models";
 import { Refusal } from "../../queue/refusal.ts";
-import { addSession } from "../../store/sessions.ts";
-import { openSession } from "../access.ts";
+import { addSession } from "../../store/tables/sessions.ts";
+import { openSession } from "../access/access.ts";
 import type { Api, Handlers } from "../api.ts";
 import { checkMetadata, checkText } from "./fields.ts";
 

@@ -1,7 +1,7 @@
 /** Handlers of sessions as they are listed, found, labelled and ended. */
 import type { SessionSearchRequest, SessionStatus } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
-import { checkpointTotals } from "../../store/models.ts";
+import { checkpointTotals } from "../../store/tables/models.ts";
 import {
   finishSession,
   listSessionIds,
@@ -9,8 +9,8 @@ import {
   sessionMembers,
   sessionsBefore,
   setProject,
-} from "../../store/sessions.ts";
-import { ownSession } from "../access.ts";
+} from "../../store/tables/sessions.ts";
+import { ownSession } from "../access/access.ts";
 import type { Api, Handlers } from "../api.ts";
 import { page, textValues } from "../views.ts";
 import { checkText } from "./fields.ts";

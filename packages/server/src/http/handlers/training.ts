@@ -2,15 +2,15 @@
 import { randomInt } from "node:crypto";
 import { type ForwardBackwardRequest, type Operation, peekForwardBackwardRequest, stringifyJson } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
-import { checkName, checkOptimizer, findReadable } from "../../queue/checkpoint-jobs.ts";
-import { customLossId, findLoss } from "../../queue/custom-pass.ts";
 import { decodePass } from "../../queue/engine-input.ts";
 import { fingerprintJson, fingerprintPass } from "../../queue/fingerprint.ts";
 import { failureOf, type ResolvedParams, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
-import type { Lora, ModelRow, NewModel } from "../../store/models.ts";
-import type { Failure, RequestKind } from "../../store/requests.ts";
-import { openSession, ownModel } from "../access.ts";
+import { checkName, checkOptimizer, findReadable } from "../../queue/training/checkpoint-jobs.ts";
+import { customLossId, findLoss } from "../../queue/training/custom-pass.ts";
+import type { Lora, ModelRow, NewModel } from "../../store/tables/models.ts";
+import type { Failure, RequestKind } from "../../store/tables/requests.ts";
+import { openSession, ownModel } from "../access/access.ts";
 import type { Api, Call, Handlers, PassHandler } from "../api.ts";
 import { checkMetadata } from "./fields.ts";
 

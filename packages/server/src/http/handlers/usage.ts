@@ -1,12 +1,12 @@
 /** Handlers about what was used and done: the bill, the audit log, storage, and whose key it is. */
 import type { BillingUsageEvent } from "@tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
-import { projectStorage, tenantCheckpoints } from "../../store/models.ts";
-import { getSession } from "../../store/sessions.ts";
-import { auditBetween, type UsageRow, usageBetween } from "../../store/usage.ts";
+import { projectStorage, tenantCheckpoints } from "../../store/tables/models.ts";
+import { getSession } from "../../store/tables/sessions.ts";
+import { auditBetween, type UsageRow, usageBetween } from "../../store/tables/usage.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Handlers } from "../api.ts";
-import { storageUse } from "../storage-use.ts";
+import { storageUse } from "../runs/storage-use.ts";
 import { textValues } from "../views.ts";
 
 type UsageOperation = "getBillingUsage" | "getAuditLog" | "getCurrentCheckpointStorageUsage" | "apiKeyMe";

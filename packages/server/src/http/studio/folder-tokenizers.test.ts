@@ -1,7 +1,7 @@
 import type { RunFolderInfo, Studio } from "@tinklet/wire";
 import { expect, onTestFinished, test } from "vitest";
 import { TestServer, type TestServerOptions } from "../../testing/test-server.ts";
-import { hashApiKey } from "../auth.ts";
+import { hashApiKey } from "../access/auth.ts";
 
 const info = (model: string): RunFolderInfo => ({
   ...{ id: model.replaceAll("/", "-"), name: "a", runIds: [], updatedAt: 0, rows: 0, last: {}, metric: undefined },

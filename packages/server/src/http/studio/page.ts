@@ -7,7 +7,7 @@ import type { Studio } from "@tinklet/wire";
 import type { Limits } from "../../limits.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { bytesAnswer, jsonAnswer } from "../answers.ts";
-import { type BodyBounds, readJson } from "../body.ts";
+import { type BodyBounds, readJson } from "../body/body.ts";
 import { checkSameOrigin, type SignIn } from "./sign-in.ts";
 
 const policy = [

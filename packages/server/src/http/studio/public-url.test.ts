@@ -5,8 +5,8 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { serve } from "../../serve.ts";
 import { fakeEngine } from "../../testing/fake-engine.ts";
 import { TestServer } from "../../testing/test-server.ts";
-import { hashApiKey } from "../auth.ts";
-import { parsePublicUrl } from "../public-url.ts";
+import { hashApiKey } from "../access/auth.ts";
+import { parsePublicUrl } from "../access/public-url.ts";
 
 const publicUrl = "https://tinker.example.com";
 const apiKeys = [{ name: "alice", sha256: hashApiKey("tml-alice") }];

@@ -1,7 +1,7 @@
 import type { Studio } from "@tinklet/wire";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { TestServer, type TestServerOptions } from "../../testing/test-server.ts";
-import { hashApiKey } from "../auth.ts";
+import { hashApiKey } from "../access/auth.ts";
 
 const html = new TextEncoder().encode("<!doctype html><title>page</title>");
 const studio: Studio = {

@@ -7,8 +7,8 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Clock } from "@tinklet/wire/clock";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Database } from "../../store/database.ts";
-import { addSignIn, deleteSignIn, getSignIn } from "../../store/sign-ins.ts";
-import { type Auth, type Caller, localTenant } from "../auth.ts";
+import { addSignIn, deleteSignIn, getSignIn } from "../../store/tables/sign-ins.ts";
+import { type Auth, type Caller, localTenant } from "../access/auth.ts";
 
 const cookieSeconds = 12 * 3600;
 /** Links that can be waiting to be opened; the oldest goes. */

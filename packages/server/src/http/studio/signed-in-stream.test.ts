@@ -1,7 +1,7 @@
 import type { Studio } from "@tinklet/wire";
 import { expect, onTestFinished, test } from "vitest";
 import { TestServer } from "../../testing/test-server.ts";
-import { hashApiKey } from "../auth.ts";
+import { hashApiKey } from "../access/auth.ts";
 
 const origin = "http://127.0.0.1:8471";
 const studio: Studio = { file: () => undefined };

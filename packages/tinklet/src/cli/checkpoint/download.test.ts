@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { tarStream } from "../../../../server/src/http/tar.ts";
+import { tarStream } from "../../../../server/src/http/runs/tar.ts";
 import type { Context } from "../context.ts";
 import { portableName } from "../files.ts";
 import { downloadFile } from "./download.ts";

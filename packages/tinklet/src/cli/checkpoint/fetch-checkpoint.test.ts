@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { RestClient } from "@tinklet/sdk";
 import { APIStatusError, NotFoundError } from "@tinklet/wire/errors";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { tarStream } from "../../../../server/src/http/tar.ts";
+import { tarStream } from "../../../../server/src/http/runs/tar.ts";
 import type { Context } from "../context.ts";
 import { fetchCheckpoint } from "./fetch-checkpoint.ts";
 

@@ -1,0 +1,137 @@
+/** From a data file to what the supervised loop trains and evaluates on, with the figures that a person wants to see first. */
+import { createHash } from "node:crypto";
+import type { Tokenizer } from "@tinklet/sdk";
+import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
+import { type DataSummary, summarize } from "../cost/cost.ts";
+import { DataError } from "./data-error.ts";
+import { splitData } from "./dataset.ts";
+import { type Example, readExamples, toExample } from "./examples.ts";
+import type { HistoryPolicies, HistoryPolicy } from "./history.ts";
+import {
+  type DatumOptions,
+  type Rendered,
+  renderExamples,
+  type SupervisedDatum,
+  type TrainOn,
+  toDatum,
+} from "./render.ts";
+
+export interface PrepareOptions extends DatumOptions {
+  /** Which tokens carry weight in the loss. @defaultValue "all_answers" */
+  readonly trainOn?: TrainOn;
+  /** For conversations whose earlier answers the template rewrites. @defaultValue {@link historyPolicies} */
+  readonly history?: HistoryPolicy | HistoryPolicies;
+  /** Share (below 1) or number of distinct examples kept for evaluation. @defaultValue 0 */
+  readonly testShare?: number;
+  /** Random seed of the split. @defaultValue 0 */
+  readonly seed?: number;
+  /** Told how many conversations became several examples, where some did. @defaultValue `console.warn` */
+  readonly onWarning?: (text: string) => void;
+}
+
+const prepareNames: OptionNames<PrepareOptions> = {
+  trainOn: true,
+  history: true,
+  onWarning: true,
+  testShare: true,
+  seed: true,
+  maxLength: true,
+  reduction: true,
+};
+
+/** Data that is ready to train on. */
+export interface PreparedData {
+  readonly train: readonly SupervisedDatum[];
+  readonly test: readonly SupervisedDatum[];
+  /** Figures of the training data. */
+  readonly summary: DataSummary;
+  /** Figures of the evaluation data. */
+  readonly testSummary: DataSummary;
+  /** Conversations that the template could not show as one example, and how many examples they became. */
+  readonly split: { readonly conversations: number; readonly examples: number };
+  /** Hash of tokens, weights and their order: a run is resumed only with the same data. */
+  readonly digest: string;
+}
+
+/**
+ * Reads, renders and splits a file of examples.
+ *
+ * @throws {@link DataError} naming file and line, or when nothing is left to learn from.
+ */
+export async function prepareSupervised(
+  file: string,
+  tokenizer: Tokenizer,
+  options: PrepareOptions = {},
+): Promise<PreparedData> {
+  checkOptions("prepareSupervised", options, prepareNames);
+  return prepared(file, await readExamples(file), tokenizer, options);
+}
+
+/**
+ * Renders and splits examples that a program made: conversations, prompts with completions, or texts, as lines of a file would be.
+ *
+ * @throws {@link DataError} naming the example, counted from 1, or when nothing is left to learn from.
+ *
+ * @example
+ * ```ts
+ * const data = prepareExamples([{ prompt: "2 + 2 =", completion: " 4" }], tokenizer);
+ * ```
+ */
+export function prepareExamples(
+  examples: readonly object[],
+  tokenizer: Tokenizer,
+  options: PrepareOptions = {},
+): PreparedData {
+  checkOptions("prepareExamples", options, prepareNames);
+  const file = "examples";
+  if (examples.length === 0) throw new DataError({ file }, "are empty");
+  const checked = examples.map((example, at) => toExample(example, { file, line: at + 1 }));
+  return prepared(file, checked, tokenizer, options);
+}
+
+function prepared(
+  file: string,
+  examples: readonly Example[],
+  tokenizer: Tokenizer,
+  options: PrepareOptions,
+): PreparedData {
+  const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength, reduction } = options;
+  const render = renderExamples(tokenizer, { trainOn, ...omitUndefined({ history: options.history }) });
+  const rendered = examples.map(render);
+  const split = splitOf(rendered);
+  if (split.conversations > 0) (options.onWarning ?? console.warn)(splitWarning(split));
+  // Whole conversations: a part of one must not be evaluated on when another was trained on.
+  const key = (parts: readonly Rendered[]) => parts.map(({ tokens }) => tokens.join(",")).join("|");
+  const apart = splitData(rendered, { share: testShare, seed, key });
+  const [train, test] = [apart.train.flat(), apart.test.flat()];
+  const data = (part: readonly Rendered[]) =>
+    part.map((one) => toDatum(one, omitUndefined({ maxLength, reduction }))).filter((datum) => datum !== undefined);
+  const both = { train: data(train), test: data(test) };
+  if (both.train.length === 0) {
+    throw new DataError({ file }, "has no example with anything left to learn", {
+      hint:
+        maxLength === undefined ? undefined : `All answers lie beyond ${maxLength} tokens: raise the maximum length.`,
+    });
+  }
+  return {
+    ...both,
+    summary: summarize(train, { maxLength }),
+    testSummary: summarize(test, { maxLength }),
+    split,
+    digest: digestOf(rendered.flat()),
+  };
+}
+
+function splitOf(rendered: readonly (readonly Rendered[])[]): PreparedData["split"] {
+  const several = rendered.filter((parts) => parts.length > 1);
+  return { conversations: several.length, examples: several.flat().length };
+}
+
+const splitWarning = ({ conversations, examples }: PreparedData["split"]) =>
+  `${conversations} conversation${conversations === 1 ? "" : "s"} became ${examples} examples: the model's chat template rewrites earlier answers, and each is learned with what came before it when it was given.`;
+
+function digestOf(rendered: readonly Rendered[]): string {
+  const hash = createHash("sha256");
+  for (const { tokens, weights } of rendered) hash.update(`${tokens.join(",")}|${weights.join(",")}\n`);
+  return hash.digest("hex").slice(0, 16);
+}

@@ -1,0 +1,108 @@
+/**
+ * The distance from a reference as an advantage of each token: `-coefficient · (log π - log π_ref)`. Centred it keeps a policy
+ * near the reference while it follows a reward; plain, with a teacher as reference, it is on-policy distillation.
+ */
+import { InvalidInputError, ModelInput } from "@tinklet/sdk";
+import type { Scorer } from "../clients.ts";
+import { EpisodeLimit } from "../environments/episode-limit.ts";
+import type { PolicyTokens, TrajectoryGroup } from "../environments/index.ts";
+
+/** A reference that the policy is kept near, or drawn to. */
+export interface KlOptions {
+  /**
+   * For example `await service.createSamplingClient({ baseModel })`, the same for the whole run; or the one of a group, for example by its
+   * tags, which then has its distance in the metrics under each tag as well.
+   */
+  readonly reference: Scorer | ((group: TrajectoryGroup) => Scorer);
+  /** How much it counts against a reward of 1. */
+  readonly coefficient: number;
+  /**
+   * Whether the mean over the batch is taken off, so that the distance as such is not punished, only where it is largest.
+   * @defaultValue true
+   */
+  readonly centred?: boolean;
+}
+
+/** Sequences of one group. */
+export interface GroupSequences {
+  readonly group: TrajectoryGroup;
+  readonly sequences: readonly PolicyTokens[];
+}
+
+/** How far sampled tokens are from the reference. */
+export interface Distance {
+  readonly tags: readonly string[];
+  /** Over the tokens. */
+  readonly sum: number;
+  readonly tokens: number;
+}
+
+/** Requests for log-probabilities at the same time. */
+const maxRequests = 128;
+
+/**
+ * Adds the distance to the advantages, in place.
+ *
+ * @returns the distance of each group
+ * @throws InvalidInputError when the reference leaves out a token.
+ */
+export async function addKlAdvantages(
+  groups: readonly GroupSequences[],
+  { reference, coefficient, centred = true }: KlOptions,
+): Promise<readonly Distance[]> {
+  if (!Number.isFinite(coefficient))
+    throw new InvalidInputError("coefficient", `must be a finite number, and is ${coefficient}`);
+  const limit = new EpisodeLimit(maxRequests);
+  const each = await Promise.all(
+    groups.map(async ({ group, sequences }) => {
+      const own = typeof reference === "function" ? reference(group) : reference;
+      if (typeof own?.computeLogprobs !== "function")
+        throw new InvalidInputError("reference", `must be a sampling client, also for the group ${group.name}`);
+      const apart = await Promise.all(sequences.map((one) => limit.run(1, () => distancesOf(one, own))));
+      return { group, sequences, apart };
+    }),
+  );
+  const distances = each.map(({ group, sequences, apart }) => ({
+    tags: group.tags,
+    sum: apart.flat().reduce((sum, one) => sum + one, 0),
+    tokens: sequences.reduce((sum, { mask }) => sum + mask.reduce((own, one) => own + one, 0), 0),
+  }));
+  const taken = centred ? meanDistance(distances) : 0;
+  for (const { sequences, apart } of each) {
+    sequences.forEach(({ advantages, mask }, at) => {
+      apart[at]?.forEach((distance, i) => {
+        if (mask[i] === 1) advantages[i] = (advantages[i] as number) + coefficient * (taken - distance);
+      });
+    });
+  }
+  return distances;
+}
+
+/** `log π - log π_ref` of each target; 0 where it was not sampled. */
+async function distancesOf({ tokens, logprobs, mask }: PolicyTokens, reference: Scorer): Promise<number[]> {
+  const scores = await reference.computeLogprobs(ModelInput.fromInts([...tokens]));
+  return mask.map((own, i) => {
+    if (own === 0) return 0;
+    const score = scores[i + 1];
+    if (typeof score !== "number" || !Number.isFinite(score))
+      throw new InvalidInputError("reference", `gave no log-probability for token ${i + 1} of ${tokens.length}`);
+    return (logprobs[i] as number) - score;
+  });
+}
+
+/** The mean distance per sampled token. */
+function meanDistance(distances: readonly Distance[]): number {
+  const [sum, tokens] = distances.reduce(([all, count], one) => [all + one.sum, count + one.tokens], [0, 0]);
+  return sum / Math.max(tokens, 1);
+}
+
+/** The mean distance per sampled token by its name in the metrics; per tag too, where a tag marks some groups only. */
+export function distanceMetrics(name: string, distances: readonly Distance[]): Record<string, number> {
+  if (distances.length === 0) return {};
+  const metrics: Record<string, number> = { [name]: meanDistance(distances) };
+  for (const tag of new Set(distances.flatMap(({ tags }) => tags))) {
+    const own = distances.filter(({ tags }) => tags.includes(tag));
+    if (own.length < distances.length) metrics[`${name}/${tag}`] = meanDistance(own);
+  }
+  return metrics;
+}

@@ -1,0 +1,54 @@
+/** What to say when the checkpoint that a run would go on from is not on the server any more, and which ways are left. */
+import { join } from "node:path";
+import { APIStatusError, RequestFailedError } from "@tinklet/sdk";
+import type { Service } from "../clients.ts";
+import { DataError } from "../data/data-error.ts";
+import type { CheckpointRecord, RunFolder } from "./run-folder.ts";
+
+/** Whether a checkpoint could not be loaded because there is none. */
+export function isGone(error: unknown): boolean {
+  if (error instanceof APIStatusError) return error.status === 404 || error.status === 410;
+  return error instanceof RequestFailedError && /not found|no such|there is no|expired|deleted/i.test(error.message);
+}
+
+/** @param lost - the checkpoint that was to be loaded */
+export async function lostCheckpoint(
+  lost: CheckpointRecord & { readonly state_path: string },
+  { run, service }: { readonly run: RunFolder; readonly service: Service },
+  cause: unknown,
+): Promise<DataError> {
+  const older = (await run.readCheckpoints()).filter(
+    ({ state_path = lost.state_path }) => state_path !== lost.state_path,
+  );
+  const left = await lastThere(older, service);
+  const why = "It has expired (those in the middle of a run are kept for 7 days, or ttlSeconds), or was deleted,";
+  const hint =
+    left === undefined
+      ? `${why} or this is not the server, account or data folder that has it (dataDir): nothing of this run is left here. Find that one, or begin anew in another folder.`
+      : `${why} and ${left.name} is the last that is left: delete the lines after it in ${join(run.path, "checkpoints.jsonl")} to go on from there, or begin anew in another folder, with its weights (from: ${JSON.stringify(left.state_path)}) or without.`;
+  const problem = `cannot go on: the server has no checkpoint ${lost.state_path} (${lost.name}), which is the last of this run`;
+  return new DataError({ file: run.path }, problem, { hint, cause });
+}
+
+/** The last of these checkpoints that the server still has, where it can be asked. */
+async function lastThere(
+  records: readonly CheckpointRecord[],
+  service: Service,
+): Promise<CheckpointRecord | undefined> {
+  const rest = service.createRestClient?.();
+  if (rest === undefined) return undefined;
+  for (const record of records.toReversed()) {
+    const { state_path: path } = record;
+    if (path !== undefined && (await isThere(() => rest.getWeightsInfoByTinkerPath(path)))) return record;
+  }
+  return undefined;
+}
+
+async function isThere(ask: () => PromiseLike<unknown>): Promise<boolean> {
+  try {
+    await ask();
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,311 @@
+/**
+ * From a folder to a run that can be trained: begins one, or goes on with the one that is there, with no step repeated or left
+ * out. The loops in one call each, over it.
+ */
+import { createHash } from "node:crypto";
+import { checkOptions, omitUndefined } from "@tinklet/wire/options";
+import type { Service, Trainer } from "../clients.ts";
+import { type BeforeStep, measureSpending, openSpending } from "../cost/budget.ts";
+import { BatchedDataset } from "../data/dataset.ts";
+import type { PreparedData } from "../data/prepare.ts";
+import {
+  type PolicyGradientEvent,
+  type PolicyGradientOptions,
+  type PolicyGradientResult,
+  type Problem,
+  trainPolicyGradient,
+} from "../loops/policy-gradient.ts";
+import {
+  type SupervisedEvent,
+  type SupervisedOptions,
+  type SupervisedResult,
+  trainSupervised,
+} from "../loops/supervised.ts";
+import {
+  only,
+  policyGradientNames,
+  policyGradientRunNames,
+  runNames,
+  supervisedNames,
+  supervisedRunNames,
+} from "../option-names.ts";
+import { isGone, lostCheckpoint } from "./lost-checkpoint.ts";
+import { nextStepOf, totalStepsOf } from "./plan.ts";
+import { type CheckpointRecord, type ClaimOptions, RunFolder } from "./run-folder.ts";
+import type { RunResult } from "./run-result.ts";
+
+/** The folder, the model and the adapter of a run. */
+export interface RunOptions {
+  /** Creates the training client, for example a `ServiceClient`. */
+  readonly service: Service;
+  /** Folder for the run's configuration, metrics and checkpoints. A run that is already in it is resumed. */
+  readonly folder: string;
+  readonly baseModel: string;
+  /** Rank of the LoRA adapter. @defaultValue 32 */
+  readonly rank?: number;
+  /** Random seed of the initial weights, of shuffling and of sampling. @defaultValue 0 */
+  readonly seed?: number;
+  /** A training checkpoint whose weights the run begins with, instead of an empty adapter. Its optimizer begins anew. */
+  readonly from?: string | undefined;
+  readonly signal?: AbortSignal;
+}
+
+/** A run that is open: spread it into the options of a loop. */
+export interface OpenRun {
+  readonly run: RunFolder;
+  readonly trainer: Trainer;
+  /** The checkpoint that the trainer was made from; absent for a run that begins. */
+  readonly resumeFrom: CheckpointRecord | undefined;
+}
+
+/**
+ * Opens the folder of a run, checks that it belongs to these settings, and makes the trainer: from the last checkpoint where
+ * there is one.
+ *
+ * @param settings - everything that decides what the run computes, besides the model; written to `config.json`
+ * @throws {@link DataError} when the folder holds a run with other settings, another process writes there, or the server does not
+ *   have the last checkpoint any more.
+ *
+ * @example
+ * ```ts
+ * const opened = await openRun({ service, folder: "runs/mine", baseModel: "tinklet/base" }, { learning_rate: 1e-4 });
+ * for await (const event of trainSupervised({ ...opened, dataset, learningRate: 1e-4 })) console.log(event.type);
+ * ```
+ */
+export async function openRun(
+  options: RunOptions,
+  settings: Readonly<Record<string, unknown>>,
+  claim: ClaimOptions = {},
+): Promise<OpenRun> {
+  checkOptions("openRun", options, runNames);
+  const found = await claimed(options, settings, claim);
+  try {
+    return { ...found, trainer: await trainerFor(options, found) };
+  } catch (error) {
+    await found.run.close(); // nobody gets it
+    throw error;
+  }
+}
+
+/** A folder that belongs to this run, and where the run goes on. */
+interface Claimed {
+  readonly run: RunFolder;
+  readonly resumeFrom: (CheckpointRecord & { readonly state_path: string }) | undefined;
+}
+
+async function claimed(
+  options: RunOptions,
+  settings: Readonly<Record<string, unknown>>,
+  claim: ClaimOptions,
+): Promise<Claimed> {
+  const { folder, baseModel, rank = 32, seed = 0, from } = options;
+  const run = await RunFolder.open(folder);
+  const start = omitUndefined({ load_checkpoint_path: from });
+  const resumed = await run.claim({ model_name: baseModel, lora_rank: rank, seed, ...start, ...settings }, claim);
+  return { run, resumeFrom: resumed ? await run.lastCheckpoint() : undefined };
+}
+
+async function trainerFor(options: RunOptions, { run, resumeFrom }: Claimed): Promise<Trainer> {
+  const { service, baseModel, rank = 32, seed = 0, from, signal } = options;
+  const call = omitUndefined({ signal });
+  if (resumeFrom !== undefined) {
+    try {
+      return await service.createTrainingClientFromStateWithOptimizer(resumeFrom.state_path, call);
+    } catch (error) {
+      throw isGone(error) ? await lostCheckpoint(resumeFrom, { run, service }, error) : error;
+    }
+  }
+  if (from !== undefined) return service.createTrainingClientFromState(from, call);
+  return service.createLoraTrainingClient({ baseModel, rank, seed, ...call });
+}
+
+/** Options of {@link runSupervised}: those of the loop, with data in place of the trainer, the dataset and the run folder, which it makes. */
+export interface SupervisedRunOptions
+  extends RunOptions,
+    Omit<SupervisedOptions, "trainer" | "run" | "resumeFrom" | "dataset" | "testData" | "signal"> {
+  /** Training and evaluation data, from {@link prepareSupervised}. */
+  readonly data: Pick<PreparedData, "train" | "test" | "digest">;
+  /** Examples per step. @defaultValue 8 */
+  readonly batchSize?: number;
+  /** Further settings for `config.json`, which a resumed run must agree with. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+}
+
+/** Event before the first step. */
+export interface RunStarts {
+  readonly type: "start";
+  readonly run: RunFolder;
+  /** The first step of this call, counted from 0. */
+  readonly startStep: number;
+  readonly totalSteps: number;
+  readonly resumeFrom: CheckpointRecord | undefined;
+}
+
+/**
+ * Trains on examples, recorded in a folder: called again after an interruption, or a crash, it goes on where the run stopped.
+ * The last event, `done`, says how the call ended: `stopped` has the reason where the run is not complete, for example a
+ * {@link budget}. The intervals of evaluating and saving may change from call to call, and epochs and steps may grow; the schedule then spans
+ * the longer run.
+ *
+ * @throws {@link DataError} when the folder holds a run with other settings or data, another process writes there, or the server
+ *   does not have the last checkpoint any more.
+ *
+ * @example
+ * ```ts
+ * const data = await prepareSupervised("data.jsonl", tokenizer, { testShare: 0.1 });
+ * for await (const event of runSupervised({ service, folder: "runs/mine", baseModel, data, learningRate: 1e-4 })) {
+ *   if (event.type === "step") console.log(event.step, event.metrics["train_mean_nll"]);
+ *   if (event.type === "done") console.log(event.stopped ?? "complete", event.checkpoint?.state_path);
+ * }
+ * ```
+ */
+export async function* runSupervised(
+  options: SupervisedRunOptions,
+): AsyncGenerator<RunStarts | SupervisedEvent, SupervisedResult, void> {
+  checkOptions("runSupervised", options, supervisedRunNames);
+  const { data, batchSize = 8, seed = 0, learningRate } = options;
+  const dataset = new BatchedDataset(data.train, { batchSize, seed });
+  const loop = { ...only<SupervisedOptions>(options, supervisedNames), learningRate, dataset, testData: data.test };
+  const found = await claimed(options, supervisedSettings(options), {
+    changeable: ["eval_every", "save_every", "ttl_seconds"],
+    growing: ["num_epochs", "max_steps"],
+  });
+  try {
+    const { run, resumeFrom } = found;
+    const totalSteps = totalStepsOf(loop);
+    const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
+    // Asked before the trainer is made: what may not begin leaves nothing on the server.
+    const stopped = startStep < totalSteps ? await (await openSpending(loop, run)).refusal(startStep) : undefined;
+    if (startStep >= totalSteps || stopped !== undefined) {
+      const nextStep = Math.min(startStep, totalSteps);
+      return yield* nothingToDo(run, { nextStep, totalSteps, ...omitUndefined({ stopped, checkpoint: resumeFrom }) });
+    }
+    yield { type: "start", run, startStep, totalSteps, resumeFrom };
+    return yield* trainSupervised({ ...loop, ...found, trainer: await trainerFor(options, found) });
+  } finally {
+    await found.run.close();
+  }
+}
+
+/** A loop, and what decides the run that it makes. */
+export interface LoopInFolder<E, R> {
+  /** Everything that decides what the run computes, besides the model; written to `config.json`. */
+  readonly settings: Readonly<Record<string, unknown>>;
+  readonly claim?: ClaimOptions;
+  readonly totalSteps: number;
+  readonly beforeStep?: BeforeStep | undefined;
+  /** The loop itself, over the trainer and the folder. Its step is the checkpoint's `batch`. */
+  readonly train: (opened: OpenRun) => AsyncGenerator<E, R, void>;
+}
+
+/**
+ * Runs a loop in a folder: begins, or goes on from the last checkpoint. A loop of your own becomes a run by this.
+ *
+ * @throws {@link DataError} as {@link openRun}.
+ */
+export async function* runLoop<E extends { readonly type: string }, R extends RunResult>(
+  options: RunOptions,
+  { settings, claim = {}, totalSteps, beforeStep, train }: LoopInFolder<E, R>,
+): AsyncGenerator<RunStarts | E | ({ readonly type: "done" } & RunResult), RunResult, void> {
+  const found = await claimed(options, settings, claim);
+  try {
+    const { run, resumeFrom } = found;
+    const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
+    // Asked before the trainer is made: what may not begin leaves nothing on the server.
+    const stopped =
+      startStep < totalSteps
+        ? await (await measureSpending(run, beforeStep)).refusal(startStep, totalSteps)
+        : undefined;
+    if (startStep >= totalSteps || stopped !== undefined) {
+      const nextStep = Math.min(startStep, totalSteps);
+      return yield* nothingToDo(run, { nextStep, totalSteps, ...omitUndefined({ stopped, checkpoint: resumeFrom }) });
+    }
+    yield { type: "start", run, startStep, totalSteps, resumeFrom };
+    return yield* train({ ...found, trainer: await trainerFor(options, found) });
+  } finally {
+    await found.run.close();
+  }
+}
+
+/** The end of a call that trains nothing: it is told like any other. */
+async function* nothingToDo<R extends object>(
+  run: RunFolder,
+  result: R,
+): AsyncGenerator<{ readonly type: "done" } & R, R, void> {
+  await run.close();
+  yield { type: "done", ...result };
+  return result;
+}
+
+/** What decides a supervised run, by the official cookbook's names where it has them. */
+function supervisedSettings(options: SupervisedRunOptions): Record<string, unknown> {
+  const { data, adam, ttlSeconds } = options;
+  return {
+    learning_rate: options.learningRate,
+    lr_schedule: options.schedule ?? "linear",
+    warmup_steps: options.warmupSteps ?? 0,
+    num_epochs: options.epochs ?? 1,
+    batch_size: options.batchSize ?? 8,
+    max_steps: options.maxSteps ?? null,
+    eval_every: options.evalEvery ?? 10,
+    save_every: options.saveEvery ?? 20,
+    ...omitUndefined({ ttl_seconds: ttlSeconds, adam }),
+    ...options.settings,
+    data_digest: data.digest,
+  };
+}
+
+/** Options of {@link runPolicyGradient}: those of the loop, without the trainer and the run folder, which it makes. */
+export interface PolicyGradientRunOptions<P extends Problem>
+  extends RunOptions,
+    Omit<PolicyGradientOptions<P>, "trainer" | "run" | "resumeFrom" | "signal" | "seed"> {
+  /** Further settings for `config.json`, which a resumed run must agree with: what the reward depends on, for example. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Trains on rewards, recorded in a folder: called again after an interruption it goes on where the run stopped. The interval of
+ * saving may change from call to call, and the number of steps may grow.
+ *
+ * @throws {@link DataError} when the folder holds a run with other settings or problems, or another process writes there.
+ *
+ * @example
+ * ```ts
+ * const options = { service, folder: "runs/rl", baseModel, problems, reward, steps: 20, learningRate: 1e-4, saveEvery: 5 };
+ * for await (const event of runPolicyGradient(options)) {
+ *   if (event.type === "step") console.log(event.step, event.metrics["env/all/reward/total"]);
+ * }
+ * ```
+ */
+export async function* runPolicyGradient<P extends Problem>(
+  options: PolicyGradientRunOptions<P>,
+): AsyncGenerator<RunStarts | PolicyGradientEvent<P>, PolicyGradientResult, void> {
+  checkOptions("runPolicyGradient", options, policyGradientRunNames);
+  const { steps: totalSteps, problems, reward, learningRate } = options;
+  return yield* runLoop(options, {
+    settings: policySettings(options),
+    claim: { changeable: ["save_every"], growing: ["steps"] },
+    totalSteps,
+    train: (opened) => {
+      const loop = only<PolicyGradientOptions<P>>(options, policyGradientNames);
+      return trainPolicyGradient({ ...loop, problems, reward, steps: totalSteps, learningRate, ...opened });
+    },
+  });
+}
+
+function policySettings<P extends Problem>(options: PolicyGradientRunOptions<P>): Record<string, unknown> {
+  const { samplingParams, adam, schedule = "constant" } = options;
+  const problems = createHash("sha256");
+  for (const { prompt } of options.problems) problems.update(`${prompt.join(",")}\n`);
+  return {
+    steps: options.steps,
+    learning_rate: options.learningRate,
+    lr_schedule: schedule,
+    group_size: options.groupSize ?? 8,
+    groups_per_batch: options.groupsPerStep ?? 8,
+    save_every: options.saveEvery ?? 0,
+    ...omitUndefined({ sampling_params: samplingParams, adam }),
+    ...options.settings,
+    data_digest: problems.digest("hex").slice(0, 16),
+  };
+}

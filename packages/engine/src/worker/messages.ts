@@ -1,0 +1,66 @@
+/** What the caller's thread and the engine's say to each other, and how errors survive the crossing. */
+import type { DownloadProgress } from "@tinklet/models";
+import * as errors from "../errors.ts";
+import type { PlainOptions } from "../open-core.ts";
+import type { ModelInfo, TokenEvent } from "../types.ts";
+import type { ArrayChunk, ArrayPlace } from "./chunked-transfer.ts";
+import type { GateMemory } from "./native-call-gate.ts";
+
+/** First message to a worker. */
+export interface WorkerStart {
+  readonly source: string;
+  readonly options: PlainOptions;
+  /** Tells the caller's thread when this one is in native code. */
+  readonly gate: GateMemory;
+}
+
+export type ToWorker =
+  /** Stop opening; the answer is `failed`, or `ready` if it came too late. */
+  | { readonly type: "abort" }
+  | {
+      readonly type: "call";
+      readonly id: number;
+      readonly method: string;
+      readonly args: readonly unknown[];
+      /** Arrays of the arguments that follow in pieces. */
+      readonly places?: readonly ArrayPlace[];
+    }
+  | { readonly type: "piece"; readonly id: number; readonly piece: ArrayChunk }
+  | { readonly type: "cancel"; readonly id: number };
+
+export type FromWorker =
+  | { readonly type: "ready"; readonly info: ModelInfo }
+  | { readonly type: "failed"; readonly error: PlainError }
+  | { readonly type: "notice"; readonly message: string }
+  | { readonly type: "progress"; readonly progress: DownloadProgress }
+  | { readonly type: "token"; readonly id: number; readonly event: TokenEvent }
+  | { readonly type: "result"; readonly id: number; readonly value: unknown }
+  | { readonly type: "error"; readonly id: number; readonly error: PlainError };
+
+/** An error as data: structured clone would drop its class and its fields. */
+export interface PlainError {
+  readonly name: string;
+  readonly message: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export function toPlainError(error: unknown): PlainError {
+  if (!(error instanceof Error)) return { name: "Error", message: String(error), fields: {} };
+  const fields: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(error)) {
+    if (["string", "number", "boolean"].includes(typeof value)) fields[key] = value;
+  }
+  return { name: error.name, message: error.message, fields };
+}
+
+/** By literal names: bundlers may rename classes. */
+const classes: Readonly<Record<string, { readonly prototype: Error }>> = { ...errors };
+
+/** The same class again, by name; a stranger becomes an EngineError with code `internal`. */
+export function fromPlainError({ name, message, fields }: PlainError): Error {
+  const known = Object.hasOwn(classes, name) ? name : "EngineError";
+  const error = Object.create(classes[known]!.prototype) as Error;
+  Object.assign(error, { name: known, message, code: "internal", ...fields });
+  Error.captureStackTrace(error, fromPlainError);
+  return error;
+}

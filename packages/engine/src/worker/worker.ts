@@ -1,0 +1,83 @@
+/** The engine's thread: opens the model it is told to and answers calls until it is closed. */
+import { parentPort, workerData } from "node:worker_threads";
+import type { EngineCore } from "../core.ts";
+import { openCore } from "../open-core.ts";
+import type { SampleHandle } from "../sample/sampler.ts";
+import type { SampleRequest } from "../types.ts";
+import { type ArrayPlace, type Assembly, createAssembly } from "./chunked-transfer.ts";
+import { type FromWorker, type ToWorker, toPlainError, type WorkerStart } from "./messages.ts";
+import { lowerThreadPriority } from "./thread-priority.ts";
+
+lowerThreadPriority(); // before anything starts threads of its own
+const port = parentPort!;
+const send = (message: FromWorker): void => port.postMessage(message);
+
+/** Large results are moved, not copied: every typed array in a result belongs to it alone. */
+function buffersOf(value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuffer> {
+  if (ArrayBuffer.isView(value)) {
+    if (value.buffer instanceof ArrayBuffer && value.byteLength === value.buffer.byteLength) found.add(value.buffer);
+  } else if (value && typeof value === "object") for (const inner of Object.values(value)) buffersOf(inner, found);
+  return found;
+}
+
+function wholeOnes(whole: Promise<void>, arg: unknown): Promise<unknown> {
+  const coming = whole.then(() => arg);
+  coming.catch(() => {}); // the call hears of it in its turn
+  return coming;
+}
+
+function serve(core: EngineCore): void {
+  const samples = new Map<number, SampleHandle>();
+  const assemblies = new Map<number, Assembly>();
+  const call = (id: number, method: string, args: readonly unknown[]): Promise<unknown> => {
+    if (method === "sample") {
+      const [request, streams] = args as [SampleRequest, boolean];
+      const handle = core.sample(request, streams ? (event) => send({ type: "token", id, event }) : undefined);
+      samples.set(id, handle);
+      return handle.result.finally(() => samples.delete(id));
+    }
+    const operation = core[method as keyof EngineCore] as (...given: readonly unknown[]) => Promise<unknown>;
+    return operation.apply(core, args as unknown[]);
+  };
+  /** Arguments each of which is whole when its arrays have come. */
+  const comingArgs = (id: number, args: readonly unknown[], places: readonly ArrayPlace[]): unknown[] => {
+    const assembly = createAssembly(args, places);
+    assemblies.set(id, assembly);
+    const { whole } = assembly;
+    whole.finally(() => assemblies.delete(id)).catch(() => {});
+    return args.map((arg, i) => (places.some(({ path }) => path[0] === i) ? wholeOnes(whole, arg) : arg));
+  };
+  port.on("message", (message: ToWorker) => {
+    if (message.type === "abort") return; // too late: it is open
+    if (message.type === "cancel") {
+      samples.get(message.id)?.cancel(new Error("cancelled"));
+      assemblies.get(message.id)?.fail(new Error("cancelled"));
+      return;
+    }
+    if (message.type === "piece") return assemblies.get(message.id)?.take(message.piece);
+    const { id, method, args, places } = message;
+    call(id, method, places ? comingArgs(id, args, places) : args)
+      .then((value) => port.postMessage({ type: "result", id, value } satisfies FromWorker, [...buffersOf(value)]))
+      .catch((error: unknown) => send({ type: "error", id, error: toPlainError(error) }));
+  });
+}
+
+const { source, options, gate } = workerData as WorkerStart;
+const opening = new AbortController();
+function abort({ type }: ToWorker): void {
+  if (type === "abort") opening.abort();
+}
+port.on("message", abort);
+try {
+  const core = await openCore(source, options, {
+    signal: opening.signal,
+    gate,
+    notice: (message) => send({ type: "notice", message }),
+    progress: (progress) => send({ type: "progress", progress }),
+  });
+  port.off("message", abort);
+  serve(core);
+  send({ type: "ready", info: core.info });
+} catch (error) {
+  send({ type: "failed", error: toPlainError(error) });
+}

@@ -1,0 +1,90 @@
+/**
+ * A capacity that tenants share: bytes of bodies, requests in flight, connections. One tenant may hold at most two thirds of what the
+ * others leave free (the dynamic thresholds of shared-memory switches), so that a lone tenant has most of it and a newcomer always
+ * finds room, without a fixed partition. A request without a valid key counts for its remote address.
+ */
+import { Refusal } from "../../queue/refusal.ts";
+
+/** The tenant of requests without a valid key. The colon keeps it apart from the names of keys. */
+export const addressTenant = (address: string): string => `address:${address}`;
+
+export interface TenantPoolOptions {
+  readonly capacity: number;
+  /** What is counted, for the message: "bytes of request bodies". */
+  readonly unit: string;
+  /** Code of the 429. */
+  readonly code: string;
+}
+
+/** One holder's part of a {@link TenantPool}. */
+export interface Lease {
+  /** @throws {@link Refusal} 429 when the tenant's share has no room for this. */
+  take(amount: number): void;
+  /** Counts what is held, and what is taken later, for another tenant. @throws {@link Refusal} 429; then nothing has changed */
+  moveTo(tenant: string): void;
+  /** Gives everything back. Idempotent. */
+  release(): void;
+}
+
+export class TenantPool {
+  readonly #options: TenantPoolOptions;
+  readonly #held = new Map<string, number>();
+  #used = 0;
+
+  constructor(options: TenantPoolOptions) {
+    this.#options = options;
+  }
+
+  /** What all tenants hold now. */
+  get used(): number {
+    return this.#used;
+  }
+
+  lease(tenant: string): Lease {
+    let owner = tenant;
+    let amount = 0;
+    return {
+      take: (more) => {
+        this.#check(owner, more);
+        this.#add(owner, more);
+        amount += more;
+      },
+      moveTo: (next) => {
+        if (next === owner) return;
+        this.#add(owner, -amount);
+        try {
+          this.#check(next, amount);
+        } catch (error) {
+          this.#add(owner, amount);
+          throw error;
+        }
+        owner = next;
+        this.#add(owner, amount);
+      },
+      release: () => {
+        this.#add(owner, -amount);
+        amount = 0;
+      },
+    };
+  }
+
+  #check(tenant: string, more: number): void {
+    const { capacity, unit, code } = this.#options;
+    const held = this.#held.get(tenant) ?? 0;
+    const share = Math.ceil(((capacity - this.#used + held) * 2) / 3);
+    if (held + more <= share) return;
+    throw new Refusal(
+      429,
+      code,
+      `Too many ${unit} at once: the share of this key is now ${share}, and ${held + more} are asked for. Send fewer at a time.`,
+      { retryAfterSeconds: 1 },
+    );
+  }
+
+  #add(tenant: string, amount: number): void {
+    this.#used += amount;
+    const held = (this.#held.get(tenant) ?? 0) + amount;
+    if (held === 0) this.#held.delete(tenant);
+    else this.#held.set(tenant, held);
+  }
+}

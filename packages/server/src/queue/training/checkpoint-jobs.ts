@@ -1,0 +1,296 @@
+/**
+ * Saving and loading as they run in a model's turn: the state leaves the engine, becomes an immutable folder, and the checkpoint
+ * row is stored together with the request's result. Who may read which checkpoint is decided in `findReadable`.
+ */
+import type { AdapterId, Engine } from "@tinklet/engine";
+import {
+  LoadWeightsRequest,
+  ParsedCheckpointTinkerPath,
+  SaveWeightsForSamplerRequest,
+  SaveWeightsRequest,
+} from "@tinklet/wire";
+import { InvalidInputError } from "@tinklet/wire/errors";
+import type { Sql } from "../../store/database.ts";
+import { readAdapter, writeAdapter } from "../../store/files/adapter-files.ts";
+import { newFolderId } from "../../store/files/file-store.ts";
+import {
+  addFiles,
+  type CheckpointKind,
+  type CheckpointRow,
+  getCheckpoint,
+  isLive,
+  type Lora,
+  putCheckpoint,
+  tinkerPath,
+} from "../../store/tables/models.ts";
+import { addSampler, freeSamplerSeq } from "../../store/tables/sessions.ts";
+import { addAudit, addUsage } from "../../store/tables/usage.ts";
+import { jsonPayload } from "../engine-input.ts";
+import { insist, type Job, payloadOf, type QueueContext, UserError } from "../job.ts";
+import { jsonBytes, jsonOutcome, type Outcome } from "../outcome.ts";
+import type { AdapterCache } from "../sampling/adapter-cache.ts";
+import type { ModelRunner } from "./model-runner.ts";
+
+interface Parts {
+  readonly context: QueueContext;
+  readonly engine: Engine;
+  readonly adapterCache: AdapterCache;
+  readonly job: Job;
+  readonly adapter: AdapterId;
+  readonly model: ModelRunner;
+}
+
+/** Letters, digits, `.`, `_` and `-`, not beginning with a dot or dash, at most 255: a name that is one path segment everywhere. */
+const checkpointName = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$/;
+
+/** @throws {@link UserError} */
+export function checkName(name: string): string {
+  if (!checkpointName.test(name) || name.includes("..")) {
+    throw new UserError(
+      `path: ${JSON.stringify(name.slice(0, 80))} is not a checkpoint's name. Use letters, digits, ".", "_" and "-" (at most 255).`,
+    );
+  }
+  return name;
+}
+
+/** Ten years: what should outlive that is kept without a time to live. */
+const maxTtlSeconds = 10 * 365 * 86_400;
+
+/**
+ * When something expires that may live for `ttlSeconds`, in milliseconds since the epoch; `null` for never.
+ *
+ * @throws InvalidInputError naming `ttl_seconds`.
+ */
+export function expiryOf(ttlSeconds: unknown, now: number): number | null {
+  if (ttlSeconds === undefined || ttlSeconds === null) return null;
+  const ttl = ttlSeconds as number;
+  if (!(Number.isSafeInteger(ttl) && ttl >= 1 && ttl <= maxTtlSeconds)) {
+    throw new InvalidInputError("ttl_seconds", `must be a whole number from 1 to ${maxTtlSeconds} (ten years)`);
+  }
+  return now + ttl * 1000;
+}
+
+export async function saveWeights(parts: Parts): Promise<Outcome> {
+  const request = SaveWeightsRequest.decode(jsonPayload(payloadOf(parts.context, parts.job)));
+  const name = checkName(request.path ?? `seq-${parts.job.seq ?? parts.job.id}`);
+  const expiresAt = expiryOf(request.ttlSeconds, parts.context.clock.now());
+  if (!request.overwrite) checkFree(parts, "weights", name, "Save under another name, or with overwrite.");
+  const saved = await writeState(parts, { optimizer: true });
+  return named(parts, { ...saved, kind: "weights", name, expiresAt, metadata: request.userMetadata }, "save_weights");
+}
+
+export async function saveForSampler(parts: Parts): Promise<Outcome> {
+  const { context, engine, job, adapter, model, adapterCache } = parts;
+  const request = SaveWeightsForSamplerRequest.decode(jsonPayload(payloadOf(context, job)));
+  const name = request.path === undefined ? undefined : checkName(request.path);
+  const expiresAt = expiryOf(request.ttlSeconds, context.clock.now());
+  if (name !== undefined) {
+    checkFree(parts, "sampler_weights", name, "Sampler weights never change: save under another name.");
+  }
+  const [saved, snapshot] = await Promise.all([
+    writeState(parts, { optimizer: false }),
+    engine.snapshot(adapter).catch(() => undefined), // only saves a load later: a full engine is no reason to fail
+  ]);
+  const { filesId, bytes } = saved;
+  if (snapshot !== undefined) adapterCache.adopt(filesId, snapshot);
+  if (name !== undefined) {
+    const as = { ...saved, kind: "sampler_weights", name, expiresAt, metadata: request.userMetadata } as const;
+    return named(parts, as, "save_weights_for_sampler");
+  }
+  // The number is chosen in the transaction: another model's save, or a new sampling session, may take it meanwhile.
+  const store = (sql: Sql) => {
+    const now = context.clock.now();
+    const seq = freeSamplerSeq(sql, model.sessionId, request.samplingSessionSeqId);
+    const samplerId = `${model.sessionId}:sample:${seq}`;
+    addFiles(sql, filesId, bytes, now);
+    addSampler(sql, {
+      id: samplerId,
+      session_id: model.sessionId,
+      tenant: model.tenant,
+      sampler_seq: seq,
+      base_model: model.baseModel,
+      model_path: null,
+      files_id: filesId,
+      created_at: now,
+    });
+    return jsonBytes({ sampling_session_id: samplerId, type: "save_weights_for_sampler" });
+  };
+  return jsonOutcome({}, store, filesId);
+}
+
+/** Exports the adapter for use elsewhere: the same files, listed one by one behind links. */
+export async function saveExternal(parts: Parts): Promise<Outcome> {
+  const body = jsonPayload(payloadOf(parts.context, parts.job)) as Record<string, unknown>;
+  const name = checkName(String(body["path"]));
+  const expiresAt = expiryOf(body["ttl_seconds"], parts.context.clock.now());
+  checkFree(parts, "external_weights", name, "Save under another name.");
+  const saved = await writeState(parts, { optimizer: false });
+  const as = { ...saved, kind: "external_weights", name, expiresAt, metadata: undefined } as const;
+  return named(parts, as, "save_weights_external", { size_bytes: saved.bytes });
+}
+
+/** @throws {@link UserError} when the name is taken. */
+function checkFree({ context, model }: Parts, kind: CheckpointKind, name: string, otherwise: string): void {
+  if (getCheckpoint(context.store.db.sql, model.id, kind, name) === undefined) return;
+  throw new UserError(`The checkpoint ${kind}/${name} exists already. ${otherwise}`);
+}
+
+/** A folder that was written and that no row names yet. */
+interface Saved {
+  readonly filesId: string;
+  readonly bytes: number;
+  readonly step: number;
+}
+
+/** Takes the adapter's state out of the engine and writes it as a folder. */
+async function writeState(parts: Parts, options: { optimizer: boolean }): Promise<Saved> {
+  const { context, engine, job, adapter, model } = parts;
+  context.onPoint?.("save.before");
+  const state = await engine.exportState(adapter, options);
+  const filesId = newFolderId();
+  const bytes = await insist(context, job, () => writeAdapter(context.store.files, filesId, state, model.baseModel));
+  context.onPoint?.("save.written");
+  return { filesId, bytes, step: state.step };
+}
+
+interface NamedSave extends Saved {
+  readonly kind: CheckpointKind;
+  readonly name: string;
+  readonly expiresAt: number | null;
+  readonly metadata: Readonly<Record<string, string>> | undefined;
+}
+
+/** The result of a save under a name; the checkpoint is stored with it. */
+function named(parts: Parts, save: NamedSave, type: string, more: Record<string, unknown> = {}): Outcome {
+  const row = checkpointRow(parts, save);
+  return jsonOutcome({ path: tinkerPath(row), ...more, type }, (sql) => storeCheckpoint(sql, row), save.filesId);
+}
+
+/**
+ * Replaces a live model's weights by a checkpoint's. The checkpoint's files become the model's snapshot, so they are kept from before
+ * the weights change until `unpin` is called, even should the checkpoint be deleted meanwhile.
+ */
+export async function loadWeights(
+  parts: Parts,
+): Promise<{ outcome: Outcome; from: { filesId: string; optimizer: boolean }; unpin: () => void }> {
+  const { context, engine, job, adapter, model } = parts;
+  const request = LoadWeightsRequest.decode(jsonPayload(payloadOf(context, job)));
+  const row = findReadable(
+    context.store.db.sql,
+    request.path,
+    [job.tenant, job.resolvedParams.accessTenant],
+    context.clock.now(),
+  );
+  checkOptimizer(row, request.optimizer);
+  checkFits(row, model);
+  const unpin = context.store.pin(row.files_id);
+  try {
+    const state = await readAdapter(context.store.files, row.files_id, { optimizer: request.optimizer });
+    await engine.loadState(adapter, state);
+  } catch (error) {
+    unpin();
+    throw error;
+  }
+  return {
+    outcome: jsonOutcome({ path: request.path, model_id: model.id, type: "load_weights" }),
+    from: { filesId: row.files_id, optimizer: request.optimizer },
+    unpin,
+  };
+}
+
+/** @throws {@link UserError} when sampler weights are asked for an optimizer. */
+export function checkOptimizer(row: CheckpointRow, optimizer: boolean): void {
+  if (optimizer && row.kind !== "weights") {
+    throw new UserError(
+      `${tinkerPath(row)} holds sampler weights, which have no optimizer state. Load it without the optimizer, or load a checkpoint made by save_state.`,
+    );
+  }
+}
+
+function checkFits(row: CheckpointRow, model: ModelRunner): void {
+  if (row.base_model !== model.baseModel) {
+    throw new UserError(
+      `${tinkerPath(row)} was trained on ${row.base_model}, and the model ${model.id} is a ${model.baseModel}.`,
+    );
+  }
+  const lora = JSON.parse(row.lora) as Lora;
+  for (const key of ["rank", "alpha", "trainAttn", "trainMlp", "trainUnembed"] as const) {
+    if (lora[key] !== model.lora[key]) {
+      throw new UserError(
+        `${tinkerPath(row)} has ${key} ${lora[key]}, and the model ${model.id} has ${model.lora[key]}. Create the model with the checkpoint's own configuration (create_training_client_from_state does).`,
+      );
+    }
+  }
+}
+
+/**
+ * The checkpoint at a path, if one of these tenants may read it: its owner, or anybody once it is published. Another's checkpoint
+ * and one that does not exist give the same answer.
+ *
+ * @throws {@link UserError}
+ */
+export function findReadable(
+  sql: Sql,
+  path: string,
+  tenants: readonly (string | undefined)[],
+  now: number,
+): CheckpointRow {
+  const row = readable(sql, path, tenants, now);
+  if (row === undefined) throw unreadable(path);
+  return row;
+}
+
+/** The same, or `undefined`. @throws {@link UserError} when it is no path at all. */
+export function readable(
+  sql: Sql,
+  path: string,
+  tenants: readonly (string | undefined)[],
+  now: number,
+): CheckpointRow | undefined {
+  const parsed = parsePath(path);
+  const row = getCheckpoint(sql, parsed.run, parsed.kind, parsed.name);
+  const allowed = row !== undefined && (row.public === 1 || tenants.includes(row.tenant));
+  return allowed && isLive(row, now) ? row : undefined;
+}
+
+export const unreadable = (path: string): UserError =>
+  new UserError(`There is no checkpoint ${JSON.stringify(path.slice(0, 300))} that this key may read.`);
+
+/** @throws {@link UserError} */
+export function parsePath(path: string): { run: string; kind: CheckpointKind; name: string } {
+  try {
+    const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
+    const [kind, name] = checkpointId.split("/") as [CheckpointKind, string];
+    return { run: trainingRunId, kind, name };
+  } catch (error) {
+    throw new UserError((error as Error).message);
+  }
+}
+
+function checkpointRow({ context, model, job }: Parts, saved: NamedSave): CheckpointRow {
+  const now = context.clock.now();
+  return {
+    run_id: model.id,
+    kind: saved.kind,
+    name: saved.name,
+    tenant: job.tenant,
+    session_id: model.sessionId,
+    files_id: saved.filesId,
+    base_model: model.baseModel,
+    lora: JSON.stringify(model.lora),
+    step: saved.step,
+    bytes: saved.bytes,
+    created_at: now,
+    expires_at: saved.expiresAt,
+    public: 0,
+    user_metadata: saved.metadata === undefined ? null : JSON.stringify(saved.metadata),
+  };
+}
+
+function storeCheckpoint(sql: Sql, row: CheckpointRow): void {
+  addFiles(sql, row.files_id, row.bytes, row.created_at);
+  putCheckpoint(sql, row);
+  const { tenant, session_id: sessionId, base_model: baseModel, created_at: now } = row;
+  addUsage(sql, { tenant, sessionId, baseModel, now }, { checkpoint: 1 });
+  addAudit(sql, { at: now, tenant, event: "checkpoint_created", modelId: row.run_id, tinkerPath: tinkerPath(row) });
+}

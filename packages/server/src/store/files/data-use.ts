@@ -1,0 +1,155 @@
+/** Who uses a data folder, for the person who owns the disk: by kind and by run, largest first. Deletes nothing. */
+import { lstat, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Sql } from "../database.ts";
+import { marksFile } from "../running.ts";
+import { importedBy } from "../tables/models.ts";
+import { diskUse } from "./disk-use.ts";
+import { unlessMissing } from "./file-store.ts";
+
+/**
+ * `caches`: adapters that were imported to sample from; `states`: what brings models back into training; `samplers`: weights saved
+ * without a name; `pending_requests`, `replay` and `results`: payloads that wait, payloads behind a model's last stored state, and what
+ * clients may still fetch; `database`: the rest of it; `lost`: folders that the database does not know; `other`: files that are not the
+ * server's.
+ */
+export type DataKind =
+  | "checkpoints"
+  | "caches"
+  | "states"
+  | "samplers"
+  | "pending_requests"
+  | "replay"
+  | "results"
+  | "database"
+  | "lost"
+  | "other";
+
+/** What one kind of thing takes up. */
+export interface KindUse {
+  readonly kind: DataKind;
+  /** How many there are; the database is one. */
+  readonly count: number;
+  readonly bytes: number;
+}
+
+/** A training run and what is kept for it. Folders that two runs share count for both. */
+export interface RunData {
+  readonly runId: string;
+  readonly baseModel: string;
+  /** When its last request finished, in milliseconds since the epoch. */
+  readonly lastUsedAt: number;
+  readonly checkpoints: number;
+  /** How many of the checkpoints are published. */
+  readonly published: number;
+  readonly pendingRequests: number;
+  /** Checkpoints, state, and payloads and results of requests. */
+  readonly bytes: number;
+}
+
+/** What uses a data folder. */
+export interface DataUse {
+  readonly totalBytes: number;
+  /** Largest first; those that take up nothing are left out. */
+  readonly kinds: readonly KindUse[];
+  /** Largest first. */
+  readonly runs: readonly RunData[];
+}
+
+/** A thing in a folder. */
+export interface FolderItem {
+  readonly name: string;
+  readonly bytes: number;
+  readonly changedAt: number;
+}
+
+/** What the store itself keeps under the data folder. */
+const ownNames = new Set(["adapters", "tmp", "lost", marksFile]);
+const isOwn = (name: string): boolean =>
+  ownNames.has(name) || /^tinklet\.db(-wal(\.damaged-\d+)?|-shm|-journal|-mark)?$/.test(name);
+
+export async function dataUse(sql: Sql, dataDir: string): Promise<DataUse> {
+  const disk = diskUse(sql);
+  const one = (text: string, ...params: string[]): { count: number; bytes: number } => {
+    // The driver adds a member of its own to a single row.
+    const { count: rows, bytes } = sql.get<{ count: number; bytes: number }>(text, ...params)!;
+    return { count: rows, bytes };
+  };
+  const count = (text: string) => one(`SELECT COUNT(*) AS count ${text}`).count;
+  const files = "SELECT COUNT(*) AS count, COALESCE(SUM(bytes), 0) AS bytes FROM files";
+  const imports = one(
+    `${files} WHERE id IN (SELECT files_id FROM checkpoints JOIN sessions ON sessions.id = session_id WHERE sdk_version = ?)`,
+    importedBy,
+  );
+  const blobs = (column: string, where: string) =>
+    one(`SELECT COUNT(*) AS count, COALESCE(SUM(LENGTH(${column})), 0) AS bytes FROM requests WHERE ${where}`);
+  const pending = blobs("payload", "state = 'pending'");
+  const replay = blobs("payload", "payload IS NOT NULL AND state <> 'pending'");
+  const results = blobs("result", "result IS NOT NULL");
+  const inRequests = pending.bytes + replay.bytes + results.bytes;
+  const lost = await lostItems(dataDir);
+  const other = await itemsOf(dataDir, (name) => !isOwn(name));
+  const ofCheckpoint = "EXISTS (SELECT 1 FROM checkpoints WHERE files_id = files.id)";
+  const ofState = "EXISTS (SELECT 1 FROM models WHERE snapshot_files = files.id)";
+  const kinds: KindUse[] = [
+    {
+      kind: "checkpoints",
+      count: count(`FROM files WHERE ${ofCheckpoint}`) - imports.count,
+      bytes: disk.checkpointsBytes - imports.bytes,
+    },
+    { kind: "caches", ...imports },
+    { kind: "states", count: count(`FROM files WHERE NOT ${ofCheckpoint} AND ${ofState}`), bytes: disk.statesBytes },
+    {
+      kind: "samplers",
+      count: count(`FROM files WHERE NOT ${ofCheckpoint} AND NOT ${ofState}`),
+      bytes: disk.samplersBytes,
+    },
+    { kind: "pending_requests", ...pending },
+    { kind: "replay", ...replay },
+    { kind: "results", ...results },
+    { kind: "database", count: 1, bytes: Math.max(0, disk.databaseBytes - inRequests) },
+    { kind: "lost", count: lost.length, bytes: bytesOfItems(lost) },
+    { kind: "other", count: other.length, bytes: bytesOfItems(other) },
+  ];
+  return {
+    totalBytes: kinds.reduce((sum, { bytes }) => sum + bytes, 0),
+    kinds: kinds.filter((kind) => kind.count > 0).toSorted((a, b) => b.bytes - a.bytes),
+    runs: runData(sql),
+  };
+}
+
+/** Every training run; adapters that were imported are none. */
+const runData = (sql: Sql): RunData[] =>
+  sql.all<RunData>(
+    `SELECT models.id AS runId, base_model AS baseModel, last_request_at AS lastUsedAt,
+       (SELECT COUNT(*) FROM checkpoints WHERE run_id = models.id) AS checkpoints,
+       (SELECT COUNT(*) FROM checkpoints WHERE run_id = models.id AND public = 1) AS published,
+       COALESCE(pending, 0) AS pendingRequests,
+       COALESCE(kept, 0) + (SELECT COALESCE(SUM(bytes), 0) FROM files WHERE id = snapshot_files
+         OR id IN (SELECT files_id FROM checkpoints WHERE run_id = models.id)) AS bytes
+     FROM models JOIN sessions ON sessions.id = models.session_id
+       LEFT JOIN (SELECT model_id, SUM(state = 'pending') AS pending,
+           SUM(COALESCE(LENGTH(payload), 0) + COALESCE(LENGTH(result), 0)) AS kept
+         FROM requests WHERE model_id IS NOT NULL GROUP BY model_id) ON model_id = models.id
+     WHERE sdk_version <> ? ORDER BY bytes DESC, models.id`,
+    importedBy,
+  );
+
+/** What was set aside in `lost/`. */
+export const lostItems = (dataDir: string): Promise<FolderItem[]> => itemsOf(join(dataDir, "lost"), () => true);
+
+export const bytesOfItems = (items: readonly FolderItem[]): number => items.reduce((sum, { bytes }) => sum + bytes, 0);
+
+/** What lies in a folder, with all that is below it; nothing where there is no such folder. Links are not followed. */
+async function itemsOf(folder: string, isMeant: (name: string) => boolean): Promise<FolderItem[]> {
+  const names = await readdir(folder).catch(unlessMissing);
+  const items: FolderItem[] = [];
+  for (const name of (names ?? []).filter(isMeant)) {
+    const path = join(folder, name);
+    const found = await lstat(path).catch(unlessMissing);
+    if (found === undefined) continue;
+    const bytes = found.isDirectory() ? bytesOfItems(await itemsOf(path, () => true)) : found.size;
+    items.push({ name, bytes, changedAt: found.mtimeMs });
+  }
+  return items;
+}

@@ -1,0 +1,46 @@
+/**
+ * Rows of `custom_losses`: losses that clients stored for their session. They stay as long as their session, because a logged
+ * pass that runs again after a restart needs its loss.
+ */
+import type { Sql } from "../database.ts";
+
+export interface CustomLossRow {
+  readonly id: string;
+  readonly session_id: string;
+  readonly tenant: string;
+  /** JSON of inputs and graph, as the wire writes them. */
+  readonly body: string;
+  /** Tells the same loss sent again from another under its number. */
+  readonly fingerprint: string;
+}
+
+/** What a loss counts for. */
+export const lossBytes = (body: string): number => Buffer.byteLength(body);
+
+export function addCustomLoss(sql: Sql, row: CustomLossRow & { readonly now: number }): void {
+  sql.run(
+    "INSERT INTO custom_losses (id, session_id, tenant, body, bytes, fingerprint, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    row.id,
+    row.session_id,
+    row.tenant,
+    row.body,
+    lossBytes(row.body),
+    row.fingerprint,
+    row.now,
+  );
+}
+
+export const getCustomLoss = (sql: Sql, id: string): CustomLossRow | undefined =>
+  sql.get<CustomLossRow>("SELECT * FROM custom_losses WHERE id = ?", id);
+
+/** What a session's or a tenant's losses come to. */
+export interface LossesStored {
+  readonly count: number;
+  readonly bytes: number;
+}
+
+export const lossesStored = (sql: Sql, of: "session_id" | "tenant", owner: string): LossesStored =>
+  sql.get<LossesStored>(
+    `SELECT COUNT(*) AS count, COALESCE(SUM(bytes), 0) AS bytes FROM custom_losses WHERE ${of} = ?`,
+    owner,
+  )!;

@@ -1,0 +1,36 @@
+/** Rows of `sign_ins`: browsers that are signed in, until they sign out or their time is over. */
+import type { Sql } from "../database.ts";
+
+export interface SignInRow {
+  /** Hash of the cookie. */
+  readonly id: string;
+  readonly tenant: string;
+  /** Fingerprint of the tenant's key when it signed in. */
+  readonly key: string;
+  readonly expires_at: number;
+}
+
+/** Sign-ins of one tenant at once; beyond it the one that ends first ends now. */
+const mostPerTenant = 100;
+
+export function addSignIn(sql: Sql, row: SignInRow, now: number): void {
+  sql.run("DELETE FROM sign_ins WHERE expires_at <= ?", now);
+  sql.run(
+    `DELETE FROM sign_ins WHERE id IN
+      (SELECT id FROM sign_ins WHERE tenant = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?)`,
+    row.tenant,
+    mostPerTenant - 1,
+  );
+  sql.run(
+    "INSERT INTO sign_ins (id, tenant, key, expires_at) VALUES (?, ?, ?, ?)",
+    row.id,
+    row.tenant,
+    row.key,
+    row.expires_at,
+  );
+}
+
+export const getSignIn = (sql: Sql, id: string): SignInRow | undefined =>
+  sql.get<SignInRow>("SELECT * FROM sign_ins WHERE id = ?", id);
+
+export const deleteSignIn = (sql: Sql, id: string): void => void sql.run("DELETE FROM sign_ins WHERE id = ?", id);
