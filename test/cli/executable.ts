@@ -101,7 +101,7 @@ export class Executable {
         // The engine and the server look for their threads beside the file that they were loaded from.
         ...(options.server
           ? {
-              "cli/worker": source("engine/src/worker.ts"),
+              "cli/worker/worker": source("engine/src/worker/worker.ts"),
               "cli/side-worker": source("server/src/thread/side-worker.ts"),
               "cli/server": source("server/src/index.ts"),
               ...recipes(),
