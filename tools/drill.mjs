@@ -35,7 +35,7 @@ const drills = {
     does: "every rank, prompt length, prompt score, batch and runtime: some hours; -t native for one runtime alone",
     command: (rest) => {
       process.env.SIZES = "all";
-      return [vitest, "run", "packages/engine/src/size-matrix", "--reporter", "verbose", ...rest];
+      return [vitest, "run", "packages/engine/src/sample/size-matrix", "--reporter", "verbose", ...rest];
     },
   },
   soak: {
