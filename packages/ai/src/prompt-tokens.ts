@@ -70,17 +70,17 @@ function endOf(text: string, from: number, endTexts: readonly string[]): number 
   return first === undefined ? undefined : first.at + first.end.length;
 }
 
-/** Whether the message is still what was drawn: programs may edit what they send back. */
+/**
+ * Whether the message is still what was drawn: programs may edit what they send back. Arguments of calls are not compared, because the
+ * AI SDK sends the output of the tool's schema, in which properties may be reordered, filled with defaults, removed or transformed.
+ */
 function saysTheSame(chat: Chat, asked: RenderedChat, drawn: readonly number[], message: ChatMessage): boolean {
   const { text, reasoning, toolCalls } = chat.parse(drawn, asked);
-  const calls = (message["tool_calls"] ?? []) as readonly { function: { name: string; arguments: unknown } }[];
+  const calls = (message["tool_calls"] ?? []) as readonly { function: { name: string } }[];
   return (
     text === message.content &&
     reasoning === (message["reasoning_content"] ?? "") &&
     toolCalls.length === calls.length &&
-    toolCalls.every(({ name, arguments: json }, i) => {
-      const call = calls[i]!.function;
-      return name === call.name && JSON.stringify(JSON.parse(json)) === JSON.stringify(call.arguments);
-    })
+    toolCalls.every(({ name }, i) => name === calls[i]!.function.name)
   );
 }

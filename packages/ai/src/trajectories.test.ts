@@ -40,6 +40,27 @@ describe("record", () => {
     }
   });
 
+  type Numbers = { readonly a: number; readonly b: number };
+  test.each<[string, (sum: Numbers) => object]>([
+    ["reorders them", ({ a, b }) => ({ b, a })],
+    ["adds a default", (sum) => ({ ...sum, base: 10 })],
+    ["removes one", ({ a }) => ({ a })],
+    ["transforms one", ({ a, b }) => ({ a: `${a}`, b })],
+  ])(
+    "a tool loop is one datum where the validator of its arguments, for example a zod schema, %s",
+    async (_, change) => {
+      const { settings } = await agent([callText, "40", callText, "41"]);
+      const validate = (value: unknown) => ({ success: true as const, value: change(value as Numbers) });
+      const typed = { add: tool({ inputSchema: jsonSchema({ type: "object" }, { validate }), execute: () => "40" }) };
+      const runs = [
+        await record(generateText({ ...settings, tools: typed })),
+        await record(streamText({ ...settings, tools: typed, onError: () => {} })),
+      ];
+      expect(runs.map(({ transitions }) => transitions.length)).toEqual([2, 2]);
+      expect(toData(runs, [1, 0])).toHaveLength(2);
+    },
+  );
+
   test("a run that the limit of steps ended is told as such; several runs make one trajectory", async () => {
     const { settings } = await agent([callText]);
     const cut = await record(generateText({ ...settings, stopWhen: stepCountIs(1) }));
