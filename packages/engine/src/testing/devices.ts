@@ -11,9 +11,12 @@ import { createDeviceRuntime } from "../runtime/device-runtime.ts";
 import type { Runtime } from "../runtime/runtime.ts";
 
 const swiftshader = "/usr/lib/chromium/vk_swiftshader_icd.json";
+/** The Vulkan loader, from Debian's package `libvulkan1`. Chromium has one of its own, where no other program finds it. */
+const loaders = ["x86_64-linux-gnu", "aarch64-linux-gnu"].map((triple) => `/usr/lib/${triple}/libvulkan.so.1`);
 
-/** Whether there is a driver for WebGPU; the one in software is chosen for this process where none is. */
+/** Whether this machine can run WebGPU. Selects SwiftShader for this process unless `VK_DRIVER_FILES` names another driver. */
 export const hasWebGpuDriver = (): boolean => {
+  if (!loaders.some((path) => existsSync(path))) return false;
   if (process.env["VK_DRIVER_FILES"] === undefined && existsSync(swiftshader)) {
     process.env["VK_DRIVER_FILES"] = swiftshader;
   }
