@@ -8,6 +8,7 @@ export default defineConfig({
     "autodiff/index": "src/autodiff/index.ts",
     errors: "src/errors.ts",
     clock: "src/clock.ts",
+    entropy: "src/entropy.ts",
     abort: "src/abort.ts",
     options: "src/options.ts",
     "testing/index": "src/testing/index.ts",

@@ -5,6 +5,7 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
+import { systemClock } from "@tinklet/wire/clock";
 import { Connections } from "./connections.ts";
 import { parsePublicUrl } from "./http/access/public-url.ts";
 import { defaultLimits } from "./limits.ts";
@@ -100,9 +101,9 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
       const closed = new Promise<void>((resolve) => socket.close(() => resolve()));
       await server.close(); // lets polls go, so that connections become idle
       socket.closeIdleConnections();
-      const patience = setTimeout(() => socket.closeAllConnections(), 1000);
+      const stopPatience = systemClock({ ref: true }).timer(1000, () => socket.closeAllConnections());
       await closed;
-      clearTimeout(patience);
+      stopPatience();
     })();
     return closing;
   };

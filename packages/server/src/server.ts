@@ -80,6 +80,8 @@ export interface ServerOptions {
   readonly compressRequests?: boolean;
   /** Version of the engines' arithmetic, for tests of upgrades. @defaultValue this release's */
   readonly arithmetic?: number;
+  /** Runs a function after the I/O callbacks of this turn of the event loop; for the simulator. @defaultValue setImmediate */
+  readonly nextTurn?: (run: () => void) => void;
   /** Called at named instants of the life of a request; for crash drills. */
   readonly onPoint?: (point: string) => void;
 }
@@ -120,8 +122,9 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   const publicUrl = options.publicUrl === undefined ? undefined : parsePublicUrl(options.publicUrl);
   const store = await openStore({
     dataDir: options.dataDir,
+    now: () => clock.monotonic(),
     onCommit: (ms, writers) => metrics.commit(ms / 1000, writers),
-    ...omitUndefined({ onPoint }),
+    ...omitUndefined({ onPoint, nextTurn: options.nextTurn }),
   });
 
   if (store.setAside.length > 0) {

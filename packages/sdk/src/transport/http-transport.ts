@@ -20,6 +20,7 @@ import {
   stringifyJson,
 } from "@tinklet/wire/client";
 import type { Clock } from "@tinklet/wire/clock";
+import { entropy } from "@tinklet/wire/entropy";
 import {
   APIConnectionError,
   APIStatusError,
@@ -109,7 +110,7 @@ export class HttpTransport implements Transport {
     this.#headers = { accept: "application/json", ...clientHeaders(), ...lowerCased(options.defaultHeaders) };
     this.#policy = { ...defaultRetryPolicy, maxRetries: options.maxRetries ?? defaultRetryPolicy.maxRetries };
     this.#timeoutMs = options.timeoutMs;
-    this.#random = options.random ?? Math.random;
+    this.#random = options.random ?? entropy.fraction;
   }
 
   prepare<K extends Operation>(operation: K, request: RequestOf<K>): PreparedRequest {
@@ -126,7 +127,7 @@ export class HttpTransport implements Transport {
     const { pool, timeoutMs, retry } = routeOf(operation);
     const headers: Record<string, string> = {};
     if (contentType !== undefined) headers["content-type"] = contentType;
-    if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${crypto.randomUUID()}`;
+    if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${entropy.uuid()}`;
     return {
       operation,
       method,
@@ -185,7 +186,7 @@ export class HttpTransport implements Transport {
     const token = typeof credential === "string" ? credential : await untilAborted(credential, options.signal);
     this.reporter.redactor.add(token);
     const headers: Record<string, string> = omitUndefined({ "content-type": contentType });
-    if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${crypto.randomUUID()}`;
+    if (method !== "GET") headers["x-idempotency-key"] = `tinklet-${entropy.uuid()}`;
     const url = `${this.baseUrl}${apiPrefix}${path}`;
     const sent = this.#httpRequest({ method, url, body, headers, pool }, options, token, timeoutMs);
     const response = await this.#exchange.send(sent);

@@ -308,7 +308,7 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
   };
 
   return async (request, peer) => {
-    const started = performance.now();
+    const started = api.clock.monotonic();
     let route = "none";
     let response: Response;
     let surface: Surface = "tinker";
@@ -337,7 +337,7 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     }
     response = settle(admission, response, surface);
     api.queue.context.onPoint?.("reply");
-    metrics.request(route, response.status, (performance.now() - started) / 1000);
+    metrics.request(route, response.status, (api.clock.monotonic() - started) / 1000);
     return response;
   };
 }

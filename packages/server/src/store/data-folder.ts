@@ -5,6 +5,7 @@
 import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import { systemClock } from "@tinklet/wire/clock";
 import { bytesOfItems, type DataUse, dataUse, type FolderItem, lostItems } from "./files/data-use.ts";
 import { type PrunedRows, type PruneOutcome, pruneRows } from "./prune.ts";
 import { openStore, type Store } from "./store.ts";
@@ -58,7 +59,7 @@ export async function openDataFolder(
   dataDir: string,
   options: { readonly now?: () => number } = {},
 ): Promise<DataFolder | undefined> {
-  const { now = Date.now } = options;
+  const { now = systemClock().now } = options;
   if (!["tinklet.db", "adapters"].some((name) => existsSync(join(dataDir, name)))) return undefined;
   const store = await openStore({ dataDir });
   return {

@@ -5,6 +5,7 @@
  */
 import { constants, copyFileSync, existsSync } from "node:fs";
 import { basename } from "node:path";
+import { systemClock } from "@tinklet/wire/clock";
 import Libsql from "libsql";
 import { type CommitMark, openCommitMark, readCommitMark } from "./commit-mark.ts";
 import { type DatabaseFiles, openDatabaseFiles } from "./database-files.ts";
@@ -29,8 +30,10 @@ export interface DatabaseOptions {
   readonly file: string;
   /** Called at named instants; the crash drill kills the process there. */
   readonly onPoint?: (point: string) => void;
-  /** Milliseconds of a clock that never goes back, by which groups are cut. @defaultValue performance.now */
+  /** Milliseconds of a clock that never goes back, by which groups are cut. @defaultValue the machine's */
   readonly now?: () => number;
+  /** Runs a function after the I/O callbacks of this turn of the event loop; replaced by the simulator. @defaultValue setImmediate */
+  readonly nextTurn?: (run: () => void) => void;
   /** Told how long each commit took and how many writers shared it. */
   readonly onCommit?: (durationMs: number, writers: number) => void;
 }
@@ -76,6 +79,9 @@ const longLogBytes = 4 * 1024 * 1024;
 /** Milliseconds of work after which a group is committed and the rest waits for the next: polls must not wait for a long one. */
 const groupMs = 4;
 
+// eslint-disable-next-line no-restricted-globals -- the default that tests and the simulator replace
+const systemTurn = (run: () => void): void => void setImmediate(run);
+
 /** Opens, or makes, the database. @throws {@link StoreError}, never a bare SQLite error. */
 export function openDatabase(options: DatabaseOptions): Database {
   try {
@@ -85,7 +91,13 @@ export function openDatabase(options: DatabaseOptions): Database {
   }
 }
 
-function open({ file, onPoint, onCommit, now = () => performance.now() }: DatabaseOptions): Database {
+function open({
+  file,
+  onPoint,
+  onCommit,
+  now = systemClock().monotonic,
+  nextTurn = systemTurn,
+}: DatabaseOptions): Database {
   const connection = new Libsql(file);
   let files: DatabaseFiles | undefined;
   let mark: CommitMark | undefined;
@@ -152,7 +164,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     if (scheduled) return;
     scheduled = true;
     // After the I/O callbacks of this turn: requests that arrived together are committed together.
-    setImmediate(() => {
+    nextTurn(() => {
       flushing = flush().finally(() => {
         scheduled = false;
         if (waiting.length > 0) schedule();
@@ -237,7 +249,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
     const group = waiting;
     waiting = [];
     if (group.length === 0) return;
-    const started = performance.now();
+    const started = now();
     let outcomes: readonly (() => void)[];
     try {
       if (broken !== undefined) throw broken;
@@ -262,7 +274,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
       syncing = undefined;
     }
     onPoint?.("commit.after");
-    onCommit?.(performance.now() - started, outcomes.length);
+    onCommit?.(now() - started, outcomes.length);
     for (const settle of outcomes) settle();
     if (files !== undefined) await checkpoint(longLogBytes).catch(() => {}); // then the next commit says what is wrong
   };
@@ -281,7 +293,7 @@ function open({ file, onPoint, onCommit, now = () => performance.now() }: Databa
       closed = true;
       while (scheduled || waiting.length > 0) {
         await flushing;
-        if (waiting.length > 0) await new Promise((resume) => setImmediate(resume));
+        if (waiting.length > 0) await new Promise<void>((resume) => nextTurn(resume));
       }
       await checkpoint(1).catch(() => {}); // a disk that fails at the very end: the next start recovers from the log
       await mark?.close();

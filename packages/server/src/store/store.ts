@@ -3,9 +3,9 @@
  * folders that nothing owned are removed; folders that were owned and that the database does not know are set aside and named, since
  * only a database that is older than they are, or another one, does not know them.
  */
-import { randomBytes } from "node:crypto";
 import { chmod, mkdir, open as openFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { randomHex } from "@tinklet/wire/entropy";
 import { readCommitMark } from "./commit-mark.ts";
 import { type Database, type DatabaseOptions, openDatabase } from "./database.ts";
 import { type FileStore, memoryFileStore, openFileStore } from "./files/file-store.ts";
@@ -180,7 +180,7 @@ async function claimFolders(db: Database, files: FileStore): Promise<string[]> {
 }
 
 async function readSecret(db: Database): Promise<Buffer> {
-  const made = randomBytes(32).toString("hex");
+  const made = randomHex(32);
   const kept = await db.write((sql) => {
     sql.run("INSERT INTO meta (key, value) VALUES ('secret', ?) ON CONFLICT DO NOTHING", made);
     return sql.get<{ value: string }>("SELECT value FROM meta WHERE key = 'secret'")!.value;

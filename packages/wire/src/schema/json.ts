@@ -4,6 +4,7 @@
  * nearly all of it, goes straight through the built-in parser. Refuses what JSON cannot say (NaN, Infinity), except that
  * answers may be read with the words that Python writes for it.
  */
+import { entropy } from "../entropy.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 
 /** Any JSON value; integers that a double cannot hold are `bigint`. */
@@ -51,7 +52,7 @@ export function parseJson(text: string, { nonFinite = false }: ParseJsonOptions 
  * anew for each text, so that nobody can have written it into one.
  */
 function parseMarked(text: string, nonFinite: boolean): JsonValue {
-  const mark = crypto.randomUUID();
+  const mark = entropy.uuid();
   const marked = markNumbers(text, mark, nonFinite);
   return JSON.parse(marked, (_key, value: unknown) =>
     typeof value === "string" && value.startsWith(mark) ? readMarked(value.slice(mark.length)) : value,
@@ -113,7 +114,7 @@ export function stringifyJson(value: unknown): string {
   if (!longIntegers) return text;
   // JSON.stringify cannot write a bigint: write marked strings, then take quotes and mark away. The mark is drawn anew, so
   // that no string of the caller's can be mistaken for a number.
-  const mark = crypto.randomUUID();
+  const mark = entropy.uuid();
   return JSON.stringify(value, (_key, item: unknown) => (isLong(item) ? `${mark}${BigInt(item)}` : item)).replace(
     new RegExp(`"${mark}(-?\\d+)"`, "g"),
     "$1",

@@ -4,6 +4,7 @@
  */
 import { onAbort, type Shared } from "@tinklet/wire/abort";
 import type { SampleRequest, SampleResponse, UntypedAPIFuture } from "@tinklet/wire/client";
+import { entropy } from "@tinklet/wire/entropy";
 import {
   APIConnectionError,
   type APIStatusError,
@@ -85,7 +86,7 @@ export async function runSample(
         // The server has forgotten the request, so its number is spent. After any other failure the same number is sent
         // again, or, once it was acknowledged, only its result is asked for again: the prompt is never sampled twice.
         if (error instanceof FutureExpiredError) submission = await newSubmission(sampler);
-        const delayMs = sampleDelayMs(sampler.config, attempt, Math.random());
+        const delayMs = sampleDelayMs(sampler.config, attempt, entropy.fraction());
         session.reporter.report({
           type: "request.retry",
           operation: "asample",

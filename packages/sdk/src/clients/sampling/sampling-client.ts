@@ -14,6 +14,7 @@ import {
   TensorData,
   type TensorLike,
 } from "@tinklet/wire/client";
+import { entropy } from "@tinklet/wire/entropy";
 import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
 import { checkOptions, describe, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { APIFuture } from "../../futures/api-future.ts";
@@ -171,7 +172,7 @@ export class SamplingClient {
     const { samplingSessionId } = this;
     const { sampleJoinSamplingSession } = await this.#session.connect(options);
     if (!sampleJoinSamplingSession) {
-      const [drawn = 0n] = crypto.getRandomValues(new BigUint64Array(1));
+      const drawn = new DataView(entropy.bytes(8).buffer).getBigUint64(0);
       return Number(drawn % 1_000_000_000n) + 1;
     }
     return (await this.#session.transport.call("joinSamplingSession", { samplingSessionId }, options)).clientCounter;

@@ -11,6 +11,7 @@ import {
   writeDuration,
 } from "@tinklet/wire/client";
 import type { Clock } from "@tinklet/wire/clock";
+import { entropy } from "@tinklet/wire/entropy";
 import { APIError, APIStatusError, isUserError } from "@tinklet/wire/errors";
 import { platformName, rawEnvironment } from "../../transport/environment.ts";
 import type { Reporter } from "../../transport/report.ts";
@@ -23,7 +24,7 @@ const mostQueued = 10_000;
 const lastFlushMs = 2_000;
 
 /** The same in every session of this process. */
-const processUuid = crypto.randomUUID();
+const processUuid = entropy.uuid();
 
 /** Whether the environment leaves telemetry on. */
 export function telemetryEnabled(option: boolean | undefined): boolean {
@@ -39,7 +40,7 @@ export class Telemetry {
   readonly #clock: Clock;
   readonly #reporter: Reporter;
   readonly #startedAtMs: number;
-  #sessionId = `sessionless-${crypto.randomUUID()}`;
+  #sessionId = `sessionless-${entropy.uuid()}`;
   #inSession = false;
   #queue: TelemetryEvent[] = [];
   #index = 0;
@@ -96,7 +97,7 @@ export class Telemetry {
     }
     const event = {
       ...fields,
-      eventId: crypto.randomUUID(),
+      eventId: entropy.uuid(),
       eventSessionIndex: this.#index++,
       timestamp: new Date(this.#clock.now()),
     } as TelemetryEvent;

@@ -2,12 +2,13 @@
  * Weights that no run of this server made: copies of another checkpoint, and adapters imported from a PEFT folder. Each becomes the
  * one checkpoint of a run of its own, which cannot be trained; models are created from it like from any other checkpoint.
  */
-import { createHash, randomBytes } from "node:crypto";
+import { createHash } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MemoryError, ModelError } from "@tinklet/engine";
 import { peftBounds } from "@tinklet/models";
 import type { CopyWeightsRequest, CopyWeightsResponse } from "@tinklet/wire";
+import { randomHex } from "@tinklet/wire/entropy";
 import { owned, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { checkName, expiryOf, findReadable } from "../../queue/training/checkpoint-jobs.ts";
@@ -68,7 +69,7 @@ function addWeightsRun(
   const sessionId =
     place?.sessionId ??
     addSession(sql, {
-      id: `s-${randomBytes(10).toString("hex")}`,
+      id: `s-${randomHex(10)}`,
       tenant,
       idempotencyKey: key === null || key.length > 200 ? undefined : `${how} ${key}`,
       tags: [],

@@ -1,6 +1,7 @@
 /** Handlers about the connection itself: configuration, credentials, sessions, capabilities, telemetry. */
-import { randomBytes } from "node:crypto";
+
 import { ModelError, type TokenizerFiles } from "@tinklet/models";
+import { randomHex } from "@tinklet/wire/entropy";
 import { Refusal } from "../../queue/refusal.ts";
 import { addSession } from "../../store/tables/sessions.ts";
 import { openSession } from "../access/access.ts";
@@ -58,7 +59,7 @@ export function serviceHandlers(
       const key = request.headers.get("x-idempotency-key") ?? undefined;
       const id = await api.store.db.write((sql) =>
         addSession(sql, {
-          id: `s-${randomBytes(10).toString("hex")}`,
+          id: `s-${randomHex(10)}`,
           tenant: caller.tenant,
           idempotencyKey: key === undefined || key.length > 200 ? undefined : key,
           tags: body.tags,

@@ -1,6 +1,7 @@
 /** Handlers that make, describe and train models. Each ends in a request on the queue, except `get_info`. */
-import { randomInt } from "node:crypto";
+
 import { type ForwardBackwardRequest, type Operation, peekForwardBackwardRequest, stringifyJson } from "@tinklet/wire";
+import { entropy } from "@tinklet/wire/entropy";
 import { omitUndefined } from "@tinklet/wire/options";
 import { decodePass } from "../../queue/engine-input.ts";
 import { fingerprintJson, fingerprintPass } from "../../queue/fingerprint.ts";
@@ -40,7 +41,7 @@ export const numberedKinds: Partial<Record<Operation, RequestKind>> = {
  * again gives the same; of a larger one the lower 52 bits count.
  */
 export function engineSeed(seed: number | bigint | undefined): number {
-  if (seed === undefined) return randomInt(2 ** 31);
+  if (seed === undefined) return Buffer.from(entropy.bytes(4)).readUInt32BE() >>> 1;
   return typeof seed === "number" && seed >= 0 && seed < 2 ** 52 ? seed : Number(BigInt.asUintN(52, BigInt(seed)));
 }
 

@@ -3,8 +3,9 @@
  * number; the store has its hash, whose it is and the key it was given for, so that signing out, a replaced key and the end of its time
  * end it, also after a restart. Requests by cookie must come from the page's own origin.
  */
-import { createHash, randomBytes } from "node:crypto";
+import { createHash } from "node:crypto";
 import type { Clock } from "@tinklet/wire/clock";
+import { entropy } from "@tinklet/wire/entropy";
 import { Refusal } from "../../queue/refusal.ts";
 import type { Database } from "../../store/database.ts";
 import { addSignIn, deleteSignIn, getSignIn } from "../../store/tables/sign-ins.ts";
@@ -18,7 +19,7 @@ const maxTokens = 32;
 const cookieName = (url: URL): string => `tinklet_studio_${url.port || (url.protocol === "https:" ? "443" : "80")}`;
 
 const hashed = (token: string): string => createHash("sha256").update(token).digest("hex");
-const randomText = (): string => randomBytes(24).toString("base64url");
+const randomText = (): string => Buffer.from(entropy.bytes(24)).toString("base64url");
 
 export interface SignInOptions {
   readonly auth: Auth;

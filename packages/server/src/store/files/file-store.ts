@@ -3,11 +3,11 @@
  * `tmp/`, every file and the folder synced, then renamed and the parent synced. A folder that nothing owns yet, or any more, holds a
  * marker: only with it may a folder that the database does not know be deleted. Knows nothing of what the files mean.
  */
-import { randomBytes } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
 import { mkdir, mkdtemp, open, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
+import { randomHex } from "@tinklet/wire/entropy";
 import { storeErrorFrom } from "../store-error.ts";
 import { makeScratch } from "./scratch.ts";
 
@@ -49,7 +49,7 @@ export interface FolderEntry {
 const unownedMarker = "unowned";
 
 /** A fresh folder name. Never made from anything a client sent. */
-export const newFolderId = (): string => randomBytes(12).toString("hex");
+export const newFolderId = (): string => randomHex(12);
 
 const storedName = /^[a-z0-9][a-z0-9_.]{0,63}$/i;
 const checkedName = (name: string): string => {

@@ -5,6 +5,7 @@
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { systemClock } from "@tinklet/wire/clock";
 
 const prefix = "tinklet-scratch-";
 /** Younger ones stay: in a container of its own, another server's process is not to be seen here. */
@@ -13,7 +14,7 @@ const minAgeMs = 3_600_000;
 export const makeScratch = (): Promise<string> => mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`));
 
 /** Removes the scratch of servers that are gone. What cannot be read or removed stays: it is another user's. */
-export async function removeOldScratch(now: number = Date.now()): Promise<void> {
+export async function removeOldScratch(now: number = systemClock().now()): Promise<void> {
   const folder = tmpdir();
   for (const name of await readdir(folder).catch(() => [])) {
     const pid = /^tinklet-scratch-(\d+)-[A-Za-z0-9]+$/.exec(name)?.[1];

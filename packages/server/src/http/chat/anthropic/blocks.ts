@@ -1,12 +1,13 @@
 /** A reply as Anthropic's content blocks: text, thinking and uses of tools, each opened and closed, one after the other. */
-import { randomUUID } from "node:crypto";
+
 import type { ReplyEvent } from "@tinklet/models/chat";
+import { entropy } from "@tinklet/wire/entropy";
 
 /** One event of a stream. */
 export const namedEvent = (body: { readonly type: string; readonly [key: string]: unknown }): string =>
   `event: ${body.type}\ndata: ${JSON.stringify(body)}\n\n`;
 
-const toolUseId = (): string => `toolu_${randomUUID().replaceAll("-", "").slice(0, 24)}`;
+const toolUseId = (): string => `toolu_${entropy.uuid().replaceAll("-", "").slice(0, 24)}`;
 
 /** Blocks of a stream. */
 export interface BlockWriter {

@@ -1,6 +1,7 @@
 /** `POST /messages` and `/messages/count_tokens` of Anthropic's API. */
-import { randomUUID } from "node:crypto";
+
 import type { ReplyEvent } from "@tinklet/models/chat";
+import { entropy } from "@tinklet/wire/entropy";
 import { omitUndefined } from "@tinklet/wire/options";
 import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
@@ -90,7 +91,7 @@ export function anthropicHandlers(
     }
     const generation = drawOf({ ...prepared, stop, params, n: 1, format });
     const head = {
-      id: `msg_${randomUUID().replaceAll("-", "").slice(0, 24)}`,
+      id: `msg_${entropy.uuid().replaceAll("-", "").slice(0, 24)}`,
       type: "message",
       role: "assistant",
       model: model.id,

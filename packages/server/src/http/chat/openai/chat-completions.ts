@@ -1,6 +1,7 @@
 /** `POST /chat/completions` of OpenAI's API. */
-import { randomUUID } from "node:crypto";
+
 import type { ReplyEvent, ToolCall } from "@tinklet/models/chat";
+import { entropy } from "@tinklet/wire/entropy";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
@@ -136,7 +137,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const chatPrompt = await renderPrompt(place, { messages, tools, variables });
     const generation = drawOf({ model, place, chatPrompt, stop, params, n, top, format });
     const { tokenizer } = place.model;
-    const id = `chatcmpl-${randomUUID().replaceAll("-", "")}`;
+    const id = `chatcmpl-${entropy.uuid().replaceAll("-", "")}`;
     const head = { id, created: Math.floor(api.clock.now() / 1000), model: model.id };
     const logprobs = (tokens: readonly DrawnToken[]) => (withLogprobs ? chatLogprobs(tokenizer, tokens) : null);
 
@@ -210,7 +211,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
 const finishReason = (reason: "stop" | "length", calls: number): string =>
   reason === "stop" && calls > 0 ? "tool_calls" : reason;
 
-const callId = (): string => `call_${randomUUID().replaceAll("-", "").slice(0, 24)}`;
+const callId = (): string => `call_${entropy.uuid().replaceAll("-", "").slice(0, 24)}`;
 
 const callOf = ({ name, arguments: json }: ToolCall): object => ({
   id: callId(),

@@ -1,6 +1,7 @@
 /** `POST /completions` of OpenAI's API: a prompt as it is, text or tokens, and what follows it. */
-import { randomUUID } from "node:crypto";
+
 import { createReplyReader } from "@tinklet/models/chat";
+import { entropy } from "@tinklet/wire/entropy";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
 import {
@@ -73,7 +74,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
       throw badField("echo", problem);
     }
     const head = {
-      id: `cmpl-${randomUUID().replaceAll("-", "")}`,
+      id: `cmpl-${entropy.uuid().replaceAll("-", "")}`,
       object: "text_completion",
       created: Math.floor(api.clock.now() / 1000),
       model: model.id,
