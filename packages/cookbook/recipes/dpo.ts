@@ -34,7 +34,7 @@ export default defineRecipe({
         { role: "user", content: question },
         { role: "assistant", content: answer },
       ];
-      const made = toDatum(renderExample(toExample({ messages }, { file: "pairs", line: 1 }), tokenizer));
+      const made = toDatum(renderExample(toExample({ messages }), tokenizer));
       if (made === undefined) throw new Error("an answer without tokens");
       return made;
     };

@@ -40,7 +40,7 @@ export default defineRecipe({
         { role: "user", content: `Question: ${question}\nAnswer: ${answer}\nIs this a good answer?` },
         { role: "assistant", content: "yes" },
       ];
-      const datum = toDatum(renderExample(toExample({ messages }, { file: "comparisons", line: 1 }), tokenizer));
+      const datum = toDatum(renderExample(toExample({ messages }), tokenizer));
       if (datum === undefined) throw new Error("a verdict without tokens");
       return datum;
     };

@@ -1,20 +1,22 @@
-/** The errors of this package: something in a file that a person wrote, with the place where it stands. */
+/** The error for data: a file of examples or a run folder, with file and line. */
 import { TinkerError } from "@tinklet/sdk";
 
-/** A file of examples or of a run cannot be used as it is. The message begins with `file:line` where there is a line. */
+/** Examples or a run folder cannot be used. The message begins with `file:line`, where they are known. */
 export class DataError extends TinkerError {
   override readonly name = "DataError";
-  readonly file: string;
+  /** Absent for an example that a program made. */
+  readonly file: string | undefined;
   /** Counted from 1. */
   readonly line: number | undefined;
-  /** The sentence without the place in front of it. */
+  /** The message without file and line. */
   readonly problem: string;
   constructor(
-    place: { readonly file: string; readonly line?: number | undefined },
+    place: { readonly file?: string | undefined; readonly line?: number | undefined },
     problem: string,
     options: { readonly hint?: string | undefined; readonly cause?: unknown } = {},
   ) {
-    const at = place.line === undefined ? place.file : `${place.file}:${place.line}`;
+    const file = place.file ?? "example";
+    const at = place.line === undefined ? file : `${file}:${place.line}`;
     super(`${at}: ${problem}`, { code: "invalid_data", ...options });
     this.file = place.file;
     this.line = place.line;

@@ -111,7 +111,7 @@ describe("examples", () => {
       /bad\.csv:2: messages must be a list/,
     );
     await expect(readExamples(file("bad.csv", "prompt,completion\na,b\nc,\n"))).rejects.toThrow(
-      /bad\.csv:3: completion must be a text, not empty/,
+      /bad\.csv:3: completion must be a string, not empty/,
     );
     await expect(readExamples("hf://models/a/b")).rejects.toThrow(/neither a file nor a dataset/);
   });

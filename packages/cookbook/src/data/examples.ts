@@ -2,20 +2,26 @@
  * What a line of training data may be: a conversation, a prompt with its completion, or a plain text. Reads and checks;
  * turning an example into tokens is `render.ts`.
  */
+import type { ChatTool } from "@tinklet/models/chat";
 import type { ChatMessage } from "@tinklet/sdk";
 import { DataError } from "./data-error.ts";
 import { type ReadDataOptions, readData } from "./read-data.ts";
 
-/** File and line of an example, for error messages. */
+/** File and line of an example, for error messages. Examples that a program makes have none. */
 export interface Place {
-  readonly file: string;
-  readonly line: number;
+  readonly file?: string;
+  readonly line?: number;
 }
 
-/** One training example, checked. Told apart by `kind`. */
+/** One training example, checked. Discriminated by `kind`. */
 export type Example = Place &
   (
-    | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] }
+    | {
+        readonly kind: "chat";
+        readonly messages: readonly ChatMessage[];
+        /** Tools that the model could call, which the prompt lists as it does in sampling. */
+        readonly tools?: readonly ChatTool[];
+      }
     | { readonly kind: "completion"; readonly prompt: string; readonly completion: string }
     | { readonly kind: "text"; readonly text: string }
   );
@@ -41,24 +47,36 @@ export async function readExamples(source: string, options: ReadDataOptions = {}
   return examples;
 }
 
-/** Checks one value. @throws {@link DataError} saying what is wrong with it. */
-export function toExample(value: unknown, place: Place): Example {
-  const fail = (problem: string): never => {
+/**
+ * Checks one value.
+ *
+ * @param place - where it is from; only for error messages
+ * @throws {@link DataError} naming the field.
+ *
+ * @example
+ * ```ts
+ * const example = toExample({ messages: [{ role: "user", content: "Hi" }, { role: "assistant", content: "Hello!" }] });
+ * ```
+ */
+export function toExample(value: unknown, place: Place = {}): Example {
+  const fail: Fail = (problem) => {
     throw new DataError(place, problem, { hint: shapes });
   };
   if (typeof value !== "object" || value === null || Array.isArray(value))
     fail(`must be an object, not ${kindOf(value)}`);
-  const { messages: given, prompt, completion, text } = value as Record<string, unknown>;
-  const messages = typeof given === "string" && given.trimStart().startsWith("[") ? parsed(given, fail) : given;
-  if (messages !== undefined) return { kind: "chat", messages: checkedMessages("messages", messages, fail), ...place };
+  const { messages, prompt, completion, text, tools } = value as Record<string, unknown>;
+  if (messages !== undefined) {
+    const both = { messages: checkedMessages("messages", fromCell("messages", messages, fail), fail) };
+    return { kind: "chat", ...both, ...checkedTools(tools, fail), ...place };
+  }
   if (Array.isArray(prompt) && Array.isArray(completion)) {
     const both = [...checkedMessages("prompt", prompt, fail), ...checkedMessages("completion", completion, fail)];
-    return { kind: "chat", messages: both, ...place };
+    return { kind: "chat", messages: both, ...checkedTools(tools, fail), ...place };
   }
   if (prompt !== undefined || completion !== undefined) {
-    if (typeof prompt !== "string") fail(`prompt must be a text, not ${kindOf(prompt)}`);
+    if (typeof prompt !== "string") fail(`prompt must be a string, not ${kindOf(prompt)}`);
     if (typeof completion !== "string" || completion === "")
-      fail(`completion must be a text, not ${kindOf(completion)}`);
+      fail(`completion must be a string, not ${kindOf(completion)}`);
     return { kind: "completion", prompt: prompt as string, completion: completion as string, ...place };
   }
   if (typeof text === "string" && text !== "") return { kind: "text", text, ...place };
@@ -67,28 +85,71 @@ export function toExample(value: unknown, place: Place): Example {
   );
 }
 
-/** A list that stands in a text, as in a CSV file. */
-function parsed(text: string, fail: (problem: string) => never): unknown {
+type Fail = (problem: string) => never;
+
+/** A list, also as JSON in a string: a cell of a CSV file. */
+function fromCell(field: string, value: unknown, fail: Fail): unknown {
+  if (typeof value !== "string" || !value.trimStart().startsWith("[")) return value;
   try {
-    return JSON.parse(text);
+    return JSON.parse(value);
   } catch {
-    return fail("messages must be a list of messages, and is a text that is not JSON");
+    return fail(`${field} must be a list; this string begins like one and is not JSON`);
   }
 }
 
-function checkedMessages(field: string, value: unknown, fail: (problem: string) => never): ChatMessage[] {
+function checkedMessages(field: string, value: unknown, fail: Fail): ChatMessage[] {
   if (!Array.isArray(value) || value.length === 0) fail(`${field} must be a list of messages, not ${kindOf(value)}`);
   return (value as unknown[]).map((message, at) => {
-    const { role, content } = (typeof message === "object" && message !== null ? message : {}) as Record<
-      string,
-      unknown
-    >;
-    if (typeof role !== "string") fail(`${field}[${at}].role must be a text, not ${kindOf(role)}`);
+    const { role, content, tool_calls: calls } = fieldsOf(message);
+    if (typeof role !== "string") fail(`${field}[${at}].role must be a string, not ${kindOf(role)}`);
+    const hasCalls = checkCalls(`${field}[${at}].tool_calls`, calls, fail);
+    // As in OpenAI's format: a message that only calls tools may have content null, or none.
+    if (hasCalls && (content === null || content === undefined)) return { ...(message as ChatMessage), content: "" };
     if (typeof content !== "string" && !Array.isArray(content)) {
-      fail(`${field}[${at}].content must be a text, not ${kindOf(content)}`);
+      fail(`${field}[${at}].content must be a string, not ${kindOf(content)}`);
     }
     return message as ChatMessage;
   });
+}
+
+/** Checks the calls of a message. @returns whether it has any */
+function checkCalls(field: string, calls: unknown, fail: Fail): boolean {
+  if (calls === undefined || calls === null) return false;
+  if (!Array.isArray(calls)) fail(`${field} must be a list of calls, not ${kindOf(calls)}`);
+  for (const [at, call] of (calls as unknown[]).entries()) {
+    const { name, arguments: given } = fieldsOf(fieldsOf(call)["function"]);
+    if (typeof name !== "string") fail(`${field}[${at}].function.name must be a string, not ${kindOf(name)}`);
+    if (!isArguments(given))
+      fail(`${field}[${at}].function.arguments must be an object or a JSON object in a string, not ${kindOf(given)}`);
+  }
+  return (calls as unknown[]).length > 0;
+}
+
+function checkedTools(value: unknown, fail: Fail): { readonly tools?: readonly ChatTool[] } {
+  const tools = fromCell("tools", value, fail);
+  if (tools === undefined || tools === null) return {};
+  if (!Array.isArray(tools)) fail(`tools must be a list of tools, not ${kindOf(tools)}`);
+  for (const [at, tool] of (tools as unknown[]).entries()) {
+    const { name } = fieldsOf(fieldsOf(tool)["function"]);
+    if (typeof name !== "string") fail(`tools[${at}].function.name must be a string, not ${kindOf(name)}`);
+  }
+  return (tools as unknown[]).length === 0 ? {} : { tools: tools as ChatTool[] };
+}
+
+/** The fields of an object; none for any other value. */
+const fieldsOf = (value: unknown) =>
+  (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;
+
+const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Arguments of a call: an object, or one as JSON in a string; none are an empty object. */
+function isArguments(value: unknown): boolean {
+  if (typeof value !== "string") return value === undefined || value === null || isObject(value);
+  try {
+    return value === "" || isObject(JSON.parse(value));
+  } catch {
+    return false;
+  }
 }
 
 function kindOf(value: unknown): string {

@@ -65,10 +65,17 @@ describe("toExample", () => {
     [[], "must be an object, not an empty list"],
     [{}, "its keys: none"],
     [{ messages: [] }, "messages must be a list of messages, not an empty list"],
-    [{ messages: [{ role: 1, content: "" }] }, "messages[0].role must be a text, not a number"],
-    [{ messages: [user, { role: "assistant" }] }, "messages[1].content must be a text, not missing"],
-    [{ prompt: "a" }, "completion must be a text, not missing"],
-    [{ prompt: "a", completion: "" }, "completion must be a text, not empty"],
+    [{ messages: [{ role: 1, content: "" }] }, "messages[0].role must be a string, not a number"],
+    [{ messages: [user, { role: "assistant" }] }, "messages[1].content must be a string, not missing"],
+    [{ messages: [user, { ...assistant, content: null }] }, "messages[1].content must be a string, not null"],
+    [{ messages: [{ ...assistant, tool_calls: [{}] }] }, "messages[0].tool_calls[0].function.name must be a string"],
+    [
+      { messages: [{ ...assistant, tool_calls: [{ function: { name: "f", arguments: "[1" } }] }] },
+      "messages[0].tool_calls[0].function.arguments must be an object or a JSON object in a string, not a string",
+    ],
+    [{ messages: [user, assistant], tools: [{}] }, "tools[0].function.name must be a string, not missing"],
+    [{ prompt: "a" }, "completion must be a string, not missing"],
+    [{ prompt: "a", completion: "" }, "completion must be a string, not empty"],
     [{ text: "" }, "its keys: text"],
   ])("refuses %j", (value, message) => {
     expect(() => toExample(value, place)).toThrow(`d.jsonl:7: `);

@@ -1,4 +1,8 @@
+import { createChat } from "@tinklet/models/chat";
+import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { describe, expect, it } from "vitest";
+import { familyFiles } from "../../../models/src/testing/chat-templates.ts";
+import { tinyTokenizer } from "../../../models/src/testing/tiny-tokenizer.ts";
 import { letterTokenizer } from "../testing/letter-tokenizer.ts";
 import { toExample } from "./examples.ts";
 import { prepareExamples } from "./prepare.ts";
@@ -116,6 +120,52 @@ describe("a template that rewrites earlier answers", () => {
     prepareExamples(examples, letterTokenizer(), options);
     expect(warnings.length).toBe(1);
   });
+});
+
+describe("tool calls in OpenAI's format", () => {
+  const tools = [
+    { type: "function" as const, function: { name: "add", description: "Adds.", parameters: { type: "object" } } },
+  ];
+  const conversation = (call: object, content?: null | "") => [
+    { role: "user", content: "What is 2 + 3?" },
+    { role: "assistant", ...(content === undefined ? {} : { content }), tool_calls: [call] },
+    { role: "tool", tool_call_id: "call_1", name: "add", content: "5" },
+    { role: "assistant", content: "It is 5." },
+  ];
+  const called = (args: unknown) => ({ id: "call_1", type: "function", function: { name: "add", arguments: args } });
+  const forms = [
+    conversation(called('{"a": 2, "b": 3}'), null),
+    conversation(called('{"a": 2, "b": 3}')),
+    conversation(called({ a: 2, b: 3 }), ""),
+  ];
+
+  it.each(["qwen", "llama3", "mistral", "plain"] as const)(
+    "are trained as the %s template renders them in sampling",
+    (family) => {
+      const files = family === "plain" ? tinyTokenizer : familyFiles(family);
+      const model = tokenizerFromFiles(files, "model");
+      const chat = createChat(model);
+      // The mistral template lists tools only before a last message of the user.
+      const listed = family === "mistral" ? {} : { tools };
+      for (const messages of forms) {
+        const parts = renderExamples(model)(toExample({ messages, ...listed }));
+        const text = parts.map(({ tokens }) => model.decode(tokens)).at(-1) as string;
+        expect(text).not.toContain('\\"a\\"'); // JSON within JSON
+        for (const index of [1, 3]) {
+          const prompt = chat.render(messages.slice(0, index) as never, listed).text;
+          const trained = parts.map(({ tokens }) => model.decode(tokens));
+          expect(trained.some((each) => each.startsWith(prompt) && each.length > prompt.length)).toBe(true);
+        }
+        expect(parts).toEqual(renderExamples(model)(toExample({ messages: forms[0], ...listed })));
+      }
+    },
+  );
+});
+
+it("an example that a program makes needs neither file nor line", () => {
+  expect(toExample({ text: "a" })).toEqual({ kind: "text", text: "a" });
+  expect(shown(renderExample({ kind: "text", text: "a" }, tokenizer))).toBe("[a<end>]");
+  expect(() => toExample({ text: 1 })).toThrow("example: has none of messages");
 });
 
 it("a misspelt choice of what to train on is refused by name", () => {

@@ -4,6 +4,7 @@
  * as sampling.
  */
 
+import { type Chat, createChat } from "@tinklet/models/chat";
 import { type ChatMessage, Datum, InvalidInputError, ModelInput, type Tokenizer } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 import { DataError } from "./data-error.ts";
@@ -80,7 +81,7 @@ function checkTrainOn(trainOn: TrainOn): void {
 }
 
 function rendered(example: Example, tokenizer: Tokenizer, trainOn: TrainOn, history: HistoryPolicy): Rendered[] {
-  if (example.kind === "chat") return conversation(example.messages, { tokenizer, trainOn, history, place: example });
+  if (example.kind === "chat") return conversation(example, { tokenizer, trainOn, history });
   const pieces = new Pieces(tokenizer);
   const [prompt, answer] = example.kind === "text" ? ["", example.text] : [example.prompt, example.completion];
   pieces.add(tokenizer.encode(prompt), trainOn === "everything"); // with the BOS, where the model has one
@@ -88,9 +89,19 @@ function rendered(example: Example, tokenizer: Tokenizer, trainOn: TrainOn, hist
   return [pieces.trimmed()];
 }
 
-/** The prompt that asks for the answer to a conversation, as it was when rendering. */
+/** The prompt that asks for the answer to a conversation, rendered as in training. */
 export function renderPrompt(messages: readonly ChatMessage[], tokenizer: Tokenizer): number[] {
-  return tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+  const chat = chatOf(tokenizer);
+  return chat.encode(chat.render(messages));
+}
+
+const chats = new WeakMap<Tokenizer, Chat>();
+
+/** The chat of a tokenizer, created once because that renders the template several times. */
+function chatOf(tokenizer: Tokenizer): Chat {
+  const known = chats.get(tokenizer) ?? createChat(tokenizer);
+  chats.set(tokenizer, known);
+  return known;
 }
 
 /** Tokens and their weights, gathered piece by piece. */
@@ -133,8 +144,9 @@ interface ConversationOptions {
   readonly tokenizer: Tokenizer;
   readonly trainOn: TrainOn;
   readonly history: HistoryPolicy;
-  readonly place: Place;
 }
+
+type ChatExample = Extract<Example, { readonly kind: "chat" }>;
 
 /** What the template writes before an answer and up to its end. */
 interface Answer {
@@ -143,17 +155,21 @@ interface Answer {
   readonly after: string;
 }
 
-function conversation(messages: readonly ChatMessage[], options: ConversationOptions): Rendered[] {
-  const { tokenizer, trainOn, history, place } = options;
+function conversation(example: ChatExample, options: ConversationOptions): Rendered[] {
+  const { tokenizer, trainOn, history } = options;
+  const { messages, tools = [] } = example;
+  // The renderer of prompts at sampling time, so that tools, calls and results have the same text in training.
+  const chat = chatOf(tokenizer);
   const render = (some: readonly ChatMessage[], addGenerationPrompt: boolean) =>
-    tokenizer.applyChatTemplate(some, { addGenerationPrompt, tokenize: false });
+    chat.render(some, { tools, addGenerationPrompt }).text;
   if (trainOn === "everything") {
     const pieces = new Pieces(tokenizer);
     pieces.addText(render(messages, false), true);
     return [pieces.trimmed()];
   }
   const indices = messages.flatMap(({ role }, index) => (role === "assistant" ? [index] : []));
-  if (indices.length === 0) throw new DataError(place, "has no message of the assistant, so there is nothing to learn");
+  if (indices.length === 0)
+    throw new DataError(example, "has no message of the assistant, so there is nothing to learn");
   let left = (trainOn === "last_answer" ? indices.slice(-1) : indices).map(
     (index): Answer => ({
       index,
@@ -172,7 +188,7 @@ function conversation(messages: readonly ChatMessage[], options: ConversationOpt
         answer.after.startsWith(answer.before),
     );
     const lost = left.find((answer) => !shown.includes(answer) && (answer === last || history === "refuse"));
-    if (lost !== undefined) throw rewritten(lost, lost === last, place);
+    if (lost !== undefined) throw rewritten(lost, lost === last, example);
     examples.unshift(sequence(shown, tokenizer));
     left = left.filter((answer) => !shown.includes(answer));
   }

@@ -54,6 +54,8 @@ export interface RenderChatOptions {
   readonly tools?: readonly ChatTool[];
   /** Additional template variables, for example `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>>;
+  /** End with the header of the assistant's turn; `false` renders a finished conversation, for training. @defaultValue `true` */
+  readonly addGenerationPrompt?: boolean;
 }
 
 /** A conversation rendered as a prompt. */
@@ -120,12 +122,12 @@ export function createChat(tokenizer: Tokenizer, options: ChatOptions = {}): Cha
     templateReadsTools,
     endTokenIds,
     traits,
-    render(messages, { tools = [], variables = {} } = {}) {
+    render(messages, { tools = [], variables = {}, addGenerationPrompt = true } = {}) {
       const ready = forTemplate(messages, format);
       const isPlain = !templateReadsTools && (tools.length > 0 || ready.some(hasTools));
       const text = tokenizer.applyChatTemplate(isPlain ? withToolsAsText(ready, tools) : ready, {
         tokenize: false,
-        addGenerationPrompt: true,
+        addGenerationPrompt,
         variables,
         ...(tools.length > 0 && templateReadsTools ? { tools } : {}),
       });
