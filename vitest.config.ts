@@ -14,7 +14,7 @@ export default defineConfig({
   resolve: { alias },
   test: {
     include: ["packages/*/src/**/*.test.ts", "test/**/*.test.ts", "examples/**/*.test.ts"],
-    exclude: ["**/node_modules/**", "**/dist/**", "test/python/**"],
+    exclude: ["**/node_modules/**", "**/dist/**"],
     // Vitest leaves a core free, which on two of them is half the machine.
     maxWorkers: Math.max(2, availableParallelism() - 1),
     typecheck: { enabled: false },

@@ -2,7 +2,7 @@
 // (five unless given, from 3 on, none left out; the settings were chosen on seed 2). Before: after the supervised warm-up. Medians with
 // the spread.
 import { execFileSync } from "node:child_process";
-import { bundle } from "../test/server/bundle.mjs";
+import { bundle } from "../test/fixtures/programs/bundle.mjs";
 import { median, round, spread } from "./measure.mjs";
 
 const firstSeed = 3;

@@ -3,7 +3,7 @@
 //   npm run bench -- chat
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { bundle } from "../test/server/bundle.mjs";
+import { bundle } from "../test/fixtures/programs/bundle.mjs";
 import { median, round, spread } from "./measure.mjs";
 
 const sorted = (values) => [...values].sort((a, b) => a - b);

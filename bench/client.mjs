@@ -3,8 +3,8 @@
 import { execFile, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { ensureVenv } from "../test/python/venv.mjs";
-import { oracles } from "../test/python/versions.mjs";
+import { ensureVenv } from "../test/interop/venv.mjs";
+import { oracles } from "../test/interop/versions.mjs";
 import { median, round, spread } from "./measure.mjs";
 
 const run = promisify(execFile);

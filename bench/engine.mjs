@@ -5,8 +5,8 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { bundle } from "../test/server/bundle.mjs";
-import { torchPython } from "../test/torch/venv.mjs";
+import { bundle } from "../test/fixtures/programs/bundle.mjs";
+import { torchPython } from "../test/interop/torch/venv.mjs";
 import { checkpoint, GIGABYTE, SHAPES, trainingFlops } from "./engine/models.mjs";
 import { startPeer } from "./engine/peer.mjs";
 

@@ -7,7 +7,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bundle } from "../test/server/bundle.mjs";
+import { bundle } from "../test/fixtures/programs/bundle.mjs";
 import { checkpoint, SHAPES } from "./engine/models.mjs";
 import { median, round, spread } from "./measure.mjs";
 

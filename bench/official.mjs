@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
-import { cookbookPython, cookbookRelease } from "../test/python/venv.mjs";
+import { cookbookPython, cookbookRelease } from "../test/interop/venv.mjs";
 import { median, round, spread } from "./measure.mjs";
 
 const option = (args, name) => (args.includes(name) ? args[args.indexOf(name) + 1] : undefined);

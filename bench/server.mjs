@@ -1,7 +1,7 @@
 // The server's own cost: durable requests per second over the fake engine, with the load generator beside it; 5,000 samples of 200
 // sessions while two models train; from start to healthy; and training through the API against the bare engine.
 //   npm run bench -- server [MODEL_FOLDER] [--skyrl[=CHECKOUT]]
-// The model is the bundled one if none is named. With --skyrl, SkyRL's server (test/peers/skyrl-server.mjs; a checkout of it, since its
+// The model is the bundled one if none is named. With --skyrl, SkyRL's server (test/interop/skyrl/skyrl-server.mjs; a checkout of it, since its
 // release 0.3.0 takes no protobuf) trains the same in turns; without it, its row is against what it gave before on such a machine.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -9,8 +9,8 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { startSkyrl } from "../test/peers/skyrl-server.mjs";
-import { bundle } from "../test/server/bundle.mjs";
+import { bundle } from "../test/fixtures/programs/bundle.mjs";
+import { startSkyrl } from "../test/interop/skyrl/skyrl-server.mjs";
 import { median, round, spread } from "./measure.mjs";
 
 const ascending = (values) => [...values].sort((a, b) => a - b);
@@ -194,7 +194,7 @@ async function training(work, model, { withSkyrl, source }) {
 export default async function bench({ root, args }) {
   const work = mkdtempSync(join(tmpdir(), "tinklet-bench-"));
   try {
-    const main = await bundle("test/server/fake-main.ts");
+    const main = await bundle("test/fixtures/programs/fake-main.ts");
     const load = await bundle("bench/server/load.ts");
     const skyrl = args.find((arg) => /^--skyrl(=|$)/.test(arg));
     const model = args.find((arg) => !arg.startsWith("--")) ?? join(root, "packages/base-model");

@@ -4,7 +4,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openBrowser, startRun, startServer } from "../test/studio/world.mjs";
+import { openBrowser, startRun, startServer } from "../test/interop/studio/world.mjs";
 
 const folders = 20;
 const points = 100_000;

@@ -5,8 +5,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { ensureVenv } from "../test/python/venv.mjs";
-import { oracles } from "../test/python/versions.mjs";
+import { ensureVenv } from "../test/interop/venv.mjs";
+import { oracles } from "../test/interop/versions.mjs";
 import { cpuMs, median, round, spread, times } from "./measure.mjs";
 
 const [data, length] = [1024, 1024];

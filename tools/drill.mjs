@@ -1,7 +1,7 @@
 // `npm run drill -- NAME [options]`: runs one of the long drills, each in a process of its own with the options given.
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { bundle } from "../test/server/bundle.mjs";
+import { bundle } from "../test/fixtures/programs/bundle.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const vitest = `${root}node_modules/vitest/vitest.mjs`;
@@ -17,11 +17,11 @@ const drills = {
   },
   kill: {
     does: "the server killed at named instants: [--runs 200] [--seed 1] [--model FOLDER] [--log FILE]",
-    command: (rest) => [`${root}test/server/drill.mjs`, ...rest],
+    command: (rest) => [`${root}test/drills/kill/drill.mjs`, ...rest],
   },
   recipes: {
     does: "recipes killed and resumed, their records compared: [--kills 50] [--seed 1] [--steps 5] [--real] [--log FILE]",
-    command: (rest) => [`${root}test/cookbook/kill-drill.mjs`, ...rest],
+    command: (rest) => [`${root}test/drills/recipes/kill-drill.mjs`, ...rest],
   },
   fuzz: {
     does: "broken requests: [requests] [seed]",
@@ -40,22 +40,22 @@ const drills = {
   },
   soak: {
     does: "20 clients, good and bad, on the bundled model while the server is stopped and killed: [--minutes 15] [--seed 1]",
-    command: (rest) => [`${root}test/server/soak.mjs`, ...rest],
+    command: (rest) => [`${root}test/drills/soak/soak.mjs`, ...rest],
   },
   streams: {
     does: "10,000 streams of one key beside the chats of another, on the bundled model: [--streams 10000] [--chats 20]",
-    command: (rest) => [`${root}test/server/streams.mjs`, ...rest],
+    command: (rest) => [`${root}test/drills/streams/streams.mjs`, ...rest],
   },
   upgrade: {
     does: "data folders of the release before; --record --from CHECKOUT records this one's for the next",
     command: (rest) =>
       rest[0] === "--record"
-        ? [`${root}test/server/upgrade-record.mjs`, ...rest.slice(1)]
-        : [vitest, "run", "test/server/upgrade.test.ts", ...rest],
+        ? [`${root}test/drills/upgrade/upgrade-record.mjs`, ...rest.slice(1)]
+        : [vitest, "run", "test/drills/upgrade/upgrade.test.ts", ...rest],
   },
   weights: {
     does: "spoiled weight files: [cases] [seed]",
-    command: (rest) => [`${root}test/weights/drill.mjs`, ...rest],
+    command: (rest) => [`${root}test/drills/weights/drill.mjs`, ...rest],
   },
 };
 

@@ -14,7 +14,7 @@ const inClients = (...names) => names.map((name) => `${src}/clients/**/${name}.t
 const layers = {
   wire: {
     mutate: [...filesIn(wire), `!${wire}/proto/gen/**`],
-    tests: [`${wire}/**/*.test.ts`, "test/parity/*.test.ts"],
+    tests: [`${wire}/**/*.test.ts`, "test/integration/parity/*.test.ts"],
   },
   transport: { mutate: folder("transport"), tests: [`${src}/transport/**/*.test.ts`, `${src}/futures/*.test.ts`] },
   futures: {

@@ -7,14 +7,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
-import { ensureVenv } from "../../test/python/venv.mjs";
+import { ensureVenv } from "../../test/interop/venv.mjs";
 
 const release = "0.5.8";
 
 /** The server of a build over the bundled model. */
 const serve = async (build, model, dataDir) => {
-  const { bundle } = await import(pathToFileURL(join(build, "test/server/bundle.mjs")).href);
-  const main = await bundle("test/server/serve-main.ts");
+  const { bundle } = await import(pathToFileURL(join(build, "test/fixtures/programs/bundle.mjs")).href);
+  const main = await bundle("test/fixtures/programs/serve-main.ts");
   const child = spawn(process.execPath, [main, JSON.stringify({ models: [model], dataDir })], {
     stdio: ["ignore", "pipe", "inherit"],
   });

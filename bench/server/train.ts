@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { openEngine } from "../../packages/engine/src/index.ts";
 import { Datum, ModelInput, ServiceClient } from "../../packages/sdk/src/index.ts";
 import { serve } from "../../packages/server/src/serve.ts";
-import { watchLoop } from "../../test/server/loop-delay.ts";
+import { watchLoop } from "../../test/fixtures/programs/loop-delay.ts";
 
 interface Options {
   /** The model's folder. */

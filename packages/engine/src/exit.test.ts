@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 // @ts-expect-error a script without types
-import { bundle } from "../../../test/server/bundle.mjs";
+import { bundle } from "../../../test/fixtures/programs/bundle.mjs";
 import { loadNativeRuntime } from "./runtime/ort.ts";
 
 const { runtime } = await loadNativeRuntime(1);

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadTokenizer } from "@tinklet/models";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { tinyGguf } from "../../../test/weights/tiny-models.ts";
+import { tinyGguf } from "../../../test/fixtures/models/tiny-models.ts";
 import { openEngine } from "./engine.ts";
 import type { Engine } from "./types.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { openEngine } from "@tinklet/engine";
 import type { FetchLike } from "@tinklet/sdk";
 import { createServer, type TinkletServer } from "@tinklet/server";
-import { writeTinyFolder } from "../../../../test/server/tiny-folder.ts";
+import { writeTinyFolder } from "../../../../test/fixtures/models/tiny-folder.ts";
 
 /** Intercepts every request between the kit and the server and produces the response. */
 export type Wrapper = (request: Request, answer: (request: Request) => Promise<Response>) => Promise<Response>;

@@ -1,4 +1,4 @@
-/** The whole training step on small random models: gradients, packing, runtimes, accumulation. PyTorch's view of it is in test/torch. */
+/** The whole training step on small random models: gradients, packing, runtimes, accumulation. PyTorch's view of it is in test/integration/torch. */
 import * as fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
 import { type Adapter, createAdapter } from "../adapter/adapter.ts";

@@ -1,15 +1,15 @@
-/** Prompts equal those of transformers, token by token (recorded by test/chat/templates/compare.mjs), and rendered turns are parsed back. */
+/** Prompts equal those of transformers, token by token (recorded by test/interop/templates/compare.mjs), and rendered turns are parsed back. */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { ownFamilies } from "../../../../test/chat/templates/families.ts";
-import { readBack } from "../../../../test/chat/templates/read-back.ts";
+import { ownFamilies } from "../../../../test/fixtures/chat/families.ts";
+import { readBack } from "../../../../test/fixtures/chat/read-back.ts";
 import { tokenizerFromFiles } from "../tokenizer/from-files.ts";
 import { createChatTemplate } from "./chat-template.ts";
 import { createChat } from "./create-chat.ts";
 
 const recorded = JSON.parse(
-  readFileSync(new URL("../../../../test/chat/templates/templates.json", import.meta.url), "utf8"),
+  readFileSync(new URL("../../../../test/fixtures/chat/templates.json", import.meta.url), "utf8"),
 ) as Record<string, string[]>;
 const digest = (ids: readonly number[]) => createHash("sha256").update(ids.join(" ")).digest("hex").slice(0, 12);
 const families = ownFamilies();

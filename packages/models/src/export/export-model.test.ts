@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { families, randomModel } from "../../../../test/export/random-model.ts";
+import { families, randomModel } from "../../../../test/fixtures/models/random-model.ts";
 import { readConfig } from "../config/read-config.ts";
 import { weightShapes } from "../config/tensor-shapes.ts";
 import { loadTokenizer } from "../load-tokenizer.ts";

@@ -12,7 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { tinyGguf, writeTinyModel, writeTinyShards } from "../../../../test/weights/tiny-models.ts";
+import { tinyGguf, writeTinyModel, writeTinyShards } from "../../../../test/fixtures/models/tiny-models.ts";
 import { loadTokenizer } from "../load-tokenizer.ts";
 import { type FakeHub, startFakeHub } from "../testing/fake-hub.ts";
 import { tinyTokenizer } from "../testing/tiny-tokenizer.ts";

@@ -1,11 +1,11 @@
-/** Compares with the Rust library: same ids and text for every recorded case (test/weights/record_tokenizers.py). */
+/** Compares with the Rust library: same ids and text for every recorded case (test/interop/weights/record_tokenizers.py). */
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, expectTypeOf, test } from "vitest";
-import { tinyGguf } from "../../../../test/weights/tiny-models.ts";
+import { tinyGguf } from "../../../../test/fixtures/models/tiny-models.ts";
 import { TokenizerError } from "../errors.ts";
 import type { GgufValue } from "../weights/gguf.ts";
 import { openGguf } from "../weights/gguf-model.ts";
@@ -17,7 +17,7 @@ import type { Tokenizer } from "./types.ts";
 
 type Decodes = [ids: number[], all: string, withoutSpecial: string][];
 const recorded = JSON.parse(
-  readFileSync(new URL("../../../../test/weights/fixtures/tokenizers.json", import.meta.url), "utf8"),
+  readFileSync(new URL("../../../../test/fixtures/weights/tokenizers.json", import.meta.url), "utf8"),
 ) as {
   texts: string[];
   byteLevel: { tokens: string[]; merges: string[]; ids: Record<string, number[][]>; decodes: Decodes };

@@ -3,9 +3,9 @@ import { describe, expect, test } from "vitest";
 import { codecs, countValues, storedBytes } from "./codecs.ts";
 import type { StoredDtype } from "./types.ts";
 
-/** Random blocks and their values decoded by the `gguf` package from PyPI; recorded by test/weights/record.mjs. */
+/** Random blocks and their values decoded by the `gguf` package from PyPI; recorded by test/interop/weights/record.mjs. */
 const recorded = JSON.parse(
-  readFileSync(new URL("../../../../test/weights/fixtures/blocks.json", import.meta.url), "utf8"),
+  readFileSync(new URL("../../../../test/fixtures/weights/blocks.json", import.meta.url), "utf8"),
 ) as Record<Exclude<StoredDtype, "F32">, { bytes: string; values: string }>;
 
 const aligned = (text: string) => new Uint8Array(Buffer.from(text, "base64")); // a copy, so that it is aligned

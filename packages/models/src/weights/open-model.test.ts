@@ -9,7 +9,7 @@ import {
   writeTinyGguf,
   writeTinyModel,
   writeTinyShards,
-} from "../../../../test/weights/tiny-models.ts";
+} from "../../../../test/fixtures/models/tiny-models.ts";
 import { ConfigError, WeightsError } from "../errors.ts";
 import { openModel } from "./open-model.ts";
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
-import { headerOf, type RawTensor, safetensorsBytes } from "../../../../test/weights/tiny-models.ts";
+import { headerOf, type RawTensor, safetensorsBytes } from "../../../../test/fixtures/models/tiny-models.ts";
 import { WeightsError } from "../errors.ts";
 import { openSafetensors } from "./safetensors.ts";
 import { writeSafetensors } from "./write-safetensors.ts";

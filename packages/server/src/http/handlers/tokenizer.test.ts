@@ -6,8 +6,8 @@ import { fileURLToPath } from "node:url";
 import { loadTokenizer } from "@tinklet/models";
 import { ServiceClient } from "@tinklet/sdk";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { writeTinyFolder } from "../../../../../test/server/tiny-folder.ts";
-import { tinyGguf } from "../../../../../test/weights/tiny-models.ts";
+import { writeTinyFolder } from "../../../../../test/fixtures/models/tiny-folder.ts";
+import { tinyGguf } from "../../../../../test/fixtures/models/tiny-models.ts";
 import { createLocalServer, type LocalServer } from "../../local.ts";
 
 const bundled = fileURLToPath(new URL("../../../../base-model/", import.meta.url));
