@@ -1,6 +1,6 @@
 /**
- * Settings of a call as sampling parameters. What the Tinker API cannot honour becomes a warning, as the AI SDK's specification has it:
- * nothing is dropped silently.
+ * Converts the settings of a call to sampling parameters. Settings that the Tinker API does not support become warnings, as the AI SDK's
+ * specification requires.
  */
 import type {
   LanguageModelV3CallOptions,
@@ -17,37 +17,37 @@ import { metadataName } from "./token-record.ts";
 
 /** Options of a call under `providerOptions.tinklet`. */
 export interface TinkletCallOptions {
-  /** Further variables of the model's chat template, for example `{ enable_thinking: false }`. */
+  /** Additional variables of the model's chat template, for example `{ enable_thinking: false }`. */
   readonly templateVariables?: Readonly<Record<string, unknown>>;
   /**
-   * Whether a reply that is asked for as JSON is bound to it, where the server can. `false` lets the model write what it likes, for schemas
-   * with keywords that cannot be kept. @defaultValue true
+   * Whether a JSON response format constrains decoding, on servers that support it. `false` samples without the constraint, for example
+   * for schemas with unsupported keywords. @defaultValue true
    */
   readonly constrain?: boolean;
 }
 const callOptionNames: OptionNames<TinkletCallOptions> = { templateVariables: true, constrain: true };
 
-/** A call, read. */
+/** The validated settings of a call. */
 export interface CallSettings {
   readonly params: SamplingParamsInput;
-  /** Texts that end the reply, besides the model's own tokens. */
+  /** Stop strings, in addition to the model's end-of-turn tokens. */
   readonly stop: readonly string[];
-  /** The format that the reply is bound to. */
+  /** The JSON schema or format that constrains decoding. */
   readonly constraint: SampleConstraint | undefined;
   readonly tools: readonly ChatTool[];
   readonly variables: Readonly<Record<string, unknown>>;
   readonly warnings: SharedV3Warning[];
 }
 
-/** The model that a call is for. */
+/** The model that is called. */
 export interface CalledModel {
   readonly chat: Chat;
   readonly tokenizer: Tokenizer;
-  /** Whether the server can bind a reply to a format. */
+  /** Whether the server supports constrained decoding. */
   readonly canConstrain: boolean;
 }
 
-/** @throws InvalidInputError for options of `providerOptions.tinklet` that there are none of. */
+/** @throws InvalidInputError for unknown or invalid options in `providerOptions.tinklet`. */
 export function readCall(
   options: LanguageModelV3CallOptions,
   { chat, tokenizer, canConstrain }: CalledModel,
@@ -55,7 +55,7 @@ export function readCall(
   const warnings: SharedV3Warning[] = [];
   const unsupported = (feature: string, details: string) => warnings.push({ type: "unsupported", feature, details });
   for (const feature of ["presencePenalty", "frequencyPenalty"] as const) {
-    if (options[feature]) unsupported(feature, "The Tinker API has no such parameter; nothing is penalised.");
+    if (options[feature]) unsupported(feature, "The Tinker API has no such parameter; it is ignored.");
   }
   const own = readOwn(options);
   const tools = readTools(options, unsupported);
@@ -66,9 +66,12 @@ export function readCall(
     const why = unboundBecause({ tools, canConstrain, isWanted: own.constrain ?? true });
     if (why === undefined) constraint = constraintOf(format.schema);
     else
-      unsupported("responseFormat", `${why} The reply is not bound to JSON. Ask for it in the prompt, and check it.`);
+      unsupported(
+        "responseFormat",
+        `${why} The reply may not be valid JSON: ask for JSON in the prompt and validate the reply.`,
+      );
   }
-  // A reply with a format ends with it; an empty list would be no end at all.
+  // A constrained reply ends when its format is complete; an empty stop list would disable every other end.
   const ends = constraint === undefined ? stopsOf(stop, chat, tokenizer) : stop.length === 0 ? undefined : stop;
   return {
     params: omitUndefined({ maxTokens, temperature, topP, topK, seed, stop: ends }),
@@ -80,21 +83,21 @@ export function readCall(
   };
 }
 
-/** Why a reply cannot be bound to a format; undefined where it can. */
+/** The reason why decoding is not constrained; undefined if it is. */
 function unboundBecause(call: {
   readonly tools: readonly ChatTool[];
   readonly canConstrain: boolean;
   readonly isWanted: boolean;
 }): string | undefined {
-  if (!call.isWanted) return "It was turned off by providerOptions.tinklet.constrain.";
-  if (!call.canConstrain) return "The server has no constrained decoding.";
-  return call.tools.length > 0 ? "A reply that may call tools has no format." : undefined;
+  if (!call.isWanted) return "providerOptions.tinklet.constrain is false.";
+  if (!call.canConstrain) return "The server does not support constrained decoding.";
+  return call.tools.length > 0 ? "Constrained decoding cannot be combined with tools." : undefined;
 }
 
 const constraintOf = (schema: unknown): SampleConstraint =>
   schema === undefined ? { type: "json_object" } : { type: "json_schema", schema: schema as JsonObject };
 
-/** Where the sampler ends. Ids where that is enough: they hold for every tokenizer; the API takes no mix of both. */
+/** The stop sequences: token ids if the call has no stop strings, else strings. The API does not accept a mix of both. */
 function stopsOf(stop: readonly string[], chat: Chat, tokenizer: Tokenizer): readonly string[] | readonly number[] {
   if (stop.length === 0) return chat.endTokenIds;
   const ends = chat.endTokenIds.map((id) => tokenizer.idToToken(id)).filter((token) => token !== undefined);
@@ -107,16 +110,16 @@ function readTools(
 ): ChatTool[] {
   if (toolChoice?.type === "none") return [];
   if (toolChoice?.type === "required" || toolChoice?.type === "tool") {
-    unsupported("toolChoice", `A call cannot be forced; the model decides, as with "auto".`);
+    unsupported("toolChoice", `Tool calls cannot be forced; "auto" is used.`);
   }
   const chosen = toolChoice?.type === "tool" ? toolChoice.toolName : undefined;
   return tools.flatMap((tool) => {
     if (isProviderTool(tool)) {
-      unsupported(`provider tool ${tool.id}`, "Only tools that this program runs can be offered.");
+      unsupported(`provider tool ${tool.id}`, "Only function tools are supported.");
       return [];
     }
     if (chosen !== undefined && tool.name !== chosen) return [];
-    if (tool.strict) unsupported(`strict mode of tool ${tool.name}`, "Arguments are not bound to the schema.");
+    if (tool.strict) unsupported(`strict mode of tool ${tool.name}`, "Arguments are not constrained to the schema.");
     const { name, description, inputSchema: parameters } = tool;
     return [{ type: "function" as const, function: { name, ...omitUndefined({ description }), parameters } }];
   });
@@ -142,7 +145,7 @@ function readVariables(
   if (typeof templateVariables !== "object" || templateVariables === null || Array.isArray(templateVariables)) {
     throw new InvalidInputError("providerOptions.tinklet.templateVariables", "must be an object");
   }
-  // A setting that came with AI SDK 7: the words are those that templates know.
+  // Added by AI SDK 7. Its values are those of the templates' `reasoning_effort`.
   const { reasoning } = options as { readonly reasoning?: string };
   if (reasoning === undefined || reasoning === "provider-default") return templateVariables;
   const asked = reasoning === "none" ? { enable_thinking: false } : { reasoning_effort: reasoning };

@@ -1,4 +1,4 @@
-/** Conversations of the AI SDK as the messages that chat templates read. What no template here can read is refused by name. */
+/** Converts AI SDK prompts to chat template messages. Parts that are not text (images, files, approvals) are errors that name the part. */
 import {
   InvalidPromptError,
   type LanguageModelV3Message,
@@ -9,7 +9,7 @@ import {
 import type { ChatMessage } from "@tinklet/models/chat";
 import { tokensOfPart } from "./token-record.ts";
 
-/** A message, with the tokens that it was drawn as where it is an earlier reply of this provider. */
+/** A message; `tokenIds` are the sampled tokens if it is an earlier reply of this provider. */
 export interface KnownMessage {
   readonly message: ChatMessage;
   readonly tokenIds?: readonly number[];
@@ -98,5 +98,5 @@ function textOf(
 const unsupported = (what: string, at: number): UnsupportedFunctionalityError =>
   new UnsupportedFunctionalityError({
     functionality: what,
-    message: `prompt[${at}]: Tinklet models read text only, and this is ${what}. Leave it out, or describe it in words.`,
+    message: `prompt[${at}]: Tinklet models accept text only, got ${what}. Remove it, or describe it in text.`,
   });

@@ -1,19 +1,19 @@
 /**
- * What a model's name stands for. Short names are those of the command line and of the chat endpoints, as far as any Tinker server can tell:
- * they are looked up in its lists of checkpoints.
+ * Resolves a model id to weights. Short names are those of the command line and of the chat endpoints; they are looked up in the server's
+ * lists of checkpoints, so they work with any Tinker server.
  */
 import { NoSuchModelError } from "@ai-sdk/provider";
 import type { Checkpoint, RestClient, ServiceClient } from "@tinklet/sdk";
 
-/** What a sampler is made from. */
+/** The weights of a sampler. */
 export type SamplerSource =
   | { readonly baseModel: string; readonly modelPath?: never }
   | { readonly modelPath: string; readonly baseModel?: never };
 
-/** Run ids end so: `session:train:0`. What may follow is a checkpoint's name. */
+/** A run id, for example `session:train:0`, with an optional checkpoint name. */
 const shortName = /^([^/]+:train:\d+)(?::([^/]+))?$/;
 
-/** @throws NoSuchModelError for a short name without weights that can be sampled from. */
+/** @throws NoSuchModelError if no sampler weights exist under a short name. */
 export async function findSource(service: ServiceClient, modelId: string): Promise<SamplerSource> {
   if (modelId.startsWith("tinker://")) return { modelPath: modelId };
   const [, run, name] = shortName.exec(modelId) ?? [];
@@ -29,11 +29,11 @@ export async function findSource(service: ServiceClient, modelId: string): Promi
   throw new NoSuchModelError({
     modelId,
     modelType: "languageModel",
-    message: `There are no weights for sampling under ${JSON.stringify(modelId)}; saveWeightsForSampler makes some.`,
+    message: `No sampler weights found for ${JSON.stringify(modelId)}. Save some with saveWeightsForSampler().`,
   });
 }
 
-/** Those of training runs: adapters that were imported to sample from them belong to none. */
+/** Checkpoints of all training runs. Adapters imported for sampling have no run and are not included. */
 async function checkpointsOfAll(rest: RestClient): Promise<readonly Checkpoint[]> {
   const runs = new Set<string>();
   for await (const { trainingRunId } of rest.listTrainingRuns({ limit: 1000 })) runs.add(trainingRunId);
@@ -44,7 +44,7 @@ async function checkpointsOfAll(rest: RestClient): Promise<readonly Checkpoint[]
   return found;
 }
 
-/** None where there is no such run. */
+/** Empty if the run does not exist. */
 async function checkpointsOf(rest: RestClient, run: string): Promise<readonly Checkpoint[]> {
   try {
     return (await rest.listCheckpoints(run)).checkpoints;

@@ -1,6 +1,6 @@
 /**
- * A language model of the AI SDK (specification V3, which AI SDK 6 and 7 both run) over a `SamplingClient`. Rendering, streaming
- * decoding and parsing are those of `@tinklet/models/chat`; here is how a call becomes a sample, and the sample a result.
+ * A language model of the AI SDK (specification V3, which AI SDK 6 and 7 both accept) over a `SamplingClient`. Converts a call to a
+ * sample request and the sample to a result. Rendering, streaming decoding and parsing are in `@tinklet/models/chat`.
  */
 import type {
   LanguageModelV3,
@@ -19,25 +19,25 @@ import { type ChatModel, promptTokens } from "./prompt-tokens.ts";
 import { contentOf, createReplyParts, type ReplyParts } from "./reply-parts.ts";
 import { metadataOf, type SamplerRecord } from "./token-record.ts";
 
-/** A sampler that is ready, with what its conversations are made with. */
+/** A sampler with its tokenizer and chat template loaded. */
 export interface OpenSampler extends ChatModel {
   readonly sampler: SamplingClient;
   readonly baseModel: string;
 }
 
-/** Asks a sampler for all that conversations with it need. */
+/** Loads the tokenizer and the chat template of a sampler's base model. */
 export async function openSampler(sampler: SamplingClient): Promise<OpenSampler> {
   const [tokenizer, baseModel] = await Promise.all([sampler.getTokenizer(), sampler.getBaseModel()]);
   return { sampler, tokenizer, chat: createChat(tokenizer), baseModel };
 }
 
-/** A model and how to open it. `open` is called for each call and is expected to remember. */
+/** A model and how to open it. `open` runs on each call, so it should cache its result. */
 export interface LanguageModelSource {
   readonly modelId: string;
   readonly open: () => Promise<OpenSampler>;
 }
 
-/** A call under way: its prompt, its sample's settings and the reading of its reply. */
+/** A call in progress: its prompt, its sampling settings and the parser of its reply. */
 interface Conversation {
   readonly sampler: SamplingClient;
   readonly prompt: readonly number[];
@@ -45,7 +45,7 @@ interface Conversation {
   readonly reader: ReplyReader;
   readonly parts: ReplyParts;
   readonly record: SamplerRecord;
-  /** Tokens so far of thoughts, and of what is not known yet to be thought or text. */
+  /** Numbers of tokens so far: of reasoning, and of those that the parser has not classified yet. */
   readonly spent: { reasoning: number; unknown: number };
 }
 
@@ -60,8 +60,8 @@ export function createLanguageModel({ modelId, open }: LanguageModelSource): Lan
     const { tools, variables, params, constraint, stop } = settings;
     const { rendered, tokenIds: prompt } = promptTokens(model, messages, { tools, variables });
     if (constraint !== undefined && rendered.startsInReasoning) {
-      throw new InvalidInputError("responseFormat", "cannot be JSON: this model begins every reply with thinking", {
-        hint: "Set providerOptions.tinklet: templateVariables may turn thinking off, and constrain: false gives up the format.",
+      throw new InvalidInputError("responseFormat", "cannot be JSON: this model starts every reply with reasoning", {
+        hint: "Set providerOptions.tinklet.templateVariables to turn reasoning off (enable_thinking: false in many templates), or constrain: false to sample without the format.",
       });
     }
     const { samplingSessionId } = model.sampler;
@@ -71,7 +71,7 @@ export function createLanguageModel({ modelId, open }: LanguageModelSource): Lan
       sampler: model.sampler,
       prompt,
       settings,
-      // All of a reply with a format is text: nothing in it is a call or a thought.
+      // A constrained reply is text only: it contains no tool calls and no reasoning.
       reader:
         constraint === undefined
           ? chat.read(rendered, { stop })
@@ -107,7 +107,7 @@ export function createLanguageModel({ modelId, open }: LanguageModelSource): Lan
   };
 }
 
-/** What a token adds to the reply. */
+/** Passes one sampled token to the parser and returns the stream parts that it completes. */
 function read({ reader, parts, spent }: Conversation, id: number): LanguageModelV3StreamPart[] {
   const events = reader.push(id);
   spent.unknown++;
@@ -118,7 +118,7 @@ function read({ reader, parts, spent }: Conversation, id: number): LanguageModel
   return parts.push(events);
 }
 
-/** The parts of a reply while it is drawn. Cancelling the stream ends the sample. */
+/** Streams a reply as it is sampled. Cancelling the stream cancels the sample. */
 function streamOf(
   call: Conversation,
   modelId: string,
@@ -165,7 +165,7 @@ function streamOf(
   });
 }
 
-/** What is known when the last token is drawn. */
+/** Finish reason, usage and metadata of a completed sample. */
 function outcome(call: Conversation, response: SampleResponse) {
   const { tokens, logprobs, stopReason } = response.sequences[0]!;
   const record = {

@@ -1,7 +1,7 @@
 /**
- * The token ids of a prompt. Earlier replies go in as the very tokens that were drawn, where the template leaves them in place: the
- * prompt of each turn of a tool loop then continues the turn before it token by token, which is what training on the whole loop needs.
- * Writing them anew from their text may give other tokens for the same words.
+ * The token ids of a prompt. Earlier replies are inserted as the tokens that were sampled if the template keeps their text: each turn's
+ * prompt in a tool loop then extends the previous turn token by token, so that the whole loop is one training sequence. Tokenizing
+ * their text again may give other tokens.
  */
 import type { Chat, ChatMessage, RenderChatOptions, RenderedChat } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
@@ -12,13 +12,13 @@ export interface PromptTokens {
   readonly tokenIds: readonly number[];
 }
 
-/** What a model's conversations are made with. */
+/** The tokenizer and the chat template of a model. */
 export interface ChatModel {
   readonly chat: Chat;
   readonly tokenizer: Tokenizer;
 }
 
-/** Earlier replies that go in as they were drawn; each costs a rendering of what is before it. Later ones are written anew. */
+/** Maximum number of replies inserted as sampled tokens, because each costs one rendering of the messages before it. Later replies are tokenized. */
 const mostDrawn = 64;
 
 /** @throws TokenizerError where the model has no template, or its template refuses the messages. */
@@ -37,7 +37,7 @@ export function promptTokens(
   let written = 0; // characters of the rendered text that are in tokenIds
   let tried = 0;
   for (const [at, { message, tokenIds: drawn }] of known.entries()) {
-    if (drawn === undefined || tried++ >= mostDrawn || !ends.has(drawn.at(-1)!)) continue; // cut off: the template's end of turn was never drawn
+    if (drawn === undefined || tried++ >= mostDrawn || !ends.has(drawn.at(-1)!)) continue; // truncated reply: its end-of-turn token was not sampled
     const asked = renderOrNothing(chat, messages.slice(0, at), options);
     if (asked === undefined || asked.text.length < written || !rendered.text.startsWith(asked.text)) continue;
     if (!saysTheSame(chat, asked, drawn, message)) continue;
@@ -59,11 +59,11 @@ function renderOrNothing(
   try {
     return chat.render(messages, options);
   } catch {
-    return undefined; // a template may refuse a beginning and take the whole
+    return undefined; // a template may reject a prefix of the messages although it accepts all of them
   }
 }
 
-/** Where the first turn behind `from` ends. */
+/** The end of the first turn after `from`. */
 function endOf(text: string, from: number, endTexts: readonly string[]): number | undefined {
   const found = endTexts.map((end) => ({ end, at: text.indexOf(end, from) })).filter(({ at }) => at >= 0);
   const first = found.sort((a, b) => a.at - b.at)[0];
@@ -71,8 +71,9 @@ function endOf(text: string, from: number, endTexts: readonly string[]): number 
 }
 
 /**
- * Whether the message is still what was drawn: programs may edit what they send back. Arguments of calls are not compared, because the
- * AI SDK sends the output of the tool's schema, in which properties may be reordered, filled with defaults, removed or transformed.
+ * Whether the message still has the text of the sampled tokens: programs may edit messages before sending them again. Arguments of calls
+ * are not compared, because the AI SDK sends the output of the tool's schema, in which properties may be reordered, filled with defaults,
+ * removed or transformed.
  */
 function saysTheSame(chat: Chat, asked: RenderedChat, drawn: readonly number[], message: ChatMessage): boolean {
   const { text, reasoning, toolCalls } = chat.parse(drawn, asked);

@@ -30,7 +30,7 @@ const quiet = { maxRetries: 0, onError: () => {} };
 describe("text", () => {
   const said = "naïve 日本語 👩‍👩‍👧 done";
 
-  test("a whole reply, with usage, finish reason and its tokens", async () => {
+  test("generateText returns text, usage, finish reason and token ids", async () => {
     const { model, encode, end, tokenizer } = await open([said], { cachedTokens: 3 });
     const result = await generateText({ model, system: "Be brief.", prompt: "hello world", maxRetries: 0 });
     expect([result.text, result.finishReason, result.warnings]).toEqual([said, "stop", []]);
@@ -54,7 +54,7 @@ describe("text", () => {
     expect(result.usage.inputTokenDetails.cacheReadTokens).toBe(3);
   });
 
-  test("a stream is the whole reply in pieces, never half a character", async () => {
+  test("streamText yields the same reply and never splits a character", async () => {
     const { model } = await open([said]);
     const stream = streamText({ model, prompt: "x", ...quiet });
     const pieces: string[] = [];
@@ -68,7 +68,7 @@ describe("text", () => {
     expect(await stream.usage).toEqual(whole.usage);
   });
 
-  test("stop texts end the reply and are no part of it; a length is told", async () => {
+  test("stop strings end the reply and are not part of it; maxOutputTokens gives finish reason length", async () => {
     const { model } = await open(["one END two"]);
     expect(await generateText({ model, prompt: "x", stopSequences: ["END"], maxRetries: 0 })).toMatchObject({
       text: "one ",
@@ -80,7 +80,7 @@ describe("text", () => {
     expect(huge.text).toBe("one END two");
   });
 
-  test("settings reach the sampler; what it has no parameter for is a warning", async () => {
+  test("settings reach the sampler; unsupported settings are warnings", async () => {
     const seen: unknown[] = [];
     const { model } = await open(["x"], { onSample: ({ params }) => seen.push(params) });
     const settings = { temperature: 0.5, topP: 0.9, topK: 7, seed: 3, maxOutputTokens: 9 };
@@ -101,7 +101,7 @@ describe("text", () => {
 describe("reasoning and tools", () => {
   const reply = `<think>\nhm\n</think>\n\nLet me see.\n${callText}`;
 
-  test("a tool loop, whole and streamed; each prompt goes on from the tokens of the turn before", async () => {
+  test("a tool loop, generated and streamed; each prompt extends the tokens of the previous turn", async () => {
     for (const isStreamed of [false, true]) {
       const { model, prompts } = await open([reply, "It is 21 degrees."]);
       const asked: unknown[] = [];
@@ -114,7 +114,7 @@ describe("reasoning and tools", () => {
       expect(steps.map(({ finishReason }) => finishReason)).toEqual(["tool-calls", "stop"]);
       expect(steps[0]).toMatchObject({ reasoningText: "hm", text: "Let me see." });
       const { reasoningTokens = 0, textTokens = 0 } = steps[0]!.usage.outputTokenDetails;
-      expect(reasoningTokens).toBeGreaterThanOrEqual(3); // the mark and two letters
+      expect(reasoningTokens).toBeGreaterThanOrEqual(3); // the marker and two letters
       expect(textTokens + reasoningTokens).toBe(steps[0]!.usage.outputTokens);
       expect(await result.text).toBe("It is 21 degrees.");
       expect(prompts[0]).toContain("get_weather");
@@ -125,8 +125,8 @@ describe("reasoning and tools", () => {
     }
   });
 
-  test("tokens that no tokenizer would choose stay as they were drawn; what a program edits is written anew", async () => {
-    const spelled = [..."hello"].map((letter) => letter.charCodeAt(0)); // one token, when it is encoded
+  test("earlier replies keep their sampled tokens; edited replies are tokenized again", async () => {
+    const spelled = [..."hello"].map((letter) => letter.charCodeAt(0)); // encode() gives one token
     const { model, encode, end } = await open([[...spelled, 267]], { family: "plain" });
     expect(encode("hello")).toHaveLength(1);
     const first = await generateText({ model, prompt: "x", maxRetries: 0 });
@@ -147,7 +147,7 @@ describe("reasoning and tools", () => {
     expect(other.slice(0, 2)).toEqual([...encode("hell"), end]);
   });
 
-  test("a template that ignores tools is told in words, and called by plain JSON", async () => {
+  test("a template without tool support gets the tools as text, and calls are plain JSON", async () => {
     const { model, prompts } = await open(
       ['{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}', "Mild."],
       { family: "plain" },
@@ -174,7 +174,7 @@ describe("reasoning and tools", () => {
     expect([whole.text, whole.toolCalls, whole.finishReason]).toEqual([text, [], "stop"]);
   });
 
-  test("a call of a tool that there is none of is an invalid call, which the AI SDK tells the model", async () => {
+  test("a call of an unknown tool is an invalid call, which the AI SDK reports to the model", async () => {
     const { model } = await open(['<tool_call>\n{"name": "launch", "arguments": {}}\n</tool_call>']);
     const { toolCalls } = await generateText({ model, prompt: "x", tools: { get_weather: weather() }, maxRetries: 0 });
     expect(toolCalls).toMatchObject([{ toolName: "launch", invalid: true }]);
@@ -197,7 +197,7 @@ describe("reasoning and tools", () => {
     expect(prompts[1]).not.toContain("get_weather");
   });
 
-  test("variables of the template come by providerOptions, and others are refused by name", async () => {
+  test("providerOptions pass template variables; unknown options are errors that name them", async () => {
     const { model, prompts } = await open(["x"]);
     const ask = (tinklet: Record<string, never>) =>
       generateText({ model, prompt: "x", providerOptions: { tinklet }, maxRetries: 0 });
@@ -208,29 +208,29 @@ describe("reasoning and tools", () => {
 });
 
 describe("what cannot be done is said clearly", () => {
-  test("images and files", async () => {
+  test("images and files are errors", async () => {
     const { model } = await open(["x"]);
     const image = { type: "image" as const, image: new Uint8Array([1, 2, 3]), mediaType: "image/png" };
     const messages = [{ role: "user" as const, content: [image] }];
     await expect(generateText({ model, messages, maxRetries: 0 })).rejects.toThrow(
-      /prompt\[0\]: Tinklet models read text only, and this is file of image\/png/,
+      /prompt\[0\]: Tinklet models accept text only, got file of image\/png/,
     );
   });
 
-  test("no messages", async () => {
+  test("an empty prompt is an error", async () => {
     const { model } = await open(["x"]);
     await expect(generateText({ model, messages: [], maxRetries: 0 })).rejects.toThrow(/messages must not be empty/);
     await expect(model.doGenerate({ prompt: [] })).rejects.toThrow(/it has no messages/);
   });
 
-  test("a model without a chat template", async () => {
+  test("a model without a chat template is an error", async () => {
     const { model } = await open(["x"], { family: "none" });
     const error = await generateText({ model, prompt: "x", maxRetries: 0 }).catch((each: unknown) => each);
     expect(error).toBeInstanceOf(TokenizerError);
     expect((error as Error).message).toMatch(/chat template/);
   });
 
-  test("a prompt that does not fit, whole and streamed", async () => {
+  test("a prompt longer than the context is an error, generated and streamed", async () => {
     const { model } = await open(["x"], { contextLength: 16 });
     const prompt = "too long for it";
     await expect(generateText({ model, prompt, maxRetries: 0 })).rejects.toThrow(/context of 16/);
@@ -240,7 +240,7 @@ describe("what cannot be done is said clearly", () => {
     expect(String(errors[0])).toMatch(/context of 16/);
   });
 
-  test("models and providers that are not there", async () => {
+  test("unknown models and closed providers are errors", async () => {
     const { service, model } = await open(["x"]);
     const provider = createTinklet({ service });
     await expect(generateText({ model: provider("none/such"), prompt: "x", maxRetries: 0 })).rejects.toThrow(
@@ -255,14 +255,14 @@ describe("what cannot be done is said clearly", () => {
     );
     expect(closed).toBeInstanceOf(TinkerError);
     expect((closed as TinkerError).code).toBe("closed");
-    expect((await generateText({ model, prompt: "x", maxRetries: 0 })).text).toBe("x"); // the client is its owner's
+    expect((await generateText({ model, prompt: "x", maxRetries: 0 })).text).toBe("x"); // the provider did not close the caller's client
     await service.close();
     await expect(generateText({ model, prompt: "x", maxRetries: 0 })).rejects.toThrow(/closed/);
   });
 });
 
 describe("short names", () => {
-  test("mean the newest weights for sampling of a run, those of a name, or the newest of all", async () => {
+  test("resolve to the newest sampler weights of a run, the named ones, or the newest of all runs", async () => {
     const used: unknown[] = [];
     const { service, end } = await open([[267]], { onSample: ({ adapter }) => used.push(adapter) });
     expect(end).toBe(267);
@@ -271,10 +271,10 @@ describe("short names", () => {
     const run = trainer.modelId;
     const latest = provider("@latest");
     await expect(generateText({ model: latest, prompt: "x", maxRetries: 0 })).rejects.toThrow(
-      /no weights for sampling/,
+      /No sampler weights found/,
     );
     await trainer.saveWeightsForSampler("one");
-    await trainer.saveState("later"); // no weights for sampling
+    await trainer.saveState("later"); // training weights, not sampler weights
     const idOf = async (model: ReturnType<typeof provider>) => {
       const { providerMetadata } = await generateText({ model, prompt: "x", maxRetries: 0 });
       const { sampler } = recordOf(providerMetadata);
@@ -284,13 +284,13 @@ describe("short names", () => {
     const path = (name: string) => `tinker://${run}/sampler_weights/${name}`;
     expect(await idOf(latest)).toEqual(["@latest", path("one")]);
     await trainer.saveWeightsForSampler("two");
-    expect(await idOf(latest)).toEqual(["@latest", path("one")]); // a model stays what it is
+    expect(await idOf(latest)).toEqual(["@latest", path("one")]); // the name is resolved once per model
     expect(await idOf(provider("@latest"))).toEqual(["@latest", path("two")]);
     expect(await idOf(provider(run))).toEqual([run, path("two")]);
     expect(await idOf(provider(`${run}:one`))).toEqual([`${run}:one`, path("one")]);
     expect(await idOf(provider(path("two")))).toEqual([path("two"), path("two")]);
     expect(used.every((adapter) => adapter !== undefined)).toBe(true);
-    for (const none of [`${run}:three`, "nobody:train:0", `${run}:later`]) {
+    for (const none of [`${run}:three`, "unknown:train:0", `${run}:later`]) {
       await expect(generateText({ model: provider(none), prompt: "x", maxRetries: 0 })).rejects.toThrow(none);
     }
   });
@@ -298,7 +298,7 @@ describe("short names", () => {
 
 describe("leaving and sharing", () => {
   const endless = Array.from({ length: 3000 }, () => "a".charCodeAt(0));
-  /** Counts tokens; others get their turn between two of them, as beside a real engine. */
+  /** Counts tokens and yields to the event loop between them, as a real engine does. */
   const counting = () => {
     const counted = {
       drawn: 0,
@@ -307,7 +307,7 @@ describe("leaving and sharing", () => {
     return counted;
   };
 
-  test("an abort in mid-stream ends the stream and the sample", async () => {
+  test("an abort during a stream ends the stream and the sample", async () => {
     const counted = counting();
     const { model } = await open([endless], counted);
     const controller = new AbortController();
@@ -331,7 +331,7 @@ describe("leaving and sharing", () => {
     await expect(generateText({ model, prompt: "x", abortSignal: before, maxRetries: 0 })).rejects.toThrow("too late");
   });
 
-  test("two streams at once keep to themselves", async () => {
+  test("two concurrent streams do not mix", async () => {
     const { model } = await open(["first reply", "second reply"]);
     const texts = await Promise.all(
       [0, 1].map(async () => {

@@ -1,4 +1,4 @@
-/** The provider: models by name, over one `ServiceClient` that is made with the first call. */
+/** The provider: models by name, over one `ServiceClient` that is created on the first call. */
 import { type LanguageModelV3, NoSuchModelError, type ProviderV3 } from "@ai-sdk/provider";
 import {
   type ClientOptions,
@@ -11,25 +11,25 @@ import {
 import { findSource, type SamplerSource } from "./find-source.ts";
 import { createLanguageModel, type OpenSampler, openSampler } from "./language-model.ts";
 
-/** Options of {@link createTinklet}: those of the SDK's client, or a client that is there already. */
+/** Options of {@link createTinklet}: those of the SDK's client, or an existing client. */
 export interface TinkletProviderOptions extends ClientOptions {
-  /** A client of yours to use instead of a new one. It stays yours to close. */
+  /** An existing client to use instead of a new one. The provider does not close it. */
   readonly service?: ServiceClient;
 }
 
 /** A provider for the AI SDK. Call it with a model's name to get a language model. */
 export interface TinkletProvider extends ProviderV3 {
   /**
-   * @param modelId - a base model's name, a `tinker://…/sampler_weights/…` path, or a short name: `@latest`, `RUN` or `RUN:NAME`. What a
-   *   short name means is looked up with the first call of the model that is made here, and stays so for it.
+   * @param modelId - a base model's name, a `tinker://…/sampler_weights/…` path, or a short name: `@latest`, `RUN` or `RUN:NAME`. A short
+   *   name is resolved on the first call of the returned model and does not change afterwards.
    */
   (modelId: string): LanguageModelV3;
   languageModel(modelId: string): LanguageModelV3;
-  /** The client that the models use; for training with it, too. */
+  /** The client that the models use. It can also be used for training. */
   service(): Promise<ServiceClient>;
   /**
-   * A provider whose server runs inside this process: no key, no network, no HTTP. Needs the packages `@tinklet/server` and, unless
-   * models are named, `@tinklet/base-model`. It starts with the first call and ends with `close()`.
+   * A provider whose server runs inside this process: no key, no network, no HTTP. Needs the package `@tinklet/server` and, unless
+   * `models` are given, `@tinklet/base-model`. The server starts on the first call and stops on `close()`.
    *
    * @example
    * ```ts
@@ -39,13 +39,13 @@ export interface TinkletProvider extends ProviderV3 {
    * ```
    */
   local(options?: LocalOptions & ClientOptions): TinkletProvider;
-  /** Ends what the provider has started: calls under way reject, and a server in the process stops. May be called twice. */
+  /** Closes the client and the in-process server that this provider started; calls in progress reject. Idempotent. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
- * Makes a provider. Does no I/O; the first call of a model connects.
+ * Creates a provider without I/O; the first call of a model connects.
  *
  * @example
  * ```ts
@@ -57,21 +57,24 @@ export interface TinkletProvider extends ProviderV3 {
 export function createTinklet(options: TinkletProviderOptions = {}): TinkletProvider {
   const { service, ...client } = options;
   if (service !== undefined && Object.keys(client).length > 0) {
-    throw new InvalidInputError("service", `leaves no room for ${Object.keys(client).join(", ")}`, {
-      hint: "Give these to the client when it is made.",
+    throw new InvalidInputError("service", `cannot be combined with ${Object.keys(client).join(", ")}`, {
+      hint: "Pass these options to the constructor of the client instead.",
     });
   }
   return createProvider(async () => service ?? new ServiceClient(client), service !== undefined);
 }
 
-/** @param isForeign - the client belongs to somebody else, who closes it */
+/** @param isForeign - the caller owns the client and closes it */
 function createProvider(connect: () => Promise<ServiceClient>, isForeign: boolean): TinkletProvider {
   let closed = false;
   const service = remembered(connect);
   const samplers = new Map<string, () => Promise<OpenSampler>>();
   const checkOpen = () => {
     if (closed) {
-      throw new TinkerError("This provider is closed.", { code: "closed", hint: "Make another with createTinklet()." });
+      throw new TinkerError("This provider is closed.", {
+        code: "closed",
+        hint: "Create another with createTinklet().",
+      });
     }
   };
   const openService = async (): Promise<ServiceClient> => {
@@ -123,7 +126,7 @@ function createProvider(connect: () => Promise<ServiceClient>, isForeign: boolea
   });
 }
 
-/** A promise that is made once; a failure is forgotten, so that the next call tries again. */
+/** Caches the promise of `make`; a failure is not cached, so the next call tries again. */
 function remembered<T>(make: () => Promise<T>): { get: () => Promise<T>; ifMade: () => Promise<T> | undefined } {
   let made: Promise<T> | undefined;
   const get = (): Promise<T> => {
@@ -143,10 +146,10 @@ function remembered<T>(make: () => Promise<T>): { get: () => Promise<T>; ifMade:
 export const tinklet: TinkletProvider = /* @__PURE__ */ createTinklet();
 
 /**
- * A language model over a sampling client that is there already, for example the one that
- * `trainer.saveWeightsAndGetSamplingClient()` gives between two steps of training.
+ * A language model over an existing sampling client, for example the one that `trainer.saveWeightsAndGetSamplingClient()` returns
+ * between two training steps.
  *
- * @param modelId - what the model is called in results. @defaultValue the id of its sampling session
+ * @param modelId - the model's name in results. @defaultValue the id of its sampling session
  *
  * @example
  * ```ts

@@ -1,36 +1,36 @@
 /**
- * What an agent did, as a trajectory: the turns of one or more runs of the AI SDK, with the tokens that results of this provider carry.
- * Results are plain data, so nothing has to watch the agent while it runs.
+ * Converts AI SDK runs to trajectories, from the token data in the results of this provider. Results are plain data, so the agent needs no
+ * instrumentation while it runs.
  */
 import type { Trajectory, Transition } from "@tinklet/cookbook";
 import { InvalidInputError } from "@tinklet/sdk";
 import { metadataName, type SamplerRecord, type TokenRecord } from "./token-record.ts";
 
-/** A step of a run, as far as it matters here. */
+/** The fields of an AI SDK step that are read here. */
 export interface AgentStep {
   readonly providerMetadata?: Readonly<Record<string, unknown>> | undefined;
-  /** `tool-calls` where the loop would have gone on. */
+  /** `tool-calls` on the last step means that the loop was stopped before the agent finished. */
   readonly finishReason?: string | undefined;
 }
 
-/** What `generateText`, `streamText` and agents return. Steps of a stream are there when it has ended. */
+/** A result of `generateText`, `streamText` or an agent. The steps of a stream resolve when it ends. */
 export interface AgentRun {
   readonly steps: readonly AgentStep[] | PromiseLike<readonly AgentStep[]>;
 }
 
-/** A trajectory, as the cookbook has it, and who drew each of its turns. */
+/** A trajectory of the cookbook, with the sampler of each turn. */
 export interface AgentTrajectory extends Trajectory {
-  /** One for each transition. */
+  /** One entry per transition. */
   readonly samplers: readonly SamplerRecord[];
 }
 
 /**
- * The turns of an agent's run as one trajectory. Turns of other providers' models are left out: there is nothing to learn from them.
- * Rewards are 0; give them to {@link toData}.
+ * Converts an agent's run to one trajectory. Turns of other providers' models are skipped, because they have no tokens to train on.
+ * Rewards are 0 here; pass the real ones to {@link toData}.
  *
  * @param run - a result, the promise of one, or a list of either: the runs of one episode, in order
  *
- * @throws {@link InvalidInputError} (by rejecting) where no turn was drawn by a Tinklet model, or one has no log-probs.
+ * @throws {@link InvalidInputError} (as a rejection) if no turn was sampled from a Tinklet model, or a turn has no log-probs.
  *
  * @example
  * ```ts
@@ -48,14 +48,14 @@ export async function record(
       const steps = await each?.steps;
       if (Array.isArray(steps)) return steps as readonly AgentStep[];
       throw new InvalidInputError(isList(run) ? `run[${at}]` : "run", "has no list of steps", {
-        hint: "Give what generateText or streamText returned.",
+        hint: "Pass the result of generateText or streamText.",
       });
     }),
   );
   const steps = lists.flat();
   const records = steps.map(recordOf).filter((found) => found !== undefined);
   if (records.length === 0) {
-    throw new InvalidInputError("run", "has no step that a model of @tinklet/ai has drawn");
+    throw new InvalidInputError("run", "has no step that was sampled from a model of @tinklet/ai");
   }
   return {
     player: 0,
@@ -75,7 +75,10 @@ function recordOf({ providerMetadata }: AgentStep, at: number): (TokenRecord & {
 function transition(found: TokenRecord & { readonly at: number }, done: boolean): Transition {
   const { promptTokenIds, tokenIds, logprobs, stopReason } = found;
   if (logprobs?.length !== tokenIds.length) {
-    throw new InvalidInputError(`run.steps[${found.at}]`, "has no log-probs for its tokens; the server must give them");
+    throw new InvalidInputError(
+      `run.steps[${found.at}]`,
+      "has no log-probs for its tokens; training needs a server that returns them",
+    );
   }
   const action = { tokens: tokenIds, logprobs, stopReason };
   return { observation: { tokens: promptTokenIds }, action, reward: 0, done, metrics: {}, logs: {} };

@@ -1,15 +1,15 @@
 /**
- * A reply as the parts of the AI SDK's streams. Whole results are these parts put together, so that the two cannot differ. The last
- * part of a reply is held until its end, since it carries the reply's tokens.
+ * Converts a parsed reply to stream parts of the AI SDK. Whole results are assembled from the same parts, so both modes agree. The last
+ * part is held back until the reply ends, because it carries the reply's tokens.
  */
 import type { LanguageModelV3Content, LanguageModelV3StreamPart, LanguageModelV3ToolCall } from "@ai-sdk/provider";
 import type { ReplyEvent } from "@tinklet/models/chat";
 import { partMetadata } from "./token-record.ts";
 
-/** Makes parts of what a reader finds. */
+/** Converts the events of a reply reader to stream parts. */
 export interface ReplyParts {
   push(events: readonly ReplyEvent[]): LanguageModelV3StreamPart[];
-  /** No event follows. @param tokenIds - all tokens of the reply */
+  /** Completes the reply: returns the parts that were held back. @param tokenIds - all tokens of the reply */
   end(tokenIds: readonly number[]): LanguageModelV3StreamPart[];
   readonly hasToolCalls: boolean;
 }
@@ -59,7 +59,7 @@ export function createReplyParts(): ReplyParts {
   };
 }
 
-/** The content of a whole reply. */
+/** The content of a complete reply. */
 export function contentOf(parts: Iterable<LanguageModelV3StreamPart>): LanguageModelV3Content[] {
   const content: LanguageModelV3Content[] = [];
   let text = "";

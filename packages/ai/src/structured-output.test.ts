@@ -1,4 +1,4 @@
-/** Replies as JSON: what reaches the sampler, and what the bundled model writes when it is bound to a schema. */
+/** JSON replies: the constraint that reaches the sampler, and replies of the bundled model under a schema. */
 import { createTinklet, record, toData } from "@tinklet/ai";
 import { ServiceClient } from "@tinklet/sdk";
 import { createLocalServer } from "@tinklet/server";
@@ -40,7 +40,7 @@ describe("over a scripted model", () => {
   const features = (warnings: readonly object[] | undefined) =>
     warnings?.map((each) => "feature" in each && each.feature);
 
-  test("a schema binds the sampler, whole and streamed, without a warning", async () => {
+  test("a schema constrains the sampler, generated and streamed, without a warning", async () => {
     const { asked, model } = await open();
     const whole = await generateObject({ model, schema: place, ...quiet });
     expect(whole.object).toEqual(JSON.parse(said));
@@ -57,10 +57,10 @@ describe("over a scripted model", () => {
     expect(loose.object).toEqual(JSON.parse(said));
     const bound = expect.objectContaining({ type: "json_schema", schema: expect.objectContaining({ type: "object" }) });
     expect(asked.map(({ constraint }) => constraint)).toEqual([bound, bound, bound, { type: "json_object" }]);
-    expect(asked.every(({ stop }) => stop === undefined)).toBe(true); // the format is the end
+    expect(asked.every(({ stop }) => stop === undefined)).toBe(true); // the end of the format ends the reply
   });
 
-  test("a server without the extension, a reply that may call tools and a call without it are warned of", async () => {
+  test("warns for a server without the extension, for calls with tools and for constrain: false", async () => {
     const older = await open({ strict: true });
     const whole = await generateObject({ model: older.model, schema: place, ...quiet });
     expect([features(whole.warnings), older.asked[0]?.constraint]).toEqual([["responseFormat"], undefined]);
@@ -83,18 +83,18 @@ describe("over a scripted model", () => {
     );
   });
 
-  test("marks of thoughts and calls within a bound reply are text", async () => {
+  test("reasoning and tool call markers in a constrained reply are text", async () => {
     const city = "<think>Oslo</think><tool_call>";
     const { model } = await open({}, [`{"city":"${city}"}`]);
     const { object } = await generateObject({ model, output: "no-schema", ...quiet });
     expect(object).toEqual({ city });
   });
 
-  test("what was bound is nothing to learn from: its log-probs are those of the free model", async () => {
+  test("constrained replies are rejected as training data: their log-probs are unconstrained", async () => {
     const { model } = await open();
     const runs = [0, 1].map(() => generateText({ model, output: Output.object({ schema: place }), ...quiet }));
     const trajectories = await Promise.all(runs.map((run) => record(run)));
-    expect(() => toData(trajectories, [0, 1])).toThrow(/schema/);
+    expect(() => toData(trajectories, [0, 1])).toThrow(/and format/);
   });
 });
 
@@ -111,7 +111,7 @@ describe("on the bundled model", () => {
     await server.close();
   });
 
-  test("every reply fits the schema, at temperature 1, whole and streamed", async () => {
+  test("every reply matches the schema, at temperature 1, generated and streamed", async () => {
     const model = createTinklet({ service })("tinklet/base");
     const settings = (seed: number) => ({ model, schema: place, seed, temperature: 1, maxOutputTokens: 48, ...quiet });
     const seeds = [1, 2, 3, 4, 5, 6];
@@ -127,7 +127,7 @@ describe("on the bundled model", () => {
     }
   }, 120_000);
 
-  test("what cannot be kept is an error that names it; unbound, the model says what it likes", async () => {
+  test("an unsupported keyword is an error that names it; constrain: false samples freely", async () => {
     const model = createTinklet({ service })("tinklet/base");
     const odd = jsonSchema<object>({ type: "object", patternProperties: { "^a": {} } });
     const ask = { model, schema: odd, maxOutputTokens: 16, temperature: 0, ...quiet };

@@ -1,6 +1,6 @@
 /**
- * Trajectories and their rewards as data for the losses that learn from advantages. How sequences are put together is the cookbook's;
- * here is what must hold for it to be true: groups, rewards, and log-probs of the distribution that was drawn from.
+ * Converts trajectories and rewards to training data for policy-gradient losses. Checks groups, rewards and that each turn was sampled
+ * from the model's own distribution; the cookbook builds the sequences.
  */
 import { type AdvantageKind, advantagesOf, type PolicyDatum, toPolicyDatum, trajectoryTokens } from "@tinklet/cookbook";
 import { InvalidInputError } from "@tinklet/sdk";
@@ -10,8 +10,8 @@ import type { AgentTrajectory } from "./record.ts";
 /** Options of {@link toData}. */
 export interface ToDataOptions {
   /**
-   * How many trajectories, one after the other, are attempts at the same task; their rewards are compared with each other.
-   * @defaultValue all of them
+   * Number of consecutive trajectories that are attempts at the same task. Advantages are computed within these groups.
+   * @defaultValue all trajectories form one group
    */
   readonly groupSize?: number;
   /** Rewards minus the mean of their group; `normalised`: also divided by its standard deviation. @defaultValue "centred" */
@@ -20,13 +20,14 @@ export interface ToDataOptions {
 const optionNames: OptionNames<ToDataOptions> = { groupSize: true, advantages: true };
 
 /**
- * Data for `importance_sampling` and `ppo`. Only sampled tokens are learned; prompts and tool results have the advantage 0. A prompt
- * that continues the turn before it continues its datum, so that a whole tool loop is one; any other begins a new one. Groups whose
- * rewards are all equal give none.
+ * Data for `importance_sampling` and `ppo`. Only sampled tokens are trained on; prompts and tool results have advantage 0. A turn whose
+ * prompt extends the previous turn token by token is appended to the same datum, so a whole tool loop becomes one datum; any other prompt
+ * starts a new one. Groups whose rewards are all equal give no data.
  *
  * @param rewards - one for each trajectory; higher is better
  *
- * @throws {@link InvalidInputError} where rewards or groups do not fit, or a turn was not drawn from the model's own distribution.
+ * @throws {@link InvalidInputError} if the number of rewards or the group size does not match the trajectories, or if a turn was sampled
+ * with another temperature than 1, with topK or topP, or with a format.
  *
  * @example
  * ```ts
@@ -58,16 +59,19 @@ export function toData(
 
 function check(trajectories: readonly AgentTrajectory[], rewards: readonly number[], groupSize: number): void {
   if (rewards.length !== trajectories.length) {
-    throw new InvalidInputError("rewards", `are ${rewards.length}, and there are ${trajectories.length} trajectories`);
+    throw new InvalidInputError(
+      "rewards",
+      `must have one reward per trajectory: ${trajectories.length}, got ${rewards.length}`,
+    );
   }
   const notFinite = rewards.findIndex((reward) => !Number.isFinite(reward));
   if (notFinite >= 0)
-    throw new InvalidInputError(`rewards[${notFinite}]`, `must be a finite number, and is ${rewards[notFinite]}`);
+    throw new InvalidInputError(`rewards[${notFinite}]`, `must be a finite number, got ${rewards[notFinite]}`);
   if (trajectories.length === 0) return;
   if (!Number.isInteger(groupSize) || groupSize < 2 || trajectories.length % groupSize !== 0) {
-    const problem = `must be an integer above 1 that divides ${trajectories.length}, the number of trajectories, and is ${groupSize}`;
+    const problem = `must be an integer above 1 that divides the number of trajectories (${trajectories.length}), got ${groupSize}`;
     throw new InvalidInputError("groupSize", problem, {
-      hint: "Rewards are compared within a group; a single attempt has nothing to be compared with.",
+      hint: "Advantages are computed within a group: sample at least two trajectories per task.",
     });
   }
   for (const [at, { samplers }] of trajectories.entries()) {
@@ -77,9 +81,9 @@ function check(trajectories: readonly AgentTrajectory[], rewards: readonly numbe
     if (shaped === undefined) continue;
     throw new InvalidInputError(
       `trajectories[${at}]`,
-      "must be drawn with temperature 1, without topK, topP and schema",
+      "must be sampled with temperature 1, without topK, topP and format",
       {
-        hint: "Log-probs ignore them, so that training would be off-policy without anybody noticing.",
+        hint: "The recorded log-probs do not include these settings, so the policy gradient would be biased.",
       },
     );
   }

@@ -1,14 +1,14 @@
 /**
- * What a result tells about its tokens, in `providerMetadata.tinklet`: everything that training needs. Also the smaller note that travels
- * with the parts of a reply, so that the next prompt of a tool loop can go on from the very tokens that were drawn.
+ * The token data in `providerMetadata.tinklet`: on results, what training needs; on the last part of a reply, its token ids, so that the
+ * next prompt of a tool loop contains the tokens that were sampled.
  */
 import type { SharedV3ProviderMetadata, SharedV3ProviderOptions } from "@ai-sdk/provider";
 
-/** Who drew the tokens, and how. */
+/** The model and the sampling settings of a turn. */
 export interface SamplerRecord {
-  /** The model as it was asked for: a base model's name or a `tinker://` path. */
+  /** The model id that the caller passed: a base model's name or a `tinker://` path. */
   readonly modelId: string;
-  /** The model that the tokenizer belongs to. */
+  /** The base model, which determines the tokenizer. */
   readonly baseModel: string;
   /** The sampling session on the server. */
   readonly samplingSessionId: string;
@@ -17,7 +17,7 @@ export interface SamplerRecord {
   readonly topK: number;
   /** 1: off. */
   readonly topP: number;
-  /** The drawing was bound to a JSON schema or to JSON. */
+  /** Whether decoding was constrained to JSON or to a JSON schema. */
   readonly constrained: boolean;
 }
 
@@ -25,11 +25,11 @@ export interface SamplerRecord {
 export interface TokenRecord {
   /** The whole prompt. */
   readonly promptTokenIds: readonly number[];
-  /** What was drawn, with the token that ended the turn where one did. */
+  /** The sampled tokens, including the end-of-turn token if one was sampled. */
   readonly tokenIds: readonly number[];
-  /** Log-probability of each drawn token, before temperature; absent where the server gives none. */
+  /** Log-prob of each sampled token, before temperature; absent if the server returned none. */
   readonly logprobs?: readonly number[];
-  /** Why the drawing ended, as the server says it. */
+  /** The stop reason that the server reported. */
   readonly stopReason: string;
   readonly sampler: SamplerRecord;
 }
@@ -41,12 +41,12 @@ export const metadataName = "tinklet";
 export const metadataOf = (record: TokenRecord): SharedV3ProviderMetadata =>
   ({ [metadataName]: record }) as unknown as SharedV3ProviderMetadata;
 
-/** The note on the last part of a reply: its tokens alone, since prompts would grow with the square of the turns. @internal */
+/** Metadata of the last part of a reply: its tokens without the prompt, because prompts would grow with the square of the turns. @internal */
 export const partMetadata = (tokenIds: readonly number[]): SharedV3ProviderMetadata => ({
   [metadataName]: { tokenIds: [...tokenIds] },
 });
 
-/** The tokens that a part of an earlier reply was drawn as; undefined where the part is another's. @internal */
+/** The sampled tokens of a part of an earlier reply; undefined if another provider made the part. @internal */
 export function tokensOfPart(options: SharedV3ProviderOptions | undefined): readonly number[] | undefined {
   const ids = options?.[metadataName]?.["tokenIds"];
   const areIds = Array.isArray(ids) && ids.length > 0 && ids.every((id) => Number.isInteger(id) && (id as number) >= 0);

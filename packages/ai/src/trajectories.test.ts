@@ -22,7 +22,7 @@ const agent = async (replies: readonly string[]) => {
 const values = (list: unknown) => Array.from((list as { data: ArrayLike<number> }).data, Number);
 
 describe("record", () => {
-  test("a tool loop, whole or streamed, given as a result or its promise, is a trajectory whose prompts extend each other", async () => {
+  test("a tool loop, generated or streamed, passed as result or promise, is a trajectory whose prompts extend each other", async () => {
     const { settings, encode, end } = await agent([callText, "40", callText, "40", callText, "40"]);
     const whole = await record(generateText(settings));
     const streamed = await record(streamText({ ...settings, onError: () => {} }));
@@ -46,22 +46,19 @@ describe("record", () => {
     ["adds a default", (sum) => ({ ...sum, base: 10 })],
     ["removes one", ({ a }) => ({ a })],
     ["transforms one", ({ a, b }) => ({ a: `${a}`, b })],
-  ])(
-    "a tool loop is one datum where the validator of its arguments, for example a zod schema, %s",
-    async (_, change) => {
-      const { settings } = await agent([callText, "40", callText, "41"]);
-      const validate = (value: unknown) => ({ success: true as const, value: change(value as Numbers) });
-      const typed = { add: tool({ inputSchema: jsonSchema({ type: "object" }, { validate }), execute: () => "40" }) };
-      const runs = [
-        await record(generateText({ ...settings, tools: typed })),
-        await record(streamText({ ...settings, tools: typed, onError: () => {} })),
-      ];
-      expect(runs.map(({ transitions }) => transitions.length)).toEqual([2, 2]);
-      expect(toData(runs, [1, 0])).toHaveLength(2);
-    },
-  );
+  ])("a tool loop is one datum if the validator of its arguments, for example a zod schema, %s", async (_, change) => {
+    const { settings } = await agent([callText, "40", callText, "41"]);
+    const validate = (value: unknown) => ({ success: true as const, value: change(value as Numbers) });
+    const typed = { add: tool({ inputSchema: jsonSchema({ type: "object" }, { validate }), execute: () => "40" }) };
+    const runs = [
+      await record(generateText({ ...settings, tools: typed })),
+      await record(streamText({ ...settings, tools: typed, onError: () => {} })),
+    ];
+    expect(runs.map(({ transitions }) => transitions.length)).toEqual([2, 2]);
+    expect(toData(runs, [1, 0])).toHaveLength(2);
+  });
 
-  test("a run that the limit of steps ended is told as such; several runs make one trajectory", async () => {
+  test("a run that reached its step limit is truncated; several runs make one trajectory", async () => {
     const { settings } = await agent([callText]);
     const cut = await record(generateText({ ...settings, stopWhen: stepCountIs(1) }));
     expect(cut.truncated).toBe(true);
@@ -69,9 +66,9 @@ describe("record", () => {
     expect(both.transitions).toHaveLength(4);
   });
 
-  test("what holds no tokens is refused with the reason", async () => {
+  test("results without tokens are errors with the reason", async () => {
     await expect(record({} as never)).rejects.toThrow("run: has no list of steps");
-    await expect(record({ steps: [{ providerMetadata: { other: {} } }] })).rejects.toThrow("no step that a model");
+    await expect(record({ steps: [{ providerMetadata: { other: {} } }] })).rejects.toThrow("no step that was sampled");
     const bare = { promptTokenIds: [1], tokenIds: [2], stopReason: "stop" };
     await expect(record({ steps: [{ providerMetadata: { tinklet: bare } }] })).rejects.toThrow(
       "run.steps[0]: has no log-probs",
@@ -118,7 +115,7 @@ describe("toData", () => {
     expect(values(others[0]!.lossFnInputs.advantages)).toEqual([0, -0.5]);
   });
 
-  test("a prompt that does not continue the turn before begins another datum", () => {
+  test("a prompt that does not extend the previous turn starts another datum", () => {
     const broken = of(turn([1, 2], [3, 4]), turn([1, 2, 7, 5], [6]));
     expect(toData([broken, of(turn([1], [2]))], [1, 0]).map(({ modelInput }) => modelInput.toInts())).toEqual([
       [1, 2, 3],
@@ -127,7 +124,7 @@ describe("toData", () => {
     ]);
   });
 
-  test("rewards are centred within each group; a group of equal rewards has nothing to learn", () => {
+  test("rewards are centred within each group; a group of equal rewards gives no data", () => {
     const four = [5, 6, 7, 8].map((id) => of(turn([1], [id])));
     const data = toData(four, [3, 1, 4, 4], { groupSize: 2 });
     expect(data.map(({ lossFnInputs }) => values(lossFnInputs.advantages))).toEqual([[1], [-1]]);
@@ -135,13 +132,13 @@ describe("toData", () => {
   });
 
   test.each<[string, () => unknown]>([
-    ["rewards: are 1", () => toData([of(), of()], [1])],
+    ["rewards: must have one reward per trajectory: 2, got 1", () => toData([of(), of()], [1])],
     ["rewards[1]: must be a finite number", () => toData([of(), of()], [1, Number.NaN])],
     ["groupSize: must be an integer above 1", () => toData([of()], [1])],
     ["groupSize: must be an integer above 1", () => toData([of(), of(), of()], [1, 2, 3], { groupSize: 2 })],
     ["groupsize", () => toData([of(), of()], [1, 2], { groupsize: 2 } as never)],
     [
-      "trajectories[1]: must be drawn with temperature 1",
+      "trajectories[1]: must be sampled with temperature 1",
       () =>
         toData([of(turn([1], [2])), { ...of(turn([1], [2])), samplers: [{ ...sampler, temperature: 0.7 }] }], [1, 0]),
     ],

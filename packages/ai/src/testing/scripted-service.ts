@@ -1,4 +1,4 @@
-/** A service whose model says what a test tells it to, for tests: a server in this process over an engine without weights. */
+/** A service with scripted replies, for tests: a server in this process over an engine without weights. */
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { ServiceClient } from "@tinklet/sdk";
 import { createLocalServer } from "@tinklet/server";
@@ -10,9 +10,9 @@ import { type FakeEngineOptions, fakeEngine } from "../../../server/src/testing/
 export const modelName = "scripted";
 
 export interface ScriptedOptions extends Omit<FakeEngineOptions, "reply"> {
-  /** `plain`: a template that knows nothing of tools; `none`: no template at all. @defaultValue "qwen" */
+  /** `plain`: a template without tool support; `none`: no template. @defaultValue "qwen" */
   readonly family?: TestFamily | "plain" | "none";
-  /** A server without extensions of its own. @defaultValue false */
+  /** Whether the server reports no extensions. @defaultValue false */
   readonly strict?: boolean;
 }
 
@@ -23,8 +23,8 @@ function filesOf(family: NonNullable<ScriptedOptions["family"]>) {
 }
 
 /**
- * @param replies - what the model says, one after the other; the last one again and again. A text ends its turn; token ids are drawn
- *   as they are.
+ * @param replies - the model's replies in order; the last one repeats. A string is followed by the end-of-turn token; token ids are
+ *   returned unchanged.
  */
 export async function scriptedService(
   replies: readonly (string | readonly number[])[],
