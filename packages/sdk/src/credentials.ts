@@ -1,6 +1,6 @@
 /**
- * `@tinklet/sdk/credentials`: which key and which server a client uses, for the command line. Needs a file system. This entry has no
- * promise of stability.
+ * `@tinklet/sdk/credentials`: which key and which server a client uses, for the command line. Needs a file system. This entry is not
+ * covered by semantic versioning.
  */
 export { credentialSource, firstCredentials } from "./transport/credentials/auth.ts";
 export { credentialsFile, hasCredentialsFile } from "./transport/credentials/credentials-file.node.ts";

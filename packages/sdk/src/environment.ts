@@ -1,6 +1,6 @@
 /**
- * `@tinklet/sdk/environment`: what the command line needs of the SDK before it has a client: environment variables, the data folder,
- * secrets out of texts, hints for failures. This entry has no promise of stability.
+ * `@tinklet/sdk/environment`: what the command line uses before it creates a client: environment variables, the data folder, redaction
+ * of secrets, hints for failures. This entry is not covered by semantic versioning.
  */
 export { localDataDir } from "./clients/data-dir.node.ts";
 export { environment } from "./transport/environment.ts";

@@ -1,6 +1,5 @@
 /**
- * The events that the SDK reports while it works, as one union. A logger prints them, an observer may act on them. Imports
- * nothing; carries no headers and no keys.
+ * The events that the SDK emits, as one union. Events contain no headers and no keys. This file imports nothing.
  */
 
 /** An event of the SDK, discriminated by `type`. */
@@ -29,7 +28,7 @@ export type TinkletEvent =
       readonly type: "future.paused";
       readonly requestId: string;
       readonly requestType: string;
-      /** What the request works on: a model, a sampling session, a base model. */
+      /** Subject of the request: a model, a sampling session or a base model. */
       readonly subject?: string;
       readonly queueState: string;
       readonly reason?: string;
@@ -53,7 +52,7 @@ export type TinkletEvent =
   | { readonly type: "session.message"; readonly level: "info" | "warn" | "error"; readonly message: string }
   | { readonly type: "session.heartbeat_failing"; readonly sessionId: string; readonly sinceMs: number };
 
-/** Receives events. Errors that it throws or rejects with are ignored. */
+/** Receives events. Errors that the listener throws, or rejects with, are ignored. */
 export type EventListener = (event: TinkletEvent) => void;
 
 /** Log level: messages below it are not logged. */

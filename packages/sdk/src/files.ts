@@ -1,6 +1,6 @@
 /**
- * `@tinklet/sdk/files`: checkpoints as files, for the command line: downloaded, unpacked and exported. Needs a file system. Programs use
- * the methods of `RestClient` and `TrainingClient`; this entry has no promise of stability.
+ * `@tinklet/sdk/files`: downloads, unpacks and exports checkpoints, for the command line. Needs a file system. Programs use the methods
+ * of `RestClient` and `TrainingClient` instead; this entry is not covered by semantic versioning.
  */
 export {
   checkExport,

@@ -1,8 +1,8 @@
 /**
- * `@tinklet/sdk`: the public SDK. This file alone decides what is public; `test/package/surface` holds what that comes to.
+ * `@tinklet/sdk`: the public SDK. This file is the list of public names; `test/package/surface` records the resulting types.
  */
 
-// Every message's type, and those classes that programs make or hold. Codecs and messages themselves are `tinklet/wire`.
+// Types of all messages, and the classes that programs construct or receive. Codecs are in `tinklet/wire`.
 export type {
   AccessibleSearchOwner,
   AccessScope,

@@ -1,6 +1,6 @@
 /**
- * How the SDK reaches Node's own modules: through the running process, never by an import, so that a bundler for a browser
- * has nothing to resolve. Works in Node, Bun and Deno; elsewhere it says what is missing. Only `*.node.ts` files call it.
+ * Loads Node's built-in modules through `process.getBuiltinModule`, not by imports, so that bundlers for browsers have nothing to
+ * resolve. Works in Node, Bun and Deno; throws elsewhere. Only `*.node.ts` files call it.
  */
 import { TinkerError } from "@tinklet/wire/errors";
 
@@ -8,16 +8,16 @@ interface Host {
   readonly process?: { getBuiltinModule?(id: string): unknown };
 }
 
-/** Whether there are any; a browser has none. */
+/** Whether Node's built-in modules are available; false in browsers. */
 export const hasNodeBuiltins = (): boolean => (globalThis as Host).process?.getBuiltinModule !== undefined;
 
-/** One of Node's own modules: `nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises")`. */
+/** A built-in module of Node: `nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises")`. */
 export function nodeBuiltin<T>(id: `node:${string}`): T {
   const found = (globalThis as Host).process?.getBuiltinModule?.(id);
   if (found === undefined) {
     throw new TinkerError(`${id} is not available here`, {
       code: "not_on_this_runtime",
-      hint: "This needs Node 20.19 or later, Bun or Deno; in a browser pass the value in, or call your own server.",
+      hint: "This feature needs Node 20.19 or later, Bun or Deno. In a browser, pass the value as an option or call your own server.",
     });
   }
   return found as T;

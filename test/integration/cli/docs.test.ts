@@ -112,7 +112,7 @@ describe("docs/your-project.md", () => {
 
   it("says what a call waits for", async () => {
     const lines = await run("watch");
-    expect(lines.find((line) => line.startsWith("Forward of "))).toMatch(/: (waiting for its turn|being sent), /);
+    expect(lines.find((line) => line.startsWith("Forward of "))).toMatch(/: (waiting to be submitted|being sent), /);
     expect(lines.at(-1)).toBe("done");
   });
 

@@ -28,7 +28,7 @@ it("a run becomes a GGUF by the command line, atomically, and another model by i
   const missing = await tool.run(["export", "run", "--format", "gguf", "--out", "run.gguf", ...served], { env });
   expect(missing.code).toBe(1);
   expect(missing.stderr).toMatch(
-    /The base model "mine", as the server calls it, was not found from this machine[\s\S]*Hint: .*--base/,
+    /The base model "mine" \(the server's name\) was not found on this machine[\s\S]*Hint: .*--base/,
   );
   expect(readdirSync(tool.work).filter((name) => /gguf|\.tinklet-|tmp/.test(name))).toEqual([]);
 

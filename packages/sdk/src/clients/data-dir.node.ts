@@ -1,14 +1,14 @@
 /**
- * Where a server on this machine keeps runs and checkpoints: one rule for `ServiceClient.local()`, for `--local` and for
- * `tinklet serve`, so that each finds what the others saved.
+ * The data folder of servers on this machine. `ServiceClient.local()`, `--local` and `tinklet serve` share this rule, so that each finds
+ * the checkpoints of the others.
  */
 import { nodeBuiltin } from "../node-builtin.ts";
 
 /**
- * The data folder: what is given, else `TINKLET_DATA_DIR`, else `~/.tinklet`.
+ * The data folder: the argument, else `TINKLET_DATA_DIR`, else `~/.tinklet`.
  *
- * @param given - a folder, or `memory` to keep nothing
- * @returns `undefined` when everything is kept in memory and lost with the server
+ * @param given - a folder, or `memory` to store nothing on disk
+ * @returns `undefined` for `memory`
  */
 export function localDataDir(given?: string): string | undefined {
   const { homedir } = nodeBuiltin<typeof import("node:os")>("node:os");

@@ -1,6 +1,5 @@
 /**
- * Starts `@tinklet/server` inside this process. The package is an optional peer and heavy, so it is loaded here, when asked for,
- * and nowhere else.
+ * Starts `@tinklet/server` inside this process. The package is an optional peer and large, so it is imported on first use, only here.
  */
 
 import { TinkerError } from "@tinklet/wire/errors";
@@ -9,24 +8,24 @@ import { packageVersion } from "../transport/environment.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { type ClientOptions, checkClientOptions } from "./options.ts";
 
-/** Options of {@link ServiceClient.local}; they go to the server as they are. */
+/** Options of {@link ServiceClient.local}, passed to the server unchanged. */
 export interface LocalOptions {
   /**
-   * Folder for runs and checkpoints, which one server at a time may use; `memory` keeps nothing. The command line's `--local`
-   * and `tinklet serve` have the same default. @defaultValue `TINKLET_DATA_DIR`, else `~/.tinklet`
+   * Folder of runs and checkpoints, used by one server at a time; `memory` stores nothing on disk. The command line's `--local` and
+   * `tinklet serve` have the same default. @defaultValue `TINKLET_DATA_DIR`, else `~/.tinklet`
    */
   readonly dataDir?: string | undefined;
   /** Models to serve: folders, files or Hub ids, or `name=path`. @defaultValue the bundled model, `tinklet/base` */
   readonly models?: readonly string[] | undefined;
-  /** Refuse what the hosted service is known to refuse, so that what works here works there. @defaultValue false */
+  /** Reject requests that the hosted service is known to reject, so that programs tested here work there. @defaultValue false */
   readonly strict?: boolean | undefined;
 }
 
 const localNames: OptionNames<LocalOptions> = { dataDir: true, models: true, strict: true };
 
-/** A running server, as far as the client cares. */
+/** The parts of a running server that the client uses. */
 export interface LocalServer {
-  /** Where it listens; when absent, `fetch` reaches it without a socket. */
+  /** URL of its socket; without one, `fetch` reaches it in process. */
   readonly url?: string;
   readonly fetch?: FetchLike;
   close(): Promise<void>;
@@ -46,7 +45,7 @@ export async function startLocal(
     module = (await load()) as typeof module;
   } catch (cause) {
     const { code, message } = cause as { readonly code?: string; readonly message: string };
-    // A package that is there and lacks one of its own is another failure, which names that one.
+    // The package may be installed and lack a dependency of its own; that error names the dependency.
     const missing = /'([^']+)'/.exec(message)?.[1] ?? serverPackage;
     if (code === "ERR_MODULE_NOT_FOUND" && !missing.includes(serverPackage)) throw cause;
     throw new TinkerError(`ServiceClient.local() needs the package ${serverPackage}, which is not installed.`, {
@@ -56,10 +55,13 @@ export async function startLocal(
     });
   }
   if (module.startLocalServer === undefined) {
-    throw new TinkerError(`The installed ${serverPackage} does not fit this version of the SDK, ${packageVersion}.`, {
-      code: "missing_peer",
-      hint: `npm install ${serverPackage}@${packageVersion}`,
-    });
+    throw new TinkerError(
+      `The installed ${serverPackage} does not match this version of the SDK (${packageVersion}).`,
+      {
+        code: "missing_peer",
+        hint: `npm install ${serverPackage}@${packageVersion}`,
+      },
+    );
   }
   const { dataDir, models, strict, ...client } = options;
   const { localDataDir } = await import("./data-dir.node.ts");

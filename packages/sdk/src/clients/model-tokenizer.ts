@@ -1,20 +1,20 @@
-/** The tokenizer of a model that a server offers: handed out by the server where it can do that, else found by the model's name. */
+/** The tokenizer of a server's model: downloaded from the server if it is a Tinklet server, else found by the model's name. */
 import { NotFoundError } from "@tinklet/wire/errors";
 import type { Tokenizer } from "../tokenizer/index.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import type { Session } from "./session/session.ts";
 
-/** What is known of the model. */
+/** The names of a model. */
 interface NamedModel {
   readonly modelName: string;
-  /** What the server says the tokenizer is called on the Hub. */
+  /** The tokenizer's name on the Hugging Face Hub, as reported by the server. */
   readonly tokenizerId?: string | undefined;
 }
 
-/** Tokenizers that servers handed out: one for each model of a connection. */
+/** Tokenizers downloaded from servers, by session and model. */
 const handedOut = new WeakMap<Session, Map<string, Tokenizer>>();
 
-/** @throws {@link TokenizerError} saying what is missing and what to do. */
+/** @throws {@link TokenizerError} when the tokenizer cannot be found, downloaded or read. */
 export async function modelTokenizer(
   session: Session,
   model: NamedModel,
@@ -32,7 +32,7 @@ export async function modelTokenizer(
       handedOut.set(session, kept.set(model.modelName, tokenizer));
       return tokenizer;
     } catch (error) {
-      if (!(error instanceof NotFoundError)) throw error; // it has none for this model: the name may lead to one
+      if (!(error instanceof NotFoundError)) throw error; // not available from the server: try the model's name
     }
   }
   const { tokenizerForModel } = await import("../tokenizer/index.ts");

@@ -13,7 +13,7 @@ import { type RetryConfig, retryConfigNames } from "./sampling/retry-config.ts";
 
 /** Options of every call that returns an {@link APIFuture}. */
 export interface OperationOptions {
-  /** Cancels the call. Before the request is sent, it is dropped; afterwards only the waiting ends, and the server still does the work. */
+  /** Cancels the call. A request that has not been sent is dropped; the server still completes one that was sent. */
   readonly signal?: AbortSignal | undefined;
   /** Timeout in milliseconds; when it passes, the call ends as if `signal` were aborted. @defaultValue no limit */
   readonly timeoutMs?: number | undefined;
@@ -93,8 +93,8 @@ const clientNames: OptionNames<ClientOptions> = {
 };
 
 /**
- * @param more - further names that are taken besides, for options that go elsewhere.
- * @throws {@link InvalidInputError} naming an option that there is none of.
+ * @param more - additional valid names, for options that other components read.
+ * @throws {@link InvalidInputError} naming an unknown option.
  */
 export function checkClientOptions(
   of: string,

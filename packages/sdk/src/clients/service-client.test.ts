@@ -42,7 +42,7 @@ describe("createLoraTrainingClient", () => {
       faults: faultsInOrder("createModel", [status(400, { detail: "rank must be ≤ 64" })]),
     });
     expect((await run(failure(service.createLoraTrainingClient({ baseModel: "m", rank: 100 }))))["hint"]).toContain(
-      "100 was asked for",
+      "got 100",
     );
   });
 });

@@ -1,6 +1,6 @@
 /**
- * `ServiceClient`: the entry point. Creates training, sampling and REST clients over one session, and is what gets closed.
- * Making one does no I/O.
+ * `ServiceClient`: the entry point. Creates training, sampling and REST clients over one session, and closes them. Construction does no
+ * I/O.
  */
 
 import {
@@ -54,7 +54,7 @@ export interface LoraOptions extends OperationOptions {
   readonly trainUnembed?: boolean | undefined;
   /** Metadata stored with the model. */
   readonly userMetadata?: UserMetadata | undefined;
-  /** The optimizer, for good. Others than AdamW need a server of 0.30 that has them. @defaultValue AdamW */
+  /** The model's optimizer, which cannot be changed later. Optimizers other than AdamW need a server of 0.30. @defaultValue AdamW */
   readonly optimizer?: OptimizerConfig | undefined;
 }
 
@@ -65,7 +65,7 @@ export interface FromStateOptions extends OperationOptions {
   readonly userMetadata?: UserMetadata | undefined;
   /** Access token for another account's weights. */
   readonly weightsAccessToken?: string | undefined;
-  /** The optimizer, where its state is not loaded. @defaultValue AdamW */
+  /** The optimizer, if its state is not loaded from the checkpoint. @defaultValue AdamW */
   readonly optimizer?: OptimizerConfig | undefined;
 }
 
@@ -88,7 +88,7 @@ const fromStateNames: OptionNames<FromStateOptions> = {
   optimizer: true,
 };
 
-/** The contract's operations as functions, one request each, without sessions, order or polling. */
+/** The operations of the API as functions. Each sends one request, without session, ordering or polling. */
 export type LowLevelApi = {
   readonly [K in Operation]: (request: RequestOf<K>, options?: CallOptions) => Promise<ResponseOf<K>>;
 };
@@ -96,9 +96,8 @@ export type LowLevelApi = {
 /**
  * Entry point of the SDK: a client of one Tinker service.
  *
- * What the methods of all clients return follows one rule. What the server works on for a while returns an {@link APIFuture}: the
- * request is on its way, in order, and `await` gives the result. What is one question and its answer returns a `Promise`; listings
- * return a {@link PagedList}.
+ * Return types of all clients: work that the server queues returns an {@link APIFuture}, which is submitted in the order of the calls
+ * and awaited for its result. A single request and response returns a `Promise`. Listings return a {@link PagedList}.
  *
  * @example
  * ```ts
@@ -123,10 +122,10 @@ export class ServiceClient {
   }
 
   /**
-   * Creates a client and fetches the server's configuration, so that a wrong URL or key fails immediately: within 3 s where the
-   * connection is refused, within 15 s where the server does not answer.
+   * Creates a client and fetches the server's configuration, so that a wrong URL or key fails early: within 3 s if the connection is
+   * refused, within 15 s if the server does not respond.
    *
-   * @param call - `signal` ends the wait; with `timeoutMs` the server is tried for so long instead, for example while it starts
+   * @param call - `signal` cancels the call; `timeoutMs` replaces both limits, for example for a server that is still starting
    *
    * @example
    * ```ts
@@ -153,10 +152,10 @@ export class ServiceClient {
    * await service.close();
    * ```
    *
-   * @throws {@link TinkerError} with code `missing_peer` and the line that installs it.
+   * @throws {@link TinkerError} with code `missing_peer` and the install command in its hint.
    */
   static async local(options: LocalOptions & ClientOptions = {}): Promise<ServiceClient> {
-    const { startLocal } = await import("./local.ts"); // a page, which cannot start one, need not carry it
+    const { startLocal } = await import("./local.ts"); // not part of browser bundles, which cannot start a server
     const { server, client } = await startLocal(options);
     const service = new ServiceClient(client, () => server.close());
     try {
@@ -171,7 +170,7 @@ export class ServiceClient {
   async connect(options: CallOptions = {}): Promise<this> {
     checkOptions("connect", options, callNames);
     const { timeoutMs, maxRetries } = options;
-    // The last attempt gets its second, and its failure says more than the end of the time.
+    // Ends one second early, so that the last attempt's error is reported instead of a timeout.
     const firstContactMs = timeoutMs === undefined ? undefined : Math.max(timeoutMs - 1_000, 0);
     await this.#session.within("connect", options, ({ signal }) =>
       this.#session.connect({ signal, maxRetries, firstContactMs }),
@@ -179,7 +178,7 @@ export class ServiceClient {
     return this;
   }
 
-  /** What must not be shown. @internal */
+  /** The secrets to redact. @internal */
   get redactor(): Redactor {
     return this.#session.reporter.redactor;
   }
@@ -195,7 +194,7 @@ export class ServiceClient {
   }
 
   /**
-   * Which models the server offers, with their context lengths.
+   * The models that the server offers, with their context lengths.
    *
    * @example
    * ```ts
@@ -209,8 +208,8 @@ export class ServiceClient {
   }
 
   /**
-   * The tokenizer of a base model, before there is a client for it: handed out by a Tinklet server, else from the Hugging Face Hub or
-   * its cache. Loads `@tinklet/models`. An extension: the Python SDK has it on its clients alone.
+   * The tokenizer of a base model, without a training or sampling client. Comes from the server if it is a Tinklet server, else from the
+   * Hugging Face Hub or its cache. Loads `@tinklet/models`. An extension: the Python SDK has it on training and sampling clients only.
    */
   async getTokenizer(baseModel: string, options: CallOptions = {}): Promise<Tokenizer> {
     checkOptions("getTokenizer", options, callNames);
@@ -227,7 +226,7 @@ export class ServiceClient {
    * console.log(trainer.modelId);
    * ```
    *
-   * @throws {@link InvalidInputError} (by rejecting) when rank or flags make no sense.
+   * @throws {@link InvalidInputError} (as a rejection) when the rank is invalid or no layers are trained.
    */
   createLoraTrainingClient(options: LoraOptions): APIFuture<TrainingClient> {
     const { baseModel } = options;
@@ -248,7 +247,7 @@ export class ServiceClient {
       userMetadata,
     } = options;
     const loraConfig = { rank, trainUnembed, trainMlp, trainAttn, ...omitUndefined({ seed }) };
-    LoraConfig.encode(loraConfig); // refuses nonsense before a session is opened
+    LoraConfig.encode(loraConfig); // validates before a session is opened
     const session = this.#session;
     const sessionId = await session.open({ signal });
     const request = {
@@ -271,7 +270,7 @@ export class ServiceClient {
     return new TrainingClient(session, modelId);
   }
 
-  /** A request that stands before any model's order, from submission to result. */
+  /** Submits a request that does not belong to a model's sequence, and polls its result. */
   async #submitAndPoll<K extends FutureResultName, O extends "createModel" | "loadWeights" | "createCustomLoss">(
     requestType: K,
     operation: O,
@@ -323,7 +322,7 @@ export class ServiceClient {
     });
   }
 
-  /** One request that creates the model and loads the weights; the model's id follows from session and number. */
+  /** Sends one request that creates the model and loads the weights; the model's id is derived from session and sequence number. */
   async #createByLoading(
     path: string,
     optimizer: boolean,
@@ -364,7 +363,7 @@ export class ServiceClient {
       weightsAccessToken === undefined ? undefined : await this.#session.foreignToken(weightsAccessToken, { signal });
     const info = await this.#session.call("weightsInfo", { tinkerPath: path }, { signal, token, facts: { path } });
     if (!info.isLora || info.loraRank === undefined) {
-      throw new TinkerError(`${path} is not a LoRA checkpoint, and only those can be trained on.`, {
+      throw new TinkerError(`${path} is not a LoRA checkpoint. Only LoRA checkpoints can be trained.`, {
         code: "not_lora",
       });
     }
@@ -395,28 +394,28 @@ export class ServiceClient {
    * const tuned = await service.createSamplingClient({ modelPath: "tinker://run-1/sampler_weights/final" });
    * ```
    *
-   * @throws {@link InvalidInputError} (by rejecting) when neither is given.
+   * @throws {@link InvalidInputError} (as a rejection) when neither `modelPath` nor `baseModel` is set.
    */
   createSamplingClient(options: {
     /** `tinker://<run>/sampler_weights/<name>` */
     readonly modelPath?: string | undefined;
     readonly baseModel?: string | undefined;
     readonly retryConfig?: RetryConfig | undefined;
-    /** Keep what the loss `stable_reinforce` needs of the samples. Needs a server of 0.27. @defaultValue false */
+    /** Record the data that the loss `stable_reinforce` needs of each sample. Needs a server of 0.27. @defaultValue false */
     readonly recordStabilityInfo?: boolean | undefined;
     readonly signal?: AbortSignal | undefined;
-    /** How long the whole call may take, in milliseconds. @defaultValue no limit */
+    /** Timeout of the whole call, in milliseconds. @defaultValue no limit */
     readonly timeoutMs?: number | undefined;
   }): Promise<SamplingClient> {
     return SamplingClient.create(this.#session, "createSamplingClient", options);
   }
 
   /**
-   * Makes a loss of one datum that many passes use. Where the server runs such losses (0.36 and newer, as its configuration
-   * says), the function is traced into a graph and stored there, and one pass trains by it; elsewhere, and for a function
-   * that reads values or lengths, it is run here as `forwardBackwardCustom` does.
+   * Creates a custom loss of one datum for use in many passes. On servers that run custom losses (0.36 and newer, if their
+   * configuration says so), the function is traced to a graph and stored there, and each training pass is one request. On other servers,
+   * and for functions that read values or lengths, the client runs the function as `forwardBackwardCustom` does.
    *
-   * @param inputRanks - for `logprobs` and each key of `lossFnInputs` that the loss reads: 0 a scalar, 1 `[T]`, 2 `[T, K]`
+   * @param inputRanks - rank of `logprobs` and of each key of `lossFnInputs` that the loss reads: 0 is a scalar, 1 is `[T]`, 2 is `[T, K]`
    *
    * @example
    * ```ts
@@ -427,7 +426,7 @@ export class ServiceClient {
    * console.log(loss.lossId ?? loss.untraced ?? "run by the client");
    * ```
    *
-   * @throws {@link InvalidInputError} (by rejecting) when ranks, metrics or the loss's form cannot work anywhere.
+   * @throws {@link InvalidInputError} (as a rejection) when the ranks, the metrics or the form of the loss are invalid.
    */
   createCustomLoss<const R extends InputRanks>(
     fn: PerDatumLossFn<keyof R & string>,
@@ -437,7 +436,7 @@ export class ServiceClient {
     const name = options.name ?? (fn.name === "" ? "loss" : fn.name);
     return this.#start("CreateCustomLoss", "create_custom_loss", name, options, async (state, signal) => {
       checkOptions("createCustomLoss", options, { ...operationNames, name: true });
-      const { lossInputs, TraceError, traceLoss } = await import("./training/custom-loss/trace-loss.ts"); // few programs need it
+      const { lossInputs, TraceError, traceLoss } = await import("./training/custom-loss/trace-loss.ts"); // imported on first use
       const inputs = lossInputs(inputRanks);
       const made = { name, inputs, fn: fn as unknown as PerDatumLossFn };
       let graph: CustomLossGraph;
@@ -465,15 +464,15 @@ export class ServiceClient {
   }
 
   /**
-   * Makes a checkpoint of an adapter that was trained anywhere: a folder as PEFT and {@link RestClient.downloadCheckpoint} write it.
-   * Only Tinklet's own servers take one. Node only. An extension: the Python SDK has no such call.
+   * Uploads a LoRA adapter as a checkpoint: a folder in the format of PEFT, which {@link RestClient.downloadCheckpoint} also writes. Only
+   * Tinklet servers support it. Node only. An extension: the Python SDK has no such call.
    *
-   * @param options.baseModel - the model that it belongs to; the server's only one, unless given
-   * @param options.name - the checkpoint's name; the folder's, unless given
-   * @param options.ttlSeconds - how long it is kept; for good, unless given. The same adapter again is the same checkpoint, kept as
-   *   long as the longest that was asked for
+   * @param options.baseModel - the adapter's base model. @defaultValue the server's model, if it has only one
+   * @param options.name - name of the checkpoint. @defaultValue the folder's name
+   * @param options.ttlSeconds - time to live in seconds; importing the same adapter again gives the same checkpoint, with the longest
+   *   time to live requested. @defaultValue no expiry
    *
-   * @throws {@link TinkerError} with code `import_failed` saying what is wrong with the folder, or that the server takes none.
+   * @throws {@link TinkerError} with code `import_failed` when the folder is invalid or the server does not support imports.
    */
   async importAdapter(
     folder: string,
@@ -491,7 +490,7 @@ export class ServiceClient {
     });
   }
 
-  /** The hosted service's page of this session; of all sessions before there is one. The studio's list of runs where the server has it. */
+  /** URL of this session in the hosted service's console; of the list of sessions before this session exists. With a Tinklet server, URL of the studio's runs. */
   getConsoleUrl(): string {
     return sessionUrl(this.sessionId, this.#session.ownPages);
   }
@@ -515,7 +514,7 @@ export class ServiceClient {
   }
 
   /**
-   * Low-level access: every operation of the API as one request, for what the clients do not offer.
+   * Low-level access: every operation of the API as one request, for operations that the clients do not have.
    *
    * @example
    * ```ts
@@ -525,7 +524,7 @@ export class ServiceClient {
    */
   get api(): LowLevelApi {
     this.#api ??= new Proxy({} as LowLevelApi, {
-      // Their routes are loaded when one is called, so there is no list to make an object of; `then` would make it a promise.
+      // A proxy, because routes are loaded on the first call. `then` is excluded, so that the object is not a thenable.
       get: (_, operation) =>
         typeof operation !== "string" || operation === "then"
           ? undefined
@@ -538,9 +537,9 @@ export class ServiceClient {
   }
 
   /**
-   * Attaches to a request by its id, for example after a restart, or of a request that was submitted through {@link ServiceClient.api}.
+   * Attaches to a request by its id, for example after a restart, or after submitting it through {@link ServiceClient.api}.
    *
-   * @param requestType - what the request was; it decides how the result is read.
+   * @param requestType - type of the request; determines how the result is decoded.
    */
   future<K extends FutureResultName>(
     requestId: string,
@@ -565,17 +564,16 @@ export class ServiceClient {
     return this.#session.start({ requestType, operation, subject, signal, timeoutMs }, work);
   }
 
-  /** Telemetry of this session, or `undefined` when it is off. */
+  /** Telemetry of this session, or `undefined` when it is disabled. */
   getTelemetry(): Telemetry | undefined {
     return this.#session.telemetry;
   }
 
   /**
-   * Closes the client: pending calls reject, heartbeats stop, sockets close. May be called twice. A
-   * program that forgets it still exits.
+   * Closes the client: pending calls reject, heartbeats stop, sockets close. Idempotent. An open client does not keep the process alive.
    *
-   * @param status - how the program ended, for the server to note with the session; nothing is told without it
-   * @param detail - a sentence that goes with it
+   * @param status - outcome of the program, which the server stores with the session. @defaultValue no outcome is sent
+   * @param detail - description of the outcome
    *
    * @example
    * ```ts
@@ -592,6 +590,6 @@ export class ServiceClient {
   }
 }
 
-/** AdamW goes without saying, which servers older than 0.30 understand, too. */
+/** AdamW is the default and is not sent, because servers older than 0.30 do not know the field. */
 const otherOptimizer = (optimizer: OptimizerConfig | undefined) =>
   optimizer === undefined || optimizer.type === "adamw" ? undefined : { ...optimizer };

@@ -77,7 +77,7 @@ describe("M-505: a result", () => {
     await clock.advance(2500);
     const error = await failed;
     expect(error).toBeInstanceOf(APITimeoutError);
-    expect(error.message).toMatch(/^No result within 2\.5 s\. OptimStep: waiting for its turn, 2\.5 s/);
+    expect(error.message).toMatch(/^No result within 2\.5 s\. OptimStep: waiting to be submitted, 2\.5 s/);
     expect(future.phase).toBe("waiting");
     const in_time = future.result({ timeoutMs: 1000 });
     resolve(7);
@@ -201,7 +201,7 @@ describe("M-505: a signal that outlives its calls", () => {
   });
 });
 
-describe("M-506: a failure that nobody awaits", () => {
+describe("M-506: a failure that is not awaited", () => {
   it("is logged once, one macrotask later, and ends no process; a later await still throws", async () => {
     const { open, logger, clock } = setup();
     const { future, reject, state } = open();
@@ -210,7 +210,7 @@ describe("M-506: a failure that nobody awaits", () => {
     await macrotask();
     expect(logger.lines).toEqual([]);
     await clock.advance(0);
-    expect(logger.lines).toEqual(["error: [tinklet] OptimStep req-7 failed and nobody awaits it: boom"]);
+    expect(logger.lines).toEqual(["error: [tinklet] OptimStep req-7 failed and is not awaited: boom"]);
     expect((await failure(future)).message).toBe("boom");
     await clock.advance(60_000);
     expect(logger.lines).toHaveLength(1);
@@ -262,7 +262,7 @@ describe("M-506: a failure that nobody awaits", () => {
     const { open, logger, clock } = setup();
     open().reject("text");
     await clock.advance(10);
-    expect(logger.lines[0]).toContain("OptimStep failed and nobody awaits it: text");
+    expect(logger.lines[0]).toContain("OptimStep failed and is not awaited: text");
   });
 });
 
@@ -351,7 +351,7 @@ describe("never silent", () => {
     const one = setup();
     one.open();
     await one.clock.advance(10_000);
-    expect(one.events[0]).toMatchObject({ requestId: "", reason: "waiting for its turn" });
+    expect(one.events[0]).toMatchObject({ requestId: "", reason: "waiting to be submitted" });
     const two = setup();
     two.open().state.lastError = new Error("reset");
     await two.clock.advance(10_000);
@@ -390,8 +390,8 @@ describe("explain", () => {
       phase: "waiting",
       requestIds: [],
       waitedMs: 3000,
-      advice: "It has not been submitted yet: the client connects, or submits earlier calls, first.",
-      text: "OptimStep of model-1: waiting for its turn, 3 s; It has not been submitted yet: the client connects, or submits earlier calls, first.",
+      advice: "The call has not been submitted yet: the client is connecting or submitting earlier calls.",
+      text: "OptimStep of model-1: waiting to be submitted, 3 s; The call has not been submitted yet: the client is connecting or submitting earlier calls.",
     });
     state.phase = "submitting";
     expect(future.explain().text).toBe("OptimStep of model-1: being submitted, 3 s");
@@ -405,7 +405,7 @@ describe("explain", () => {
     });
     state.queueState = "paused_capacity";
     state.reason = undefined;
-    expect(future.explain().text).toContain("queue: paused_capacity; Nothing to do but wait");
+    expect(future.explain().text).toContain("queue: paused_capacity; No action is needed");
     state.queueState = "active";
     state.lastError = new Error("reset");
     expect(future.explain()).toMatchObject({ lastError: "reset" });

@@ -1,7 +1,7 @@
 /**
- * `APIFuture`: the handle of a call that is under way. A `PromiseLike`, not a `Promise`: two calls are submitted before
- * either is awaited, and a native promise that fails while nobody is looking yet would end the process. Owns result,
- * acknowledgement, cancellation, the report of slow and lost outcomes, and `explain()`; the work itself is given to it.
+ * `APIFuture`: the handle of a call in progress. It is not a native `Promise`: callers submit several calls before they await the first,
+ * and a native promise that rejects before it is awaited ends the process. Contains result, acknowledgement, cancellation, reports of
+ * slow and unawaited calls, and `explain()`. The work itself is a function passed to `start`.
  */
 
 import { onAbort, untilAborted } from "@tinklet/wire/abort";
@@ -11,7 +11,7 @@ import { omitUndefined } from "@tinklet/wire/options";
 import { type Reporter, seconds } from "../transport/report.ts";
 import type { PollProgress } from "./poll.ts";
 
-/** A future that waits longer than this says so, once. */
+/** A future reports itself as slow once, after this time. */
 const slowAfterMs = 10_000;
 
 /** Acknowledgement that the server has accepted the request. */
@@ -23,7 +23,7 @@ export interface Acknowledgement {
 /** State of a call. */
 export type FuturePhase = "waiting" | "submitting" | "running" | "done" | "failed";
 
-/** State of a call in words, from {@link APIFuture.explain}. */
+/** Description of a call's state, from {@link APIFuture.explain}. */
 export interface Explanation {
   /** Type of the request, for example `ForwardBackward`. */
   readonly requestType: string;
@@ -40,10 +40,10 @@ export interface Explanation {
   readonly text: string;
 }
 
-/** One for all futures whose server tells no times: thousands may wait at once. */
+/** Shared by all futures without server timings, because thousands may wait concurrently. */
 const noTimings: PollProgress["timings"] = [];
 
-/** What the work tells its future while it runs. */
+/** State that the work updates while it runs. */
 export class FutureState implements PollProgress {
   readonly requestType: string;
   readonly subject: string | undefined;
@@ -60,7 +60,7 @@ export class FutureState implements PollProgress {
     this.subject = subject;
   }
 
-  /** Called once the server has taken the whole call. */
+  /** Called when the server has acknowledged every request of the call. */
   submitted(requestIds: readonly string[]): void {
     this.requestIds = requestIds;
     this.phase = "running";
@@ -70,7 +70,7 @@ export class FutureState implements PollProgress {
   onSubmitted: (() => void) | undefined = undefined;
 }
 
-/** What futures share. */
+/** Dependencies shared by all futures of a session. */
 export interface FutureContext {
   readonly clock: Clock;
   /** The same clock, but its timers do not keep the process alive. */
@@ -86,7 +86,7 @@ export interface FutureOptions {
   readonly subject?: string | undefined;
   /** Aborting it rejects the call with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
-  /** Ends the waiting after so long. @defaultValue never */
+  /** Timeout of the wait, in milliseconds. @defaultValue no limit */
   readonly timeoutMs?: number | undefined;
 }
 
@@ -129,7 +129,7 @@ export class APIFuture<T> implements Promise<T> {
       stopLate();
       forget();
     });
-    // Marks the rejection as handled: whether anybody looks is decided one macrotask after it (#reportLost).
+    // Marks the rejection as handled. An outcome that no caller has observed one macrotask later is logged (#reportLost).
     this.#promise.then(
       () => this.#settled(undefined),
       (error: unknown) => this.#settled(error),
@@ -151,7 +151,7 @@ export class APIFuture<T> implements Promise<T> {
     return untilAborted(work(this.#state, signal), signal);
   }
 
-  /** Hears of the end: `undefined`, or what it failed with. Does not count as looking at the outcome. @internal */
+  /** Calls `listener` at the end, with `undefined` or the error. Does not mark the outcome as observed. @internal */
   settled(listener: (error: unknown) => void): void {
     this.#promise.then(
       () => listener(undefined),
@@ -159,12 +159,12 @@ export class APIFuture<T> implements Promise<T> {
     );
   }
 
-  /** Whether the waiting was given up. @internal */
+  /** Whether the call was cancelled, aborted or timed out. @internal */
   get aborted(): boolean {
     return this.#controller.signal.aborted;
   }
 
-  /** The id of the request, once the server has taken it; the first one where a call became several. */
+  /** The id of the request, after the server has acknowledged it; the first id if the call became several requests. */
   get requestId(): string | undefined {
     return this.#state.requestIds[0];
   }
@@ -175,7 +175,7 @@ export class APIFuture<T> implements Promise<T> {
   }
 
   /**
-   * Resolves when the server has accepted the request, before the result is there; rejects when it is refused.
+   * Resolves when the server has acknowledged the request, before the result is available; rejects when the server refuses it.
    *
    * @example
    * ```ts
@@ -190,7 +190,7 @@ export class APIFuture<T> implements Promise<T> {
       const taken = () => resolve({ requestIds: this.#state.requestIds });
       if (this.#state.requestIds.length > 0) return taken();
       this.#state.onSubmitted = taken;
-      // Work that ends without an acknowledgement has nothing to acknowledge, or failed.
+      // Work may end without an acknowledgement: it sent no request, or it failed.
       this.#promise.then(taken, reject);
     });
     this.#acknowledged.catch(() => {});
@@ -206,18 +206,18 @@ export class APIFuture<T> implements Promise<T> {
     return this.#promise.then(onResult, onError);
   }
 
-  /** Like `Promise.prototype.catch`; the outcome then counts as handled. */
+  /** Like `Promise.prototype.catch`; marks the outcome as handled. */
   catch<B = never>(onError?: ((error: unknown) => B | PromiseLike<B>) | null): Promise<T | B> {
     return this.then(undefined, onError);
   }
 
-  /** Like `Promise.prototype.finally`; the outcome then counts as handled. */
+  /** Like `Promise.prototype.finally`; marks the outcome as handled. */
   finally(onEnd?: (() => void) | null): Promise<T> {
     this.#observed = true;
     return this.#promise.finally(onEnd);
   }
 
-  /** What makes a future a `Promise` to the compiler. */
+  /** Makes futures assignable to `Promise` in TypeScript. */
   get [Symbol.toStringTag](): string {
     return "APIFuture";
   }
@@ -262,8 +262,8 @@ export class APIFuture<T> implements Promise<T> {
   }
 
   /**
-   * Stops waiting for the result. A request that is still in line is not sent; one that was sent is not undone: the server
-   * finishes it.
+   * Stops waiting for the result. A request that is still queued is not sent. A request that was sent is not undone: the server
+   * completes it.
    */
   cancel(reason: unknown = new DOMException("The call was cancelled.", "AbortError")): void {
     this.#controller.abort(reason);
@@ -302,11 +302,11 @@ export class APIFuture<T> implements Promise<T> {
     const hint = (lastError as Partial<TinkerError> | undefined)?.hint;
     if (phase === "failed") return hint ?? "";
     if (phase === "waiting")
-      return "It has not been submitted yet: the client connects, or submits earlier calls, first.";
+      return "The call has not been submitted yet: the client is connecting or submitting earlier calls.";
     if (queueState === "paused_rate_limit")
       return "Close training or sampling clients that are no longer needed, or wait.";
-    if (queueState === "paused_capacity") return "Nothing to do but wait; the service goes on by itself.";
-    if (lastError !== undefined) return hint ?? "The connection is being retried; check the network if this lasts.";
+    if (queueState === "paused_capacity") return "No action is needed: the service resumes automatically.";
+    if (lastError !== undefined) return hint ?? "The connection is being retried. If this persists, check the network.";
     return "";
   }
 
@@ -343,7 +343,7 @@ export class APIFuture<T> implements Promise<T> {
     const failure = error instanceof Error ? error : new Error(String(error));
     this.#state.lastError = failure;
     reporter.report({ type: "future.failed", requestId, requestType, error: failure });
-    // A caller who awaits at once has attached by the next macrotask.
+    // A caller that awaits immediately has attached by the next macrotask.
     if (!this.#observed) clock.timer(0, () => this.#reportLost(failure));
   }
 
@@ -352,13 +352,13 @@ export class APIFuture<T> implements Promise<T> {
     if (seen || this.#controller.signal.aborted) return;
     this.#context.reporter.log(
       "error",
-      `${this.#state.requestType}${this.requestId === undefined ? "" : ` ${this.requestId}`} failed and nobody awaits it: ${error.message}`,
+      `${this.#state.requestType}${this.requestId === undefined ? "" : ` ${this.requestId}`} failed and is not awaited: ${error.message}`,
     );
   }
 }
 
 const phaseTexts: Readonly<Record<FuturePhase, string>> = {
-  waiting: "waiting for its turn",
+  waiting: "waiting to be submitted",
   submitting: "being submitted",
   running: "waiting for the result",
   done: "done",

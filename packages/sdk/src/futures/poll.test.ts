@@ -232,7 +232,7 @@ describe("M-502: a request that waits", () => {
         requestType: "OptimStep",
         subject: "model-1",
         queueState: "paused_capacity",
-        reason: "the service is short on capacity",
+        reason: "the service has no free capacity",
       },
       {
         type: "future.paused",

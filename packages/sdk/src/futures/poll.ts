@@ -1,6 +1,6 @@
 /**
- * The poll loop: asks `retrieve_future` for one result until it is there. The only loop that knows try-again, metadata-only
- * answers and the rules for each status; it reads like its specification.
+ * The poll loop: calls `retrieve_future` until the result of one request is available. Only this loop handles try-again responses,
+ * metadata-only responses and the rules per status.
  */
 
 import {
@@ -32,44 +32,44 @@ import { pollBackoffMs } from "../transport/retry.ts";
 import type { PreparedRequest, Transport } from "../transport/transport.ts";
 import { parseServerTiming, type ServerTiming } from "./server-timing.ts";
 
-/** What the loop needs. Shared by all futures of a service. */
+/** Dependencies of the poll loop, shared by all futures of a service. */
 export interface PollContext {
   readonly transport: Transport;
   readonly clock: Clock;
   readonly billing: BillingPause;
   readonly reporter: Reporter;
-  /** Bytes of large answers that may be fetched at once. */
+  /** Limit on the bytes of large results fetched concurrently. */
   readonly responseBytes: ByteBudget;
 }
 
-/** What a caller may watch while the loop runs. */
+/** Progress of a poll, updated while the loop runs. */
 export interface PollProgress {
   queueState: QueueState | undefined;
   reason: string | undefined;
   lastError: Error | undefined;
   polls: number;
-  /** One entry for each result whose server told its time; a call may become several requests. */
+  /** One entry per result with a `Server-Timing` header; a call may become several requests. */
   timings: readonly ServerTiming[];
 }
 
 export interface PollTarget<K extends FutureResultName> {
   readonly requestId: string;
   readonly requestType: K;
-  /** What the request works on, for messages: a model, a sampling session. */
+  /** Subject of the request, for messages: a model or a sampling session. */
   readonly subject?: string | undefined;
-  /** How long the submission took; told to the server with the first poll. */
+  /** Duration of the submission, sent to the server with the first poll. */
   readonly roundtripMs?: number;
   readonly signal?: AbortSignal | undefined;
   readonly facts?: Partial<FailureFacts> | undefined;
   readonly progress?: PollProgress;
-  /** How large the result is, where that is known already: it is then fetched at once. */
+  /** Size of the result if it is known already; the result is then fetched without an announcement. */
   readonly payloadBytes?: number | undefined;
 }
 
-/** Suspicious answers (400 with a body, unreadable ones) are asked for again so often, without a pause. */
+/** Number of immediate retries after a suspicious response (400 with a body, or one that cannot be read). */
 const suspiciousBudget = 3;
 
-/** What one poll came to. */
+/** The outcome of one poll. */
 export type PollOutcome<T> =
   | JsonOutcome
   | { readonly kind: "result"; readonly value: T }
@@ -82,8 +82,8 @@ export type PollOutcome<T> =
 /**
  * Waits for a future's result.
  *
- * @throws {@link RequestFailedError} when the request failed, {@link FutureExpiredError} when the server has forgotten it
- * (410), an `APIStatusError` for an answer that polling cannot cure, `signal.reason` when aborted.
+ * @throws {@link RequestFailedError} when the request failed, {@link FutureExpiredError} when the server no longer has it
+ * (410), an `APIStatusError` for a response that retrying does not change, `signal.reason` when aborted.
  */
 export async function pollFuture<K extends FutureResultName>(
   context: PollContext,
@@ -122,7 +122,10 @@ export async function pollFuture<K extends FutureResultName>(
           break;
         case "metadata": {
           if (held !== undefined) {
-            throw new ResponseValidationError("status", `request ${requestId}: announced twice instead of being sent`);
+            throw new ResponseValidationError(
+              "status",
+              `request ${requestId}: the server announced the result twice and did not send it`,
+            );
           }
           await reserve(outcome.payloadBytes);
           break;
@@ -135,7 +138,7 @@ export async function pollFuture<K extends FutureResultName>(
           throw failed(target, outcome);
         case "expired":
           throw new FutureExpiredError(requestId, {
-            hint: "Results are kept for a limited time; training requests are not repeated by themselves.",
+            hint: "Servers keep results for a limited time. Training requests are not repeated automatically.",
           });
         case "backoff":
           progress.lastError = outcome.error;
@@ -183,7 +186,7 @@ async function pollOnce<K extends FutureResultName>(
   try {
     response = await transport.attempt(request, { headers, signal });
   } catch (error) {
-    // A closed client and an abort end the wait; everything else may pass.
+    // Connection errors are retried, except those of a closed client.
     if (error instanceof APIConnectionError && error.code !== "closed") return { kind: "backoff", error };
     throw error;
   }
@@ -195,7 +198,7 @@ async function pollOnce<K extends FutureResultName>(
   return outcome;
 }
 
-/** What an answer is: the contract's table of statuses and bodies. */
+/** Classifies a response by the contract's table of statuses and bodies. */
 export function classify<K extends FutureResultName>(
   response: HttpResponse,
   requestType: K,
@@ -258,7 +261,7 @@ function announce(
   const { queueState, reason } = outcome;
   progress.queueState = queueState;
   progress.reason = reason ?? defaultReason(target.requestType, queueState);
-  // "Unknown" without a reason tells nothing.
+  // "unknown" without a reason carries no information.
   if (queueState === "unknown" && reason === undefined) return;
   reporter.report({
     type: queueState.startsWith("paused") ? "future.paused" : "future.queued",
@@ -271,7 +274,7 @@ function announce(
 }
 
 function defaultReason(requestType: FutureResultName, queueState: QueueState): string | undefined {
-  if (queueState === "paused_capacity") return "the service is short on capacity";
+  if (queueState === "paused_capacity") return "the service has no free capacity";
   if (queueState !== "paused_rate_limit") return undefined;
   return requestType === "Sample"
     ? "the limit of concurrent sampler weights is reached"

@@ -1,17 +1,17 @@
 /**
- * Where a request's time went, as a server tells it beside the result: the standard `Server-Timing` header with the entries
- * `queue` and `compute`. A header, because a result's bytes must be the same whenever its request runs.
+ * Reads the time that a request spent on the server from the standard `Server-Timing` header, entries `queue` and `compute`. It is a
+ * header because a result's bytes must not depend on timing.
  */
 
-/** Where a request's time went, in milliseconds. */
+/** The time that a request spent on the server, in milliseconds. */
 export interface ServerTiming {
-  /** From the request's acceptance until the server turned to it. */
+  /** From acceptance to the start of processing. */
   readonly queueMs: number | undefined;
-  /** From there to its result. */
+  /** From the start of processing to the result. */
   readonly computeMs: number | undefined;
 }
 
-/** What the header tells, for example `queue;dur=12.5, compute;dur=80`; `undefined` when it has neither entry. */
+/** Parses the header, for example `queue;dur=12.5, compute;dur=80`; `undefined` without either entry. */
 export function parseServerTiming(header: string | undefined): ServerTiming | undefined {
   if (header === undefined) return undefined;
   const durations = new Map<string, number>();
@@ -27,8 +27,7 @@ export function parseServerTiming(header: string | undefined): ServerTiming | un
 }
 
 /**
- * The time of several requests that one call became: until the server turned to the first of them, and all computing
- * together.
+ * The timing of a call that became several requests: the shortest queue time, and the sum of the compute times.
  */
 export function togetherTiming(timings: readonly ServerTiming[]): ServerTiming {
   const known = (values: readonly (number | undefined)[]) => values.filter((value) => value !== undefined);

@@ -1,4 +1,4 @@
-/** What can go wrong between a tokenizer's name and a working tokenizer, in the SDK's own error class. */
+/** Errors of loading and using tokenizers. */
 import { TinkerError } from "@tinklet/wire/errors";
 
 /** Why a tokenizer could not be loaded or used. */
@@ -10,7 +10,7 @@ export type TokenizerProblem =
   | "chat_template"
   | "missing_peer";
 
-/** A tokenizer could not be loaded, or refuses what it was given. */
+/** A tokenizer could not be loaded, or rejected its input. */
 export class TokenizerError extends TinkerError {
   override readonly name = "TokenizerError";
   /** What went wrong. */
@@ -20,7 +20,7 @@ export class TokenizerError extends TinkerError {
   }
 }
 
-/** The codes of `@tinklet/models` that are not `tokenizer_invalid`. */
+/** Codes of `@tinklet/models` that do not map to `tokenizer_invalid`. */
 const problems: Readonly<Record<string, TokenizerProblem>> = {
   not_found: "tokenizer_not_found",
   no_tokenizer: "tokenizer_not_found",
@@ -36,9 +36,9 @@ const problems: Readonly<Record<string, TokenizerProblem>> = {
   chat_template_failed: "chat_template",
 };
 
-/** An error of `@tinklet/models` as one of the SDK; what is none of its errors (an abort) is left as it is. */
+/** Converts an error of `@tinklet/models` to a {@link TokenizerError}; returns other errors (aborts) unchanged. */
 export function fromModelError(error: unknown): unknown {
-  // By its shape: the package may not be installed, and a second copy of it would have a class of its own.
+  // Checked by shape, not by class: the package may be missing or installed twice.
   const { code, hint } = error as { code?: unknown; hint?: unknown };
   const isModelError =
     error instanceof Error &&
@@ -47,6 +47,6 @@ export function fromModelError(error: unknown): unknown {
   if (!isModelError || error instanceof TinkerError) return error;
   const problem = Object.hasOwn(problems, code) ? (problems[code] as TokenizerProblem) : "tokenizer_invalid";
   if (typeof hint !== "string") return new TokenizerError(problem, error.message, { cause: error });
-  const message = error.message.replace(` (${hint})`, ""); // there the hint is part of the message
+  const message = error.message.replace(` (${hint})`, ""); // that package appends the hint to the message
   return new TokenizerError(problem, message, { hint, cause: error });
 }

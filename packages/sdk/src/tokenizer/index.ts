@@ -1,4 +1,4 @@
-/** `tokenizer`: from a model's name to a working tokenizer. The heavy parts are `@tinklet/models`, loaded on first use. */
+/** `tokenizer`: loads the tokenizer of a model by name. The implementation is in `@tinklet/models`, loaded on first use. */
 export type { ChatMessage, ChatTemplateOptions, Tokenizer } from "@tinklet/models/tokenizer";
 export { TokenizerError, type TokenizerProblem } from "./errors.ts";
 export { loadTokenizer, tokenizerForModel } from "./lazy.ts";

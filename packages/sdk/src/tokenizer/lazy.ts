@@ -1,12 +1,12 @@
-/** The loading of tokenizers as programs call it; the code behind it comes with the first call. */
+/** The public functions that load tokenizers; their implementation is imported on the first call. */
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import type { LoadTokenizerOptions } from "./load.ts";
 
 /**
- * Loads the tokenizer of a model: the bundled model's name, a folder, a `.gguf` file, or a name on the Hub: from the cache if it is
- * there, else from the Hub into the cache. Obeys `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE`.
+ * Loads the tokenizer of a model: the bundled model's name, a folder, a `.gguf` file, or a name on the Hugging Face Hub. A Hub tokenizer is
+ * read from the local cache, or downloaded into it. Reads `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE`.
  *
- * @throws {@link TokenizerError} saying what is missing and what to do.
+ * @throws {@link TokenizerError} when the tokenizer cannot be found, downloaded or read.
  *
  * @example
  * ```ts
@@ -19,9 +19,9 @@ export async function loadTokenizer(nameOrPath: string, options: LoadTokenizerOp
 }
 
 /**
- * The tokenizer of a model, by the official SDK's rules for names. The last 32 are kept; a failure is not.
+ * The tokenizer of a model, by the official SDK's rules for names. The 32 most recently used are cached; failures are not.
  *
- * @param model.tokenizerId - what the server says (`getInfo().modelData.tokenizerId`).
+ * @param model.tokenizerId - the id that the server reports (`getInfo().modelData.tokenizerId`).
  */
 export async function tokenizerForModel(
   model: { readonly modelName: string; readonly tokenizerId?: string | undefined },

@@ -1,7 +1,6 @@
 /**
- * From a model's name to a working tokenizer. All the work is done by `@tinklet/models`, which is loaded when the
- * first tokenizer is asked for; here is only which one is meant, how many are kept, and the SDK's errors. In a browser there is only
- * the Hub, and what a Tinklet server hands out.
+ * Loads tokenizers by model name through `@tinklet/models`, which is imported on first use. Contains the cache and the conversion of
+ * errors. In browsers the sources are the Hugging Face Hub and Tinklet servers.
  */
 import type { StreamedTokenizer, TextStream, Tokenizer, TokenizerFiles } from "@tinklet/models/tokenizer";
 import { fromModelError, TokenizerError } from "./errors.ts";
@@ -9,9 +8,9 @@ import { resolveTokenizer } from "./resolve.ts";
 
 /** Options of {@link loadTokenizer}. */
 export interface LoadTokenizerOptions {
-  /** A branch, tag or commit. @defaultValue the commit that the official SDK pins, else `main` */
+  /** Branch, tag or commit. @defaultValue the commit that the official SDK pins, else `main` */
   readonly revision?: string;
-  /** The folder that holds `models--org--name`. @defaultValue `HF_HUB_CACHE`, else `$HF_HOME/hub` */
+  /** Folder that contains `models--org--name`. @defaultValue `HF_HUB_CACHE`, else `$HF_HOME/hub` */
   readonly cacheDir?: string;
   /** Use the local cache only; send no request. @defaultValue `HF_HUB_OFFLINE` */
   readonly offline?: boolean;
@@ -20,11 +19,11 @@ export interface LoadTokenizerOptions {
   readonly signal?: AbortSignal;
 }
 
-/** How `@tinklet/models` is loaded; a seam for tests. */
+/** Loads `@tinklet/models`; replaced in tests. */
 export interface ModelsPackage {
   /** With access to files. */
   models(): Promise<typeof import("@tinklet/models")>;
-  /** For browsers, too. */
+  /** Without access to files; works in browsers. */
   tokenizer(): Promise<typeof import("@tinklet/models/tokenizer")>;
 }
 export const installedModels: ModelsPackage = {
@@ -32,7 +31,7 @@ export const installedModels: ModelsPackage = {
   tokenizer: () => import("@tinklet/models/tokenizer"),
 };
 
-/** @throws {@link TokenizerError} `missing_peer` with the line to type. */
+/** @throws {@link TokenizerError} `missing_peer` with the install command. */
 async function loadPackage<T>(load: () => Promise<T>): Promise<T> {
   try {
     return await load();
@@ -44,16 +43,16 @@ async function loadPackage<T>(load: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Node, Bun and Deno have files; a browser has none. */
+/** Whether the runtime has a file system (Node, Bun, Deno). */
 const hasFiles = (): boolean =>
   (globalThis as { process?: { versions?: { node?: string } } }).process?.versions?.node !== undefined;
 
-/** As `lazy.ts` documents it. */
+/** Documented in `lazy.ts`. */
 export function loadTokenizer(nameOrPath: string, options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
   return loadTokenizerWith(installedModels, nameOrPath, options);
 }
 
-/** {@link loadTokenizer} with the package given. */
+/** {@link loadTokenizer} with an explicit models package. */
 export async function loadTokenizerWith(
   installed: ModelsPackage,
   nameOrPath: string,
@@ -72,7 +71,7 @@ export async function loadTokenizerWith(
   });
 }
 
-/** A tokenizer of files that are in hand. @param origin - what it is called in error messages. */
+/** A tokenizer from files in memory. @param origin - its name in error messages. */
 export async function tokenizerOfFiles(
   files: TokenizerFiles,
   origin: string,
@@ -82,7 +81,7 @@ export async function tokenizerOfFiles(
   return mapped(async () => withSdkErrors(tokenizerFromFiles(files, origin)));
 }
 
-/** What makes the text of tokens that come one by one, a stream for each sample. */
+/** Creates incremental decoders, one per sample. */
 export async function textStreamsOf(
   tokenizer: StreamedTokenizer,
   installed: ModelsPackage = installedModels,
@@ -99,7 +98,7 @@ async function mapped<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The same tokenizer, throwing the SDK's errors. */
+/** Wraps a tokenizer so that it throws the SDK's errors. */
 function withSdkErrors(tokenizer: Tokenizer): Tokenizer {
   const guarded =
     <A extends unknown[], R>(call: (...args: A) => R) =>
@@ -118,11 +117,11 @@ function withSdkErrors(tokenizer: Tokenizer): Tokenizer {
   };
 }
 
-/** As many tokenizers are kept as in Python. */
+/** Size of the cache, as in the Python SDK. */
 const mostKept = 32;
 const kept = new Map<string, Promise<Tokenizer>>();
 
-/** As `lazy.ts` documents it. */
+/** Documented in `lazy.ts`. */
 export function tokenizerForModel(
   model: { readonly modelName: string; readonly tokenizerId?: string | undefined },
   options: LoadTokenizerOptions = {},
@@ -132,7 +131,7 @@ export function tokenizerForModel(
   const key = JSON.stringify([id, asked, options.cacheDir]);
   const found = kept.get(key) ?? loadTokenizer(id, { ...options, revision: asked });
   kept.delete(key);
-  kept.set(key, found); // now the youngest
+  kept.set(key, found); // moves the entry to the end: most recently used
   found.catch(() => kept.get(key) === found && kept.delete(key));
   for (const oldest of kept.keys()) if (kept.size > mostKept) kept.delete(oldest);
   return found;

@@ -10,7 +10,7 @@ export interface TokenizerId {
   readonly revision?: string;
 }
 
-/** Tokenizers whose repositories run their own code in Python; the official SDK pins the commit that it trusts. */
+/** Tokenizers whose repositories contain Python code; the official SDK pins the trusted commit. */
 const pinned: Readonly<Record<string, string>> = {
   "moonshotai/Kimi-K2-Thinking": "612681931a8c906ddb349f8ad0f582cb552189cd",
   "moonshotai/Kimi-K2.5": "4d01dfe0332d63057c186e0b262165819efb6611",
@@ -21,8 +21,8 @@ const pinned: Readonly<Record<string, string>> = {
 /**
  * The tokenizer of a model.
  *
- * @param modelName - as the service calls it: `org/model`, `org/model/variant`, `org/model:suffix`.
- * @param tokenizerId - what the service says the tokenizer is; wins over every guess.
+ * @param modelName - the service's name: `org/model`, `org/model/variant`, `org/model:suffix`.
+ * @param tokenizerId - the tokenizer that the service reports; takes precedence over the rules for names.
  *
  * @example
  * ```ts

@@ -26,7 +26,7 @@ it("M-504: counts down from the first 402 of an incident, then gives up", async 
   await clock.advance(60_000);
   expect(pause.met("asample")).toBe(false);
   expect(events).toHaveLength(2);
-  expect(logger.with("lasted too long")).toHaveLength(1);
+  expect(logger.with("exceeded its maximum")).toHaveLength(1);
 });
 
 it("says how much time is left, at most once a minute", async () => {
@@ -36,7 +36,7 @@ it("says how much time is left, at most once a minute", async () => {
     await clock.advance(5_000);
   }
   expect(logger.with("402")).toHaveLength(2);
-  expect(logger.with("giving up in 60 min")).toHaveLength(1);
+  expect(logger.with("they fail in 60 min")).toHaveLength(1);
 });
 
 it("forgets an incident after five quiet minutes", async () => {

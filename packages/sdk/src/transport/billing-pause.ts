@@ -1,17 +1,17 @@
 /**
- * The pause that a 402 means: work of the whole service stops, is tried again every few seconds, and goes on by itself
- * once billing is in order. One incident has one countdown, shared by all calls.
+ * The pause after a 402: all requests of the client wait and retry every few seconds until billing is resolved. All calls share one
+ * countdown per incident.
  */
 import type { Clock } from "@tinklet/wire/clock";
 import type { Reporter } from "./report.ts";
 
-/** Between two tries while paused. */
+/** Delay between two attempts while paused. */
 export const billingRetryMs = 5_000;
-/** An incident is over when no 402 was met for so long. */
+/** An incident ends after this time without a 402. */
 const incidentResetMs = 300_000;
 
 export class BillingPause {
-  /** How long an incident is waited out; the server's client config may change it. */
+  /** Maximum duration of a pause; the server's client configuration may change it. */
   maxPauseMs = 3_600_000;
   readonly #clock: Clock;
   readonly #reporter: Reporter;
@@ -23,14 +23,18 @@ export class BillingPause {
     this.#reporter = reporter;
   }
 
-  /** Notes a 402. False when the pause has lasted too long and the error is to be thrown. */
+  /** Records a 402. Returns false when the pause has exceeded its maximum and the error must be thrown. */
   met(operation: string): boolean {
     const now = this.#clock.monotonic();
     if (this.#since === undefined || now - this.#last > incidentResetMs) this.#since = now;
     this.#last = now;
     const elapsedMs = now - this.#since;
     if (elapsedMs >= this.maxPauseMs) {
-      this.#reporter.logSometimes("error", "billing over", "The billing pause lasted too long; giving up.");
+      this.#reporter.logSometimes(
+        "error",
+        "billing over",
+        "The billing pause exceeded its maximum duration; calls fail now.",
+      );
       return false;
     }
     this.#reporter.report({

@@ -1,6 +1,6 @@
 /**
- * Two limits on how much is under way at once: a number of holders ({@link Semaphore}) and an amount of bytes
- * ({@link ByteBudget}). Both are first come, first served, and a waiter that is aborted leaves the line.
+ * Two concurrency limits: a number of holders ({@link Semaphore}) and a number of bytes ({@link ByteBudget}). Both are first come, first
+ * served; an aborted waiter leaves the queue.
  */
 import { onAbort } from "@tinklet/wire/abort";
 
@@ -9,14 +9,14 @@ interface Waiter {
   readonly enter: () => void;
 }
 
-/** Gives back what was taken. Calling it again does nothing. */
+/** Releases what was acquired. Idempotent. */
 export type Release = () => void;
 
 abstract class Line {
-  // Waiters in order; a Set because one may leave from the middle.
+  // In order of arrival; a Set, because an aborted waiter leaves from the middle.
   readonly #waiters = new Set<Waiter>();
 
-  /** Whether the first in line may enter. */
+  /** Whether the first waiter may proceed. */
   protected abstract hasRoom(): boolean;
   protected abstract take(amount: number): void;
 
@@ -31,7 +31,7 @@ abstract class Line {
       const forget = onAbort(signal, () => {
         this.#waiters.delete(waiter);
         reject(signal?.reason);
-        this.admit(); // the next one may fit where this one did not
+        this.admit(); // the next waiter may fit although this one did not
       });
       const waiter: Waiter = {
         amount,
@@ -64,7 +64,7 @@ abstract class Line {
   }
 }
 
-/** At most `limit` holders at once. */
+/** At most `limit` concurrent holders. */
 export class Semaphore extends Line {
   #limit: number;
   #held = 0;
@@ -91,15 +91,15 @@ export class Semaphore extends Line {
     this.#held += amount;
   }
 
-  /** Enters at once or waits for a place. */
+  /** Acquires a slot immediately, or returns a promise of one. */
   acquire(signal?: AbortSignal): Promise<Release> | Release {
     return this.enter(1, signal);
   }
 }
 
 /**
- * A budget of bytes. A waiter waits only while the budget is overdrawn and then takes its whole amount, so that one request
- * larger than the budget still passes.
+ * A budget of bytes. A waiter waits only while the budget is overdrawn and then takes its full amount, so that a request larger than the
+ * budget can proceed.
  */
 export class ByteBudget extends Line {
   #left: number;
@@ -115,7 +115,7 @@ export class ByteBudget extends Line {
     return this.#left;
   }
 
-  /** Changes the size of the budget; what is held stays held. */
+  /** Changes the size of the budget; bytes that are held stay held. */
   resize(size: number): void {
     this.#left += size - this.#size;
     this.#size = size;

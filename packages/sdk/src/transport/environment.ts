@@ -1,6 +1,5 @@
 /**
- * What the SDK reads from its surroundings: environment variables and the names of runtime and machine. No `node:` import:
- * in a browser everything here is simply absent.
+ * Environment variables, and the names of runtime and operating system. Uses no `node:` import; in browsers every variable is unset.
  */
 import { mirroredSdkVersion } from "@tinklet/wire/client";
 
@@ -20,7 +19,7 @@ export function environment(name: string): string | undefined {
   return value === "" ? undefined : value;
 }
 
-/** An environment variable as it is, for the few where empty differs from unset. */
+/** An environment variable, where empty and unset differ. */
 export function rawEnvironment(name: string): string | undefined {
   return host()?.env?.[name];
 }
@@ -28,12 +27,12 @@ export function rawEnvironment(name: string): string | undefined {
 /** The hosted service. */
 export const hostedBaseUrl = "https://tinker.thinkingmachines.dev/services/tinker-prod";
 
-/** The server: what is given, else `TINKER_BASE_URL`, else the hosted service. */
+/** The server's URL: the argument, else `TINKER_BASE_URL`, else the hosted service. */
 export function resolveBaseUrl(given?: string): string {
   return given ?? environment("TINKER_BASE_URL") ?? hostedBaseUrl;
 }
 
-/** Whether undici's pools can be used. Bun and Deno bring their own `fetch` and are served by it. */
+/** Whether undici's pools can be used. Bun and Deno use their own `fetch` instead. */
 export function isNode(): boolean {
   const versions = host()?.versions;
   return versions?.["node"] !== undefined && versions["bun"] === undefined && !("Deno" in globalThis);
@@ -58,7 +57,7 @@ export function platformName(): string {
   return name === "darwin" ? "Darwin" : (systems[name] ?? (name || "Unknown"));
 }
 
-/** The headers by which a client says what it runs on. */
+/** Headers with the client's version, runtime and operating system. */
 export function clientHeaders(): Record<string, string> {
   const { platform = "", arch = "", version = "" } = host() ?? {};
   const bun = host()?.versions?.["bun"];

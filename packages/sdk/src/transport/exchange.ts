@@ -1,6 +1,6 @@
 /**
- * One HTTP exchange: a request goes out, a whole answer comes back, nothing is tried again. Owns the deadline of a single
- * attempt and the `fetch` implementation; connection pools for Node live in `undici-exchange.node.ts`.
+ * One HTTP exchange: sends a request and returns the complete response, without retries. Contains the deadline of a single attempt and
+ * the `fetch` implementation; connection pools for Node are in `undici-exchange.node.ts`.
  */
 import { onAbort } from "@tinklet/wire/abort";
 import type { Pool } from "@tinklet/wire/client";
@@ -15,14 +15,14 @@ export interface HttpRequest {
   readonly body: string | Uint8Array | undefined;
   readonly pool: Pool;
   /**
-   * How long to wait for the answer's head, and for every 64 KiB of a body: of the answer's, and before it of the request's, as
-   * far as it can be seen going out.
+   * Timeout of the response's headers and of every 64 KiB of a body, in milliseconds. Applies to the response's body, and to the
+   * request's body where its progress is visible.
    */
   readonly timeoutMs: number;
   readonly signal: AbortSignal | undefined;
 }
 
-/** An answer with its body read to the end. Redirects are answers like any other. */
+/** A response with its complete body. Redirects are returned, not followed. */
 export interface HttpResponse {
   readonly status: number;
   /** A header's value by its lower-case name. */
@@ -33,24 +33,24 @@ export interface HttpResponse {
 /** Sends requests. */
 export interface Exchange {
   /**
-   * @throws {@link APIConnectionError} when no whole answer arrived, {@link APITimeoutError} when it took too long, and
-   * `signal.reason` untouched when aborted.
+   * @throws {@link APIConnectionError} when no complete response arrived, {@link APITimeoutError} when the deadline passed, and
+   * `signal.reason` unchanged when aborted.
    */
   send(request: HttpRequest): Promise<HttpResponse>;
-  /** Gives sockets back. What is still on its way fails. */
+  /** Closes the sockets. Requests in progress fail. */
   close(): Promise<void>;
 }
 
-/** An answer longer than this is refused. */
+/** Default maximum size of a response body. */
 export const defaultMaxResponseBytes = 1024 ** 3;
 
-/** So much of a body must move before the deadline moves: one byte now and then (a slow loris) does not move it. */
+/** The deadline is extended per this many bytes, so that a peer that sends single bytes (slow loris) does not extend it. */
 const progressBytes = 64 * 1024;
 
-/** An upload of one megabit a second is not yet taken for a dead one. */
+/** Uploads get at least the time that they take at one megabit per second. */
 const slowestUploadBytesPerSecond = 125_000;
 
-/** The time that so many bytes may take on their way out; what fits into one piece takes none. */
+/** The additional time for uploading a body; 0 for a body of at most one chunk. */
 export const uploadMs = (bytes: number): number =>
   bytes <= progressBytes ? 0 : (bytes / slowestUploadBytesPerSecond) * 1000;
 
@@ -58,7 +58,7 @@ const bodyBytes = (body: HttpRequest["body"]): number =>
   body === undefined ? 0 : typeof body === "string" ? body.length : body.byteLength;
 
 /**
- * The deadline of one attempt. Counts on the clock's timers, so that it needs no polling, and moves only with progress.
+ * The deadline of one attempt, on the clock's timers. It is extended only by progress.
  */
 export class Deadline {
   readonly #clock: Clock;
@@ -75,7 +75,7 @@ export class Deadline {
     this.#cancel = clock.timer(timeoutMs, expire);
   }
 
-  /** The head arrived, or the request has gone out. What still trickles in after the end moves nothing. */
+  /** Restarts the timeout: the headers arrived, or the request was sent. Does nothing after the end. */
   restart(timeoutMs = this.#timeoutMs): void {
     if (this.#stopped) return;
     this.#timeoutMs = timeoutMs;
@@ -84,7 +84,7 @@ export class Deadline {
     this.#cancel = this.#clock.timer(this.#timeoutMs, this.#expire);
   }
 
-  /** Another piece of a body went out or arrived. */
+  /** Records bytes of a body that were sent or received. */
   moved(bytes: number): void {
     this.#unseen += bytes;
     if (this.#unseen >= progressBytes) this.restart();
@@ -96,7 +96,7 @@ export class Deadline {
   }
 }
 
-/** What a message about a request says. */
+/** The parts of a request that messages contain. */
 export type RequestFacts = Pick<HttpRequest, "method" | "url" | "timeoutMs">;
 
 export function timeoutError(request: RequestFacts): APITimeoutError {
@@ -109,11 +109,11 @@ export function tooLargeError(request: RequestFacts, limit: number): ResponseVal
   return new ResponseValidationError(
     "",
     `${request.method} ${withoutQuery(request.url)}: the answer is larger than the ${limit} bytes allowed`,
-    { hint: "Raise maxResponseBytes, or ask for less at once." },
+    { hint: "Raise maxResponseBytes, or request less per call." },
   );
 }
 
-/** What a transport failure is called. The cause stays reachable, the message names it. */
+/** Converts a transport failure to an error that names its cause. */
 export function connectionError(request: RequestFacts, cause: unknown): APIConnectionError {
   const code = causeCode(cause);
   const text = causeTexts[code ?? ""] ?? (cause instanceof Error && cause.message !== "" ? cause.message : "failed");
@@ -133,7 +133,7 @@ const causeTexts: Readonly<Record<string, string>> = {
   UND_ERR_SOCKET: "the connection was closed before the answer was complete",
 };
 
-/** The system's code of a failure, wherever in the chain of causes it stands. */
+/** The first system error code in the chain of causes. */
 export function causeCode(error: unknown): string | undefined {
   const seen = new Set<unknown>();
   for (let at = error; typeof at === "object" && at !== null && !seen.has(at); at = (at as { cause?: unknown }).cause) {
@@ -146,13 +146,13 @@ export function causeCode(error: unknown): string | undefined {
   return undefined;
 }
 
-/** A URL as it may stand in a message. */
+/** A URL without query and user info, for messages. */
 export function withoutQuery(url: string): string {
   const end = url.search(/[?#]/);
   return (end === -1 ? url : url.slice(0, end)).replace(/\/\/[^/@]*@/, "//");
 }
 
-/** One buffer of many pieces; a single piece is not copied. */
+/** Concatenates chunks; a single chunk is not copied. */
 export function joinBytes(pieces: readonly Uint8Array[], length: number): Uint8Array {
   if (pieces.length === 1) return pieces[0]!;
   const whole = new Uint8Array(length);
@@ -168,7 +168,7 @@ export function joinBytes(pieces: readonly Uint8Array[], length: number): Uint8A
 export type FetchLike = (url: string, init: RequestInit) => Promise<Response>;
 
 /**
- * Exchanges over `fetch`: the platform's, or one that the caller brings (a proxy, a recorder, an in-process server).
+ * HTTP over `fetch`: the platform's, or one that the caller passes (a proxy, a recorder, an in-process server).
  */
 export class FetchExchange implements Exchange {
   readonly #fetch: FetchLike;
@@ -189,10 +189,10 @@ export class FetchExchange implements Exchange {
     this.#underWay.add(controller);
     const forget = onAbort(signal, () => controller.abort(signal?.reason));
     const late = timeoutError(request);
-    // A fetch does not tell how much of a body has gone out, so that a large one is given its time beforehand.
+    // fetch does not report upload progress, so a large body gets its upload time in advance.
     const timeoutMs = request.timeoutMs + uploadMs(bodyBytes(request.body));
     const deadline = new Deadline(this.#clock, timeoutMs, () => controller.abort(late));
-    // An injected fetch may ignore the signal; the race makes the deadline hold all the same.
+    // An injected fetch may ignore the signal; the race enforces the deadline.
     const aborted = new Promise<never>((_, reject) => {
       controller.signal.addEventListener("abort", () => reject(controller.signal.reason), { once: true });
     });
@@ -215,7 +215,7 @@ export class FetchExchange implements Exchange {
     const init: RequestInit = { method, headers, redirect: "manual", signal };
     if (body !== undefined) init.body = body as BodyInit;
     let response = await this.#fetch(request.url, init);
-    // Browsers hide where a redirect leads; there the platform has to follow it.
+    // Browsers hide the target of a redirect, so the platform must follow it.
     if (response.type === "opaqueredirect") {
       response = await this.#fetch(request.url, { ...init, redirect: "follow" });
     }

@@ -1,6 +1,6 @@
 /**
- * Turns an answer outside 2xx into the error that callers see: message, request id, category and wait from wherever the
- * server put them, a hint for the known traps, and no secrets.
+ * Converts a response outside 2xx to the error that callers receive: message, request id, category, retry delay and a hint, without
+ * secrets.
  */
 import { type APIStatusError, requestErrorCategory, statusError } from "@tinklet/wire/errors";
 import type { HttpResponse } from "./exchange.ts";
@@ -9,10 +9,10 @@ import type { Redactor } from "./redact.ts";
 import { retryAfterMs, shouldRetryHeader } from "./retry.ts";
 
 const utf8 = new TextDecoder();
-/** More of a body than this helps nobody in an error message. */
+/** Maximum characters of a response body in an error message. */
 const longestMessage = 2_000;
 
-/** The body of a failed answer: parsed when it is JSON, else its text. */
+/** The body of an error response: parsed if it is JSON, else its text. */
 export function errorBody(response: HttpResponse): unknown {
   const text = utf8.decode(response.body).trim();
   if (text === "") return undefined;
@@ -54,7 +54,7 @@ export function failureOf(
 const firstText = (...values: readonly unknown[]): string | undefined =>
   values.find((value): value is string => typeof value === "string" && value !== "");
 
-/** What a body says in words: `message`, `error` or `detail`, themselves texts, objects with one, or lists of such. */
+/** The message in a body: `message`, `error` or `detail`, each a string, an object with such a field, or a list of them. */
 function bodyMessage(body: unknown): string | undefined {
   if (body === undefined || body === null) return undefined;
   if (typeof body !== "object") return String(body);
@@ -65,7 +65,7 @@ function bodyMessage(body: unknown): string | undefined {
   const fields = body as Record<string, unknown>;
   const said = bodyMessage(fields["message"] ?? fields["error"] ?? fields["detail"] ?? fields["msg"]);
   if (said === undefined) return undefined;
-  // FastAPI says where: { loc: ["body", "adam_params", "beta1"], msg: "…" }
+  // FastAPI names the field: { loc: ["body", "adam_params", "beta1"], msg: "…" }
   const where = fields["loc"];
   return Array.isArray(where) ? `${where.join(".")}: ${said}` : said;
 }

@@ -5,16 +5,16 @@ const hint = (facts: Partial<FailureFacts>) => hintFor({ operation: "optimStep",
 
 it("statuses that have a known remedy", () => {
   expect(hint({ status: 401 })).toContain("TINKER_API_KEY");
-  expect(hint({ status: 402 })).toContain("Billing");
+  expect(hint({ status: 402 })).toContain("payment method");
   expect(hint({ status: 403 })).toContain("weightsAccessToken");
   expect(hint({ status: 413 })).toContain("too large");
-  expect(hint({ status: 429 })).toContain("Too much at once");
+  expect(hint({ status: 429 })).toContain("number of concurrent calls");
   expect(hint({ status: 500 })).toBeUndefined();
   expect(hint({ status: 404 })).toBeUndefined();
 });
 
 it("rank", () => {
-  expect(hint({ message: "Rank must be a power of 2", rank: 33 })).toMatch(/powers of two.*33 was asked for/);
+  expect(hint({ message: "Rank must be a power of 2", rank: 33 })).toMatch(/powers of two.*got 33/);
   expect(hint({ message: "invalid rank" })).toMatch(/powers of two up to the model's limit\. Try/);
   expect(hint({ message: "franky" })).toBeUndefined();
 });
@@ -63,7 +63,7 @@ it("unknown models and servers", () => {
   expect(hint({ ...unknown, message: "model org/m is not supported" })).toContain("getServerCapabilities");
   expect(hint({ operation: "CreateModel", message: "Unknown base model" })).toContain("The model is not served here");
   expect(hint({ operation: "clientConfig", status: 404, baseUrl: "http://x" })).toContain(
-    "Is http://x a Tinker server?",
+    "Check that http://x is a Tinker server",
   );
   expect(hint({ operation: "clientConfig", status: 404 })).toContain("Is the base URL a Tinker server?");
 });

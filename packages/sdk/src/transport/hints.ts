@@ -1,16 +1,15 @@
 /**
- * What to do about a failure, in one sentence: the known traps of the service and of servers like it, recognised by
- * status, text and what the request was about. Adds no information that could be a secret.
+ * Hints for known failures of Tinker servers, recognised by status, message and facts about the request. Hints contain no secrets.
  */
 
-/** What is known about the request that failed. */
+/** Facts about the failed request. */
 export interface FailureFacts {
-  /** Operation of the contract, or the type of a future's request. */
+  /** Operation of the contract, or request type of a future. */
   readonly operation: string;
   readonly status?: number | undefined;
   readonly message: string;
   readonly baseUrl?: string | undefined;
-  /** Checkpoint that was to be loaded or sampled from. */
+  /** Path of the checkpoint to load or to sample from. */
   readonly path?: string | undefined;
   readonly rank?: number | undefined;
   readonly baseModel?: string | undefined;
@@ -26,44 +25,40 @@ const traps: readonly Trap[] = [
     status === 401
       ? "The server does not accept this key: check TINKER_API_KEY or apiKey, and that it belongs to this server."
       : undefined,
-  ({ status }) =>
-    status === 402
-      ? "Billing is not in order: add a payment method or credit in the console, then run again."
-      : undefined,
+  ({ status }) => (status === 402 ? "Add a payment method or credit in the console, then run again." : undefined),
   ({ status }) =>
     status === 403
-      ? "The key is good, but not for this: for another account's weights pass weightsAccessToken, or ask for them to be published."
+      ? "The key is valid but has no access to this. For another account's weights, pass weightsAccessToken, or ask the owner to publish them."
       : undefined,
   ({ message, rank }) =>
     /\brank\b/i.test(message)
-      ? `LoRA ranks are powers of two up to the model's limit${rank === undefined ? "" : `; ${rank} was asked for`}. Try 8, 16, 32 or 64.`
+      ? `LoRA ranks must be powers of two up to the model's limit${rank === undefined ? "" : `, got ${rank}`}. Try 8, 16, 32 or 64.`
       : undefined,
   checkpointKind,
   contextOverflow,
   ({ message }) =>
     /\b(nan|inf(inity)?|non-?finite)\b/i.test(message)
-      ? "A number in the batch is NaN or infinite: look at weights, advantages and logprobs, and at divisions by zero when they are made."
+      ? "A number in the batch is NaN or infinite: check weights, advantages and logprobs for divisions by zero."
       : undefined,
   ({ status, operation, message, baseModel }) =>
     (operation === "createModel" || operation === "createSamplingSession" || operation === "CreateModel") &&
     (status === 404 || /model.*(not|un)\b.*(found|supported|available|known)|unknown.*model/i.test(message))
-      ? `${baseModel === undefined ? "The model" : baseModel} is not served here: getServerCapabilities() lists the models that are.`
+      ? `${baseModel === undefined ? "The model" : baseModel} is not served here: getServerCapabilities() lists the available models.`
       : undefined,
   ({ status, operation, baseUrl }) =>
     status === 404 && operation === "clientConfig"
-      ? `Is ${baseUrl ?? "the base URL"} a Tinker server? Its API is expected under /api/v1.`
+      ? `Check that ${baseUrl ?? "the base URL"} is a Tinker server; its API must be at /api/v1.`
       : undefined,
   ({ status }) =>
-    status === 413 ? "The request is too large for the server: send fewer or shorter examples at once." : undefined,
-  ({ status }) =>
-    status === 429 ? "Too much at once: lower the number of concurrent calls, or wait and run again." : undefined,
+    status === 413 ? "The request is too large for the server: send fewer or shorter examples per call." : undefined,
+  ({ status }) => (status === 429 ? "Lower the number of concurrent calls, or wait and run again." : undefined),
 ];
 
 function checkpointKind({ status, message, path, operation }: FailureFacts): string | undefined {
   if (path === undefined) return undefined;
-  // What cannot be read at all is not a matter of its kind.
+  // A checkpoint that cannot be read may be of either kind.
   if (status === 404 || /not found|no such|there is no|expired|deleted|may read/i.test(message)) {
-    return "The checkpoint may have expired (ttlSeconds), been deleted, or belong to another account that has not published it: listCheckpoints shows what is left.";
+    return "The checkpoint may have expired (ttlSeconds), been deleted, or belong to another account that has not published it: listCheckpoints lists those that exist.";
   }
   const loads = /load/i.test(operation) || operation === "weightsInfo";
   if (loads && path.includes("/sampler_weights/")) {
@@ -89,7 +84,7 @@ function contextOverflow(facts: FailureFacts): string | undefined {
   return `The input does not fit into the model's context${numbers}. Shorten the input or lower maxTokens.`;
 }
 
-/** The sentence for the first trap that fits, or `undefined`. */
+/** The hint of the first rule that matches, or `undefined`. */
 export function hintFor(facts: FailureFacts): string | undefined {
   for (const trap of traps) {
     const hint = trap(facts);

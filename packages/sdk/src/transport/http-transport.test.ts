@@ -316,7 +316,7 @@ describe("402", () => {
     transport.billing.maxPauseMs = 12_000;
     const error = await run(failure(transport.call("healthz", {})));
     expect(error).toMatchObject({ status: 402, code: "http_402" });
-    expect(error["hint"]).toContain("Billing");
+    expect(error["hint"]).toContain("payment method");
   });
 });
 
@@ -326,7 +326,7 @@ describe("bare 400", () => {
     for (let count = 0; ; count++) {
       const outcome = await transport.attempt(transport.prepare(operation, {})).catch((error: unknown) => error);
       if (!(outcome instanceof APIConnectionError)) return count;
-      expect(outcome.message).toContain("bare 400");
+      expect(outcome.message).toContain("status 400 without a body");
     }
   }
 
@@ -411,7 +411,7 @@ describe("first contact", () => {
       Object.assign(new Error(), { code: "ENOTFOUND" }),
     );
     const one = setup([unknown]);
-    expect((await one.run(failure(one.transport.call("healthz", {}))))["hint"]).toContain("typing error");
+    expect((await one.run(failure(one.transport.call("healthz", {}))))["hint"]).toContain("The host name is not known");
     for (const baseUrl of ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1"]) {
       const two = setup([refused], { baseUrl });
       expect((await two.run(failure(two.transport.call("healthz", {}))))["hint"]).toContain("npx tinklet serve");
@@ -422,7 +422,7 @@ describe("first contact", () => {
     const { clock, transport, run } = setup([failing]);
     const error = await run(failure(transport.call("healthz", {})));
     expect(error).toMatchObject({ code: "unreachable" });
-    expect(error.message).toContain("answers, but only with errors: 503");
+    expect(error.message).toContain("responds with errors only: 503");
     expect(clock.monotonic()).toBeLessThanOrEqual(15_000);
   });
 
@@ -438,11 +438,11 @@ describe("first contact", () => {
   it("asks whether it is a Tinker server when it is none", async () => {
     const { transport } = setup([{ status: 404, body: "<html>" }]);
     const error = await failure(transport.call("clientConfig", { sdkVersion: "0.25.0" }));
-    expect(error["hint"]).toContain("Is http://host.example/prefix a Tinker server?");
+    expect(error["hint"]).toContain("Check that http://host.example/prefix is a Tinker server");
     const page = setup([{ status: 200, body: "<html>", headers: { "content-type": "text/html" } }]);
     const odd = await failure(page.transport.call("clientConfig", { sdkVersion: "0.25.0" }));
     expect(odd).toBeInstanceOf(ResponseValidationError);
-    expect(odd["hint"]).toContain("did not answer with JSON");
+    expect(odd["hint"]).toContain("the response is not JSON");
     expect(odd.message).toContain("/client/config, text/html");
   });
 });

@@ -1,6 +1,6 @@
 /**
- * The transport over HTTP: URL and headers of a request, its credential, redirects, the one retry loop, and what an
- * answer means. Knows no clients and no futures.
+ * The transport over HTTP: URL, headers and credential of a request, redirects, the retry loop, and the decoding of responses. Does not
+ * know clients or futures.
  */
 import { untilAborted } from "@tinklet/wire/abort";
 import {
@@ -45,24 +45,24 @@ export interface HttpTransportOptions {
   readonly baseUrl: string;
   readonly credentials: Credentials;
   readonly exchange: Exchange;
-  /** Its waits are awaited by somebody, so they must keep the process alive. */
+  /** Its timers keep the process alive, because callers await them. */
   readonly clock: Clock;
   readonly reporter: Reporter;
   readonly billing: BillingPause;
   readonly defaultHeaders?: Readonly<Record<string, string>> | undefined;
-  /** Replaces the contract's timeout of ordinary calls; polls and background calls keep theirs. */
+  /** Replaces the contract's timeout of ordinary calls; polls and background calls keep the contract's. */
   readonly timeoutMs?: number | undefined;
   readonly maxRetries?: number | undefined;
   /** In [0, 1); for jitter. */
   readonly random?: () => number;
 }
 
-/** Bare 400s in a row, per pool, that are taken for a proxy's hiccup. */
+/** Consecutive 400s without a body, per pool, that are attributed to a proxy and retried. */
 const bareBadRequestBudget = 16;
 const mostRedirects = 20;
-/** Deprecation notices that are remembered as said. */
+/** Maximum number of deprecation notices remembered, so that each is logged once. */
 const mostNotes = 1_000;
-/** Even at the end of a window an attempt gets this long. */
+/** Minimum timeout of an attempt at the end of the retry window. */
 const shortestAttemptMs = 1_000;
 const utf8 = new TextDecoder();
 
@@ -73,12 +73,12 @@ export function checkedBaseUrl(baseUrl: string): string {
     url = new URL(baseUrl);
   } catch (cause) {
     throw new InvalidInputError("baseUrl", `${JSON.stringify(baseUrl)} is not a URL`, {
-      hint: "Write it with its scheme, for example http://localhost:8000.",
+      hint: "Include the scheme, for example http://localhost:8000.",
       cause,
     });
   }
   if (url.protocol !== "http:" && url.protocol !== "https:") {
-    throw new InvalidInputError("baseUrl", `must begin with http:// or https://, not ${url.protocol}`);
+    throw new InvalidInputError("baseUrl", `must begin with http:// or https://, got ${url.protocol}`);
   }
   return `${url.origin}${url.pathname}`.replace(/\/+$/, "");
 }
@@ -87,7 +87,7 @@ export class HttpTransport implements Transport {
   readonly baseUrl: string;
   readonly billing: BillingPause;
   readonly reporter: Reporter;
-  /** Replaced once, when the server asks for tokens in place of keys. */
+  /** Replaced once, if the server requires tokens instead of keys. */
   credentials: Credentials;
   readonly #exchange: Exchange;
   readonly #clock: Clock;
@@ -155,12 +155,14 @@ export class HttpTransport implements Transport {
     if (response.status < 300 && spare < bareBadRequestBudget) this.#bareBudget.set(request.pool, spare + 1);
     if (response.status === 400 && response.body.byteLength === 0 && spare > 0) {
       this.#bareBudget.set(request.pool, spare - 1);
-      throw new APIConnectionError(`${request.method} ${request.path}: a proxy on the way lost the request (bare 400)`);
+      throw new APIConnectionError(
+        `${request.method} ${request.path}: status 400 without a body; a proxy may have dropped the request`,
+      );
     }
     return response;
   }
 
-  /** What the server says will go, said once. */
+  /** Logs each of the server's deprecation notices once. */
   #deprecated(response: HttpResponse): void {
     const note = response.header("x-deprecation-note");
     if (note === undefined || note === "" || this.#notes.has(note)) return;
@@ -173,7 +175,7 @@ export class HttpTransport implements Transport {
     const given = options.token ?? this.credentials.token();
     const token = typeof given === "string" ? given : await untilAborted(given, options.signal);
     this.reporter.redactor.add(token);
-    // Thousands of these wait at once: nothing that is only needed for sending is kept in a variable over the wait.
+    // Thousands of calls wait here: no variable keeps data that is only needed for sending.
     const response = await this.#exchange.send(this.#httpRequest(request, options, token, timeoutMs));
     if (!isRedirect(response) || request.operation === "getCheckpointArchiveUrl") return response;
     return this.#follow(this.#httpRequest(request, options, token, timeoutMs), response);
@@ -264,7 +266,7 @@ export class HttpTransport implements Transport {
     }
   }
 
-  /** What runs in the background is not worth a pause: its next period is its retry, and nobody may have to wait for it. */
+  /** Background calls do not pause for billing: they repeat by their period, and no call may wait for them. */
   #mayPause(operation: Operation): boolean {
     return routeOf(operation).retry !== "background";
   }
@@ -275,7 +277,7 @@ export class HttpTransport implements Transport {
     return this.#clock.sleep(ms, signal === undefined ? closing : AbortSignal.any([signal, closing]));
   }
 
-  /** A 2xx answer, or the error of this attempt. Aborts and bugs are thrown. */
+  /** Returns a 2xx response or the error of this attempt. Throws aborts and unexpected errors. */
   async #tryOnce(
     request: PreparedRequest,
     options: SendOptions,
@@ -297,13 +299,13 @@ export class HttpTransport implements Transport {
     return { ...this.#policy, maxRetries, windowMs: options.firstContactMs ?? usual };
   }
 
-  /** While the server has never answered, giving up says where we looked and what to check. */
+  /** The final error if the server has never responded: names the URL and what to check. */
   #asUnreachable(error: APIStatusError | APIConnectionError): Error {
     if (this.#contacted) return error;
     if (error instanceof APIStatusError) {
-      return new APIConnectionError(`${this.baseUrl} answers, but only with errors: ${error.message}`, {
+      return new APIConnectionError(`${this.baseUrl} responds with errors only: ${error.message}`, {
         code: "unreachable",
-        hint: "Something is listening there, but the service behind it is down or this is the wrong URL (baseUrl, TINKER_BASE_URL).",
+        hint: "A server listens there, but the service is down or the URL is wrong (baseUrl, TINKER_BASE_URL).",
         cause: error,
       });
     }
@@ -312,9 +314,9 @@ export class HttpTransport implements Transport {
       code: "unreachable",
       hint:
         error instanceof APITimeoutError
-          ? "The host does not answer: check the URL (baseUrl, TINKER_BASE_URL), the network, and proxies (HTTPS_PROXY, NO_PROXY)."
+          ? "The host does not respond: check the URL (baseUrl, TINKER_BASE_URL), the network, and proxies (HTTPS_PROXY, NO_PROXY)."
           : causeCode(error.cause) === "ENOTFOUND"
-            ? "The host name is not known: check the URL (baseUrl, TINKER_BASE_URL) for a typing error."
+            ? "The host name is not known: check the URL (baseUrl, TINKER_BASE_URL)."
             : local
               ? "Nothing listens there: start the server (npx tinklet serve) or check the port (baseUrl, TINKER_BASE_URL)."
               : "Check the URL (baseUrl, TINKER_BASE_URL) and the network.",
@@ -345,8 +347,8 @@ export class HttpTransport implements Transport {
         hint:
           error.hint ??
           (type.includes("json")
-            ? "The server speaks another version of the API than this client."
-            : `Is ${this.baseUrl} a Tinker server? It did not answer with JSON.`),
+            ? "The server uses another version of the API than this client."
+            : `Check that ${this.baseUrl} is a Tinker server: the response is not JSON.`),
         cause: error,
       });
     }
@@ -371,7 +373,7 @@ export class HttpTransport implements Transport {
     return this.decode(operation, response);
   }
 
-  /** Ends what is under way; every later call fails at once. */
+  /** Rejects calls in progress; later calls fail immediately. */
   async close(): Promise<void> {
     this.#closing.abort(new APIConnectionError("The client is closed.", { code: "closed" }));
     await this.#exchange.close();
@@ -387,7 +389,7 @@ function lowerCased(headers: Readonly<Record<string, string>> = {}): Record<stri
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
 
-/** Credentials are for the server that was asked, not for wherever it points. */
+/** Removes credentials from headers before a redirect to another origin is followed. */
 export function withoutSecrets(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers).filter(([name]) => !/^(x-api-key|authorization|cookie|cf-access-)/i.test(name)),

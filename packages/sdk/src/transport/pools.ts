@@ -1,6 +1,5 @@
 /**
- * How many sockets each purpose may open, and which exchange serves them: undici's pools on Node, `fetch` elsewhere or
- * when the caller brings one.
+ * Socket limits per pool, and the HTTP implementation: undici's pools on Node; `fetch` elsewhere, or if the caller passes one.
  */
 
 import type { Pool } from "@tinklet/wire/client";
@@ -9,10 +8,10 @@ import { omitUndefined } from "@tinklet/wire/options";
 import { isNode } from "./environment.ts";
 import { type Exchange, FetchExchange, type FetchLike, type HttpRequest, type HttpResponse } from "./exchange.ts";
 
-/** Sockets per purpose. */
+/** Maximum number of sockets per pool. */
 export type MaxSockets = Readonly<Record<Pool, number>>;
 
-/** A poll holds its socket while it waits, so there are as many as samples may be waited for at once. */
+/** A poll holds its socket while it waits, so `retrieve` has one socket per concurrent sample. */
 export const defaultMaxSockets: MaxSockets = {
   session: 50,
   train: 50,
@@ -30,7 +29,7 @@ export interface ExchangeOptions {
   readonly maxResponseBytes?: number | undefined;
 }
 
-/** The exchange for this runtime. Loads undici with the first request and not before. */
+/** The HTTP implementation for this runtime. undici is imported on the first request. */
 export function createExchange(options: ExchangeOptions): Exchange {
   const { clock, maxResponseBytes } = options;
   const limits = omitUndefined({ maxResponseBytes });

@@ -1,6 +1,6 @@
 /**
- * Keeps secrets out of everything that people or servers read: log lines, error messages and bodies, telemetry. Knows the
- * shapes of keys and tokens, and the very values that this client was given.
+ * Removes secrets from log messages, error messages and bodies, and telemetry: anything with the form of a key or token, and the values
+ * that this client was configured with.
  */
 
 const shapes = [
@@ -9,18 +9,18 @@ const shapes = [
   /\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?/g,
 ];
 const mask = "[redacted]";
-/** Shorter values would blank out ordinary words. */
+/** Minimum length of a redacted value; shorter ones could match ordinary words. */
 const shortestSecret = 8;
 
 export class Redactor {
   readonly #secrets = new Set<string>();
 
-  /** Remembers a value that must never be shown. */
+  /** Adds a value to redact. */
   add(secret: string | undefined): void {
     if (secret !== undefined && secret.length >= shortestSecret) this.#secrets.add(secret);
   }
 
-  /** A text without the values that were added; what only has the shape of a key stays. */
+  /** Redacts the added values only, not everything with the form of a key. */
   known(text: string): string {
     let clean = text;
     for (const secret of this.#secrets) if (clean.includes(secret)) clean = clean.replaceAll(secret, mask);
@@ -33,7 +33,7 @@ export class Redactor {
     return clean;
   }
 
-  /** A JSON-like value with every text in it cleaned, keys included. */
+  /** Redacts every string of a JSON-like value, including object keys. */
   value(value: unknown): unknown {
     if (typeof value === "string") return this.text(value);
     if (Array.isArray(value)) return value.map((item) => this.value(item));

@@ -152,7 +152,7 @@ describe("what is said", () => {
   });
   it("billing with the time left", () => {
     const [line] = say({ type: "billing.paused", operation: "x", elapsedMs: 0, remainingMs: 90_000 });
-    expect(line).toMatch(/^warn: .*402.*giving up in 90 s/);
+    expect(line).toMatch(/^warn: .*402.*they fail in 90 s/);
   });
   it("queue states, slow, done and failed futures", () => {
     const base = { requestId: "r1", requestType: "OptimStep" };
@@ -181,7 +181,7 @@ describe("what is said", () => {
   });
   it("heartbeats that fail", () => {
     expect(say({ type: "session.heartbeat_failing", sessionId: "s1", sinceMs: 130_000 })).toEqual([
-      "warn: [tinklet] No heartbeat of session s1 has come through for 2 min; the service may end it.",
+      "warn: [tinklet] No heartbeat of session s1 has succeeded for 2 min; the service may end the session.",
     ]);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Where everything that is worth telling goes: events to the caller's listener, sentences to the logger at the level that
- * was asked for. Redacts both. Decides how often a repeated sentence is said; nothing else does.
+ * Delivers events to the caller's listener and messages to the logger at the configured level, with secrets redacted, and limits
+ * repeated messages.
  */
 import type { Clock } from "@tinklet/wire/clock";
 import type { EventListener, Logger, LogLevel, TinkletEvent } from "../events.ts";
@@ -9,9 +9,9 @@ import { Redactor } from "./redact.ts";
 
 const levels: readonly LogLevel[] = ["debug", "info", "warn", "error", "off"];
 
-/** A sentence about the same subject is said at most this often. */
+/** Minimum interval between two messages about the same subject. */
 const repeatMs = 60_000;
-/** A retry after a shorter wait is nothing that a user needs to hear of. */
+/** Retries after shorter delays are logged at level debug. */
 const notableDelayMs = 5_000;
 
 export interface ReporterOptions {
@@ -22,7 +22,7 @@ export interface ReporterOptions {
   readonly redactor?: Redactor;
 }
 
-/** `TINKER_LOG` as a level; a word that is none is ignored. */
+/** `TINKER_LOG` as a level; unknown values are ignored. */
 function environmentLevel(): LogLevel | undefined {
   const word = environment("TINKER_LOG")?.toLowerCase();
   return levels.find((level) => level === word);
@@ -45,7 +45,7 @@ export class Reporter {
     this.#listener = options.onEvent;
   }
 
-  /** Adds a listener of the SDK's own (telemetry, instruments). Returns a function that removes it. */
+  /** Adds an internal listener (telemetry, instruments). Returns a function that removes it. */
   listen(listener: EventListener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -53,11 +53,11 @@ export class Reporter {
 
   log(level: Exclude<LogLevel, "off">, message: string): void {
     if (levels.indexOf(level) < this.#threshold) return;
-    // A logger that throws must not take a training run with it.
+    // A logger that throws must not fail a training run.
     unharmed(() => this.#logger[level](this.redactor.text(`[tinklet] ${message}`)));
   }
 
-  /** Says a sentence about a subject, unless one was said within the last minute. */
+  /** Logs a message about a subject, unless one was logged within the last minute. */
   logSometimes(level: Exclude<LogLevel, "off">, subject: string, message: string): void {
     const now = this.#clock.monotonic();
     const last = this.#lastSaid.get(subject);
@@ -86,7 +86,7 @@ export class Reporter {
         this.logSometimes(
           "warn",
           "billing",
-          `The service asks for payment (402). Work is paused and goes on by itself once billing is in order; giving up in ${seconds(event.remainingMs)}.`,
+          `The service requires payment (402). Requests are paused and resume when billing is resolved; they fail in ${seconds(event.remainingMs)}.`,
         );
         return;
       case "future.queued":
@@ -119,7 +119,7 @@ export class Reporter {
         this.logSometimes(
           "warn",
           "heartbeat",
-          `No heartbeat of session ${event.sessionId} has come through for ${seconds(event.sinceMs)}; the service may end it.`,
+          `No heartbeat of session ${event.sessionId} has succeeded for ${seconds(event.sinceMs)}; the service may end the session.`,
         );
         return;
       default:
@@ -128,17 +128,17 @@ export class Reporter {
   }
 }
 
-/** Runs what a user brought; what it throws, now or later as an async function, is ignored. */
+/** Runs a user's callback; ignores its exceptions and rejections. */
 function unharmed(run: () => unknown): void {
   try {
     const result = run() as PromiseLike<unknown> | undefined;
     if (typeof result?.then === "function") result.then(undefined, () => {});
   } catch {
-    // See above.
+    // Errors of callbacks are ignored.
   }
 }
 
-/** Milliseconds as people read them. */
+/** Formats a duration for messages. */
 export function seconds(ms: number): string {
   if (ms > 0 && ms < 100) return `${Math.ceil(ms)} ms`;
   const s = ms / 1000;

@@ -1,17 +1,16 @@
 /**
- * When to send again, as pure functions: how long to wait before the next attempt, or that there is none. Waiting and
- * sending belong to the caller.
+ * Retry policy as pure functions: the delay before the next attempt, or none. The caller waits and sends.
  */
 
-/** One attempt budget and one window for one logical call. */
+/** Retry limits of one logical call. */
 export interface RetryPolicy {
   /** Attempts after the first one. */
   readonly maxRetries: number;
-  /** No attempt starts later than this after the first one. */
+  /** No attempt starts later than this after the first attempt. */
   readonly windowMs: number;
   readonly baseDelayMs: number;
   readonly maxDelayMs: number;
-  /** The share of a delay that may be taken off at random, so that clients do not come back all at once. */
+  /** Maximum fraction subtracted from a delay at random, so that clients do not retry simultaneously. */
   readonly jitter: number;
 }
 
@@ -23,16 +22,16 @@ export const defaultRetryPolicy: RetryPolicy = {
   jitter: 0.25,
 };
 
-/** How long a dead or wrong URL is tried, as long as the server has never answered. */
+/** Retry window while the server has never responded (dead or wrong URL). */
 export const firstContactWindowMs = 15_000;
 
-/** The same where the machine answers that nothing listens there: enough for a server that is being restarted. */
+/** The same if the connection is refused: long enough for a restart of the server. */
 export const refusedWindowMs = 3_000;
 
-/** A server's wish to wait is obeyed up to this; beyond it the usual delay is used. */
+/** Longest `Retry-After` that is honoured; for longer ones the usual delay is used. */
 const longestRetryAfterMs = 60_000;
 
-/** What is known after a failed attempt. */
+/** State after a failed attempt. */
 export interface Attempted {
   /** Retries already taken. */
   readonly retries: number;
@@ -42,7 +41,7 @@ export interface Attempted {
   readonly random: number;
 }
 
-/** The wait before the next attempt, or `undefined` when budget or window is spent. */
+/** The delay before the next attempt, or `undefined` when no attempts or no time remain. */
 export function nextDelayMs(policy: RetryPolicy, attempted: Attempted): number | undefined {
   const { retries, elapsedMs, retryAfterMs, random } = attempted;
   if (retries >= policy.maxRetries || elapsedMs >= policy.windowMs) return undefined;
@@ -53,12 +52,12 @@ export function nextDelayMs(policy: RetryPolicy, attempted: Attempted): number |
   return Math.min(delay, policy.windowMs - elapsedMs);
 }
 
-/** The wait of the poll loop after the n-th failure in a row: 1, 2, 4, 8, 16, 30, 30 … s. */
+/** The delay of the poll loop after the n-th consecutive failure: 1, 2, 4, 8, 16, 30, 30 … s. */
 export function pollBackoffMs(failures: number): number {
   return Math.min(2 ** failures, 30) * 1000;
 }
 
-/** What `retry-after-ms`, `retry-after` (seconds or a date) or the body asks for, in milliseconds. */
+/** The wait that `retry-after-ms`, `retry-after` (seconds or a date) or the body requests, in milliseconds. */
 export function retryAfterMs(
   header: (name: string) => string | undefined,
   body: unknown,
@@ -84,7 +83,7 @@ function numeric(value: unknown): number | undefined {
   return Number.isFinite(number) && number >= 0 ? number : undefined;
 }
 
-/** `x-should-retry`: true and false overrule the status; anything else says nothing. */
+/** `x-should-retry`: true and false override the status; other values are ignored. */
 export function shouldRetryHeader(value: string | undefined): boolean | undefined {
   const word = value?.toLowerCase();
   return word === "true" ? true : word === "false" ? false : undefined;

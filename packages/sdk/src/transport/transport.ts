@@ -1,6 +1,6 @@
 /**
- * What the layers above need of a connection to a server: prepare a request of the contract, send it once or until its
- * budget is spent, read the answer. `http-transport.ts` is the implementation.
+ * The interface between clients and HTTP: prepare a request of the contract, send it once or with retries, read the response.
+ * `http-transport.ts` implements it.
  */
 
 import type { Operation, Pool, RequestOf, ResponseOf } from "@tinklet/wire/client";
@@ -10,38 +10,38 @@ import type { FailureFacts } from "./hints.ts";
 
 /** Options of every request. */
 export interface CallOptions {
-  /** Cancels the waiting. A request that was sent is not undone. */
+  /** Cancels the call. A request that was already sent is not undone. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * How long the whole call may take, in milliseconds: connecting, retries and pauses included. Each attempt has a limit of its
-   * own besides ({@link ClientOptions.timeoutMs}). @defaultValue no limit
+   * Timeout of the whole call in milliseconds, including connecting, retries and pauses. Each attempt also has its own timeout
+   * ({@link ClientOptions.timeoutMs}). @defaultValue no limit
    */
   readonly timeoutMs?: number | undefined;
   /** Maximum number of retries. @defaultValue 10 */
   readonly maxRetries?: number | undefined;
   /** Additional headers. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** A credential for this call alone, for example for another account's weights. */
+  /** Credential for this call only, for example for another account's weights. */
   readonly token?: string | undefined;
 }
 
-/** {@link CallOptions} plus what only the SDK's own layers say. */
+/** {@link CallOptions} plus options for internal callers. */
 export interface SendOptions extends CallOptions {
-  /** Here: how long one attempt may take. @defaultValue what the operation's row in the contract says */
+  /** Here: timeout of one attempt. @defaultValue the operation's timeout in the contract */
   readonly timeoutMs?: number | undefined;
-  /** What the request is about, for hints. */
+  /** Facts about the request, for hints. */
   readonly facts?: Partial<FailureFacts>;
-  /** When the logical call began, on the monotonic clock; several attempts of a caller's own loop share it. */
+  /** Start of the logical call on the monotonic clock, if the caller has its own retry loop. */
   readonly startedAtMs?: number;
-  /** How long a server that has never answered is tried. @defaultValue 15 s, 3 s where the connection is refused */
+  /** Retry window while the server has never responded. @defaultValue 15 s, 3 s if the connection is refused */
   readonly firstContactMs?: number | undefined;
-  /** Answers outside 2xx that the caller wants as they are. */
+  /** Selects responses outside 2xx that are returned to the caller instead of thrown. */
   readonly accept?: (response: HttpResponse) => boolean;
-  /** Retries that the caller's own loop has taken, for the header that tells them. */
+  /** Retries of the caller's own loop, for the retry count header. */
   readonly retries?: number;
 }
 
-/** An encoded request. May be sent many times; the server can tell that it is the same one. */
+/** An encoded request. It may be sent several times; its idempotency key identifies it. */
 export interface PreparedRequest {
   readonly operation: Operation;
   readonly method: string;
@@ -53,10 +53,10 @@ export interface PreparedRequest {
   readonly timeoutMs: number;
 }
 
-/** A request by a route of Tinklet's own servers, which the contract of the service does not have. */
+/** A request for a route that only Tinklet servers have and that is not in the contract. */
 export interface OwnRequest {
   readonly method: "GET" | "POST";
-  /** Below the API's prefix. */
+  /** Path relative to the API's prefix. */
   readonly path: string;
   readonly body?: Uint8Array | undefined;
   readonly contentType?: string | undefined;
@@ -68,32 +68,32 @@ export interface Transport {
   /** @throws {@link InvalidInputError} naming the field, before anything is sent. */
   prepare<K extends Operation>(operation: K, request: RequestOf<K>): PreparedRequest;
 
-  /** A request whose body is encoded already. */
+  /** Prepares a request from an encoded body. */
   prepareBytes(operation: "forwardBackward", body: Uint8Array): PreparedRequest;
 
-  /** One attempt. Returns the answer whatever its status; throws only when there is none. */
+  /** One attempt. Returns responses of every status; throws if no response arrived. */
   attempt(request: PreparedRequest, options?: SendOptions): Promise<HttpResponse>;
 
-  /** Asks by a route of Tinklet's own, once. Returns the answer whatever its status; other servers answer 404. */
+  /** Sends a request for a Tinklet route once. Returns responses of every status; other servers respond with 404. */
   ask(request: OwnRequest, options?: SendOptions): Promise<HttpResponse>;
 
-  /** Sends until a 2xx answer, or throws what the last attempt met once budget or window is spent. */
+  /** Sends until a 2xx response; throws the error of the last attempt when no attempts or no time remain. */
   send(request: PreparedRequest, options?: SendOptions): Promise<HttpResponse>;
 
-  /** Reads an answer as its route says. @throws {@link ResponseValidationError} */
+  /** Decodes a response by its route. @throws {@link ResponseValidationError} */
   decode<K extends Operation>(operation: K, response: HttpResponse): ResponseOf<K>;
 
-  /** The error that an answer outside 2xx means. */
+  /** Converts a response outside 2xx to an error. */
   failure(request: PreparedRequest, response: HttpResponse, facts?: Partial<FailureFacts>): APIStatusError;
 
-  /** Sends and reads. */
+  /** Sends a prepared request and decodes the response. */
   callPrepared<K extends Operation>(
     operation: K,
     request: PreparedRequest,
     options?: SendOptions,
   ): Promise<ResponseOf<K>>;
 
-  /** Prepares, sends and reads. */
+  /** Prepares a request, sends it and decodes the response. */
   call<K extends Operation>(operation: K, request: RequestOf<K>, options?: SendOptions): Promise<ResponseOf<K>>;
 
   /** Waits on the transport's clock; ends early when aborted or closed. */

@@ -1,7 +1,7 @@
 /**
- * Exchanges over undici: one agent per purpose, each with its own limit of sockets, so that thousands of waiting polls
- * never take a socket from a training request. Speaks to undici's dispatcher directly; its `fetch` would cost several
- * times the processor time and memory per call. Node only, loaded when first needed.
+ * HTTP over undici: one agent per pool, each with its own limit of sockets, so that thousands of waiting polls never take a socket from
+ * a training request. Uses undici's dispatcher directly, because its `fetch` costs several times the CPU time and memory per call. Node
+ * only, loaded when first needed.
  */
 
 import { onAbort } from "@tinklet/wire/abort";
@@ -32,13 +32,13 @@ const { brotliDecompress, gunzip, inflate } = nodeBuiltin<typeof import("node:zl
 
 const textEncoder = new TextEncoder();
 
-/** Bodies beyond this go out in pieces of it. */
+/** Larger bodies are sent in chunks of this size. */
 const pieceBytes = 64 * 1024;
 
-/** What a system's send buffer holds at most, by default. */
+/** Default maximum of the operating system's send buffer. */
 const mostBufferedBytes = 4 * 1024 * 1024;
 
-/** What opening a connection may take; part of the attempt's own time. */
+/** Timeout of opening a connection; counts toward the attempt's timeout. */
 const connectTimeoutMs = 5_000;
 
 const decoders: Readonly<
@@ -67,7 +67,7 @@ export class UndiciExchange implements Exchange {
     this.#maxResponseBytes = options.maxResponseBytes ?? defaultMaxResponseBytes;
   }
 
-  // Not async: a frame would keep the request's headers for as long as the answer is waited for.
+  // Not async: the frame would keep the request's headers in memory until the response arrives.
   send(request: HttpRequest): Promise<HttpResponse> {
     if (request.signal?.aborted) return Promise.reject(request.signal.reason);
     if (this.#closed) return Promise.reject(new APIConnectionError("The client is closed.", { code: "closed" }));
@@ -137,15 +137,15 @@ export class UndiciExchange implements Exchange {
   }
 }
 
-/** An answer as it came off the wire. */
+/** A response before decompression. */
 interface Received extends HttpResponse {
   /** `content-encoding`, when the body is not plain. */
   readonly encoding: string | undefined;
 }
 
-/** One request on its way: collects the answer, keeps the deadline, obeys the signal. Settles exactly once. */
+/** One request in progress: collects the response, enforces the deadline and the signal. Settles exactly once. */
 class Exchanging implements Dispatcher.DispatchHandler {
-  // Not the whole request: its headers would be kept for as long as the answer is waited for.
+  // Not the whole request, so that its headers can be freed while the response is pending.
   readonly #request: RequestFacts;
   readonly #maxBytes: number;
   readonly #resolve: (answer: Received) => void;
@@ -175,26 +175,26 @@ class Exchanging implements Dispatcher.DispatchHandler {
     this.#forget = onAbort(signal, () => this.#fail(signal?.reason));
   }
 
-  /** A body that goes out piece by piece where it is large, so that the deadline sees it move. */
+  /** Sends a large body in chunks, so that the deadline sees progress. */
   outgoing(body: HttpRequest["body"]): { body: string | Uint8Array | null; length: object } {
     if (body === undefined || body.length <= pieceBytes) return { body: body ?? null, length: {} };
     const bytes = typeof body === "string" ? textEncoder.encode(body) : body;
     const pieces = async function* (this: Exchanging) {
       for (let at = 0; at < bytes.length; at += pieceBytes) {
         yield bytes.subarray(at, at + pieceBytes);
-        // Asked for the next piece: this one has been taken.
+        // undici requests the next chunk after it has written this one.
         this.#deadline.moved(pieceBytes);
       }
-      // What the system has taken is not yet on its way.
+      // The operating system may still hold up to its send buffer.
       this.#deadline.restart(this.#request.timeoutMs + uploadMs(Math.min(bytes.length, mostBufferedBytes)));
     };
-    // undici takes an async iterable, which its types do not say of a dispatch.
+    // dispatch() accepts an async iterable, although undici's types do not say so.
     return { body: pieces.call(this) as unknown as Uint8Array, length: { "content-length": String(bytes.length) } };
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // Given up while it stood in the pool's queue.
+    // Aborted while it waited in the pool's queue.
     if (this.#settled) controller.abort(new Error("given up"));
   }
 
@@ -251,15 +251,15 @@ class Exchanging implements Dispatcher.DispatchHandler {
 }
 
 /**
- * TLS names must not hold an underscore; the certificate is for the name with a dash. Only a name: the port, and a user that a
- * redirect may bring along, are no part of it.
+ * TLS server names must not contain an underscore; the certificate is for the name with a dash. The result has no port and no user
+ * info, which a redirect's URL may contain.
  */
 export function tlsName(host: string): { servername?: string } {
   const name = host.slice(host.lastIndexOf("@") + 1).replace(/:\d*$/, "");
   return name.includes("_") ? { servername: name.replaceAll("_", "-") } : {};
 }
 
-/** Splits without `new URL`, which costs more than the rest of the dispatch. The base URL was checked before. */
+/** Splits a URL without `new URL`, which costs more than the rest of the dispatch. The base URL was validated before. */
 function splitUrl(url: string): { origin: string; path: string; host: string } {
   const start = url.indexOf("//") + 2;
   const slash = url.indexOf("/", start);
@@ -267,7 +267,7 @@ function splitUrl(url: string): { origin: string; path: string; host: string } {
   return { origin: url.slice(0, slash), path: url.slice(slash), host: url.slice(start, slash) };
 }
 
-/** The proxies that the environment names, in small or capital letters; an empty variable counts as unset. */
+/** The proxies from the environment, in lower or upper case; an empty variable counts as unset. */
 function proxies(): { httpProxy?: string; httpsProxy?: string; noProxy: string } | undefined {
   const named = (name: string) => environment(name) ?? environment(name.toUpperCase());
   const httpProxy = named("http_proxy");

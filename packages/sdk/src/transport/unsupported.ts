@@ -1,18 +1,18 @@
 /**
- * Tells a server that is too old for a request from one that refuses it: by the releases that the contract names for routes and
- * fields, and by how servers answer to what they do not know.
+ * Distinguishes a server that is too old for a request from one that refuses it, by the contract's release numbers for routes and fields
+ * and by how servers respond to unknown ones.
  */
 
 import { fieldsSince, type Operation, routeOf } from "@tinklet/wire/client";
 import { type APIStatusError, UnsupportedFeatureError } from "@tinklet/wire/errors";
 import { isPlainObject } from "@tinklet/wire/options";
 
-/** What the server lacks, where that is why it refused. */
+/** The feature that the server lacks, if that is the reason for the error; else undefined. */
 export function unsupported(error: APIStatusError, operation: Operation): UnsupportedFeatureError | undefined {
   const { status } = error;
   const detail = isPlainObject(error.body) ? error.body["detail"] : error.body;
   const { since, path } = routeOf(operation);
-  // A route that is there says what it did not find; one that is not is answered for by the framework.
+  // An existing route names the object that it did not find; for an unknown route the web framework responds without details.
   const bare = detail === undefined || detail === "" || detail === "Not Found" || detail === "Method Not Allowed";
   if (since !== undefined && bare && [404, 405, 501].includes(status)) {
     return new UnsupportedFeatureError(path, since, { cause: error });

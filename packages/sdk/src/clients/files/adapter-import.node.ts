@@ -1,4 +1,4 @@
-/** Reads a PEFT folder and gives it to a Tinklet server as a checkpoint. Node only, loaded when first needed. */
+/** Uploads a PEFT folder to a Tinklet server as a checkpoint. Node only, loaded when first needed. */
 
 import { parseJson } from "@tinklet/wire/client";
 import { TinkerError } from "@tinklet/wire/errors";
@@ -8,15 +8,15 @@ import type { Session } from "../session/session.ts";
 const { readFile } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
 const { basename, join, resolve } = nodeBuiltin<typeof import("node:path")>("node:path");
 
-/** The files of a PEFT folder that count. */
+/** The files of a PEFT folder that are uploaded. */
 const files = ["adapter_config.json", "adapter_model.safetensors"] as const;
-/** The server checks every tensor before it answers. */
+/** Timeout of the upload; long, because the server checks every tensor before it responds. */
 const importTimeoutMs = 600_000;
 
 const failed = (message: string, options: { readonly hint?: string; readonly cause?: unknown } = {}) =>
   new TinkerError(message, { code: "import_failed", ...options });
 
-/** @returns the path of the checkpoint that the adapter became. */
+/** @returns the path of the new checkpoint. */
 export async function importAdapterFolder(
   session: Session,
   folder: string,
@@ -52,11 +52,11 @@ export async function importAdapterFolder(
   const answer = readAnswer(response.body);
   if (response.status === 200 && answer.tinker_path !== undefined) return answer.tinker_path;
   if (response.status === 404) {
-    throw failed("This server takes no adapters from a folder.", {
-      hint: "Only Tinklet's own server does: ServiceClient.local(), or one started with tinklet serve.",
+    throw failed("This server does not support importing adapters.", {
+      hint: "Use a Tinklet server: ServiceClient.local(), or one started with tinklet serve.",
     });
   }
-  throw failed(`The adapter in ${folder} was not taken: ${answer.detail ?? answer.error ?? response.status}`);
+  throw failed(`The server rejected the adapter in ${folder}: ${answer.detail ?? answer.error ?? response.status}`);
 }
 
 function readAnswer(body: Uint8Array): { tinker_path?: string; detail?: string; error?: string } {

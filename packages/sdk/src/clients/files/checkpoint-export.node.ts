@@ -1,6 +1,6 @@
 /**
- * A checkpoint for other programs: as an adapter folder, or merged into its base model by `@tinklet/models`, which is loaded
- * here. Node only, loaded when first needed.
+ * Exports a checkpoint for other programs: as an adapter folder, or merged into its base model by `@tinklet/models`. Node only, loaded
+ * when first needed.
  */
 import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -13,33 +13,33 @@ const { mkdir, mkdtemp, readdir, readFile, rm, stat } =
   nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
 const { dirname, join, resolve } = nodeBuiltin<typeof import("node:path")>("node:path");
 
-/** What checkpoints are written as. */
+/** Export formats of checkpoints. */
 export const checkpointFormats = ["peft", "merged", "gguf"] as const;
 
-/** How a checkpoint is written. */
+/** Options of an export. */
 export interface CheckpointExport {
   readonly format: (typeof checkpointFormats)[number];
   readonly dtype?: string | undefined;
   readonly baseModel?: string | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Told of every tensor that is written, of `total` values. */
+  /** Called for every tensor that is written; `total` is the number of values. */
   readonly onTensor?:
     | ((progress: { readonly tensor: string; readonly done: number; readonly total: number }) => void)
     | undefined;
-  /** Told of the base model's files that come from the Hub. */
+  /** Called with the progress of downloading the base model's files from the Hub. */
   readonly onDownload?: CheckpointFetching["onProgress"] | undefined;
 }
 
-/** What was written. */
+/** Result of an export. */
 export interface ExportedCheckpoint {
-  /** The file (`gguf`) or folder. */
+  /** Path of the file (`gguf`) or folder. */
   readonly path: string;
   readonly bytes: number;
-  /** What whoever uses it should know, in sentences. */
+  /** Notes for users of the result, one sentence each. */
   readonly notes: readonly string[];
 }
 
-/** Refuses what cannot be made, before anything is fetched. */
+/** Validates the options before any download. */
 export async function checkExport({ format, dtype }: CheckpointExport, out: string): Promise<string> {
   if (!checkpointFormats.includes(format)) {
     throw new InvalidInputError(
@@ -49,7 +49,7 @@ export async function checkExport({ format, dtype }: CheckpointExport, out: stri
   }
   if (format === "peft") {
     if (dtype !== undefined)
-      throw new InvalidInputError("dtype", "is for merged and gguf; an adapter is written as it is");
+      throw new InvalidInputError("dtype", "is only valid with format merged or gguf; peft keeps the adapter's type");
   } else {
     const known: readonly string[] = (await modelsPackage()).exportDtypes[format];
     if (dtype !== undefined && !known.includes(dtype)) {
@@ -63,13 +63,13 @@ export async function checkExport({ format, dtype }: CheckpointExport, out: stri
   if (existsSync(path)) {
     const names = format === "gguf" ? undefined : await readdir(path).catch(() => undefined);
     if (names?.length !== 0) {
-      throw new InvalidInputError("out", `${path} is already there: choose another place, or move it away`);
+      throw new InvalidInputError("out", `${path} already exists: choose another path, or move it`);
     }
   }
   return path;
 }
 
-/** Fetches a checkpoint and writes it. */
+/** Downloads a checkpoint and writes it in the requested format. */
 export async function exportCheckpoint(
   tinkerPath: string,
   out: string,
@@ -92,7 +92,7 @@ export async function exportCheckpoint(
   }
 }
 
-/** Merges an adapter folder into its base and writes it as `merged` or `gguf`. */
+/** Merges an adapter folder into its base model and writes the result as `merged` or `gguf`. */
 export async function exportAdapter(adapter: string, out: string, how: CheckpointExport): Promise<ExportedCheckpoint> {
   const path = await checkExport(how, out);
   const { exportModel } = await modelsPackage();
@@ -123,22 +123,25 @@ async function modelsPackage(): Promise<typeof import("@tinklet/models")> {
   }
 }
 
-/** The name under which the server knew the base. */
+/** The server's name of the base model. */
 async function baseModelOf(adapter: string): Promise<string> {
   const file = join(adapter, "adapter_config.json");
   let name: unknown;
   try {
     name = (JSON.parse(await readFile(file, "utf8")) as Record<string, unknown>)["base_model_name_or_path"];
   } catch (cause) {
-    throw new TinkerError(`${adapter} is no adapter: ${(cause as Error).message}`, { code: "export_failed", cause });
+    throw new TinkerError(`${adapter} is not an adapter: ${(cause as Error).message}`, {
+      code: "export_failed",
+      cause,
+    });
   }
   if (typeof name === "string" && name !== "") return name;
-  throw new InvalidInputError("baseModel", "is missing, and the adapter does not name its base model", {
-    hint: "Give a folder, a .gguf file or a Hub name (--base, baseModel).",
+  throw new InvalidInputError("baseModel", "must be set, because the adapter does not name its base model", {
+    hint: "Pass a folder, a .gguf file or a Hub name (--base, baseModel).",
   });
 }
 
-/** Codes that mean that the base is not where its name leads to. */
+/** Error codes for a base model that was not found under its name. */
 const unfound = [
   "not_found",
   "no_weights",
@@ -159,10 +162,10 @@ function explained(error: unknown, { base, path, isGiven }: { base: string; path
   const said = typeof hint === "string" ? error.message.replace(` (${hint})`, "") : error.message;
   if (unfound.includes(code) && !isGiven) {
     return new TinkerError(
-      `The base model ${JSON.stringify(base)}, as the server calls it, was not found from this machine: ${said}`,
+      `The base model ${JSON.stringify(base)} (the server's name) was not found on this machine: ${said}`,
       {
         code: "base_model_not_found",
-        hint: "Say where it lies (--base, baseModel): a folder, a .gguf file or a Hub name. The adapter alone needs no base: format peft.",
+        hint: "Set its location (--base, baseModel): a folder, a .gguf file or a Hub name. Format peft needs no base model.",
         cause: error,
       },
     );

@@ -1,8 +1,8 @@
 /**
- * Brings a checkpoint's files into a folder. The service offers them in two ways: packed into one archive (until 0.34, and our
- * own server), and file by file, as external weights (the official client since 0.28). The archive comes first: an export needs a
- * model that loads the weights, which servers list as a training run. Where archives are off, training weights are exported, and for
- * sampler weights, which cannot be exported, their training half is. Node only, loaded when first needed.
+ * Downloads a checkpoint's files to a folder. Servers offer two ways: one archive (until 0.34, and Tinklet servers), and single files as
+ * external weights (since 0.28). The archive is tried first, because an export needs a model that loads the weights, which servers list
+ * as a training run. Without archives, training weights are exported; for sampler weights, which cannot be exported, the training weights
+ * of the same name are. Node only, loaded when first needed.
  */
 
 import { ParsedCheckpointTinkerPath } from "@tinklet/wire/client";
@@ -17,23 +17,23 @@ const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
 const { mkdir, mkdtemp, readdir, rename, rm } = nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
 const { dirname, join, resolve, sep } = nodeBuiltin<typeof import("node:path")>("node:path");
 
-/** How a checkpoint is fetched. */
+/** Options of downloading a checkpoint. */
 export interface CheckpointFetching extends Fetching {
   readonly rest: RestClient;
-  /** Opens training weights, for exporting them. */
+  /** Creates a training client from training weights, to export them. */
   readonly openTraining: (path: string) => PromiseLike<Pick<TrainingClient, "saveWeightsExternal">>;
 }
 
-/** How long an export that is only made for a download lives, should its deletion fail. */
+/** Time to live of an export made for a download, in case its deletion fails. */
 const exportSeconds = 3600;
 
 /**
- * Fetches a checkpoint into `target`, which a download that breaks off leaves as it was.
+ * Downloads a checkpoint to `target`. A failed download leaves `target` unchanged.
  *
- * @param target - made; an empty folder, or one with nothing but the files of a checkpoint, is replaced.
- * @param parent - a folder on the same disk, for what is on its way.
- * @returns how many bytes came.
- * @throws {@link InvalidInputError} when `target` holds anything else, before anything is fetched.
+ * @param target - created; an empty folder, or one that contains only the files of a checkpoint, is replaced.
+ * @param parent - a folder on the same disk, for temporary files.
+ * @returns the number of bytes received.
+ * @throws {@link InvalidInputError} when `target` contains other files, before any download.
  */
 export async function fetchCheckpoint(
   path: string,
@@ -59,14 +59,14 @@ export async function fetchCheckpoint(
   return fetchInto(url, target, parent, context);
 }
 
-/** Fetches a checkpoint into a folder that need not be there yet. */
+/** Downloads a checkpoint to a folder, which is created if it does not exist. */
 export async function fetchCheckpointInto(path: string, folder: string, how: CheckpointFetching): Promise<number> {
   const target = resolve(folder);
   await mkdir(dirname(target), { recursive: true });
   return fetchCheckpoint(path, target, dirname(target), how);
 }
 
-/** Unpacks an archive beside the target and moves it there. */
+/** Downloads and unpacks an archive next to the target, then moves it to the target. */
 export function fetchInto(url: string, target: string, parent: string, context: Fetching): Promise<number> {
   return replacing(target, parent, async (scratch, files) => {
     const bytes = await downloadFile(url, join(scratch, "archive.tar"), "archive", context);
@@ -75,11 +75,11 @@ export function fetchInto(url: string, target: string, parent: string, context: 
   });
 }
 
-/** Whether an answer means that the server has no such route, or no longer. */
+/** Whether an error means that the server does not have the route. */
 const isLacking = (error: unknown): boolean =>
   error instanceof APIStatusError && [400, 404, 405, 410, 501].includes(error.status);
 
-/** Exports training weights for the time of a download; `undefined` when the server knows no exports. */
+/** Exports training weights, downloads and deletes the export; `undefined` if the server has no exports. */
 async function fetchExported(
   path: string,
   target: string,
@@ -99,12 +99,12 @@ async function fetchExported(
   try {
     return await fetchExternal(exported, target, parent, context);
   } finally {
-    // it expires by itself; failing to delete it must not hide what came before
+    // The export expires anyway; a failed deletion must not hide an earlier error.
     await rest.deleteCheckpointFromTinkerPath(exported, { timeoutMs: 30_000 }).catch(() => {});
   }
 }
 
-/** Fetches an external checkpoint, file by file. */
+/** Downloads an external checkpoint file by file. */
 function fetchExternal(path: string, target: string, parent: string, context: CheckpointFetching): Promise<number> {
   const { signal, rest } = context;
   const call = omitUndefined({ signal });
@@ -115,11 +115,13 @@ function fetchExternal(path: string, target: string, parent: string, context: Ch
     for (const name of names) {
       const file = resolve(files, name);
       if (!file.startsWith(resolve(files) + sep)) {
-        throw downloadError(`The checkpoint has a file that leads out of its folder (${name}) and was not fetched.`);
+        throw downloadError(
+          `The checkpoint has a file with a path outside its folder (${name}) and was not downloaded.`,
+        );
       }
-      // Links live shorter than a large download takes: each file gets a fresh one.
+      // Links expire faster than a large download, so each file gets a new one.
       const url = (await rest.getExternalWeightsUrls(path, call)).urls[name];
-      if (url === undefined) throw downloadError(`The file ${name} of ${path} is gone.`);
+      if (url === undefined) throw downloadError(`The file ${name} of ${path} no longer exists.`);
       await mkdir(dirname(file), { recursive: true });
       bytes += await downloadFile(url, file, name, context);
     }
@@ -127,7 +129,7 @@ function fetchExternal(path: string, target: string, parent: string, context: Ch
   });
 }
 
-/** The training weights that were saved under the name of sampler weights. */
+/** The training weights with the same name as sampler weights, if they exist. */
 async function trainingHalf(path: string, { signal, rest }: CheckpointFetching): Promise<string | undefined> {
   const { trainingRunId, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(path);
   const twin = `tinker://${trainingRunId}/${checkpointId.replace(/^sampler_/, "")}`;
@@ -135,15 +137,15 @@ async function trainingHalf(path: string, { signal, rest }: CheckpointFetching):
   return checkpoints.some(({ tinkerPath }) => tinkerPath === twin) ? twin : undefined;
 }
 
-/** The files that checkpoints have. Anything else in a folder is the user's. */
+/** The files of checkpoints. Other files in a folder belong to the user. */
 const checkpointFiles =
   /^(adapter_config\.json|adapter_model(-\d+-of-\d+)?\.(safetensors|bin)|adapter_model\.(safetensors|bin)\.index\.json|checkpoint_complete)$/;
 
-/** Refuses a target that holds anything but the files of a checkpoint: replacing it would delete that. */
+/** Throws if the target contains files that do not belong to a checkpoint, because replacing the folder would delete them. */
 async function checkReplaceable(target: string): Promise<void> {
   const entries = await readdir(target, { withFileTypes: true }).catch((cause: NodeJS.ErrnoException) => {
     if (cause.code === "ENOENT") return [];
-    const hint = "Choose another folder, or one that is not there yet.";
+    const hint = "Choose another folder, or one that does not exist yet.";
     throw new InvalidInputError("folder", `${target} cannot be replaced: ${cause.message}`, { hint, cause });
   });
   const foreign = entries.filter((entry) => !entry.isFile() || !checkpointFiles.test(entry.name));
@@ -151,14 +153,14 @@ async function checkReplaceable(target: string): Promise<void> {
   if (first === undefined) return;
   throw new InvalidInputError(
     "folder",
-    `${target} has ${first} in it, which is no file of a checkpoint and would be deleted with the folder`,
+    `${target} contains ${first}, which is not a checkpoint file and would be deleted with the folder`,
     {
-      hint: `Choose a folder that is not there yet, for example ${join(target, "checkpoint")}, or move ${first} away.`,
+      hint: `Choose a folder that does not exist yet, for example ${join(target, "checkpoint")}, or move ${first}.`,
     },
   );
 }
 
-/** Fills a folder beside the target and moves it there: what was there goes only when the new one is in its place. */
+/** Fills a folder next to the target and moves it to the target. The old folder is deleted after the new one is in place. */
 async function replacing(
   target: string,
   parent: string,
@@ -169,7 +171,7 @@ async function replacing(
   let onlyCopy = false;
   try {
     const bytes = await fill(scratch, files);
-    await checkReplaceable(target); // files may have come while it was on its way
+    await checkReplaceable(target); // files may have been added during the download
     if (existsSync(target)) await rename(target, before);
     await rename(files, target).catch(async (cause: Error) => {
       if (!existsSync(before)) throw cause;
@@ -177,7 +179,7 @@ async function replacing(
         onlyCopy = true;
         throw new TinkerError(`${target} could not be replaced: ${cause.message}`, {
           code: "write_failed",
-          hint: `What was there is in ${before}, the new files in ${files}: move one of them to ${target}.`,
+          hint: `The previous files are in ${before}, the new files in ${files}: move one of these folders to ${target}.`,
           cause,
         });
       });

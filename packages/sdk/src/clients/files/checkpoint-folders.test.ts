@@ -114,7 +114,7 @@ describe("downloadCheckpoint into a folder that is there", () => {
     const error = await failure(rest.downloadCheckpoint(path, target));
     expect(error).toBeInstanceOf(InvalidInputError);
     expect(error).toMatchObject({ field: "folder" });
-    expect(error.message).toContain(`${target} has thesis.md in it`);
+    expect(error.message).toContain(`${target} contains thesis.md`);
     expect(error.hint).toContain(join(target, "checkpoint"));
     expect(asked.filter((at) => at.includes("archive"))).toEqual([]);
     expect(await readFile(join(target, "thesis.md"), "utf8")).toBe("mine");
@@ -143,8 +143,8 @@ describe("downloadCheckpoint into a folder that is there", () => {
       expect(await failure(rest.downloadCheckpoint("tinker://run-1/sampler_weights/final", target))).toMatchObject({
         name: "InvalidInputError",
         field: "folder",
-        message: expect.stringContaining(`${target} has ${first}${sep} in it`),
-        hint: expect.stringContaining(`move ${first}${sep} away`),
+        message: expect.stringContaining(`${target} contains ${first}${sep}`),
+        hint: expect.stringContaining(`move ${first}${sep}`),
       });
       expect(await readFile(join(target, path), "utf8")).toBe("mine");
     }
@@ -236,6 +236,6 @@ describe("importAdapter", () => {
     await writeFile(join(folder, "adapter_config.json"), "{}");
     await writeFile(join(folder, "adapter_model.safetensors"), "x");
     const error = await failure(service.importAdapter(folder));
-    expect(error.message).toBe("This server takes no adapters from a folder.");
+    expect(error.message).toBe("This server does not support importing adapters.");
   });
 });

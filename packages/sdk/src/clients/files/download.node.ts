@@ -1,4 +1,4 @@
-/** Fetches a link to a file with progress, and unpacks archives safely. Node only, loaded when first needed. */
+/** Downloads a URL to a file with progress, and unpacks archives safely. Node only, loaded when first needed. */
 import { TinkerError } from "@tinklet/wire/errors";
 import { omitUndefined } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../../node-builtin.ts";
@@ -10,28 +10,28 @@ const { Readable } = nodeBuiltin<typeof import("node:stream")>("node:stream");
 const { pipeline } = nodeBuiltin<typeof import("node:stream/promises")>("node:stream/promises");
 const { createGunzip } = nodeBuiltin<typeof import("node:zlib")>("node:zlib");
 
-/** How far a download is. */
+/** Progress of a download. */
 export interface DownloadProgress {
-  /** What is being fetched: a file's name, or `archive`. */
+  /** Name of the file, or `archive`. */
   readonly file: string;
   readonly receivedBytes: number;
-  /** Absent where the server does not say. */
+  /** Absent if the server does not report the size. */
   readonly totalBytes?: number;
 }
 
-/** How files are fetched. */
+/** Options of a download. */
 export interface Fetching {
   readonly fetch: (url: string, init?: RequestInit) => Promise<Response>;
   readonly signal: AbortSignal | undefined;
   readonly onProgress: (progress: DownloadProgress) => void;
 }
 
-/** A download or an archive that cannot be used. */
+/** The error of a failed download or an invalid archive. */
 export function downloadError(message: string, options: { readonly hint?: string; readonly cause?: unknown } = {}) {
   return new TinkerError(message, { code: "download_failed", ...options });
 }
 
-/** What a failed write means. */
+/** The error of a failed write. */
 export function writeFailure(path: string, cause: unknown): TinkerError {
   const { code, message } = cause as NodeJS.ErrnoException;
   if (code !== "ENOSPC" && code !== "EDQUOT") {
@@ -42,8 +42,8 @@ export function writeFailure(path: string, cause: unknown): TinkerError {
 }
 
 /**
- * @param file - written as it comes, and left as it is when the download fails: the caller's scratch file.
- * @returns how many bytes came.
+ * @param file - temporary file of the caller; it is not deleted when the download fails.
+ * @returns the number of bytes received.
  */
 export async function downloadFile(url: string, file: string, what: string, fetching: Fetching): Promise<number> {
   const { fetch, signal, onProgress } = fetching;
@@ -52,14 +52,14 @@ export async function downloadFile(url: string, file: string, what: string, fetc
     response = await fetch(url, { ...omitUndefined({ signal }) });
   } catch (cause) {
     signal?.throwIfAborted();
-    throw downloadError(`The ${what} could not be fetched: ${(cause as Error).message}`, {
+    throw downloadError(`The ${what} could not be downloaded: ${(cause as Error).message}`, {
       cause,
-      hint: "Links expire; try again for a fresh one.",
+      hint: "Download links expire; run the same call again to get a new one.",
     });
   }
   if (!response.ok || response.body === null) {
-    throw downloadError(`The ${what} could not be fetched: status ${response.status}`, {
-      hint: "Links expire; try again for a fresh one.",
+    throw downloadError(`The ${what} could not be downloaded: status ${response.status}`, {
+      hint: "Download links expire; run the same call again to get a new one.",
     });
   }
   const total = Number(response.headers.get("content-length") ?? 0);
@@ -79,16 +79,16 @@ export async function downloadFile(url: string, file: string, what: string, fetc
     await pipeline(Readable.fromWeb(response.body as never), counting, createWriteStream(file), {
       ...omitUndefined({ signal }),
     });
-    // A body that was compressed on its way has another length than it says.
+    // The content length of a compressed body is that of its compressed form.
     if (total > 0 && received !== total && response.headers.get("content-encoding") === null)
-      throw new Error(`it ended after ${received} of ${total} bytes`);
+      throw new Error(`the body ended after ${received} of ${total} bytes`);
   } catch (cause) {
     signal?.throwIfAborted();
-    // A failed write has an error code of the system; anything else is the connection's.
+    // A failed write has the syscall "write"; other errors are the connection's.
     if ((cause as NodeJS.ErrnoException).syscall === "write") throw writeFailure(file, cause);
-    throw downloadError(`The ${what} could not be fetched: ${(cause as Error).message}`, {
+    throw downloadError(`The ${what} could not be downloaded: ${(cause as Error).message}`, {
       cause,
-      hint: `${received} bytes had come. Try again.`,
+      hint: `${received} bytes were received. Try again.`,
     });
   }
   return received;
@@ -100,21 +100,21 @@ interface Entry {
   readonly size: number;
 }
 
-/** Most headers of an archive: a checkpoint has a handful of files, a large one some hundreds of parts. */
+/** Maximum number of entries in an archive. A checkpoint has a few files; a large one has some hundreds. */
 const maxEntries = 4000;
 
-/** Most bytes of a header's long name or attributes, which are read into memory. */
+/** Maximum size of a long name or of attributes, which are read into memory. */
 const maxNameBytes = 1 << 20;
 
-/** What counts as free on a disk that does not say. */
+/** Assumed free space of a disk that does not report it. */
 const unknownFreeBytes = 64 * 2 ** 30;
 
 /**
- * Unpacks a tar archive, compressed or not. Links, names that lead out of the folder, an archive that ends before its end,
- * one with more than 4000 entries and one that the disk has no room for are refused before any of its files is written.
+ * Unpacks a tar archive, compressed or not. Links, paths outside the folder, a truncated archive, more than 4000 entries and an archive
+ * larger than the free disk space are rejected before any file is written.
  *
- * @throws {@link TinkerError} for an archive that cannot be trusted or is not one; with code `disk_full` for one that is too
- *   large. The signal's reason when it ends.
+ * @throws {@link TinkerError} for an invalid or unsafe archive; with code `disk_full` for one that does not fit on the disk. The
+ *   signal's reason when aborted.
  */
 export async function unpackTar(
   packed: string,
@@ -132,11 +132,11 @@ export async function unpackTar(
     for (let at = 0, count = 0; ; count++) {
       signal?.throwIfAborted();
       const { bytesRead } = await file.read(header, 0, 512, at);
-      if (bytesRead < 512) throw damaged(); // the end is a block of zeros, not the end of the file
+      if (bytesRead < 512) throw damaged(); // an archive ends with a block of zeros, so the file was truncated
       if (header.every((byte) => byte === 0)) break;
       if (count >= maxEntries) {
         throw downloadError(`The archive has more than ${maxEntries} entries and was not unpacked.`, {
-          hint: "A checkpoint has a handful. It may be damaged or malicious.",
+          hint: "Checkpoints have far fewer. The archive may be damaged or malicious.",
         });
       }
       const { name, type, size: shortSize } = readHeader(header);
@@ -176,8 +176,8 @@ export async function unpackTar(
 }
 
 /**
- * The archive itself: a gzip file is unpacked beside it, into half of the free space at most, since its files need as much
- * again while it is there.
+ * The path of the uncompressed archive. A gzip file is decompressed next to it, up to half of the free space, because unpacking its files
+ * needs the same amount again.
  */
 async function decompressed(path: string, signal: AbortSignal | undefined): Promise<string> {
   const file = await open(path, "r");
@@ -205,7 +205,7 @@ async function decompressed(path: string, signal: AbortSignal | undefined): Prom
   return unpacked;
 }
 
-/** What the disk of a folder has left for this user. Some mounted disks report no size at all. */
+/** Free space on a folder's disk. Some mounted disks report no size. */
 async function freeBytes(folder: string): Promise<number> {
   const { bavail, blocks, bsize } = await statfs(folder);
   return blocks === 0 ? unknownFreeBytes : bavail * bsize;
@@ -232,7 +232,7 @@ function readHeader(header: Buffer): { name: string; type: string; size: number 
   return { name: prefix === "" ? name : `${prefix}/${name}`, type, size: readSize(header.subarray(124, 136)) };
 }
 
-/** Octal digits, or from 8 GiB on, as GNU tar writes it, a number of 12 bytes whose first bit is set. */
+/** Octal digits or, from 8 GiB, GNU tar's form: a 12-byte number whose first bit is set. */
 function readSize(field: Buffer): number {
   if (field[0] !== 0x80) return wholeNumber(text(field).trim() || "0", 8) as number;
   const size = field.subarray(1).reduce((value, byte) => value * 256 + byte, 0);
@@ -240,7 +240,7 @@ function readSize(field: Buffer): number {
   return size;
 }
 
-/** Digits alone: a sign would send the reader back to a header that it has read. */
+/** Parses digits only; a negative size would make the reader move backwards. */
 function wholeNumber(digits: string | undefined, radix: 8 | 10): number | undefined {
   if (digits === undefined) return undefined;
   const value = Number.parseInt(digits, radix);
@@ -256,7 +256,7 @@ function safeEntry(name: string, type: string, size: number, folder: string): En
   }
   const path = resolve(folder, name);
   if (path !== resolve(folder) && !path.startsWith(resolve(folder) + sep)) {
-    throw downloadError(`The archive has a path that leads out of its folder (${name}) and was not unpacked.`, {
+    throw downloadError(`The archive has a path outside its folder (${name}) and was not unpacked.`, {
       hint: "It may be damaged or malicious.",
     });
   }

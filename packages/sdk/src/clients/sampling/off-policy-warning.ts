@@ -1,5 +1,5 @@
 /**
- * What a service remembers about how it was used, to warn of traps that no single call shows. Says each thing once.
+ * Warns once when samples drawn from a modified distribution (temperature, top-k, top-p) are used for training on log-probs.
  */
 
 import type { SamplingParams } from "@tinklet/wire/client";
@@ -15,7 +15,7 @@ export class OffPolicyWarning {
   }
 
   sampledWith({ temperature, topK, topP }: SamplingParams): void {
-    // Greedy answers to a prompt are all the same, so nothing is learned from comparing them: who asks for them evaluates.
+    // Temperature 0 is for evaluation: greedy samples of a prompt are identical, so they are not used for training.
     if (temperature === 0 || (temperature === 1 && topK === -1 && topP === 1)) return;
     this.#altered ??= [
       temperature === 1 ? undefined : `temperature ${temperature}`,
@@ -26,13 +26,13 @@ export class OffPolicyWarning {
       .join(", ");
   }
 
-  /** A loss that compares with sampling log-probs is about to be used. */
+  /** Called before a pass with a loss that reads sampling log-probs. */
   trainsOnSamples(lossFn: string): void {
     if (this.#altered === undefined || this.#warned || lossFn === "cross_entropy") return;
     this.#warned = true;
     this.#reporter.log(
       "warn",
-      `Samples were drawn with ${this.#altered}, but their log-probs are those of the plain distribution (temperature 1, no top-k, no top-p). Training on them with ${lossFn} is silently off-policy; sample at temperature 1 for that.`,
+      `Samples were drawn with ${this.#altered}, but their log-probs are those of the unmodified distribution (temperature 1, no top-k, no top-p). Training on them with ${lossFn} is off-policy; sample with temperature 1, without topK and topP.`,
     );
   }
 }

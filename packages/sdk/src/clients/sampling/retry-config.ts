@@ -1,5 +1,5 @@
 /**
- * How sampling is retried and limited: the options that users may set, with the service's defaults.
+ * Options for retries and concurrency of sampling, with the service's defaults.
  */
 import { InvalidInputError } from "@tinklet/wire/errors";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
@@ -8,7 +8,7 @@ import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 export interface RetryConfig {
   /** Maximum number of concurrent samples, within the server's limit. @defaultValue the server's limit, 2000 */
   readonly maxConnections?: number | undefined;
-  /** Fails when no sample of this client has succeeded for this many milliseconds. @defaultValue 7200000 */
+  /** Samples fail when none of this client has succeeded for this many milliseconds. @defaultValue 7200000 */
   readonly progressTimeoutMs?: number | undefined;
   /** Initial delay between two attempts, in milliseconds. @defaultValue 500 */
   readonly retryDelayBaseMs?: number | undefined;
@@ -54,18 +54,18 @@ export function fullRetryConfig(config: RetryConfig = {}): FullRetryConfig {
   const positive = (key: "maxConnections" | "progressTimeoutMs" | "retryDelayBaseMs" | "retryDelayMaxMs") => {
     const value = full[key];
     if (value !== undefined && !(value > 0)) {
-      throw new InvalidInputError(`retryConfig.${key}`, `must be above 0, and is ${value}`);
+      throw new InvalidInputError(`retryConfig.${key}`, `must be above 0, got ${value}`);
     }
   };
   for (const key of ["maxConnections", "progressTimeoutMs", "retryDelayBaseMs", "retryDelayMaxMs"] as const)
     positive(key);
   if (!(full.jitterFactor >= 0 && full.jitterFactor <= 1)) {
-    throw new InvalidInputError("retryConfig.jitterFactor", `must be between 0 and 1, and is ${full.jitterFactor}`);
+    throw new InvalidInputError("retryConfig.jitterFactor", `must be between 0 and 1, got ${full.jitterFactor}`);
   }
   return full;
 }
 
-/** The wait before attempt `attempt + 1`, counted from 1; `random` in [0, 1). */
+/** The delay before attempt `attempt + 1`, counted from 1; `random` in [0, 1). */
 export function sampleDelayMs(config: FullRetryConfig, attempt: number, random: number): number {
   const delay = Math.min(config.retryDelayBaseMs * 2 ** (attempt - 1), config.retryDelayMaxMs);
   const jittered = delay + delay * config.jitterFactor * (2 * random - 1);

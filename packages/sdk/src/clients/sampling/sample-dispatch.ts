@@ -1,6 +1,6 @@
 /**
- * One sample from the call to its result: takes a place, submits, waits out 429s, polls, and tries again where that can
- * help. The only loop that retries sampling; the transport sends each attempt once.
+ * One sample from the call to its result: acquires a slot, submits, waits after 429s, polls, and retries. Only this loop retries
+ * sampling; the transport sends each attempt once.
  */
 import { onAbort, type Shared } from "@tinklet/wire/abort";
 import type { SampleRequest, SampleResponse, UntypedAPIFuture } from "@tinklet/wire/client";
@@ -24,26 +24,26 @@ import type { Completed, FuturesPoller } from "../session/futures-poller.ts";
 import type { Session } from "../session/session.ts";
 import { type FullRetryConfig, sampleDelayMs } from "./retry-config.ts";
 
-/** What one sampling client's calls share. */
+/** State shared by all calls of one sampling client. */
 export interface SamplerState {
   readonly session: Session;
   readonly config: FullRetryConfig;
-  /** This client's own limit, where it asked for one below the service's. */
+  /** The client's own limit (`maxConnections`), if it is below the service's. */
   readonly own: Semaphore | undefined;
   readonly samplingSessionId: string;
-  /** Which of the session's clients this is; its requests are numbered from a billion times that. Absent until it has joined. */
+  /** Number of this client within the sampling session; its sequence ids start at this number times 1e9. Absent until it has joined. */
   client: number | undefined;
-  /** Requests numbered so far. */
+  /** Number of sequence ids used so far. */
   numbered: number;
-  /** Asks the server for a place among the session's clients, once for all calls that wait for it. */
+  /** Requests the client's number from the server, once for all waiting calls. */
   readonly joining: Shared<number>;
-  /** The one poll for all samples, where the server has it. */
+  /** The shared poll for all samples, if the server supports it. */
   poller: Promise<FuturesPoller> | undefined;
-  /** When a sample of this client last succeeded, or the first one began, on the monotonic clock. */
+  /** Time of the last successful sample, or of the first call, on the monotonic clock. */
   lastProgressMs: number;
-  /** Samples under way, each with what ends it. */
+  /** Controllers of the samples in progress. */
   readonly underWay: Set<AbortController>;
-  /** Ends the watch over them. */
+  /** Stops the stuck detection. */
   stopWatch: (() => void) | undefined;
 }
 
@@ -83,8 +83,8 @@ export async function runSample(
         if (watched.signal.aborted) throw stuck(sampler, state.lastError);
         state.lastError = error as Error;
         if (!mayTryAgain(sampler, error)) throw error;
-        // The server has forgotten the request, so its number is spent. After any other failure the same number is sent
-        // again, or, once it was acknowledged, only its result is asked for again: the prompt is never sampled twice.
+        // The server no longer has the request, so its number is used up. After any other failure the same number is sent again; after
+        // an acknowledgement only the result is requested again, so that a prompt is never sampled twice.
         if (error instanceof FutureExpiredError) submission = await newSubmission(sampler);
         const delayMs = sampleDelayMs(sampler.config, attempt, entropy.fraction());
         session.reporter.report({
@@ -107,22 +107,22 @@ export async function runSample(
   }
 }
 
-/** Numbers per client of a sampling session. */
+/** Size of a client's range of sequence ids. */
 const numbersEach = 1_000_000_000n;
 
-/** The next number of a client. Numbers beyond 2^53 are not exact in a double. */
+/** The next sequence id of a client; a `bigint`, because ids beyond 2^53 are not exact in a double. */
 function nextSeqId(sampler: SamplerState): number | bigint {
   const seqId = numbersEach * BigInt(sampler.client ?? 0) + BigInt(sampler.numbered++);
   return seqId <= Number.MAX_SAFE_INTEGER ? Number(seqId) : seqId;
 }
 
-/** One numbered request, and what is known of it. Kept across retries, which ask only for what is missing. */
+/** One numbered request and its progress. Retries reuse it and repeat only the missing steps. */
 interface Submission {
   readonly seqId: number | bigint;
-  /** Completions that the poller had dropped before this request was first sent. */
+  /** Number of completions that the poller had dropped before this request was first sent. */
   readonly dropped: number;
   acknowledged?: UntypedAPIFuture;
-  /** Set once its result can be asked for: a completion is reported only once. */
+  /** Set when the result is ready. Kept, because a completion is reported only once. */
   completed?: Completed;
 }
 
@@ -131,8 +131,8 @@ async function newSubmission(sampler: SamplerState): Promise<Submission> {
 }
 
 /**
- * Ends every sample of a client when none of them has succeeded for `progressTimeoutMs`, whatever each of them waits for: its
- * turn after a 429, a 402 or 503 to pass, a result that is always "try again". One timer serves them all.
+ * Stuck detection: fails all samples of a client when none has succeeded for `progressTimeoutMs`, independent of what each waits for
+ * (a pause after 429, a 402, 503s, or a result that is always "try again"). All samples share one timer.
  */
 function watch(sampler: SamplerState, watched: AbortController): void {
   const { config, session } = sampler;
@@ -157,12 +157,12 @@ function stuck({ config, session, lastProgressMs }: SamplerState, cause: unknown
   const why = cause instanceof Error ? `: ${cause.message}` : "";
   return new APIConnectionError(`No sample has succeeded for ${seconds(quietMs)}${why}`, {
     code: "stuck",
-    hint: `Requests appear stuck: look at the service's status and the queue state, or raise retryConfig.progressTimeoutMs (${config.progressTimeoutMs}).`,
+    hint: `Check the service's status and the queue state, or raise retryConfig.progressTimeoutMs (${config.progressTimeoutMs}).`,
     cause,
   });
 }
 
-/** Takes a place in each line, or in none. */
+/** Acquires a slot of every semaphore, or of none if aborted. */
 async function enter(lines: readonly (Semaphore | undefined)[], signal: AbortSignal): Promise<Release> {
   const held: Release[] = [];
   const release = () => {
@@ -209,7 +209,7 @@ async function sampleOnce(
     submission.completed ??= (await poller?.waitFor(requestId, { signal, dropped: submission.dropped })) ?? {};
     const { payloadBytes } = submission.completed;
     const target = { requestId, requestType: "Sample", subject: job.subject, signal, facts: job.facts } as const;
-    const over = () => poller?.fetched(requestId); // a failure is as final as a result
+    const over = () => poller?.fetched(requestId); // failures are final, like results
     const response = await pollFuture(session.poll, { ...target, progress: state, payloadBytes }).catch((error) => {
       if (error instanceof RequestFailedError) over();
       throw error;
@@ -231,7 +231,7 @@ function pollerOf(sampler: SamplerState): Promise<FuturesPoller> | undefined {
   return sampler.poller;
 }
 
-/** Sends until the server has taken the request; 429 and a billing pause are waited out under the same number. */
+/** Sends until the server has acknowledged the request; waits after 429 and 402 and sends the same number again. */
 async function submit(
   session: Session,
   job: SampleJob,
@@ -241,7 +241,7 @@ async function submit(
   const { transport, sampling } = session;
   for (;;) {
     while (sampling.pausedForMs > 0) await transport.sleep(sampling.pausedForMs, signal);
-    // A new idempotency key for each sending, as the contract has it: the number is what makes it the same request.
+    // Each attempt has a new idempotency key, as in the contract: the sequence id identifies the request.
     const request: PreparedRequest = transport.prepare("asample", { ...job.request, seqId });
     const response = await transport.attempt(request, {
       signal,

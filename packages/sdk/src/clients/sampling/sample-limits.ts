@@ -1,24 +1,24 @@
 /**
- * How much sampling one service dispatches at once, and the pause that a 429 means for all of it. The limits are the
- * server's flags; the pause and what it changes are the contract's.
+ * Limits on concurrent samples of one service, and the pause after a 429. The server's configuration sets the limits; the contract
+ * defines the pause and the tighter limits after it.
  */
 
 import type { ClientConfigResponse } from "@tinklet/wire/client";
 import type { Clock } from "@tinklet/wire/clock";
 import { ByteBudget, type Release, Semaphore } from "../../transport/byte-budget.ts";
 
-/** Submissions on their way at once; far fewer after a recent 429. */
+/** Maximum number of concurrent submissions; `throttledDispatchLimit` after a recent 429. */
 const dispatchLimit = 400;
 const throttledDispatchLimit = 10;
-/** After a 429 a prompt's bytes count so many times. */
+/** After a 429 the bytes of a prompt are multiplied by this factor. */
 const throttledByteFactor = 20;
-/** How long after the end of a pause the tighter limits stay. */
+/** The tighter limits last this long after the end of a pause. */
 const throttledForMs = 10_000;
-/** Prompts above this pause longer. */
+/** Prompts above this size cause a longer pause. */
 const largePromptBytes = 131_072;
 const pauseMs = 1_000;
 const largePromptPauseMs = 5_000;
-/** Sockets of the retrieve pool that sampling leaves to training. */
+/** Sockets of the retrieve pool reserved for training. */
 const reservedSockets = 64;
 
 export class SampleLimits {
@@ -37,7 +37,7 @@ export class SampleLimits {
   configure(config: ClientConfigResponse, retrieveSockets: number): void {
     this.#bytes.resize(config.sampleDispatchBytesSemaphoreSize);
     if (config.sampleUseRetrieveFutures) {
-      this.concurrent.limit = Number.POSITIVE_INFINITY; // one long poll serves them all: none holds a socket
+      this.concurrent.limit = Number.POSITIVE_INFINITY; // one long poll serves all samples, so none holds a socket
       return;
     }
     const reserved = Math.min(reservedSockets, Math.floor(retrieveSockets / 4));
@@ -48,18 +48,18 @@ export class SampleLimits {
     return this.#clock.monotonic() - this.#pausedUntilMs < throttledForMs;
   }
 
-  /** A 429: nothing is dispatched for a while. */
+  /** Starts the pause after a 429. */
   pause(promptBytes: number): void {
     const ms = promptBytes <= largePromptBytes ? pauseMs : largePromptPauseMs;
     this.#pausedUntilMs = this.#clock.monotonic() + ms;
   }
 
-  /** Milliseconds until dispatching may go on; 0 when it may. */
+  /** Milliseconds until the pause ends; 0 without a pause. */
   get pausedForMs(): number {
     return Math.max(this.#pausedUntilMs - this.#clock.monotonic(), 0);
   }
 
-  /** Takes a place among the dispatches. Held while a 429 is waited out, given back once the server has the request. */
+  /** Acquires a dispatch slot. It is held while waiting after a 429, and released when the server has acknowledged the request. */
   async enter(promptBytes: number, signal: AbortSignal): Promise<Release> {
     const held: Release[] = [];
     const release = () => {

@@ -30,10 +30,14 @@ describe("the newer fields of a request", () => {
   });
 
   it.each([
-    [{ topkSampleLogprobs: 1.5 }, "topkSampleLogprobs", "must be an integer from 0 on, and is 1.5"],
-    [{ topkSampleLogprobs: -1 }, "topkSampleLogprobs", "must be an integer from 0 on, and is -1"],
-    [{ promptAltTokensK: Number.NaN }, "promptAltTokensK", "must be an integer from 0 on, and is NaN"],
-    [{ includePromptLogprobs: true, promptLogprobsLastN: 0 }, "promptLogprobsLastN", "must be an integer from 1 on"],
+    [{ topkSampleLogprobs: 1.5 }, "topkSampleLogprobs", "must be an integer of at least 0, got 1.5"],
+    [{ topkSampleLogprobs: -1 }, "topkSampleLogprobs", "must be an integer of at least 0, got -1"],
+    [{ promptAltTokensK: Number.NaN }, "promptAltTokensK", "must be an integer of at least 0, got NaN"],
+    [
+      { includePromptLogprobs: true, promptLogprobsLastN: 0 },
+      "promptLogprobsLastN",
+      "must be an integer of at least 1",
+    ],
     [{ promptLogprobsLastN: 2 }, "promptLogprobsLastN", "set includePromptLogprobs"],
     [{ promptLogprobsLastN: 2, includePromptLogprobs: false }, "promptLogprobsLastN", "set includePromptLogprobs"],
   ])("%j cannot be meant", (options, field, message) => {
@@ -44,10 +48,14 @@ describe("the newer fields of a request", () => {
 
   it("target tokens are a table of ids", () => {
     const of = (tensor: TensorData) => problem(() => newerParts({}, { ...around, target: tensor })).message;
-    expect(of(TensorData.from([[1]], { dtype: "float32" }))).toContain("must hold token ids (int64), not float32");
-    expect(of(TensorData.from([1, 2], { dtype: "int64" }))).toContain("must be [prompt length - 1, K], and is [2]");
-    expect(of(TensorData.from([[[1, 2]]], { dtype: "int64" }))).toContain("and is [1, 1, 2]");
-    expect(of(TensorData.ofParts({ dtype: "int64", values: BigInt64Array.of(1n) }))).toContain("and is []");
+    expect(of(TensorData.from([[1]], { dtype: "float32" }))).toContain(
+      "must have dtype int64 (token ids), got float32",
+    );
+    expect(of(TensorData.from([1, 2], { dtype: "int64" }))).toContain(
+      "must have shape [prompt length - 1, K], got [2]",
+    );
+    expect(of(TensorData.from([[[1, 2]]], { dtype: "int64" }))).toContain("got [1, 1, 2]");
+    expect(of(TensorData.ofParts({ dtype: "int64", values: BigInt64Array.of(1n) }))).toContain("got []");
   });
 
   it("a constraint goes out as it was when it was asked for, and only to servers that have it", () => {

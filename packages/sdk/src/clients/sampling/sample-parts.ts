@@ -1,6 +1,6 @@
 /**
- * What newer releases added to a sample: checked before it is sent, sent only where it carries something, and missed where a server
- * passed over it.
+ * Fields that newer releases added to sample requests. They are validated, sent only when set, and reported as unsupported if the
+ * server ignored them.
  */
 
 import {
@@ -24,19 +24,20 @@ type Newer = Pick<
   | "tinkletConstraint"
 >;
 
-interface Surroundings {
+interface ServerContext {
   readonly target: TensorData | undefined;
   readonly recordStabilityInfo: boolean;
-  /** What the server has beyond the official API. */
+  /** Extensions of the server beyond the official API. */
   readonly extensions: readonly string[];
 }
 
 /**
  * The newer fields of a request.
  *
- * @throws {@link InvalidInputError} when one cannot be meant, {@link UnsupportedFeatureError} for a constraint where the server has none.
+ * @throws {@link InvalidInputError} for an invalid field, {@link UnsupportedFeatureError} for a constraint on a server without the
+ * extension.
  */
-export function newerParts(options: SampleOptions, { target, recordStabilityInfo, extensions }: Surroundings): Newer {
+export function newerParts(options: SampleOptions, { target, recordStabilityInfo, extensions }: ServerContext): Newer {
   const { promptLogprobsLastN } = options;
   if (promptLogprobsLastN !== undefined) {
     whole("promptLogprobsLastN", promptLogprobsLastN, 1);
@@ -54,31 +55,35 @@ export function newerParts(options: SampleOptions, { target, recordStabilityInfo
   });
 }
 
-/** A copy, since it may be sent later. A server without the extension would draw as if nothing had been asked. */
+/** Returns a copy, because it may be sent later. A server without the extension would ignore the constraint, so this is an error. */
 function checkedConstraint(constraint: SampleConstraint, extensions: readonly string[]): SampleConstraint {
   if (!extensions.includes("constraint")) throw new UnsupportedFeatureError("tinklet_constraint");
   const checked = SampleConstraint.decode(structuredClone(SampleConstraint.encode(constraint)));
   if ((checked.schema === undefined) !== (checked.type === "json_object")) {
-    throw new InvalidInputError("constraint.schema", "belongs to json_schema, and to nothing else");
+    throw new InvalidInputError("constraint.schema", "is only valid with type json_schema");
   }
   return checked;
 }
 
 function whole(field: string, value: number | undefined, least = 0): number | undefined {
   if (value === undefined || (Number.isInteger(value) && value >= least)) return value;
-  throw new InvalidInputError(field, `must be an integer from ${least} on, and is ${value}`);
+  throw new InvalidInputError(field, `must be an integer of at least ${least}, got ${value}`);
 }
 
 function checkedTargets(tensor: TensorData): TensorData {
   const field = "targetPromptLogprobs";
-  if (tensor.dtype !== "int64") throw new InvalidInputError(field, `must hold token ids (int64), not ${tensor.dtype}`);
+  if (tensor.dtype !== "int64")
+    throw new InvalidInputError(field, `must have dtype int64 (token ids), got ${tensor.dtype}`);
   if (tensor.shape?.length !== 2) {
-    throw new InvalidInputError(field, `must be [prompt length - 1, K], and is [${tensor.shape?.join(", ") ?? ""}]`);
+    throw new InvalidInputError(
+      field,
+      `must have shape [prompt length - 1, K], got [${tensor.shape?.join(", ") ?? ""}]`,
+    );
   }
   return tensor;
 }
 
-/** @throws {@link UnsupportedFeatureError} when the server passed over something that was asked for. */
+/** @throws {@link UnsupportedFeatureError} when the response lacks a requested field. */
 export function checkHonoured(request: Newer, response: SampleResponse): void {
   const lacks = (field: string) => {
     throw new UnsupportedFeatureError(field, fieldsSince[field]!);

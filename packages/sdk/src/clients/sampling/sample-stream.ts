@@ -1,6 +1,6 @@
 /**
- * Tokens of a sample while they are drawn, where the server shows them (Tinklet's own does); elsewhere all of them when the result
- * is there. The showing never changes the sample: whatever goes wrong with it, the tokens of the result follow.
+ * Streams the tokens of a sample while it runs, on servers with a token feed (Tinklet servers); on others, all tokens arrive with the
+ * result. A failure of the feed does not affect the sample: the remaining tokens are taken from the result.
  */
 import type { TextStream } from "@tinklet/models/tokenizer";
 import type { SampleResponse } from "@tinklet/wire/client";
@@ -10,24 +10,24 @@ import type { APIFuture } from "../../futures/api-future.ts";
 import type { Session } from "../session/session.ts";
 import type { FedToken } from "./token-feed.ts";
 
-/** The server's extension that shows tokens, by its name in `tinklet_extensions`. */
+/** Name of the token feed in `tinklet_extensions`. */
 export const tokenFeed = "sample_tokens";
-/** Sent with a sample whose tokens one wants to see. */
+/** Headers of a sample that is streamed. */
 export const tokenFeedHeaders = { "x-tinklet-stream": "tokens" };
 
-/** The part of a tokenizer that is needed to show text while it is sampled. */
+/** The part of a tokenizer that decodes text incrementally. */
 export interface TextDecoderLike {
   decode(tokens: number[]): string;
 }
 
 /** A token of a stream. */
 export interface StreamedToken {
-  /** Which of the samples it belongs to, from 0. */
+  /** Index of the sample that the token belongs to, from 0. */
   readonly index: number;
   readonly token: number;
-  /** Its log-probability. */
+  /** Log-prob of the token. */
   readonly logprob?: number;
-  /** What it adds to its sample's text, where a tokenizer was given. A token that ends inside a character comes with the next one. */
+  /** Text that the token adds to its sample, if a tokenizer was passed. Text is delayed until its last character is complete. */
   readonly text?: string;
 }
 
@@ -37,20 +37,20 @@ export interface StreamedText extends StreamedToken {
 }
 
 /**
- * A sample under way: its tokens when iterated, the whole response when awaited. Leaving the loop before the end cancels the
- * sample, on the server too where it can do that. Made by {@link SamplingClient.stream}.
+ * A running sample: iterate it for tokens, await `response` for the complete response. Leaving the loop early cancels the sample, also
+ * on servers that support cancellation. Returned by {@link SamplingClient.stream}.
  */
 export class SampleStream<T extends StreamedToken = StreamedToken> implements AsyncIterable<T> {
-  /** The whole response, with everything that the tokens alone do not tell (stop reasons, prompt log-probs). */
+  /** The complete response, including stop reasons and prompt log-probs. */
   readonly response: APIFuture<SampleResponse>;
   readonly #session: Session;
   readonly #texts: TextStream[] = [];
-  /** Makes the text of one sample, where a tokenizer was given. */
+  /** Creates the incremental decoder of one sample, if a tokenizer was passed. */
   #newText: (() => TextStream) | undefined;
   readonly #tokenizer: TextDecoderLike | undefined;
-  /** Tokens that were shown, by sample. */
+  /** Tokens already yielded, by sample. */
   readonly #shown: number[][] = [];
-  /** The last token of each sample where it ends inside a character: its text may still grow. */
+  /** The last token of each sample if it ends inside a character: its text is not complete yet. */
   readonly #held: (T | undefined)[] = [];
 
   /** @internal */
@@ -60,7 +60,7 @@ export class SampleStream<T extends StreamedToken = StreamedToken> implements As
     this.#tokenizer = tokenizer;
   }
 
-  /** Ends the sample, on the server too where it can do that. */
+  /** Cancels the sample, also on servers that support cancellation. */
   cancel(reason?: unknown): void {
     const { phase } = this.response;
     if (phase !== "done" && phase !== "failed") this.response.cancel(reason);
@@ -92,7 +92,7 @@ export class SampleStream<T extends StreamedToken = StreamedToken> implements As
     this.#shown[index].push(token);
     if (this.#newText !== undefined) this.#texts[index] ??= this.#newText();
     const text = this.#texts[index];
-    // Of type T: a stream with a tokenizer, and no other, has text.
+    // Cast to T: `text` is set exactly if the stream has a tokenizer.
     const next = {
       index,
       token,
@@ -104,7 +104,7 @@ export class SampleStream<T extends StreamedToken = StreamedToken> implements As
     if (this.#held[index] === undefined) yield next;
   }
 
-  /** What the server shows until the result is there. */
+  /** The tokens of the feed until the result is available. */
   async *#fed(): AsyncGenerator<FedToken> {
     const { requestIds } = await this.response.submitted;
     const requestId = requestIds[0];
@@ -116,9 +116,9 @@ export class SampleStream<T extends StreamedToken = StreamedToken> implements As
 
 const restarted = (index: number) =>
   new APIError(
-    `The tokens shown of sample ${index} are not those of its result: the server lost the sample and drew it again.`,
+    `The streamed tokens of sample ${index} differ from its result: the server lost the sample and sampled it again.`,
     {
       code: "stream_restarted",
-      hint: "Discard the tokens shown; the whole result is in the stream's `response`.",
+      hint: "Discard the streamed tokens; the complete result is in the stream's `response`.",
     },
   );

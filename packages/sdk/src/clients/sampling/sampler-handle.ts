@@ -1,6 +1,6 @@
 /**
- * Handles of samplers as text, in the official SDK's form: a program of either SDK can go on with the other's sampler. A handle names the
- * server and its configuration and holds no credential. Loaded when one is made or read.
+ * Sampler handles as strings, in the official SDK's format, so that programs of both SDKs can share samplers. A handle contains the
+ * server's URL and configuration and no credential. Loaded when a handle is written or read.
  */
 
 import { ClientConfigResponse, decodeBase64, encodeBase64 } from "@tinklet/wire/client";
@@ -11,7 +11,7 @@ import type { ClientOptions } from "../options.ts";
 import { Session, type SessionHandle } from "../session/session.ts";
 import { SamplingClient } from "./sampling-client.ts";
 
-/** What a handle says beside its session. */
+/** Fields of a handle besides the session. */
 interface SamplerParts {
   readonly samplingSessionId: string;
   readonly recordStabilityInfo: boolean;
@@ -34,7 +34,7 @@ export function writeHandle({ baseUrl, headers = {}, sessionId, config }: Sessio
   return base64.replaceAll("+", "-").replaceAll("/", "_");
 }
 
-/** @throws {@link InvalidInputError} when it is no handle. */
+/** @throws {@link InvalidInputError} when the string is not a handle. */
 export function clientOfHandle(handle: string, options: ClientOptions): SamplingClient {
   const { session_id: sessionId, sampling_session_id: id, holder, record_stability_info: records } = stateOf(handle);
   const {
@@ -54,7 +54,7 @@ export function clientOfHandle(handle: string, options: ClientOptions): Sampling
   return new SamplingClient(new Session(options, from), id, { foreign: true, recordStabilityInfo: records === true });
 }
 
-/** The headers of a handle; what is no text is left out. */
+/** The headers of a handle; values that are not strings are skipped. */
 function textsOf(headers: unknown): Record<string, string> {
   const entries = isPlainObject(headers) ? Object.entries(headers) : [];
   return Object.fromEntries(entries.filter((entry): entry is [string, string] => typeof entry[1] === "string"));
@@ -66,9 +66,9 @@ function stateOf(handle: string): Readonly<Record<string, unknown>> {
     const state: unknown = JSON.parse(new TextDecoder().decode(bytes));
     if (isPlainObject(state)) return state;
   } catch {
-    // not one
+    // not valid JSON or base64: not a handle
   }
   throw noHandle();
 }
 
-const noHandle = () => new InvalidInputError("handle", "is not the handle of a sampler");
+const noHandle = () => new InvalidInputError("handle", "is not a sampler handle");

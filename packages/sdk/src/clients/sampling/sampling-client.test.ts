@@ -390,7 +390,7 @@ describe("the sampler itself", () => {
     expect(await failure(service.createSamplingClient({}))).toMatchObject({ field: "modelPath" });
     expect(await failure(service.createSamplingClient({ modelPath: "org/model" }))).toMatchObject({
       field: "modelPath",
-      hint: "A model by its name goes under baseModel.",
+      hint: "Pass the name of a model as baseModel.",
     });
   });
 
@@ -591,7 +591,7 @@ describe("a handle as text", () => {
       const error = await failure(SamplingClient.fromSamplerHandle(bad, { apiKey: "tml-x" }));
       expect(error, bad).toMatchObject({
         field: "handle",
-        message: expect.stringContaining("is not the handle of a sampler"),
+        message: expect.stringContaining("is not a sampler handle"),
       });
     }
   });

@@ -1,6 +1,6 @@
 /**
- * `SamplingClient`: samples and log-probabilities from one sampling session. Validates, numbers and starts the calls;
- * dispatch and retries are `sample-dispatch.ts`.
+ * `SamplingClient`: samples and log-probs from one sampling session. Validates and starts the calls; `sample-dispatch.ts` submits and
+ * retries them.
  */
 import { Shared, type SharedOptions } from "@tinklet/wire/abort";
 import {
@@ -50,31 +50,32 @@ export interface SampleOptions extends OperationOptions {
   /** Score the last n prompt tokens only, which is cheap after a cached prefix. Needs `includePromptLogprobs` and a server of 0.33. @defaultValue all */
   readonly promptLogprobsLastN?: number | undefined;
   /**
-   * A format that each sample has: tokens that would leave it are not drawn, and it is whole before `maxTokens` run out. Log-probs stay
-   * the model's own. Tinklet's own: needs a server with `constraint` among its {@link SamplingClient.extensions}. @defaultValue none
+   * Format that constrains decoding: tokens that would violate it are not sampled, and the output is complete within `maxTokens`.
+   * Log-probs are those of the unconstrained model. An extension: needs a server with `constraint` in its
+   * {@link SamplingClient.extensions}. @defaultValue none
    */
   readonly constraint?: SampleConstraint | undefined;
 }
 
-/** How to sample and to show it. */
+/** Options of {@link SamplingClient.stream}. */
 export interface StreamOptions extends SampleOptions {
-  /** Turns tokens into text, for example what `getTokenizer()` returns. Loads `@tinklet/models`. */
+  /** Decodes tokens to text, for example the tokenizer that `getTokenizer()` returns. Loads `@tinklet/models`. */
   readonly tokenizer?: TextDecoderLike | undefined;
 }
 
 /**
- * A sampling client as plain data, for a worker thread or another process. Holds a credential: treat it like a key.
+ * A sampling client as plain data, for a worker thread or another process. It contains a credential: treat it like an API key.
  */
 export interface SamplingClientHandle {
   readonly kind: "tinklet.sampling_client";
   readonly session: SessionHandle;
   readonly samplingSessionId: string;
   readonly retryConfig: RetryConfig;
-  /** Absent in handles of an older release. */
+  /** Absent in handles of older releases. */
   readonly recordStabilityInfo?: boolean | undefined;
 }
 
-/** What a sampling client samples from. */
+/** The model or checkpoint that a sampling client samples from. */
 interface SamplingSource {
   readonly modelPath?: string | undefined;
   readonly baseModel?: string | undefined;
@@ -110,11 +111,11 @@ const sampleNames: OptionNames<SampleOptions> = {
 };
 
 /**
- * Samples from a base model or a checkpoint. Made by {@link ServiceClient.createSamplingClient} and
+ * Samples from a base model or a checkpoint. Created by {@link ServiceClient.createSamplingClient} and
  * {@link TrainingClient.saveWeightsAndGetSamplingClient}.
  *
- * `sample` and `computeLogprobs` return an {@link APIFuture}, `stream` a {@link SampleStream} (tokens when iterated, the whole response
- * when awaited); everything else is one question and its answer and returns a `Promise`.
+ * `sample` and `computeLogprobs` return an {@link APIFuture}, `stream` returns a {@link SampleStream}; all other methods return a
+ * `Promise`.
  *
  * @example
  * ```ts
@@ -141,7 +142,7 @@ export class SamplingClient {
     options: {
       readonly retryConfig?: RetryConfig | undefined;
       readonly recordStabilityInfo?: boolean | undefined;
-      /** It shares the sampling session with the client of another process. */
+      /** Whether the sampling session is shared with the client of another process. */
       readonly foreign?: boolean;
     } = {},
   ) {
@@ -167,7 +168,7 @@ export class SamplingClient {
     };
   }
 
-  /** The number of a client that shares the session: the server's next one, else one drawn at random, from 1 to 1e9 as the official SDK does. */
+  /** The number of a client that shares the session: assigned by the server, else random from 1 to 1e9, as in the official SDK. */
   async #join(options: SharedOptions): Promise<number> {
     const { samplingSessionId } = this;
     const { sampleJoinSamplingSession } = await this.#session.connect(options);
@@ -187,14 +188,14 @@ export class SamplingClient {
     checkOptions(method, options, sourceNames);
     const { modelPath, baseModel, retryConfig, recordStabilityInfo } = options;
     if (modelPath === undefined && baseModel === undefined) {
-      throw new InvalidInputError("modelPath", "or baseModel must be given");
+      throw new InvalidInputError("modelPath", "or baseModel must be set");
     }
     if (modelPath !== undefined && !modelPath.startsWith("tinker://")) {
-      throw new InvalidInputError("modelPath", `must begin with tinker://, and is ${describe(modelPath)}`, {
-        hint: "A model by its name goes under baseModel.",
+      throw new InvalidInputError("modelPath", `must begin with tinker://, got ${describe(modelPath)}`, {
+        hint: "Pass the name of a model as baseModel.",
       });
     }
-    fullRetryConfig(retryConfig); // refuses nonsense before anything is sent
+    fullRetryConfig(retryConfig); // validates before any request is sent
     const { samplingSessionId } = await session.within("createSamplingSession", options, async ({ signal }) => {
       const sessionId = await session.open({ signal });
       const request = {
@@ -210,8 +211,8 @@ export class SamplingClient {
   /**
    * Samples continuations of a prompt.
    *
-   * @throws {@link InvalidInputError} when a parameter cannot be sent, {@link RequestFailedError} when the server could not
-   * sample; both by rejecting.
+   * @throws {@link InvalidInputError} for an invalid parameter, {@link RequestFailedError} when the server failed to sample; both as
+   * rejections.
    *
    * @example
    * ```ts
@@ -225,10 +226,10 @@ export class SamplingClient {
   }
 
   /**
-   * Draws continuations of a prompt and gives their tokens as they are drawn, where the server shows them (Tinklet's own does);
-   * elsewhere all of them when the result is there. Leaving the loop cancels the sample.
+   * Samples continuations of a prompt and streams their tokens. Tinklet servers stream token by token; with other servers all tokens
+   * arrive with the result. Leaving the loop cancels the sample.
    *
-   * @param options.tokenizer - gives each token's text, too
+   * @param options.tokenizer - adds the decoded text to each token
    *
    * @example
    * ```ts
@@ -251,8 +252,7 @@ export class SamplingClient {
   }
 
   /**
-   * The log-probability of each token of a prompt; null where none was computed: the first token, and with
-   * `promptLogprobsLastN` all before the last n.
+   * The log-prob of each token of a prompt; null for the first token and, with `promptLogprobsLastN`, for all tokens before the last n.
    *
    * @example
    * ```ts
@@ -301,13 +301,13 @@ export class SamplingClient {
       },
       async (state, signal) => {
         checkOptions(operation === "compute_logprobs" ? "computeLogprobs" : operation, options, known);
-        // Sent when its turn has come: until then the caller may write into its arrays.
+        // Copied, because the caller may change its arrays before the request is sent.
         const prompt = given instanceof ModelInput ? given.copy() : ModelInput.from(given, "prompt");
         const { numSamples = 1, samplingParams = {} } = options;
         if (!Number.isInteger(numSamples) || numSamples < 1) {
-          throw new InvalidInputError("numSamples", `must be an integer above 0, and is ${numSamples}`);
+          throw new InvalidInputError("numSamples", `must be an integer above 0, got ${numSamples}`);
         }
-        // Options that newer releases brought; their code comes with the first of them.
+        // The code for options of newer releases is imported on first use.
         const newer = newerOptions.some((name) => options[name]) || this.#recordStabilityInfo;
         const { [field]: asked } = options;
         const target = asked === undefined ? undefined : TensorData.from(asked, { dtype: "int64", field }).copy();
@@ -315,7 +315,7 @@ export class SamplingClient {
         const request = {
           numSamples,
           prompt,
-          // Read back from its own encoding: checked, and with its defaults filled in.
+          // Encoding and decoding validates the parameters and applies defaults.
           samplingParams: SamplingParams.decode(SamplingParams.encode(samplingParams)),
           samplingSessionId: subject,
           promptLogprobs: options.includePromptLogprobs ?? false,
@@ -345,19 +345,19 @@ export class SamplingClient {
     instruments.tokens("output", drawn, attributes);
   }
 
-  /** What the server has beyond the official API, by name: `constraint` for {@link SampleOptions.constraint}. Other servers than Tinklet's have none. */
+  /** Names of the server's extensions to the official API, for example `constraint` for {@link SampleOptions.constraint}. Empty for servers other than Tinklet's. */
   get extensions(): readonly string[] {
     return this.#session.config.tinkletExtensions ?? [];
   }
 
-  /** The base model behind this sampler. */
+  /** Name of the sampler's base model. */
   async getBaseModel(options: CallOptions = {}): Promise<string> {
     checkOptions("getBaseModel", options, callNames);
     return (await this.#lookup(options)).baseModel;
   }
 
   /**
-   * The tokenizer of the base model: handed out by a Tinklet server, else from the Hugging Face Hub or its cache. Loads
+   * The tokenizer of the base model, from the server if it is a Tinklet server, else from the Hugging Face Hub or its cache. Loads
    * `@tinklet/models`.
    */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
@@ -393,12 +393,12 @@ export class SamplingClient {
   }
 
   /**
-   * The client that a {@link SamplingClient.handle} stands for. It keeps the session alive by itself and numbers its
-   * requests in a range of its own, so that the two never collide. Close it when done.
+   * Creates a client from a {@link SamplingClient.handle}. It sends its own heartbeats and uses a separate range of sequence ids, so that
+   * clients of one session do not collide. Close it when done.
    */
   static fromHandle(handle: SamplingClientHandle, options: ClientOptions = {}): SamplingClient {
     if (handle?.kind !== "tinklet.sampling_client") {
-      throw new InvalidInputError("handle", "is not the handle of a sampling client");
+      throw new InvalidInputError("handle", "is not a handle of a sampling client");
     }
     const session = new Session(options, handle.session);
     const { retryConfig, recordStabilityInfo } = handle;
@@ -410,8 +410,8 @@ export class SamplingClient {
   }
 
   /**
-   * This client's sampler as a text without a credential, for other processes and for the official SDK, which writes and reads the same
-   * handles. {@link SamplingClient.fromSamplerHandle} makes a client of it.
+   * This client's sampler as a string without a credential, for other processes and for the official SDK, which uses the same format.
+   * {@link SamplingClient.fromSamplerHandle} creates a client from it.
    */
   async getSamplerHandle(options: CallOptions = {}): Promise<string> {
     checkOptions("getSamplerHandle", options, callNames);
@@ -422,10 +422,10 @@ export class SamplingClient {
   }
 
   /**
-   * A client for the sampler behind a handle, under a credential of its own: `apiKey`, else what {@link ServiceClient} would find.
-   * Any number of them may share one sampler. Close it when done.
+   * Creates a client for the sampler of a handle. Its credential is `apiKey`, else the one that {@link ServiceClient} would use. Several
+   * clients may share a sampler. Close it when done.
    *
-   * @throws {@link InvalidInputError} (by rejecting) when it is no handle.
+   * @throws {@link InvalidInputError} (as a rejection) when `handle` is not a sampler handle.
    */
   static async fromSamplerHandle(handle: string, options: ClientOptions = {}): Promise<SamplingClient> {
     return (await import("./sampler-handle.ts")).clientOfHandle(handle, options);

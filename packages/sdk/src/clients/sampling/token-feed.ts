@@ -1,16 +1,16 @@
-/** Reads what a Tinklet server shows of a sample while it is drawn. Loaded only where a server does that. */
+/** Reads the token feed of a running sample from a Tinklet server. Loaded only for servers with that extension. */
 
 import { parseJson } from "@tinklet/wire/client";
 import type { APIFuture } from "../../futures/api-future.ts";
 import type { Session } from "../session/session.ts";
 
-/** A token as the server shows it. */
+/** A token of the feed. */
 export type FedToken = readonly [index: number, token: number, logprob?: number | null];
 
-/** A server holds the question for new tokens no longer than this. */
+/** Timeout of one request for new tokens; servers hold it for less time. */
 const feedTimeoutMs = 60_000;
 
-/** The tokens of a request until its result is there, or until the showing breaks. */
+/** The tokens of a request until its result is available or the feed fails. */
 export async function* fedTokens(
   session: Session,
   requestId: string,

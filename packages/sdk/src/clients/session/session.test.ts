@@ -459,7 +459,7 @@ describe("close", () => {
     await clock.advance(100_000);
     expect(stub.calls).toHaveLength(calls);
     expect(await run(failure(service.getServerCapabilities()))).toMatchObject({ code: "closed" });
-    expect(logger.with("nobody awaits")).toHaveLength(0);
+    expect(logger.with("is not awaited")).toHaveLength(0);
   });
 
   it("does not wait for telemetry that is not taken", async () => {

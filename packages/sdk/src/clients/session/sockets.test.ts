@@ -121,7 +121,7 @@ it("M-506: a future that fails while nobody looks does not end a process, and it
     listener.url,
   );
   expect([run.status, run.stdout]).toEqual([0, "still here\n"]);
-  expect(run.stderr).toContain("OptimStep failed and nobody awaits it: learningRate");
+  expect(run.stderr).toContain("OptimStep failed and is not awaited: learningRate");
 }, 30_000);
 
 it("a sampling client works in a worker thread from its handle", async () => {

@@ -78,7 +78,7 @@ describe("a key that auth login stored", () => {
       const { origin } = new URL(baseUrl);
       expect(await failure(token(baseUrl))).toMatchObject({
         code: "key_of_another_server",
-        message: `The stored API key belongs to https://tinker.thinkingmachines.dev or http://10.0.0.5:8000 and is not sent to ${origin}, which was asked.`,
+        message: `The stored API key belongs to https://tinker.thinkingmachines.dev or http://10.0.0.5:8000 and is not sent to ${origin}.`,
         hint: expect.stringContaining(`npx tinklet auth login --base-url ${baseUrl.replace(/\/$/, "")})`),
       });
     }
@@ -109,11 +109,11 @@ describe("a key that auth login stored", () => {
     const badKeys = [{ key: 5, name: "x" }, { key: "tml-secret" }, "tml-secret", null];
     const problems: (readonly [unknown, RegExp])[] = [
       ['{"keys": {"7": "tml-secret', /is not JSON\.$/],
-      ["[]", /that this version knows\.$/],
-      ["null", /that this version knows\.$/],
-      [{ version: 2 }, /that this version knows\.$/],
-      [{ keys: [] }, /that this version knows\.$/],
-      ...badKeys.map((key) => [{ keys: { 6: record, 7: key } }, /that this version knows\.$/] as const),
+      ["[]", /that this version reads\.$/],
+      ["null", /that this version reads\.$/],
+      [{ version: 2 }, /that this version reads\.$/],
+      [{ keys: [] }, /that this version reads\.$/],
+      ...badKeys.map((key) => [{ keys: { 6: record, 7: key } }, /that this version reads\.$/] as const),
     ];
     for (const [bad, message] of problems) {
       await write(bad);
@@ -168,7 +168,7 @@ describe("where the credential comes from", () => {
 
   it("a missing key says what to set, and that local needs none", () => {
     const error = errorOf(() => firstCredentials(source()));
-    expect([error.code, error.message]).toEqual(["no_api_key", "No API key was given."]);
+    expect([error.code, error.message]).toEqual(["no_api_key", "No API key is set."]);
     expect(error.hint).toMatch(/TINKER_API_KEY.*tml-.*ServiceClient\.local/);
   });
 
@@ -177,12 +177,12 @@ describe("where the credential comes from", () => {
     expect(error.code).toBe("bad_api_key");
     expect(error.message).toContain("13 characters");
     expect(`${error.message}${error.hint}`).not.toContain("verysecret");
-    expect(error.hint).toContain("another service's key");
+    expect(error.hint).toContain("the key of another service");
   });
 
   it("quotes and blanks around a key are recognised", () => {
     for (const key of ['"tml-x"', "'tml-x'", " tml-x"]) {
-      expect(errorOf(() => firstCredentials(source(key))).hint, key).toContain("quotes or blanks");
+      expect(errorOf(() => firstCredentials(source(key))).hint, key).toContain("quotes or spaces");
     }
     expect(errorOf(() => firstCredentials(source(" other "))).hint).not.toContain("quotes");
   });
@@ -300,8 +300,8 @@ describe("claims", () => {
     expect(whoamiOf(stubToken(5, { email: 7, org_id: 9 }))).toEqual({ userUrn: "urn:user:1" });
     expect(errorOf(() => whoamiOf(undefined))).toMatchObject({
       code: "whoami_unavailable",
-      message: "This credential does not say whose it is.",
-      hint: expect.stringContaining("a plain API key carries no name"),
+      message: "The credential has no claims about its user.",
+      hint: expect.stringContaining("an API key has no claims"),
     });
     expect(errorOf(() => whoamiOf(stubToken(5, { sub: 7 }))).code).toBe("whoami_unavailable");
   });

@@ -1,6 +1,6 @@
 /**
- * Who the client says it is: an API key, the output of a command, or a key that `auth login` stored. Chooses the source by the
- * contract's rules; short-lived tokens that either is exchanged for are `token.ts`, sending is the transport's work.
+ * The client's credential: an API key, the output of a command, or a key stored by `auth login`, chosen by the contract's rules.
+ * `token.ts` exchanges it for short-lived tokens; the transport sends it.
  */
 
 import type { ClientConfigResponse } from "@tinklet/wire/client";
@@ -9,21 +9,21 @@ import { TinkerError } from "@tinklet/wire/errors";
 import { environment, isNode, resolveBaseUrl } from "../environment.ts";
 import { hasCredentialsFile } from "./credentials-file.node.ts";
 
-/** Gives the value of `X-API-Key` for each request. */
+/** Returns the value of `X-API-Key` for each request. */
 export interface Credentials {
   token(): string | Promise<string>;
 }
 
-/** What the user gave. */
+/** The credentials that the user configured. */
 export interface CredentialSource {
-  /** A stored key is filled in when the first request needs it. */
+  /** Set from the credentials file on the first request, if a stored key is used. */
   apiKey: string | undefined;
   readonly command: string | undefined;
-  /** The server that is asked: a stored key is used for its own alone. */
+  /** The server of the client; a stored key is sent only to the server that it belongs to. */
   readonly baseUrl?: string | undefined;
 }
 
-/** The key and the command that the options or the environment name. */
+/** Reads the key and the credential command from the options or the environment. */
 export function credentialSource(options: {
   readonly apiKey?: string | undefined;
   readonly baseUrl?: string | undefined;
@@ -35,31 +35,34 @@ export function credentialSource(options: {
   };
 }
 
-/** Whether a key is a token, which needs no exchange. */
+/** Whether a key is a JWT, which needs no exchange. */
 export const isToken = (key: string | undefined): key is string => key?.startsWith("eyJ") ?? false;
 const isKey = (key: string | undefined): key is string => (key?.startsWith("tml-") ?? false) || isToken(key);
 
-/** Why a key cannot be used. Shows nothing of it but its length. */
+/** The error for an unusable key. It contains the key's length and nothing else of it. */
 function keyProblem(key: string | undefined): TinkerError {
   if (key === undefined) {
-    return new TinkerError("No API key was given.", {
+    return new TinkerError("No API key is set.", {
       code: "no_api_key",
       hint: "Set TINKER_API_KEY or pass apiKey (keys begin with tml-), or store a key: npx tinklet auth login. To train on this machine without a key, use ServiceClient.local().",
     });
   }
   const trimmed = key.trim().replace(/^["']|["']$/g, "");
-  return new TinkerError(`The API key (${key.length} characters) does not begin with tml- (nor is it a token, eyJ).`, {
-    code: "bad_api_key",
-    hint:
-      trimmed !== key && isKey(trimmed)
-        ? "There are quotes or blanks around it; remove them."
-        : "Check TINKER_API_KEY or apiKey: another service's key, or a name in place of the value?",
-  });
+  return new TinkerError(
+    `The API key (${key.length} characters) must begin with tml-, or be a token that begins with eyJ.`,
+    {
+      code: "bad_api_key",
+      hint:
+        trimmed !== key && isKey(trimmed)
+          ? "Remove the quotes or spaces around it."
+          : "Check TINKER_API_KEY or apiKey: the value may be the key of another service.",
+    },
+  );
 }
 
 const fixed = (key: string): Credentials => ({ token: () => key });
 
-/** What the command prints; the code that runs it is loaded with the first request. */
+/** The credential that a command prints; the code that runs it is imported on the first request. */
 function commanded(command: string, clock: Clock): Credentials {
   let credentials: Promise<Credentials> | undefined;
   let loaded: Credentials | undefined;
@@ -80,7 +83,7 @@ function commanded(command: string, clock: Clock): Credentials {
   };
 }
 
-/** The key that `auth login` stored; read with the first request, so that programs that bring a key never load the reader. */
+/** The key that `auth login` stored, read on the first request, so that programs with a configured key do not load the reader. */
 function stored(source: CredentialSource): Credentials {
   const read = async () => {
     const { storedKey } = await import("./stored-key.node.ts");
@@ -93,11 +96,10 @@ function stored(source: CredentialSource): Credentials {
 }
 
 /**
- * The credential of the first request, before the server has said how it wants to be asked.
+ * The credential of the first request, before the server's configuration is known.
  *
- * @throws {@link TinkerError} with code `no_api_key` or `bad_api_key` when there is neither a usable key, nor a command, nor a file
- * of stored keys. What is wrong with that file is told by the first request, with code `bad_credentials_file`, or `key_of_another_server`
- * where it has no key for the server that is asked.
+ * @throws {@link TinkerError} with code `no_api_key` or `bad_api_key` without a usable key, a command or a file of stored keys. Errors of
+ * that file are thrown on the first request: `bad_credentials_file`, or `key_of_another_server` if it has no key for this server.
  */
 export function firstCredentials(source: CredentialSource, clock: Clock = systemClock()): Credentials {
   const { apiKey, command } = source;
@@ -107,7 +109,7 @@ export function firstCredentials(source: CredentialSource, clock: Clock = system
   throw keyProblem(apiKey);
 }
 
-/** What is exchanged for a short-lived token. */
+/** The credential that is exchanged for a short-lived token. */
 export function exchangeCredentials(
   source: CredentialSource,
   config: ClientConfigResponse,

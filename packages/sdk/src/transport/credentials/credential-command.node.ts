@@ -1,6 +1,6 @@
 /**
- * Runs `TINKER_CREDENTIAL_CMD` in a shell. What it prints is the credential; how it exits says nothing, and what it writes
- * to standard error is its own affair.
+ * Runs `TINKER_CREDENTIAL_CMD` in a shell. Its standard output is the credential; its exit code is ignored and standard error is
+ * inherited.
  */
 import type { Clock } from "@tinklet/wire/clock";
 import { TinkerError } from "@tinklet/wire/errors";
@@ -10,12 +10,12 @@ import { tokenClaims } from "./token.ts";
 
 const { exec } = nodeBuiltin<typeof import("node:child_process")>("node:child_process");
 
-/** What a command may take: some ask a person to unlock a vault. */
+/** Timeout of the command. Long, because a command may ask the user to unlock a vault. */
 const timeoutMs = 60_000;
-/** A credential is used for so long, or for half of its own life where that is shorter. */
+/** Maximum age of a credential when it is sent; half of its lifetime if that is shorter. */
 const reuseMs = 60_000;
 
-/** The command's credential. Many requests share one run; no run is older than a minute when its credential is sent. */
+/** The command's credential. Requests share one run of the command for up to a minute. */
 export class CommandCredential implements Credentials {
   readonly #command: string;
   readonly #clock: Clock;
@@ -45,7 +45,7 @@ export class CommandCredential implements Credentials {
   }
 }
 
-/** @throws {@link TinkerError} when it prints nothing, or does not end in time. */
+/** @throws {@link TinkerError} when the command prints nothing or exceeds the timeout. */
 function runCredentialCommand(command: string, clock: Clock): Promise<string> {
   return new Promise((resolve, reject) => {
     const controller = new AbortController();

@@ -1,6 +1,6 @@
 /**
- * The key that `tinklet auth login` (or the official tool) stored in `~/.tinker/credentials.json`. Reads it; writing is the command
- * line's work. Nothing of the file's content ever gets into a message: it holds live keys.
+ * Reads the key that `tinklet auth login` or the official tool stored in `~/.tinker/credentials.json`. The command line writes the file.
+ * Messages never quote its contents, because they are live keys.
  */
 import { TinkerError } from "@tinklet/wire/errors";
 import { isPlainObject } from "@tinklet/wire/options";
@@ -8,13 +8,13 @@ import { nodeBuiltin } from "../../node-builtin.ts";
 import { hostedBaseUrl } from "../environment.ts";
 import { credentialsFile } from "./credentials-file.node.ts";
 
-/** A stored key. `manual`: pasted by its owner; `generated`: made by an older tool for this machine alone. */
+/** A stored key. `manual`: pasted by the user; `generated`: created by an older tool for this machine. */
 export interface StoredKey {
   readonly type: "manual" | "generated";
   readonly key: string;
   readonly name: string;
   readonly note?: string;
-  /** The server that the key is for. Absent in what the official tool wrote: its keys are for the hosted service. */
+  /** The server that the key is for. Absent in files of the official tool, whose keys are for the hosted service. */
   readonly origin?: string;
   readonly details?: {
     readonly org_details: { readonly name: string };
@@ -25,12 +25,12 @@ export interface StoredKey {
 /** The file's content. */
 export interface StoredCredentials {
   readonly version: 1;
-  /** Id of the key that is used for the hosted service, by the official tool too. */
+  /** Id of the key for the hosted service; the official tool reads it too. */
   readonly default?: string;
   readonly keys: Readonly<Record<string, StoredKey>>;
 }
 
-/** What is stored; no keys where there is no file. @throws {@link TinkerError} with code `bad_credentials_file`. */
+/** Reads the file; without a file, the list of keys is empty. @throws {@link TinkerError} with code `bad_credentials_file`. */
 export function readCredentials(file: string): StoredCredentials {
   let text: string;
   try {
@@ -44,13 +44,13 @@ export function readCredentials(file: string): StoredCredentials {
   try {
     content = JSON.parse(text);
   } catch {
-    throw unreadable(file, "is not JSON"); // without the parser's words, which quote the file
+    throw unreadable(file, "is not JSON"); // not the parser's message, which quotes the file
   }
   const { version = 1, keys = {}, default: chosen } = isPlainObject(content) ? content : { version: 0 };
   const isKey = (key: unknown) =>
     isPlainObject(key) && typeof key["key"] === "string" && typeof key["name"] === "string";
   if (version !== 1 || !isPlainObject(keys) || !Object.values(keys).every(isKey)) {
-    throw unreadable(file, "is not a file of stored keys that this version knows");
+    throw unreadable(file, "does not have the format that this version reads");
   }
   return {
     version,
@@ -74,7 +74,7 @@ export interface FoundKey {
 const hostedOrigin = new URL(hostedBaseUrl).origin;
 const originOf = ({ origin = hostedOrigin }: StoredKey): string => origin;
 
-/** The key that is used for a server. The hosted service's is the default one, as the official tool has it. */
+/** The key for a server. For the hosted service it is the default key, as in the official tool. */
 export function keyFor(origin: string, { default: chosen = "", keys }: StoredCredentials): FoundKey | undefined {
   const ids = origin === hostedOrigin ? [chosen] : Object.keys(keys).toReversed();
   for (const id of ids) {
@@ -85,9 +85,9 @@ export function keyFor(origin: string, { default: chosen = "", keys }: StoredCre
 }
 
 /**
- * The key to use for a server, where one is stored.
+ * The stored key for a server; undefined if no key is stored.
  *
- * @throws {@link TinkerError} with code `bad_credentials_file`, or `key_of_another_server` where all that is stored is for others.
+ * @throws {@link TinkerError} with code `bad_credentials_file`, or `key_of_another_server` if all stored keys are for other servers.
  */
 export function storedKey(baseUrl: string): string | undefined {
   const { origin, pathname } = new URL(baseUrl);
@@ -98,11 +98,8 @@ export function storedKey(baseUrl: string): string | undefined {
   const others = Object.entries(keys).filter(([id, { origin: own }]) => own !== undefined || id === chosen);
   if (others.length === 0) return undefined;
   const origins = [...new Set(others.map(([, record]) => originOf(record)))];
-  throw new TinkerError(
-    `The stored API key belongs to ${origins.join(" or ")} and is not sent to ${origin}, which was asked.`,
-    {
-      code: "key_of_another_server",
-      hint: `Store a key for that server (npx tinklet auth login --base-url ${`${origin}${pathname}`.replace(/\/+$/, "")}), or give one: TINKER_API_KEY or apiKey.`,
-    },
-  );
+  throw new TinkerError(`The stored API key belongs to ${origins.join(" or ")} and is not sent to ${origin}.`, {
+    code: "key_of_another_server",
+    hint: `Store a key for that server (npx tinklet auth login --base-url ${`${origin}${pathname}`.replace(/\/+$/, "")}), or set TINKER_API_KEY or apiKey.`,
+  });
 }

@@ -1,6 +1,6 @@
 /**
- * Short-lived tokens that a credential is exchanged for: their claims, and keeping one fresh. Loaded where a server asks for
- * tokens in place of keys.
+ * Short-lived tokens that a credential is exchanged for: their claims and their refresh. Loaded if the server requires tokens instead of
+ * keys.
  */
 
 import type { WhoamiResponse } from "@tinklet/wire/client";
@@ -8,7 +8,7 @@ import type { Clock } from "@tinklet/wire/clock";
 import { TinkerError } from "@tinklet/wire/errors";
 import { type CredentialSource, type Credentials, isToken } from "./auth.ts";
 
-/** A token's claims, without checking its signature: only the server can. */
+/** A token's claims. The signature is not verified; only the server can do that. */
 export function tokenClaims(token: string): Readonly<Record<string, unknown>> | undefined {
   const payload = token.split(".")[1] ?? "";
   try {
@@ -21,14 +21,14 @@ export function tokenClaims(token: string): Readonly<Record<string, unknown>> | 
   }
 }
 
-/** Who a token belongs to. @throws {@link TinkerError} when it does not say. */
+/** The user of a token. @throws {@link TinkerError} when the token has no such claims. */
 export function whoamiOf(token: string | undefined): WhoamiResponse {
   const claims = token === undefined ? undefined : tokenClaims(token);
   const urn = claims?.["sub"];
   if (typeof urn !== "string") {
-    throw new TinkerError("This credential does not say whose it is.", {
+    throw new TinkerError("The credential has no claims about its user.", {
       code: "whoami_unavailable",
-      hint: "Only servers that exchange keys for tokens can tell; a plain API key carries no name.",
+      hint: "Only servers that exchange keys for tokens report the user; an API key has no claims.",
     });
   }
   const { email, org_id: org } = claims ?? {};
@@ -39,20 +39,20 @@ export function whoamiOf(token: string | undefined): WhoamiResponse {
   };
 }
 
-/** A directly given token that tells whose it is. */
+/** A token passed as the API key that has claims about its user. */
 export function passportToken({ apiKey }: CredentialSource): string | undefined {
   const issuer = isToken(apiKey) ? tokenClaims(apiKey)?.["iss"] : undefined;
   return typeof issuer === "string" && issuer.startsWith("passport-") ? apiKey : undefined;
 }
 
-/** The background refresh comes so long before the token ends; a request refreshes by itself in the last minute. */
+/** The background refresh runs this long before the token expires; in the last minute, requests refresh it themselves. */
 const refreshAheadMs = 300_000;
 const lastMinuteMs = 60_000;
 const retryRefreshMs = 60_000;
-/** Tokens that live shorter than the refresh is ahead must not be exchanged without pause. */
+/** Minimum period of the refresh, for tokens whose lifetime is shorter than `refreshAheadMs`. */
 const shortestRefreshMs = 5_000;
 
-/** A token that is exchanged again before it ends. */
+/** A token that is renewed before it expires. */
 export class ExchangedToken implements Credentials {
   readonly #exchange: () => Promise<string>;
   readonly #clock: Clock;
@@ -67,7 +67,7 @@ export class ExchangedToken implements Credentials {
     readonly exchange: () => Promise<string>;
     readonly clock: Clock;
     readonly warn: (message: string) => void;
-    /** A token that somebody else already has. */
+    /** A token of another process, to start with. */
     readonly initial?: string | undefined;
   }) {
     this.#exchange = options.exchange;
@@ -76,12 +76,12 @@ export class ExchangedToken implements Credentials {
     this.#token = options.initial;
   }
 
-  /** The token as it stands, for handing it on. */
+  /** The current token, for handles. */
   get current(): string | undefined {
     return this.#token;
   }
 
-  /** The first exchange; its failure is the caller's to handle. */
+  /** Runs the first exchange; rejects if it fails. */
   async start(): Promise<void> {
     this.#schedule(this.#nextRefreshMs(this.#token ?? (await this.#refresh())));
   }
@@ -91,7 +91,7 @@ export class ExchangedToken implements Credentials {
     if (token !== undefined && (this.#leftMs(token) ?? 0) > lastMinuteMs) return token;
     return this.#refresh().catch((error: unknown) => {
       if (token === undefined) throw error;
-      this.#warn(`The credential could not be renewed, the old one is used: ${(error as Error).message}`);
+      this.#warn(`The credential could not be renewed; the previous one is still used: ${(error as Error).message}`);
       return token;
     });
   }

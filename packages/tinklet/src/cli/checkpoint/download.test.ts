@@ -77,7 +77,7 @@ describe("fetchInto", () => {
     sent = { bytes: gzipSync(archive).subarray(0, -20) };
     await expect(fetchInto(url, target, parent, context)).rejects.toThrow("The archive is damaged.");
     sent = { bytes: archive.subarray(0, 2000), says: archive.length };
-    await expect(fetchInto(url, target, parent, context)).rejects.toThrow("could not be fetched");
+    await expect(fetchInto(url, target, parent, context)).rejects.toThrow("could not be downloaded");
     expect(await readFile(join(target, "adapter_config.json"), "utf8")).toBe("the good one");
     expect(await readdir(parent)).toEqual(["adapter"]);
   });
@@ -95,7 +95,7 @@ describe("downloadFile", () => {
     const file = join(await mkdtemp(join(tmpdir(), "tinklet-download-")), "trace.pftrace");
     await writeFile(file, "the good one");
     sent = { bytes: archive.subarray(0, 2000), says: archive.length };
-    await expect(downloadFile(url, file, "trace", context)).rejects.toThrow("could not be fetched");
+    await expect(downloadFile(url, file, "trace", context)).rejects.toThrow("could not be downloaded");
     expect(await readFile(file, "utf8")).toBe("the good one");
     sent = { bytes: archive, says: archive.length };
     expect(await downloadFile(url, file, "trace", context)).toBe(archive.length);
@@ -108,7 +108,7 @@ describe("downloadFile", () => {
     await writeFile(join(folder, "there"), "");
     await symlink(join(folder, "there"), join(folder, "link"));
     sent = { bytes: archive.subarray(0, 2000), says: archive.length };
-    await expect(downloadFile(url, join(folder, "link"), "trace", context)).rejects.toThrow("could not be fetched");
+    await expect(downloadFile(url, join(folder, "link"), "trace", context)).rejects.toThrow("could not be downloaded");
     expect(await readdir(folder)).toEqual(["link", "there"]);
   });
 });

@@ -24,8 +24,11 @@ it.each(failures)("no hint of the command line names a function or option of the
 });
 
 it("an error with a hint is explained with the command's name", () => {
-  const error = Object.assign(new Error("gone"), { code: "x", hint: "listCheckpoints shows what is left." });
-  expect(explain(error)).toEqual({ message: "gone", details: ["Hint: tinklet checkpoint list shows what is left."] });
+  const error = Object.assign(new Error("gone"), { code: "x", hint: "listCheckpoints lists those that exist." });
+  expect(explain(error)).toEqual({
+    message: "gone",
+    details: ["Hint: tinklet checkpoint list lists those that exist."],
+  });
 });
 
 it.each([

@@ -66,15 +66,12 @@ const commandsFor: readonly (readonly [RegExp, string])[] = [
   [/begin anew in another folder/, "begin anew in another folder (--out)"],
   [/with its weights \(from: "([^"]+)"\) or without/, "with its weights (--from $1) or without"],
   [/^baseUrl: /, "TINKER_BASE_URL: "], // the option of that name is a wrong call
+  [/Use a Tinklet server: ServiceClient\.local\(\), or/, "Use a Tinklet server: --local, or"],
   [
-    /Only Tinklet's own server does: ServiceClient\.local\(\), or one started with tinklet serve/,
-    "Only Tinklet's own server does: --local, or one started with tinklet serve",
+    /For another account's weights, pass weightsAccessToken, or ask the owner to publish them/,
+    "Another account's weights can be used after the owner has published them (tinklet checkpoint publish)",
   ],
-  [
-    /for another account's weights pass weightsAccessToken, or ask for them to be published/,
-    "another account's weights can be used once its owner has published them (tinklet checkpoint publish)",
-  ],
-  [/getServerCapabilities\(\) lists the models that are/, "tinklet doctor lists the models that are"],
+  [/getServerCapabilities\(\) lists/, "tinklet doctor lists"],
   [
     /load one made by saveState \(tinker:\/\/…\/weights\/…\)/,
     "take its training half (tinker://…/weights/…), which tinklet train saves",
@@ -84,7 +81,7 @@ const commandsFor: readonly (readonly [RegExp, string])[] = [
     "take its sampler half (tinker://…/sampler_weights/…), which tinklet train saves",
   ],
   [/expired \(ttlSeconds\)/, "expired"],
-  [/listCheckpoints shows/, "tinklet checkpoint list shows"],
+  [/listCheckpoints lists/, "tinklet checkpoint list lists"],
   [/lower maxTokens/, "lower --max-tokens"],
   [/maxTokens is/, "--max-tokens is"],
 ];
