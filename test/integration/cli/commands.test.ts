@@ -282,7 +282,7 @@ const rows: Readonly<Record<string, Row>> = {
         "a case that is none",
         () => ["conformance", "--only", "sessions/heartbeat", "--only", "x"],
         2,
-        /no group or case is called x\. The groups: routes, encoding/,
+        /unknown group or case x\. The groups: routes, encoding/,
       ],
       ["a group that is none", () => ["conformance", "--only", "loses"], 2, /called loses\. Did you mean losses\?/],
       ["a case of a group that is none", () => ["conformance", "--only", "losses/x"], 2, /losses has losses\//],
@@ -768,7 +768,7 @@ describe("auth", () => {
     expect(readFileSync(credentials(HOME), "utf8")).not.toContain(key);
     expect(await run(["run", "list"])).toMatchObject({ code: 1, stderr: expect.stringContaining("No API key") });
     expect((await run(["doctor", "--skip-training"])).stdout).toMatch(
-      /! Key {12}none[\s\S]*! Server {9}not asked: there is no key/,
+      /! Key {12}none[\s\S]*! Server {9}skipped: there is no key/,
     );
   });
 
@@ -991,7 +991,7 @@ describe("checkpoint push-hf", () => {
     const before = hub.commits.length;
     expect(await push("--repo", "open")).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/someone\/open is there already, and it is public\.\nHint: Add --public/),
+      stderr: expect.stringMatching(/The repository someone\/open exists and is public\.\nHint: Add --public/),
     });
     expect(hub.commits.length).toBe(before);
     expect((await push("--repo", "open", "--public")).stdout).toMatch(/Public +Yes/);

@@ -148,7 +148,7 @@ describe("train", () => {
     const budget = plan.cost_usd / 2;
     const stopped = await tool.run(train("budget", "--prices", table, "--max-cost", String(budget)), { env });
     expect(stopped).toMatchObject({ code: 0, stdout: expect.stringContaining("the next step would make it $") });
-    expect(stopped.stdout).toContain("A larger --max-cost goes on from there.");
+    expect(stopped.stdout).toContain("The same command with a larger --max-cost resumes the run.");
     const spent =
       JSON.parse(read("budget", "checkpoints.jsonl").trim().split("\n").at(-1) as string).elapsed_tokens / 100;
     expect(spent).toBeGreaterThan(budget / 3);
@@ -217,7 +217,10 @@ describe("train", () => {
     await tool.run(["checkpoint", "delete", "gone", "--yes"], { env }); // both halves of the last
     rmSync(join(tool.work, "gone", "adapter.json"));
     const complete = await tool.run(train("gone", "--max-steps", "3"), { env });
-    expect(complete).toMatchObject({ code: 1, stderr: expect.stringContaining("to export any more") });
+    expect(complete).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("the server no longer has its checkpoint"),
+    });
     const left = await tool.run(train("gone", "--max-steps", "4"), { env });
     expect(left).toMatchObject({
       code: 1,
@@ -227,12 +230,12 @@ describe("train", () => {
     const deleted = await tool.run(["run", "delete", "gone", "--yes"], { env });
     expect(deleted).toMatchObject({ code: 0, stdout: expect.stringContaining(runs[0] as string) });
     const lost = await tool.run(train("gone", "--max-steps", "4"), { env });
-    expect(lost).toMatchObject({ code: 1, stderr: expect.stringContaining("nothing of this run is left here") });
+    expect(lost).toMatchObject({ code: 1, stderr: expect.stringContaining("this server has no checkpoint of this run") });
     expect(lost.stderr).not.toMatch(/\b[a-z]+[A-Z]\w+/); // no names of the SDK
     rmSync(join(tool.work, "gone", "checkpoints.jsonl"));
     expect(await tool.run(["run", "info", "gone"], { env })).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining("names no run: nothing was saved there"),
+      stderr: expect.stringContaining("has no checkpoints, so it names no run"),
     });
   });
 

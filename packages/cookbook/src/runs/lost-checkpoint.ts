@@ -24,8 +24,8 @@ export async function lostCheckpoint(
   const why = "It has expired (those in the middle of a run are kept for 7 days, or ttlSeconds), or was deleted,";
   const hint =
     left === undefined
-      ? `${why} or this is not the server, account or data folder that has it (dataDir): nothing of this run is left here. Find that one, or begin anew in another folder.`
-      : `${why} and ${left.name} is the last that is left: delete the lines after it in ${join(run.path, "checkpoints.jsonl")} to go on from there, or begin anew in another folder, with its weights (from: ${JSON.stringify(left.state_path)}) or without.`;
+      ? `${why} or this is not the server, account or data folder that has it (dataDir): this server has no checkpoint of this run. Use the server or data folder that has it, or train from the start in another folder.`
+      : `${why} and ${left.name} is the latest that still exists: delete the lines after it in ${join(run.path, "checkpoints.jsonl")} to resume from it, or train from the start in another folder, with its weights (from: ${JSON.stringify(left.state_path)}) or without.`;
   const problem = `cannot go on: the server has no checkpoint ${lost.state_path} (${lost.name}), which is the last of this run`;
   return new DataError({ file: run.path }, problem, { hint, cause });
 }

@@ -250,7 +250,7 @@ describe("a checkpoint that is gone", () => {
     service.saved.delete(last);
     await expect(supervise({ service, folder })).rejects.toMatchObject({
       message: `${folder}: cannot go on: the server has no checkpoint ${last} (${records.at(-1)?.name}), which is the last of this run`,
-      hint: expect.stringContaining(`${left?.name} is the last that is left: delete the lines after it in`),
+      hint: expect.stringContaining(`${left?.name} is the latest that still exists: delete the lines after it in`),
     });
     const file = join(folder, "checkpoints.jsonl");
     await writeFile(file, (await read(folder, "checkpoints.jsonl")).split("\n").slice(0, -2).join("\n").concat("\n"));
@@ -263,7 +263,7 @@ describe("a checkpoint that is gone", () => {
     service.saved.clear();
     const before = await read(folder, "metrics.jsonl");
     await expect(supervise({ service, folder })).rejects.toMatchObject({
-      hint: expect.stringMatching(/expired .*dataDir.*nothing of this run is left here/),
+      hint: expect.stringMatching(/expired .*dataDir.*this server has no checkpoint of this run/),
     });
     expect(await read(folder, "metrics.jsonl")).toBe(before);
     expect(existsSync(join(folder, "run.lock"))).toBe(false);

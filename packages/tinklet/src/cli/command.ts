@@ -1,4 +1,4 @@
-/** What a command is: how it is called, and what it does. Types only, so that the list of commands stays light. */
+/** The type of a command. Types only, so that loading the command table stays cheap. */
 import type { Context } from "./context.ts";
 import type { Input } from "./parse.ts";
 
@@ -6,9 +6,9 @@ import type { Input } from "./parse.ts";
 export interface OptionSpec {
   readonly type: "string" | "boolean";
   readonly short?: string;
-  /** May be given more than once. */
+  /** Whether the option can be repeated. */
   readonly multiple?: boolean;
-  /** What stands for the value in the help. @defaultValue the option's name in capitals */
+  /** Placeholder of the value in the help text. @defaultValue the option's name in capitals */
   readonly value?: string;
   readonly choices?: readonly string[];
   readonly about: string;
@@ -16,14 +16,14 @@ export interface OptionSpec {
 
 /** A command. */
 export interface Command {
-  /** Its words and arguments, for example `run info RUN_ID`. */
+  /** Words and arguments, for example `run info RUN_ID`. */
   readonly usage: string;
-  /** A sentence or a paragraph. */
+  /** Description in the command's help. */
   readonly about: string;
   readonly options?: Readonly<Record<string, OptionSpec>>;
-  /** Names of the arguments; `NAME?` may be left out, `NAME...` may be many or none. @defaultValue none */
+  /** Names of the arguments: `NAME` is required, `NAME?` optional, `NAME...` zero or more. @defaultValue none */
   readonly arguments?: readonly string[];
   readonly examples?: readonly string[];
-  /** @returns the exit code; nothing means 0. */
+  /** @returns the exit code; `undefined` means 0 */
   run(input: Input, context: Context): Promise<number | undefined>;
 }

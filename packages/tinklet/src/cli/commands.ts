@@ -1,4 +1,4 @@
-/** Every command once: its words, one line about it, and where its code is. Plain data, since each start reads it. */
+/** The command table: words, a one-line description and a loader for each command. Plain data, because every start reads it. */
 import type { Command } from "./command.ts";
 
 /** A command before its code is loaded. */
@@ -11,19 +11,19 @@ export interface Listed {
 
 const start = "Start here";
 const train = "Train and sample";
-const manage = "Look after runs and checkpoints";
+const manage = "Manage runs and checkpoints";
 const tool = "The tool itself";
 
 export const commandTable: readonly Listed[] = [
   {
     words: ["quickstart"],
-    about: "watch a model learn on this machine, in a minute (--rl: by reinforcement)",
+    about: "train a small model on this machine in a minute (--rl: with a reward)",
     section: start,
     load: async () => (await import("./commands/quickstart.ts")).quickstart,
   },
   {
     words: ["doctor"],
-    about: "check this machine, the key and the server, down to a training step",
+    about: "check this machine, the key and the server, and run a training step",
     section: start,
     load: async () => (await import("./commands/doctor.ts")).doctor,
   },
@@ -41,13 +41,13 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["recipe", "run"],
-    about: "run a recipe and see what the model learned",
+    about: "run a recipe and compare the model before and after",
     section: train,
     load: async () => (await import("./commands/recipe.ts")).recipeRun,
   },
   {
     words: ["recipe", "copy"],
-    about: "write a recipe's file, to change it",
+    about: "copy a recipe's file, to edit it",
     section: train,
     load: async () => (await import("./commands/recipe.ts")).recipeCopy,
   },
@@ -59,7 +59,7 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["plot"],
-    about: "plot the metrics of runs, in the terminal or as a picture",
+    about: "plot the metrics of runs, in the terminal or as SVG or HTML",
     section: train,
     load: async () => (await import("./commands/plot.ts")).plot,
   },
@@ -71,7 +71,7 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["chat"],
-    about: "talk to a model",
+    about: "chat with a model",
     section: train,
     load: async () => (await import("./commands/chat.ts")).chat,
   },
@@ -89,13 +89,13 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["studio"],
-    about: "look at runs in a browser: folders of run files, without a server",
+    about: "show run folders in a browser, without a model",
     section: train,
     load: async () => (await import("./commands/studio.ts")).studio,
   },
   {
     words: ["conformance"],
-    about: "test any server of the Tinker API from outside",
+    about: "run the black-box test suite against a Tinker server",
     section: train,
     load: async () => (await import("./commands/conformance.ts")).conformance,
   },
@@ -113,7 +113,7 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["run", "delete"],
-    about: "delete training runs with their checkpoints for good",
+    about: "permanently delete training runs and their checkpoints",
     section: manage,
     load: async () => (await import("./commands/run-delete.ts")).runDelete,
   },
@@ -131,7 +131,7 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["checkpoint", "publish"],
-    about: "let everybody use a checkpoint",
+    about: "make a checkpoint public",
     section: manage,
     load: async () => (await import("./commands/checkpoint.ts")).checkpointPublish,
   },
@@ -143,19 +143,19 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["checkpoint", "set-ttl"],
-    about: "say how long a checkpoint is kept",
+    about: "set when a checkpoint expires",
     section: manage,
     load: async () => (await import("./commands/checkpoint.ts")).checkpointSetTtl,
   },
   {
     words: ["checkpoint", "delete"],
-    about: "delete checkpoints for good",
+    about: "permanently delete checkpoints",
     section: manage,
     load: async () => (await import("./commands/checkpoint-delete.ts")).checkpointDelete,
   },
   {
     words: ["checkpoint", "download"],
-    about: "fetch a checkpoint as an adapter folder",
+    about: "download a checkpoint as an adapter folder",
     section: manage,
     load: async () => (await import("./commands/checkpoint-download.ts")).checkpointDownload,
   },
@@ -179,19 +179,19 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["session", "export-trace"],
-    about: "fetch the timeline of a session for Perfetto",
+    about: "download the timeline of a session for Perfetto",
     section: manage,
     load: async () => (await import("./commands/session.ts")).sessionExportTrace,
   },
   {
     words: ["billing", "usage"],
-    about: "show what was used, by the hour",
+    about: "show usage by the hour",
     section: manage,
     load: async () => (await import("./commands/billing.ts")).billingUsage,
   },
   {
     words: ["billing", "checkpoint-storage"],
-    about: "show what checkpoints take up now, and what that costs",
+    about: "show the size and the cost of stored checkpoints",
     section: manage,
     load: async () => (await import("./commands/billing.ts")).billingCheckpointStorage,
   },
@@ -209,25 +209,25 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["data", "prune"],
-    about: "delete old runs from the data folder for good",
+    about: "permanently delete old runs from the data folder",
     section: manage,
     load: async () => (await import("./commands/data.ts")).dataPrune,
   },
   {
     words: ["auth", "login"],
-    about: "store an API key for this machine's user",
+    about: "store an API key for the current user",
     section: tool,
     load: async () => (await import("./commands/auth.ts")).authLogin,
   },
   {
     words: ["auth", "logout"],
-    about: "forget the stored API key",
+    about: "remove the stored API key",
     section: tool,
     load: async () => (await import("./commands/auth.ts")).authLogout,
   },
   {
     words: ["auth", "status"],
-    about: "check that there is a credential and that the server takes it",
+    about: "check that a credential exists and that the server accepts it",
     section: tool,
     load: async () => (await import("./commands/auth.ts")).authStatus,
   },
@@ -251,14 +251,14 @@ export const commandTable: readonly Listed[] = [
   },
 ];
 
-/** Options of every command that are followed by a value; the search for the command's words steps over them. */
+/** Global options that take a value: the search for the command's words skips both. */
 const takesValue = new Set(["--format", "-f", "--base-url", "--api-key", "--api-key-file", "--data-dir"]);
 
-/** Finds which command is meant, wherever the global options stand. */
+/** Finds the command in the arguments; global options may come before, between or after its words. */
 export function findCommand(args: readonly string[]): {
   readonly command: Listed | undefined;
   readonly words: readonly string[];
-  /** The first word, if commands begin with it. */
+  /** The first word, if it begins a command. */
   readonly group: string | undefined;
   /** The arguments without the command's words. */
   readonly rest: readonly string[];
@@ -280,7 +280,7 @@ export function findCommand(args: readonly string[]): {
     if (next.length === 1 && next[0]?.words.length === words.length)
       return { command: next[0], words, group: words[0], rest };
   }
-  // Words that are a command by themselves, though others begin with them.
+  // `data` is a command although `data prune` begins with it.
   const command = words.length === 0 ? undefined : candidates.find((listed) => listed.words.length === words.length);
   return { command, words, group: words[0], rest };
 }

@@ -1,9 +1,9 @@
-// What surrounds a command tells: notices once, and failures of packages in their own words.
+// Notices are printed once; plain errors of packages keep their messages.
 import { expect, it, vi } from "vitest";
 import { asSaid, engineNotices } from "./context.ts";
 import { Output } from "./output/output.ts";
 
-it("what several engines say is told once: that they run on WebAssembly, and how to mend it", () => {
+it("the same notice of several engines is printed once", () => {
   const written = vi.spyOn(process.stderr, "write").mockReturnValue(true);
   const notice = engineNotices(new Output({ format: "table", quiet: false, color: false }));
   const message = "onnxruntime-node cannot be loaded (not found): running on WebAssembly; npm install onnxruntime-node";
@@ -13,7 +13,7 @@ it("what several engines say is told once: that they run on WebAssembly, and how
   expect(lines).toEqual([`Note: ${message}.\n`]);
 });
 
-it("a plain error of a package is shown in its own words, other errors as what they are", async () => {
+it("a plain error of a package becomes a CliError with the same message, other errors stay as they are", async () => {
   expect(await asSaid(new Error("The model name x is given twice."))).toMatchObject({ name: "CliError" });
   const [bug, coded] = [new TypeError("x is not a function"), Object.assign(new Error("gone"), { code: "ENOENT" })];
   expect(await asSaid(bug)).toBe(bug);

@@ -1,4 +1,4 @@
-/** What surrounds a command: the service it talks to, Ctrl-C, and what must be closed in the end. */
+/** The context of a running command: the service client, Ctrl-C, and the resources to close at the end. */
 import { setMaxListeners } from "node:events";
 import type { ServiceClient, TinkletEvent } from "@tinklet/sdk";
 import { environment, localDataDir } from "@tinklet/sdk/environment";
@@ -16,25 +16,25 @@ export class Context {
   readonly #interrupt = new AbortController();
   readonly #closers: (() => Promise<void>)[] = [];
   #service: Promise<ServiceClient> | undefined;
-  /** Set before the service is first asked for: a local server then leaves nothing behind. */
+  /** Whether a local server stores nothing on disk. Set before the first call of `service()`. */
   keepsNothing = false;
-  /** Cleared by a command that reports the engine's runtime itself: its notice would say the same again. */
+  /** Whether notices of the engine are printed. Cleared by commands that report the engine's runtime themselves. */
   showsEngineNotices = true;
-  /** The page of a local server; set before the service is first asked for. It then listens on a port, for the page alone. */
+  /** The studio of a local server, which then listens on a port for browsers. Set before the first call of `service()`. */
   studio: Studio | undefined;
-  /** A link to that page. */
+  /** A link to the studio that signs a browser in; `undefined` without a studio. */
   studioUrl: (place?: string) => string | undefined = () => undefined;
-  /** Headers of every request; set before the service is first asked for. */
+  /** Headers of every request. Set before the first call of `service()`. */
   headers: Readonly<Record<string, string>> = {};
-  /** Reaches what the server links to; a local server has no socket. */
+  /** Fetches URLs in the server's answers; an in-process server has no socket. */
   fetch: (url: string, init?: RequestInit) => Promise<Response> = (url, init) => fetch(url, init);
 
   constructor(input: Input, output: Output) {
     this.#input = input;
     this.output = output;
-    setMaxListeners(0, this.signal); // every call of a command listens to it
+    setMaxListeners(0, this.signal); // every pending call adds a listener
     const onInterrupt = () => {
-      if (this.#interrupt.signal.aborted) process.exit(130); // the second time it is meant
+      if (this.#interrupt.signal.aborted) process.exit(130); // second Ctrl-C: exit now
       this.#interrupt.abort(new DOMException("Interrupted.", "AbortError"));
     };
     process.on("SIGINT", onInterrupt);
@@ -50,30 +50,30 @@ export class Context {
     return this.#interrupt.signal;
   }
 
-  /** Whether the server runs inside this process. */
+  /** Whether `--local` is set. */
   get isLocal(): boolean {
     return this.#input.flag("local");
   }
 
-  /** Whether a key or a server was given, here or in the environment. */
+  /** Whether a key or a server is configured by options or the environment. */
   get hasServer(): boolean {
     const given = [this.#input.text("api-key"), this.#input.text("base-url")];
     const set = ["TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD"].map(environment);
     return this.isLocal || [...given, ...set].some((one) => one !== undefined);
   }
 
-  /** Where a local server keeps its things; nowhere for one that keeps nothing. */
+  /** The data folder of a local server; `undefined` for one that stores nothing. */
   get dataDir(): string | undefined {
     return this.keepsNothing ? undefined : localDataDir(this.#input.text("data-dir"));
   }
 
-  /** The client, connected once. @param models - what a local server serves besides its own model */
+  /** The client, created once. @param models - models of a local server. Default: the bundled model */
   service(models: readonly string[] = []): Promise<ServiceClient> {
     this.#service ??= this.#connect(models);
     return this.#service;
   }
 
-  /** The client of a server inside this process, whatever was asked for. */
+  /** The client of a local server, also without `--local`. */
   startLocal(models: readonly string[]): Promise<ServiceClient> {
     this.#service ??= this.#connect(models, true);
     return this.#service;
@@ -122,7 +122,7 @@ export class Context {
     return service;
   }
 
-  /** Whoever waits must know why. */
+  /** Prints why a call is waiting, and messages of the session. */
   #report(event: TinkletEvent): void {
     if (event.type === "future.slow" || event.type === "future.paused") {
       const why = event.reason === undefined ? "" : `: ${event.reason}`;
@@ -130,11 +130,9 @@ export class Context {
         event.type === "future.paused" ? ` (${event.queueState})` : ` after ${Math.round(event.waitedMs / 1000)} s`;
       this.output.note(`Still waiting for ${event.requestType}${state}${why}`);
     }
-    if (event.type === "billing.paused") this.output.note("The service waits for billing to be put in order.");
+    if (event.type === "billing.paused") this.output.note("The service is paused because of a billing problem.");
     if (event.type === "request.retry" && event.attempt >= 2) {
-      this.output.progress(
-        `${event.operation}: trying again in ${Math.round(event.delayMs / 1000)} s (${event.reason})`,
-      );
+      this.output.progress(`${event.operation}: retrying in ${Math.round(event.delayMs / 1000)} s (${event.reason})`);
     }
     if (event.type === "session.message") this.output.note(event.message);
   }
@@ -149,14 +147,14 @@ export class Context {
   }
 }
 
-/** A failure that a package tells by a plain error: its words are for people. Others have classes of their own. */
+/** Converts a plain `Error` without a code, which packages throw for users, into a {@link CliError}; returns other errors unchanged. */
 export async function asSaid(cause: Error): Promise<Error> {
   if (cause.constructor !== Error || "code" in cause) return cause;
   const { CliError } = await import("./output/explain.ts");
   return new CliError(cause.message, { cause });
 }
 
-/** Passes on what an engine has to say, once: with several models each would say it, for example that it is slow here. */
+/** A listener that prints each notice of the engines once, because several models give the same notice. */
 export function engineNotices(output: Output): (message: string) => void {
   const said = new Set<string>();
   return (message) => {

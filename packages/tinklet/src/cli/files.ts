@@ -1,12 +1,12 @@
-/** Files that a command writes for its user: whole or not at all, and a full disk is called one. */
+/** Writes output files atomically, with clear errors for a full disk. */
 import { lstat, rename, rm, writeFile } from "node:fs/promises";
 import { writeFailure } from "@tinklet/sdk/files";
 
 /**
- * Has a file written beside its place and moves it there, so that a failure leaves what was there before. What is not a plain file
- * (a pipe, `/dev/stdout`, a link) is written as it is.
+ * Writes a temporary file next to `path` and renames it, so that a failure keeps the old content. Pipes, `/dev/stdout` and links are
+ * written directly.
  *
- * @throws {@link TinkerError} naming the file.
+ * @throws {@link TinkerError} naming the file
  */
 export async function replaceFile<T>(path: string, write: (scratch: string) => Promise<T>): Promise<T> {
   const found = await lstat(path).catch(() => undefined);
@@ -22,14 +22,14 @@ export async function replaceFile<T>(path: string, write: (scratch: string) => P
   }
 }
 
-/** Writes a file whole or not at all, as {@link replaceFile} does. */
+/** Writes a file atomically, like {@link replaceFile}. */
 export function writeWhole(path: string, content: string | Uint8Array): Promise<void> {
   return replaceFile(path, async (scratch) => {
     await writeFile(scratch, content).catch((cause: unknown) => Promise.reject(writeFailure(path, cause)));
   });
 }
 
-/** A name for a file or folder that Windows, macOS and Linux all allow: ids have colons and slashes. */
+/** A file name that Windows, macOS and Linux allow, made from an id with colons and slashes. */
 export function portableName(text: string): string {
   const safe = text
     // biome-ignore lint/suspicious/noControlCharactersInRegex: Windows forbids them in names

@@ -1,22 +1,22 @@
 /**
- * The command line's front door. Whatever is typed comes through here, so it imports next to nothing: a command's own code,
- * and the SDK with it, is loaded when that command is asked for.
+ * Entry point of the command line. Imports only the command table, so that every start is fast; the code of a command and the SDK
+ * are loaded when the command runs.
  */
 import { readFileSync } from "node:fs";
 import { commandTable, findCommand, type Listed } from "./commands.ts";
 
-/** Exit codes, as the official tool has them. */
+/** Exit codes; the same as the official tool's. */
 export const exitCodes = { ok: 0, error: 1, usage: 2, interrupted: 130 } as const;
 
 /**
  * Runs one command.
  *
- * @param args - what was typed after the program's name.
+ * @param args - the arguments after the program's name
  * @returns the exit code: 0, 1 for an error, 2 for a wrong call, 130 after Ctrl-C.
  */
 export async function main(args: readonly string[]): Promise<number> {
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code === "EPIPE") process.exit(exitCodes.ok); // the reader has seen enough
+    if (error.code === "EPIPE") process.exit(exitCodes.ok); // the reader closed the pipe, for example `| head`
     throw error;
   });
   const { command, words, group, rest } = findCommand(args);
@@ -46,7 +46,7 @@ export function version(): string {
   return (JSON.parse(manifest) as { version: string }).version;
 }
 
-/** The list of commands, with the options that all of them take. */
+/** The list of commands and the options of all commands. */
 function help(listed: readonly Listed[]): string {
   const width = Math.max(...listed.map(({ words }) => words.join(" ").length));
   const lines: string[] = ["Usage: tinklet <command> [options]", ""];
@@ -62,13 +62,13 @@ function help(listed: readonly Listed[]): string {
 const globalHelp = `Options of every command, before or after it:
   -f, --format table|json   how results are written (--json for short; streams are one JSON value per line)
       --base-url URL        the server            [TINKER_BASE_URL]
-      --api-key KEY         the key               [TINKER_API_KEY]; other users of this machine can see an option
+      --api-key KEY         the key               [TINKER_API_KEY]; other users of this machine can see it
       --api-key-file FILE   a file with the key, - for stdin
-      --local               use a server inside this process: no key, no network
-      --data-dir FOLDER     what --local keeps    [TINKLET_DATA_DIR, else ~/.tinklet]; memory keeps nothing
+      --local               use a local server: no key, no network
+      --data-dir FOLDER     data folder of --local  [TINKLET_DATA_DIR, else ~/.tinklet]; memory stores nothing
   -q, --quiet               results and errors only
       --no-color            no colours            [NO_COLOR]
   -h, --help                help on a command
 
-Exit codes: 0 done, 1 error, 2 wrong call, 130 interrupted.
+Exit codes: 0 success, 1 error, 2 usage error, 130 interrupted.
 `;

@@ -1,4 +1,4 @@
-/** Which model a command means, and the tokenizer that belongs to it. */
+/** Resolves the model of a command and its tokenizer. */
 import { existsSync } from "node:fs";
 import type { Tokenizer } from "@tinklet/sdk";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -15,10 +15,10 @@ export const modelOptions: Readonly<Record<string, OptionSpec>> = {
     value: "NAME",
     about: `base model (with --local: ${bundledModel}, a folder, a .gguf file, or a Hub name)`,
   },
-  tokenizer: { type: "string", value: "PATH|HUB_ID", about: "take another tokenizer than the model's own" },
+  tokenizer: { type: "string", value: "PATH|HUB_ID", about: "tokenizer to use instead of the model's" },
 };
 
-/** A model as the server calls it, and what a local server must be told to serve it. */
+/** A model: its name on the server, and the source that a local server loads. */
 export interface ChosenModel {
   readonly name: string;
   /** For `models` of a local server; empty for the bundled model. */
@@ -26,10 +26,10 @@ export interface ChosenModel {
 }
 
 /**
- * The model that the options mean. Without one: the bundled model of a local server, or what the server has where that is one
- * model alone or the bundled one.
+ * The model of `--model`. Default: the bundled model on a local server, otherwise the server's only model, or the bundled model if the
+ * server has it.
  *
- * @throws {@link UsageError} when none is given and there is no default.
+ * @throws {@link UsageError} when `--model` is missing and there is no default
  */
 export async function chosenModel(
   input: Input,
@@ -49,18 +49,18 @@ export async function chosenModel(
   }
   if (!context.isLocal || given === bundledModel) return { name: given, serve: [] };
   checkLocalModel(given);
-  const cut = existsSync(given) ? -1 : given.indexOf("="); // a path may hold "=", and is then no name
+  const cut = existsSync(given) ? -1 : given.indexOf("="); // an existing path may contain "="
   return { name: cut < 0 ? given : given.slice(0, cut), serve: [given] };
 }
 
-/** Refuses a name like the bundled model's that is not its: it would be looked for on the Hub. */
+/** Rejects names that resemble the bundled model's, which would otherwise be looked up on the Hub. */
 export function checkLocalModel(given: string): void {
   const source = given.replace(/^[^=]*=/, "");
   if (source === bundledModel || !/^tinklet\//i.test(source) || existsSync(source)) return;
-  throw new UsageError(`--model: there is no ${source}; the bundled model is ${bundledModel}`);
+  throw new UsageError(`--model: unknown model ${source}; the bundled model is ${bundledModel}`);
 }
 
-/** The folder of the bundled model. @throws {@link CliError} saying exactly what is missing. */
+/** The folder of the bundled model. @throws {@link CliError} naming the missing package or file */
 export async function bundledModelFolder(): Promise<string> {
   const models = await import("@tinklet/models");
   try {
@@ -76,10 +76,10 @@ export async function bundledModelFolder(): Promise<string> {
 }
 
 /**
- * The tokenizer of a model: what `--tokenizer` says, else that of the source that a local server is given, else what the server hands
- * out or the name leads to.
+ * The tokenizer of a model: that of `--tokenizer`, else that of the local model source, else the server's, else the one known for the
+ * model's name.
  *
- * @param ask - asks the server; without it only the name is left.
+ * @param ask - requests the tokenizer from the server; absent when no server is used
  */
 export async function tokenizerFor(
   input: Input,
@@ -97,7 +97,7 @@ export async function tokenizerFor(
     : tokenizerForModel({ modelName: model.name });
 }
 
-/** The source in `name=source`, or all of it where that is a path. */
+/** The source in `name=source`; an existing path is returned unchanged, because it may contain "=". */
 function sourceOf(served: string): string {
   const cut = served.indexOf("=");
   return cut < 0 || existsSync(served) ? served : served.slice(cut + 1);

@@ -1,14 +1,14 @@
-/** Listings over several pages, as the official tool fetches them, with progress where it takes more than one. */
+/** Fetches lists page by page, with the official tool's page sizes, and shows the progress after the first page. */
 import type { Output } from "./output/output.ts";
 
 interface Page<T> {
   readonly items: readonly T[];
-  /** How many there are in all; absent where the server does not count. */
+  /** Total number on the server; absent if the server does not count. */
   readonly total?: number | undefined;
 }
 
 /**
- * Fetches `limit` items (0: all), `pageSize` at a time; a short page ends it early.
+ * Fetches `limit` items (0: all), `pageSize` at a time, until a page is not full.
  */
 export async function fetchUpTo<T>(
   limit: number,
@@ -31,7 +31,7 @@ export async function fetchUpTo<T>(
   return { items, total };
 }
 
-/** The end of a title when there are more. */
+/** Suffix of a title when the list was cut. */
 export function moreNotShown(total: number | undefined, shown: number): string {
   return total !== undefined && total > shown ? ` (${total - shown} more not shown, use --limit to see more)` : "";
 }

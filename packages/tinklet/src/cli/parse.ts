@@ -1,10 +1,10 @@
-/** From typed arguments to checked values, over `node:util`'s parser. Every failure is a {@link UsageError}. */
+/** Parses and checks arguments with the parser of `node:util`. Every failure is a {@link UsageError}. */
 import { parseArgs } from "node:util";
 import { closest, omitUndefined } from "@tinklet/wire/options";
 import type { Command, OptionSpec } from "./command.ts";
 import type { Listed } from "./commands.ts";
 
-/** The command was called wrongly: exit code 2, and a look at the help. */
+/** Wrong arguments: exit code 2, and a reference to the help. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
   readonly hint: string | undefined;
@@ -14,15 +14,15 @@ export class UsageError extends Error {
   }
 }
 
-/** Options of every command; their help stands in `main.ts`. */
+/** Options of every command; `main.ts` has their help text. */
 export const globalOptions: Readonly<Record<string, OptionSpec>> = {
   format: { type: "string", short: "f", choices: ["table", "json"], about: "how results are written" },
   json: { type: "boolean", about: "same as --format json" },
   "base-url": { type: "string", about: "the server" },
   "api-key": { type: "string", about: "the key; other users of this machine can see it while the command runs" },
   "api-key-file": { type: "string", value: "FILE", about: "a file with the key, - for stdin" },
-  local: { type: "boolean", about: "use a server inside this process" },
-  "data-dir": { type: "string", value: "FOLDER", about: "what --local keeps" },
+  local: { type: "boolean", about: "use a local server: no key, no network" },
+  "data-dir": { type: "string", value: "FOLDER", about: "data folder of --local" },
   quiet: { type: "boolean", short: "q", about: "results and errors only" },
   "no-color": { type: "boolean", about: "no colours" },
   help: { type: "boolean", short: "h", about: "this help" },
@@ -30,7 +30,7 @@ export const globalOptions: Readonly<Record<string, OptionSpec>> = {
 
 type Value = string | boolean | readonly (string | boolean)[] | undefined;
 
-/** What was typed, checked. */
+/** Checked arguments. */
 export class Input {
   readonly positionals: readonly string[];
   readonly #values: Readonly<Record<string, Value>>;
@@ -40,7 +40,7 @@ export class Input {
     this.positionals = positionals;
   }
 
-  /** The same with another value. */
+  /** A copy with another value for one option. */
   with(name: string, value: string): Input {
     return new Input({ ...this.#values, [name]: value }, this.positionals);
   }
@@ -59,7 +59,7 @@ export class Input {
     return Array.isArray(value) ? (value as string[]) : [];
   }
 
-  /** A whole number. @throws {@link UsageError} for anything else, or what is below `least`. */
+  /** A whole number. @throws {@link UsageError} for other values and for numbers below `least` */
   integer(name: string, least = Number.MIN_SAFE_INTEGER): number | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
@@ -68,7 +68,7 @@ export class Input {
     throw new UsageError(`--${name} must be a whole number${least > -1e9 ? ` from ${least} on` : ""}, not "${text}"`);
   }
 
-  /** A number. @throws {@link UsageError} for anything else, or what is below `least`. */
+  /** A number. @throws {@link UsageError} for other values and for numbers below `least` */
   number(name: string, least = Number.NEGATIVE_INFINITY): number | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
@@ -78,19 +78,19 @@ export class Input {
   }
 }
 
-/** The parser's message in our words: its advice about what begins with a dash is for programmers. */
+/** The parser's message, with a suggestion for unknown options and shorter advice about values that begin with a dash. */
 function complaint(message: string, options: readonly string[]): string {
   const option = /use '--([\w-]+)=-XYZ'/.exec(message)?.[1];
-  if (option !== undefined) return `--${option} needs a value; one that begins with a dash is written --${option}=-1`;
+  if (option !== undefined) return `--${option} needs a value; write a value that begins with a dash as --${option}=-1`;
   const said = message.replace(/\. To specify a positional.*$/s, "");
   const unknown = /^Unknown option '--([^']+)'/.exec(said)?.[1];
   const close = unknown === undefined ? undefined : nearest(unknown, options);
   return close === undefined ? said : `${said}. Did you mean --${close}?`;
 }
 
-/** Parses what follows a command's words. */
+/** Parses the arguments after a command's words. */
 export function parseInput(command: Command, args: readonly string[]): Input {
-  const options = { ...globalOptions, ...command.options }; // a command may have a meaning of its own for a name
+  const options = { ...globalOptions, ...command.options }; // a command may redefine a global option
   let parsed: ReturnType<typeof parseArgs>;
   try {
     parsed = parseArgs({
@@ -126,7 +126,7 @@ function checkPositionals({ arguments: names = [] }: Command, given: readonly st
   if (!many && given.length > names.length) throw new UsageError(`"${given[names.length]}" is one argument too many`);
 }
 
-/** What to say about words that are no command. */
+/** The message for an unknown command. */
 export function unknownCommand(words: readonly string[], rest: readonly string[], table: readonly Listed[]): string {
   const typed = rest.find((arg) => !arg.startsWith("-"));
   const before = words.join(" ");
@@ -145,6 +145,6 @@ export function unknownCommand(words: readonly string[], rest: readonly string[]
   return `There is no command "${[before, typed].join(" ").trim()}". ${advice}`;
 }
 
-/** The known word that was probably meant: one spelt nearly so, or that begins with what was typed. */
+/** The known word that is similar to the typed one or begins with it. */
 export const nearest = (typed: string, known: readonly string[]): string | undefined =>
   closest(typed, known) ?? known.find((word) => typed.length > 2 && word.startsWith(typed));

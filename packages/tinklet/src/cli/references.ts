@@ -1,7 +1,6 @@
 /**
- * Short names for checkpoints, wherever one is expected: `@latest`, `run:name`, the folder of a run, or the whole
- * `tinker://` path. A short name means a checkpoint; its two halves, the weights for sampling and the state that training
- * goes on from, are chosen by whoever asks.
+ * Resolves references to checkpoints: `@latest`, `run:name`, a run folder, or a `tinker://` path. Except for a path, a reference
+ * means a checkpoint with two files, training state and sampler weights; the caller chooses between them.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -9,35 +8,35 @@ import type { RestClient } from "@tinklet/sdk";
 import type { Checkpoint } from "@tinklet/wire";
 import { CliError } from "./output/explain.ts";
 
-/** What the checkpoint is for. */
+/** The two files of a checkpoint. */
 export type CheckpointKind = "training" | "sampler";
 
-/** The help of every argument that takes one. */
-export const referenceHelp = "tinker://RUN/weights/NAME, @latest, RUN:NAME, RUN, or the folder of a run";
+/** Help text of every argument that takes a reference. */
+export const referenceHelp = "tinker://RUN/weights/NAME, @latest, RUN:NAME, RUN, or a run folder";
 
 /** A checkpoint that a reference may mean. */
 interface Candidate {
   readonly path: string;
   readonly kind: CheckpointKind;
-  /** The two halves of one checkpoint have the same. */
+  /** The same for training state and sampler weights of one checkpoint. */
   readonly name: string;
 }
 
-/** Where a reference points to. */
+/** The run or folder of a reference. */
 interface Place {
   /** Oldest first. */
   readonly candidates: readonly Candidate[];
-  /** The name that was asked for. */
+  /** The checkpoint name in the reference. */
   readonly name?: string | undefined;
-  /** The place, at the beginning of a sentence. */
+  /** Subject of error messages. */
   readonly title: string;
 }
 
 /**
- * The full path of a checkpoint.
+ * The `tinker://` path of a checkpoint.
  *
- * @param kind - which half is meant where the reference leaves it open.
- * @throws {@link CliError} when nothing fits.
+ * @param kind - the file to choose if the reference is not a path
+ * @throws {@link CliError} when no checkpoint matches
  */
 export async function resolveCheckpoint(
   reference: string,
@@ -52,10 +51,10 @@ export async function resolveCheckpoint(
 }
 
 /**
- * Everything that a reference means: a full path is itself, a short name is a checkpoint with both its halves, as far as they
- * are there.
+ * All paths that a reference means: a `tinker://` path is one path, a short name is the training state and the sampler weights
+ * of a checkpoint, if they exist.
  *
- * @throws {@link CliError} when nothing fits.
+ * @throws {@link CliError} when no checkpoint matches
  */
 export async function resolveHalves(reference: string, rest: () => Promise<RestClient>): Promise<readonly string[]> {
   if (reference.startsWith("tinker://")) return [reference];
@@ -68,27 +67,27 @@ export async function resolveHalves(reference: string, rest: () => Promise<RestC
   ];
 }
 
-/** The help of every argument that takes a run. */
-export const runReferenceHelp = "the id of a run, the folder of one, or the path of a checkpoint";
+/** Help text of every argument that takes a run. */
+export const runReferenceHelp = "a run id, a run folder, or a tinker:// path";
 
 /**
- * The runs that a reference means, oldest first: an id is itself; a folder means every run of the server that its checkpoints
- * belong to, for going on after an interruption makes another one.
+ * The run ids that a reference means, oldest first. A folder can have several, because resuming after an interruption creates another
+ * run on the server.
  *
- * @throws {@link CliError} when a folder names none, or the text cannot be an id.
+ * @throws {@link CliError} when a folder has no checkpoints, or the reference cannot be an id
  */
 export async function resolveRuns(reference: string): Promise<readonly string[]> {
   if (existsSync(reference)) {
     const { candidates, title } = await inFolder(reference);
     if (candidates.length > 0) return [...new Set(candidates.map(runOf))];
-    throw new CliError(`${title} names no run: nothing was saved there.`, {
-      hint: "tinklet run list shows the runs that the server has.",
+    throw new CliError(`${title} has no checkpoints, so it names no run.`, {
+      hint: "tinklet run list shows the runs of the server.",
     });
   }
   if (reference.startsWith("tinker://")) return [runOf({ path: reference })];
   if (!reference.includes("/")) return [reference];
-  throw new CliError(`"${reference}" is neither a folder nor the id of a run.`, {
-    hint: `Give ${runReferenceHelp}; tinklet run list shows those there are.`,
+  throw new CliError(`"${reference}" is neither a folder nor a run id.`, {
+    hint: `Give ${runReferenceHelp}; tinklet run list shows the runs.`,
   });
 }
 
@@ -123,7 +122,7 @@ async function inRun(run: string, rest: RestClient): Promise<Place> {
   }
 }
 
-/** The checkpoints of all training runs; adapters that were imported to sample from them belong to none. */
+/** The checkpoints of all training runs, without imported adapters, which belong to no run. */
 async function ofRuns(rest: RestClient): Promise<Checkpoint[]> {
   const runs = new Set<string>();
   for await (const { trainingRunId } of rest.listTrainingRuns({ limit: 1000 })) runs.add(trainingRunId);
@@ -133,7 +132,7 @@ async function ofRuns(rest: RestClient): Promise<Checkpoint[]> {
   return found;
 }
 
-/** Servers list the newest first; of two at the same moment the one listed later counts as the newer. */
+/** Oldest first. Of two with the same time, the one that the server listed later counts as the newer. */
 function inOrder(checkpoints: readonly Checkpoint[]): Candidate[] {
   return checkpoints
     .filter(({ checkpointType }) => checkpointType === "training" || checkpointType === "sampler")
@@ -164,6 +163,6 @@ function nothingFits({ candidates, name, title }: Place, kind: CheckpointKind | 
     return new CliError(`${title} has no ${what} "${name}".`, { hint: `It has: ${known.join(", ")}.` });
   }
   return new CliError(`${title} has no ${name === undefined ? what : `${what} "${name}"`}.`, {
-    hint: `${known.length === 0 && name !== undefined ? `It has no ${what}s at all. ` : ""}tinklet train saves them; tinklet checkpoint list shows those there are.`,
+    hint: `${known.length === 0 && name !== undefined ? `It has no ${what}s. ` : ""}tinklet train saves checkpoints; tinklet checkpoint list shows them.`,
   });
 }

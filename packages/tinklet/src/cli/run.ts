@@ -1,4 +1,4 @@
-/** Runs a command that was found: parses, makes its surroundings, and turns whatever happens into an exit code. */
+/** Runs a command: parses its arguments, creates its context, prints errors and returns the exit code. */
 import { withApiKey } from "./auth/api-key.ts";
 import type { Command, OptionSpec } from "./command.ts";
 import { Context } from "./context.ts";

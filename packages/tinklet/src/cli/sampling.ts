@@ -1,4 +1,4 @@
-/** What `sample`, `chat` and the quickstart share: a sampler for a model or a checkpoint, and text from it. */
+/** Shared by `sample`, `chat` and the quickstart: opens a sampler for a model or a checkpoint, and samples text. */
 
 import type { SamplingClient, Tokenizer } from "@tinklet/sdk";
 import type { SampleResponse, SamplingParamsInput } from "@tinklet/wire";
@@ -16,24 +16,24 @@ export const samplingOptions: Readonly<Record<string, OptionSpec>> = {
   from: {
     type: "string",
     value: "CHECKPOINT",
-    about: "tinker://…, @latest, RUN:NAME, RUN, the folder of a run, or a PEFT adapter's",
+    about: "tinker://…, @latest, RUN:NAME, RUN, a run folder, or a PEFT adapter folder",
   },
-  "max-tokens": { type: "string", value: "N", about: "default 128" },
-  temperature: { type: "string", short: "t", value: "T", about: "0 takes the likeliest token (default 1)" },
+  "max-tokens": { type: "string", value: "N", about: "maximum length of the answer (default 128)" },
+  temperature: { type: "string", short: "t", value: "T", about: "0 is greedy decoding (default 1)" },
   "top-p": { type: "string", value: "P", about: "default 1" },
   "top-k": { type: "string", value: "K", about: "default: all" },
-  seed: { type: "string", value: "N", about: "the same seed gives the same text" },
-  stop: { type: "string", multiple: true, value: "TEXT", about: "end here (repeatable)" },
+  seed: { type: "string", value: "N", about: "random seed; the same seed gives the same text" },
+  stop: { type: "string", multiple: true, value: "TEXT", about: "stop string (repeatable)" },
 };
 
 export interface Opened {
   readonly sampler: SamplingClient;
   readonly tokenizer: Tokenizer;
-  /** What is sampled from, for people. */
+  /** Name of the model or checkpoint, for messages. */
   readonly name: string;
 }
 
-/** Opens the sampler that the options mean. */
+/** Opens the sampler of `--model` or `--from`. */
 export async function openSampler(input: Input, context: Context): Promise<Opened> {
   const { signal } = context;
   const from = input.text("from");
@@ -71,14 +71,14 @@ export function samplingParams(input: Input): SamplingParamsInput {
   return { maxTokens: input.integer("max-tokens", 1) ?? 128, ...set, ...(stop.length === 0 ? {} : { stop }) };
 }
 
-/** An answer as text, without the token that ended it. */
+/** A sampled text, without the end token. */
 export interface Written {
   readonly text: string;
   readonly tokens: number;
   readonly stopReason: string;
 }
 
-/** The settings with the model's own end-of-text tokens, which always end a text. */
+/** The parameters with the model's end-of-text tokens as stop tokens, unless stop strings are set. */
 function withStop(tokenizer: Tokenizer, params: SamplingParamsInput): SamplingParamsInput {
   const texts = params.stop === undefined ? [] : ([params.stop].flat() as (string | number)[]);
   const stop = texts.length > 0 ? { stop: texts as string[] } : { stop: [...tokenizer.eosTokenIds] };
@@ -93,7 +93,7 @@ function written(tokenizer: Tokenizer, { sequences }: SampleResponse): Written[]
   });
 }
 
-/** Draws texts for a prompt. The model's own end-of-text tokens always end one. */
+/** Samples texts for a prompt. */
 export async function write(
   { sampler, tokenizer }: Pick<Opened, "tokenizer"> & { readonly sampler: Pick<SamplingClient, "sample"> },
   prompt: readonly number[],
@@ -105,9 +105,9 @@ export async function write(
 }
 
 /**
- * Draws one text and shows it while it is drawn, where the server can; else when it is there.
+ * Samples one text and streams it if the server supports streaming.
  *
- * @param show - given the text piece by piece
+ * @param show - receives the parts of the text
  */
 export async function writeLive(
   opened: Opened,
@@ -121,7 +121,7 @@ export async function writeLive(
   if (prompt.length === 0) throw new CliError("The prompt is empty.");
   const shown = new ShownText(options);
   const stream = sampler.stream(prompt, { signal, tokenizer, samplingParams: withStop(tokenizer, params) });
-  let ended = false; // the token that ends the text, and what a server may send behind it, is not shown
+  let ended = false; // the end token and tokens after it are not shown
   for await (const { token, text = "" } of stream) {
     ended ||= tokenizer.eosTokenIds.includes(token);
     const piece = ended ? "" : shown.add(text);
@@ -129,7 +129,7 @@ export async function writeLive(
   }
   const [{ text, ...rest }] = written(tokenizer, await stream.response) as [Written];
   const final = options.trimmed ? text.trim() : text;
-  // Decoding piece by piece may differ from the whole only behind what was shown; if not, the whole is shown again.
+  // If incremental decoding differs from the decoded whole, the whole text is shown again.
   const left = final.startsWith(shown.text) ? final.slice(shown.text.length) : `\n${final}`;
   if (left !== "") options.show(left);
   return { text: final, ...rest };

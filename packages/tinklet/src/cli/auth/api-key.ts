@@ -1,11 +1,11 @@
-/** The key of `--api-key-file`: a command line is visible to every user of the machine, a file or a pipe is not. */
+/** Reads the key of `--api-key-file`. Every user of the machine can see a command line, but not a private file or a pipe. */
 import { createReadStream } from "node:fs";
 import { type Input, UsageError } from "../parse.ts";
 
-/** A key has some hundred characters, a token some thousand. */
+/** Read limit; a key has about 100 characters, an access token a few thousand. */
 const longestBytes = 65_536;
 
-/** The arguments with the key in them, wherever it comes from. @throws {@link UsageError} when there is none in the file. */
+/** Replaces `--api-key-file` by `--api-key`. @throws {@link UsageError} when the file has no key */
 export async function withApiKey(input: Input): Promise<Input> {
   const file = input.text("api-key-file");
   if (file === undefined) return input;

@@ -1,6 +1,6 @@
 /**
- * The two requests of `auth login` and `auth logout`: they carry the key that is being stored or dropped, not the one the SDK would
- * choose, so they go past its clients.
+ * The two requests of `auth login` and `auth logout`. They send the key that is being stored or removed, not the one that the SDK would
+ * choose, so they do not use its clients.
  */
 
 import { checkedBaseUrl, resolveBaseUrl, type StoredKey } from "@tinklet/sdk/credentials";
@@ -11,7 +11,7 @@ import { CliError } from "../output/explain.ts";
 const path = `${apiPrefix}/auth/apikey/me`;
 const timeoutMs = 30_000;
 
-/** What the server says of a key. */
+/** The server's description of a key. */
 export interface KnownKey {
   readonly id: string;
   readonly name: string;
@@ -19,7 +19,7 @@ export interface KnownKey {
   readonly details: NonNullable<StoredKey["details"]>;
 }
 
-/** Asks whose key this is. @throws {@link CliError} when the server does not take it. */
+/** Asks the server for the owner of a key. @throws {@link CliError} when the server rejects the key */
 export async function describeKey(key: string, baseUrl: string | undefined, signal: AbortSignal): Promise<KnownKey> {
   const answer = await request("GET", key, baseUrl, signal);
   const found: unknown = await answer.json().catch(() => undefined);
@@ -40,7 +40,7 @@ export async function describeKey(key: string, baseUrl: string | undefined, sign
   };
 }
 
-/** Deletes a key on the server, by its own right. */
+/** Deletes a key on the server, authenticated by the key itself. */
 export async function deleteKey(key: string, baseUrl: string | undefined, signal: AbortSignal): Promise<void> {
   await request("DELETE", key, baseUrl, signal);
 }
@@ -57,7 +57,7 @@ async function request(
     answer = await fetch(`${baseUrl}${path}`, {
       method,
       headers: { "x-api-key": key },
-      redirect: "error", // a key goes to the server that was named
+      redirect: "error", // a key is sent to the configured server only
       signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
     });
   } catch (cause) {

@@ -1,6 +1,6 @@
 /**
- * Stored keys, as the official tool stores them, so that either finds what the other wrote: one JSON file that only its owner can
- * read, replaced as a whole. Reading is the SDK's (`transport/stored-key.node.ts`).
+ * Writes stored keys in the official tool's format, so that both tools read the same file: one JSON file with mode 0600, replaced
+ * atomically. The SDK reads it (`transport/stored-key.node.ts`).
  */
 import { randomUUID } from "node:crypto";
 import { chmod, mkdir, open, rename, rm, stat } from "node:fs/promises";
@@ -10,10 +10,10 @@ import { writeFailure } from "@tinklet/sdk/files";
 import { omitUndefined } from "@tinklet/wire/options";
 
 /**
- * Stores a key, to be used for its server.
+ * Stores a key for its server.
  *
- * A key of the hosted service becomes the default one, which the official tool uses too. Keys of other servers do not: that tool would send
- * them to the hosted service. Their ids are only unique on their server.
+ * A key of the hosted service becomes the default key, which the official tool uses too. Keys of other servers do not, because that tool
+ * would send them to the hosted service. Key ids are unique per server only.
  */
 export async function storeKey(
   file: string,
@@ -27,14 +27,14 @@ export async function storeKey(
   await save(file, { version: 1, ...omitUndefined({ default: main }), keys: { ...keys, [own]: record } });
 }
 
-/** Forgets a key. */
+/** Removes a key from the file. */
 export async function forgetKey(file: string, id: string): Promise<void> {
   const { default: chosen, keys } = readCredentials(file);
   const { [id]: _gone, ...kept } = keys;
   await save(file, { version: 1, ...(chosen === undefined || chosen === id ? {} : { default: chosen }), keys: kept });
 }
 
-/** Never half written, and never readable by others, not even while it is written. */
+/** Writes a temporary file with mode 0600 and renames it, so that the file is never incomplete or readable by other users. */
 async function save(file: string, content: StoredCredentials): Promise<void> {
   const folder = dirname(file);
   const scratch = join(folder, `.${basename(file)}.${randomUUID()}`);
@@ -46,7 +46,7 @@ async function save(file: string, content: StoredCredentials): Promise<void> {
     const handle = await open(scratch, "wx", 0o600);
     try {
       await handle.writeFile(JSON.stringify(content, null, 2));
-      await handle.chmod(0o600); // whatever the umask is
+      await handle.chmod(0o600); // independent of the umask
     } finally {
       await handle.close();
     }

@@ -1,4 +1,4 @@
-/** Asks for a secret: on a terminal each character shows as a star, elsewhere the first line of the input is read. */
+/** Reads a secret: on a terminal with a star per character, otherwise the first line of stdin. */
 import { createInterface } from "node:readline/promises";
 
 /** @returns the secret; empty at the end of the input. Rejects with `signal.reason` on Ctrl-C. */
@@ -30,7 +30,7 @@ export async function readSecret(prompt: string, signal: AbortSignal): Promise<s
         for (const character of entered) {
           if (character === "\r" || character === "\n" || character === "\x04") return end(() => resolve(secret));
           if (character === "\x03") {
-            process.kill(process.pid, "SIGINT"); // raw mode took the key from the terminal
+            process.kill(process.pid, "SIGINT"); // in raw mode the terminal does not send the signal
             return;
           }
           if (character === "\b" || character === "\x7f") {

@@ -1,25 +1,25 @@
-/** Adapters that were trained anywhere: a PEFT folder becomes a checkpoint of a Tinklet server. */
+/** Imports PEFT adapter folders as checkpoints of a Tinklet server. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Context } from "../context.ts";
 
-/** How long the server keeps an adapter that is not used again. */
+/** Lifetime of an imported adapter on the server, counted from its last import. */
 const keptSeconds = 7 * 24 * 3600;
 
-/** Whether a reference is the folder of an adapter, as PEFT and `checkpoint download` write it. */
+/** Whether a reference is an adapter folder as PEFT and `checkpoint download` write it. */
 export const isAdapterFolder = (reference: string): boolean => existsSync(join(reference, "adapter_config.json"));
 
 /**
- * Gives the adapter to the server. The same adapter again is the same checkpoint, and its time begins anew.
+ * Uploads the adapter. Uploading the same adapter again gives the same checkpoint and restarts its lifetime.
  *
- * @param baseModel - the model that it belongs to; the server's only one, unless given
- * @returns the path of the checkpoint that it became
- * @throws {@link TinkerError} when the server takes none, or not this one.
+ * @param baseModel - the adapter's base model. Default: the server's only model
+ * @returns the `tinker://` path of the checkpoint
+ * @throws {@link TinkerError} when the server does not support imports or rejects the adapter
  */
 export async function importAdapter(folder: string, baseModel: string | undefined, context: Context): Promise<string> {
   const { output, signal } = context;
   const service = await context.service();
-  output.progress(`Giving ${folder} to the server …`);
+  output.progress(`Importing ${folder} …`);
   const options = { baseModel, ttlSeconds: keptSeconds, signal };
   const { path } = await service.importAdapter(folder, options).finally(() => output.endProgress());
   return path;

@@ -1,10 +1,10 @@
-/** Fetches a link to a file with progress on the terminal. */
+/** Downloads a URL to a file and shows the progress. */
 import { type DownloadProgress, downloadFile as fetchFile } from "@tinklet/sdk/files";
 import type { Context } from "../context.ts";
 import { replaceFile } from "../files.ts";
 import { formatDuration, formatSize } from "../output/format.ts";
 
-/** Says on the terminal how far a download is. */
+/** Returns a listener that shows the progress of a download. */
 export function showProgress({ output }: Pick<Context, "output">): (progress: DownloadProgress) => void {
   let startMs = performance.now();
   let current: string | undefined;
@@ -20,7 +20,7 @@ export function showProgress({ output }: Pick<Context, "output">): (progress: Do
   };
 }
 
-/** Fetches a file whole: one that was there stays when the download fails. @returns how many bytes came. */
+/** Downloads a file atomically: an existing file stays when the download fails. @returns the number of bytes */
 export async function downloadFile(url: string, file: string, what: string, context: Context): Promise<number> {
   const { signal, fetch } = context;
   const fetching = { signal, fetch, onProgress: showProgress(context) };

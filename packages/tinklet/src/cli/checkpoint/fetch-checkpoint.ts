@@ -1,4 +1,4 @@
-/** Brings a checkpoint's files into a folder, with progress on the terminal. */
+/** Downloads a checkpoint's files into a folder and shows the progress. */
 
 import type { RestClient } from "@tinklet/sdk";
 import { type CheckpointFetching, fetchCheckpoint as fetchFiles, fetchInto as unpackInto } from "@tinklet/sdk/files";
@@ -6,10 +6,10 @@ import type { Context } from "../context.ts";
 import { showProgress } from "./download.ts";
 
 /**
- * Fetches a checkpoint into `target`, which a download that breaks off leaves as it was.
+ * Downloads a checkpoint into `target`. An interrupted download leaves `target` unchanged.
  *
- * @param parent - a folder on the same disk, for what is on its way.
- * @returns how many bytes came.
+ * @param parent - a folder on the same disk, for temporary files
+ * @returns the number of bytes
  */
 export async function fetchCheckpoint(
   path: string,
@@ -21,7 +21,7 @@ export async function fetchCheckpoint(
   return fetchFiles(path, target, parent, fetchingOf(context, rest)).finally(() => context.output.endProgress());
 }
 
-/** How files of checkpoints are fetched, with progress on the terminal. */
+/** Options for downloading a checkpoint's files, with a progress listener. */
 export function fetchingOf(context: Context, rest: RestClient): CheckpointFetching {
   const { signal, fetch, output } = context;
   const openTraining = async (from: string) => {
@@ -31,7 +31,7 @@ export function fetchingOf(context: Context, rest: RestClient): CheckpointFetchi
   return { signal, fetch, rest, openTraining, onProgress: showProgress(context) };
 }
 
-/** Unpacks an archive beside the target and moves it there. */
+/** Unpacks an archive into a temporary folder and renames it to `target`. */
 export function fetchInto(url: string, target: string, parent: string, context: Context): Promise<number> {
   const { signal, fetch } = context;
   return unpackInto(url, target, parent, { signal, fetch, onProgress: showProgress(context) });

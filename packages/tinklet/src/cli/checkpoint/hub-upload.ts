@@ -1,6 +1,6 @@
 /**
- * Uploads a folder to a model repository on the Hugging Face Hub, by its commit API: no Python, no git. Large files go
- * through the Hub's storage for large files, the rest inside the commit.
+ * Uploads a folder to a model repository on the Hugging Face Hub with the commit API, without Python or git. Large files are uploaded
+ * to LFS storage, small ones are part of the commit request.
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -10,7 +10,7 @@ import { Readable } from "node:stream";
 import { omitUndefined } from "@tinklet/wire/options";
 import { CliError } from "../output/explain.ts";
 
-/** Where the Hub is and who we are there. */
+/** Address and token of the Hub. */
 export interface Hub {
   readonly endpoint: string;
   readonly token: string;
@@ -31,7 +31,7 @@ interface LocalFile {
   readonly size: number;
 }
 
-/** The Hub as the environment and `hf auth login` describe it. @throws {@link CliError} when there is no token. */
+/** The Hub settings of the environment and of `hf auth login`. @throws {@link CliError} when there is no token */
 export async function hubFromEnvironment(): Promise<Hub> {
   const { hubSettings } = await import("@tinklet/models");
   const { endpoint, token } = hubSettings();
@@ -46,10 +46,10 @@ export async function hubUser(hub: Hub, signal: AbortSignal): Promise<string> {
 }
 
 /**
- * Creates the repository and the branch where they are missing.
+ * Creates the repository and the branch if they do not exist.
  *
- * @returns whether everybody can see the repository, which the Hub decides for one that was there before.
- * @throws {@link CliError} when it is public and that was not asked for: nothing may be shown to everybody by accident.
+ * @returns whether the repository is public; an existing repository keeps its visibility
+ * @throws {@link CliError} when the repository is public and `isPrivate` is set, so that nothing is published by accident
  */
 export async function ensureRepo(
   hub: Hub,
@@ -64,8 +64,8 @@ export async function ensureRepo(
   const found = (await call(hub, "GET", `/api/models/${repo}`, { signal })) as { readonly private?: boolean };
   const isPublic = !(found.private ?? isPrivate);
   if (isPublic && isPrivate) {
-    throw new CliError(`${repo} is there already, and it is public.`, {
-      hint: "Add --public to upload it for everybody to see, or choose another repository with --repo.",
+    throw new CliError(`The repository ${repo} exists and is public.`, {
+      hint: "Add --public to publish the upload, or choose another repository with --repo.",
     });
   }
   if (revision !== undefined && revision !== "main") {
@@ -78,14 +78,14 @@ export async function ensureRepo(
   return { isPublic };
 }
 
-/** A file of a repository as text; undefined when it is not there. */
+/** A file of a repository as text; `undefined` when it does not exist. */
 export async function readRepoFile(hub: Hub, repo: string, revision: string, path: string, signal: AbortSignal) {
   const url = `${hub.endpoint}/${repo}/resolve/${encodeURIComponent(revision)}/${path}`;
   const response = await fetch(url, { headers: { authorization: `Bearer ${hub.token}` }, signal });
   return response.ok ? response.text() : undefined;
 }
 
-/** Files of a folder that fit the patterns (`*` and `?`), by their paths inside it. */
+/** Files of a folder whose relative paths match the patterns (`*` and `?`), sorted by path. */
 export async function chooseFiles(
   folder: string,
   allow: readonly string[],
@@ -162,7 +162,7 @@ async function uploadLarge(hub: Hub, repo: string, file: LocalFile, oid: string,
     }[];
   };
   const actions = batch.objects[0]?.actions;
-  if (actions?.upload === undefined) return; // the Hub has it already
+  if (actions?.upload === undefined) return; // the Hub already has a file with this hash
   const response = await fetch(actions.upload.href, {
     method: "PUT",
     headers: { ...actions.upload.header, "content-length": String(file.size) },
@@ -191,7 +191,7 @@ async function call(
   },
 ): Promise<unknown> {
   const url = path.startsWith("http") ? path : `${hub.endpoint}${path}`;
-  // Large files are confirmed wherever the Hub says; its token is for the Hub alone.
+  // The verify URL of a large file may be on another host, which must not receive the Hub's token.
   const trusted = new URL(url).origin === new URL(hub.endpoint).origin;
   const body = options.ndjson ?? (options.json === undefined ? undefined : JSON.stringify(options.json));
   const type = options.type ?? (options.ndjson === undefined ? "application/json" : "application/x-ndjson");

@@ -1,6 +1,6 @@
 /**
- * `billing usage` and `billing checkpoint-storage`: what was used, by the hour, and what checkpoints take up now. Shows whatever
- * fields the server sends, as the official tool does.
+ * `billing usage` and `billing checkpoint-storage`: usage by the hour, and the current size and cost of checkpoints. Shows all fields
+ * that the server sends, like the official tool.
  */
 import { type BillingUsageResponse, wireOf } from "@tinklet/wire";
 import type { Command } from "../command.ts";
@@ -14,11 +14,11 @@ export const billingUsage: Command = {
   usage: "billing usage STARTING_ON ENDING_BEFORE [--csv FILE] [--sessions-csv FILE]",
   about:
     "Shows usage by the hour between two moments: RFC 3339, whole UTC hours, at most 14 days apart.\n" +
-    "Quantities are tokens and gigabyte-hours; the data may be some hours behind.",
+    "Quantities are tokens and gigabyte-hours. The data can be some hours old.",
   arguments: ["STARTING_ON", "ENDING_BEFORE"],
   options: {
     csv: { type: "string", value: "FILE", about: "write the rows as CSV instead; - for stdout" },
-    "sessions-csv": { type: "string", value: "FILE", about: "write the sessions' notes as CSV; - for stdout" },
+    "sessions-csv": { type: "string", value: "FILE", about: "write the sessions' metadata as CSV; - for stdout" },
   },
   examples: ["billing usage 2026-07-13T00:00:00Z 2026-07-14T00:00:00Z"],
   async run(input, context) {
@@ -53,8 +53,8 @@ export const billingUsage: Command = {
 export const billingCheckpointStorage: Command = {
   usage: "billing checkpoint-storage [--project-id ID] [--csv FILE]",
   about:
-    "Shows how many checkpoints there are now, what they take up and what that would cost in a month (720 hours), by project and\n" +
-    "owner. The data may be one or two hours behind; costs are gross projections, not invoice amounts.",
+    "Shows the number and the size of the stored checkpoints and their cost in a month (720 hours), by project and owner.\n" +
+    "The data can be one or two hours old; costs are gross projections, not invoice amounts.",
   options: {
     "project-id": { type: "string", value: "ID", about: "only checkpoints of this project" },
     csv: { type: "string", value: "FILE", about: "write the rows as CSV instead; - for stdout" },
@@ -93,7 +93,7 @@ const storageFields = {
   estimated_monthly_cost_usd: null,
 } as const;
 
-/** A cost that applies to the kind of usage and is not known shows as null; one that does not apply shows nothing. */
+/** A cost that applies to the kind of usage but is unknown is shown as null; a cost that does not apply is left empty. */
 function withNullCosts(row: Row): Row {
   const rate = {
     training: "effective_rate_usd_per_million_tokens",
@@ -107,7 +107,7 @@ function withNullCosts(row: Row): Row {
 
 const envelope = ["bucket_start", "bucket_end", "base_model", "user_id", "user_name", "session_id", "project_id"];
 
-/** The events as they came, with null for what is absent. */
+/** The events as the server sent them, with null for absent fields. */
 function usageRows({ data }: BillingUsageResponse): Row[] {
   return data.map((event) => {
     const wire = wireOf(event) ?? {};
@@ -128,7 +128,7 @@ function sessionRows({ sessions }: BillingUsageResponse): Row[] {
   }));
 }
 
-/** As Python's `json.dumps` spaces it. */
+/** JSON with the spacing of Python's `json.dumps`. */
 const pythonJson = (value: Readonly<Record<string, string>>) =>
   `{${Object.entries(value)
     .map(([key, text]) => `${JSON.stringify(key)}: ${JSON.stringify(text)}`)
@@ -136,7 +136,7 @@ const pythonJson = (value: Readonly<Record<string, string>>) =>
 
 const columnsOf = (rows: readonly Row[]): string[] => [...new Set(rows.flatMap((row) => Object.keys(row)))];
 
-/** As Python's `str()` writes it; nothing for null. */
+/** A value as Python's `str()` writes it; empty for null. */
 function cell(value: unknown): string {
   if (value === null || value === undefined) return "";
   if (typeof value === "boolean") return value ? "True" : "False";

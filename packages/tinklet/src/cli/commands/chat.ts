@@ -1,4 +1,4 @@
-/** `chat`: a conversation, line by line. Without a terminal each line of stdin is a turn. */
+/** `chat`: a conversation on the terminal. Without a terminal each line of stdin is a user message. */
 import { createInterface } from "node:readline";
 import type { ChatMessage } from "@tinklet/sdk";
 import type { Command } from "../command.ts";
@@ -6,28 +6,28 @@ import { CliError } from "../output/explain.ts";
 import { nearest } from "../parse.ts";
 import { openSampler, samplingOptions, samplingParams, write, writeLive } from "../sampling.ts";
 
-/** What is answered by the program and never sent to the model. */
+/** Lines that the program handles and does not send to the model. */
 const slashCommands: Readonly<Record<string, string>> = {
-  "/reset": "forget the conversation and begin anew",
-  "/exit": "end (Ctrl-D does, too)",
-  "/help": "this list",
+  "/reset": "start a new conversation",
+  "/exit": "end (or Ctrl-D)",
+  "/help": "show this list",
 };
 
-/** The program's answer to a line that begins with a slash. */
+/** The reply to a line that begins with a slash. */
 function answered(line: string): string {
   const [word = ""] = line.split(/\s/);
   const list = Object.entries(slashCommands).map(([name, about]) => `  ${name.padEnd(7)} ${about}`);
   if (word === "/help") return [...list, "  //TEXT  send a message that begins with a slash"].join("\n");
   const close = nearest(word, Object.keys(slashCommands));
-  return `There is no ${word}.${close === undefined ? "" : ` Did you mean ${close}?`} /help lists what there is; //… sends a message that begins with a slash.`;
+  return `Unknown command ${word}.${close === undefined ? "" : ` Did you mean ${close}?`} /help lists the commands; // sends a message that begins with a slash.`;
 }
 
 export const chat: Command = {
   usage: "chat [--model NAME | --from CHECKPOINT] [--system TEXT]",
-  about: "Talks to a model in its chat format. /help lists what the program itself answers; /exit or Ctrl-D ends.",
+  about: "Chats with a model, using its chat template. /help lists the commands of the chat; /exit or Ctrl-D ends it.",
   options: {
     ...samplingOptions,
-    system: { type: "string", value: "TEXT", about: "a message before the conversation" },
+    system: { type: "string", value: "TEXT", about: "system message" },
   },
   examples: ["chat --local", "chat --local --from runs/pirate --temperature 0.7"],
   async run(input, context) {
@@ -36,21 +36,21 @@ export const chat: Command = {
     const opened = await openSampler(input, context);
     const { tokenizer } = opened;
     if (!tokenizer.hasChatTemplate) {
-      throw new CliError(`${opened.name} brings no chat template.`, {
-        hint: "It is probably a base model: use tinklet sample.",
+      throw new CliError(`${opened.name} has no chat template.`, {
+        hint: "It is probably a base model without instruction tuning: use tinklet sample.",
       });
     }
     const system = input.text("system");
     const start: readonly ChatMessage[] = system === undefined ? [] : [{ role: "system", content: system }];
     let messages = [...start];
     const live = process.stdin.isTTY === true && process.stdout.isTTY === true && !output.isJson;
-    if (live) output.note(`${opened.name}. /reset begins anew, /exit ends, /help shows the rest.`);
+    if (live) output.note(`${opened.name}. /reset starts a new conversation, /exit ends, /help lists all commands.`);
     const lines = createInterface({ input: process.stdin, ...(live ? { output: process.stdout } : {}), prompt: "› " });
     signal.addEventListener("abort", () => lines.close(), { once: true });
     lines.on("SIGINT", () => process.kill(process.pid, "SIGINT"));
     let open = true;
     lines.once("close", () => {
-      open = false; // by Ctrl-D in the middle of an answer: a prompt would open stdin again, and nobody would close it
+      open = false; // Ctrl-D during an answer: prompt() would resume stdin and keep the process alive
     });
     const prompt = () => {
       if (live && open) lines.prompt();

@@ -1,4 +1,4 @@
-/** `checkpoint delete`: by path, or a run's by type and age. Asks before it does anything that cannot be undone. */
+/** `checkpoint delete`: by path, or the checkpoints of a run by type and age. Asks for confirmation first. */
 
 import type { RestClient } from "@tinklet/sdk";
 import type { Checkpoint } from "@tinklet/wire";
@@ -16,24 +16,24 @@ const types: Readonly<Record<string, string>> = {
   training: "training",
   sampler: "sampler",
 };
-/** Deletions under way at once. */
+/** Maximum number of concurrent deletions. */
 const concurrency = 32;
 
 export const checkpointDelete: Command = {
   usage: "checkpoint delete (CHECKPOINT... | --run-id RUN [--type T] [--before DATE] [--after DATE]) [--yes]",
   about:
-    `Deletes checkpoints for good: ${referenceHelp}.\n` +
-    "A short name means both halves of a checkpoint, a tinker:// path the one that it names. Dates are UTC, ISO 8601.",
+    `Permanently deletes checkpoints: ${referenceHelp}.\n` +
+    "A short name deletes both the training state and the sampler weights, a tinker:// path only what it names. Dates are UTC, ISO 8601.",
   arguments: ["CHECKPOINT..."],
   options: {
     "run-id": {
       type: "string",
       value: "RUN",
-      about: "all checkpoints of this run, by its id or its folder, or those that fit the filters",
+      about: "all checkpoints of this run (id or folder) that match the filters",
     },
     type: { type: "string", about: "weights or sampler_weights" },
-    before: { type: "string", value: "DATE", about: "older than this" },
-    after: { type: "string", value: "DATE", about: "younger than this" },
+    before: { type: "string", value: "DATE", about: "created before this date" },
+    after: { type: "string", value: "DATE", about: "created after this date" },
     yes: { type: "boolean", short: "y", about: "do not ask" },
   },
   examples: ["checkpoint delete --run-id RUN --type weights --before 2026-06-01", "checkpoint delete RUN:000020 -y"],
@@ -65,7 +65,7 @@ interface Failed {
   readonly error: string;
 }
 
-/** Says what was deleted. @param instead - for people, where nothing was tried. @returns the exit code: 1 if anything failed */
+/** Prints what was deleted. @param instead - text to print when nothing was attempted. @returns 1 if a deletion failed, else 0 */
 function report(paths: readonly string[], failed: readonly Failed[], { output }: Context, instead?: string): number {
   const deleted = paths.length - failed.length;
   if (output.isJson) output.event({ deleted_count: deleted, failed });
@@ -89,7 +89,7 @@ function checkChoice(input: Input, runId: string | undefined): void {
   }
 }
 
-/** Which checkpoints the options mean. */
+/** The filter of `--type`, `--before` and `--after`. */
 function filterOf(input: Input): (checkpoint: Checkpoint) => boolean {
   const type = input.text("type");
   if (type !== undefined && !Object.hasOwn(types, type)) {
@@ -102,7 +102,7 @@ function filterOf(input: Input): (checkpoint: Checkpoint) => boolean {
     (after === undefined || time > after);
 }
 
-/** A day or a moment; without a zone it is UTC. */
+/** Parses a date or a time in ISO 8601; without a zone it is UTC. */
 export function date(text: string | undefined): Date | undefined {
   if (text === undefined) return undefined;
   const trimmed = text.trim();

@@ -1,4 +1,4 @@
-/** `checkpoint download`: fetches a checkpoint into a folder of its own. */
+/** `checkpoint download`: downloads a checkpoint into a new folder. */
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,11 +12,11 @@ import { resolved } from "./checkpoint.ts";
 
 export const checkpointDownload: Command = {
   usage: "checkpoint download CHECKPOINT [--output FOLDER] [--force]",
-  about: `Fetches a checkpoint and unpacks it into RUN_KIND_NAME: ${referenceHelp}.`,
+  about: `Downloads a checkpoint and unpacks it into the folder RUN_KIND_NAME: ${referenceHelp}.`,
   arguments: ["CHECKPOINT"],
   options: {
-    output: { type: "string", short: "o", value: "FOLDER", about: "where the folder is made (default: here)" },
-    force: { type: "boolean", about: "replace a checkpoint that is already there; never files of your own" },
+    output: { type: "string", short: "o", value: "FOLDER", about: "parent folder (default: the current one)" },
+    force: { type: "boolean", about: "replace an earlier download; other files are never replaced" },
   },
   async run(input, context) {
     const { rest, path } = await resolved(input.positionals[0] ?? "", context);

@@ -26,13 +26,23 @@ export const checkpointPushHf: Command = {
   arguments: ["CHECKPOINT"],
   options: {
     repo: { type: "string", short: "r", value: "USER/NAME", about: "default: made from the run's names" },
-    public: { type: "boolean", about: "for everybody to see (default: private)" },
+    public: { type: "boolean", about: "make the repository public (default: private)" },
     revision: { type: "string", value: "BRANCH", about: "branch to upload to" },
     "commit-message": { type: "string", value: "TEXT", about: "message of the commit" },
     "create-pr": { type: "boolean", about: "open a pull request instead of pushing" },
-    "allow-pattern": { type: "string", multiple: true, value: "GLOB", about: "upload only what fits (repeatable)" },
-    "ignore-pattern": { type: "string", multiple: true, value: "GLOB", about: "leave out what fits (repeatable)" },
-    "no-model-card": { type: "boolean", about: "write no README.md" },
+    "allow-pattern": {
+      type: "string",
+      multiple: true,
+      value: "GLOB",
+      about: "upload only matching files (repeatable)",
+    },
+    "ignore-pattern": {
+      type: "string",
+      multiple: true,
+      value: "GLOB",
+      about: "do not upload matching files (repeatable)",
+    },
+    "no-model-card": { type: "boolean", about: "do not write a README.md" },
   },
   async run(input, context) {
     const { output, signal } = context;

@@ -21,8 +21,8 @@ export const checkpointList: Command = {
   usage: "checkpoint list [--run-id RUN] [--limit N]",
   about: "Lists checkpoints, of one run or of all.",
   options: {
-    "run-id": { type: "string", value: "RUN", about: "only those of this run, by its id or its folder" },
-    limit: { type: "string", value: "N", about: "at most so many, over all runs; 0 for all (default 20)" },
+    "run-id": { type: "string", value: "RUN", about: "only checkpoints of this run (id or folder)" },
+    limit: { type: "string", value: "N", about: "maximum number over all runs; 0 for all (default 20)" },
   },
   async run(input, context) {
     const { output, signal } = context;
@@ -69,7 +69,7 @@ export const checkpointInfo: Command = {
     });
     const found = checkpoints.find(({ tinkerPath }) => tinkerPath === path);
     if (found === undefined) throw notFound(path);
-    // Somebody else's run is shown as far as its checkpoints are public.
+    // Runs of other users are visible if they have public checkpoints.
     const run = await rest.getTrainingRun(trainingRunId, { accessScope: "accessible" });
     context.output.result({
       title: `Checkpoint: ${found.checkpointId}`,
@@ -92,7 +92,7 @@ export const checkpointInfo: Command = {
 
 export const checkpointPublish: Command = {
   usage: "checkpoint publish CHECKPOINT",
-  about: `Lets everybody use a checkpoint: ${referenceHelp}. A short name means both its halves.`,
+  about: `Makes a checkpoint public: ${referenceHelp}. A short name means training state and sampler weights.`,
   arguments: ["CHECKPOINT"],
   run: ({ positionals: [reference = ""] }, context) =>
     changeHalves(reference, context, {
@@ -104,7 +104,7 @@ export const checkpointPublish: Command = {
 
 export const checkpointUnpublish: Command = {
   usage: "checkpoint unpublish CHECKPOINT",
-  about: `Makes a checkpoint private again: ${referenceHelp}. A short name means both its halves.`,
+  about: `Makes a checkpoint private again: ${referenceHelp}. A short name means training state and sampler weights.`,
   arguments: ["CHECKPOINT"],
   run: ({ positionals: [reference = ""] }, context) =>
     changeHalves(reference, context, {
@@ -116,27 +116,28 @@ export const checkpointUnpublish: Command = {
 
 export const checkpointSetTtl: Command = {
   usage: "checkpoint set-ttl CHECKPOINT (--ttl SECONDS | --remove)",
-  about: `Says how long a checkpoint is kept: ${referenceHelp}. A short name means both its halves.`,
+  about: `Sets when a checkpoint expires: ${referenceHelp}. A short name means training state and sampler weights.`,
   arguments: ["CHECKPOINT"],
   options: {
-    ttl: { type: "string", value: "SECONDS", about: "from now on" },
-    remove: { type: "boolean", about: "keep it for good" },
+    ttl: { type: "string", value: "SECONDS", about: "lifetime from now" },
+    remove: { type: "boolean", about: "keep it without a limit" },
   },
   async run(input, context) {
     const ttl = input.integer("ttl");
     const remove = input.flag("remove");
     if (ttl === undefined && !remove) throw new UsageError("Must specify either --ttl <seconds> or --remove");
     if (ttl !== undefined && remove) throw new UsageError("Cannot specify both --ttl and --remove");
-    if (ttl !== undefined && ttl <= 0) throw new UsageError("--ttl must be above 0");
+    if (ttl !== undefined && ttl <= 0) throw new UsageError(`--ttl must be at least 1 second, got ${ttl}`);
     return changeHalves(input.positionals[0] ?? "", context, {
-      done: ttl === undefined ? "Kept for good" : `Kept until ${new Date(Date.now() + ttl * 1000).toISOString()}`,
+      done:
+        ttl === undefined ? "Kept without a limit" : `Kept until ${new Date(Date.now() + ttl * 1000).toISOString()}`,
       json: { ttl_seconds: ttl ?? null },
       change: (rest, path, options) => rest.setCheckpointTtlFromTinkerPath(path, ttl ?? null, options),
     });
   },
 };
 
-/** A run without it and a run that nobody may see are the same to whoever asks. */
+/** One message for a missing checkpoint and for one that the caller may not see, because the server answers both with 404. */
 function notFound(path: string, cause?: Error): CliError {
   const hint = hintFor({ operation: "weightsInfo", status: 404, message: "", path });
   return new CliError(`Checkpoint not found: ${path}`, { ...omitUndefined({ hint }), cause });

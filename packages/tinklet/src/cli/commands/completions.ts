@@ -1,4 +1,4 @@
-/** `completions`: scripts for bash, zsh and fish, made from the list of commands and their options. */
+/** `completions`: scripts for bash, zsh and fish, generated from the command table. */
 import type { Command, OptionSpec } from "../command.ts";
 import { commandTable } from "../commands.ts";
 import { globalOptions } from "../parse.ts";
@@ -22,7 +22,7 @@ export const completions: Command = {
     const write = { bash, zsh, fish }[shell];
     if (write === undefined) {
       const { UsageError } = await import("../parse.ts");
-      throw new UsageError(`There are completions for bash, zsh and fish, not for "${shell}"`);
+      throw new UsageError(`SHELL must be one of bash, zsh, fish, not "${shell}"`);
     }
     const all = await Promise.all(
       commandTable.map(async ({ words, about, load }) => {
@@ -44,7 +44,7 @@ function bash(all: readonly Completed[]): string {
     const next = all.filter(({ words }) => words[0] === group).flatMap(({ words }) => words[1] ?? []);
     return `    ${group}) [[ "$COMP_CWORD" -eq 2 && "$cur" != -* ]] && { COMPREPLY=($(compgen -W "${next.join(" ")}" -- "$cur")); return; } ;;`;
   });
-  // A command whose word others begin with may be followed by an option at once.
+  // `data` is also the first word of `data prune`, so its own options complete after "data -".
   const called = ({ words }: Completed) =>
     words.length === 1 && groups.includes(words[0] as string) ? `"${words[0]} -"*` : `"${words.join(" ")}"`;
   const options = all.map((one) => `    ${called(one)}) COMPREPLY=($(compgen -W "${flags(one)}" -- "$cur")) ;;`);

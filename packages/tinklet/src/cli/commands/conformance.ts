@@ -1,4 +1,4 @@
-/** `conformance`: the black-box kit against any server of the Tinker API. Only parses and prints; the kit is its own package. */
+/** `conformance`: runs the suite of `@tinklet/conformance` against a server and prints its report. */
 import type { Group } from "@tinklet/conformance";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
@@ -7,8 +7,8 @@ import { nearest, UsageError } from "../parse.ts";
 export const conformance: Command = {
   usage: "conformance --base-url URL [--base-model NAME] [--only GROUP ...]",
   about:
-    "Tests a server of the Tinker API from outside, in groups: routes, encoding, sessions, ordering, idempotency, futures, losses,\n" +
-    "optimizer, lora, checkpoints, sampling, errors, newer, newer-sampling (what releases after 0.25 brought), restart.",
+    "Tests a server of the Tinker API over HTTP, in groups: routes, encoding, sessions, ordering, idempotency, futures, losses,\n" +
+    "optimizer, lora, checkpoints, sampling, errors, newer, newer-sampling (features of releases after 0.25), restart.",
   options: {
     "base-model": {
       type: "string",
@@ -46,7 +46,7 @@ export const conformance: Command = {
   },
 };
 
-/** Refuses names of nothing before a server is asked. */
+/** Rejects unknown groups and cases before the server is called. */
 function checkOnly(only: readonly string[], groups: readonly Group[]): void {
   const names = groups.map(({ name }) => name);
   const ids = groups.flatMap(({ cases }) => cases.map(({ id }) => id));
@@ -55,11 +55,11 @@ function checkOnly(only: readonly string[], groups: readonly Group[]): void {
     const group = name.split("/")[0] as string;
     if (names.includes(group)) {
       const own = ids.filter((id) => id.startsWith(`${group}/`));
-      throw new UsageError(`--only: no case is called ${name}; ${group} has ${own.join(", ")}`);
+      throw new UsageError(`--only: unknown case ${name}; ${group} has ${own.join(", ")}`);
     }
     const close = nearest(group, names);
     throw new UsageError(
-      `--only: no group or case is called ${name}.${close === undefined ? "" : ` Did you mean ${close}?`} The groups: ${names.join(", ")}`,
+      `--only: unknown group or case ${name}.${close === undefined ? "" : ` Did you mean ${close}?`} The groups: ${names.join(", ")}`,
     );
   }
 }

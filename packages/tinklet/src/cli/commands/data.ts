@@ -1,4 +1,4 @@
-/** `data` and `data prune`: what uses the data folder on this machine, and room in it. For a folder that no server has open. */
+/** `data` and `data prune`: shows and reduces the size of the data folder. The server that uses the folder must be stopped. */
 import type { DataFolder, DataKind, PruneChoice, PrunePlan } from "@tinklet/server";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -7,7 +7,7 @@ import { CliError } from "../output/explain.ts";
 import { counted, formatSize, formatTimestamp } from "../output/format.ts";
 import { type Input, UsageError } from "../parse.ts";
 
-/** Runs that the table has; `--json` has all. */
+/** Rows of the table; `--json` has all runs. */
 const shownRuns = 20;
 
 const kindNames: Readonly<Record<DataKind, string>> = {
@@ -82,17 +82,17 @@ export const data: Command = {
 export const dataPrune: Command = {
   usage: "data prune (--older-than AGE | --run RUN | --lost) [--yes]",
   about:
-    "Deletes runs from the data folder on this machine for good: checkpoints, states and requests. Shows first what goes and\n" +
-    "how much that frees, and asks. Published checkpoints stay, and so do runs with unfinished requests. The server that uses\n" +
-    "the folder must be stopped.",
+    "Permanently deletes runs from the data folder on this machine: checkpoints, states and requests. Lists what will be deleted\n" +
+    "and how much space that frees, and asks. Published checkpoints and runs with unfinished requests are kept. The server that\n" +
+    "uses the folder must be stopped.",
   options: {
     "older-than": {
       type: "string",
       value: "AGE",
-      about: "runs not trained and samplers not used for so long: 12h, 7d or 4w",
+      about: "runs and samplers that were not used for this time: 12h, 7d or 4w",
     },
-    run: { type: "string", value: "RUN", about: "this run alone" },
-    lost: { type: "boolean", about: "what lies in lost/; with --older-than what is older there, too" },
+    run: { type: "string", value: "RUN", about: "this run only" },
+    lost: { type: "boolean", about: "the files in lost/; with --older-than only older ones" },
     yes: { type: "boolean", short: "y", about: "do not ask" },
   },
   examples: ["data prune --older-than 7d", "data prune --run RUN --yes"],
@@ -139,7 +139,7 @@ function age(text: string): number {
   return Number(count) * each;
 }
 
-/** One line for each thing that goes. */
+/** One line for each item that will be deleted. */
 function described({ runs, samplers, lost }: PrunePlan): string[] {
   return [
     ...runs.map(({ runId, checkpoints, published, lastUsedAt }) => {
@@ -151,7 +151,7 @@ function described({ runs, samplers, lost }: PrunePlan): string[] {
   ];
 }
 
-/** Says what was deleted. @param plan - what went; absent where nothing was tried. */
+/** Prints what was deleted. @param plan - the deletion; absent when nothing was attempted */
 function report({ output }: Context, plan: PrunePlan | undefined, freedBytes: number, said: string): number {
   if (!output.isJson) output.line(said);
   output.event({
@@ -168,7 +168,7 @@ function report({ output }: Context, plan: PrunePlan | undefined, freedBytes: nu
   return 0;
 }
 
-/** Takes the folder until the command ends. @returns no folder where there is none yet. */
+/** Opens and locks the folder until the command ends. @returns `folder: undefined` when it does not exist */
 async function openFolder(context: Context): Promise<{ folder: DataFolder | undefined; dataDir: string }> {
   const { dataDir } = context;
   if (dataDir === undefined) throw new UsageError("--data-dir memory keeps nothing: name a folder");

@@ -1,4 +1,4 @@
-/** `doctor`: what works here and what does not, each with what to do about it, down to a real training step. */
+/** `doctor`: checks this machine, the packages, the key and the server, each with a hint, and runs a training step. */
 
 import { mkdir, statfs } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -29,7 +29,7 @@ export const doctor: Command = {
   options: { "skip-training": { type: "boolean", about: "no training step" } },
   async run(input, context) {
     const { output } = context;
-    context.showsEngineNotices = false; // the finding "Runtime" has it
+    context.showsEngineNotices = false; // the check "Runtime" reports the same
     const checks: readonly (readonly [string, () => Promise<Finding>])[] = [
       ["Node", node],
       ["Packages", packages],
@@ -90,7 +90,7 @@ async function packages(): Promise<Finding> {
   return { status: "warning", detail, hint: `The installation lacks ${missing.join(", ")}: npm install tinklet` };
 }
 
-/** What the engine would really run on: its own attempt to load it counts, not what lies in a folder. */
+/** Loads the runtime as the engine does, because an installed package may still fail to load. */
 async function runtime(): Promise<Finding> {
   const { findRuntime } = await import("@tinklet/server");
   const { name, reason, hint } = await findRuntime();
@@ -107,21 +107,21 @@ async function memory(): Promise<Finding> {
   const detail = `${formatSize(freemem())} free of ${formatSize(totalmem())}`;
   return freemem() >= roomyBytes
     ? { status: "ok", detail }
-    : { status: "warning", detail, hint: "Local training wants about 1 GB." };
+    : { status: "warning", detail, hint: "Local training needs about 1 GB." };
 }
 
 async function disk({ dataDir }: Context): Promise<Finding> {
-  if (dataDir === undefined) return { status: "ok", detail: "nothing is kept: the data folder is memory" };
+  if (dataDir === undefined) return { status: "ok", detail: "not used: the data folder is memory" };
   await mkdir(dataDir, { recursive: true });
   const { bavail, bsize } = await statfs(dataDir);
   const detail = `${formatSize(bavail * bsize)} free in ${dataDir}`;
   return bavail * bsize >= roomyBytes
     ? { status: "ok", detail }
-    : { status: "warning", detail, hint: "Checkpoints need room; move them with --data-dir." };
+    : { status: "warning", detail, hint: "Checkpoints need space; choose another disk with --data-dir." };
 }
 
 async function key(input: Input, context: Context): Promise<Finding> {
-  if (context.isLocal) return { status: "ok", detail: "none needed with --local" };
+  if (context.isLocal) return { status: "ok", detail: "not needed with --local" };
   const named = input.text("api-key") ?? process.env["TINKER_API_KEY"] ?? "";
   if (named === "" && process.env["TINKER_CREDENTIAL_CMD"])
     return { status: "ok", detail: "made by TINKER_CREDENTIAL_CMD" };
@@ -136,7 +136,7 @@ async function key(input: Input, context: Context): Promise<Finding> {
   return fine ? { status: "ok", detail } : { status: "error", detail, hint: "Keys begin with tml-." };
 }
 
-/** The key that is stored for the server that is asked. @throws TinkerError when all that is stored is for others */
+/** The key that `auth login` stored for this server. @throws TinkerError when keys are stored for other servers only */
 async function keyOfLogin(input: Input): Promise<string | undefined> {
   if (!hasCredentialsFile()) return undefined;
   return storedKey(resolveBaseUrl(input.text("base-url")));
@@ -150,7 +150,7 @@ async function server(input: Input, context: Context): Promise<Finding> {
     input.text("api-key") === undefined &&
     (await keyOfLogin(input).catch(() => "of another server")) === undefined
   ) {
-    return { status: "warning", detail: "not asked: there is no key" };
+    return { status: "warning", detail: "skipped: there is no key" };
   }
   const service = await context.service();
   const startMs = performance.now();
@@ -164,13 +164,13 @@ async function server(input: Input, context: Context): Promise<Finding> {
   return { status: "ok", detail: `${service.baseUrl} in ${Math.round(performance.now() - startMs)} ms: ${shown}` };
 }
 
-/** One step of the bundled model, on a server of its own that keeps nothing. */
+/** One training step of the bundled model, on a temporary in-memory server. */
 async function trainingStep({ output, signal }: Context): Promise<Finding> {
   const folder = await bundledModelFolder();
   const { startLocalServer } = await import("@tinklet/server");
   const { Datum, ModelInput, ServiceClient, loadTokenizer } = await import("@tinklet/sdk");
   const startMs = performance.now();
-  // The runtime has a line of its own above: what the engine says of it again is left out.
+  // The check "Runtime" already reported what the engine's notice says.
   const local = await startLocalServer({ models: [`${bundledModel}=${folder}`], engine: { onNotice: () => {} } });
   try {
     const service = new ServiceClient({ apiKey: "tml-local", baseUrl: local.url, fetch: local.fetch, logLevel: "off" });
@@ -186,7 +186,7 @@ async function trainingStep({ output, signal }: Context): Promise<Finding> {
     const stepMs = performance.now() - startMs - openMs;
     const after = await trainer.forward([datum], "cross_entropy");
     await service.close();
-    // The losses are sums; a person compares them per token.
+    // The API returns sums over tokens; the report shows means.
     const [from, to] = [before.loss, after.loss].map((sum = Number.NaN) => sum / (tokens.length - 1)) as [
       number,
       number,

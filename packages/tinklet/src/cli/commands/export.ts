@@ -21,31 +21,31 @@ import { resolved } from "./checkpoint.ts";
 
 export const exportCommand: Command = {
   usage: "export CHECKPOINT --format peft|merged|gguf [--dtype TYPE] [--out PATH] [--base MODEL]",
-  about: `Writes a checkpoint for other programs: the adapter alone, or merged into its base model, as a folder that transformers opens or as a file that llama.cpp and its kin open. CHECKPOINT is the folder of an adapter, ${referenceHelp}.`,
+  about: `Writes a checkpoint for other programs: the adapter alone, or merged into its base model, as a folder for transformers or as a GGUF file for llama.cpp. CHECKPOINT is an adapter folder, ${referenceHelp}.`,
   arguments: ["CHECKPOINT"],
   options: {
     format: {
       type: "string",
       short: "f",
       choices: checkpointFormats,
-      about: "what is written",
+      about: "the adapter, a merged folder, or a merged GGUF file",
     },
-    json: { type: "boolean", about: "tell of the result as JSON" },
+    json: { type: "boolean", about: "print the result as JSON" },
     dtype: {
       type: "string",
       choices: ["base", "f32", "f16", "bf16", "q8_0"],
-      about: "numbers of merged (default: as the base model has them) and gguf (default f16; not base)",
+      about: "number format of merged (default: that of the base model) and gguf (default f16; not base)",
     },
     out: {
       type: "string",
       short: "o",
       value: "PATH",
-      about: "the file (gguf) or folder to make (default: RUN_KIND_NAME, here)",
+      about: "the file (gguf) or folder to write (default: RUN_KIND_NAME in the current folder)",
     },
     base: {
       type: "string",
       value: "MODEL",
-      about: "where the base model lies: a folder, a .gguf file, or a Hub name (default: as the server calls it)",
+      about: "the base model: a folder, a .gguf file, or a Hub name (default: the server's name for it)",
     },
   },
   examples: [
@@ -98,7 +98,7 @@ interface Asked {
   readonly asked: string | undefined;
 }
 
-/** Writes what a reference means; an adapter's folder needs no server. */
+/** Exports a checkpoint, or an adapter folder, which needs no server. */
 async function writtenFrom(
   reference: string,
   { context, how, asked }: Asked,

@@ -1,4 +1,4 @@
-/** `inspect`: a data file as the model will see it, with the weight of each token in the loss. */
+/** `inspect`: shows a data file as tokens, with the weight of each token in the loss. */
 import type { TrainOn } from "@tinklet/cookbook";
 import type { Tokenizer } from "@tinklet/sdk";
 import type { Command } from "../command.ts";
@@ -12,12 +12,13 @@ import { trainOnOption } from "../training/train-on.ts";
 
 export const inspect: Command = {
   usage: "inspect DATA.jsonl [--train-on WHAT] [--out FILE.html]",
-  about: "Shows a data file as tokens: green is learned, grey only read, red cut off. Needs no server.",
+  about:
+    "Shows a data file as tokens: green tokens are trained on, grey ones are context, red ones are truncated. Needs no server.",
   arguments: ["DATA"],
   options: {
     ...modelOptions,
     ...trainOnOption,
-    "max-length": { type: "string", value: "N", about: "context in tokens; what is longer is cut" },
+    "max-length": { type: "string", value: "N", about: "context length in tokens; longer examples are truncated" },
     limit: { type: "string", value: "N", about: "examples to show (default 3; in HTML 200)" },
     out: { type: "string", short: "o", value: "FILE", about: "write an HTML page" },
   },
@@ -32,7 +33,7 @@ export const inspect: Command = {
     const trainOn = (input.text("train-on") ?? "all_answers") as TrainOn;
     const maxLength = input.integer("max-length", 2);
     const render = renderExamples(tokenizer, { trainOn });
-    // A conversation whose earlier answers the template rewrites is several examples of the same line.
+    // If the chat template rewrites earlier answers, one conversation gives several examples with the same line number.
     const parts = read.flatMap((example) => render(example).map((one) => ({ example, one })));
     const [examples, rendered] = [parts.map(({ example }) => example), parts.map(({ one }) => one)];
     const found = inspection(file, examples, rendered, maxLength);
@@ -64,14 +65,14 @@ export const inspect: Command = {
   },
 };
 
-/** By the names that all JSON of the tool has. */
+/** The figures with snake_case names, as in all JSON output. */
 function inspectionJson({ lossTokens, maskedShare, ...rest }: Inspection): object {
   return { ...rest, loss_tokens: lossTokens, masked_share: maskedShare };
 }
 
 /**
- * The text of each token. A character can span several tokens; it is shown with the last of them, so that the texts
- * together are the whole text.
+ * The text of each token. A character that spans several tokens is shown with the last of them, so that the joined texts are
+ * the original text.
  */
 export function tokenTexts(tokens: readonly number[], tokenizer: Tokenizer): string[] {
   let pending: number[] = [];
@@ -93,7 +94,7 @@ function showExample({ line, tokens }: ShownExample, { output }: Context): void 
       ...(cut ? (["red"] as const) : weight > 0 ? (["green"] as const) : (["gray"] as const)),
     );
   });
-  // Without colours the learned stretches stand in brackets.
+  // Without colours the trained tokens are in brackets.
   output.line(output.settings.color ? parts.join("") : bracketed(tokens));
   output.line();
 }

@@ -1,4 +1,4 @@
-/** `model list`: what the server can train and sample. */
+/** `model list`: the models of the server. */
 import { TinkerError } from "@tinklet/wire/errors";
 import type { Command } from "../command.ts";
 import { CliError } from "../output/explain.ts";
@@ -26,12 +26,12 @@ export const modelList: Command = {
         .then(
           ({ orgUrn }) => (orgUrn === undefined ? "" : ` for organization ${orgUrn}`),
           (error: unknown) => {
-            if (error instanceof TinkerError) return ""; // a server without tokens has no organizations to name
+            if (error instanceof TinkerError) return ""; // servers without access tokens have no organizations
             throw error;
           },
         );
       throw new CliError(`No model name contains '${substring}'${org}`, {
-        hint: "Run tinklet model list to see every model that can be used.",
+        hint: "Run tinklet model list to see all models.",
       });
     }
     const said = (value: boolean | undefined) => (value === undefined ? "N/A" : formatBool(value));

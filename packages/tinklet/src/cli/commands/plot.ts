@@ -1,4 +1,4 @@
-/** `plot`: the metrics of runs, in the terminal or as a picture. */
+/** `plot`: the metrics of runs, in the terminal or as SVG or HTML. */
 import { basename, extname, resolve } from "node:path";
 import type { MetricsRow } from "@tinklet/cookbook";
 import type { Command } from "../command.ts";
@@ -7,17 +7,17 @@ import { CliError } from "../output/explain.ts";
 import { UsageError } from "../parse.ts";
 import { type Series, terminalPlot } from "../plot/plot-terminal.ts";
 
-/** What is shown when nothing is asked for: the first group of which a run has anything. */
+/** Default metrics: the first group of which any run has values. */
 const usual = [["train_mean_nll", "test/nll"], ["env/all/reward/total"], ["loss:sum"]];
 
 export const plot: Command = {
-  usage: "plot RUN_FOLDER... [--metric NAME,NAME] [--out FILE.svg|png|html]",
+  usage: "plot RUN_FOLDER... [--metric NAME,NAME] [--out FILE.svg|html]",
   about: "Plots the metrics of one or several runs (metrics.jsonl, also the Python cookbook's).",
   arguments: ["RUN_FOLDER", "MORE..."],
   options: {
     metric: { type: "string", short: "m", value: "NAMES", about: "which metrics, by comma (default: loss, or reward)" },
-    out: { type: "string", short: "o", value: "FILE", about: "write a picture: .svg, .png or .html" },
-    smooth: { type: "string", value: "N", about: "running mean over so many steps" },
+    out: { type: "string", short: "o", value: "FILE", about: "write a file instead: .svg or .html" },
+    smooth: { type: "string", value: "N", about: "running mean over N steps" },
   },
   examples: ["plot runs/pirate", "plot runs/a runs/b --metric test/nll --out compare.svg"],
   async run(input, { output }) {
@@ -81,7 +81,7 @@ function smoothed(all: readonly [number, number][], window: number): [number, nu
   });
 }
 
-/** Last parts of paths, with as much of the rest as keeps them apart. */
+/** The last parts of the paths, or the whole paths if those are not unique. */
 function distinctNames(folders: readonly string[]): string[] {
   const names = folders.map((folder) => basename(resolve(folder)));
   return new Set(names).size === names.length ? names : [...folders];
@@ -95,6 +95,5 @@ async function writePicture(
   const kind = extname(file).toLowerCase();
   if (kind === ".svg") return writeWhole(file, (await import("../plot/plot-svg.ts")).svgPlot(series, options));
   if (kind === ".html") return writeWhole(file, (await import("../plot/plot-svg.ts")).htmlPlot(series, options));
-  if (kind === ".png") return writeWhole(file, (await import("../plot/plot-png.ts")).pngPlot(series, options));
-  throw new UsageError(`--out must end in .svg, .png or .html, not "${kind}"`);
+  throw new UsageError(`--out must end in .svg or .html, not "${kind}"`);
 }

@@ -1,22 +1,22 @@
-/** `quickstart`: a model learns on this machine while you watch. Everything it does can be done with the other commands. */
+/** `quickstart`: trains the bundled model on this machine. The other commands can do the same separately. */
 import type { Command } from "../command.ts";
 import { bundledModelFolder } from "../model.ts";
 
 export const quickstart: Command = {
   usage: "quickstart [--rl] [--out FOLDER] [--seed N]",
   about:
-    "Fine-tunes the bundled model on this machine, in about a minute, and shows what it writes before and after.\n" +
-    "With --rl it learns from a reward instead of from examples. No key, no network.",
+    "Fine-tunes the bundled model on this machine, in about a minute, and shows its answers before and after.\n" +
+    "With --rl it trains with a reward instead of examples. Needs no key and no network.",
   options: {
-    rl: { type: "boolean", about: "reinforcement learning: a reward, no examples" },
+    rl: { type: "boolean", about: "reinforcement learning with a reward, without examples" },
     out: {
       type: "string",
       short: "o",
       value: "FOLDER",
-      about: "record of the run (default runs/quickstart or runs/quickstart-rl)",
+      about: "run folder (default runs/quickstart or runs/quickstart-rl)",
     },
     seed: { type: "string", value: "N", about: "default 0" },
-    steps: { type: "string", value: "N", about: "fewer or more steps than usual" },
+    steps: { type: "string", value: "N", about: "number of steps (default: one epoch, or 20 with --rl)" },
   },
   async run(input, context) {
     const model = await bundledModelFolder();

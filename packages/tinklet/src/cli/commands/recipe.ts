@@ -1,4 +1,4 @@
-/** `recipe list|run|copy`: recipes of the cookbook, and those that users made of them. Parses and prints; a recipe says what is done. */
+/** `recipe list|run|copy`: recipes of the cookbook, and copies of them. Parses options and prints; the cookbook runs the recipe. */
 import { existsSync } from "node:fs";
 import { join, parse } from "node:path";
 import type { RecipeEvent, RecipeResult } from "@tinklet/cookbook";
@@ -17,7 +17,7 @@ const loadCookbook = () => import("@tinklet/cookbook");
 
 export const recipeList: Command = {
   usage: "recipe list",
-  about: "Lists the recipes: each trains the bundled model in minutes and shows what it learned.",
+  about: "Lists the recipes. Each trains the bundled model in minutes and measures it before and after.",
   async run(_, { output }) {
     const { loadRecipe, recipeNames } = await loadCookbook();
     const names = await recipeNames();
@@ -27,7 +27,7 @@ export const recipeList: Command = {
       columns: ["RECIPE", "WHAT IT DOES"],
       rows: recipes.map(({ name, about }) => [name, about]),
     });
-    output.note("\ntinklet recipe run NAME --local runs one; tinklet recipe copy NAME makes it yours.");
+    output.note("\ntinklet recipe run NAME --local runs one; tinklet recipe copy NAME copies its file to edit.");
     return 0;
   },
 };
@@ -57,21 +57,21 @@ export const recipeCopy: Command = {
 export const recipeRun: Command = {
   usage: "recipe run NAME|FILE [--local] [--out FOLDER] [--max-steps N] [--seed N] [--dry-run]",
   about:
-    "Runs a recipe: trains, and says how good the model was before and after. The same command again goes on where it\n" +
-    "stopped. FILE is a recipe of your own, for example a copy.",
+    "Runs a recipe: trains, and measures the model before and after. The same command resumes an interrupted run. FILE is a\n" +
+    "recipe of your own, for example a copy.",
   arguments: ["RECIPE"],
   options: {
     ...modelOptions,
-    out: { type: "string", short: "o", value: "FOLDER", about: "record of the run (default runs/NAME)" },
+    out: { type: "string", short: "o", value: "FOLDER", about: "run folder (default runs/NAME)" },
     data: {
       type: "string",
       value: "FILE",
-      about: "your own: JSONL, CSV or Parquet, or a Hub dataset (org/name:part), where a recipe takes data",
+      about: "your own data, for recipes that take data: JSONL, CSV, Parquet, or a Hub dataset (org/name:part)",
     },
-    "learning-rate": { type: "string", value: "X", about: "default: the recipe's, made for the bundled model" },
-    "max-steps": { type: "string", value: "N", about: "end each stage after so many" },
-    seed: { type: "string", value: "N", about: "of the data, the order and the first weights (default 0)" },
-    "dry-run": { type: "boolean", about: "count tokens, steps and cost, and stop; needs no server" },
+    "learning-rate": { type: "string", value: "X", about: "default: the recipe's, chosen for the bundled model" },
+    "max-steps": { type: "string", value: "N", about: "maximum number of steps of each stage" },
+    seed: { type: "string", value: "N", about: "of the data, its order and the initial weights (default 0)" },
+    "dry-run": { type: "boolean", about: "show tokens, steps and cost without training; needs no server" },
     ...maxCostOptions("all stages together cost more"),
     ...logToOption,
   },
@@ -127,13 +127,13 @@ export const recipeRun: Command = {
   },
 };
 
-/** Shows the events of the loops. */
+/** Returns a listener that prints the events of the training loops. */
 function follower(output: Output): (event: RecipeEvent) => void {
   let line: { readonly stage: string; readonly of: StepLine } | undefined;
   const shown = ["env/all/reward/total", "train_mean_nll", "teacher_kl", "dpo/accuracy", "bt/accuracy", "test/nll"];
   return ({ stage, type, step, totalSteps, metrics, record, failed = [], prompts }) => {
     if (type === "checkpoint") output.event({ type, stage, ...record });
-    for (const { group, message } of failed) output.note(`${stage}: left out ${group}: ${message}`);
+    for (const { group, message } of failed) output.note(`${stage}: skipped ${group}: ${message}`);
     if (type !== "step" || step === undefined || totalSteps === undefined || metrics === undefined) return;
     output.event({ type, stage, ...metrics, ...omitUndefined({ cached_prompt_tokens: prompts?.cached }) });
     if (line?.stage !== stage) line = { stage, of: new StepLine(totalSteps) };
@@ -161,6 +161,6 @@ function report(
   if (output.isJson) return 0;
   const { metric, before, after } = result;
   output.line(`${metric}: ${before.toFixed(3)} before, ${after.toFixed(3)} after (${Math.round(seconds)} s).`);
-  output.line(`The record is in ${folder}.`);
+  output.line(`The run folder is ${folder}.`);
   return 0;
 }

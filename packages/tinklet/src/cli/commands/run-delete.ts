@@ -1,4 +1,4 @@
-/** `run delete`: a run with all that it has saved. Asks first; on servers that keep the record of a run it deletes the rest. */
+/** `run delete`: deletes a run and its checkpoints after a confirmation. If the server cannot delete runs, deletes its checkpoints only. */
 import type { RestClient } from "@tinklet/sdk";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -9,9 +9,9 @@ import { resolveRuns, runReferenceHelp } from "../references.ts";
 export const runDelete: Command = {
   usage: "run delete RUN... [--yes]",
   about:
-    `Deletes training runs for good, with all their checkpoints: ${runReferenceHelp}.\n` +
-    "A folder stands for every run that it names and stays as it is. Servers other than Tinklet's own keep a run's line in\n" +
-    "the list; there only the checkpoints go.",
+    `Permanently deletes training runs and all their checkpoints: ${runReferenceHelp}.\n` +
+    "A folder means every run whose checkpoints it lists; the folder itself is not changed. Servers other than Tinklet's cannot\n" +
+    "delete a run; there only its checkpoints are deleted.",
   arguments: ["RUN", "MORE..."],
   options: { yes: { type: "boolean", short: "y", about: "do not ask" } },
   examples: ["run delete RUN_ID --local", "run delete runs/data --local"],
@@ -58,7 +58,7 @@ async function deleteRun(
         cause,
         hint: "Stop the program that trains it, and wait until its requests are done.",
       });
-    // The run is there, so it is the route that is not: what the API can delete is deleted.
+    // The run exists, so the route does not: delete the checkpoints, which every server supports.
     if (status !== 404 && status !== 405) throw cause;
   }
   for (const { tinkerPath } of checkpoints) await rest.deleteCheckpointFromTinkerPath(tinkerPath, { signal });

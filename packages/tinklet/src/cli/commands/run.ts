@@ -23,7 +23,7 @@ export const runList: Command = {
   usage: "run list [--limit N] [--columns a,b]",
   about: "Lists training runs, newest first.",
   options: {
-    limit: { type: "string", value: "N", about: "at most so many; 0 for all (default 20)" },
+    limit: { type: "string", value: "N", about: "maximum number; 0 for all (default 20)" },
     columns: { type: "string", short: "c", about: `of ${Object.keys(columns).join(",")} (default ${defaultColumns})` },
   },
   async run(input, context) {

@@ -7,12 +7,12 @@ import { openSampler, samplingOptions, samplingParams, write, writeLive } from "
 export const sample: Command = {
   usage: "sample [PROMPT] [--model NAME | --from CHECKPOINT] [--chat]",
   about:
-    "Continues a prompt, given here or on stdin. The text shows while it is written where the server can (Tinklet's own).",
+    "Continues a prompt from the argument or from stdin. Streams the text if the server supports it (Tinklet's does).",
   arguments: ["PROMPT?"],
   options: {
     ...samplingOptions,
-    "num-samples": { type: "string", short: "n", value: "N", about: "texts to draw (default 1)" },
-    chat: { type: "boolean", about: "ask as a user in the model's chat format" },
+    "num-samples": { type: "string", short: "n", value: "N", about: "number of samples (default 1)" },
+    chat: { type: "boolean", about: "send the prompt as a user message, with the model's chat template" },
   },
   examples: [
     'sample "Once upon a time" --local',

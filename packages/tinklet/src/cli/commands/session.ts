@@ -1,4 +1,4 @@
-/** `session list` and `session info` (ours), and `session export-trace` as the official tool has it. */
+/** `session list`, `session info`, and `session export-trace`, which the official tool has too. */
 import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { downloadFile } from "../checkpoint/download.ts";
@@ -10,7 +10,7 @@ import { pythonTime } from "../output/official-json.ts";
 export const sessionList: Command = {
   usage: "session list [--limit N]",
   about: "Lists sessions, newest first.",
-  options: { limit: { type: "string", value: "N", about: "at most so many; 0 for all (default 20)" } },
+  options: { limit: { type: "string", value: "N", about: "maximum number; 0 for all (default 20)" } },
   async run(input, context) {
     const limit = input.integer("limit", 0) ?? 20;
     const rest = (await context.service()).createRestClient();
@@ -26,7 +26,7 @@ export const sessionList: Command = {
     const shown = await inGroups(sessions, async (id) => {
       const { trainingRunIds, samplerIds } = await rest.getSession(id, { signal });
       const [first] = trainingRunIds;
-      // A run may be gone while its session is still listed.
+      // A run may be deleted while its session is still listed.
       const run = first === undefined ? undefined : await rest.getTrainingRun(first, { signal }).catch(() => undefined);
       return { id, trainingRunIds, samplerIds, run };
     });
@@ -53,7 +53,7 @@ export const sessionList: Command = {
   },
 };
 
-/** Asks for many things, eight at a time, in order. */
+/** Maps the items with at most eight requests at a time; keeps the order. */
 async function inGroups<T, R>(items: readonly T[], ask: (item: T) => Promise<R>): Promise<R[]> {
   const answers: R[] = [];
   for (let at = 0; at < items.length; at += 8) answers.push(...(await Promise.all(items.slice(at, at + 8).map(ask))));

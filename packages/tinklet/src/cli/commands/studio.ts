@@ -1,4 +1,4 @@
-/** `studio`: folders of run files in a browser, until Ctrl-C. The same page as `serve` has, on a server without a model. */
+/** `studio`: shows run folders in a browser until Ctrl-C. The same page as that of `serve`, on a server without a model. */
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { asSaid } from "../context.ts";
@@ -7,10 +7,10 @@ import { openStudio } from "../studio.ts";
 export const studio: Command = {
   usage: "studio [FOLDER...] [--port N]",
   about:
-    "Shows the runs of folders in a browser: metrics, configuration, rollouts (ours, and the Python cookbook's).\n" +
-    "Runs that are being written grow on the page. A server's own runs are at its address: tinklet serve.",
+    "Shows run folders of this and of the Python cookbook in a browser: metrics, configuration, rollouts.\n" +
+    "The page updates while a run is written. For the runs of a server, see tinklet serve.",
   arguments: ["FOLDER..."],
-  options: { port: { type: "string", value: "N", about: "0 takes a free one (default 8472)" } },
+  options: { port: { type: "string", value: "N", about: "0 picks a free port (default 8472)" } },
   examples: ["studio runs", "studio runs/a ../python/runs/b"],
   async run(input, { output, signal }) {
     const folders = input.positionals.length === 0 ? ["runs"] : input.positionals;

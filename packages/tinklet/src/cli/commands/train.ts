@@ -1,4 +1,4 @@
-/** `train`: fine-tunes on a JSONL file. Parses and prints; the loop, the record and the resuming are the cookbook's. */
+/** `train`: fine-tunes on a data file. Parses options and prints; the cookbook trains, records the run and resumes it. */
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
@@ -20,53 +20,53 @@ import { costOf, maxCostOptions, onward } from "../training/max-cost.ts";
 import { StepLine } from "../training/step-line.ts";
 import { trainOnOption } from "../training/train-on.ts";
 
-/** The bundled model is small: the rule of thumb for billions of parameters is far too careful for it. */
+/** For the bundled model; the cookbook's rule is for billions of parameters and gives much lower rates. */
 const bundledLearningRate = 2e-3;
 
 export const train: Command = {
   usage: "train DATA.jsonl [--model NAME] [--out FOLDER] [--dry-run]",
   about:
     "Fine-tunes a model on conversations or prompts with completions: JSONL, CSV, Parquet, or a dataset of the Hub (org/name:part).\n" +
-    "The folder records the run; the same command again goes on where it stopped, with no step repeated or left out, also with\n" +
-    "other intervals or more epochs.",
+    "The run is recorded in a folder. The same command resumes it at the step where it stopped; --eval-every, --save-every and\n" +
+    "--epochs may then have other values.",
   arguments: ["DATA"],
   options: {
     ...modelOptions,
-    out: { type: "string", short: "o", value: "FOLDER", about: "record of the run (default runs/NAME_OF_DATA)" },
+    out: { type: "string", short: "o", value: "FOLDER", about: "run folder (default runs/NAME_OF_DATA)" },
     from: {
       type: "string",
       value: "CHECKPOINT",
-      about: "begin with these weights: tinker://…, @latest, RUN:NAME, RUN, a run's folder, or a PEFT adapter's",
+      about: "start from these weights: tinker://…, @latest, RUN:NAME, RUN, a run folder, or a PEFT adapter folder",
     },
-    rank: { type: "string", value: "N", about: "of the LoRA adapter (default 32)" },
+    rank: { type: "string", value: "N", about: "rank of the LoRA adapter (default 32)" },
     "learning-rate": { type: "string", value: "X", about: "default: the cookbook's rule of thumb" },
     schedule: {
       type: "string",
       choices: ["constant", "linear", "cosine"],
-      about: "of the learning rate (default linear)",
+      about: "learning rate schedule (default linear)",
     },
-    "warmup-steps": { type: "string", value: "N", about: "default 0" },
-    epochs: { type: "string", value: "N", about: "times through the data (default 1)" },
+    "warmup-steps": { type: "string", value: "N", about: "steps of linear warmup (default 0)" },
+    epochs: { type: "string", value: "N", about: "passes over the data (default 1)" },
     "batch-size": { type: "string", value: "N", about: "examples per step (default 8)" },
-    "max-steps": { type: "string", value: "N", about: "end after so many" },
+    "max-steps": { type: "string", value: "N", about: "maximum number of steps" },
     "max-length": {
       type: "string",
       value: "N",
-      about: "tokens per example; what is longer is cut (default: the context)",
+      about: "tokens per example; longer examples are truncated (default: the model's context length)",
     },
     ...trainOnOption,
     "test-share": {
       type: "string",
       value: "X",
-      about: "kept for evaluation: a share below 1, or a number (default 0.1)",
+      about: "held-out examples: a share below 1, or a number (default 0.1)",
     },
     "eval-every": { type: "string", value: "N", about: "steps between evaluations; 0 for none (default 10)" },
     "save-every": { type: "string", value: "N", about: "steps between checkpoints; 0 for the last only (default 20)" },
-    seed: { type: "string", value: "N", about: "of the order and the first weights (default 0)" },
-    "dry-run": { type: "boolean", about: "count tokens, steps, time and cost, and stop" },
-    ...maxCostOptions("the whole run costs more"),
+    seed: { type: "string", value: "N", about: "of the data order and the initial weights (default 0)" },
+    "dry-run": { type: "boolean", about: "show tokens, steps, time and cost without training" },
+    ...maxCostOptions("the run costs more"),
     ...logToOption,
-    "no-export": { type: "boolean", about: "do not fetch the adapter in the end" },
+    "no-export": { type: "boolean", about: "do not download the adapter at the end" },
   },
   examples: [
     "train data.jsonl --local",
@@ -78,10 +78,10 @@ export const train: Command = {
     const cookbook = await import("@tinklet/cookbook");
     const [file = ""] = input.positionals;
     const loggers = await loggersOf(input);
-    // A checkpoint to begin with lies in the data folder; without one a dry run needs nothing from there, and leaves nothing.
+    // A dry run needs the data folder only for the checkpoint of --from.
     context.keepsNothing = input.flag("dry-run") && input.text("from") === undefined;
     const { model, settings, start } = await beginningOf(input, context);
-    // A dry run that is told how long examples may be needs no server; without a key or a URL there is none to ask.
+    // With --max-length a dry run needs no server; without a key or a URL there is no server to ask for the context length.
     const counts = input.flag("dry-run") && (input.text("max-length") !== undefined || !context.hasServer);
     const needsServer = !context.isLocal && !counts;
     const ask = async (name: string) => (await context.service()).getTokenizer(name, { signal: context.signal });
@@ -122,13 +122,13 @@ export const train: Command = {
       context,
     );
     const run = cookbook.RunFolder.at(folder);
-    // Also for a run that was complete before: its export may have failed.
+    // Also for a run that was already complete, because its export may have failed.
     if (result.nextStep === result.totalSteps && !input.flag("no-export")) await exportAdapter(run, context);
     return report(run, result, context);
   },
 };
 
-/** The options that decide what is computed, checked. */
+/** Reads the options of the training loop. @throws {@link UsageError} */
 function settingsOf(input: Input) {
   const maxSteps = input.integer("max-steps", 1);
   return {
@@ -147,7 +147,7 @@ function settingsOf(input: Input) {
 }
 export type TrainSettings = ReturnType<typeof settingsOf>;
 
-/** What the run begins with: a model and an empty adapter, or the weights of a checkpoint, which decide model and rank. */
+/** The start of the run: a base model, or the checkpoint of `--from`, which determines base model and rank. */
 async function beginningOf(
   input: Input,
   context: Context,
@@ -175,7 +175,7 @@ async function beginningOf(
   return { model: named ?? { name: baseModel, serve: [] }, settings: { ...settings, rank }, start };
 }
 
-/** The context of the model, as the server tells it. */
+/** The model's context length, as reported by the server. */
 async function contextLength(model: ChosenModel, input: Input, context: Context): Promise<number | undefined> {
   if (input.flag("dry-run") && !context.isLocal) return undefined;
   const service = await context.service(model.serve);
@@ -187,12 +187,10 @@ async function usualRate(model: ChosenModel): Promise<number> {
   const { bundledModel } = await import("../context.ts");
   if (model.name === bundledModel) return bundledLearningRate;
   const { recommendedLearningRate } = await import("@tinklet/cookbook");
-  // The width matters little for Qwen; for others the user is asked.
+  // The rule depends little on the width for Qwen models. For other models there is no default.
   const rate = /qwen/i.test(model.name) ? recommendedLearningRate(model.name, { hiddenSize: 4096 }) : undefined;
   if (rate !== undefined) return rate;
-  throw new UsageError(
-    `--learning-rate is missing: nobody has calibrated the rule of thumb for ${model.name} (1e-4 is a careful start)`,
-  );
+  throw new UsageError(`--learning-rate is missing: no default is known for ${model.name} (1e-4 is a low first value)`);
 }
 
 function introduction(
@@ -213,7 +211,7 @@ function introduction(
   ].join("\n");
 }
 
-/** Runs the loop and shows it. */
+/** Runs the loop and prints its events. */
 async function follow(
   loop: ReturnType<typeof import("@tinklet/cookbook").runSupervised>,
   about: { readonly folder: string; readonly fresh: string },
@@ -261,7 +259,7 @@ async function follow(
   throw new Error("the loop ended without saying how"); // it always does
 }
 
-/** Fetches the final weights as an adapter folder inside the run's folder, unless they are there already. */
+/** Downloads the final weights into the run folder, unless an earlier call did. */
 async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
   const records = await run.readCheckpoints();
   const path = records.findLast((record) => record.sampler_path !== undefined)?.sampler_path;
@@ -272,15 +270,18 @@ async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
   const rest = (await context.service()).createRestClient();
   await fetchCheckpoint(path, folder, run.path, context, rest).catch((cause: Error & { status?: number }) => {
     if (cause.status !== 404) throw cause;
-    throw new CliError(`${run.path} is complete, but the server has no checkpoint ${path} to export any more.`, {
-      cause,
-      hint: "It was deleted, or this is not the server, account or data folder (--data-dir) that has it. To train again, choose another --out.",
-    });
+    throw new CliError(
+      `${run.path} is complete, but the server no longer has its checkpoint ${path}, so no adapter was written.`,
+      {
+        cause,
+        hint: "It was deleted, or this is not the server, account or data folder (--data-dir) that has it. To train again, choose another --out.",
+      },
+    );
   });
   await writeWhole(note, said);
 }
 
-/** The end: what there is now, and how to use it. */
+/** Prints the result and the next commands. */
 async function report(run: RunFolder, result: SupervisedResult, { output, isLocal }: Context): Promise<number> {
   const rows = await run.readMetrics();
   const checkpoint = (await run.readCheckpoints()).at(-1);

@@ -1,11 +1,11 @@
-/** The question before something is deleted for good. */
+/** The confirmation before a permanent deletion. */
 import { createInterface } from "node:readline/promises";
 import type { Context } from "../context.ts";
 
 /**
- * Lists what would go and asks. The end of the input is a no.
+ * Lists the items and asks. End of input counts as no.
  *
- * @param things - what they are, for example `checkpoint(s)`
+ * @param things - the kind of item, for example `checkpoint(s)`
  * @param total - a line below the list
  */
 export async function confirmed(

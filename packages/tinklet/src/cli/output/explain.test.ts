@@ -1,4 +1,4 @@
-// What the SDK advises, in the words of somebody at a command line.
+// Hints of the SDK name options of the command line.
 
 import { hintFor } from "@tinklet/sdk/environment";
 import { expect, it } from "vitest";
@@ -40,7 +40,7 @@ it.each([
   expect(nearest(typed, ["epochs", "learning-rate", "max-cost", "out"])).toBe(word);
 });
 
-it("says a hint once: some messages hold theirs already", () => {
+it("prints a hint once if the message contains it", () => {
   const error = Object.assign(new Error("In use. Stop it."), { code: "locked", hint: "Stop it." });
   expect(explain(error)).toEqual({ message: "In use.", details: ["Hint: Stop it."] });
 });

@@ -1,4 +1,4 @@
-/** From an error to what a person reads: the official tool's headline, what the server said, and what to do. No stacks. */
+/** Converts errors to messages: the official tool's headline, the server's message and a hint, without a stack. */
 import {
   APIConnectionError,
   APIError,
@@ -34,7 +34,7 @@ export function explain(error: unknown): Explained {
   if (!(error instanceof Error)) return { message: `Unexpected error occurred: ${String(error)}` };
   const hint = (error as Partial<TinkerError>).hint;
   const hints = hint === undefined ? [] : [`Hint: ${inCommands(hint)}`];
-  // Some messages end with their hint, which is then said once, on its own line.
+  // Some messages end with their hint; it is printed once, on its own line.
   const own =
     hint !== undefined && error.message.endsWith(hint) ? error.message.slice(0, -hint.length).trimEnd() : error.message;
   const said = inCommands(own);
@@ -46,11 +46,11 @@ export function explain(error: unknown): Explained {
   }
   return {
     message: `Unexpected error occurred: ${error.message}`,
-    details: process.env["TINKLET_DEBUG"] ? [error.stack ?? ""] : ["Set TINKLET_DEBUG=1 to see where it comes from."],
+    details: process.env["TINKLET_DEBUG"] ? [error.stack ?? ""] : ["Set TINKLET_DEBUG=1 to see the stack."],
   };
 }
 
-/** What the SDK's messages call by the names of its functions and options, and which command or option of the tool it is. */
+/** Names of SDK functions and options in messages, and the command or option of the command line for each. */
 const commandsFor: readonly (readonly [RegExp, string])[] = [
   // Messages for both name the option of the command line first, then the program's: (--data-dir, dataDir).
   [/\((--[\w-]+), [a-z][A-Za-z]*\)/g, "($1)"],
@@ -63,7 +63,7 @@ const commandsFor: readonly (readonly [RegExp, string])[] = [
     "expired (those in the middle of a run are kept for 7 days)",
   ],
   [/data folder that has it \(dataDir\)/, "data folder that has it (--data-dir)"],
-  [/begin anew in another folder/, "begin anew in another folder (--out)"],
+  [/train from the start in another folder/, "train from the start in another folder (--out)"],
   [/with its weights \(from: "([^"]+)"\) or without/, "with its weights (--from $1) or without"],
   [/^baseUrl: /, "TINKER_BASE_URL: "], // the option of that name is a wrong call
   [/Use a Tinklet server: ServiceClient\.local\(\), or/, "Use a Tinklet server: --local, or"],
@@ -86,12 +86,12 @@ const commandsFor: readonly (readonly [RegExp, string])[] = [
   [/maxTokens is/, "--max-tokens is"],
 ];
 
-/** A message for somebody at a command line. */
+/** A message of the SDK with the names of commands and options of the command line. */
 export function inCommands(message: string): string {
   return commandsFor.reduce((text, [sdk, command]) => text.replace(sdk, command), message);
 }
 
-/** The SDK refused a value that was typed as an option or argument of the same name: a wrong call. */
+/** Converts an `InvalidInputError` about a field into a usage error if an option or argument of that name was given. */
 export function wrongCall(error: unknown, command: Command, input: Input): UsageError | undefined {
   if (!(error instanceof InvalidInputError)) return undefined;
   const name = (error.field.split(".").at(-1) ?? "").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);

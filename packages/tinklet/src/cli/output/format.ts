@@ -1,4 +1,4 @@
-/** Sizes, times and durations for people; sizes, times and yes or no exactly as the official tool writes them. */
+/** Formats numbers, sizes and times. Sizes, timestamps and booleans have the official tool's format. */
 
 /** `1.5 MB`, base 1024. */
 export function formatSize(bytes: number): string {
@@ -11,11 +11,11 @@ export function formatSize(bytes: number): string {
   return `${size.toFixed(1)} EB`;
 }
 
-/** `2 hours ago`, `in 3 days`, or a day beyond a month. */
+/** `2 hours ago`, `in 3 days`, or a date if it is more than 30 days away. */
 export function formatTimestamp(time: Date | undefined, nowMs = Date.now()): string {
   if (time === undefined) return "N/A";
   const future = time.getTime() > nowMs;
-  // What was set to 7 days a moment ago is not "in 6 days": the last hundredth of a time to come counts as whole.
+  // Future times are lengthened by 1 %, so that an expiry set to 7 days a moment ago is not shown as "in 6 days".
   const seconds = Math.floor((Math.abs(nowMs - time.getTime()) / 1000) * (future ? 1.01 : 1));
   const days = Math.floor(seconds / 86_400);
   const said = (count: number, unit: string) =>
@@ -46,5 +46,5 @@ export function formatDuration(seconds: number): string {
 /** `12,345` */
 export const formatCount = (value: number): string => Math.round(value).toLocaleString("en-US");
 
-/** US dollars, with cents where they matter. */
+/** US dollars: four decimals below $0.10, else two. */
 export const formatDollars = (value: number): string => `$${value < 0.1 ? value.toFixed(4) : value.toFixed(2)}`;

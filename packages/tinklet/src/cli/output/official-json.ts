@@ -1,6 +1,6 @@
 /**
- * JSON as the official tool prints it, so that scripts written for one work with the other: the wire's names in the
- * official order, null for what is absent, times as Python's `str()` writes them.
+ * JSON in the official tool's format, so that scripts work with both: wire names in the official order, null for absent fields, times
+ * as Python's `str()` writes them.
  */
 
 import { type Checkpoint, type TrainingRun, wireOf } from "@tinklet/wire";
@@ -36,7 +36,7 @@ export function trainingRunJson(run: TrainingRun): Json {
   });
 }
 
-/** Known fields in order, then whatever else the server sent. */
+/** Known fields in order, then all other fields that the server sent. */
 export function ordered(value: object, fields: Readonly<Record<string, null | ((raw: unknown) => unknown)>>): Json {
   const wire = wireOf(value) ?? {};
   const json: Json = {};

@@ -1,4 +1,4 @@
-// What a server, a model or a file says reaches the terminal as text: no escape sequence of theirs, and no key.
+// Text of servers, models and files is printed without their escape sequences and without keys.
 
 import { Redactor } from "@tinklet/sdk/environment";
 import { afterEach, describe, expect, it, vi } from "vitest";

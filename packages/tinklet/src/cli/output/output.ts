@@ -1,14 +1,13 @@
 /**
- * What a person or a program sees: results on stdout as a table or as JSON, everything else on stderr. Knows terminals,
- * colours and the one line that is written over while something goes on. The only place that writes text of servers: it takes keys
- * out, and escape sequences that are not its own.
+ * Writes results to stdout as a table or as JSON, and notes, progress and errors to stderr. All output goes through this class, because
+ * it removes keys and the escape sequences in text of servers, models and files.
  */
 import { randomBytes } from "node:crypto";
 import { environment, Redactor } from "@tinklet/sdk/environment";
 import type { Input } from "../parse.ts";
 import { oneLine, printable, printableJson } from "./printable.ts";
 
-/** A result in both of its shapes. */
+/** A result for both formats. */
 export interface Result {
   readonly json: unknown;
   readonly title?: string;
@@ -16,7 +15,7 @@ export interface Result {
   readonly rows: readonly (readonly string[])[];
 }
 
-/** A failure, for a person. */
+/** An error message with details and hints. */
 export interface Explained {
   readonly message: string;
   readonly details?: readonly string[];
@@ -25,12 +24,12 @@ export interface Explained {
 const codes = { dim: 2, bold: 1, red: 31, green: 32, yellow: 33, blue: 34, magenta: 35, cyan: 96, gray: 90 } as const;
 export type Style = keyof typeof codes;
 
-/** Begins this process's own styles until they are written. Text from elsewhere cannot hold it. */
+/** Placeholder of an escape sequence of this process. It is random, so that other text cannot contain it. */
 const mark = `\u0000${randomBytes(8).toString("hex")}:`;
 const marks = new RegExp(`(${mark}[0-9;]+m)`);
 const styled = (text: string): string => text.replaceAll(mark, "\x1b[");
 
-/** What stands for the one local user, and is no secret. */
+/** The key of local servers, which is not a secret and is never redacted. */
 export const localKey = "tml-local";
 
 export interface OutputSettings {
@@ -44,7 +43,7 @@ export class Output {
   readonly settings: OutputSettings;
   #progress = "";
   #progressAtMs = Number.NEGATIVE_INFINITY;
-  /** When the first progress was told: what is over at once needs no line in a log. */
+  /** Time of the first progress text; without a terminal, the first line is written two seconds later. */
   #sinceMs: number | undefined;
   readonly #redactors: Pick<Redactor, "known">[] = [];
 
@@ -64,14 +63,14 @@ export class Output {
     return output;
   }
 
-  /** Keeps keys out of everything that is written from now on. */
+  /** Redacts these keys in all further output. */
   hide(...keys: readonly (string | undefined)[]): void {
     const redactor = new Redactor();
     for (const key of keys) if (key !== localKey) redactor.add(key);
     this.#redactors.push(redactor);
   }
 
-  /** Keeps what a client learns to be secret out, too. */
+  /** Redacts the secrets of a client in all further output. */
   hideWith(redactor: Pick<Redactor, "known">): void {
     this.#redactors.push(redactor);
   }
@@ -80,7 +79,7 @@ export class Output {
     return this.#redactors.reduce((clean, redactor) => redactor.known(clean), text);
   }
 
-  /** What may be shown of a text, with this process's own styles. */
+  /** The text with control characters escaped and keys redacted, and with the styles of this process. */
   #shown(text: string): string {
     const parts = this.#redacted(text).split(marks);
     return parts.map((part, at) => (at % 2 === 1 ? styled(part) : printable(part))).join("");
@@ -94,14 +93,14 @@ export class Output {
     return this.settings.format === "json";
   }
 
-  /** Whether there is somebody to look at a line that changes. */
+  /** Whether stderr is a terminal on which a progress line can be overwritten. */
   get isLive(): boolean {
     return process.stderr.isTTY === true && !this.settings.quiet && !this.isJson;
   }
 
   /** Columns of the terminal. */
   get width(): number {
-    return process.stdout.columns || 80; // 0 on terminals that do not say
+    return process.stdout.columns || 80; // 0 if the terminal does not report its width
   }
 
   style(text: string, ...styles: readonly Style[]): string {
@@ -122,24 +121,24 @@ export class Output {
     process.stdout.write(`${this.#shown(text)}\n`);
   }
 
-  /** Text on stdout that is a result by itself (what a model wrote, a file): exact in a pipe, printable on a terminal. */
+  /** Writes text that is itself the result (a sample, a file): unchanged to a pipe, escaped on a terminal. */
   data(text: string): void {
     const exact = styled(this.#redacted(text));
     process.stdout.write(process.stdout.isTTY === true ? this.#shown(text.replaceAll("\r\n", "\n")) : exact);
   }
 
-  /** One value of a stream of results; only written as JSON. */
+  /** One JSON line of a stream of results; nothing in the table format. */
   event(value: unknown): void {
     if (this.isJson) process.stdout.write(`${this.#json(value)}\n`);
   }
 
-  /** Something worth knowing that is no result. */
+  /** A line on stderr, which `--quiet` hides. */
   note(text: string): void {
     if (this.settings.quiet) return;
     this.ask(text);
   }
 
-  /** A line on stderr that even `--quiet` shows: what belongs to a question. */
+  /** A line on stderr that `--quiet` does not hide, for questions and errors. */
   ask(text: string): void {
     this.endProgress();
     process.stderr.write(`${this.#shown(text)}\n`);
@@ -150,8 +149,8 @@ export class Output {
   }
 
   /**
-   * How far something is. On a terminal one line that is written over; elsewhere a line every two seconds, so that a log
-   * stays readable. Nothing with JSON or `--quiet`.
+   * Shows progress: on a terminal one line that is overwritten, otherwise at most one line every two seconds. Nothing with JSON or
+   * `--quiet`.
    */
   progress(text: string, options: { readonly always?: boolean } = {}): void {
     if (this.settings.quiet || this.isJson) return;
@@ -170,7 +169,7 @@ export class Output {
     this.#progressAtMs = nowMs;
   }
 
-  /** Leaves the progress line behind. */
+  /** Clears the progress line. */
   endProgress(): void {
     if (this.#progress === "") return;
     process.stderr.write("\r\x1b[2K");
@@ -178,7 +177,7 @@ export class Output {
   }
 
   #table({ title, columns, rows: given }: Result): string {
-    const rows = given.map((cells) => cells.map(oneLine)); // a line break in a cell would look like a row
+    const rows = given.map((cells) => cells.map(oneLine)); // escapes line breaks, which would look like further rows
     const widths = columns.map((column, at) => Math.max(column.length, ...rows.map((row) => (row[at] ?? "").length)));
     const line = (cells: readonly string[], paint: (cell: string, at: number) => string) =>
       cells

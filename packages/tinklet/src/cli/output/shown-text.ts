@@ -1,18 +1,18 @@
-/** What a person sees of a text while it grows. */
+/** The visible part of a text while it is streamed. */
 
-/** A text that grows piece by piece; where it is trimmed, blanks wait for what follows them. */
+/** A text that is streamed in parts. If it is trimmed, trailing whitespace is shown only when more text follows. */
 export class ShownText {
   readonly #trimmed: boolean;
   #whole = "";
-  /** What was given out so far. */
+  /** The text returned so far. */
   text = "";
 
-  /** @param options.trimmed - blanks at both ends are no part of the text */
+  /** @param options.trimmed - whether whitespace at both ends is removed */
   constructor(options: { readonly trimmed: boolean }) {
     this.#trimmed = options.trimmed;
   }
 
-  /** What the piece adds to the text that is shown. */
+  /** Adds a part. @returns the newly visible text */
   add(piece: string): string {
     this.#whole += piece;
     const shown = this.#trimmed ? this.#whole.trim() : this.#whole;

@@ -1,4 +1,4 @@
-/** Curves as a picture: a self-contained SVG, and a page around it in which the values can be read under the pointer. */
+/** Plots as a self-contained SVG, and as an HTML page that shows the values under the pointer. */
 import { range, type Series, tick } from "./plot-terminal.ts";
 
 export interface PictureOptions {
@@ -9,18 +9,18 @@ export interface PictureOptions {
 
 const size = { width: 880, height: 480 };
 const box = { left: 84, top: 52, right: 24, bottom: 84 };
-/** Told apart also by people who do not see red and green apart (after Okabe and Ito). */
-export const pictureColours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+/** Distinguishable with colour blindness (after Okabe and Ito). */
+const pictureColours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
-/** Where the plot area is, in pixels of the picture, and what it spans. */
-export interface Frame {
+/** The plot area in pixels, and the range of its axes. */
+interface Frame {
   readonly x: (value: number) => number;
   readonly y: (value: number) => number;
   readonly xTicks: readonly number[];
   readonly yTicks: readonly number[];
 }
 
-export function frameOf(series: readonly Series[]): Frame {
+function frameOf(series: readonly Series[]): Frame {
   const [xMin, xMax] = range(
     series.flatMap(({ points }) => points.map(([x]) => x)),
     1,
@@ -36,8 +36,8 @@ export function frameOf(series: readonly Series[]): Frame {
   };
 }
 
-/** About five round numbers that span a range. */
-export function niceTicks(least: number, most: number): number[] {
+/** About five round numbers within a range. */
+function niceTicks(least: number, most: number): number[] {
   const rough = (most - least) / 5;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = ([1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough) ?? 10) * power;
@@ -46,9 +46,7 @@ export function niceTicks(least: number, most: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, at) => Number(((first + at) * step).toPrecision(12)));
 }
 
-export { box as plotBox, size as plotSize };
-
-/** The picture. Works on light and dark pages: it brings its own background. */
+/** The SVG, with its own background for light and dark pages. */
 export function svgPlot(series: readonly Series[], options: PictureOptions): string {
   const shown = finite(series);
   const { x, y, xTicks, yTicks } = frameOf(shown);
@@ -93,7 +91,7 @@ ${legend.join("\n")}
 `;
 }
 
-/** A page with the picture; the pointer shows the values of the nearest step. */
+/** An HTML page with the SVG; the pointer shows the values of the nearest step. */
 export function htmlPlot(series: readonly Series[], options: PictureOptions): string {
   const shown = finite(series);
   const { x } = frameOf(shown);
@@ -114,13 +112,13 @@ svg.onpointerleave=()=>{tip.style.visibility="hidden"};</script></html>
 `;
 }
 
-export const finite = (series: readonly Series[]): Series[] =>
+const finite = (series: readonly Series[]): Series[] =>
   series
     .map(({ name, points }) => ({ name, points: points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)) }))
     .filter(({ points }) => points.length > 0);
 
 const n = (value: number): string => value.toFixed(1).replace(/\.0$/, "");
 
-/** Text inside markup. */
+/** Escapes text for HTML and SVG. */
 export const markup = (text: string): string =>
   text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");

@@ -1,4 +1,4 @@
-/** Curves in a terminal, drawn with braille dots: two columns and four rows of dots to a character. */
+/** Plots for the terminal in braille characters, each with two columns and four rows of dots. */
 import type { Style } from "../output/output.ts";
 
 /** A curve. */
@@ -8,9 +8,9 @@ export interface Series {
 }
 
 export interface PlotOptions {
-  /** Characters, axis included. @defaultValue 72 */
+  /** Width in characters, including the axis. @defaultValue 72 */
   readonly width?: number;
-  /** Lines, without the legend. @defaultValue 14 */
+  /** Height in lines, without the legend. @defaultValue 14 */
   readonly height?: number;
   readonly style?: (text: string, ...styles: Style[]) => string;
   readonly xLabel?: string;
@@ -27,7 +27,7 @@ const dots = [
 ] as const;
 
 /**
- * Draws curves. Points that are not finite are left out; the result ends with a legend when there are several curves.
+ * Draws curves. Points that are not finite are skipped; several curves get a legend.
  */
 export function terminalPlot(series: readonly Series[], options: PlotOptions = {}): string {
   const { width = 72, height = 14, style = (text: string) => text, xLabel = "step" } = options;
@@ -81,9 +81,9 @@ export function terminalPlot(series: readonly Series[], options: PlotOptions = {
 }
 
 /**
- * The least and the greatest; never equal, so that a flat curve has room.
+ * Minimum and maximum, widened if they are equal.
  *
- * @param unit - where values are counts: a single one gets this much room behind it, and none of it is a fraction
+ * @param unit - for counts: a single value is widened by this unit, upwards only
  */
 export function range(values: readonly number[], unit?: number): [number, number] {
   const [least, most] = values.reduce(
@@ -96,7 +96,7 @@ export function range(values: readonly number[], unit?: number): [number, number
   return [least - room, most + room];
 }
 
-/** A number for an axis. */
+/** The label of a number on an axis. */
 export function tick(value: number): string {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(1);
@@ -104,7 +104,7 @@ export function tick(value: number): string {
   return String(Number(value.toFixed(size >= 100 ? 0 : size >= 1 ? 2 : 3)));
 }
 
-/** The dots between two dots (Bresenham). */
+/** The dots of a line (Bresenham). */
 function* line([x, y]: readonly [number, number], [toX, toY]: readonly [number, number]): Generator<[number, number]> {
   const [dx, dy] = [Math.abs(toX - x), -Math.abs(toY - y)];
   let error = dx + dy;

@@ -1,4 +1,4 @@
-/** The quickstart that learns from examples: before, training, after. */
+/** `quickstart`: supervised training on examples, with answers before and after. */
 import { join } from "node:path";
 import type { SamplingClient, ServiceClient, Tokenizer, TrainingClient } from "@tinklet/sdk";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -10,7 +10,7 @@ import { write } from "../sampling.ts";
 import { openStudio } from "../studio.ts";
 import { StepLine } from "../training/step-line.ts";
 
-/** What both quickstarts are given. */
+/** Options of both quickstarts. */
 export interface QuickstartOptions {
   /** Folder of the bundled model. */
   readonly model: string;
@@ -19,15 +19,15 @@ export interface QuickstartOptions {
   readonly steps: number | undefined;
 }
 
-/** What changes the voice and keeps the sense; docs/cli.md has the figures of three rates. */
+/** Chosen so that the style changes and the answers stay correct; docs/cli.md compares three learning rates. */
 const settings = { rank: 16, learningRate: 2e-3, batchSize: 8, epochs: 1 };
-/** Asked before and after: the model knows the answers, and none of the questions is in the training data. */
+/** Prompts before and after training. The base model can answer them, and the training data does not contain them. */
 export const quickstartPrompts = [
   "What is the capital of Spain?",
   "How many legs does a dog have?",
   "What does a farmer do?",
 ];
-/** The likeliest answer: what was learned shows, and not what was drawn. */
+/** Greedy decoding, so that differences come from training and not from sampling. */
 const sampling = { maxTokens: 48, temperature: 0 };
 
 export async function quickstartByExamples(options: QuickstartOptions, context: Context): Promise<number> {
@@ -102,12 +102,12 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   return 0;
 }
 
-/** The bundled data lie beside the model, or one folder up where the model has a folder of its own. */
+/** A bundled data file: `data/` is next to the model files, or next to the folder `model`. */
 export function dataFile(model: string, name: string): string {
   return join(model, ...(model.endsWith("model") && !model.endsWith("base-model") ? [".."] : []), "data", name);
 }
 
-/** A local server with the bundled model; what it keeps stays for the next commands. */
+/** A local server with the bundled model, on the usual data folder, so that the next commands find the run. */
 export async function localService(model: string, context: Context): Promise<ServiceClient> {
   const { output } = context;
   if (!output.isJson) context.studio = await openStudio([]);
@@ -119,7 +119,7 @@ export async function localService(model: string, context: Context): Promise<Ser
   return service;
 }
 
-/** Where the run can be watched, for as long as this command runs. */
+/** Prints the studio's link to the run; it works while this command runs. */
 export function tellStudio(trainer: TrainingClient, { output, studioUrl }: Context): void {
   const link = studioUrl(`/runs/${trainer.modelId}`);
   if (link !== undefined) output.note(`Watch it in a browser: ${link}`);
@@ -166,7 +166,7 @@ async function watch(
   return points;
 }
 
-/** Fetches the last checkpoint of a run as an adapter folder. */
+/** Downloads the last checkpoint of a run as an adapter folder. */
 export async function saveAdapter(
   trainer: TrainingClient,
   service: ServiceClient,

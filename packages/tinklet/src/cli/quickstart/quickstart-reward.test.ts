@@ -12,12 +12,12 @@ it.each([
   [0.53, 3],
   [0.9, 5],
   [1, 5],
-])("of five sums shown, the share %d of all is %i right ones", (share, expected) => {
+])("for a share of %d, %i of the five shown answers are correct", (share, expected) => {
   const all = answers(Array.from({ length: 48 }, (_, at) => (at % 2 === 0 ? 1 : 0)));
   const shown = inProportion(all, share);
   expect([shown.length, right(shown)]).toEqual([5, expected]);
 });
 
-it("shows what there is, in the order in which it came", () => {
+it("keeps the order, and shows fewer than five if there are not more", () => {
   expect(inProportion(answers([0, 1, 0]), 1)).toEqual(answers([0, 1, 0]));
 });

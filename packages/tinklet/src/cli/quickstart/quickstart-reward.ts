@@ -1,4 +1,4 @@
-/** The quickstart that learns from a reward: sums of two numbers, right or wrong, and nobody shows how. */
+/** `quickstart --rl`: reinforcement learning on sums of two numbers, rewarded if correct. */
 import { join } from "node:path";
 import type { Answer, Problem } from "@tinklet/cookbook";
 import type { Tokenizer } from "@tinklet/sdk";
@@ -8,16 +8,16 @@ import { terminalPlot } from "../plot/plot-terminal.ts";
 import { cachedShare, StepLine } from "../training/step-line.ts";
 import { dataFile, localService, type QuickstartOptions, saveAdapter, tellStudio } from "./quickstart-examples.ts";
 
-/** A question and the answer that is right. */
+/** A question and its correct answer. */
 interface Sum extends Problem {
   readonly question: string;
   readonly right: string;
 }
 
-/** 20 × 48 questions: none of the 1,000 is asked twice, so every step measures on questions that are new. */
+/** 20 × 48 of 1,000 questions: no question is used twice, so each step's reward is measured on unseen questions. */
 const settings = { rank: 16, learningRate: 1.5e-3, groupSize: 8, groupsPerStep: 48, steps: 20 };
 
-/** The whole reward: 1 for the right number and nothing else, else 0. */
+/** The reward: 1 if the answer is exactly the correct number, else 0. */
 const reward =
   (tokenizer: Tokenizer) =>
   ({ tokens }: Answer, { right }: Sum): number => {
@@ -27,7 +27,7 @@ const reward =
 
 const isRight = (answer: { readonly reward: number } | undefined) => answer?.reward === 1;
 
-/** Some answers of a step, right and wrong as often as in all of it, as far as there are such among those given. */
+/** Selects answers with about the same share of correct ones as in the whole step. */
 export function inProportion<T extends { readonly answer: { readonly reward: number } | undefined }>(
   given: readonly T[],
   shareRight: number,
@@ -41,7 +41,7 @@ export function inProportion<T extends { readonly answer: { readonly reward: num
   return given.filter((one) => shown.has(one));
 }
 
-/** The bundled sums; their answers are only ever compared with. */
+/** Reads the bundled sums. Their answers are used by the reward only. */
 async function readSums(file: string, tokenizer: Tokenizer): Promise<Sum[]> {
   const { readExamples, renderPrompt } = await import("@tinklet/cookbook");
   return (await readExamples(file)).flatMap((example) => {
@@ -120,7 +120,7 @@ export async function quickstartByReward(options: QuickstartOptions, context: Co
   signal.throwIfAborted();
   const seconds = (performance.now() - startMs) / 1000;
   const adapter = await saveAdapter(trainer, service, run.path, context);
-  // The first step samples before anything was learned; each step has 384 answers.
+  // The first step samples with the untrained adapter; each step has 384 answers.
   const [first, last] = [rewards[0]?.[1] ?? 0, rewards.at(-1)?.[1] ?? 0];
   if (output.isJson) {
     output.event({ type: "done", seconds, reward_before: first, reward_after: last, run: run.path, adapter });

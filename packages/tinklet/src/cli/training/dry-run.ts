@@ -1,4 +1,4 @@
-/** `train --dry-run`: what a run would read, take and cost, before anything is trained or paid for. */
+/** `train --dry-run`: tokens, steps, time and cost of a run, without training. */
 import type { BatchedDataset, ModelPrice, PreparedData, SupervisedDatum } from "@tinklet/cookbook";
 import type { TrainSettings } from "../commands/train.ts";
 import { bundledModel, type Context } from "../context.ts";
@@ -81,7 +81,7 @@ export async function dryRun(plan: Plan, context: Context): Promise<void> {
   });
 }
 
-/** What a run costs, in words. @param cost - US dollars, where a price is known */
+/** The text for the cost of a run. @param cost - US dollars, if a price is known */
 export async function costText(
   model: string,
   cost: number | undefined,
@@ -93,7 +93,7 @@ export async function costText(
   return `no price known for ${model}: see ${priceSource}, then --prices`;
 }
 
-/** Trains two steps on a throw-away adapter; the first one warms up, the second one is measured. */
+/** Trains two steps of a temporary adapter: one to warm up, one to measure. */
 async function measure(
   { model, dataset, settings, learningRate }: Plan,
   context: Context,

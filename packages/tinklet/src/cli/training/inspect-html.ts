@@ -1,4 +1,4 @@
-/** The inspector's page: every example as coloured tokens, the figures above, all in one file. */
+/** The HTML page of `inspect`: figures, and the examples as coloured tokens, in one file. */
 
 import { markup } from "../plot/plot-svg.ts";
 import { type Inspection, type ShownExample, someLines } from "./inspection.ts";

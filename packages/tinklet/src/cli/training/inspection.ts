@@ -1,4 +1,4 @@
-/** What `inspect` finds in a data file: lengths, truncations, duplicates, answers without weight. Pure; shown elsewhere. */
+/** Statistics of a data file for `inspect`: lengths, truncated and repeated examples, examples without trained tokens. */
 import type { Example, Rendered } from "@tinklet/cookbook";
 
 /** A token with its text and weight. */
@@ -6,7 +6,7 @@ export interface ShownToken {
   readonly id: number;
   readonly text: string;
   readonly weight: number;
-  /** Beyond the context: training does not see it. */
+  /** Beyond `--max-length`: truncated in training. */
   readonly cut: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** `--log-to`: where the metrics of a run go besides its folder. */
+/** `--log-to`: metrics loggers besides the run folder. */
 import { basename } from "node:path";
 import type { MetricsLogger } from "@tinklet/cookbook";
 import type { OptionSpec } from "../command.ts";
@@ -10,11 +10,11 @@ export const logToOption: Readonly<Record<string, OptionSpec>> = {
     type: "string",
     multiple: true,
     value: "LOGGER",
-    about: "tensorboard or trackio, besides the local files; more than once for both",
+    about: "tensorboard or trackio, besides the local files (repeatable)",
   },
 };
 
-/** The loggers that were asked for. @throws {@link UsageError} for a name that is none. */
+/** The loggers of `--log-to`. @throws {@link UsageError} for an unknown name */
 export async function loggersOf(input: Input): Promise<readonly MetricsLogger[]> {
   const names = input.texts("log-to").flatMap((text) => text.split(","));
   if (names.length === 0) return [];
@@ -25,7 +25,7 @@ export async function loggersOf(input: Input): Promise<readonly MetricsLogger[]>
   return loggersNamed(names);
 }
 
-/** Says how to look at what was logged. */
+/** Prints how to open the logged metrics. */
 export function noteLoggers(loggers: readonly MetricsLogger[], folder: string, output: Output): void {
   for (const { name } of loggers) {
     if (name === "tensorboard") output.note(`tensorboard --logdir ${folder} shows the run.`);

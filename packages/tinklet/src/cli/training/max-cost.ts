@@ -1,23 +1,23 @@
-/** `--max-cost` and `--prices`: what a model costs, the most that a run may, and how one that stopped there goes on. */
+/** `--max-cost` and `--prices`: the price of a model, the cost limit of a run, and how to resume after the limit. */
 import type { CostLimit, ModelPrice } from "@tinklet/cookbook";
 import type { OptionSpec } from "../command.ts";
 import { type Input, UsageError } from "../parse.ts";
 
-/** The options. @param before - what the run stops before, for the help */
+/** The options. @param before - the condition for the help text, such as "the run costs more" */
 export const maxCostOptions = (before: string): Readonly<Record<string, OptionSpec>> => ({
   "max-cost": { type: "string", value: "DOLLARS", about: `stop with a checkpoint before ${before}` },
-  prices: { type: "string", value: "FILE", about: "your own price table (JSON) over the built-in one" },
+  prices: { type: "string", value: "FILE", about: "price table (JSON) that overrides the built-in one" },
 });
 
-/** What was asked for. */
+/** Price and limit of a run. */
 export interface Cost {
-  /** Of the model, where one is known. */
+  /** The model's price, if known. */
   readonly price: ModelPrice | undefined;
-  /** The sum that `--max-cost` allows, where it was given. */
+  /** The limit of `--max-cost`, if given. */
   readonly limit: CostLimit | undefined;
 }
 
-/** @throws {@link UsageError} for a limit where no price is known. */
+/** @throws {@link UsageError} for a limit when the price is unknown */
 export async function costOf(input: Input, model: string): Promise<Cost> {
   const { priceOf, readPrices } = await import("@tinklet/cookbook");
   const table = input.text("prices");
@@ -28,6 +28,6 @@ export async function costOf(input: Input, model: string): Promise<Cost> {
   return { price, limit: { price, maxCost } };
 }
 
-/** How a run that stopped goes on: the same command would stop at the same sum again. */
+/** How to resume a stopped run; after a cost limit the same command would stop again. */
 export const onward = (stopped: string) =>
-  `${stopped === "interrupted" ? "The same command" : "A larger --max-cost"} goes on from there.`;
+  `${stopped === "interrupted" ? "The same command" : "The same command with a larger --max-cost"} resumes the run.`;

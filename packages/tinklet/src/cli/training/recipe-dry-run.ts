@@ -1,10 +1,10 @@
-/** `recipe run --dry-run`: what a recipe would take and cost, before anything is trained or paid for. */
+/** `recipe run --dry-run`: tokens, steps and cost of a recipe, without training. */
 import type { ModelPrice, RecipeEstimate } from "@tinklet/cookbook";
 import { formatCount } from "../output/format.ts";
 import type { Output } from "../output/output.ts";
 import { costText } from "./dry-run.ts";
 
-/** What was counted, of which model. */
+/** An estimate with its recipe and model. */
 export interface EstimatedRecipe {
   readonly name: string;
   readonly model: string;
@@ -40,5 +40,7 @@ export async function showEstimate({ name, model, estimate, price }: EstimatedRe
     },
   });
   output.note(`Cost: ${await costText(model, cost, price)}`);
-  output.note("Tokens; single answers are counted at their full length, conversations may take more.");
+  output.note(
+    "Counts are tokens. Sampled answers count with their maximum length; multi-turn conversations may need more.",
+  );
 }

@@ -1,26 +1,26 @@
-/** The line that tells how a run goes: step, loss, tokens per second, time left. */
+/** The progress line of a run: step, figures, tokens per second, time left. */
 import { formatCount, formatDuration } from "../output/format.ts";
 
-/** How much of the prompts the server had computed before, as a figure of the line; nothing where it was none. */
+/** The share of prompt tokens that came from the prefix cache, as a figure of the line; empty if it is zero. */
 export const cachedShare = (prompts: { readonly sent: number; readonly cached: number } | undefined) =>
   prompts === undefined || prompts.cached === 0
     ? {}
     : { cached: `${Math.round((100 * prompts.cached) / prompts.sent)} %` };
 
-/** Counts time and tokens of a run, from the first step of this process. */
+/** Measures time and tokens since the start of this process's part of the run. */
 export class StepLine {
   readonly #total: number;
   readonly #startMs: number;
   #first: number | undefined;
   #tokens = 0;
 
-  /** @param startMs - when the run began, on the monotonic clock; now, unless told */
+  /** @param startMs - start of the run, on the monotonic clock. Default: now */
   constructor(totalSteps: number, startMs = performance.now()) {
     this.#total = totalSteps;
     this.#startMs = startMs;
   }
 
-  /** Seconds since the run began here. */
+  /** Seconds since the start. */
   get seconds(): number {
     return (performance.now() - this.#startMs) / 1000;
   }
@@ -29,7 +29,7 @@ export class StepLine {
     return this.#tokens / Math.max(this.seconds, 1e-9);
   }
 
-  /** @param step - the step that is done, counted from 0. @param tokens - its tokens. @param figures - what to show of it */
+  /** @param step - the finished step, from 0. @param tokens - tokens of the step. @param figures - further values to show */
   text(step: number, tokens: number, figures: Readonly<Record<string, string>>): string {
     this.#first ??= step;
     this.#tokens += tokens;
