@@ -87,7 +87,7 @@ describe("calling it", () => {
     [["billing", "usage", "yesterday", "today"], "STARTING_ON must be a timestamp"],
     [["run", "list", "-f", "xml"], "--format must be one of table, json"],
     [["run", "list", "-c", "id,who"], "Unknown column(s): who"],
-    [["completions", "tcsh"], "bash, zsh and fish"],
+    [["completions", "tcsh"], "one of bash, zsh, fish"],
   ])("%j is a wrong call: exit code 2", async (args, message) => {
     const { code, stderr } = await tool.run(args, { env });
     expect(stderr).toContain(message);

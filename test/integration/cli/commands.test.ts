@@ -284,7 +284,7 @@ const rows: Readonly<Record<string, Row>> = {
         2,
         /unknown group or case x\. The groups: routes, encoding/,
       ],
-      ["a group that is none", () => ["conformance", "--only", "loses"], 2, /called loses\. Did you mean losses\?/],
+      ["a group that is none", () => ["conformance", "--only", "loses"], 2, /unknown group or case loses\. Did you mean losses\?/],
       ["a case of a group that is none", () => ["conformance", "--only", "losses/x"], 2, /losses has losses\//],
     ],
   },
@@ -519,7 +519,7 @@ const rows: Readonly<Record<string, Row>> = {
     args: () => ["completions", "bash"],
     prints: /complete -o default -F _tinklet tinklet\n$/,
     json: null,
-    fails: [["a shell nobody has", () => ["completions", "tcsh"], 2, /bash, zsh and fish/]],
+    fails: [["a shell nobody has", () => ["completions", "tcsh"], 2, /one of bash, zsh, fish/]],
   },
   version: { args: () => ["version"], prints: /^tinklet \d+\.\d+\.\d+\n$/, json: null, fails: [] },
 };

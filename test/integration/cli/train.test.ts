@@ -313,7 +313,7 @@ describe("sample and chat", () => {
     });
     expect(code).toBe(0);
     expect(stderr).toMatch(
-      /\/reset +forget[\s\S]*\/exit[\s\S]*There is no \/rest\. Did you mean \/reset\?[\s\S]*no \/quit\./,
+      /\/reset +start a new[\s\S]*\/exit[\s\S]*Unknown command \/rest\. Did you mean \/reset\?[\s\S]*command \/quit\./,
     );
     const turns = stdout
       .trim()
