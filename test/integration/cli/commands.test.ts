@@ -284,7 +284,12 @@ const rows: Readonly<Record<string, Row>> = {
         2,
         /unknown group or case x\. The groups: routes, encoding/,
       ],
-      ["a group that is none", () => ["conformance", "--only", "loses"], 2, /unknown group or case loses\. Did you mean losses\?/],
+      [
+        "a group that is none",
+        () => ["conformance", "--only", "loses"],
+        2,
+        /unknown group or case loses\. Did you mean losses\?/,
+      ],
       ["a case of a group that is none", () => ["conformance", "--only", "losses/x"], 2, /losses has losses\//],
     ],
   },

@@ -230,7 +230,10 @@ describe("train", () => {
     const deleted = await tool.run(["run", "delete", "gone", "--yes"], { env });
     expect(deleted).toMatchObject({ code: 0, stdout: expect.stringContaining(runs[0] as string) });
     const lost = await tool.run(train("gone", "--max-steps", "4"), { env });
-    expect(lost).toMatchObject({ code: 1, stderr: expect.stringContaining("this server has no checkpoint of this run") });
+    expect(lost).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("this server has no checkpoint of this run"),
+    });
     expect(lost.stderr).not.toMatch(/\b[a-z]+[A-Z]\w+/); // no names of the SDK
     rmSync(join(tool.work, "gone", "checkpoints.jsonl"));
     expect(await tool.run(["run", "info", "gone"], { env })).toMatchObject({
