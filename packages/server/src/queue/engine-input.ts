@@ -1,6 +1,6 @@
 /**
- * From the wire's words to the engine's: stored payloads become engine calls, and engine results the bytes that clients get.
- * Says in the caller's terms what the engine cannot do (images, audio, losses it does not know).
+ * Converts stored payloads to engine calls and engine results to response bytes. Rejects what the engine does not support (images,
+ * audio, unknown losses) with the field's name on the wire.
  */
 import {
   type Constraint,
@@ -38,7 +38,7 @@ import { type TargetCells, targetCells } from "./sampling/prompt-targets.ts";
 /** The body of a JSON payload. */
 export const jsonPayload = (payload: Uint8Array): unknown => parseJson(new TextDecoder().decode(payload));
 
-/** A stored pass, in whichever form it came. */
+/** Decodes a stored pass from JSON or protobuf. */
 export function decodePass(payload: Uint8Array, type: PayloadType): ForwardBackwardRequest {
   if (type === "proto") return decodeForwardBackwardRequest(payload);
   const body = jsonPayload(payload);
@@ -53,7 +53,10 @@ export function decodePass(payload: Uint8Array, type: PayloadType): ForwardBackw
 export function textTokens(input: ModelInput, field: string): Int32Array {
   const parts = input.chunks.map((chunk, i) => {
     if (chunk.type !== "encoded_text") {
-      throw new InputError(`${field}.chunks[${i}]`, `this model reads text only, and this is ${chunk.type}`);
+      throw new InputError(
+        `${field}.chunks[${i}]`,
+        `must be encoded_text (this model accepts text only), got ${chunk.type}`,
+      );
     }
     return chunk.tokens;
   });
@@ -68,7 +71,7 @@ export function textTokens(input: ModelInput, field: string): Int32Array {
   return tokens;
 }
 
-/** The engine's losses; a name on the wire that is none of them is refused. */
+/** The losses of the engine. Other names are rejected. */
 const servedLosses: Readonly<Record<LossFnName, true>> = {
   cross_entropy: true,
   importance_sampling: true,
@@ -82,8 +85,8 @@ const isServed = (name: string): name is LossFnName => Object.hasOwn(servedLosse
 export function lossRequest(pass: ForwardBackwardRequest): LossRequest {
   const { data, lossFn, lossFnConfig } = pass.forwardBackwardInput;
   if (!isServed(lossFn)) {
-    throw new InputError("loss_fn", `${JSON.stringify(lossFn)} is not a loss of this server`, {
-      hint: `Known: ${Object.keys(servedLosses).join(", ")}.`,
+    throw new InputError("loss_fn", `${JSON.stringify(lossFn)} is not supported by this server`, {
+      hint: `Supported: ${Object.keys(servedLosses).join(", ")}.`,
     });
   }
   return {
@@ -100,10 +103,11 @@ export function lossRequest(pass: ForwardBackwardRequest): LossRequest {
   };
 }
 
-/** The engine's losses take numbers. */
+/** The configuration of an engine loss: numbers only. */
 function numbersOf(config: LossFnConfig): Record<string, number> {
   for (const [key, value] of Object.entries(config)) {
-    if (typeof value !== "number") throw new InputError(`loss_fn_config.${key}`, "is a text, and this loss takes none");
+    if (typeof value !== "number")
+      throw new InputError(`loss_fn_config.${key}`, `must be a number, got ${typeof value}`);
   }
   return config as Record<string, number>;
 }
@@ -117,7 +121,7 @@ const tensor = (value: TensorData): TensorInput => ({
   }),
 });
 
-/** The bytes of a pass's result. The client weighs means by the number of outputs, so there is one per datum. */
+/** The result of a pass as bytes. It has one output per datum, because the client weights means by the number of outputs. */
 export function passResult(result: LossResult): Uint8Array {
   const outputs = result.lossFnOutputs.map((output) =>
     Object.fromEntries(
@@ -129,7 +133,7 @@ export function passResult(result: LossResult): Uint8Array {
   );
 }
 
-/** A sample as the engine takes it. `seed` was drawn when the request was accepted. */
+/** A sample as an engine request. `seed` was chosen when the request was accepted. */
 export function sampleRequest(request: SampleRequest, adapter: string | undefined, seed: number): EngineSampleRequest {
   const { maxTokens, stop, temperature, topK, topP } = request.samplingParams;
   const { promptLogprobsLastN, topkSampleLogprobs, promptAltTokensK, tinkletConstraint } = request;
@@ -154,17 +158,17 @@ export function sampleRequest(request: SampleRequest, adapter: string | undefine
 const constraintOf = ({ type, schema }: SampleConstraint): Constraint =>
   type === "json_object" ? { type } : { type, schema: schema ?? {} };
 
-/** What a sample's `target_prompt_logprobs` asks for; how much that may be was checked when it was accepted. */
+/** The cells of `target_prompt_logprobs`. Their number was checked when the request was accepted. */
 const cellsOf = ({ prompt, targetPromptLogprobs }: SampleRequest): TargetCells | undefined =>
   targetPromptLogprobs && targetCells(targetPromptLogprobs, prompt.tokenCount, Number.POSITIVE_INFINITY);
 
 const tableOf = (table: TokenTable | undefined): TopkLogprobs | undefined =>
   table && { ...table, length: table.tokenIds.length / table.k };
 
-/** The bytes of a sample's result. */
+/** The result of a sample as bytes. */
 export function sampleResult(request: SampleRequest, result: SampleResult): Uint8Array {
-  const { targetPromptLogprobs, promptAltTokens: drawn } = result;
-  const shape = drawn && [drawn.tokenIds.length / drawn.k, drawn.k];
+  const { targetPromptLogprobs, promptAltTokens: altTokens } = result;
+  const shape = altTokens && [altTokens.tokenIds.length / altTokens.k, altTokens.k];
   return encodeSampleResponse(
     new SampleResponse({
       sequences: result.sequences.map(
@@ -174,9 +178,9 @@ export function sampleResult(request: SampleRequest, result: SampleResult): Uint
       promptLogprobs: result.promptLogprobs,
       topkPromptLogprobs: tableOf(result.topkPromptLogprobs),
       targetPromptLogprobs: targetPromptLogprobs && cellsOf(request)!.layOut(targetPromptLogprobs),
-      promptAltTokens: drawn && {
-        tokens: TensorData.from(drawn.tokenIds, { shape: shape! }),
-        logprobs: TensorData.from(drawn.logprobs, { shape: shape! }),
+      promptAltTokens: altTokens && {
+        tokens: TensorData.from(altTokens.tokenIds, { shape: shape! }),
+        logprobs: TensorData.from(altTokens.logprobs, { shape: shape! }),
       },
       promptCacheHitTokens: result.promptCacheHitTokens,
     }),

@@ -1,6 +1,6 @@
 /**
- * What makes two requests the same: a digest of what they mean, not of their bytes, since a client may write the keys of a map in
- * another order when it sends a request again.
+ * Digests that decide whether a request with a known seq_id is a retry. They cover the decoded content, not the bytes, because a client
+ * may write the keys of a map in another order when it retries.
  */
 import { createHash, type Hash } from "node:crypto";
 import type { ForwardBackwardRequest, ModelInputChunk, TensorData } from "@tinklet/wire";
@@ -8,7 +8,7 @@ import type { ForwardBackwardRequest, ModelInputChunk, TensorData } from "@tinkl
 /**
  * The digest of a JSON body.
  *
- * @param ignore - top-level fields that may differ between two sendings of one request.
+ * @param ignore - top-level fields that may differ between a request and its retry.
  */
 export function fingerprintJson(kind: string, body: unknown, ignore: readonly string[] = []): string {
   const hash = createHash("sha256").update(kind);
@@ -18,10 +18,10 @@ export function fingerprintJson(kind: string, body: unknown, ignore: readonly st
   return addCanonical(hash, kept).digest("base64url");
 }
 
-/** Characters that are gathered before they are hashed: few calls, and never a second copy of a long list as text. */
+/** Characters that are collected per call of the hash: few calls, without a full copy of a long list as text. */
 const pieceLength = 64 * 1024;
 
-/** Adds JSON text with sorted keys; integers of any size. */
+/** Adds JSON text with sorted keys; integers may be of any size. */
 function addCanonical(hash: Hash, value: unknown): Hash {
   let piece = "";
   const write = (text: string) => {
@@ -52,7 +52,7 @@ function addCanonical(hash: Hash, value: unknown): Hash {
   return hash.update(piece);
 }
 
-/** The digest of a pass, the same for its binary and its JSON form. */
+/** The digest of a pass; equal for its binary and its JSON form. */
 export function fingerprintPass(kind: string, request: ForwardBackwardRequest): string {
   const { data, lossFn, lossFnConfig } = request.forwardBackwardInput;
   const head = [kind, request.modelId, request.seqId ?? 0, lossFn, lossFnConfig ?? {}, data.length];

@@ -1,16 +1,16 @@
 /**
- * The one end of a request: what became of it is told to the log where that is the server's fault, stored with its effects and its use
- * in one transaction, and only then handed out.
+ * Ends a request, for both runners: logs a server error, stores the result with its effects and its usage in one transaction, and then
+ * answers the polls that wait for it.
  */
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
 import { type Failure, failureBytes, finishRequest } from "../store/tables/requests.ts";
 import { addUsage } from "../store/tables/usage.ts";
 import { timingOf } from "./futures.ts";
-import { failureOf, type Job, owned, persist, type QueueContext, targetOf } from "./job.ts";
+import { failureOf, type Job, markOwned, persist, type QueueContext, targetOf } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
 
-/** What running a request gave, or why it gave nothing. */
+/** The outcome of running a request, or its error. */
 export type Result = { readonly ok: true; readonly value: Outcome } | { readonly ok: false; readonly error: unknown };
 
 /** How a request ended. Times in milliseconds since the epoch. */
@@ -19,15 +19,15 @@ export interface Ending {
   readonly baseModel: string;
   readonly startedAt: number;
   readonly finishedAt: number;
-  /** Its place among the requests that its model has executed. */
+  /** Its index among the executed requests of its model. */
   readonly position?: number;
-  /** Keep the payload: it has to run again when the model is restored. */
+  /** Keep the payload, because the request runs again when its model is restored. */
   readonly keepPayload?: boolean;
-  /** What its owner stores with it. */
-  readonly book?: (sql: Sql, failure: Failure | undefined) => void;
+  /** What the runner stores in the same transaction. */
+  readonly alsoStore?: (sql: Sql, failure: Failure | undefined) => void;
 }
 
-/** Stores how a request ended and hands it out. Rejects when that could not be stored; a full disk is waited for. */
+/** Stores the ending of a request and answers its polls. Rejects when it cannot be stored; while the disk is full it retries. */
 export async function finish(context: QueueContext, job: Job, ending: Ending): Promise<void> {
   const { result, startedAt, finishedAt, position } = ending;
   const outcome = result.ok ? result.value : undefined;
@@ -40,11 +40,11 @@ export async function finish(context: QueueContext, job: Job, ending: Ending): P
   if (job.resolvedParams.stream) context.feeds.end(job.id);
   const body = await persist(context, job, (sql) => {
     const { id, tenant, sessionId } = job;
-    const kept = failure === undefined ? outcome!.body : failureBytes(failure);
-    const result = outcome?.effects?.(sql, position ?? 0) ?? kept;
+    const body = failure === undefined ? outcome!.body : failureBytes(failure);
+    const result = outcome?.effects?.(sql, position ?? 0) ?? body;
     const account = { tenant, sessionId, baseModel: ending.baseModel, now: finishedAt };
     if (outcome?.usage !== undefined) addUsage(sql, account, outcome.usage);
-    ending.book?.(sql, failure);
+    ending.alsoStore?.(sql, failure);
     finishRequest(sql, {
       id,
       state,
@@ -57,7 +57,7 @@ export async function finish(context: QueueContext, job: Job, ending: Ending): P
     });
     return result;
   });
-  if (outcome?.filesId !== undefined) void owned(context, outcome.filesId);
+  if (outcome?.filesId !== undefined) void markOwned(context, outcome.filesId);
   if (outcome?.usage !== undefined) context.onUsed(job.tenant, outcome.usage);
   context.payloads.delete(job.id);
   context.onFinished(job, state);

@@ -1,11 +1,11 @@
 /**
- * Who waits for which request, and the results that were just made: a poll that arrives right after its request finished is
- * answered from memory. The database remains the truth; this forgets freely.
+ * Long polls that wait for a request, and a bounded cache of recent results that answers a poll without reading the database. An evicted
+ * result is read from the database.
  */
 import type { Clock } from "@tinklet/wire/clock";
 import type { PayloadType } from "../store/tables/requests.ts";
 
-/** What a finished request answers. */
+/** The result of a finished request. */
 export interface Settled {
   readonly tenant: string;
   readonly body: Uint8Array;
@@ -15,15 +15,15 @@ export interface Settled {
 
 /** Where a request's time went, in milliseconds. */
 export interface Timing {
-  /** From its acceptance until the engine turned to it. */
+  /** From acceptance until the engine started it. */
   readonly queueMs: number;
-  /** From there to its result. */
+  /** From the start until the result. */
   readonly computeMs: number;
-  /** Of a sample: tokens of its prompt that were not computed again. */
+  /** Prompt tokens of a sample that came from the prefix cache. */
   readonly cachedTokens?: number;
 }
 
-/** From wall-clock times; a clock that was set back in between must not show as a negative time. */
+/** Computed from wall-clock times; clamped at 0 because the clock may be set back in between. */
 export function timingOf(acceptedAt: number, startedAt: number, finishedAt: number): Timing {
   return { queueMs: Math.max(0, startedAt - acceptedAt), computeMs: Math.max(0, finishedAt - startedAt) };
 }
@@ -41,7 +41,7 @@ export class Futures {
     this.#clock = clock;
   }
 
-  /** Polls that are being held open. */
+  /** Requests that at least one open poll waits for. */
   get waiting(): number {
     return this.#waiters.size;
   }
@@ -50,7 +50,7 @@ export class Futures {
     return this.#recent.get(id);
   }
 
-  /** Keeps a result at hand and wakes everybody who waits for it. Call only once it is durable. */
+  /** Caches a result and wakes the polls that wait for it. Call only after it is durable. */
   settle(id: number, result: Settled): void {
     this.#recent.set(id, result);
     this.#recentBytes += result.body.byteLength;
@@ -81,13 +81,13 @@ export class Futures {
     });
   }
 
-  /** Forgets the results at hand; the database has them for as long as they are kept. */
+  /** Empties the cache. */
   forget(): void {
     this.#recent.clear();
     this.#recentBytes = 0;
   }
 
-  /** Lets every poll go: the server is shutting down. */
+  /** Ends all polls at shutdown. */
   close(): void {
     this.#closed = true;
     for (const id of [...this.#waiters.keys()]) this.#wake(id);

@@ -1,4 +1,4 @@
-/** An accepted request on its way through the queue, and what the parts of the queue share. */
+/** A pending request (`Job`), the state that all parts of the queue share (`QueueContext`), and functions that both runners use. */
 import { ConfigError, InputError, MemoryError, ModelError } from "@tinklet/engine";
 import type { ForwardBackwardRequest } from "@tinklet/wire";
 import type { Clock } from "@tinklet/wire/clock";
@@ -26,23 +26,23 @@ import type { CrashQuarantine } from "./scheduling/crash-quarantine.ts";
 import type { StepFeed } from "./training/step-feed.ts";
 import { wireMessage } from "./wire-field.ts";
 
-/** What the server drew or resolved when it accepted a request, so that running it again gives the same. */
+/** Parameters that the server chose when it accepted the request. They are stored, so that a second run gives the same result. */
 export interface ResolvedParams {
-  /** Of an adapter, or of a request's first sample. */
+  /** Seed of an adapter's initialization, or of the first sequence of a sample. */
   readonly seed?: number;
-  /** The tenant whose weights the request's access token opens. */
+  /** The tenant whose weights the request's access token may read. */
   readonly accessTenant?: string;
-  /** Samples asked for. */
+  /** Sequences that a sample asks for (`num_samples`). */
   readonly sequences?: number;
   /** Base model of a sample without a sampling session. */
   readonly baseModel?: string;
   /** Adapter files of a sample without a sampling session. */
   readonly filesId?: string;
-  /** A pass by a stored loss, which takes two calls of the engine. */
+  /** Id of the custom loss of a pass; such a pass takes two engine calls. */
   readonly customLoss?: string;
-  /** Whether its tokens are shown while they are drawn. */
+  /** Whether its tokens are streamed while they are decoded. */
   readonly stream?: boolean;
-  /** Which client of its sampling session asked, where that is not the first: see `completions.ts`. */
+  /** Index of the client in its sampling session; absent for the first one. See `finished-samples.ts`. */
   readonly client?: number;
 }
 
@@ -60,9 +60,9 @@ export interface Job {
   readonly bytes: number;
   readonly acceptedAt: number;
   startedAt: number | undefined;
-  /** Why it is not running, when that is not the requests before it. */
+  /** Why it cannot run, when the reason is not the requests before it. */
   blocked: string | undefined;
-  /** How often the engine died under it. */
+  /** How often the engine died while it ran this request. */
   engineDeaths: number;
   /** Whether it was pending when this process started. */
   readonly recovered: boolean;
@@ -92,7 +92,7 @@ export function jobOf(row: RequestHead): Job {
   };
 }
 
-/** The line of completions that a sample belongs to; none where it has no sampling session. */
+/** The client of a sampling session that a sample belongs to; `undefined` without a sampling session. */
 export const targetOf = ({
   samplerId,
   resolvedParams,
@@ -102,7 +102,7 @@ export const targetOf = ({
 const payloadCacheBytes = 64 * 1024 * 1024;
 const sizeOf = (payload: Uint8Array, pass: unknown): number => payload.byteLength * (pass === undefined ? 1 : 2);
 
-/** Payloads of requests that were just accepted, so that they need not be read back. Bounded; the database has them all. */
+/** Payloads of recently accepted requests, which saves reading them from the database. Limited to 64 MiB. */
 export class PayloadCache {
   readonly #held = new Map<
     number,
@@ -110,7 +110,7 @@ export class PayloadCache {
   >();
   #bytes = 0;
 
-  /** @param pass - what the payload says, when it was decoded already: its arrays are about as large as the payload. */
+  /** @param pass - the decoded payload, if available; its arrays are about as large as the payload. */
   set(id: number, payload: Uint8Array, pass?: ForwardBackwardRequest): void {
     const bytes = sizeOf(payload, pass);
     if (this.#bytes + bytes > payloadCacheBytes) return;
@@ -134,7 +134,7 @@ export class PayloadCache {
   }
 }
 
-/** What every part of the queue works with. */
+/** What all parts of the queue share. */
 export interface QueueContext {
   readonly store: Store;
   readonly clock: Clock;
@@ -144,19 +144,19 @@ export interface QueueContext {
   readonly feeds: TokenFeeds;
   readonly completions: Completions;
   readonly payloads: PayloadCache;
-  /** Where stored losses run. */
+  /** The thread that runs custom losses. */
   readonly losses: SideThread;
-  /** Where adapters from elsewhere are read. */
+  /** The thread that reads imported adapters. */
   readonly imports: SideThread;
   readonly quarantine: CrashQuarantine;
-  /** Tells of stored steps and changed runs. */
+  /** Notifies watchers of stored steps and changed runs. */
   readonly steps: StepFeed;
   readonly rates: TokenRateMeter;
   readonly closing: AbortSignal;
   readonly onPoint?: ((point: string) => void) | undefined;
-  /** Told what was used: once it is stored, or while that is under way where nobody waits for it. */
+  /** Called with the usage of a request: after it was stored, or for a transient sample while it is being stored. */
   readonly onUsed: (tenant: string, usage: Usage) => void;
-  /** Told about each request that is over. */
+  /** Called when a request has finished and its result is stored. */
   readonly onFinished: (job: Job, outcome: "done" | "failed") => void;
 }
 
@@ -166,15 +166,12 @@ export function payloadOf(context: QueueContext, job: Job): Uint8Array {
   return kept;
 }
 
-/** The pass of a request: as its handler decoded it, or from its payload when that is no longer at hand. */
+/** The decoded pass of a request: from the cache, or decoded from its payload. */
 export const passOf = (context: QueueContext, job: Job): ForwardBackwardRequest =>
   context.payloads.pass(job.id) ?? decodePass(payloadOf(context, job), job.payloadType);
 
-/**
- * Runs a piece of storing until it succeeds: what was accepted is not given up because the disk is full for a while. Only
- * closing ends it.
- */
-export async function insist<T>(
+/** Repeats a write to the store every second until it succeeds or the server closes: a full disk must not fail an accepted request. */
+export async function untilStored<T>(
   context: QueueContext,
   job: Pick<Job, "id" | "blocked">,
   work: () => Promise<T>,
@@ -186,7 +183,8 @@ export async function insist<T>(
       return value;
     } catch (error) {
       if (!(error instanceof StoreError) || context.closing.aborted) throw error;
-      if (job.blocked === undefined) context.log.error("store.waiting", { request: job.id, reason: error.message });
+      if (job.blocked === undefined)
+        context.log.error("store.write_failed", { request: job.id, reason: error.message });
       job.blocked = error.message;
       await context.clock.sleep(1000, context.closing);
     }
@@ -194,20 +192,20 @@ export async function insist<T>(
 }
 
 export const persist = <T>(context: QueueContext, job: Job, work: (sql: Sql) => T): Promise<T> =>
-  insist(context, job, () => context.store.db.write(work));
+  untilStored(context, job, () => context.store.db.write(work));
 
-/** A folder's row is committed: only its marker still says otherwise. The next start would mend what fails here. */
-export const owned = ({ store, log }: QueueContext, filesId: string): Promise<void> =>
+/** Removes the `unowned` marker of a folder whose row is committed. After a failure here the next start removes it. */
+export const markOwned = ({ store, log }: QueueContext, filesId: string): Promise<void> =>
   store.files.markOwned(filesId, true).catch((error: unknown) => {
-    log.warn("files.marker", { files: filesId, error: String(error) });
+    log.warn("files.mark_failed", { files: filesId, error: String(error) });
   });
 
-/** A refusal of what the caller asked for, raised while a request runs. */
+/** The request is invalid; found while it runs. Its message is sent to the client. */
 export class UserError extends Error {
   override readonly name = "UserError";
 }
 
-/** What a client is told about an error, and whose fault it is. Internals stay in the log. */
+/** The message and the category that a client receives for an error. Unknown errors are only logged, because they may contain paths. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof InputError) return { error: wireMessage(error), category: "user" };
   const user =
@@ -217,10 +215,9 @@ export function failureOf(error: unknown): Failure {
     error instanceof InvalidInputError ||
     error instanceof ResponseValidationError;
   if (user) return { error: (error as Error).message, category: "user" };
-  // What other errors say (a path on the disk, a line of code) is for the log.
-  const told = error instanceof StoreError || error instanceof TinkerError || error instanceof ModelError;
+  const isPublic = error instanceof StoreError || error instanceof TinkerError || error instanceof ModelError;
   return {
-    error: told ? error.message : "The server failed at this request; its log says why.",
+    error: isPublic ? error.message : "The request failed in the server. The server's log has the reason.",
     category: "server",
   };
 }

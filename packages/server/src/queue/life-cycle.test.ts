@@ -1,4 +1,4 @@
-/** Ends that are not the usual one: samples that are given up, a server that is stopped, an engine that dies. */
+/** Cancelled samples, a stopped server, unloaded models, an engine without memory, and an engine that dies. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ const sample = (server: TestServer, sampler: string, seq: number, more: object =
   });
 
 describe("cancelling", () => {
-  /** A server whose samples never end by themselves, with 64 sequences on the engine and more behind them. */
+  /** A server whose samples hang, with 64 sequences on the engine and two waiting samples. */
   const busy = async () => {
     const gate = gateway();
     const server = await open({ engine: { beforeCall: (name) => (name === "sample" ? gate.promise : undefined) } });
@@ -42,7 +42,7 @@ describe("cancelling", () => {
   };
   const cancelled = { category: "user", error: expect.stringContaining("cancelled") };
 
-  test("ends a sample that waits and one that runs, and nothing else", async () => {
+  test("ends a waiting and a running sample, and no other", async () => {
     const { gate, server, running, waiting } = await busy();
     for (const { json } of [waiting[0]!, running]) {
       expect((await server.post("cancel_future", { request_id: json.request_id })).status).toBe(200);
@@ -53,13 +53,13 @@ describe("cancelling", () => {
     expect((await server.sampleResult(waiting[1]!)).sequences).toHaveLength(1);
   });
 
-  test("of what is over, or is no sample, changes nothing; of what never was is a 404", async () => {
+  test("does not change finished samples and training requests; an unknown id is answered 404", async () => {
     const server = await open();
     const session = await server.session();
     const done = await sample(server, await newSampler(server, session), 0);
     const before = await server.sampleResult(done);
     const model = await server.model(session);
-    const pass = await server.pass(model, 2); // waits for number 1
+    const pass = await server.pass(model, 2); // waits for seq_id 1
     for (const { json } of [done, pass]) {
       expect((await server.post("cancel_future", { request_id: json.request_id })).status).toBe(200);
     }
@@ -71,7 +71,7 @@ describe("cancelling", () => {
     expect((await server.post("cancel_future", {})).status).toBe(422);
   });
 
-  test("a session that its client finishes takes its samples with it, and no others", async () => {
+  test("finishing a session cancels its samples, and no others", async () => {
     const { gate, server, session, running, waiting } = await busy();
     const other = await sample(server, await newSampler(server, await server.session()), 0);
     await server.post(`sessions/${session}/finish`, { reason: { type: "interrupted" } });
@@ -81,7 +81,7 @@ describe("cancelling", () => {
   });
 });
 
-test("a server that is stopped stores its models as they are: the next start has nothing to do again", async () => {
+test("a server that is stopped stores snapshots: the next start replays nothing", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tinklet-stop-"));
   onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
   const opened: { server?: TestServer } = {};
@@ -103,10 +103,10 @@ test("a server that is stopped stores its models as they are: the next start has
   await server.result(server.post("load_weights", { model_id: model, seq_id: 5, path: saved.path, optimizer: true }));
 });
 
-test("a server that is stopping sends polls away for a second instead of answering them at once, over and over", async () => {
+test("a server that is stopping answers polls with 503 and Retry-After, so that clients back off", async () => {
   const server = await TestServer.open();
   const model = await server.model();
-  const waiting = await server.pass(model, 2); // waits for number 1
+  const waiting = await server.pass(model, 2); // waits for seq_id 1
   const held = server.retrieve(waiting.json.request_id);
   const closing = server.close();
   for (const answer of [await held, await server.retrieve(waiting.json.request_id)]) {
@@ -114,13 +114,13 @@ test("a server that is stopping sends polls away for a second instead of answeri
     expect(answer.headers.get("retry-after")).toBe("1");
   }
   await closing;
-  // On a connection that is still open when the store is closed already.
+  // On a connection that is still open after the store was closed.
   const late = await server.retrieve(waiting.json.request_id);
   expect([late.status, late.headers.get("retry-after")]).toEqual([503, "2"]);
 });
 
 describe("a model that is unloaded", () => {
-  test("fails its later requests with a reason, also after a restart; others and its checkpoints are untouched", async () => {
+  test("fails its later requests with a reason, also after a restart; its checkpoints and other models still work", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "tinklet-unload-"));
     onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
     let server = await TestServer.open({ dataDir });
@@ -146,8 +146,8 @@ describe("a model that is unloaded", () => {
   });
 });
 
-describe("an engine without room", () => {
-  /** An engine that holds one adapter. */
+describe("an engine without free memory", () => {
+  /** An engine with memory for one adapter. */
   const narrow = () => {
     let held = 0;
     return (name: string) => {
@@ -159,14 +159,14 @@ describe("an engine without room", () => {
     };
   };
 
-  /** A model that is in memory and not idle, and a sample of weights for which there is no room beside it. */
+  /** A model in memory that is not idle, and a sample with an adapter for which there is no memory left. */
   const crowded = async () => {
     const limits = { pollMs: 4000, residentAdapters: 0 };
     const server = await open({ engine: { beforeCall: narrow() }, limits });
     const model = await server.model();
     const save = { model_id: model, seq_id: 1, sampling_session_seq_id: 0 };
     const { sampling_session_id } = await server.result(server.post("save_weights_for_sampler", save));
-    const last = await server.pass(model, 3); // waits for number 2
+    const last = await server.pass(model, 3); // waits for seq_id 2
     const sample = await server.post("asample", {
       sampling_session_id,
       seq_id: 0,
@@ -178,21 +178,21 @@ describe("an engine without room", () => {
     return { server, model, last, sample, polled: (await poll).json };
   };
 
-  test.each(["rests", "still waits after a while"])(
-    "lets a sample wait, with the reason, until the model in its place %s",
+  test.each(["is idle", "still waits after 10 s"])(
+    "a sample waits with a reason until the model that uses the memory %s",
     async (end) => {
       const { server, model, last, sample, polled } = await crowded();
       expect(polled).toMatchObject({ type: "try_again", queue_state: "paused_capacity" });
-      expect(polled.queue_state_reason).toContain("room in the engine's memory");
-      if (end === "rests") await server.passResult(server.pass(model, 2));
+      expect(polled.queue_state_reason).toContain("Waits for engine memory");
+      if (end === "is idle") await server.passResult(server.pass(model, 2));
       else await server.clock.advance(10_000);
       expect((await server.sampleResult(sample)).sequences).toHaveLength(1);
-      if (end !== "rests") await server.passResult(server.pass(model, 2));
+      if (end !== "is idle") await server.passResult(server.pass(model, 2));
       expect((await server.passResult(last)).metrics).toHaveProperty("loss:sum");
     },
   );
 
-  test("goes on when a sample that waited for room was given up", async () => {
+  test("a cancelled sample that waited for memory releases its reservation", async () => {
     const { server, model, sample } = await crowded();
     await server.post("cancel_future", { request_id: sample.json.request_id });
     await server.clock.advance(20_000);
@@ -200,13 +200,13 @@ describe("an engine without room", () => {
     expect((await server.passResult(server.pass(model, 2))).metrics).toHaveProperty("loss:sum");
   });
 
-  test.each(["rests", "still waits after a while"])(
-    "lets a model wait, with the reason, until the one in its place %s",
+  test.each(["is idle", "still waits after 10 s"])(
+    "a model waits with a reason until the model that uses the memory %s",
     async (end) => {
       const server = await open({ engine: { beforeCall: narrow() }, limits: { pollMs: 4000 } });
       const session = await server.session();
       const first = await server.model(session);
-      const second = await server.pass(first, 2); // waits for number 1, so that the model is not idle
+      const second = await server.pass(first, 2); // waits for seq_id 1, so that the model is not idle
       const created = await server.post("create_model", {
         session_id: session,
         model_seq_id: 1,
@@ -217,23 +217,23 @@ describe("an engine without room", () => {
       await server.clock.advance(4000);
       const { json } = await poll;
       expect(json).toMatchObject({ type: "try_again", queue_state: "paused_capacity" });
-      expect(json.queue_state_reason).toContain("room in the engine's memory");
-      if (end === "rests") await server.passResult(server.pass(first, 1));
+      expect(json.queue_state_reason).toContain("Waits for engine memory");
+      if (end === "is idle") await server.passResult(server.pass(first, 1));
       else await server.clock.advance(10_000);
       expect(await server.result(created)).toMatchObject({ model_id: `${session}:train:1` });
-      if (end !== "rests") await server.passResult(server.pass(first, 1));
+      if (end !== "is idle") await server.passResult(server.pass(first, 1));
       expect((await server.passResult(second)).metrics).toHaveProperty("loss:sum");
     },
   );
 
-  test("makes a model that never rests pause for one that has waited", async () => {
+  test("a model that is never idle is paused for one that has waited 10 s", async () => {
     const opened: { server?: TestServer } = {};
     let next = 3;
     const room = narrow();
     const server = await open({
       limits: { pollMs: 3_600_000 },
       engine: {
-        // each step brings another, so that the first model always has something waiting
+        // Each step submits another one, so that the first model always has a waiting request.
         beforeCall: async (name) => {
           if (name === "optimStep" && next < 200) {
             await opened.server!.optim(first, next++);
@@ -293,7 +293,7 @@ describe("an engine that dies", () => {
   };
 
   test.each(["forwardBackward", "optimStep"])(
-    "in %s is started again, and what was accepted finishes with the same numbers",
+    "in %s is restarted, and accepted requests finish with the same results",
     async (call) => {
       const expected = await train(await open());
       let count = 0;
@@ -305,7 +305,7 @@ describe("an engine that dies", () => {
     },
   );
 
-  test("knows the numbers that were refused before it died: nothing waits for them", async () => {
+  test("does not make requests wait for seq_ids that were rejected before it died", async () => {
     const { opened, models } = mortal((name, engine) => name === "optimStep" && engine === 0);
     const server = await open({ models });
     const model = await server.model();
@@ -319,14 +319,14 @@ describe("an engine that dies", () => {
     expect(server.logged.map(({ event }) => event)).not.toContain("seq.skipped");
   }, 20_000);
 
-  test("under a sample runs it again on the next one", async () => {
+  test("while it runs a sample is restarted and runs the sample again", async () => {
     const { models } = mortal((name, engine) => name === "sample" && engine === 0);
     const server = await open({ models });
     const accepted = await sample(server, await newSampler(server, await server.session()), 0);
     expect((await server.sampleResult(accepted)).sequences).toHaveLength(1);
   });
 
-  test("under the same request again and again fails that request, and serves the others", async () => {
+  test("repeatedly during the same request fails that request and serves the others", async () => {
     const { opened, models } = mortal((name) => name === "optimStep");
     const server = await open({ models });
     const model = await server.model();
@@ -337,7 +337,7 @@ describe("an engine that dies", () => {
   });
 });
 
-test("a sample is drawn in its tenant's scope: what one has asked does not make another's answer faster", async () => {
+test("samples run in the scope of their tenant, so that no prefix cache is shared between tenants", async () => {
   const scopes: (string | undefined)[] = [];
   const engine = fakeEngine();
   const watched: Engine = {

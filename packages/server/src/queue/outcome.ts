@@ -1,4 +1,4 @@
-/** What a finished request leaves behind: its result, and what is stored together with it. */
+/** The outcome of a successful request: its result, and what is stored together with it. */
 
 import { stringifyJson } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -8,21 +8,21 @@ import type { Usage } from "../store/tables/usage.ts";
 import type { StepPart } from "./training/step-meter.ts";
 
 /**
- * What running a request gave. `effects` are stored in the same transaction as the result; what they return replaces the body, for
- * results that name something which only the transaction can choose.
+ * The outcome of a request. `effects` run in the transaction that stores the result. A value that they return replaces the body: some
+ * results contain an id that only the transaction can choose.
  */
 export interface Outcome {
   readonly body: Uint8Array;
   readonly type: PayloadType;
   // biome-ignore lint/suspicious/noConfusingVoidType: most effects return nothing
   readonly effects?: (sql: Sql, position: number) => Uint8Array | void;
-  /** What it is booked as. */
+  /** Recorded in the tenant's usage. */
   readonly usage?: Usage;
-  /** What it adds to its run's curve. */
+  /** Its part of an optimizer step, for the loss curve of the run. */
   readonly part?: StepPart;
-  /** The folder that was written for it, which the effects store an owner of. */
+  /** The folder that was written for it; `effects` store the row that refers to the folder. */
   readonly filesId?: string;
-  /** Called when it is stored, or will never be. */
+  /** Called after the outcome was stored or storing it has failed. */
   readonly release?: () => void;
 }
 

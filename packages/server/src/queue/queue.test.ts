@@ -18,7 +18,7 @@ const folder = async () => {
   return path;
 };
 
-/** Names of the engine's training calls, in the order they ran. */
+/** Records the names of the engine's training calls in execution order. */
 const recorder = () => {
   const calls: string[] = [];
   return { calls, beforeCall: (name: string) => void calls.push(name) };
@@ -41,7 +41,7 @@ describe("order", () => {
     expect(await other.result(inOrder[2])).toEqual(results[2]);
   });
 
-  test("a missing number is waited for with a reason, then skipped; its late arrival fails", async () => {
+  test("a missing seq_id pauses the model with a reason, is then skipped, and fails when it arrives late", async () => {
     const server = await open();
     const model = await server.model();
     const second = await server.optim(model, 2);
@@ -57,7 +57,7 @@ describe("order", () => {
     expect(await server.result(late)).toMatchObject({ category: "user" });
   });
 
-  test("a refused number is consumed at once", async () => {
+  test("the seq_id of a rejected request is consumed immediately", async () => {
     const server = await open();
     const model = await server.model();
     const second = await server.optim(model, 2);
@@ -70,7 +70,7 @@ describe("order", () => {
     expect(await server.result(second)).toHaveProperty("metrics");
   });
 
-  test("bad data is told through the future and does not stop the model", async () => {
+  test("invalid data fails the future and does not stop the model", async () => {
     const server = await open();
     const model = await server.model();
     const bytes = passBytes(model, 1);
@@ -85,7 +85,7 @@ describe("order", () => {
 });
 
 describe("idempotency", () => {
-  test("the same request again has the same future; another one is refused with 422", async () => {
+  test("a retry returns the same future; another request with the same seq_id is rejected with 422", async () => {
     const { calls, beforeCall } = recorder();
     const server = await open({ engine: { beforeCall } });
     const model = await server.model();
@@ -98,7 +98,7 @@ describe("idempotency", () => {
     expect(clash.status).toBe(422);
   });
 
-  test("a sampler save may renew its sampling_session_seq_id", async () => {
+  test("a retry of a sampler save may change its sampling_session_seq_id", async () => {
     const server = await open();
     const model = await server.model();
     const save = (samplerSeq: number) =>
@@ -108,7 +108,7 @@ describe("idempotency", () => {
     expect(await server.result(first)).toMatchObject({ sampling_session_id: expect.stringContaining(":sample:0") });
   });
 
-  test("two models that save at once without a number of their own get a sampling session each", async () => {
+  test("two models that save at once without a sampling_session_seq_id get one sampling session each", async () => {
     const server = await open();
     const session = await server.session();
     const models = [await server.model(session, { seq: 0 }), await server.model(session, { seq: 1 })];
@@ -118,7 +118,7 @@ describe("idempotency", () => {
     for (const id of ids) expect((await server.get(`samplers/${id}`)).status).toBe(200);
   });
 
-  test("samples are numbered beyond 2^53 without mixing neighbours up", async () => {
+  test("seq_ids of samples above 2^53 stay distinct", async () => {
     const server = await open();
     const session = await server.session();
     const sampler = await server.post("create_sampling_session", {
@@ -151,7 +151,7 @@ describe("idempotency", () => {
 });
 
 describe("crash and restart", () => {
-  /** Trains a little; the digest of the adapter tells whether anything was lost, doubled or reordered. */
+  /** Tokens sampled from the model's weights, which differ when a request was lost, applied twice or reordered. */
   const digest = async (server: TestServer, model: string, seq: number) => {
     const saved = await server.result(
       server.post("save_weights_for_sampler", { model_id: model, seq_id: seq, path: `d${seq}` }),
@@ -170,7 +170,7 @@ describe("crash and restart", () => {
     return (await server.sampleResult(sample)).sequences[0]!.tokens;
   };
 
-  test("a model is rebuilt by replay, with gradients that were accumulated and never stepped", async () => {
+  test("a replay restores a model together with its accumulated gradients", async () => {
     const dataDir = await folder();
     const calm = await open();
     const calmModel = await calm.model();
@@ -194,7 +194,7 @@ describe("crash and restart", () => {
     expect(await digest(server, model, 6)).toEqual(expected);
   });
 
-  test("what was accepted and had not run finishes after the restart", async () => {
+  test("an accepted request that had not run finishes after the restart", async () => {
     const dataDir = await folder();
     const server = await TestServer.open({
       dataDir,
@@ -205,7 +205,7 @@ describe("crash and restart", () => {
     await server.passResult(pass);
     const step = await server.optim(model, 2);
     const closing = server.close();
-    await server.clock.advance(5000); // the step never ends: the server stops waiting for it
+    await server.clock.advance(5000); // the step hangs: the server stops waiting for it
     await closing;
 
     const next = await TestServer.open({ dataDir });
@@ -215,7 +215,7 @@ describe("crash and restart", () => {
     expect((await next.passResult(pass)).metrics["loss:sum"]).toBeGreaterThan(0);
   });
 
-  test("requests that were with the engine ahead of their turn run after the restart, in their order", async () => {
+  test("requests that were queued in the engine at the stop run after the restart, in order", async () => {
     const dataDir = await folder();
     const gate = gateway();
     const held: Record<string, Promise<void>> = { forwardBackward: gate.promise, forward: new Promise(() => {}) };
@@ -241,9 +241,9 @@ describe("crash and restart", () => {
     ]);
   });
 
-  test("a snapshot covers what it says: payloads go, the model stays", async () => {
+  test("after a snapshot the covered payloads are deleted and the model is restored from the snapshot", async () => {
     const dataDir = await folder();
-    // each call takes a second on the fake clock, so that a snapshot falls due after three steps
+    // Each call takes a second of the fake clock, so that a snapshot is due after three steps.
     const make = () => {
       const opened: { server?: TestServer } = {};
       return {
@@ -273,8 +273,8 @@ describe("crash and restart", () => {
   });
 });
 
-describe("what goes wrong halfway", () => {
-  test("a snapshot that cannot be read back is not relied on: the requests behind it are kept", async () => {
+describe("failures during storing and loading", () => {
+  test("a snapshot that fails its verification is not used, and the payloads that it covers are kept", async () => {
     const dataDir = await folder();
     const clocks: { advance?: () => Promise<void> } = {};
     /** Damages every folder that was just written. */
@@ -295,14 +295,13 @@ describe("what goes wrong halfway", () => {
       await server.passResult(server.pass(model, seq));
       await server.result(server.optim(model, seq + 1));
     }
-    const told = (event: string) => server.logged.some((line) => line.event === event);
-    await expect.poll(() => told("snapshot.failed")).toBe(true);
+    await expect.poll(() => server.logged.map(({ event }) => event)).toContain("snapshot.failed");
     await server.close();
     server = await open({ dataDir });
     expect((await server.passResult(server.pass(model, 7))).metrics).toHaveProperty("loss:sum");
   });
 
-  test("a checkpoint that is deleted while it is loaded is loaded, and the model lives on it", async () => {
+  test("a checkpoint that is deleted while it is being loaded stays usable for the model", async () => {
     const held: { server?: TestServer; model?: string } = {};
     const beforeCall = async (name: string) => {
       if (name !== "loadState") return;
@@ -315,12 +314,12 @@ describe("what goes wrong halfway", () => {
     const saved = await server.result(server.post("save_weights", { model_id: model, seq_id: 1, path: "a" }));
     const body = { model_id: model, seq_id: 2, path: saved.path, optimizer: true };
     expect(await server.result(server.post("load_weights", body))).toMatchObject({ model_id: model });
-    server.clock.jump(3_600_000); // long enough for the model to leave the engine's memory
+    server.clock.jump(3_600_000); // after this time the model is evicted
     await server.clock.advance(60_000);
     expect((await server.passResult(server.pass(model, 3))).metrics).toHaveProperty("loss:sum");
   });
 
-  test("a model that cannot be built anew leaves nothing in the engine", async () => {
+  test("a model whose restore fails leaves no adapter in the engine", async () => {
     const dataDir = await folder();
     let server = await TestServer.open({ dataDir });
     const model = await server.model();
@@ -341,7 +340,7 @@ describe("what goes wrong halfway", () => {
 });
 
 describe("results", () => {
-  test("are kept a day after they were fetched, and then answered 410", async () => {
+  test("are kept for a day after they were retrieved, then the status is 410", async () => {
     const server = await open();
     const model = await server.model();
     const step = await server.optim(model, 1);
@@ -355,7 +354,7 @@ describe("results", () => {
     expect((await server.retrieve(id)).status).toBe(410);
   });
 
-  test("an id of nobody is 404, and so is somebody else's", async () => {
+  test("an invalid request id is answered 404", async () => {
     const server = await open();
     expect((await server.retrieve("zz-0123456789abcdef")).status).toBe(404);
     expect((await server.retrieve("nonsense")).status).toBe(404);
@@ -363,15 +362,15 @@ describe("results", () => {
 });
 
 describe("back-pressure", () => {
-  test("a model that paused for its commits goes on by itself", async () => {
+  test("a model that pauses because of uncommitted results resumes", async () => {
     const server = await open();
     const model = await server.model();
     const last = await server.optim(model, 40);
-    for (let seq = 39; seq >= 1; seq--) await server.optim(model, seq); // all become runnable at one instant
+    for (let seq = 39; seq >= 1; seq--) await server.optim(model, seq); // all become runnable when seq_id 1 arrives
     expect(await server.result(last)).toHaveProperty("metrics");
   });
 
-  test("a full queue answers 429 and keeps the number free", async () => {
+  test("a full queue answers 429 and does not consume the seq_id", async () => {
     const gate = gateway();
     const server = await open({
       limits: { pendingPerTenant: 2 },
@@ -387,7 +386,7 @@ describe("back-pressure", () => {
     expect(await server.result(server.optim(model, 3))).toHaveProperty("metrics");
   });
 
-  test("what one tenant has waiting takes no room from another", async () => {
+  test("the pending bytes of one tenant do not count against another", async () => {
     const gate = gateway();
     const server = await open({
       apiKeys: ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
@@ -409,7 +408,7 @@ describe("back-pressure", () => {
     expect((await server.pass(model, waiting.length)).status).toBe(200);
   });
 
-  test("models take turns: a long line of one does not keep another waiting", async () => {
+  test("models are scheduled fairly: many requests of one do not delay another", async () => {
     const order: string[] = [];
     const gate = gateway();
     const server = await open({

@@ -1,6 +1,19 @@
 /**
- * The queue as the HTTP layer sees it: submit, retrieve, recover. Accepting a request is one transaction (is its number new, and
- * if not, is it the same request?), after which it belongs to a engine queue. Nothing is acknowledged before it is durable.
+ * The queue as the HTTP layer uses it: submit, retrieve, cancel, recover. A request is accepted in one transaction, which also detects a
+ * retry (the same seq_id and fingerprint) or a clash; then it is handed to the engine queue of its base model. No request is acknowledged
+ * before it is durable.
+ *
+ *     Queue                      one per server: accepts requests, holds those that are pending, answers polls
+ *     ├─ QueueContext            what all parts share: store, clock, limits, futures, feeds, quarantine
+ *     └─ EngineQueue             one per base model: decides what its engine runs next, frees memory, restarts the engine
+ *        ├─ EngineContext        what the runners of one engine process share; replaced when the engine restarts
+ *        │  └─ AdapterCache      saved adapters in the engine's memory, for sampling
+ *        ├─ FairShare, MemoryWaitlist
+ *        ├─ ModelRunner          one per model in training: order of its requests, commits, snapshots, replay
+ *        │  └─ SeqOrder, StepMeter
+ *        └─ SampleRunner         one per engine: a queue of samples per sampling session, and transient samples
+ *
+ * Both runners end a request with `finish`, which stores its result and then answers the polls that wait for it.
  */
 import type { SampleResult, TokenEvent } from "@tinklet/engine";
 import { decodeSampleResponse, type ForwardBackwardRequest } from "@tinklet/wire";
@@ -18,10 +31,10 @@ import {
   failureBytes,
   findRequest,
   finishedSamples,
+  finishedSeqs,
   finishRequest,
   getRequest,
   type NewRequest,
-  overNumbers,
   type PayloadType,
   pendingRequests,
   type RequestKind,
@@ -49,11 +62,11 @@ export interface QueueOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly limits: Limits;
-  /** Where stored losses run. */
+  /** The thread that runs custom losses. */
   readonly losses: SideThread;
-  /** Where adapters from elsewhere are read. */
+  /** The thread that reads imported adapters. */
   readonly imports: SideThread;
-  /** Bytes that the data folder may take up. @defaultValue no bound */
+  /** Maximum size of the data folder in bytes. @defaultValue unlimited */
   readonly maxDiskBytes?: number | undefined;
   readonly onPoint?: ((point: string) => void) | undefined;
   readonly onFinished?: (job: Job, outcome: "done" | "failed") => void;
@@ -64,12 +77,12 @@ export interface QueueOptions {
 export type Retrieved =
   | { readonly kind: "done"; readonly body: Uint8Array; readonly type: PayloadType; readonly timing?: Timing }
   | { readonly kind: "pending"; readonly queueState: "active" | "paused_capacity"; readonly reason: string }
-  /** It is not over, and this server will not finish it: polls that are held no longer must not come back at once. */
+  /** Unfinished, and the server is shutting down: the client must back off before it polls again. */
   | { readonly kind: "closing" }
   | { readonly kind: "expired" }
   | { readonly kind: "unknown" };
 
-/** Rows of one transaction of a sweep. */
+/** Rows per transaction of a sweep. */
 const sweepBatch = 200;
 
 type Accepted = { readonly id: number; readonly isNew: boolean };
@@ -79,7 +92,7 @@ export class Queue {
   readonly engineQueues = new Map<string, EngineQueue>();
   readonly #ids: RequestIds;
   readonly #closing = new AbortController();
-  /** What ends each draw that is under way. */
+  /** Aborts the running transient samples. */
   readonly #transientSamples = new Set<AbortController>();
   readonly #jobs = new Map<number, Job>();
   readonly #pendingByTenant = new Map<string, { count: number; bytes: number }>();
@@ -129,23 +142,27 @@ export class Queue {
     return this.#jobs.size;
   }
 
-  /** Accepts a request of a model that exists, with its pass where it was decoded already. Its turn comes by `seq`. */
+  /**
+   * Accepts a request of an existing model. Requests of a model run in the order of `seq`.
+   *
+   * @param pass - the decoded payload, where the handler has decoded it already.
+   */
   async submitTraining(
     request: NewRequest & { readonly modelId: string },
     model: ModelRow,
     pass?: ForwardBackwardRequest,
   ): Promise<string> {
-    this.#checkRoom(request);
+    this.#checkLimits(request);
     const engineQueue = this.engineQueues.get(model.base_model);
     const runner = engineQueue && this.#runner(engineQueue, model);
     const { seq } = request;
     const next = runner?.order.next ?? model.next_seq;
     let entry: NewRequest = request;
     const accepted = await this.#accept((sql) => {
-      const known = this.#known(sql, "model_id", request.modelId, request);
+      const known = this.#duplicateOf(sql, "model_id", request.modelId, request);
       if (known !== undefined) return known;
       if (entry.failure === undefined && seq !== undefined && seq < next) {
-        const error = `seq_id ${seq} of ${request.modelId} came after the model had gone on to ${next}: it was given up as lost.`;
+        const error = `seq_id ${seq} of ${request.modelId} arrived too late: it was skipped after ${Math.round(this.context.limits.gapMs / 1000)} s, and the next seq_id is ${next}.`;
         entry = { ...entry, failure: { error, category: "user" } };
       }
       return { id: addRequest(sql, entry), isNew: true };
@@ -168,7 +185,7 @@ export class Queue {
     return this.#ids.make(accepted.id, request.tenant);
   }
 
-  /** What a model is doing, and what its next request waits for. */
+  /** How many requests of a model run and wait, and why the next one waits. */
   modelState(model: Pick<ModelRow, "id" | "base_model">): {
     readonly running: number;
     readonly waiting: number;
@@ -185,7 +202,7 @@ export class Queue {
     };
   }
 
-  /** Uses up the number of a request that is refused: its future, should anybody ask, says why. */
+  /** Consumes the seq_id of a rejected request, so that later requests do not wait for it. Its future returns the error. */
   async refuse(
     { kind, seq, tenant }: { readonly kind: RequestKind; readonly seq: number; readonly tenant: string },
     model: ModelRow,
@@ -207,12 +224,12 @@ export class Queue {
     await this.submitTraining(request, model);
   }
 
-  /** Accepts the request that creates a model; the row of the model is stored with it. */
+  /** Accepts the request that creates a model, and stores the model's row in the same transaction. */
   async submitModel(model: NewModel, request: NewRequest): Promise<string> {
-    this.#checkRoom(request);
+    this.#checkLimits(request);
     const entry = { ...request, modelId: model.id, seq: 0 };
     const accepted = await this.#accept((sql) => {
-      const known = this.#known(sql, "model_id", model.id, entry);
+      const known = this.#duplicateOf(sql, "model_id", model.id, entry);
       if (known !== undefined) return known;
       if (getModel(sql, model.id) !== undefined) throw reused(`model_seq_id ${model.modelSeq}`, model.sessionId);
       if (model.from !== undefined && !hasFiles(sql, model.from.filesId)) throw filesGone();
@@ -230,9 +247,9 @@ export class Queue {
   }
 
   async submitSample(request: NewRequest, baseModel: string): Promise<{ requestId: string; id: number }> {
-    this.#checkRoom(request);
+    this.#checkLimits(request);
     const accepted = await this.#accept((sql) => {
-      const known = request.samplerId && this.#known(sql, "sampler_id", request.samplerId, request);
+      const known = request.samplerId && this.#duplicateOf(sql, "sampler_id", request.samplerId, request);
       if (known) return known;
       if (request.filesId !== undefined && !hasFiles(sql, request.filesId)) throw filesGone();
       return { id: addRequest(sql, request), isNew: true };
@@ -252,58 +269,59 @@ export class Queue {
   }
 
   /**
-   * Draws sequences for a client that waits for them. Not stored: closing the server, or the draw's signal, ends it. Its use is booked.
+   * Samples for a client that waits for the result. The request is not stored: it ends with the server or with its signal. Its usage is
+   * recorded.
    *
-   * @throws {@link Refusal} 503 when the server closes or the engine dies under it; the signal's reason when that ends it.
+   * @throws {@link Refusal} 503 when the server closes or the engine dies; the signal's reason when the signal is aborted.
    */
-  async draw(baseModel: string, draw: TransientSample): Promise<SampleResult> {
+  async sampleTransient(baseModel: string, sample: TransientSample): Promise<SampleResult> {
     const engineQueue = this.engineQueues.get(baseModel);
     if (engineQueue === undefined) throw new Refusal(503, "not_loaded", `The base model ${baseModel} is not loaded.`);
     const { store, closing, clock } = this.context;
-    const unpin = draw.filesId === undefined ? undefined : store.pin(draw.filesId);
-    if (draw.filesId !== undefined && !hasFiles(store.db.sql, draw.filesId)) {
+    const unpin = sample.filesId === undefined ? undefined : store.pin(sample.filesId);
+    if (sample.filesId !== undefined && !hasFiles(store.db.sql, sample.filesId)) {
       unpin?.();
       throw new Refusal(404, "model_not_found", "The checkpoint was deleted while this request was being read.", {
         param: "model",
       });
     }
     const stop = new AbortController();
-    const abort = () => stop.abort(draw.signal.reason);
-    draw.signal.addEventListener("abort", abort, { once: true });
+    const abort = () => stop.abort(sample.signal.reason);
+    sample.signal.addEventListener("abort", abort, { once: true });
     this.#transientSamples.add(stop);
-    let drawn = 0;
+    let sampled = 0;
     let cached = 0;
     try {
-      if (draw.signal.aborted) abort();
+      if (sample.signal.aborted) abort();
       if (closing.aborted) stop.abort(shuttingDown());
       stop.signal.throwIfAborted();
-      const counted = (event: TokenEvent) => {
-        drawn++;
-        cached = Math.min(event.promptCacheHitTokens, draw.request.prompt.length);
-        draw.onToken?.(event);
+      const onToken = (event: TokenEvent) => {
+        sampled++;
+        cached = Math.min(event.promptCacheHitTokens, sample.request.prompt.length);
+        sample.onToken?.(event);
       };
-      return await engineQueue.draw({ ...draw, signal: stop.signal, onToken: counted });
+      return await engineQueue.sampleTransient({ ...sample, signal: stop.signal, onToken });
     } finally {
-      draw.signal.removeEventListener("abort", abort);
+      sample.signal.removeEventListener("abort", abort);
       this.#transientSamples.delete(stop);
       unpin?.();
-      if (drawn > 0 && !closing.aborted) {
-        const account = { tenant: draw.tenant, sessionId: "", baseModel, now: clock.now() };
+      if (sampled > 0 && !closing.aborted) {
+        const account = { tenant: sample.tenant, sessionId: "", baseModel, now: clock.now() };
         const usage = {
-          sampling_prefill: draw.request.prompt.length - cached,
+          sampling_prefill: sample.request.prompt.length - cached,
           sampling_prefill_cached: cached,
-          sampling_sample: drawn,
+          sampling_sample: sampled,
         };
-        this.context.onUsed(draw.tenant, usage);
+        this.context.onUsed(sample.tenant, usage);
         store.db
           .write((sql) => addUsage(sql, account, usage))
-          .catch((error: unknown) => this.context.log.warn("usage.lost", { tokens: drawn, error: String(error) }));
+          .catch((error: unknown) => this.context.log.warn("usage.lost", { tokens: sampled, error: String(error) }));
       }
     }
   }
 
-  /** Accepts a request that needs no engine: its result is stored with it, in one transaction with what it changes. */
-  async answered(request: NewRequest, result: Uint8Array, effects: (sql: Sql) => void): Promise<string> {
+  /** Accepts a request that needs no engine. The request, its result and `effects` are stored in one transaction. */
+  async submitAnswered(request: NewRequest, result: Uint8Array, effects: (sql: Sql) => void): Promise<string> {
     const { id } = await this.#accept((sql) => {
       effects(sql);
       const added = addRequest(sql, request);
@@ -323,7 +341,7 @@ export class Queue {
     return this.#ids.make(id, request.tenant);
   }
 
-  /** The result of a request, waiting for it for at most `pollMs`. */
+  /** The result of a request; waits for it for at most `pollMs`. */
   async retrieve(requestId: string, tenant: string, signal?: AbortSignal): Promise<Retrieved> {
     const id = this.#ids.read(requestId, tenant);
     if (id === undefined) return { kind: "unknown" };
@@ -352,7 +370,7 @@ export class Queue {
     return { kind: "pending", ...this.#explain(id) };
   }
 
-  /** Which samples of a sampling session are over. @throws {@link Refusal} 503 when the server is shutting down and has nothing to tell. */
+  /** The finished samples of a sampling session. @throws {@link Refusal} 503 when none is finished and the server is shutting down. */
   async completions(query: CompletionQuery, retrieved: readonly string[]): Promise<CompletionPage> {
     for (const requestId of retrieved) {
       const id = this.#ids.read(requestId, query.tenant);
@@ -360,29 +378,29 @@ export class Queue {
     }
     const page = await this.context.completions.next(query);
     if (page.completions.length === 0 && this.#closing.signal.aborted) {
-      throw new Refusal(503, "shutting_down", "The server is shutting down; the requests are kept.", {
+      throw new Refusal(503, "shutting_down", "The server is shutting down. Accepted requests run after its restart.", {
         retryAfterSeconds: 1,
       });
     }
     return page;
   }
 
-  /** The id of a request as its tenant knows it. */
+  /** The request id that the tenant's clients use. */
   requestIdOf(id: number, tenant: string): string {
     return this.#ids.make(id, tenant);
   }
 
-  /** The tokens of a sample from the `after`-th on, waiting for one for at most `pollMs`; none when they are not kept. */
+  /** The tokens of a sample from index `after`; waits at most `pollMs` for one. `undefined` when the feed is unknown or was dropped. */
   async tokens(requestId: string, tenant: string, after: number, signal?: AbortSignal) {
     const id = this.#ids.read(requestId, tenant);
     return id === undefined ? undefined : this.context.feeds.read(id, after, this.context.limits.pollMs, signal);
   }
 
-  /** Puts back into the engine queues what was pending when the server stopped. Call once, when every engine queue is there. */
+  /** Adds the requests that were pending when the server stopped to the engine queues. Call once, after all engine queues exist. */
   recover(): { readonly requests: number } {
     const { sql } = this.context.store.db;
     const pending = pendingRequests(sql);
-    const perRunner: (() => void)[] = [];
+    const starts: (() => void)[] = [];
     for (const row of pending) {
       const job = jobOf(row);
       this.#jobs.set(job.id, job);
@@ -399,7 +417,7 @@ export class Queue {
           const runner = this.#runner(engineQueue, model);
           runner.order.add(job);
           this.context.quarantine.consider(job);
-          perRunner.push(() => engineQueue.pump());
+          starts.push(() => engineQueue.pump());
         }
       } else {
         const baseModel =
@@ -407,24 +425,20 @@ export class Queue {
         const engineQueue = baseModel === undefined ? undefined : this.engineQueues.get(baseModel);
         if (engineQueue === undefined) continue;
         this.context.quarantine.consider(job);
-        perRunner.push(() => engineQueue.addSample(job));
+        starts.push(() => engineQueue.addSample(job));
       }
     }
     const { first } = this.context.quarantine;
     if (first !== undefined) {
       const { id, kind, deaths } = first;
-      this.context.log.warn("request.suspect", {
-        request: id,
-        kind,
-        deaths,
-        meaning: "the server ended while it ran this: it runs alone",
-      });
+      const meaning = "it was running when the server crashed or was killed: it runs alone";
+      this.context.log.warn("request.quarantined", { request: id, kind, deaths, meaning });
     }
-    for (const start of perRunner) start();
+    for (const start of starts) start();
     return { requests: pending.length };
   }
 
-  /** Stores which results were fetched, and deletes those that nobody can ask for any more; in pieces, so that others come between. */
+  /** Stores which results were retrieved and deletes expired ones, in short transactions between which other requests are stored. */
   async sweep(): Promise<void> {
     const now = this.context.clock.now();
     const fetched = [...this.#fetched];
@@ -446,9 +460,9 @@ export class Queue {
   }
 
   /**
-   * Ends a sample that its client gave up. One that is over, or is no sample, is left alone.
+   * Cancels a sample. A finished sample and a request of another kind are not changed.
    *
-   * @returns false when there is no such request of this tenant.
+   * @returns false when the tenant has no such request.
    */
   cancel(requestId: string, tenant: string): boolean {
     const id = this.#ids.read(requestId, tenant);
@@ -458,39 +472,39 @@ export class Queue {
     return true;
   }
 
-  /** Ends the samples of a session that its client has finished. Training goes on: its checkpoints may be wanted. */
+  /** Cancels the samples of a finished session. Its training requests continue, because their checkpoints may be used later. */
   cancelSamples(sessionId: string): void {
     for (const job of [...this.#jobs.values()]) {
       if (job.kind === "sample" && job.sessionId === sessionId) this.#engineQueueOfSample(job)?.cancelSample(job);
     }
   }
 
-  /** Lets polls go, starts nothing more, and waits for what is being stored. What is pending stays pending. */
+  /** Answers all polls, starts nothing more and waits at most `graceMs` for running commits. Pending requests stay stored. */
   async close(graceMs = 5000): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new Error("The server is shutting down."));
-    for (const draw of [...this.#transientSamples]) draw.abort(shuttingDown());
+    for (const sample of [...this.#transientSamples]) sample.abort(shuttingDown());
     this.context.futures.close();
     this.context.feeds.close();
     this.context.completions.close();
-    const patience = this.context.clock.sleep(graceMs);
+    const timeout = this.context.clock.sleep(graceMs);
     const settled = Promise.all([...this.engineQueues.values()].map((engineQueue) => engineQueue.settled())).catch(
       (error: unknown) => {
-        this.context.log.warn("close.unsettled", { error: String(error) }); // nothing is lost: the next start replays it
+        this.context.log.warn("snapshot.failed", { error: String(error) }); // the next start replays the requests instead
       },
     );
-    await Promise.race([settled, patience]);
+    await Promise.race([settled, timeout]);
     await this.sweep().catch(() => {});
   }
 
-  /** The runner of a model, with the numbers that are already over taken out of its line. */
+  /** The runner of a model. A new runner does not wait for seq_ids that are finished already. */
   #runner(engineQueue: EngineQueue, model: ModelRow): ModelRunner {
     const existing = engineQueue.runners.get(model.id);
     if (existing !== undefined) return existing;
     const { sql } = this.context.store.db;
     const fresh = getModel(sql, model.id) ?? model;
     const runner = engineQueue.runner(fresh);
-    for (const seq of overNumbers(sql, model.id, fresh.next_seq)) runner.order.consume(seq);
+    for (const seq of finishedSeqs(sql, model.id, fresh.next_seq)) runner.order.consume(seq);
     return runner;
   }
 
@@ -502,8 +516,8 @@ export class Queue {
     return accepted;
   }
 
-  /** The earlier request with this number: the same one again, or a clash. */
-  #known(sql: Sql, of: "model_id" | "sampler_id", owner: string, request: NewRequest): Accepted | undefined {
+  /** The stored request with this seq_id. @throws {@link Refusal} 422 when its fingerprint differs. */
+  #duplicateOf(sql: Sql, of: "model_id" | "sampler_id", owner: string, request: NewRequest): Accepted | undefined {
     if (request.seq === undefined) return undefined;
     const known = findRequest(sql, of, owner, request.seq);
     if (known === undefined) return undefined;
@@ -539,7 +553,7 @@ export class Queue {
     return job;
   }
 
-  /** Tells of a sample that was over when it was accepted, or is sent again after it was over. */
+  /** Reports a sample that failed when it was accepted, or that was sent again after it had finished. */
   #noteCompletion(id: number, { samplerId, resolvedParams }: NewRequest): void {
     const target = targetOf({ samplerId, resolvedParams: resolvedParams ?? {} });
     const row = target && getRequest(this.context.store.db.sql, id);
@@ -550,44 +564,44 @@ export class Queue {
   #count(job: Job, by: 1 | -1): void {
     if (by === -1) this.#jobs.delete(job.id);
     this.#pendingBytes += by * job.bytes;
-    const own = this.#pendingByTenant.get(job.tenant) ?? { count: 0, bytes: 0 };
-    own.count += by;
-    own.bytes += by * job.bytes;
-    if (own.count === 0) this.#pendingByTenant.delete(job.tenant);
-    else this.#pendingByTenant.set(job.tenant, own);
+    const pending = this.#pendingByTenant.get(job.tenant) ?? { count: 0, bytes: 0 };
+    pending.count += by;
+    pending.bytes += by * job.bytes;
+    if (pending.count === 0) this.#pendingByTenant.delete(job.tenant);
+    else this.#pendingByTenant.set(job.tenant, pending);
   }
 
-  /** @throws {@link Refusal} 507 when the data folder has no room for so many bytes more. */
+  /** @throws {@link Refusal} 507 when `bytes` more would exceed the limit of the data folder. */
   checkDisk(tenant: string, bytes: number): void {
     this.#disk.check(tenant, bytes);
   }
 
-  #checkRoom(request: NewRequest): void {
+  #checkLimits(request: NewRequest): void {
     const { limits } = this.context;
     if (request.failure === undefined) this.checkDisk(request.tenant, request.payload.byteLength);
-    const own = this.#pendingByTenant.get(request.tenant) ?? { count: 0, bytes: 0 };
+    const pending = this.#pendingByTenant.get(request.tenant) ?? { count: 0, bytes: 0 };
     const { byteLength } = request.payload;
     const full =
-      own.count >= limits.pendingPerTenant ||
-      own.bytes + byteLength > limits.pendingBytesPerTenant ||
+      pending.count >= limits.pendingPerTenant ||
+      pending.bytes + byteLength > limits.pendingBytesPerTenant ||
       this.#jobs.size >= limits.pending ||
       this.#pendingBytes + byteLength > limits.pendingBytes;
     if (full) {
-      const held = `${own.count} unfinished requests of this key, ${Math.ceil(own.bytes / 1e6)} MB`;
+      const held = `${pending.count} unfinished requests of this key, ${Math.ceil(pending.bytes / 1e6)} MB`;
       throw new Refusal(429, "queue_full", `The queue is full (${held}).`, { retryAfterSeconds: 1 });
     }
   }
 
   #explain(id: number): { queueState: "active" | "paused_capacity"; reason: string } {
     const job = this.#jobs.get(id);
-    if (job === undefined) return { queueState: "active", reason: "It is being stored." };
+    if (job === undefined) return { queueState: "active", reason: "Its result is being stored." };
     for (const engineQueue of this.engineQueues.values()) {
-      const mine =
+      const hasJob =
         job.modelId === undefined
           ? this.#engineQueueOfSample(job) === engineQueue
           : engineQueue.runners.has(job.modelId);
-      const told = mine ? engineQueue.explain(job) : undefined;
-      if (told !== undefined) return { queueState: told.state, reason: told.reason };
+      const status = hasJob ? engineQueue.explain(job) : undefined;
+      if (status !== undefined) return { queueState: status.state, reason: status.reason };
     }
     return { queueState: "paused_capacity", reason: "Its base model is not loaded in this server." };
   }
@@ -600,8 +614,8 @@ export class Queue {
   }
 }
 
-/** The last owner of files was deleted between the look at it and the transaction that wanted to own them too. */
+/** The checkpoint was deleted after the handler looked it up and before the transaction that refers to its files. */
 const filesGone = (): UserError => new UserError("The checkpoint was deleted while this request was being accepted.");
 
-const reused = (what: string, owner: string): Refusal =>
-  new Refusal(422, "number_reused", `${what} of ${owner} was used for another request.`);
+const reused = (number: string, owner: string): Refusal =>
+  new Refusal(422, "number_reused", `${number} of ${owner} was used for another request.`);

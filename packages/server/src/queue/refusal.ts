@@ -1,11 +1,11 @@
-/** A request that is not accepted: the HTTP status and words for it. Never a 409, which clients retry for minutes. */
+/** A rejected request: its HTTP status, code and message. Never 409, because the official clients retry that status for minutes. */
 export class Refusal extends Error {
   override readonly name = "Refusal";
   readonly status: 400 | 401 | 403 | 404 | 408 | 410 | 413 | 415 | 422 | 429 | 503 | 507;
   readonly code: string;
-  /** For 429, 503 and 507. */
+  /** Set for 429, 503 and 507. */
   readonly retryAfterSeconds: number | undefined;
-  /** The parameter at fault, for APIs that name it apart. */
+  /** The invalid parameter, for APIs that report it in a field of its own. */
   readonly param: string | undefined;
 
   constructor(

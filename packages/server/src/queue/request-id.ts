@@ -1,11 +1,11 @@
 /**
- * Numbers of rows as callers see them. Rows are numbered across tenants, so a number in the clear would tell a tenant how much the others
- * do. An id is one AES block of the row's number and its tenant: it shows neither, cannot be guessed, and tells the server without a row
- * whether this tenant was ever given it (a result that has expired is told from an id that never was).
+ * Encrypted row numbers as public ids. Rows are numbered across tenants, so a plain number would show a tenant how active the others are.
+ * An id is one AES block of the row number and a tag of the tenant: it reveals neither and cannot be guessed. The server can verify an id
+ * without a row, and so distinguishes an expired result from an id that never existed.
  */
 import { createCipheriv, createDecipheriv, createHmac, timingSafeEqual } from "node:crypto";
 
-const cipher = "aes-128-ecb"; // one block, whose plaintext never repeats: there is nothing to chain
+const cipher = "aes-128-ecb"; // safe here: every plaintext is a single block and unique
 const tagBytes = 8;
 const oldChecksumLength = 16;
 
@@ -14,10 +14,10 @@ export class OpaqueIds {
   readonly #secret: Buffer;
   readonly #key: Buffer;
   readonly #kind: string;
-  /** By tenant: each is one of the server's keys, so there are few. */
+  /** By tenant. Bounded by the number of API keys. */
   readonly #tags = new Map<string, Buffer>();
 
-  /** @param kind - the rows; an id of one kind is none of another. */
+  /** @param kind - what the rows are; an id of one kind is invalid for another kind. */
   constructor(secret: Buffer, kind: string) {
     this.#secret = secret;
     this.#kind = kind;
@@ -31,7 +31,7 @@ export class OpaqueIds {
     return createCipheriv(cipher, this.#key, null).setAutoPadding(false).update(block).toString("hex");
   }
 
-  /** The row's number, or `undefined` when this server never gave this id to this tenant. */
+  /** The row number, or `undefined` when this server never issued this id to this tenant. */
   read(text: string, tenant: string): number | undefined {
     if (!/^[0-9a-f]{32}$/.test(text)) return undefined;
     const block = createDecipheriv(cipher, this.#key, null).setAutoPadding(false).update(Buffer.from(text, "hex"));
@@ -49,7 +49,7 @@ export class OpaqueIds {
   }
 }
 
-/** Ids of requests. Those that an older release gave out (the number in base 36 and a checksum) are read, too. */
+/** Ids of requests. The format of an older release (the number in base 36 and a checksum) is also read. */
 export class RequestIds {
   readonly #secret: Buffer;
   readonly #ids: OpaqueIds;
@@ -63,7 +63,7 @@ export class RequestIds {
     return this.#ids.make(id, tenant);
   }
 
-  /** The row's number, or `undefined` when this server never gave this id to this tenant. */
+  /** The row number, or `undefined` when this server never issued this id to this tenant. */
   read(text: string, tenant: string): number | undefined {
     return this.#ids.read(text, tenant) ?? this.#readOld(text, tenant);
   }

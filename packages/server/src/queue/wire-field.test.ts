@@ -22,7 +22,7 @@ it.each([
   expect(wireField(engine)).toBe(wire);
 });
 
-it("a message keeps its words", () => {
+it("only the field of a message is replaced", () => {
   expect(wireMessage(new InputError("params.topK", "-2 is not -1 or more"))).toBe(
     "sampling_params.top_k: -2 is not -1 or more",
   );

@@ -1,4 +1,4 @@
-/** The engine names the fields of its own calls; a client of the server knows them by the names on the wire. */
+/** Translates field names in engine errors to the names on the wire. */
 import type { InputError } from "@tinklet/engine";
 
 const wireNames: Readonly<Record<string, string>> = {
@@ -17,15 +17,15 @@ const wireNames: Readonly<Record<string, string>> = {
   topkSampleLogprobs: "topk_sample_logprobs",
 };
 
-/** The message of an engine's error with the wire's name of its field: `params.maxTokens` is `sampling_params.max_tokens`. */
+/** The message of an engine error with the wire name of its field: `params.maxTokens` becomes `sampling_params.max_tokens`. */
 export function wireMessage({ field, message }: InputError): string {
   return `${wireField(field)}${message.slice(field.length)}`;
 }
 
-/** What is already a name of the wire stays as it is, and so do the keys of loss inputs and configurations: they are data. */
+/** Wire names, and the keys of loss inputs and loss configurations, are returned unchanged. */
 export function wireField(field: string): string {
   const constraint = "params.constraint";
-  if (field.startsWith(constraint)) return `tinklet_constraint${field.slice(constraint.length)}`; // what follows are keys of a schema
+  if (field.startsWith(constraint)) return `tinklet_constraint${field.slice(constraint.length)}`; // the rest are keys of the client's schema
   const [, datum = "", name = "", rest = ""] = /^(data\[\d+\]\.)?(\w+)(.*)$/s.exec(field) ?? [];
   const tail = name === "params" ? rest.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) : rest;
   return Object.hasOwn(wireNames, name) ? `${datum}${wireNames[name]}${tail}` : field;

@@ -94,7 +94,7 @@ export async function generate(api: Api, generation: Generation, listener: Liste
   };
 
   try {
-    const result = await api.queue.draw(model.served.name, {
+    const result = await api.queue.sampleTransient(model.served.name, {
       tenant: generation.tenant,
       request: {
         prompt,

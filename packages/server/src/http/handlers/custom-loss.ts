@@ -27,7 +27,7 @@ export function customLossHandlers(api: Api): Pick<Handlers, "createCustomLoss">
       const fingerprint = fingerprintJson("create_custom_loss", call.wire);
       const now = api.clock.now();
       const result = CreateCustomLossResponse.encode({ lossId: id });
-      const requestId = await api.queue.answered(
+      const requestId = await api.queue.submitAnswered(
         {
           tenant: call.caller.tenant,
           sessionId: session.id,

@@ -9,7 +9,7 @@ import { MemoryError, ModelError } from "@tinklet/engine";
 import { peftBounds } from "@tinklet/models";
 import type { CopyWeightsRequest, CopyWeightsResponse } from "@tinklet/wire";
 import { randomHex } from "@tinklet/wire/entropy";
-import { owned, UserError } from "../../queue/job.ts";
+import { markOwned, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { checkName, expiryOf, findReadable } from "../../queue/training/checkpoint-jobs.ts";
 import type { Sql } from "../../store/database.ts";
@@ -212,7 +212,7 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
       } as const;
       return addWeightsRun(api, call, sql, weights, { how: importedBy, event: "checkpoint_imported", key: digest });
     });
-    await owned(api.queue.context, filesId);
+    await markOwned(api.queue.context, filesId);
     return jsonAnswer({ tinker_path: path, base_model: baseModel, lora_rank: lora.rank });
   } catch (error) {
     throw importRefusal(error, folder);

@@ -77,12 +77,14 @@ describe("a sample's options", () => {
     expect(await failure({ prompt_alt_tokens_k: -1 })).toMatch(/^prompt_alt_tokens_k: -1/);
     expect(await failure({ prompt_logprobs_last_n: 2 })).toMatch(/needs prompt_logprobs/);
     expect(await failure({ prompt_logprobs: true, prompt_logprobs_last_n: 4 })).toMatch(/not between 1 and 3/);
-    expect(await failure(target([1, 2], [2, 1]))).toMatch(/shape \[2, 1\].*needs 3 rows/);
-    expect(await failure(target([-1, -1, -1], [3, 1]))).toMatch(/names no token/);
-    expect(await failure(target([1, -2, 3], [3, 1]))).toMatch(/-2 is no token id/);
-    expect(await failure(target(new Array(3 * 100).fill(1), [3, 100]))).toMatch(/more than 64 for each token/);
+    expect(await failure(target([1, 2], [2, 1]))).toMatch(/3 rows for a prompt of 4 tokens.*shape \[2, 1\]/);
+    expect(await failure(target([-1, -1, -1], [3, 1]))).toMatch(/must contain at least one token id/);
+    expect(await failure(target([1, -2, 3], [3, 1]))).toMatch(/-2 is not a token id/);
+    expect(await failure(target(new Array(3 * 100).fill(1), [3, 100]))).toMatch(
+      /must have at most 256 cells \(64 per prompt token\)/,
+    );
     const floats = { target_prompt_logprobs: { data: [1, 2, 3], dtype: "float32", shape: [3, 1] } };
-    expect(await failure(floats)).toMatch(/must be token ids/);
+    expect(await failure(floats)).toMatch(/must have dtype int64/);
   });
 
   it("no field of the newest client is logged as unknown", async () => {

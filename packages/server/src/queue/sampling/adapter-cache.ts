@@ -1,12 +1,12 @@
 /**
- * Which saved adapters are in the engine's memory for sampling. Loads on first use, shares one copy among all who sample from it,
- * and lets the least recently used go when there are too many. Losing one is harmless: its files are on the disk.
+ * Saved adapters in the engine's memory, for sampling. An adapter is loaded at its first use and shared by all samples that use it. Evicts
+ * the least recently used unless it is in use; an evicted adapter is loaded again from its files.
  */
 import type { Engine, SnapshotId } from "@tinklet/engine";
 import { readAdapter } from "../../store/files/adapter-files.ts";
 import type { FileStore } from "../../store/files/file-store.ts";
 
-interface Resident {
+interface CachedAdapter {
   readonly snapshot: Promise<SnapshotId>;
   users: number;
 }
@@ -15,7 +15,7 @@ export interface AdapterCacheOptions {
   readonly engine: Engine;
   readonly files: FileStore;
   readonly limit: number;
-  /** Runs an engine call of a user's, freeing memory for as long as it wants more. */
+  /** Runs an engine call; frees memory while the engine is out of memory. `user` is the queue that waits if there is none to free. */
   readonly withMemory: <T>(work: () => Promise<T>, user: string) => Promise<T>;
 }
 
@@ -24,8 +24,8 @@ export class AdapterCache {
   readonly #files: FileStore;
   readonly #limit: number;
   readonly #withMemory: AdapterCacheOptions["withMemory"];
-  /** Least recently used first. */
-  readonly #held = new Map<string, Resident>();
+  /** By files id, least recently used first. */
+  readonly #held = new Map<string, CachedAdapter>();
 
   constructor(options: AdapterCacheOptions) {
     this.#engine = options.engine;
@@ -38,7 +38,7 @@ export class AdapterCache {
     return this.#held.size;
   }
 
-  /** Runs `work` with the snapshot of these files in memory; `user` is who waits should there be no room for them. */
+  /** Runs `work` with the adapter of these files in memory. `user` is the queue that waits when there is no memory for it. */
   async use<T>(filesId: string, user: string, work: (snapshot: SnapshotId) => Promise<T>): Promise<T> {
     let held = this.#held.get(filesId);
     if (held === undefined) {
@@ -58,20 +58,20 @@ export class AdapterCache {
     }
   }
 
-  /** Remembers a snapshot that the engine made from a live adapter, so that its first sample need not load it. */
+  /** Adds a snapshot that the engine made from an adapter in training, so that its first sample does not load it from files. */
   adopt(filesId: string, snapshot: SnapshotId): void {
     this.#touch(filesId, { snapshot: Promise.resolve(snapshot), users: 0 });
     this.#trim(this.#limit);
   }
 
-  /** Frees one that nobody uses. Returns whether there was one. */
+  /** Evicts one adapter that is not in use; returns whether there was one. */
   evictOne(): boolean {
     const before = this.#held.size;
     this.#trim(before - 1);
     return this.#held.size < before;
   }
 
-  #touch(filesId: string, held: Resident): void {
+  #touch(filesId: string, held: CachedAdapter): void {
     this.#held.delete(filesId);
     this.#held.set(filesId, held);
   }

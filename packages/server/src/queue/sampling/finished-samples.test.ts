@@ -13,7 +13,7 @@ const setUp = (known: Completion[] = []) => {
 const ids = ({ completions }: { completions: readonly Completion[] }): number[] => completions.map(({ id }) => id);
 
 describe("Completions", () => {
-  it("tells what was over before the first poll, then each once", async () => {
+  it("returns samples that finished before the first poll, then each further one once", async () => {
     const { completions } = setUp([done(1), done(2)]);
     const first = await completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
     expect(ids(first)).toEqual([1, 2]);
@@ -22,7 +22,7 @@ describe("Completions", () => {
     expect(ids(await next)).toEqual([3]);
   });
 
-  it("repeats what the cursor does not say was seen: an answer may be lost", async () => {
+  it("repeats completions after the cursor, because a response may be lost", async () => {
     const { completions } = setUp([done(1)]);
     const { cursor } = await completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
     completions.note(target, done(2));
@@ -31,17 +31,17 @@ describe("Completions", () => {
     expect(ids(again)).toEqual([2]);
   });
 
-  it("begins again for a client that begins again", async () => {
+  it("creates the log again for a client that starts at cursor 0", async () => {
     const { completions, known } = setUp();
     const { cursor } = await completions.next({ tenant, target, after: 0, timeoutMs: 0 });
     known.push(done(1));
     completions.note(target, done(1));
     const { cursor: seen } = await completions.next({ tenant, target, after: cursor, timeoutMs: 1000 });
-    await completions.next({ tenant, target, after: seen, timeoutMs: 0 }); // what was seen is forgotten
+    await completions.next({ tenant, target, after: seen, timeoutMs: 0 }); // drops the completions that were seen
     expect(ids(await completions.next({ tenant, target, after: 0, timeoutMs: 0 }))).toEqual([1]);
   });
 
-  it("begins again for a cursor of an earlier process", async () => {
+  it("creates the log again for a cursor of an earlier process", async () => {
     const { completions, known, clock } = setUp([done(1)]);
     const { cursor } = await completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
     clock.jump(5000);
@@ -49,7 +49,7 @@ describe("Completions", () => {
     expect(ids(await later.next({ tenant, target, after: cursor, timeoutMs: 1000 }))).toEqual([1]);
   });
 
-  it("answers with nothing when the time is up, its caller has gone, or the server closes", async () => {
+  it("returns an empty page after the timeout, when the signal is aborted, and when the server closes", async () => {
     const { completions, clock } = setUp();
     const late = completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
     await clock.advance(1000);
@@ -64,7 +64,7 @@ describe("Completions", () => {
     expect(ids(await last)).toEqual([]);
   });
 
-  it("answers at once while few are unfinished, and gathers while many are", async () => {
+  it("answers immediately while few samples are unfinished, and collects completions while many are", async () => {
     const { completions, clock } = setUp();
     for (let id = 0; id < 320; id++) completions.begin(target);
     const gathering = completions.next({ tenant, target, after: 0, timeoutMs: 30_000 });
@@ -74,7 +74,7 @@ describe("Completions", () => {
     await clock.advance(1);
     const first = await gathering;
     expect(ids(first)).toHaveLength(15);
-    // a sixteenth of what is unfinished is enough without waiting
+    // A sixteenth of the unfinished samples is returned without waiting.
     const enough = completions.next({ tenant, target, after: first.cursor, timeoutMs: 30_000 });
     for (let id = 15; id < 35; id++) completions.end(target, done(id));
     const second = await enough;
@@ -87,7 +87,7 @@ describe("Completions", () => {
     expect(ids(await one)).toEqual([310]);
   });
 
-  it("keeps the clients of a session apart, by the numbers of their samples", async () => {
+  it("separates the clients of a session by the seq_ids of their samples", async () => {
     expect([clientOf(undefined), clientOf(999_999_999), clientOf(2_000_000_001n)]).toEqual([0, 0, 2]);
     const { completions, clock } = setUp();
     const other = completions.next({ tenant, target: { ...target, client: 2 }, after: 0, timeoutMs: 1000 });
@@ -98,17 +98,17 @@ describe("Completions", () => {
     expect(ids(await other)).toEqual([]);
   });
 
-  it("drops the log asked for longest ago when there are many, and begins it again", async () => {
+  it("drops the least recently polled log above the limit, and creates it again", async () => {
     const { completions, known } = setUp();
     const at = (n: number) => ({ tenant, target: { samplerId: `s${n}`, client: 0 }, after: 0, timeoutMs: 0 });
     const { cursor } = await completions.next(at(0));
     for (let n = 1; n <= 1000; n++) await completions.next(at(n));
     known.push(done(1));
-    completions.note(at(0).target, done(1)); // nobody notes it
+    completions.note(at(0).target, done(1)); // there is no log to add it to
     expect(ids(await completions.next({ ...at(0), after: cursor }))).toEqual([1]);
   });
 
-  it("does not cut a tenant's poll for another's many clients", async () => {
+  it("does not end the poll of a tenant because of the many clients of another", async () => {
     const { completions, clock } = setUp();
     const poll = completions.next({ tenant, target, after: 0, timeoutMs: 30_000 });
     let isOver = false;

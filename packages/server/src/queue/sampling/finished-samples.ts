@@ -1,6 +1,7 @@
 /**
- * Which samples of a sampling session are over, for clients that ask for all of them in one long poll. A log is begun when a client first asks, from
- * what the database knows, and forgets what the client has seen; it is only a convenience, and may be dropped and begun again at any time.
+ * Logs of the finished samples of sampling sessions, for clients that wait for all their samples in one long poll. A log is created from
+ * the database at a client's first poll and drops the entries that the client has seen. It may be dropped at any time and is then created
+ * again.
  */
 import type { Clock } from "@tinklet/wire/clock";
 import { seqsPerClient } from "../../store/tables/requests.ts";
@@ -8,11 +9,11 @@ import { seqsPerClient } from "../../store/tables/requests.ts";
 /** The samples of one client of a sampling session. */
 export interface CompletionTarget {
   readonly samplerId: string;
-  /** 0, or the number that a process got when it joined the session. */
+  /** 0 for the first client, else the number that it received when it joined the session. */
   readonly client: number;
 }
 
-/** A sample that is over. */
+/** A finished sample. */
 export interface Completion {
   readonly id: number;
   readonly state: "done" | "failed";
@@ -20,14 +21,14 @@ export interface Completion {
   readonly bytes: number;
 }
 
-/** A page of completions and where the next one begins. */
+/** A page of completions, and the cursor of the next page. */
 export interface CompletionPage {
   readonly completions: readonly Completion[];
   readonly cursor: number;
 }
 
 export interface CompletionQuery {
-  /** Who asks: the log counts among this tenant's. */
+  /** The caller; its logs are limited. */
   readonly tenant: string;
   readonly target: CompletionTarget;
   readonly after: number;
@@ -37,7 +38,7 @@ export interface CompletionQuery {
 
 interface CompletionLog {
   readonly tenant: string;
-  /** A cursor from before the log does not say what was seen. */
+  /** The first cursor of this log. A lower cursor is from an earlier log, whose entries are unknown here. */
   readonly from: number;
   readonly events: (Completion & { readonly cursor: number })[];
   readonly waiters: Set<() => void>;
@@ -46,20 +47,20 @@ interface CompletionLog {
 
 export interface CompletionsOptions {
   readonly clock: Clock;
-  /** What the database knows to be over. */
+  /** The finished samples in the database whose results were not retrieved. */
   readonly known: (target: CompletionTarget) => Completion[];
 }
 
-/** Logs of one tenant kept at once; the one asked for longest ago goes first. */
+/** Maximum number of logs per tenant; the least recently polled is dropped. */
 const maxLogs = 1000;
-/** Completions in one answer. */
+/** Maximum number of completions per page. */
 const pageSize = 1000;
-/** How long an answer waits for company while many samples are unfinished. */
+/** How long a page waits for further completions while many samples are unfinished. */
 const gatherMs = 100;
-/** The share of the unfinished samples that is company enough: a few samples are answered at once, thousands some hundred at a time. */
+/** A page is returned without waiting when it has this share of the unfinished samples: a few at once, of thousands some hundred. */
 const enoughShare = 1 / 16;
 
-/** The client that a sample's number belongs to. */
+/** The client that a sample's seq_id belongs to. */
 export const clientOf = (seq: number | bigint | undefined): number =>
   seq === undefined ? 0 : Number(BigInt(seq) / seqsPerClient);
 
@@ -68,10 +69,10 @@ const keyOf = ({ samplerId, client }: CompletionTarget): string => `${samplerId}
 export class Completions {
   readonly #options: CompletionsOptions;
   readonly #logs = new Map<string, CompletionLog>();
-  /** The logs of each tenant, in the order of their last use. */
+  /** The logs of each tenant, least recently polled first. */
   readonly #keysOf = new Map<string, Set<string>>();
   readonly #unfinished = new Map<string, number>();
-  /** Grows by one per event, and begins above what any earlier process has handed out. */
+  /** Cursor of the last event; starts above every cursor of an earlier process. */
   #cursor: number;
   #closed = false;
 
@@ -86,7 +87,7 @@ export class Completions {
     this.#unfinished.set(key, (this.#unfinished.get(key) ?? 0) + 1);
   }
 
-  /** A sample that had begun is over. */
+  /** An accepted sample has finished. */
   end(target: CompletionTarget, completion: Completion): void {
     const key = keyOf(target);
     const left = (this.#unfinished.get(key) ?? 1) - 1;
@@ -95,7 +96,7 @@ export class Completions {
     this.note(target, completion);
   }
 
-  /** A sample is over, or is asked for again: the next answer says so. */
+  /** Adds a finished sample to the log, or adds it again because it was sent again. */
   note(target: CompletionTarget, completion: Completion): void {
     const log = this.#logs.get(keyOf(target));
     if (log === undefined) return;
@@ -103,7 +104,7 @@ export class Completions {
     wake(log);
   }
 
-  /** What is over and was not seen; waits for some until the time is up. */
+  /** The finished samples after cursor `after`; waits for one for at most `timeoutMs`. */
   async next({ tenant, target, after, timeoutMs, signal }: CompletionQuery): Promise<CompletionPage> {
     const { clock } = this.#options;
     const log = this.#open(tenant, target, after);
@@ -124,7 +125,7 @@ export class Completions {
     return { completions, cursor: completions.at(-1)?.cursor ?? Math.max(after, log.from) };
   }
 
-  /** Lets every poll go: the server is shutting down. */
+  /** Ends all polls at shutdown. */
   close(): void {
     this.#closed = true;
     for (const log of this.#logs.values()) wake(log);
@@ -166,7 +167,7 @@ const wake = ({ waiters }: CompletionLog): void => {
   for (const done of [...waiters]) done();
 };
 
-/** Resolves at the log's next event, after a time, or when the caller has gone. */
+/** Resolves at the log's next event, after `ms`, or when `signal` is aborted. */
 function woken(clock: Clock, log: CompletionLog, ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {

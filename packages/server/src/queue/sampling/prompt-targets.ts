@@ -1,49 +1,48 @@
-/** `target_prompt_logprobs`: from the tensor of token ids that a request carries to the engine's list of cells, and from its log-probs back. */
+/** `target_prompt_logprobs`: converts the request's tensor of token ids to the engine's list of cells, and the log-probs back to a tensor. */
 import { InputError, type PromptTargets } from "@tinklet/engine";
 import { TensorData } from "@tinklet/wire";
 
 export interface TargetCells {
   readonly targets: PromptTargets;
-  /** Log-probs of the cells in the shape and layout of the request; 0 where it asked for nothing. */
+  /** Log-probs in the shape and layout of the request's tensor; 0 where the cell was −1. */
   readonly layOut: (logprobs: Float32Array) => TensorData;
 }
 
 const field = "target_prompt_logprobs";
 
 /**
- * Reads the tensor. A cell of −1 asks for nothing.
+ * Reads the tensor. Cells of −1 are skipped.
  *
- * @param maxWidth - ids per prompt position, on the average, that are still computed.
- * @throws InputError when it does not fit the prompt.
+ * @param maxWidth - maximum number of cells, divided by the prompt length.
+ * @throws InputError when the tensor does not match the prompt.
  */
 export function targetCells(tensor: TensorData, promptLength: number, maxWidth: number): TargetCells {
   const { shape, values, sparseCrowIndices: crow, sparseColIndices } = tensor;
-  if (tensor.dtype !== "int64") throw new InputError(field, `must be token ids (int64), not ${tensor.dtype}`);
+  if (tensor.dtype !== "int64") throw new InputError(field, `must have dtype int64 (token ids), got ${tensor.dtype}`);
   if (shape?.length !== 2 || shape[0] !== promptLength - 1) {
-    const given = shape === undefined ? "none" : `[${shape.join(", ")}]`;
-    throw new InputError(
-      field,
-      `has the shape ${given}; a prompt of ${promptLength} tokens needs ${promptLength - 1} rows`,
-    );
+    const actual = shape === undefined ? "no shape" : `the shape [${shape.join(", ")}]`;
+    const problem = `must have two dimensions with ${promptLength - 1} rows for a prompt of ${promptLength} tokens, got ${actual}`;
+    throw new InputError(field, problem);
   }
   if (values.length > promptLength * maxWidth) {
-    throw new InputError(field, `has ${values.length} cells, more than ${maxWidth} for each token of the prompt`);
+    const limit = `${promptLength * maxWidth} cells (${maxWidth} per prompt token)`;
+    throw new InputError(field, `must have at most ${limit}, got ${values.length}`);
   }
   const rowOf = crow === undefined ? (cell: number) => Math.floor(cell / shape[1]!) : rowFinder(crow);
-  const asked: number[] = [];
+  const cells: number[] = [];
   values.forEach((token, cell) => {
-    if (token < -1 || token > 0x7fffffff) throw new InputError(field, `${token} is no token id`);
-    if (Number(token) !== -1) asked.push(cell);
+    if (token < -1 || token > 0x7fffffff) throw new InputError(field, `${token} is not a token id`);
+    if (Number(token) !== -1) cells.push(cell);
   });
-  if (asked.length === 0) throw new InputError(field, "names no token");
+  if (cells.length === 0) throw new InputError(field, "must contain at least one token id other than -1");
   return {
     targets: {
-      positions: Int32Array.from(asked, (cell) => rowOf(cell) + 1),
-      tokens: Int32Array.from(asked, (cell) => Number(values[cell])),
+      positions: Int32Array.from(cells, (cell) => rowOf(cell) + 1),
+      tokens: Int32Array.from(cells, (cell) => Number(values[cell])),
     },
     layOut: (logprobs) => {
       const all = new Float32Array(values.length);
-      asked.forEach((cell, i) => {
+      cells.forEach((cell, i) => {
         all[cell] = logprobs[i]!;
       });
       return TensorData.ofParts({ dtype: "float32", values: all, shape, sparseCrowIndices: crow, sparseColIndices });
@@ -51,7 +50,7 @@ export function targetCells(tensor: TensorData, promptLength: number, maxWidth: 
   };
 }
 
-/** The row of a stored value of a CSR tensor; for values in rising order. */
+/** The row of a stored value of a CSR tensor. Must be called with increasing cells. */
 function rowFinder(crow: BigInt64Array): (cell: number) => number {
   let row = 0;
   return (cell) => {

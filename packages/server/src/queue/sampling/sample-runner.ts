@@ -1,6 +1,6 @@
 /**
- * The samples of one engine: they wait in lines, one for each sampling session, fill the engine's batch by fair shares, and end like
- * every other request. Beside {@link ModelRunner}, which does the same for what changes a model.
+ * Runs the samples of one engine: they wait in a queue per sampling session and fill the engine's batch by fair share. Stored samples end
+ * with `finish`, like training requests; transient samples of the chat endpoints are not stored.
  */
 import { overflowSlots, type SampleResult, type TokenEvent } from "@tinklet/engine";
 import { SampleRequest } from "@tinklet/wire";
@@ -20,31 +20,31 @@ import { runTransientSample, type TransientSample } from "./transient-sample.ts"
 export interface SampleRunnerOptions {
   readonly context: QueueContext;
   readonly baseModel: string;
-  /** The engine as it is now: another one, should it have died. */
+  /** The current engine context; it changes when the engine restarts. */
   readonly engineContext: () => EngineContext;
-  /** Sequences handed to the engine at once. */
+  /** Sequences on the engine at once. */
   readonly maxSequences: number;
-  /** Who waits for the engine's memory, lines of samples by their id. */
+  /** Waiters for engine memory; a sample queue waits under its id. */
   readonly memoryWaitlist: MemoryWaitlist<ModelRunner | string>;
-  /** Called when one is over, or waits again. */
+  /** Called when a sample has ended or waits again. */
   readonly ended: () => void;
 }
 
-/** Something that wants sequences of the engine: a stored sample, or a draw. */
+/** A stored or transient sample that waits for the engine. */
 interface QueuedSample {
-  /** Grows within its line. */
+  /** Increasing within its queue. */
   readonly id: number;
   readonly tenant: string;
-  readonly line: string;
-  /** Of its prompt. */
+  readonly queueId: string;
+  /** Prompt tokens. */
   readonly tokens: number;
   readonly sequences: number;
-  /** Runs it to its end, or until it waits again. `drawn` is told of tokens as soon as they are known. */
-  readonly run: (drawn: (tokens: number) => void) => Promise<"ran" | "no_memory">;
+  /** Runs the sample. Calls `charge` with its sampled tokens. Resolves with `no_memory` when it waits again. */
+  readonly run: (charge: (tokens: number) => void) => Promise<"ran" | "no_memory">;
 }
 
-/** The turns of one line, in order of arrival: their ids grow. */
-class Line {
+/** The waiting samples of one sampling session, or of one tenant without a session, in order of arrival. */
+class SampleQueue {
   readonly tenant: string;
   readonly id: string;
   readonly #queued = new Map<number, QueuedSample>();
@@ -59,13 +59,13 @@ class Line {
     return this.#ids.size;
   }
 
-  /** Adds one, or puts it back to where it was. */
+  /** Adds a sample, or puts one back at its previous position. */
   add(sample: QueuedSample): void {
     this.#queued.set(sample.id, sample);
     this.#ids.add(sample.id);
   }
 
-  /** The first, if there is one. */
+  /** The first waiting sample. */
   peek(): QueuedSample | undefined {
     const { lowest } = this.#ids;
     return lowest === undefined ? undefined : this.#queued.get(lowest);
@@ -75,8 +75,8 @@ class Line {
     return this.#queued.get(id);
   }
 
-  /** Takes one out; returns whether it was there. */
-  take(id: number): boolean {
+  /** Removes a sample; returns whether it was waiting. */
+  remove(id: number): boolean {
     this.#ids.delete(id);
     return this.#queued.delete(id);
   }
@@ -86,14 +86,14 @@ class Line {
   }
 }
 
-/** Tokens that a sequence draws in a millisecond, of late. */
-class Pace {
+/** Moving average of the decode speed of one sequence. */
+class DecodeRate {
   #tokensPerMs: number | undefined;
 
-  note(tokens: number, ms: number): void {
+  add(tokens: number, ms: number): void {
     if (ms <= 0) return;
-    const now = tokens / ms;
-    this.#tokensPerMs = this.#tokensPerMs === undefined ? now : this.#tokensPerMs + (now - this.#tokensPerMs) / 16;
+    const rate = tokens / ms;
+    this.#tokensPerMs = this.#tokensPerMs === undefined ? rate : this.#tokensPerMs + (rate - this.#tokensPerMs) / 16;
   }
 
   tokensIn(ms: number): number {
@@ -101,25 +101,26 @@ class Pace {
   }
 }
 
-/** A request under which the engine dies more often than this is at fault itself. */
+/** Engine deaths during a sample after which the sample fails instead of running again. */
 const maxEngineDeaths = 2;
 
-/** The line that a sample waits in: its sampling session's, or one for all of a tenant's samples without one. */
-const lineOf = (job: Job): string => job.samplerId ?? `tenant:${job.tenant}`;
+/** The queue of a stored sample: one per sampling session, and one per tenant for samples without a session. */
+const queueIdOf = (job: Job): string => job.samplerId ?? `tenant:${job.tenant}`;
 
 export class SampleRunner {
   readonly #options: SampleRunnerOptions;
   readonly #shares = new FairShare();
-  readonly #pace = new Pace();
-  /** Waiting samples by line, in order of arrival. */
-  readonly #lines = new Map<string, Line>();
-  /** Samples that are on the engine, and what stops them. */
+  readonly #decodeRate = new DecodeRate();
+  /** Queues that are not empty, by id. */
+  readonly #queues = new Map<string, SampleQueue>();
+  /** Stored samples on the engine, with the controllers that cancel them. */
   readonly #running = new Map<Job, AbortController>();
-  /** Draws that are on the engine, by line. */
-  readonly #drawing = new Map<string, number>();
-  /** Turns that are on the engine, by tenant. */
-  readonly #turnsOf = new Map<string, number>();
-  #drawn = 0;
+  /** Number of transient samples on the engine, by queue id. */
+  readonly #runningTransient = new Map<string, number>();
+  /** Number of samples on the engine, by tenant. */
+  readonly #runningByTenant = new Map<string, number>();
+  #lastTransientId = 0;
+  /** Sequences on the engine. */
   #sequences = 0;
 
   constructor(options: SampleRunnerOptions) {
@@ -129,49 +130,48 @@ export class SampleRunner {
   /** Samples that have not started. */
   get waiting(): number {
     let count = 0;
-    for (const { size } of this.#lines.values()) count += size;
+    for (const { size } of this.#queues.values()) count += size;
     return count;
   }
 
-  /** Samples that are on the engine, but for those of one line. */
-  runningBeside(line: unknown): number {
+  /** Number of samples on the engine, without those of one queue. */
+  runningExcept(queueId: unknown): number {
     let count = 0;
-    for (const job of this.#running.keys()) if (lineOf(job) !== line) count++;
-    for (const [id, draws] of this.#drawing) if (id !== line) count += draws;
+    for (const job of this.#running.keys()) if (queueIdOf(job) !== queueId) count++;
+    for (const [id, running] of this.#runningTransient) if (id !== queueId) count += running;
     return count;
   }
 
   add(job: Job): void {
     const { id, tenant, tokens, resolvedParams } = job;
-    const run: QueuedSample["run"] = (drawn) => this.#run(job, drawn);
-    this.#enqueue({ id, tenant, line: lineOf(job), tokens, sequences: resolvedParams.sequences ?? 1, run });
+    const run: QueuedSample["run"] = (charge) => this.#run(job, charge);
+    this.#enqueue({ id, tenant, queueId: queueIdOf(job), tokens, sequences: resolvedParams.sequences ?? 1, run });
   }
 
-  /** Draws sequences for somebody who waits for them: nothing is stored. Ends when the draw's signal says so, waiting or running. */
-  draw(draw: TransientSample): Promise<SampleResult> {
-    const { tenant, request, signal } = draw;
+  /** Adds a transient sample and resolves with its result. Its signal ends it, waiting or running. */
+  addTransient(request: TransientSample): Promise<SampleResult> {
+    const { tenant, signal } = request;
     return new Promise<SampleResult>((resolve, reject) => {
       const leave = () => {
-        const line = this.#lines.get(sample.line);
-        if (line === undefined || !this.#take(line, sample.id)) return; // it runs: the engine hears the signal itself
-        if (line.size === 0) this.#options.memoryWaitlist.ended(line.id);
+        const queue = this.#queues.get(sample.queueId);
+        if (queue === undefined || !this.#remove(queue, sample.id)) return; // it runs: the engine listens to the signal
+        if (queue.size === 0) this.#options.memoryWaitlist.ended(queue.id);
         reject(signal.reason as Error);
       };
-      const settled = () => signal.removeEventListener("abort", leave);
       const sample: QueuedSample = {
-        id: ++this.#drawn,
+        id: ++this.#lastTransientId,
         tenant,
-        line: `transient:${tenant}`,
-        tokens: request.prompt.length,
-        sequences: request.numSamples ?? 1,
-        run: async (drawn) => {
-          this.#countDraws(sample.line, 1);
+        queueId: `transient:${tenant}`,
+        tokens: request.request.prompt.length,
+        sequences: request.request.numSamples ?? 1,
+        run: async (charge) => {
+          this.#countTransient(sample.queueId, 1);
           const onToken = (event: TokenEvent) => {
-            drawn(1);
-            draw.onToken(event);
+            charge(1);
+            request.onToken(event);
           };
           try {
-            resolve(await runTransientSample({ ...draw, onToken }, sample.line, this.#options.engineContext()));
+            resolve(await runTransientSample({ ...request, onToken }, sample.queueId, this.#options.engineContext()));
           } catch (error) {
             if (error instanceof MemoryBusyError && !signal.aborted) {
               this.#enqueue(sample);
@@ -179,9 +179,9 @@ export class SampleRunner {
             }
             reject(error as Error);
           } finally {
-            this.#countDraws(sample.line, -1);
+            this.#countTransient(sample.queueId, -1);
           }
-          settled();
+          signal.removeEventListener("abort", leave);
           return "ran";
         },
       };
@@ -190,24 +190,24 @@ export class SampleRunner {
     });
   }
 
-  #countDraws(line: string, by: 1 | -1): void {
-    const count = (this.#drawing.get(line) ?? 0) + by;
-    if (count === 0) this.#drawing.delete(line);
-    else this.#drawing.set(line, count);
+  #countTransient(queueId: string, by: 1 | -1): void {
+    const count = (this.#runningTransient.get(queueId) ?? 0) + by;
+    if (count === 0) this.#runningTransient.delete(queueId);
+    else this.#runningTransient.set(queueId, count);
   }
 
   #enqueue(sample: QueuedSample): void {
-    const line = this.#lines.get(sample.line) ?? new Line(sample.tenant, sample.line);
-    this.#lines.set(sample.line, line);
-    line.add(sample);
+    const queue = this.#queues.get(sample.queueId) ?? new SampleQueue(sample.tenant, sample.queueId);
+    this.#queues.set(sample.queueId, queue);
+    queue.add(sample);
   }
 
-  /** How many of its line are before it. */
+  /** Number of samples before this one in its queue. */
   ahead(job: Job): number {
-    return this.#lines.get(lineOf(job))?.ahead(job) ?? 0;
+    return this.#queues.get(queueIdOf(job))?.ahead(job) ?? 0;
   }
 
-  /** Ends a sample that nobody waits for: its future says so. One that is over already is left as it is. */
+  /** Cancels a stored sample, waiting or running; its future fails. A finished sample is not changed. */
   cancel(job: Job): void {
     const reason = new UserError("The sample was cancelled by its client.");
     const running = this.#running.get(job);
@@ -215,80 +215,80 @@ export class SampleRunner {
       running.abort(reason);
       return;
     }
-    const line = this.#lines.get(lineOf(job));
-    if (line === undefined || !this.#take(line, job.id)) return;
-    if (line.size === 0) this.#options.memoryWaitlist.ended(line.id); // nobody is left there to wait for room
+    const queue = this.#queues.get(queueIdOf(job));
+    if (queue === undefined || !this.#remove(queue, job.id)) return;
+    if (queue.size === 0) this.#options.memoryWaitlist.ended(queue.id); // an empty queue must not keep a reservation
     job.startedAt = this.#options.context.clock.now();
     void this.#finish(job, { ok: false, error: reason });
   }
 
-  /** Starts what there is room for. */
+  /** Starts samples while the engine's batch has free slots. */
   pump(): void {
     const { first } = this.#options.context.quarantine;
     if (first !== undefined) {
-      const line = this.#lines.get(lineOf(first));
-      const sample = line?.get(first.id);
-      if (line !== undefined && sample !== undefined && this.#options.memoryWaitlist.mayStart(line.id))
-        this.#start(line, sample);
+      const queue = this.#queues.get(queueIdOf(first));
+      const sample = queue?.get(first.id);
+      if (queue !== undefined && sample !== undefined && this.#options.memoryWaitlist.mayStart(queue.id))
+        this.#start(queue, sample);
       return;
     }
     const { maxSequences } = this.#options;
     while (this.#sequences < maxSequences + overflowSlots) {
       const isFull = this.#sequences >= maxSequences;
-      const line = this.#shares.pick(isFull ? this.#guestLines() : this.#readyLines());
-      const sample = line?.peek();
-      if (line === undefined || sample === undefined) return;
-      this.#start(line, sample);
+      const queue = this.#shares.pick(isFull ? this.#overflowQueues() : this.#readyQueues());
+      const sample = queue?.peek();
+      if (queue === undefined || sample === undefined) return;
+      this.#start(queue, sample);
     }
   }
 
-  #start(line: Line, sample: QueuedSample): void {
+  #start(queue: SampleQueue, sample: QueuedSample): void {
     const { memoryWaitlist, ended } = this.#options;
-    this.#take(line, sample.id);
+    this.#remove(queue, sample.id);
     const size = sample.sequences;
-    // The prompt is computed once for all its sequences. What they draw is charged as it is known.
+    // The prompt is computed once for all its sequences. Sampled tokens are charged when they are known.
     const prompt = Math.max(1, sample.tokens);
-    const charge = (tokens: number) => this.#shares.charge(line, tokens);
+    const charge = (tokens: number) => this.#shares.charge(queue, tokens);
     charge(prompt);
     this.#sequences += size;
     this.#countRunning(sample.tenant, 1);
     const releasesBefore = memoryWaitlist.releases();
-    const over = (how: "ran" | "no_memory") => {
+    const onEnd = (outcome: "ran" | "no_memory") => {
       this.#sequences -= size;
       this.#countRunning(sample.tenant, -1);
-      if (how === "ran") memoryWaitlist.ended(line.id);
+      if (outcome === "ran") memoryWaitlist.ended(queue.id);
       else {
         charge(-prompt);
-        memoryWaitlist.park(line.id, releasesBefore);
+        memoryWaitlist.park(queue.id, releasesBefore);
       }
       ended();
     };
-    void sample.run(charge).then(over, () => over("ran"));
+    void sample.run(charge).then(onEnd, () => onEnd("ran"));
   }
 
   #countRunning(tenant: string, by: 1 | -1): void {
-    const count = (this.#turnsOf.get(tenant) ?? 0) + by;
-    if (count === 0) this.#turnsOf.delete(tenant);
-    else this.#turnsOf.set(tenant, count);
+    const count = (this.#runningByTenant.get(tenant) ?? 0) + by;
+    if (count === 0) this.#runningByTenant.delete(tenant);
+    else this.#runningByTenant.set(tenant, count);
   }
 
-  /** Lines of tenants that have nothing on the engine: they do not wait for the end of another's replies. */
-  *#guestLines(): Iterable<Line> {
-    for (const line of this.#readyLines()) if (!this.#turnsOf.has(line.tenant)) yield line;
+  /** Ready queues of tenants without a sample on the engine: they use overflow slots instead of waiting for a full batch. */
+  *#overflowQueues(): Iterable<SampleQueue> {
+    for (const queue of this.#readyQueues()) if (!this.#runningByTenant.has(queue.tenant)) yield queue;
   }
 
-  *#readyLines(): Iterable<Line> {
-    for (const line of this.#lines.values()) if (this.#options.memoryWaitlist.mayStart(line.id)) yield line;
+  *#readyQueues(): Iterable<SampleQueue> {
+    for (const queue of this.#queues.values()) if (this.#options.memoryWaitlist.mayStart(queue.id)) yield queue;
   }
 
-  #take(line: Line, id: number): boolean {
-    const taken = line.take(id);
-    if (line.size === 0) this.#lines.delete(line.id);
-    return taken;
+  #remove(queue: SampleQueue, id: number): boolean {
+    const isRemoved = queue.remove(id);
+    if (queue.size === 0) this.#queues.delete(queue.id);
+    return isRemoved;
   }
 
-  /** Runs one to its end, or until it waits again. */
-  async #run(job: Job, drawn: (tokens: number) => void): Promise<"ran" | "no_memory"> {
+  /** Runs a stored sample to its end, or until it waits again. */
+  async #run(job: Job, charge: (tokens: number) => void): Promise<"ran" | "no_memory"> {
     const { context, engineContext } = this.#options;
     const { clock } = context;
     job.startedAt = clock.now();
@@ -303,18 +303,18 @@ export class SampleRunner {
       const outcome = await this.#execute(job, stop.signal);
       result = { ok: true, value: outcome };
       const tokens = outcome.usage?.sampling_sample ?? 0;
-      this.#pace.note(tokens / (job.resolvedParams.sequences ?? 1), clock.monotonic() - started);
-      drawn(tokens);
+      this.#decodeRate.add(tokens / (job.resolvedParams.sequences ?? 1), clock.monotonic() - started);
+      charge(tokens);
       context.onPoint?.("execute.after");
     } catch (error) {
       result = { ok: false, error };
-      // What was drawn until then is not known: about as much as others draw in that time.
+      // The number of tokens that a cancelled sample has decoded is unknown: estimated from the average decode rate.
       if (stop.signal.aborted)
-        drawn(this.#pace.tokensIn(clock.monotonic() - started) * (job.resolvedParams.sequences ?? 1));
+        charge(this.#decodeRate.tokensIn(clock.monotonic() - started) * (job.resolvedParams.sequences ?? 1));
     }
     this.#running.delete(job);
     if (!result.ok) context.store.running.end(job.id);
-    if (!result.ok && context.closing.aborted) return "ran"; // stays pending: it runs after the next start
+    if (!result.ok && context.closing.aborted) return "ran"; // it stays pending and runs after the next start
     if (!result.ok && !stop.signal.aborted && result.error instanceof MemoryBusyError) {
       job.startedAt = undefined;
       job.blocked = result.error.message;
@@ -340,7 +340,7 @@ export class SampleRunner {
     }
   }
 
-  /** Draws a sample and counts its tokens. */
+  /** Runs the engine call of a stored sample and counts its tokens. */
   async #execute(job: Job, signal: AbortSignal): Promise<Outcome> {
     const { context, engineContext } = this.#options;
     checkDeaths(job);
@@ -348,18 +348,19 @@ export class SampleRunner {
     const { engine, adapterCache } = engineContext();
     const request = SampleRequest.decode(jsonPayload(payloadOf(context, job)));
     const filesId = this.#filesOf(job);
-    // Not with room made for it: caches have a share of their own, and no adapter that leaves makes it larger.
+    // Not wrapped in withMemory: KV caches have a memory limit of their own, which evicting an adapter does not raise.
     const call = (adapter: string | undefined) => {
       const { feeds } = context;
       if (job.resolvedParams.stream) feeds.begin(job.id);
-      // What one tenant has asked must not make another's answer faster.
-      const asked = { ...sampleRequest(request, adapter, job.resolvedParams.seed ?? 1), scope: job.tenant };
-      return engine.sample(asked, {
+      // The prefix cache is per tenant: response times must not reveal the prompts of other tenants.
+      const scoped = { ...sampleRequest(request, adapter, job.resolvedParams.seed ?? 1), scope: job.tenant };
+      return engine.sample(scoped, {
         signal,
         ...(job.resolvedParams.stream ? { onToken: (event: TokenEvent) => feeds.add(job.id, fedToken(event)) } : {}),
       });
     };
-    const result = filesId === undefined ? await call(undefined) : await adapterCache.use(filesId, lineOf(job), call);
+    const result =
+      filesId === undefined ? await call(undefined) : await adapterCache.use(filesId, queueIdOf(job), call);
     const cached = Math.min(result.promptCacheHitTokens, job.tokens);
     return {
       body: sampleResult(request, result),
@@ -376,7 +377,7 @@ export class SampleRunner {
     if (job.samplerId === undefined) return job.resolvedParams.filesId;
     const sampler = getSampler(this.#options.context.store.db.sql, job.samplerId);
     if (sampler === undefined)
-      throw new UserError(`The sampling session ${job.samplerId} has ended; save the weights again.`);
+      throw new UserError(`The sampling session ${job.samplerId} has ended: save the weights again.`);
     return sampler.files_id ?? undefined;
   }
 }

@@ -1,10 +1,10 @@
-/** Tenants share the engine by what their samples cost: prompts and what is drawn. */
+/** Fair share between tenants by the cost of their samples: prompt tokens and sampled tokens. */
 import { expect, onTestFinished, test } from "vitest";
 import { hashApiKey } from "../../http/access/auth.ts";
 import { fakeEngine } from "../../testing/fake-engine.ts";
 import { baseModel, gateway, TestServer } from "../../testing/test-server.ts";
 
-/** A server whose engine holds each sample until the gate of its time opens, and the tenants in the order in which it then serves them. */
+/** A server whose engine holds every sample until `release` is called. `order` lists the tenants in the order of their engine calls. */
 async function open() {
   const engine = fakeEngine({ contextLength: 4096, reply: () => new Array<number>(4000).fill(7) });
   const order: string[] = [];
@@ -43,9 +43,9 @@ async function open() {
     server,
     sample,
     order,
-    /** Lets what is on the engine end. */
+    /** Ends the samples on the engine. */
     release: () => gate.resolve(),
-    /** Holds what comes. */
+    /** Holds later samples. */
     hold: () => {
       gate = gateway();
     },
@@ -61,15 +61,15 @@ test("long replies to short prompts and short replies to long prompts of the sam
   }
   release();
   await expect.poll(() => order.length).toBeGreaterThanOrEqual(400);
-  const served = order.slice(100, 400); // the first fill the engine before any has cost anything
-  // Sampled tokens are charged when they are known, so the shares may differ by one batch of 32 at either end of the window.
+  const served = order.slice(100, 400); // the first samples fill the engine before any usage is charged
+  // Sampled tokens are charged after a sample ends, so the shares may differ by one batch of 32 at each end of the window.
   expect(Math.abs(count(served, "long") - count(served, "short"))).toBeLessThanOrEqual(2 * 32);
 });
 
-test("a sample that is cancelled has cost about what others draw in its time", async () => {
+test("a cancelled sample is charged about as many tokens as others decode in that time", async () => {
   const { server, release, hold, order, sample } = await open();
   const first = await sample("short", 1, 100);
-  await server.clock.advance(100); // a token each millisecond
+  await server.clock.advance(100); // one token per millisecond
   release();
   expect((await server.retrieve(first)).status).toBe(200);
   hold();
@@ -78,7 +78,7 @@ test("a sample that is cancelled has cost about what others draw in its time", a
     longs.push(await sample("long", 1, 4000));
     await sample("short", 1, 100);
   }
-  const { length } = order; // the engine is full of both, and both have more that waits
+  const { length } = order; // the engine runs samples of both tenants, and both have waiting samples
   const begun = count(order, "long");
   expect(begun).toBeGreaterThanOrEqual(16);
   await server.clock.advance(2000);

@@ -5,7 +5,7 @@ import { type FedToken, TokenFeeds } from "./token-feed.ts";
 const feeds = () => new TokenFeeds(new FakeClock());
 
 describe("TokenFeeds", () => {
-  it("hands out tokens from where the reader is, and says when there are no more", async () => {
+  it("returns the tokens after the reader's position, and whether the feed is complete", async () => {
     const all = feeds();
     all.open(1);
     all.begin(1);
@@ -23,7 +23,7 @@ describe("TokenFeeds", () => {
     expect(await all.read(1, 2, 1000)).toEqual({ tokens: [], done: true });
   });
 
-  it("lets a reader wait for the next token, the end, its own patience, or its signal", async () => {
+  it("a read ends with the next token, the end of the feed, its timeout, or its signal", async () => {
     const clock = new FakeClock();
     const all = new TokenFeeds(clock);
     all.open(1);
@@ -42,7 +42,7 @@ describe("TokenFeeds", () => {
     expect(await last).toEqual({ tokens: [], done: true });
   });
 
-  it("a sample that begins again goes on for a reader, whatever the order between its sequences is now", async () => {
+  it("a reader continues when the sample restarts with another interleaving of its sequences", async () => {
     const all = feeds();
     all.open(1);
     all.begin(1);
@@ -54,7 +54,7 @@ describe("TokenFeeds", () => {
       all.add(1, token);
     const first = (await all.read(1, 0, 1000))!.tokens;
     all.begin(1); // the engine died
-    expect((await all.read(1, 0, 1000))!.tokens).toEqual(first); // a reader that comes now misses nothing
+    expect((await all.read(1, 0, 1000))!.tokens).toEqual(first); // a new reader gets all tokens
     const waiting = all.read(1, first.length, 1000);
     for (const token of [
       [1, 17],
@@ -73,7 +73,7 @@ describe("TokenFeeds", () => {
     ]);
   });
 
-  it("keeps a bounded number of tokens: the oldest feed goes, and its reader is let go", async () => {
+  it("drops the oldest feed above the limit of tokens, and ends its reads", async () => {
     const all = new TokenFeeds(new FakeClock(), { feeds: 10, tokens: 100 });
     all.open(1);
     all.open(2);
@@ -85,12 +85,12 @@ describe("TokenFeeds", () => {
     expect((await all.read(2, 0, 1000))?.tokens).toHaveLength(60);
     for (let i = 60; i < 200; i++) all.add(2, [0, i]);
     expect(await all.read(2, 0, 1000)).toBeUndefined();
-    all.open(3); // and what they took up is free again
+    all.open(3); // the tokens of dropped feeds are no longer counted
     for (let i = 0; i < 100; i++) all.add(3, [0, i]);
     expect((await all.read(3, 0, 1000))?.tokens).toHaveLength(100);
   });
 
-  it("knows nothing of samples that nobody watches, and forgets the oldest", async () => {
+  it("ignores samples without a feed, and drops the oldest feed above the limit of feeds", async () => {
     const all = feeds();
     all.add(9, [0, 1]);
     expect(await all.read(9, 0, 1000)).toBeUndefined();

@@ -1,35 +1,40 @@
 /**
- * Tokens of samples that are being drawn, for clients that asked to see them come. A view beside the result and never instead of
- * it: kept in memory, forgotten freely. A sample that starts again (the engine died) draws the same tokens of each sequence, perhaps in
- * another order between them: those that are here already are left out, so that readers go on where they were.
+ * Token feeds: the tokens of running samples, for clients that stream them. Feeds are kept in memory only and may be dropped at any time;
+ * the result of the sample is complete without them. When a sample runs again because the engine died, each sequence repeats the same
+ * tokens, perhaps interleaved differently: known tokens are skipped, so that readers continue at their position.
  */
 import type { Clock } from "@tinklet/wire/clock";
 
-/** A token, which of the request's samples it belongs to, and its log-probability; null where that is not finite. */
+/** The index of the sequence, a token, and its log-prob; null if that is not finite. */
 export type FedToken = readonly [index: number, token: number, logprob?: number | null];
 
-export function fedToken(drawn: {
+export function fedToken({
+  index,
+  token,
+  logprob,
+}: {
   readonly index: number;
   readonly token: number;
   readonly logprob: number;
 }): FedToken {
-  return [drawn.index, drawn.token, Number.isFinite(drawn.logprob) ? drawn.logprob : null];
+  return [index, token, Number.isFinite(logprob) ? logprob : null];
 }
 
 interface Feed {
-  /** Only ever added to: readers know their place in it. */
+  /** Append-only, because readers keep an index into it. */
   readonly tokens: FedToken[];
-  /** How many tokens of each sequence are here, and how many were drawn since it last began. */
+  /** Number of tokens of each sequence in `tokens`. */
   readonly known: Map<number, number>;
-  readonly drawn: Map<number, number>;
+  /** Number of tokens of each sequence that were decoded since the sample last started. */
+  readonly decoded: Map<number, number>;
   done: boolean;
   readonly waiters: Set<() => void>;
 }
 
-/** What is kept at most; the oldest feed goes first. */
+/** Above these limits the oldest feed is dropped. */
 export interface FeedLimits {
   readonly feeds: number;
-  /** Of all feeds together; a token is some hundred bytes. */
+  /** Tokens of all feeds together; a token takes about a hundred bytes. */
   readonly tokens: number;
 }
 
@@ -47,23 +52,23 @@ export class TokenFeeds {
   }
 
   open(id: number): void {
-    this.#feeds.set(id, { tokens: [], known: new Map(), drawn: new Map(), done: false, waiters: new Set() });
+    this.#feeds.set(id, { tokens: [], known: new Map(), decoded: new Map(), done: false, waiters: new Set() });
     this.#trim();
   }
 
-  /** Begins a sample, for the first time or again. */
+  /** The sample starts, for the first time or again. */
   begin(id: number): void {
-    this.#feeds.get(id)?.drawn.clear();
+    this.#feeds.get(id)?.decoded.clear();
   }
 
   add(id: number, token: FedToken): void {
     const feed = this.#feeds.get(id);
     if (feed === undefined) return;
     const [index] = token;
-    const drawn = (feed.drawn.get(index) ?? 0) + 1;
-    feed.drawn.set(index, drawn);
-    if (drawn <= (feed.known.get(index) ?? 0)) return; // from before it began again
-    feed.known.set(index, drawn);
+    const decoded = (feed.decoded.get(index) ?? 0) + 1;
+    feed.decoded.set(index, decoded);
+    if (decoded <= (feed.known.get(index) ?? 0)) return; // known from an earlier run of the sample
+    feed.known.set(index, decoded);
     feed.tokens.push(token);
     this.#tokens++;
     wake(feed);
@@ -86,9 +91,7 @@ export class TokenFeeds {
     wake(feed);
   }
 
-  /**
-   * The tokens from the `after`-th on, waiting for one at most `timeoutMs`; none when there is no such feed (any more).
-   */
+  /** The tokens from index `after`; waits at most `timeoutMs` for one. `undefined` when the feed is unknown or was dropped. */
   async read(
     id: number,
     after: number,
@@ -113,7 +116,7 @@ export class TokenFeeds {
     return { tokens: feed.tokens.slice(after), done: feed.done };
   }
 
-  /** Lets every reader go: the server is shutting down. */
+  /** Ends all reads at shutdown. */
   close(): void {
     for (const feed of this.#feeds.values()) wake(feed);
     this.#feeds.clear();

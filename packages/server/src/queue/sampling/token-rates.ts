@@ -1,8 +1,8 @@
-/** How many tokens each tenant trained on and sampled in the last hour, in intervals. In memory: the account of use is in the store. */
+/** Tokens that each tenant trained on and sampled in the last hour, by interval. In memory only; recorded usage is in the store. */
 import type { Clock } from "@tinklet/wire/clock";
 import type { Usage } from "../../store/tables/usage.ts";
 
-/** The kinds that are counted. */
+/** The kinds of usage that are counted. */
 const counted = ["training", "sampling_sample", "sampling_prefill", "sampling_prefill_cached"] as const;
 type Counted = (typeof counted)[number];
 
@@ -10,7 +10,7 @@ const intervalSeconds = 10;
 const intervals = 360;
 
 interface Ring {
-  /** The interval, since the epoch, that was last written. */
+  /** Number of the last written interval, counted from the epoch. */
   latest: number;
   readonly amounts: Readonly<Record<Counted, Float64Array>>;
 }
@@ -28,7 +28,7 @@ export class TokenRateMeter {
     for (const kind of counted) ring.amounts[kind][ring.latest % intervals]! += usage[kind] ?? 0;
   }
 
-  /** Tokens by interval, oldest first. */
+  /** Tokens per interval, oldest first. */
   read(tenant: string): { readonly intervalSeconds: number } & Readonly<Record<Counted, number[]>> {
     const ring = this.#ring(tenant);
     const read = (kind: Counted) =>
@@ -42,7 +42,7 @@ export class TokenRateMeter {
     };
   }
 
-  /** The tenant's ring, with intervals in which nothing happened emptied. */
+  /** The tenant's ring buffer, with the intervals since its last write set to 0. */
   #ring(tenant: string): Ring {
     const now = Math.floor(this.#clock.now() / (intervalSeconds * 1000));
     let ring = this.#rings.get(tenant);

@@ -1,6 +1,6 @@
 /**
- * Sequences drawn for a client that is there and waits: chats. The engine's batch and the fair shares are those of samples; the database
- * is not asked, and nothing outlives the client.
+ * A sample of the chat endpoints: its client waits on an open connection, so it is not stored and ends with the connection. It shares the
+ * engine's batch and the fair share with stored samples.
  */
 import type { SampleRequest, SampleResult, TokenEvent } from "@tinklet/engine";
 import { Refusal } from "../refusal.ts";
@@ -8,42 +8,43 @@ import type { EngineContext } from "../training/model-runner.ts";
 
 export interface TransientSample {
   readonly tenant: string;
-  /** Adapter to draw from. Absent: the base model. */
+  /** Files of the adapter. Absent: the base model. */
   readonly filesId?: string;
   readonly request: Omit<SampleRequest, "adapter" | "scope">;
-  /** Ends it, waiting or running. */
+  /** Ends the sample, waiting or running. */
   readonly signal: AbortSignal;
   readonly onToken: (event: TokenEvent) => void;
 }
 
 export const shuttingDown = (): Refusal =>
-  new Refusal(503, "shutting_down", "The server is shutting down, and chats are not kept: send it again.", {
+  new Refusal(503, "shutting_down", "The server is shutting down and does not store chat requests: retry.", {
     retryAfterSeconds: 1,
   });
 
 /**
- * Runs a draw on the engine as it is now.
+ * Runs a transient sample on the current engine.
  *
- * @throws {@link Refusal} 503 when the engine dies under it; MemoryBusyError when its adapter finds no room now.
+ * @param queueId - the queue that waits when there is no memory for the adapter.
+ * @throws {@link Refusal} 503 when the engine dies; MemoryBusyError when there is no memory for the adapter now.
  */
 export async function runTransientSample(
-  draw: TransientSample,
-  line: string,
+  sample: TransientSample,
+  queueId: string,
   engineContext: EngineContext,
 ): Promise<SampleResult> {
   const { engine, adapterCache, engineGone } = engineContext;
-  const { tenant, filesId, request, signal, onToken } = draw;
+  const { tenant, filesId, request, signal, onToken } = sample;
   const call = (adapter: string | undefined) => {
     signal.throwIfAborted();
-    // What one tenant has asked must not make another's answer faster.
-    const asked = { ...request, scope: tenant, ...(adapter === undefined ? {} : { adapter }) };
-    return engine.sample(asked, { signal, onToken });
+    // The prefix cache is per tenant: response times must not reveal the prompts of other tenants.
+    const scoped = { ...request, scope: tenant, ...(adapter === undefined ? {} : { adapter }) };
+    return engine.sample(scoped, { signal, onToken });
   };
   try {
-    return filesId === undefined ? await call(undefined) : await adapterCache.use(filesId, line, call);
+    return filesId === undefined ? await call(undefined) : await adapterCache.use(filesId, queueId, call);
   } catch (error) {
     if (signal.aborted || !engineGone(error)) throw error;
-    throw new Refusal(503, "engine_restarted", "The engine had to be started again: send it again.", {
+    throw new Refusal(503, "engine_restarted", "The engine was restarted while it ran this request: retry.", {
       retryAfterSeconds: 1,
     });
   }

@@ -1,6 +1,6 @@
 /**
- * Requests under which the process dies, or that never end so that it has to be killed: found and given up, and the others run. A death is a
- * copy of the folder as it is at that moment.
+ * Requests that crash the process, or hang so that it must be killed: they are identified and fail, and the other requests run. A crash is
+ * simulated by opening a copy of the data folder.
  */
 import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { baseModel, gateway, type TestAnswer, TestServer } from "../../testing/test-server.ts";
 
-/** Servers one after the other, each on what the one before left behind when it "died". */
+/** Opens servers one after the other, each on a copy of the data folder that the previous one uses. */
 async function lives() {
   const root = await mkdtemp(join(tmpdir(), "tinklet-quarantine-"));
   const open: TestServer[] = [];
@@ -23,7 +23,7 @@ async function lives() {
   });
   const ended = gateway();
   let count = 0;
-  /** @param fatal - the engine's calls that never return in this life; resolves when all of them were made. */
+  /** @param fatal - engine calls that hang in this process. `reached` resolves when all of them were made. */
   const live = async (fatal: readonly string[]) => {
     const dataDir = join(root, `life-${++count}`);
     if (count > 1) await cp(join(root, `life-${count - 1}`), dataDir, { recursive: true });
@@ -36,7 +36,7 @@ async function lives() {
       reached[at]!.resolve();
       return new Promise<void>(() => {});
     };
-    // An engine that hangs in a call does not close either, before the test is over.
+    // An engine that hangs in a call also hangs in close, until the test ends.
     const beforeClose = () => (fatal.length > 0 ? ended.promise : undefined);
     const server = await TestServer.open({ dataDir, engine: { beforeCall, beforeClose } });
     open.push(server);
@@ -52,7 +52,7 @@ const sampleOf = (server: TestServer) =>
     sampling_params: { max_tokens: 2, seed: 1 },
   });
 
-test("one that ends the process a second time is given up, and what ran beside it is not", async () => {
+test("a request that crashes the process twice fails, and a request that ran at the same time finishes", async () => {
   const live = await lives();
   const first = await live(["forwardBackward", "sample"]);
   const model = await first.server.model();
@@ -61,10 +61,10 @@ test("one that ends the process a second time is given up, and what ran beside i
   const second = await live(["forwardBackward"]);
   await second.reached;
   expect(second.calls).not.toContain("sample");
-  expect(second.server.logged).toContainEqual(expect.objectContaining({ event: "request.suspect", deaths: 1 }));
+  expect(second.server.logged).toContainEqual(expect.objectContaining({ event: "request.quarantined", deaths: 1 }));
   const poll = second.server.retrieve(innocent.json.request_id);
   await second.server.clock.advance(30_000);
-  expect((await poll).json.queue_state_reason).toContain("that one runs alone");
+  expect((await poll).json.queue_state_reason).toContain("that request runs alone");
   const third = await live([]);
   expect(third.server.logged).toContainEqual(expect.objectContaining({ event: "request.given_up", deaths: 2 }));
   expect(await third.server.result(fatal)).toEqual({
@@ -75,7 +75,7 @@ test("one that ends the process a second time is given up, and what ran beside i
   expect((await third.server.passResult(third.server.pass(model, 2))).metrics).toHaveProperty("loss:sum");
 });
 
-test("a sample that never ends hangs one start, and the second one gives it up", async () => {
+test("a sample that hangs is run again after one restart and fails after the second", async () => {
   const live = await lives();
   const first = await live(["sample"]);
   const fatal = await sampleOf(first.server);
@@ -94,12 +94,12 @@ test("a server that is stopped while a request hangs, and then killed, counts as
   const second = await live(["sample"]);
   await second.reached;
   void second.server.close();
-  await second.server.clock.advance(10_000); // the engine does not come back, and what supervises the process kills it
+  await second.server.clock.advance(10_000); // the engine hangs, and the supervisor kills the process
   const third = await live([]);
   expect(await third.server.result(fatal)).toMatchObject({ error: expect.stringContaining("killed 2 times") });
 });
 
-test("what waits when the process is killed has not been run, however often that happens", async () => {
+test("requests that wait when the process is killed are not counted as running", async () => {
   const live = await lives();
   const first = await live(["forwardBackward"]);
   const model = await first.server.model();
@@ -112,7 +112,7 @@ test("what waits when the process is killed has not been run, however often that
   for (const pass of waiting) expect((await third.server.passResult(pass)).metrics).toHaveProperty("loss:sum");
 });
 
-test("a server that is stopped, and not killed, counts nothing", async () => {
+test("a stopped server does not count running requests as crashed", async () => {
   const root = await mkdtemp(join(tmpdir(), "tinklet-quarantine-"));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
   let pass: TestAnswer | undefined;

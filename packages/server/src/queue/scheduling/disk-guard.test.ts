@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { hashApiKey } from "../../http/access/auth.ts";
 import { TestServer } from "../../testing/test-server.ts";
 
-test("a folder that has reached its limit refuses new work with its largest users, and takes it when there is room", async () => {
+test("above the limit of the data folder new work is rejected with its largest runs, and accepted again after deletions", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tinklet-disk-"));
   const apiKeys = ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) }));
   const options = { dataDir, apiKeys, engine: { maxRank: 5000 }, limits: { rank: 5000 }, maxDiskBytes: 1_500_000 };
@@ -30,7 +30,7 @@ test("a folder that has reached its limit refuses new work with its largest user
   expect(refused.json.detail).toContain(model);
   expect(refused.json.detail).toContain("--max-disk");
 
-  // another tenant is refused too, without the names of the first
+  // Another tenant is also rejected, without the run names of the first.
   server.key = "tml-bob";
   const body = {
     session_id: await server.session(),
@@ -47,5 +47,5 @@ test("a folder that has reached its limit refuses new work with its largest user
     await server.send("DELETE", `training_runs/${model}/checkpoints/sampler_weights/s${old}`);
   }
   await server.clock.advance(2000);
-  expect(await server.result(save(seq))).toHaveProperty("path"); // the number was not used up
+  expect(await server.result(save(seq))).toHaveProperty("path"); // the seq_id was not consumed
 });

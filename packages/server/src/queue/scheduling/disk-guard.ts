@@ -1,15 +1,15 @@
 /**
- * Keeps the data folder below a size: new work is refused before the disk is full, with what takes the room. What was accepted goes on,
- * and deleting always works.
+ * The size limit of the data folder. Rejects new work above the limit, with a list of what uses the space. Accepted requests continue,
+ * and deletions are always possible.
  */
 import type { Clock } from "@tinklet/wire/clock";
 import { diskUse, largestRuns } from "../../store/files/disk-use.ts";
 import type { Store } from "../../store/store.ts";
 import { Refusal } from "../refusal.ts";
 
-/** How long a measurement counts; what is accepted meanwhile is added to it. */
+/** How long a measurement is valid; bytes accepted in the meantime are added to it. */
 const measuredForMs = 1000;
-/** Runs that a refusal names. */
+/** Number of runs that the error message names. */
 const namedRuns = 3;
 
 export class DiskGuard {
@@ -19,14 +19,14 @@ export class DiskGuard {
   #usedBytes = 0;
   #measuredAt = Number.NEGATIVE_INFINITY;
 
-  /** @param limit - in bytes; absent: no bound. */
+  /** @param limit - in bytes; absent: unlimited. */
   constructor(store: Store, clock: Clock, limit: number | undefined) {
     this.#store = store;
     this.#clock = clock;
     this.#limit = limit;
   }
 
-  /** @throws {@link Refusal} 507 when so many bytes more would be too much. Names runs of this tenant only. */
+  /** @throws {@link Refusal} 507 when `bytes` more would exceed the limit. Its message names runs of this tenant only. */
   check(tenant: string, bytes: number): void {
     const limit = this.#limit;
     if (limit === undefined) return;
@@ -48,11 +48,11 @@ export class DiskGuard {
       `the database ${megabytes(use.databaseBytes)}`,
     ];
     const runs = largestRuns(sql, tenant, namedRuns).map(({ run, bytes: size }) => `${run} ${megabytes(size)}`);
-    const own = runs.length === 0 ? "" : ` The largest runs of this key: ${runs.join(", ")}.`;
+    const largest = runs.length === 0 ? "" : ` The largest runs of this key: ${runs.join(", ")}.`;
     throw new Refusal(
       507,
       "storage_limit",
-      `The data folder has reached its limit of ${megabytes(limit)} (${parts.join(", ")}).${own} Delete checkpoints that are not needed, or raise the limit (--max-disk, maxDiskBytes).`,
+      `The data folder has reached its limit of ${megabytes(limit)} (${parts.join(", ")}).${largest} Delete checkpoints that are not needed, or raise the limit (--max-disk, maxDiskBytes).`,
       { retryAfterSeconds: 60 },
     );
   }

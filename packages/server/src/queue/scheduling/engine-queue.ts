@@ -1,6 +1,7 @@
 /**
- * One engine and everything that wants it. Training calls are handed over two at a time, so that the engine never waits for us
- * and nobody's queue builds up inside it; samples fill its batch beside them. Who comes next is decided by fair shares.
+ * Schedules one engine: which training request or sample of which tenant runs next, by fair share. At most two training calls are on the
+ * engine at once: the second keeps it busy without a round trip, and more would fix an order that fair share could no longer change.
+ * Samples fill the engine's batch in parallel. It also frees engine memory and restarts an engine that has died.
  */
 import { type Engine, EngineError, MemoryError, type SampleResult } from "@tinklet/engine";
 import type { PeftBase } from "@tinklet/models";
@@ -18,15 +19,15 @@ import { SeqOrder } from "../training/seq-order.ts";
 import { FairShare } from "./fair-share.ts";
 import { MemoryBusyError, MemoryWaitlist } from "./memory-waitlist.ts";
 
-/** Training calls on the engine at once: one runs, one is ready behind it. */
+/** Training calls on the engine at once: one runs, the next is ready. */
 const trainingDepth = 2;
 
 export interface EngineQueueOptions {
   readonly baseModel: string;
   readonly context: QueueContext;
-  /** Opens the engine again after it died. */
+  /** Opens a new engine after the current one has died. Absent: its requests fail. */
   readonly reopen?: () => Promise<Engine>;
-  /** Sequences handed to the engine at once. @defaultValue 64, twice its batch */
+  /** Sequences on the engine at once. @defaultValue 64, twice the engine's batch */
   readonly maxSequences?: number;
 }
 
@@ -71,7 +72,7 @@ export class EngineQueue {
     return { training, sampling: this.#samples.waiting };
   }
 
-  /** The runner of a model, made from its row when it is first needed. */
+  /** The runner of a model; created from the model's row at the first call. */
   runner(row: ModelRow, order = new SeqOrder<Job>(row.next_seq)): ModelRunner {
     let runner = this.runners.get(row.id);
     if (runner === undefined) {
@@ -91,18 +92,18 @@ export class EngineQueue {
     this.pump();
   }
 
-  /** Draws sequences beside the stored samples, by the same fair shares. */
-  draw(draw: TransientSample): Promise<SampleResult> {
-    const drawn = this.#samples.draw(draw);
+  /** Runs a transient sample; it shares the engine with stored samples by the same fair share. */
+  sampleTransient(sample: TransientSample): Promise<SampleResult> {
+    const result = this.#samples.addTransient(sample);
     this.pump();
-    return drawn;
+    return result;
   }
 
   cancelSample(job: Job): void {
     this.#samples.cancel(job);
   }
 
-  /** Starts what can start. */
+  /** Starts all requests that may start now. Called whenever a request arrives or a condition that held one back has changed. */
   pump(): void {
     if (this.#reopening !== undefined || this.#context.closing.aborted) return;
     while (this.#training < trainingDepth) {
@@ -111,20 +112,20 @@ export class EngineQueue {
       this.#trainingShares.charge(runner, Math.max(1, runner.ready()!.tokens));
       this.#training++;
       const releasesBefore = this.#memoryWaitlist.releases();
-      const over = (how: "ran" | "no_memory") => {
+      const onEnd = (outcome: "ran" | "no_memory") => {
         this.#training--;
-        if (how === "ran") this.#memoryWaitlist.ended(runner);
+        if (outcome === "ran") this.#memoryWaitlist.ended(runner);
         else this.#memoryWaitlist.park(runner, releasesBefore);
         this.#watchGap(runner);
         this.pump();
       };
-      void runner.run().then(over, () => over("ran"));
+      void runner.run().then(onEnd, () => onEnd("ran"));
     }
     this.#samples.pump();
     for (const runner of this.runners.values()) if (runner.order.size > 0) this.#watchGap(runner);
   }
 
-  /** Where a request stands, in words. */
+  /** The queue state of a request and its reason, for `retrieve_future`. */
   explain(job: Job): { state: "active" | "paused_capacity"; reason: string } | undefined {
     if (job.blocked !== undefined) return { state: "paused_capacity", reason: job.blocked };
     if (this.#reopening !== undefined) return { state: "paused_capacity", reason: "The engine is being restarted." };
@@ -132,7 +133,7 @@ export class EngineQueue {
     if (!this.#context.quarantine.mayStart(job)) {
       return {
         state: "paused_capacity",
-        reason: "It waits for a request that was running when the server crashed or was killed: that one runs alone.",
+        reason: "Waits for a request that was running when the server crashed or was killed; that request runs alone.",
       };
     }
     if (job.modelId === undefined) {
@@ -143,13 +144,13 @@ export class EngineQueue {
     if (missing !== undefined) {
       return {
         state: "paused_capacity",
-        reason: `It waits for the request with seq_id ${missing} of this model, which has not arrived; after ${Math.round(this.#context.limits.gapMs / 1000)} s that number is skipped.`,
+        reason: `Waits for the request with seq_id ${missing} of this model, which has not arrived; it is skipped after ${Math.round(this.#context.limits.gapMs / 1000)} s.`,
       };
     }
     return { state: "active", reason: `${runner?.order.ahead(job) ?? 0} requests of this model are before it.` };
   }
 
-  /** Lets models go that have been idle; they come back by themselves. */
+  /** Evicts idle models. Their next request restores them. */
   async evictIdle(isStale: (runner: ModelRunner) => boolean): Promise<number> {
     let count = 0;
     for (const runner of [...this.runners.values()]) {
@@ -163,12 +164,12 @@ export class EngineQueue {
     return count;
   }
 
-  /** What an adapter from elsewhere must fit. */
+  /** What an imported adapter must match: the configuration of the base model and the maximum rank. */
   get peftBase(): PeftBase {
     return { config: readConfig(this.#engine.info.config), maxRank: this.#context.limits.rank };
   }
 
-  /** Takes an adapter from a PEFT folder into the store. @throws EngineError naming what does not fit this base model. */
+  /** Imports an adapter from a PEFT folder into the store. @throws EngineError naming what does not match this base model. */
   async importAdapter(folder: string): Promise<{ filesId: string; bytes: number; lora: Lora }> {
     const { store, imports } = this.#context;
     const { adapterCache } = this.#engineContext;
@@ -181,12 +182,12 @@ export class EngineQueue {
     return { filesId, bytes, lora: state.lora };
   }
 
-  /** Waits for what the engine is doing and for every commit. */
+  /** Waits for the running training requests and their commits. */
   async drained(): Promise<void> {
     await Promise.all([...this.runners.values()].map((runner) => runner.drained()));
   }
 
-  /** Waits for what runs and stores every model as it is, so that the next start has nothing to do again. */
+  /** Waits for running requests and stores a snapshot of every model, so that the next start replays nothing. */
   async settled(): Promise<void> {
     await this.drained();
     if (this.#context.store.durable) await Promise.all([...this.runners.values()].map((runner) => runner.settle()));
@@ -200,7 +201,7 @@ export class EngineQueue {
     }
   }
 
-  /** A number that does not come is waited for, and then given up. */
+  /** Skips a missing seq_id after `limits.gapMs`. */
   #watchGap(runner: ModelRunner): void {
     const { clock, limits, log, store } = this.#context;
     const missing = runner.order.missing;
@@ -217,7 +218,7 @@ export class EngineQueue {
       log.warn("seq.skipped", { model: runner.id, from: skipped.from, before: skipped.to });
       void store.db
         .write((sql) => skipNumbers(sql, runner.id, skipped.to))
-        .catch(() => {}) // the next commit of the model says the same
+        .catch(() => {}) // the next commit of the model stores the same number
         .finally(() => this.pump());
     });
   }
@@ -243,10 +244,11 @@ export class EngineQueue {
   }
 
   /**
-   * Runs an engine call, freeing memory for as long as it wants more and there is some to free.
+   * Runs an engine call. When the engine is out of memory, frees some and repeats the call.
    *
-   * @param user - whose call it is: a model, or a line of samples. Absent for one that does not wait.
-   * @throws {@link MemoryBusyError} when its user finds none that is not in use.
+   * @param user - the model or the sample queue that makes the call; absent for a call that does not wait for memory.
+   * @throws {@link MemoryBusyError} when all remaining memory is in use by others.
+   * @throws MemoryError when no other user holds memory, or without `user`.
    */
   async #withMemory<T>(work: () => Promise<T>, user?: ModelRunner | string): Promise<T> {
     for (;;) {
@@ -256,15 +258,18 @@ export class EngineQueue {
         if (!(error instanceof MemoryError)) throw error;
         if (await this.#freeMemory(user)) continue;
         const models = [...this.runners.values()].filter((other) => other !== user && other.resident).length;
-        const samples = this.#samples.runningBeside(user);
+        const samples = this.#samples.runningExcept(user);
         if (user === undefined || models + samples === 0) throw error;
         const users = `${models} other models and ${samples} other samples`;
-        throw new MemoryBusyError(`It waits for room in the engine's memory, which ${users} are using.`);
+        throw new MemoryBusyError(`Waits for engine memory, which is in use by ${users}.`);
       }
     }
   }
 
-  /** Frees memory: first a sampler's weights, then the model that has been idle longest, then, for one that has waited, any that pauses. */
+  /**
+   * Evicts one adapter: a cached sampler adapter first, then the model that has been idle longest. For the user that has the memory
+   * reservation, also a model that has waiting requests but none running.
+   */
   async #freeMemory(user: ModelRunner | string | undefined): Promise<boolean> {
     if (this.#engineContext.adapterCache.evictOne()) return true;
     const mayPause = user !== undefined && this.#memoryWaitlist.isReserved(user);
@@ -297,7 +302,7 @@ export class EngineQueue {
       }
     }
     this.#engineContext = this.#engineContextOf(this.#engine);
-    // Runners hold the old engine: they are made anew from the store, each with its line of requests as it is.
+    // Runners refer to the old engine: they are replaced by runners made from the store, which keep their waiting requests.
     await this.drained();
     this.#memoryWaitlist.clear();
     for (const old of [...this.runners.values()]) {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { FairShare } from "./fair-share.ts";
 
 const member = (tenant: string, id = tenant) => ({ tenant, id });
-/** Serves one of these, at a cost, and says whom. */
+/** Picks and charges one of the members; returns its id. */
 const serve = (shares: FairShare, of: readonly { tenant: string; id: string }[], cost: number): string => {
   const picked = shares.pick(of)!;
   shares.charge(picked, cost);
@@ -11,7 +11,7 @@ const serve = (shares: FairShare, of: readonly { tenant: string; id: string }[],
 const count = (names: readonly string[], name: string) => names.filter((other) => other === name).length;
 
 describe("fair shares", () => {
-  test("one that was away comes back level with the others, not with what it had before", () => {
+  test("a tenant that was idle returns at the usage of the others, not at its old usage", () => {
     const shares = new FairShare();
     const [small, large] = [member("small"), member("large")];
     serve(shares, [small], 10);
@@ -20,7 +20,7 @@ describe("fair shares", () => {
     expect(Math.abs(count(picks, "small") - 50)).toBeLessThanOrEqual(1);
   });
 
-  test("the same among the models of one tenant", () => {
+  test("a model that was idle returns at the usage of its tenant's other models", () => {
     const shares = new FairShare();
     const [old, busy] = [member("t", "old"), member("t", "busy")];
     serve(shares, [old], 10);
@@ -29,7 +29,7 @@ describe("fair shares", () => {
     expect(Math.abs(count(picks, "old") - 50)).toBeLessThanOrEqual(1);
   });
 
-  test("two tenants share by cost, and many models buy no more than one", () => {
+  test("two tenants share by cost, and many models get no larger share than one", () => {
     const shares = new FairShare();
     const many = Array.from({ length: 9 }, (_, i) => member("many", `m${i}`));
     const picks = Array.from({ length: 400 }, () => serve(shares, [member("one"), ...many], 7));

@@ -1,39 +1,39 @@
 /**
- * Who is served next when several want the same engine: the one that has had least. Two levels, tenants and then their own
- * members (models or samplers), so that many models do not buy a tenant more than one model does.
+ * Fair-share scheduling: the candidate with the lowest usage is served next. Usage is compared between tenants first, then between the
+ * models or samplers of the chosen tenant, so that a tenant with many models gets no larger share than a tenant with one.
  */
 
-/** What each of several has had, by name, and a clock that goes with it. */
+/** Usage by name. */
 class UsageLedger {
-  readonly #served = new Map<string, number>();
-  /** Who wanted something at the last pick. */
+  readonly #usage = new Map<string, number>();
+  /** The candidates of the last pick. */
   #active: ReadonlySet<string> = new Set();
-  /** What the one that was served last had had before: nobody who comes now starts below it. */
-  #level = 0;
+  /** Usage floor: a newcomer starts at the usage of the last candidate served, so that idle time earns no credit. */
+  #floor = 0;
 
-  /** The name to serve next: the one that has had least. One that comes back from idling starts level with the others. */
+  /** The candidate with the lowest usage. */
   pick(names: Iterable<string>): string | undefined {
     const active = new Set(names);
     for (const name of active) {
-      if (!this.#active.has(name)) this.#served.set(name, Math.max(this.#served.get(name) ?? 0, this.#level));
+      if (!this.#active.has(name)) this.#usage.set(name, Math.max(this.#usage.get(name) ?? 0, this.#floor));
     }
     this.#active = active;
     let best: string | undefined;
     for (const name of active) if (best === undefined || this.#of(name) < this.#of(best)) best = name;
-    if (best !== undefined) this.#level = Math.max(this.#level, this.#of(best));
+    if (best !== undefined) this.#floor = Math.max(this.#floor, this.#of(best));
     return best;
   }
 
   charge(name: string, cost: number): void {
-    const served = this.#of(name) + cost;
-    this.#served.delete(name);
-    this.#served.set(name, served);
-    // Only those who want something now are compared: of many, the ones that were not served for longest are forgotten.
-    if (this.#served.size > 1000) this.#served.delete(this.#served.keys().next().value!);
+    const usage = this.#of(name) + cost;
+    this.#usage.delete(name);
+    this.#usage.set(name, usage);
+    // Bounds the map: drops the name that was charged longest ago, which starts at the floor when it returns.
+    if (this.#usage.size > 1000) this.#usage.delete(this.#usage.keys().next().value!);
   }
 
   #of(name: string): number {
-    return this.#served.get(name) ?? this.#level;
+    return this.#usage.get(name) ?? this.#floor;
   }
 }
 
@@ -41,7 +41,7 @@ export class FairShare {
   readonly #tenants = new UsageLedger();
   readonly #members = new Map<string, UsageLedger>();
 
-  /** The candidate to serve next. Waiting earns no credit, and neither does having been away. */
+  /** The candidate to serve next. */
   pick<T extends { readonly tenant: string; readonly id: string }>(candidates: Iterable<T>): T | undefined {
     const byTenant = new Map<string, Map<string, T>>();
     for (const candidate of candidates) {
@@ -55,7 +55,7 @@ export class FairShare {
     return group.get(this.#ledgerOf(tenant).pick(group.keys())!);
   }
 
-  /** Books what serving it cost. */
+  /** Adds the cost of a request, in tokens, to the usage of the member and of its tenant. */
   charge(member: { readonly tenant: string; readonly id: string }, cost: number): void {
     this.#tenants.charge(member.tenant, cost);
     this.#ledgerOf(member.tenant).charge(member.id, cost);

@@ -1,24 +1,25 @@
 /**
- * Models, and lines of samples, that wait for memory which others are using. Each tries again whenever something is over; one that has waited for long has
- * the engine to itself until it has its room, so that a busy neighbour cannot keep it out. Knows no engine: it says who may start.
+ * Models and sample queues that wait for engine memory which others use. Each retries after every release of memory. The first that has
+ * waited 10 s gets a reservation: no other starts until it has run, so that busy tenants cannot starve it. Decides who may start; does
+ * not call the engine.
  */
 import type { Clock } from "@tinklet/wire/clock";
 
-/** How long a model waits before the others are made to pause for it. */
-const patienceMs = 10_000;
+/** How long a member waits before it gets a reservation. */
+const reserveAfterMs = 10_000;
 
-/** Thrown when an engine has no room now and others that hold some are in use. */
+/** The engine is out of memory now, and others that hold memory are in use. */
 export class MemoryBusyError extends Error {
   override readonly name = "MemoryBusyError";
 }
 
 interface Waiting {
-  /** Whether it is held back until something is over. */
+  /** Whether it is held back until the next release of memory. */
   parked: boolean;
   readonly cancelTimer: () => void;
 }
 
-/** How often memory may have become free, when somebody looked. */
+/** Version counter of memory releases. */
 export type ReleaseCount = number;
 
 export class MemoryWaitlist<R> {
@@ -28,28 +29,28 @@ export class MemoryWaitlist<R> {
   #reserved: R | undefined;
   #releases: ReleaseCount = 0;
 
-  /** @param wake - called when somebody may try again who could not before. */
+  /** @param wake - called when a member that was held back may start. */
   constructor(clock: Clock, wake: () => void) {
     this.#clock = clock;
     this.#wake = wake;
   }
 
-  /** Whether this one has the engine to itself. */
+  /** Whether this member has the reservation. */
   isReserved(runner: R): boolean {
     return this.#reserved === runner;
   }
 
   mayStart(runner: R): boolean {
-    const isTurn = this.#reserved === undefined || this.#reserved === runner;
-    return isTurn && this.#waiting.get(runner)?.parked !== true;
+    const isAllowed = this.#reserved === undefined || this.#reserved === runner;
+    return isAllowed && this.#waiting.get(runner)?.parked !== true;
   }
 
-  /** How things are now; given back when the attempt that begins here is over. */
+  /** The current version; read before an attempt and passed to {@link park} when the attempt fails. */
   releases(): ReleaseCount {
     return this.#releases;
   }
 
-  /** It found no room: it waits until something is over, unless something was since it began. */
+  /** An attempt found no memory: holds the member back until the next release, unless one happened since version `since`. */
   park(runner: R, since: ReleaseCount): void {
     const parked = since === this.#releases;
     const known = this.#waiting.get(runner);
@@ -57,7 +58,7 @@ export class MemoryWaitlist<R> {
       known.parked = parked;
       return;
     }
-    const cancelTimer = this.#clock.timer(patienceMs, () => {
+    const cancelTimer = this.#clock.timer(reserveAfterMs, () => {
       this.#reserved ??= runner;
       this.noteRelease();
       this.#wake();
@@ -65,7 +66,7 @@ export class MemoryWaitlist<R> {
     this.#waiting.set(runner, { parked, cancelTimer });
   }
 
-  /** A run of it ended, and not for want of room: it waits no more, and the others may try. */
+  /** An attempt did not fail for lack of memory, or the member has nothing left to run: removes it and lets the others retry. */
   ended(runner: R): void {
     this.#waiting.get(runner)?.cancelTimer();
     this.#waiting.delete(runner);
@@ -73,13 +74,13 @@ export class MemoryWaitlist<R> {
     this.noteRelease();
   }
 
-  /** Memory may have become free. */
+  /** Memory may have been released: all members may retry. */
   noteRelease(): void {
     this.#releases++;
     for (const waiting of this.#waiting.values()) waiting.parked = false;
   }
 
-  /** Forgets everybody: the engine is another one. */
+  /** Removes all members, after the engine was replaced. */
   clear(): void {
     for (const { cancelTimer } of this.#waiting.values()) cancelTimer();
     this.#waiting.clear();

@@ -1,6 +1,6 @@
 /**
- * Saving and loading as they run in a model's turn: the state leaves the engine, becomes an immutable folder, and the checkpoint
- * row is stored together with the request's result. Who may read which checkpoint is decided in `findReadable`.
+ * The requests that save and load checkpoints. A save exports the adapter from the engine, writes it as an immutable folder, and stores
+ * the checkpoint row in the transaction that stores the result. `findReadable` decides which tenant may read which checkpoint.
  */
 import type { AdapterId, Engine } from "@tinklet/engine";
 import {
@@ -26,7 +26,7 @@ import {
 import { addSampler, freeSamplerSeq } from "../../store/tables/sessions.ts";
 import { addAudit, addUsage } from "../../store/tables/usage.ts";
 import { jsonPayload } from "../engine-input.ts";
-import { insist, type Job, payloadOf, type QueueContext, UserError } from "../job.ts";
+import { type Job, payloadOf, type QueueContext, UserError, untilStored } from "../job.ts";
 import { jsonBytes, jsonOutcome, type Outcome } from "../outcome.ts";
 import type { AdapterCache } from "../sampling/adapter-cache.ts";
 import type { ModelRunner } from "./model-runner.ts";
@@ -40,24 +40,24 @@ interface Parts {
   readonly model: ModelRunner;
 }
 
-/** Letters, digits, `.`, `_` and `-`, not beginning with a dot or dash, at most 255: a name that is one path segment everywhere. */
+/** Letters, digits, `.`, `_` and `-`, not starting with `.` or `-`, at most 255: a valid single path segment on all systems. */
 const checkpointName = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$/;
 
 /** @throws {@link UserError} */
 export function checkName(name: string): string {
   if (!checkpointName.test(name) || name.includes("..")) {
     throw new UserError(
-      `path: ${JSON.stringify(name.slice(0, 80))} is not a checkpoint's name. Use letters, digits, ".", "_" and "-" (at most 255).`,
+      `path: ${JSON.stringify(name.slice(0, 80))} is not a valid checkpoint name. Use letters, digits, ".", "_" and "-" (at most 255).`,
     );
   }
   return name;
 }
 
-/** Ten years: what should outlive that is kept without a time to live. */
+/** Ten years. */
 const maxTtlSeconds = 10 * 365 * 86_400;
 
 /**
- * When something expires that may live for `ttlSeconds`, in milliseconds since the epoch; `null` for never.
+ * The expiry time for a `ttlSeconds`, in milliseconds since the epoch; `null` for never.
  *
  * @throws InvalidInputError naming `ttl_seconds`.
  */
@@ -65,7 +65,7 @@ export function expiryOf(ttlSeconds: unknown, now: number): number | null {
   if (ttlSeconds === undefined || ttlSeconds === null) return null;
   const ttl = ttlSeconds as number;
   if (!(Number.isSafeInteger(ttl) && ttl >= 1 && ttl <= maxTtlSeconds)) {
-    throw new InvalidInputError("ttl_seconds", `must be a whole number from 1 to ${maxTtlSeconds} (ten years)`);
+    throw new InvalidInputError("ttl_seconds", `must be an integer from 1 to ${maxTtlSeconds} (ten years)`);
   }
   return now + ttl * 1000;
 }
@@ -74,9 +74,13 @@ export async function saveWeights(parts: Parts): Promise<Outcome> {
   const request = SaveWeightsRequest.decode(jsonPayload(payloadOf(parts.context, parts.job)));
   const name = checkName(request.path ?? `seq-${parts.job.seq ?? parts.job.id}`);
   const expiresAt = expiryOf(request.ttlSeconds, parts.context.clock.now());
-  if (!request.overwrite) checkFree(parts, "weights", name, "Save under another name, or with overwrite.");
+  if (!request.overwrite) checkFree(parts, "weights", name, "Use another name, or set overwrite.");
   const saved = await writeState(parts, { optimizer: true });
-  return named(parts, { ...saved, kind: "weights", name, expiresAt, metadata: request.userMetadata }, "save_weights");
+  return namedOutcome(
+    parts,
+    { ...saved, kind: "weights", name, expiresAt, metadata: request.userMetadata },
+    "save_weights",
+  );
 }
 
 export async function saveForSampler(parts: Parts): Promise<Outcome> {
@@ -85,19 +89,19 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
   const name = request.path === undefined ? undefined : checkName(request.path);
   const expiresAt = expiryOf(request.ttlSeconds, context.clock.now());
   if (name !== undefined) {
-    checkFree(parts, "sampler_weights", name, "Sampler weights never change: save under another name.");
+    checkFree(parts, "sampler_weights", name, "Sampler weights cannot be overwritten: use another name.");
   }
   const [saved, snapshot] = await Promise.all([
     writeState(parts, { optimizer: false }),
-    engine.snapshot(adapter).catch(() => undefined), // only saves a load later: a full engine is no reason to fail
+    engine.snapshot(adapter).catch(() => undefined), // only saves a later load, so that a full engine must not fail the save
   ]);
   const { filesId, bytes } = saved;
   if (snapshot !== undefined) adapterCache.adopt(filesId, snapshot);
   if (name !== undefined) {
     const as = { ...saved, kind: "sampler_weights", name, expiresAt, metadata: request.userMetadata } as const;
-    return named(parts, as, "save_weights_for_sampler");
+    return namedOutcome(parts, as, "save_weights_for_sampler");
   }
-  // The number is chosen in the transaction: another model's save, or a new sampling session, may take it meanwhile.
+  // The number is chosen in the transaction, because another save or a new sampling session may use it before.
   const store = (sql: Sql) => {
     const now = context.clock.now();
     const seq = freeSamplerSeq(sql, model.sessionId, request.samplingSessionSeqId);
@@ -118,37 +122,39 @@ export async function saveForSampler(parts: Parts): Promise<Outcome> {
   return jsonOutcome({}, store, filesId);
 }
 
-/** Exports the adapter for use elsewhere: the same files, listed one by one behind links. */
+/** Exports the adapter for use outside of this server: the same files, each with a download link. */
 export async function saveExternal(parts: Parts): Promise<Outcome> {
   const body = jsonPayload(payloadOf(parts.context, parts.job)) as Record<string, unknown>;
   const name = checkName(String(body["path"]));
   const expiresAt = expiryOf(body["ttl_seconds"], parts.context.clock.now());
-  checkFree(parts, "external_weights", name, "Save under another name.");
+  checkFree(parts, "external_weights", name, "Use another name.");
   const saved = await writeState(parts, { optimizer: false });
   const as = { ...saved, kind: "external_weights", name, expiresAt, metadata: undefined } as const;
-  return named(parts, as, "save_weights_external", { size_bytes: saved.bytes });
+  return namedOutcome(parts, as, "save_weights_external", { size_bytes: saved.bytes });
 }
 
-/** @throws {@link UserError} when the name is taken. */
-function checkFree({ context, model }: Parts, kind: CheckpointKind, name: string, otherwise: string): void {
+/** @throws {@link UserError} when the name is in use. */
+function checkFree({ context, model }: Parts, kind: CheckpointKind, name: string, fix: string): void {
   if (getCheckpoint(context.store.db.sql, model.id, kind, name) === undefined) return;
-  throw new UserError(`The checkpoint ${kind}/${name} exists already. ${otherwise}`);
+  throw new UserError(`The checkpoint ${kind}/${name} already exists. ${fix}`);
 }
 
-/** A folder that was written and that no row names yet. */
+/** A written folder that no row refers to yet. */
 interface Saved {
   readonly filesId: string;
   readonly bytes: number;
   readonly step: number;
 }
 
-/** Takes the adapter's state out of the engine and writes it as a folder. */
+/** Exports the adapter's state from the engine and writes it as a folder. */
 async function writeState(parts: Parts, options: { optimizer: boolean }): Promise<Saved> {
   const { context, engine, job, adapter, model } = parts;
   context.onPoint?.("save.before");
   const state = await engine.exportState(adapter, options);
   const filesId = newFolderId();
-  const bytes = await insist(context, job, () => writeAdapter(context.store.files, filesId, state, model.baseModel));
+  const bytes = await untilStored(context, job, () =>
+    writeAdapter(context.store.files, filesId, state, model.baseModel),
+  );
   context.onPoint?.("save.written");
   return { filesId, bytes, step: state.step };
 }
@@ -160,15 +166,15 @@ interface NamedSave extends Saved {
   readonly metadata: Readonly<Record<string, string>> | undefined;
 }
 
-/** The result of a save under a name; the checkpoint is stored with it. */
-function named(parts: Parts, save: NamedSave, type: string, more: Record<string, unknown> = {}): Outcome {
+/** The outcome of a save with a name; its effects store the checkpoint. */
+function namedOutcome(parts: Parts, save: NamedSave, type: string, more: Record<string, unknown> = {}): Outcome {
   const row = checkpointRow(parts, save);
   return jsonOutcome({ path: tinkerPath(row), ...more, type }, (sql) => storeCheckpoint(sql, row), save.filesId);
 }
 
 /**
- * Replaces a live model's weights by a checkpoint's. The checkpoint's files become the model's snapshot, so they are kept from before
- * the weights change until `unpin` is called, even should the checkpoint be deleted meanwhile.
+ * Replaces the weights of a loaded model by those of a checkpoint. The checkpoint's files become the model's snapshot, so they stay pinned
+ * until `unpin` is called, even if the checkpoint is deleted in the meantime.
  */
 export async function loadWeights(
   parts: Parts,
@@ -198,11 +204,11 @@ export async function loadWeights(
   };
 }
 
-/** @throws {@link UserError} when sampler weights are asked for an optimizer. */
+/** @throws {@link UserError} when `optimizer` is set for sampler weights. */
 export function checkOptimizer(row: CheckpointRow, optimizer: boolean): void {
   if (optimizer && row.kind !== "weights") {
     throw new UserError(
-      `${tinkerPath(row)} holds sampler weights, which have no optimizer state. Load it without the optimizer, or load a checkpoint made by save_state.`,
+      `${tinkerPath(row)} contains sampler weights, which have no optimizer state. Load it without the optimizer, or load a checkpoint made by save_state.`,
     );
   }
 }
@@ -210,22 +216,22 @@ export function checkOptimizer(row: CheckpointRow, optimizer: boolean): void {
 function checkFits(row: CheckpointRow, model: ModelRunner): void {
   if (row.base_model !== model.baseModel) {
     throw new UserError(
-      `${tinkerPath(row)} was trained on ${row.base_model}, and the model ${model.id} is a ${model.baseModel}.`,
+      `${tinkerPath(row)} was trained on ${row.base_model}, and the base model of ${model.id} is ${model.baseModel}.`,
     );
   }
   const lora = JSON.parse(row.lora) as Lora;
   for (const key of ["rank", "alpha", "trainAttn", "trainMlp", "trainUnembed"] as const) {
     if (lora[key] !== model.lora[key]) {
       throw new UserError(
-        `${tinkerPath(row)} has ${key} ${lora[key]}, and the model ${model.id} has ${model.lora[key]}. Create the model with the checkpoint's own configuration (create_training_client_from_state does).`,
+        `${tinkerPath(row)} has ${key} ${lora[key]}, and the model ${model.id} has ${model.lora[key]}. Create the model with the checkpoint's configuration (create_training_client_from_state does).`,
       );
     }
   }
 }
 
 /**
- * The checkpoint at a path, if one of these tenants may read it: its owner, or anybody once it is published. Another's checkpoint
- * and one that does not exist give the same answer.
+ * The checkpoint at a path, if one of these tenants may read it. A checkpoint is readable by its owner, and by every tenant once it is
+ * published. The error for an unreadable checkpoint is the same as for one that does not exist.
  *
  * @throws {@link UserError}
  */
@@ -240,7 +246,7 @@ export function findReadable(
   return row;
 }
 
-/** The same, or `undefined`. @throws {@link UserError} when it is no path at all. */
+/** Like {@link findReadable}, but returns `undefined` instead. @throws {@link UserError} when the path is malformed. */
 export function readable(
   sql: Sql,
   path: string,

@@ -1,7 +1,7 @@
 /**
- * A pass with a loss that a client stored. The engine knows no such loss, so it runs twice: it scores the targets, the loss is
- * run on their log-probs by a thread of its own, and its slopes go back as the constant weights of a cross entropy, whose gradient they
- * then are.
+ * A pass with a custom loss, in three steps: the engine computes the log-probs of the targets; a separate thread computes the loss and its
+ * gradient with respect to the log-probs; the engine runs cross entropy with the negated gradient as constant weights, which has the same
+ * gradient.
  */
 import { type AdapterId, type Engine, InputError, type LossRequest, type LossResult } from "@tinklet/engine";
 import type { Datum, ForwardBackwardRequest, TensorData } from "@tinklet/wire";
@@ -14,16 +14,18 @@ import type { SentDatum, SentTensor } from "../../thread/tasks.ts";
 import { textTokens } from "../engine-input.ts";
 import { UserError } from "../job.ts";
 
-/** The stored loss that a pass names; none for a pass with a loss of the engine's. */
+/** The id of the custom loss of a pass; `undefined` for a loss of the engine. */
 export function customLossId(pass: ForwardBackwardRequest): string | undefined {
   const { lossFn, lossFnConfig } = pass.forwardBackwardInput;
   if (lossFn !== "custom") return undefined;
   const id = lossFnConfig?.["loss_id"];
   if (typeof id === "string") return id;
-  throw new UserError('loss_fn_config.loss_id: the loss "custom" needs the id that create_custom_loss answered.');
+  throw new UserError(
+    'loss_fn_config.loss_id is required for the loss "custom": the id that create_custom_loss returned.',
+  );
 }
 
-/** The text of a session's loss by its id. @throws {@link UserError} when the session has none of that id. */
+/** The body of a custom loss of a session. @throws {@link UserError} when the session has no loss with that id. */
 export function findLoss(sql: Sql, id: string, sessionId: string): string {
   const row = getCustomLoss(sql, id);
   if (row?.session_id !== sessionId) {
@@ -37,13 +39,13 @@ export interface CustomPass {
   readonly thread: SideThread;
   readonly adapter: AdapterId;
   readonly pass: ForwardBackwardRequest;
-  /** The text of the loss. */
+  /** The body of the loss, as JSON. */
   readonly loss: string;
-  /** Whether gradients are kept. */
+  /** Whether gradients are accumulated. */
   readonly backward: boolean;
 }
 
-/** Runs a pass with a stored loss. */
+/** Runs a pass with a custom loss. */
 export async function customPass({ engine, thread, adapter, pass, loss, backward }: CustomPass): Promise<LossResult> {
   const { data } = pass.forwardBackwardInput;
   const targets = targetsOf(data).map((tensor) => {
@@ -75,7 +77,7 @@ export async function customPass({ engine, thread, adapter, pass, loss, backward
   return { lossFnOutputs: result.lossFnOutputs, metrics };
 }
 
-/** The targets of a pass as they came, within the bounds that they have when they are dense. */
+/** The targets of a pass, not yet dense. Checks the limits on their dense size. */
 function targetsOf(data: readonly Datum[]): TensorData[] {
   let elements = 0;
   return data.map(({ lossFnInputs: { target_tokens: tensor } }, i) => {
@@ -85,15 +87,15 @@ function targetsOf(data: readonly Datum[]): TensorData[] {
     if (elements <= bounds.targetElements) return tensor;
     throw new InputError(
       field,
-      `the targets of a pass have at most ${bounds.targetElements} elements; send fewer data`,
+      `a pass must have at most ${bounds.targetElements} target elements, got ${elements} or more; send fewer data`,
     );
   });
 }
 
-/** Bytes of tensors that go to the thread at once: some milliseconds of copying. One datum may be larger. */
+/** Tensor bytes per message to the thread: some milliseconds of copying. A single datum may be larger. */
 const messageBytes = 4 * 1024 * 1024;
 
-/** The loss of every datum, made by the thread: as many data at once as fit into a message. */
+/** The loss of every datum, computed by the thread in messages of about {@link messageBytes}. */
 async function lossesOf(
   thread: SideThread,
   body: string,
@@ -121,40 +123,42 @@ async function lossesOf(
       throw new UserError(`The custom loss failed on ${error.message}`);
     }
     if (error instanceof ThreadDied) {
-      throw new UserError("The custom loss ended the thread that it ran in, twice: it needs too much memory.");
+      throw new UserError(
+        "The custom loss crashed its thread twice: it needs too much memory. Send fewer or shorter data.",
+      );
     }
     throw error;
   }
   return losses;
 }
 
-/** A datum's tensors that the loss reads, each over memory of its own: a view would take along all that it is a view of. */
+/** The tensors of a datum that the loss reads, copied: sending a view would copy the whole buffer that it is a view of. */
 function sentInputs(datum: Datum, names: readonly string[], index: number): Record<string, SentTensor> {
   const inputs: Record<string, SentTensor> = {};
   for (const name of names) {
-    const given = Object.hasOwn(datum.lossFnInputs, name) ? datum.lossFnInputs[name] : undefined;
-    if (given === undefined) continue;
-    checkSize(given, `data[${index}].loss_fn_inputs.${name}`);
-    const { dtype, values, shape, sparseCrowIndices, sparseColIndices } = given.copy();
+    const tensor = Object.hasOwn(datum.lossFnInputs, name) ? datum.lossFnInputs[name] : undefined;
+    if (tensor === undefined) continue;
+    checkSize(tensor, `data[${index}].loss_fn_inputs.${name}`);
+    const { dtype, values, shape, sparseCrowIndices, sparseColIndices } = tensor.copy();
     inputs[name] = { dtype, values, shape, sparseCrowIndices, sparseColIndices };
   }
   return inputs;
 }
 
-/** The losses summed, and each metric over the data as its name says. */
+/** The sum of the losses; metrics are averaged over the data if their name ends in `:mean`, else summed. */
 function reduced(losses: readonly LossOfDatum[]): Record<string, number> {
   const metrics: Record<string, number> = { "loss:sum": losses.reduce((sum, { loss }) => sum + loss, 0) };
-  for (const { metrics: own } of losses) {
-    for (const [name, value] of own) {
+  for (const { metrics: datumMetrics } of losses) {
+    for (const [name, value] of datumMetrics) {
       metrics[name] = (metrics[name] ?? 0) + (name.endsWith(":mean") ? value / losses.length : value);
     }
   }
   return metrics;
 }
 
-/** Refuses a tensor that would be larger than a loss may work with, before it is made dense; its elements. */
+/** Returns the dense size of a tensor. @throws InputError when it exceeds the limit of custom losses. */
 function checkSize({ values, shape = [] }: TensorData, field: string): number {
   const size = Math.max(values.length, extentOf(shape));
-  if (size > bounds.elements) throw new InputError(field, `has ${size} elements, more than ${bounds.elements}`);
+  if (size > bounds.elements) throw new InputError(field, `must have at most ${bounds.elements} elements, got ${size}`);
   return size;
 }

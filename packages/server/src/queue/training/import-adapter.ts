@@ -1,16 +1,16 @@
 /**
- * A PEFT folder as an adapter of this server: read and checked against the base model by a thread of its own, completed by the engine, and
- * brought to the scaling that every model here has. What PEFT can express and LoRA training here cannot (DoRA, rank patterns, biases) is
- * refused with its reason.
+ * Imports an adapter from a PEFT folder: a separate thread reads it and checks it against the base model, the engine adds missing matrices,
+ * and the weights are scaled to this server's alpha. PEFT features that the engine does not support (DoRA, rank patterns, biases) are
+ * rejected with a reason.
  */
 import { type AdapterState, type Engine, ModelError, type TensorOutput, yieldToEventLoop } from "@tinklet/engine";
 import type { PeftBase, PeftState } from "@tinklet/models";
 import { type SideThread, TaskError, ThreadDied } from "../../thread/side-thread.ts";
 
-/** What `create_model` gives every adapter; a checkpoint with another could not be loaded into a model made by it. */
+/** The alpha of every adapter that `create_model` creates. A checkpoint with another alpha could not be loaded into such a model. */
 export const servedAlpha = 32;
 
-/** An adapter in a folder, read beside the engine. @throws ModelError naming what is wrong with it */
+/** Reads an adapter folder in a separate thread. @throws ModelError naming the problem */
 export async function readPeftFolder(thread: SideThread, folder: string, base: PeftBase): Promise<PeftState> {
   try {
     return await thread.run("readPeft", { folder, base });
@@ -26,10 +26,10 @@ export async function readPeftFolder(thread: SideThread, folder: string, base: P
 }
 
 /**
- * The state of an adapter that was read from a PEFT folder, with every matrix that its configuration names: the engine completes what it
- * imports, so the state is what comes out again. Modules that the folder leaves out add nothing until they are trained.
+ * The state of a PEFT adapter with every matrix that its configuration names: the engine adds missing matrices on import, so importing and
+ * exporting completes the state. Added modules do not change the output until they are trained.
  *
- * @throws EngineError naming what does not fit.
+ * @throws EngineError naming what does not match.
  */
 export async function completeAdapter(engine: Engine, read: PeftState): Promise<AdapterState> {
   const { adapterId } = await engine.importState(read);
@@ -39,7 +39,7 @@ export async function completeAdapter(engine: Engine, read: PeftState): Promise<
   } finally {
     await engine.deleteAdapter(adapterId);
   }
-  // scale is alpha / rank: the same product with our alpha needs the ratio in one of the factors
+  // The scale is alpha / rank. With servedAlpha, lora_B must absorb the ratio of the alphas for the same product.
   const ratio = whole.lora.alpha / servedAlpha;
   const weights: Record<string, TensorOutput> = {};
   for (const [name, { data, shape }] of Object.entries(whole.weights)) {
@@ -49,7 +49,7 @@ export async function completeAdapter(engine: Engine, read: PeftState): Promise<
   return { lora: { ...whole.lora, alpha: servedAlpha }, step: 0, weights };
 }
 
-/** Values multiplied in one turn of the event loop: some milliseconds. */
+/** Values multiplied per turn of the event loop: some milliseconds. */
 const pieceLength = 1 << 20;
 
 async function times(values: Float32Array, factor: number): Promise<Float32Array> {

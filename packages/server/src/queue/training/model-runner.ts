@@ -1,6 +1,6 @@
 /**
- * One model on its engine: runs its requests in order, commits their results in order, takes snapshots, and rebuilds the model
- * from the store when it is not in memory. Owns everything that decides whether a model survives a crash bit for bit.
+ * One model on its engine: runs its requests in order, commits their results in order, takes snapshots, and restores the model from the
+ * store when it is not in memory. A restored model is bit-identical: its snapshot plus a replay of the requests after it.
  */
 import type { AdapterId, AdapterState, Engine, LossResult } from "@tinklet/engine";
 import { type ForwardBackwardRequest, OptimStepRequest } from "@tinklet/wire";
@@ -21,7 +21,7 @@ import { replayRequests } from "../../store/tables/requests.ts";
 import { addStep, type StepRow } from "../../store/tables/steps.ts";
 import { decodePass, jsonPayload, lossRequest, passResult } from "../engine-input.ts";
 import { finish, type Result } from "../finish.ts";
-import { insist, type Job, owned, passOf, payloadOf, type QueueContext, UserError } from "../job.ts";
+import { type Job, markOwned, passOf, payloadOf, type QueueContext, UserError, untilStored } from "../job.ts";
 import { jsonOutcome, type Outcome } from "../outcome.ts";
 import type { AdapterCache } from "../sampling/adapter-cache.ts";
 import { checkDeaths } from "../scheduling/crash-quarantine.ts";
@@ -31,22 +31,22 @@ import { customLossId, customPass, findLoss } from "./custom-pass.ts";
 import type { SeqOrder } from "./seq-order.ts";
 import { passPart, StepMeter } from "./step-meter.ts";
 
-/** The rest of the engine that a model needs. */
+/** What the runners of one engine process share. */
 export interface EngineContext {
   readonly context: QueueContext;
   readonly engine: Engine;
   readonly adapterCache: AdapterCache;
-  /** Runs an engine call, freeing memory of others than this model for as long as it wants more. */
+  /** Runs an engine call; frees memory of other models and samplers while the engine is out of memory. */
   readonly withMemory: <T>(work: () => Promise<T>, runner: ModelRunner) => Promise<T>;
-  /** Called when something that held requests back is over. */
+  /** Starts waiting requests after a condition that held them back has ended. */
   readonly wake: () => void;
-  /** Whether an error means that the engine itself died, and not the call. */
+  /** Whether an error means that the engine itself died; if so, starts its restart. */
   readonly engineGone: (error: unknown) => boolean;
 }
 
-/** Results that may wait for their commit before the model pauses. */
+/** Results that wait for their commit before the model pauses. */
 const maxUncommitted = 8;
-/** A request under which the engine dies more often than this is at fault itself. */
+/** Engine deaths during a request after which the request fails instead of running again. */
 const maxEngineDeaths = 2;
 
 export class ModelRunner {
@@ -56,9 +56,9 @@ export class ModelRunner {
   readonly baseModel: string;
   readonly lora: Lora;
   readonly order: SeqOrder<Job>;
-  /** When a request last ran, on the wall clock. */
+  /** When a request last started, in milliseconds since the epoch. */
   lastUsedAt: number;
-  /** Set while requests wait for a number that has not come. */
+  /** Cancels the timer that runs while requests wait for a missing seq_id. */
   gapTimer: (() => void) | undefined;
   readonly running = new Set<Job>();
 
@@ -108,12 +108,12 @@ export class ModelRunner {
     return this.order.size === 0 && this.quiet;
   }
 
-  /** Whether nothing of it is running or being stored, though requests may wait. */
+  /** Whether no request is running or being stored; requests may wait. */
   get quiet(): boolean {
     return this.running.size === 0 && this.#uncommitted === 0 && !this.#snapshotting && !this.#exclusive;
   }
 
-  /** The request that may start now, if any. */
+  /** The request that may start now. */
   ready(): Job | undefined {
     if (this.#exclusive || this.#uncommitted >= maxUncommitted) return undefined;
     const job = this.order.peek();
@@ -121,8 +121,8 @@ export class ModelRunner {
   }
 
   /**
-   * Starts what {@link ready} shows. Resolves when the engine is done with it, or had no room for the model and the request waits again;
-   * its commit may still be on the way.
+   * Starts the request that {@link ready} returns. Resolves with `ran` when the engine has finished it (its commit may still be running), or
+   * with `no_memory` when the engine had no memory for the model and the request waits again.
    */
   async run(): Promise<"ran" | "no_memory"> {
     const job = this.order.peek();
@@ -142,33 +142,33 @@ export class ModelRunner {
       (error: unknown) => ({ ok: false, error }),
     );
     const previous = this.#settled;
-    // Results are taken in the order of the calls, even when a later one fails sooner.
-    const turn = outcome.then(async (result) => {
+    // Results are handled in the order of the calls, even when a later call fails earlier.
+    const settled = outcome.then(async (result) => {
       const finishedAt = context.clock.now();
       await previous;
       return this.#conclude(job, result, { alone, takeSnapshot, finishedAt });
     });
-    this.#settled = turn;
-    return turn;
+    this.#settled = settled;
+    return settled;
   }
 
   async #conclude(
     job: Job,
     result: Result,
-    how: { alone: boolean; takeSnapshot: boolean; finishedAt: number },
+    run: { alone: boolean; takeSnapshot: boolean; finishedAt: number },
   ): Promise<"ran" | "no_memory"> {
     const { context, engineGone } = this.#engineContext;
-    // Passes are handed to the engine ahead of their turn: the time of one begins when the one before it was done.
-    const { finishedAt } = how;
+    // A pass is given to the engine while the previous one runs, so its compute time starts when the previous one finished.
+    const { finishedAt } = run;
     const startedAt = Math.min(finishedAt, Math.max(job.startedAt ?? finishedAt, this.#lastFinishedAt));
     this.#lastFinishedAt = finishedAt;
     let state: AdapterState | undefined;
-    if (result.ok && how.takeSnapshot) state = await this.#export().catch(() => undefined);
+    if (result.ok && run.takeSnapshot) state = await this.#export().catch(() => undefined);
     context.onPoint?.("execute.after");
     this.running.delete(job);
     if (!result.ok) context.store.running.end(job.id);
-    if (how.alone) this.#exclusive = false;
-    if (!result.ok && context.closing.aborted) return "ran"; // stays pending: it runs after the next start
+    if (run.alone) this.#exclusive = false;
+    if (!result.ok && context.closing.aborted) return "ran"; // it stays pending and runs after the next start
     if (!result.ok && result.error instanceof MemoryBusyError) {
       job.startedAt = undefined;
       job.blocked = result.error.message;
@@ -184,15 +184,15 @@ export class ModelRunner {
     return "ran";
   }
 
-  /** Waits for everything that is being stored. */
+  /** Waits for the running requests and their commits. */
   async drained(): Promise<void> {
     while (this.running.size > 0) await this.#settled;
     await this.#committed;
   }
 
   /**
-   * Stores the model as it is, so that bringing it back needs no replay. Nothing is stored when there is nothing new, or when
-   * gradients are accumulated, which no snapshot holds.
+   * Stores a snapshot, so that a restore needs no replay. Does nothing when nothing has changed, or while gradients are accumulated,
+   * because snapshots do not contain gradients.
    */
   async settle(): Promise<void> {
     const settled = this.running.size === 0 && this.#uncommitted === 0 && !this.#snapshotting;
@@ -201,7 +201,7 @@ export class ModelRunner {
     await this.#committed;
   }
 
-  /** Leaves the engine's memory. Nothing is lost: the next request brings the model back. */
+  /** Removes the model from the engine's memory. The next request restores it. */
   async evict(): Promise<void> {
     const adapter = this.#adapter;
     if (adapter === undefined || !this.quiet) return;
@@ -216,11 +216,6 @@ export class ModelRunner {
     }
   }
 
-  /** The engine is gone, and with it everything in its memory. */
-  forget(): void {
-    this.#adapter = undefined;
-  }
-
   #dropAdapter(): void {
     const adapter = this.#adapter;
     this.#adapter = undefined;
@@ -229,8 +224,8 @@ export class ModelRunner {
 
   #needsAlone(job: Job): boolean {
     const pass = job.kind === "forward" || job.kind === "forward_backward" || job.kind === "optim_step";
-    // A stored loss takes two calls: nothing of the model may come between them. One that was pending at the start may be what ended the
-    // last process: nothing that runs beside it is to be taken for it.
+    // A custom loss takes two engine calls, and no other call of the model may run between them. A recovered request may have crashed the
+    // last process: it runs alone so that a second crash is not attributed to another request.
     if (job.resolvedParams.customLoss !== undefined || job.recovered) return true;
     return !pass || this.#adapter === undefined || (job.kind === "optim_step" && this.#snapshotDue());
   }
@@ -257,7 +252,7 @@ export class ModelRunner {
     }
     if (this.#state === "unloaded") {
       throw new UserError(
-        `The model ${this.id} was unloaded. Create another one; from a checkpoint that was saved before, it goes on where this one was.`,
+        `The model ${this.id} was unloaded. Create a new model, from a checkpoint of this one if there is one.`,
       );
     }
     const adapter = this.#adapter ?? (await this.#restore());
@@ -296,7 +291,7 @@ export class ModelRunner {
         return saveExternal(parts);
       case "load_weights": {
         if (this.#state === "creating") {
-          // created by loading: the checkpoint is the snapshot that the model was just restored from
+          // A model created from a checkpoint: #restore has just loaded it, because the checkpoint is its snapshot.
           return jsonOutcome({ model_id: this.id, type: "load_weights" }, (sql) => this.#markReady(sql));
         }
         const loaded = await loadWeights(parts);
@@ -316,7 +311,7 @@ export class ModelRunner {
     }
   }
 
-  /** One pass, by a loss of the engine's or by one that a client stored. */
+  /** One pass, with a loss of the engine or a custom loss. */
   #pass(adapter: AdapterId, pass: ForwardBackwardRequest, backward: boolean): Promise<LossResult> {
     const { context, engine } = this.#engineContext;
     const id = customLossId(pass);
@@ -328,7 +323,7 @@ export class ModelRunner {
     return backward ? engine.forwardBackward(adapter, request) : engine.forward(adapter, request);
   }
 
-  /** Brings the model into memory: its snapshot, and the finished requests behind it once more. */
+  /** Loads the snapshot into the engine and replays the finished requests after it. */
   async #restore(): Promise<AdapterId> {
     const { context, engine, withMemory } = this.#engineContext;
     const started = context.clock.monotonic();
@@ -340,7 +335,7 @@ export class ModelRunner {
     try {
       replayed = await this.#replay(adapter, from?.executed ?? 0);
     } catch (error) {
-      await engine.deleteAdapter(adapter).catch(() => {}); // an engine that died has it no more
+      await engine.deleteAdapter(adapter).catch(() => {}); // a dead engine no longer holds it
       throw error;
     }
     this.#adapter = adapter;
@@ -354,7 +349,7 @@ export class ModelRunner {
     return adapter;
   }
 
-  /** Runs the finished requests behind a snapshot once more; returns how many. */
+  /** Replays the finished requests after position `after`; returns how many. */
   async #replay(adapter: AdapterId, after: number): Promise<number> {
     const { context, engine } = this.#engineContext;
     this.#gradientsClean = true;
@@ -385,10 +380,10 @@ export class ModelRunner {
     return value;
   }
 
-  /** Stores a result, after those before it, and then hands it out. */
+  /** Stores a result after all earlier results of the model, then answers the polls that wait for it. */
   #commit(job: Job, result: Result, at: { readonly startedAt: number; readonly finishedAt: number }): void {
     const { context } = this.#engineContext;
-    // Passes are handed to the engine ahead of their turn, so the order may be past requests that have no result yet.
+    // Two requests may run at once, so the order may have advanced past a request that has no result yet.
     const next = Math.min(this.order.next, ...[...this.running].map((later) => later.seq ?? Number.POSITIVE_INFINITY));
     const isCreation = job.kind === "create_model" || (job.kind === "load_weights" && this.#state === "creating");
     this.#uncommitted++;
@@ -404,7 +399,7 @@ export class ModelRunner {
           ...at,
           position,
           keepPayload: job.kind === "forward_backward" || job.kind === "optim_step",
-          book: (sql, failure) => {
+          alsoStore: (sql, failure) => {
             if (failure !== undefined && isCreation) {
               this.#state = "failed";
               this.#error = failure.error;
@@ -423,8 +418,8 @@ export class ModelRunner {
       .catch((error: unknown) => {
         if (context.closing.aborted) return;
         context.log.error("commit.failed", { request: job.id, error: String(error) });
-        // A result that cannot be stored must not leave its request pending for ever: the request fails instead. What it did to the
-        // model in memory is undone by building that anew from the store.
+        // The result cannot be stored: the request fails, so that it does not stay pending. Its effect on the model in memory is undone by
+        // dropping the adapter, which the next request restores from the store.
         if (result.ok) {
           this.#dropAdapter();
           this.#commit(job, { ok: false, error }, at);
@@ -446,7 +441,7 @@ export class ModelRunner {
     return this.#engineContext.engine.exportState(this.#adapter!, { optimizer: true });
   }
 
-  /** Writes a snapshot beside the running work; once it is stored, the requests it covers need not be kept. */
+  /** Writes a snapshot while requests continue. After it is stored, the payloads of the requests that it covers are deleted. */
   #keepSnapshot(state: AdapterState): void {
     const { context } = this.#engineContext;
     const job = { id: 0, blocked: undefined };
@@ -455,22 +450,22 @@ export class ModelRunner {
     context.onPoint?.("snapshot.exported");
     const started = context.clock.monotonic();
     const filesId = newFolderId();
-    const written = insist(context, job, () => writeAdapter(context.store.files, filesId, state, this.baseModel));
+    const written = untilStored(context, job, () => writeAdapter(context.store.files, filesId, state, this.baseModel));
     written.catch(() => {});
     this.#committed = this.#committed
       .then(async () => {
-        // Everything up to the optimizer step behind this snapshot is committed: `executed` is its position.
+        // All requests up to the snapshot's optimizer step are committed here, so `executed` is the position of that step.
         const executed = this.#executed;
         const bytes = await written;
         if (context.store.durable) await this.#checked(filesId);
         context.onPoint?.("snapshot.before-commit");
-        const unused = await insist(context, job, () =>
+        const unused = await untilStored(context, job, () =>
           context.store.db.write((sql) => {
             addFiles(sql, filesId, bytes, context.clock.now());
             return this.#moveSnapshot(sql, { filesId, executed, optimizer: true });
           }),
         );
-        await owned(context, filesId);
+        await markOwned(context, filesId);
         if (unused !== undefined) await context.store.collect();
       })
       .catch((error: unknown) => {
@@ -483,7 +478,7 @@ export class ModelRunner {
       });
   }
 
-  /** Reads a snapshot back before the requests behind it are forgotten. */
+  /** Verifies a written snapshot before the payloads that it replaces are deleted. */
   async #checked(filesId: string): Promise<void> {
     const { files } = this.#engineContext.context.store;
     try {
@@ -494,7 +489,7 @@ export class ModelRunner {
     }
   }
 
-  /** Points the model at new files and forgets the requests they cover. Returns the files it pointed at before. */
+  /** Stores new snapshot files and deletes the payloads that they cover. Returns the files of the previous snapshot. */
   #moveSnapshot(sql: Sql, to: { filesId: string; executed: number; optimizer: boolean }): string | undefined {
     const before = this.#snapshot?.filesId;
     moveSnapshot(sql, this.id, to);
@@ -503,13 +498,13 @@ export class ModelRunner {
   }
 }
 
-/** AdamW's parameters of a stored request. */
+/** The AdamW parameters of a stored request. */
 function optimParams(payload: Uint8Array) {
   const { adamParams } = OptimStepRequest.decode(jsonPayload(payload));
   if (adamParams === undefined) throw new UserError("adam_params is required: this server's optimizer is AdamW.");
   return adamParams;
 }
 
-/** JSON has no word for NaN, and the official client refuses it in a result. */
+/** JSON cannot represent NaN, and the official client rejects a result that contains it. */
 const finiteOnly = (metrics: Readonly<Record<string, number>>) =>
   Object.fromEntries(Object.entries(metrics).filter(([, value]) => Number.isFinite(value)));

@@ -10,7 +10,7 @@ const drain = (order: SeqOrder<{ seq: number | undefined }>) => {
 };
 
 describe("SeqOrder", () => {
-  test("runs by number whatever the order of arrival", () => {
+  test("runs by seq_id, independent of the order of arrival", () => {
     fc.assert(
       fc.property(fc.shuffledSubarray([1, 2, 3, 4, 5, 6, 7, 8], { minLength: 8, maxLength: 8 }), (arrival) => {
         const order = new SeqOrder<{ seq: number | undefined }>(1);
@@ -24,7 +24,7 @@ describe("SeqOrder", () => {
     );
   });
 
-  test("a consumed number is not waited for, in whatever order it is told", () => {
+  test("does not wait for consumed seq_ids, independent of the order in which they are consumed", () => {
     const order = new SeqOrder<{ seq: number | undefined }>(1);
     order.add(job(4));
     order.consume(2);
@@ -35,7 +35,7 @@ describe("SeqOrder", () => {
     expect(order.next).toBe(5);
   });
 
-  test("a gap is named, and skipped on demand", () => {
+  test("a gap is reported, and skipped on demand", () => {
     const order = new SeqOrder<{ seq: number | undefined }>(1);
     order.add(job(5));
     expect(order.missing).toBe(1);
@@ -44,7 +44,7 @@ describe("SeqOrder", () => {
     expect(order.missing).toBeUndefined();
   });
 
-  test("a request without a number runs after everything that was known when it came", () => {
+  test("a request without a seq_id runs after all requests that arrived before it", () => {
     const order = new SeqOrder<{ seq: number | undefined }>(1);
     order.add(job(2));
     order.add(job());
@@ -54,7 +54,7 @@ describe("SeqOrder", () => {
     expect(drain(order)).toEqual([1, 2, undefined, 3]);
   });
 
-  test("what is put back runs again, first", () => {
+  test("requests that are put back run first", () => {
     const order = new SeqOrder<{ seq: number | undefined }>(1);
     for (const seq of [1, 2, 3]) order.add(job(seq));
     const [one, two] = [order.take()!, order.take()!];
@@ -63,7 +63,7 @@ describe("SeqOrder", () => {
     expect(drain(order)).toEqual([1, 2, 3]);
   });
 
-  test("numbers of any size and count are skipped without walking over them", () => {
+  test("a skip over large ranges does not iterate over the numbers", () => {
     const order = new SeqOrder<{ seq: number | undefined }>(1);
     for (let seq = 3; seq < 300_003; seq++) order.consume(seq);
     order.add(job(2 ** 31 - 1));
@@ -72,7 +72,7 @@ describe("SeqOrder", () => {
     expect(drain(order)).toEqual([2 ** 31 - 1]);
   });
 
-  test("what is put back after a leap runs first, and the leap is not taken back", () => {
+  test("a request that is put back after a skip runs first, and the skip stays", () => {
     const order = new SeqOrder<{ seq: number | undefined }>(1);
     order.add(job(1));
     const first = order.take()!;
@@ -85,7 +85,7 @@ describe("SeqOrder", () => {
     expect(order.missing).toBeUndefined();
   });
 
-  test("what was taken together is put back together, and none of it is lost", () => {
+  test("several requests that are put back keep their order", () => {
     const order = new SeqOrder<{ seq: number | undefined }>(1);
     for (const seq of [1, 2, undefined]) order.add(job(seq));
     const taken = [order.take()!, order.take()!, order.take()!];
@@ -96,7 +96,7 @@ describe("SeqOrder", () => {
     expect(drain(order)).toEqual([1, 2, undefined, 3, 5]);
   });
 
-  test("the place in a long line is found without walking it, since every poll asks", () => {
+  test("the position in a long queue is correct before and after a request is taken", () => {
     const order = new SeqOrder<{ seq: number | undefined }>(1);
     const jobs = Array.from({ length: 100_000 }, (_, i) => job(i + 2));
     for (const each of jobs) order.add(each);

@@ -1,6 +1,6 @@
 /**
- * The order in which one model's requests run: by `seq_id`, whatever the order of arrival; a request without a number runs after
- * everything that was known when it came. Pure bookkeeping: no clock, no engine, no store.
+ * The order in which the requests of one model run: by `seq_id`, independent of the order of arrival. A request without a seq_id runs
+ * after all requests that had arrived before it.
  */
 import { SortedNumbers } from "./sorted-numbers.ts";
 
@@ -12,27 +12,27 @@ export class SeqOrder<J extends Numbered> {
   #next: number;
   #highest: number;
   readonly #numbered = new Map<number, J>();
-  /** The keys of those. */
+  /** The keys of `#numbered`. */
   readonly #numbers = new SortedNumbers();
   readonly #consumed = new Set<number>();
   readonly #unnumbered: { readonly job: J; readonly after: number }[] = [];
-  /** Taken and put back: these run before everything else, in the order in which they were taken. */
+  /** Requests that were taken and put back. They run first, in the order in which they were taken. */
   readonly #returned: J[] = [];
 
-  /** @param next - the first number that has not run. */
+  /** @param next - the lowest seq_id that has not run. */
   constructor(next: number) {
     this.#next = next;
     this.#highest = next - 1;
   }
 
-  /** The first number that has not run. */
+  /** The lowest seq_id that has not run. */
   get next(): number {
     let next = this.#next;
     for (const { seq } of this.#returned) next = Math.min(next, seq ?? next);
     return next;
   }
 
-  /** How many requests wait here. */
+  /** Number of waiting requests. */
   get size(): number {
     return this.#numbered.size + this.#unnumbered.length + this.#returned.length;
   }
@@ -47,7 +47,7 @@ export class SeqOrder<J extends Numbered> {
     this.#highest = Math.max(this.#highest, job.seq);
   }
 
-  /** A number that will never run: nothing waits for it. */
+  /** Marks a seq_id that will never run, so that no request waits for it. */
   consume(seq: number): void {
     if (seq < this.#next) return;
     this.#consumed.add(seq);
@@ -55,13 +55,13 @@ export class SeqOrder<J extends Numbered> {
     this.#advance();
   }
 
-  /** What comes next, whether or not it may run. */
+  /** The first waiting request, which may still wait for a missing seq_id. */
   get first(): J | undefined {
     const { lowest } = this.#numbers;
     return this.peek() ?? (lowest === undefined ? this.#unnumbered[0]?.job : this.#numbered.get(lowest));
   }
 
-  /** What may run now. */
+  /** The request that may run now. */
   peek(): J | undefined {
     if (this.#returned.length > 0) return this.#returned[0];
     const first = this.#unnumbered[0];
@@ -69,7 +69,7 @@ export class SeqOrder<J extends Numbered> {
     return this.#numbered.get(this.#next);
   }
 
-  /** Takes what {@link peek} shows. */
+  /** Removes and returns the request that {@link peek} returns. */
   take(): J | undefined {
     const job = this.peek();
     if (job === undefined) return undefined;
@@ -84,19 +84,19 @@ export class SeqOrder<J extends Numbered> {
     return job;
   }
 
-  /** Undoes {@link take}: the request did not run after all. */
+  /** Undoes {@link take} for a request that did not run. */
   putBack(job: J): void {
     const { seq } = job;
     const at = seq === undefined ? -1 : this.#returned.findIndex((other) => other.seq !== undefined && other.seq > seq);
     this.#returned.splice(at < 0 ? this.#returned.length : at, 0, job);
   }
 
-  /** The number that everything here waits for, if it has not come. */
+  /** The missing seq_id that all waiting requests wait for; `undefined` when a request may run. */
   get missing(): number | undefined {
     return this.size > 0 && this.peek() === undefined ? this.#next : undefined;
   }
 
-  /** Gives the missing number up and goes on with the lowest that is here. Returns the numbers skipped, last one excluded. */
+  /** Skips to the lowest seq_id that is present. Returns the skipped range; `to` is exclusive. */
   skipMissing(): { readonly from: number; readonly to: number } | undefined {
     const from = this.missing;
     if (from === undefined) return undefined;
@@ -108,7 +108,7 @@ export class SeqOrder<J extends Numbered> {
     return { from, to };
   }
 
-  /** How many requests run before this one. */
+  /** Number of requests that run before this one. */
   ahead(job: J): number {
     const { seq } = job;
     return seq === undefined ? this.size - 1 : this.#numbers.countBelow(seq) + this.#returned.length;

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { SortedNumbers } from "./sorted-numbers.ts";
 
-test("is a sorted set, whatever is added and taken", () => {
+test("behaves as a sorted set for any sequence of additions and removals", () => {
   const step = fc.record({ number: fc.integer({ min: 0, max: 60 }), take: fc.boolean() });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
@@ -21,7 +21,7 @@ test("is a sorted set, whatever is added and taken", () => {
   );
 });
 
-test("a line of which only the front is taken does not grow", () => {
+test("stays correct when the lowest numbers are removed many times", () => {
   const sorted = new SortedNumbers();
   for (let number = 0; number < 5000; number++) {
     sorted.add(number);

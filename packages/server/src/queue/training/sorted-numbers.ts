@@ -1,10 +1,10 @@
 /**
- * Numbers in order, of which mostly the highest is added and the lowest taken: a place in a line is found without walking it, since every
- * poll asks for one.
+ * A sorted set of integers, fast for adding the highest and removing the lowest. A queue position is a binary search, because every poll
+ * asks for one.
  */
 export class SortedNumbers {
   #numbers: number[] = [];
-  /** Where the lowest is; those before it were taken. */
+  /** Index of the lowest number; the numbers before it were removed. */
   #head = 0;
 
   get size(): number {
@@ -15,12 +15,12 @@ export class SortedNumbers {
     return this.#numbers[this.#head];
   }
 
-  /** How many are lower. */
+  /** How many numbers are lower than `number`. */
   countBelow(number: number): number {
     return this.#at(number) - this.#head;
   }
 
-  /** Adds one that is not there yet. */
+  /** Adds a number that is not in the set. */
   add(number: number): void {
     const highest = this.#numbers.at(-1);
     if (this.size === 0 || highest === undefined || number > highest) this.#numbers.push(number);
@@ -37,7 +37,7 @@ export class SortedNumbers {
     }
   }
 
-  /** The place of the first that is not lower. */
+  /** Index of the first number that is not lower than `number`. */
   #at(number: number): number {
     let [from, to] = [this.#head, this.#numbers.length];
     while (from < to) {

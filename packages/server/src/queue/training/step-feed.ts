@@ -1,15 +1,15 @@
 /**
- * Tells whoever watches a tenant's runs that something is new: which optimizer steps were stored, and which runs have changed. Holds no
- * more than the watchers themselves; what a watcher missed is in the store.
+ * Notifies the watchers of a tenant's runs of stored optimizer steps and changed runs. It keeps no events: a watcher reads what it missed
+ * from the store.
  */
 import type { StepRow } from "../../store/tables/steps.ts";
 
 export interface StepWatcher {
   /** A step was stored. */
   readonly onStep: (row: StepRow) => void;
-  /** A request of the run was accepted or is over. */
+  /** A request of the run was accepted or has finished. */
   readonly onRun: (runId: string) => void;
-  /** The server closes. */
+  /** The server is shutting down. */
   readonly onClose: () => void;
 }
 
@@ -17,7 +17,7 @@ export class StepFeed {
   readonly #watchers = new Map<string, Set<StepWatcher>>();
   #closed = false;
 
-  /** @returns what ends the watching. */
+  /** @returns a function that removes the watcher. */
   watch(tenant: string, watcher: StepWatcher): () => void {
     if (this.#closed) watcher.onClose();
     const watchers = this.#watchers.get(tenant) ?? new Set();
@@ -28,7 +28,7 @@ export class StepFeed {
     };
   }
 
-  /** Watchers of a tenant. */
+  /** Number of watchers of a tenant. */
   watching(tenant: string): number {
     return this.#watchers.get(tenant)?.size ?? 0;
   }

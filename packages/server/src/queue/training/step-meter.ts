@@ -1,24 +1,24 @@
 /**
- * Adds up the passes of a model until an optimizer step takes them: what the step came to, as one row of the run's curve. Given each
- * finished request in order; keeps nothing but sums.
+ * Sums the passes of a model until its next optimizer step, which becomes one row of the run's loss curve. Receives every finished request
+ * in order.
  */
 import type { LossResult } from "@tinklet/engine";
 import type { ForwardBackwardRequest } from "@tinklet/wire";
 import type { NewStep } from "../../store/tables/steps.ts";
 
-/** What a finished request adds to the curve. */
+/** The part of an optimizer step that one finished request contributes. */
 export type StepPart =
   | { readonly kind: "pass"; readonly lossSum: number; readonly weight: number; readonly tokens: number }
   | { readonly kind: "step"; readonly gradientNorm: number | undefined; readonly learningRate: number };
 
-/** When a request was accepted, begun and done, in milliseconds. */
+/** When a request was accepted, started and finished, in milliseconds since the epoch. */
 export interface PartTimes {
   readonly acceptedAt: number;
   readonly startedAt: number;
   readonly finishedAt: number;
 }
 
-/** What an optimizer step came to: its row, but for whose it is. */
+/** The row of an optimizer step without its owner. */
 export type StepTotals = Omit<NewStep, "model_id" | "session_id" | "tenant">;
 
 const finite = (value: number | undefined): number | null =>
@@ -65,7 +65,7 @@ export class StepMeter {
   }
 }
 
-/** A pass as a part of its step: the loss is told per weighted token, as a mean log-likelihood is. */
+/** The contribution of a pass. The curve shows the loss per weighted token. */
 export function passPart(pass: ForwardBackwardRequest, result: LossResult, tokens: number): StepPart {
   let weight = 0;
   for (const { lossFnInputs } of pass.forwardBackwardInput.data) {
@@ -76,7 +76,7 @@ export function passPart(pass: ForwardBackwardRequest, result: LossResult, token
     }
     for (let i = 0; i < weights.length; i++) weight += Math.abs(Number(weights[i]));
   }
-  // Losses without weights are told per position that the loss says something about.
+  // Without weights, the loss is averaged over the positions where it is not zero.
   if (weight === 0) {
     for (const { elementwise_loss: loss } of result.lossFnOutputs) {
       const values = loss?.data ?? [];

@@ -172,7 +172,7 @@ export function* replayRequests(sql: Sql, modelId: string, after: number): Itera
 }
 
 /** The numbers of a model from `next` on that are over already, run or refused. */
-export const overNumbers = (sql: Sql, modelId: string, next: number): number[] =>
+export const finishedSeqs = (sql: Sql, modelId: string, next: number): number[] =>
   sql
     .all<{ seq: number }>(
       "SELECT seq FROM requests WHERE model_id = ? AND seq >= ? AND state <> 'pending'",
