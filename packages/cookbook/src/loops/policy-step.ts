@@ -81,7 +81,7 @@ async function inOne(
   const { sequences, distances, tokens } = await scored(options, groups);
   await spend(tokens);
   // With equal rewards in every group there is no gradient, and an empty batch is an error to most servers.
-  const parts = chunks(sequences, substeps);
+  const parts = splitEvenly(sequences, substeps);
   const trained = [];
   for (const part of parts) trained.push(await trainer.step(part.map(toPolicyDatum), lossFn, adam, { lossFnConfig }));
   const [part, step] = [parts[0], trained[0]];
@@ -101,7 +101,7 @@ async function inMicroBatches(
   const trainer = addingTrainer(options.trainer);
   const passes: { readonly sequences: readonly PolicyTokens[]; readonly output: Promise<ForwardBackwardOutput> }[] = [];
   const distances: Distance[] = [];
-  for (const part of chunks(rollouts.each, microBatches)) {
+  for (const part of splitEvenly(rollouts.each, microBatches)) {
     const ended = await Promise.all(part).catch(async (error: unknown) => {
       await rollouts.all; // which says what went wrong first
       throw error;
@@ -144,7 +144,9 @@ function tokensOf(
   return { train, evaluate: prompts + (scored ? train : 0), sample: count(({ action }) => action.tokens.length) };
 }
 
-function chunks<T>(all: readonly T[], count: number): T[][] {
-  const size = Math.max(1, Math.ceil(all.length / count));
-  return Array.from({ length: Math.ceil(all.length / size) }, (_, at) => all.slice(at * size, (at + 1) * size));
+/** Parts whose sizes differ by at most one, as the official cookbook's `split_list` cuts them; as many as there are items where these are fewer. */
+export function splitEvenly<T>(all: readonly T[], count: number): T[][] {
+  const parts = Math.min(count, all.length);
+  const edge = (at: number) => (at === parts ? all.length : Math.floor(at * (all.length / parts)));
+  return Array.from({ length: parts }, (_, at) => all.slice(edge(at), edge(at + 1)));
 }
