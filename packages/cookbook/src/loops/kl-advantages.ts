@@ -21,6 +21,11 @@ export interface KlOptions {
    * @defaultValue true
    */
   readonly centred?: boolean;
+  /**
+   * Each sampled token's advantage also counts what follows in its sequence, each position further on by this factor less: the official
+   * `kl_discount_factor`. 0: its own distance alone. @defaultValue 0
+   */
+  readonly discount?: number;
 }
 
 /** Sequences of one group. */
@@ -48,10 +53,12 @@ const maxRequests = 128;
  */
 export async function addKlAdvantages(
   groups: readonly GroupSequences[],
-  { reference, coefficient, centred = true }: KlOptions,
+  { reference, coefficient, centred = true, discount = 0 }: KlOptions,
 ): Promise<readonly Distance[]> {
   if (!Number.isFinite(coefficient))
-    throw new InvalidInputError("coefficient", `must be a finite number, and is ${coefficient}`);
+    throw new InvalidInputError("coefficient", `must be a finite number, got ${coefficient}`);
+  if (!(discount >= 0 && discount <= 1))
+    throw new InvalidInputError("discount", `must be a number from 0 to 1, got ${discount}`);
   const limit = new EpisodeLimit(maxRequests);
   const each = await Promise.all(
     groups.map(async ({ group, sequences }) => {
@@ -70,12 +77,21 @@ export async function addKlAdvantages(
   const taken = centred ? meanDistance(distances) : 0;
   for (const { sequences, apart } of each) {
     sequences.forEach(({ advantages, mask }, at) => {
-      apart[at]?.forEach((distance, i) => {
-        if (mask[i] === 1) advantages[i] = (advantages[i] as number) + coefficient * (taken - distance);
+      const own = (apart[at] ?? []).map((distance, i) => (mask[i] === 1 ? coefficient * (taken - distance) : 0));
+      // Prompts and tool results get none: they have no sampled log-prob that a policy loss could compare with.
+      futureSums(own, discount).forEach((sum, i) => {
+        if (mask[i] === 1) advantages[i] = (advantages[i] as number) + sum;
       });
     });
   }
   return distances;
+}
+
+/** Each value plus the ones after it, the k-th of them times `discount ** k`. */
+export function futureSums(values: readonly number[], discount: number): number[] {
+  const sums = [...values];
+  for (let at = sums.length - 2; at >= 0; at--) sums[at] = (sums[at] as number) + discount * (sums[at + 1] as number);
+  return sums;
 }
 
 /** `log π - log π_ref` of each target; 0 where it was not sampled. */

@@ -75,6 +75,7 @@ function settingsOf(options: ReinforcementRunOptions): Record<string, unknown> {
     save_every: options.saveEvery ?? 0,
     eval_every: options.evalEvery ?? 10,
     ...(typeof environments === "function" ? {} : { num_groups: environments.length }),
+    ...(kl?.discount ? { kl_discount_factor: kl.discount } : {}),
     ...(microBatches > 1 ? { num_minibatches: microBatches } : {}),
     ...(maxStepsOffPolicy > 0 ? { max_steps_off_policy: maxStepsOffPolicy } : {}),
     ...omitUndefined({ loss_fn_config: lossFnConfig, sampling_params: samplingParams, adam }),
@@ -93,6 +94,8 @@ export interface DistillationRunOptions extends Omit<ReinforcementRunOptions, "k
   readonly teacher: KlOptions["reference"];
   /** How much a nat of difference counts. @defaultValue 1 */
   readonly coefficient?: number;
+  /** As {@link KlOptions.discount}. @defaultValue 0 */
+  readonly discount?: number;
 }
 
 /**
@@ -110,7 +113,7 @@ export interface DistillationRunOptions extends Omit<ReinforcementRunOptions, "k
 export async function* runDistillation(
   options: DistillationRunOptions,
 ): AsyncGenerator<RunStarts | ReinforcementEvent, RunResult, void> {
-  const { teacher, coefficient = 1, ...rest } = options;
+  const { teacher, coefficient = 1, discount = 0, ...rest } = options;
   checkOptions("runDistillation", rest, without(names, ["kl"]));
-  return yield* runReinforcement({ ...rest, kl: { reference: teacher, coefficient, centred: false } });
+  return yield* runReinforcement({ ...rest, kl: { reference: teacher, coefficient, discount, centred: false } });
 }
