@@ -32,7 +32,7 @@ async function teacherOf(next: number): Promise<Sampler> {
 }
 
 describe("teacherTargets", () => {
-  it("puts the likeliest tokens with their shares in place of each target, and leaves weights of 0", async () => {
+  it("puts the likeliest tokens with their shares in place of each target, with the weights of the data as a mask", async () => {
     const teacher = await teacherOf(5);
     const { train } = await teacherTargets([{ data: of([text([1, 2, 3, 4], [0, 1, 0.5])]), teacher }], { k: 3 });
     const { target_tokens: targets, weights } = (train[0] as SupervisedDatum).lossFnInputs;
@@ -45,7 +45,7 @@ describe("teacherTargets", () => {
     expect(rows.map((row) => row.reduce((sum, one) => sum + one, 0))).toEqual([
       0,
       expect.closeTo(1, 6),
-      expect.closeTo(0.5, 6),
+      expect.closeTo(1, 6),
     ]);
     expect(rows[1]?.[0]).toBeGreaterThan(0.8);
     expect(lossTokens(train)).toBe(2);

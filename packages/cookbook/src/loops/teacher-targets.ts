@@ -32,7 +32,7 @@ const optionNames: OptionNames<TeacherTargetsOptions> = { k: true, maxRequests: 
 
 /**
  * Asks teachers, each about its own data, and gives all of it with their distributions as targets, `[T, K]`, for `runSupervised`. Weights of
- * the data stay: what carried no weight carries none. What the teachers are asked is not within the run's budget. The digest is that of the
+ * the data are a mask, as in the official cookbook: the targets of a place with weight sum to 1, those of any other to 0. What the teachers are asked is not within the run's budget. The digest is that of the
  * texts and `k`: name the teachers in the run's `settings`.
  *
  * @throws InvalidInputError when a teacher leaves out a place.
@@ -86,15 +86,15 @@ async function softDatum(
   const tokens = new BigInt64Array(targets.length * k); // [T, K]
   const shares = new Float32Array(targets.length * k); // [T, K]
   targets.forEach((target, i) => {
-    const weight = weights[i] as number;
+    const isTaught = (weights[i] as number) > 0;
     const row = likeliest?.[i + 1] ?? [];
-    if (weight !== 0 && row.length === 0)
+    if (isTaught && row.length === 0)
       throw new InvalidInputError("teacher", `gave no likeliest tokens at place ${i + 1} of ${targets.length + 1}`);
     const total = row.reduce((sum, [, logprob]) => sum + Math.exp(logprob), 0);
     for (let j = 0; j < k; j++) {
       const [token, logprob] = row[j] ?? [target, Number.NEGATIVE_INFINITY];
       tokens[i * k + j] = BigInt(token);
-      shares[i * k + j] = weight === 0 ? 0 : (weight * Math.exp(logprob)) / total;
+      shares[i * k + j] = isTaught ? Math.exp(logprob) / total : 0;
     }
   });
   const shape = [targets.length, k];
