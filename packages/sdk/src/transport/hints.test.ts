@@ -65,5 +65,5 @@ it("unknown models and servers", () => {
   expect(hint({ operation: "clientConfig", status: 404, baseUrl: "http://x" })).toContain(
     "Check that http://x is a Tinker server",
   );
-  expect(hint({ operation: "clientConfig", status: 404 })).toContain("Is the base URL a Tinker server?");
+  expect(hint({ operation: "clientConfig", status: 404 })).toContain("Check that the base URL is a Tinker server");
 });
