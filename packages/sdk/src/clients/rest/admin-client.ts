@@ -1,5 +1,5 @@
 /**
- * `AdminClient`: what needs a role in the organization: billing, storage and the audit log. Has a connection of its own and no session.
+ * `AdminClient`: billing, storage and audit log of an organization, which need a role in it. Has its own connections and no session.
  */
 
 import type {
@@ -14,8 +14,8 @@ import type { ClientOptions } from "../options.ts";
 import { RestClient } from "./rest-client.ts";
 
 /**
- * Client for calls that need a role in the organization: billing and storage the admin or billing-admin role, the audit log the
- * admin role. {@link RestClient} has the same calls, which the official SDK deprecates there.
+ * Client for calls that need a role in the organization: billing and storage need the admin or billing-admin role, the audit log the
+ * admin role. {@link RestClient} has the same calls; the official SDK deprecates them there.
  *
  * @example
  * ```ts
@@ -32,7 +32,7 @@ export class AdminClient {
     this.#rest = new RestClient(options);
   }
 
-  /** Usage between two times, by the hour. */
+  /** Hourly usage between two times. */
   getBillingUsage(
     startingOn: QueryTime,
     endingBefore: QueryTime,
@@ -41,21 +41,21 @@ export class AdminClient {
     return this.#rest.getBillingUsage(startingOn, endingBefore, options);
   }
 
-  /** What checkpoints take up now, by project and person. Needs a server of 0.32 or newer. */
+  /** Current checkpoint storage by project and user. Needs a server of 0.32. */
   getCurrentCheckpointStorageUsage(
     options: CallOptions & { readonly projectId?: string } = {},
   ): Promise<CurrentCheckpointStorageUsageResponse> {
     return this.#rest.getCurrentCheckpointStorageUsage(options);
   }
 
-  /** Entries of the audit log. @param options.day - one day, as a Date (its UTC day) or `YYYY-MM-DD` */
+  /** Entries of the audit log. @param options.day - the day, as a Date (in UTC) or `YYYY-MM-DD` */
   getAuditLog(
     options: CallOptions & { readonly eventType?: AuditEventType; readonly day?: Date | string } = {},
   ): Promise<AuditLogResponse> {
     return this.#rest.getAuditLog(options);
   }
 
-  /** Closes its connections. */
+  /** Closes the client's connections. */
   async close(): Promise<void> {
     await this.#rest.close();
   }

@@ -1,20 +1,20 @@
-/** Pages that show sessions, runs and checkpoints: the hosted service's console, as the official SDK links to it, or a server's own. */
+/** URLs of sessions, runs and checkpoints in the hosted service's console, as in the official SDK, or in a server's own studio. */
 import { ParsedCheckpointTinkerPath } from "@tinklet/wire/client";
 
 const consoleBase = "https://tinker.thinkingmachines.ai";
 
-/** The page of a session, of all sessions where there is none yet. @param own - a server with a page of its own, which lists runs */
+/** URL of a session, or of the list of sessions without an id. @param own - base URL of the server's studio, which lists runs */
 export const sessionUrl = (sessionId: string | undefined, own?: string): string =>
   own === undefined ? `${consoleBase}/sessions${sessionId === undefined ? "" : `/${sessionId}`}` : `${own}/#/runs`;
 
-/** The page of a training run. @param own - a server with a page of its own */
+/** URL of a training run. @param own - base URL of the server's studio */
 export const runUrl = (trainingRunId: string, own?: string): string =>
   own === undefined
     ? `${consoleBase}/training_runs/${trainingRunId}`
     : `${own}/#/runs/${encodeURIComponent(trainingRunId)}`;
 
 /**
- * The hosted service's page of a checkpoint.
+ * URL of a checkpoint in the hosted service's console.
  *
  * @example
  * ```ts
@@ -27,7 +27,7 @@ export function getConsoleUrl(tinkerPath: string): string {
   return `${consoleBase}/checkpoints/${encodeURIComponent(trainingRunId)}/${encodeURIComponent(checkpointId)}`;
 }
 
-/** The hosted service's page where a checkpoint for sampling can be tried. */
+/** URL of the hosted service's playground for a sampler checkpoint. */
 export function getPlaygroundUrl(tinkerPath: string): string {
   ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
   return `${consoleBase}/playground?mode=checkpoint&checkpoint=${encodeURIComponent(tinkerPath)}`;

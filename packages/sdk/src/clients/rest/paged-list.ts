@@ -1,9 +1,8 @@
 /**
- * A listing that can be awaited for one page or iterated over all of them: `await` gives the page that was asked for,
- * `for await` fetches page after page by itself.
+ * A listing that can be awaited or iterated: `await` returns the requested page, `for await` fetches all pages.
  */
 
-/** Where a page begins and how long it is. */
+/** Offset and size of a page. */
 export interface PageRequest {
   readonly limit: number;
   readonly offset: number;
@@ -12,13 +11,13 @@ export interface PageRequest {
 export interface PageSource<Page, Item> {
   readonly fetch: (request: PageRequest) => Promise<Page>;
   readonly items: (page: Page) => readonly Item[];
-  /** How many items there are in all, where the server says so. */
+  /** Total number of items, if the server reports it. */
   readonly total: (page: Page) => number | undefined;
-  /** What was asked for; iteration uses its limit as the size of a page. */
+  /** The requested page; iteration uses its limit as page size. */
   readonly first: PageRequest;
 }
 
-/** One page when awaited, every item when iterated. Nothing is fetched before either. */
+/** Returns one page when awaited and every item when iterated. Sends no request before that. */
 export class PagedList<Page, Item> implements PromiseLike<Page>, AsyncIterable<Item> {
   readonly #source: PageSource<Page, Item>;
   #page: Promise<Page> | undefined;
@@ -40,7 +39,7 @@ export class PagedList<Page, Item> implements PromiseLike<Page>, AsyncIterable<I
     return this.#first().then(onPage, onError);
   }
 
-  /** As a promise's `catch`, of the page. */
+  /** Like `Promise.prototype.catch`, for the page. */
   catch<B = never>(onError?: ((error: unknown) => B | PromiseLike<B>) | null): Promise<Page | B> {
     return this.then(undefined, onError);
   }
@@ -53,7 +52,7 @@ export class PagedList<Page, Item> implements PromiseLike<Page>, AsyncIterable<I
       yield* found;
       offset += found.length;
       const all = total(page);
-      // A short page is the last one; so is an empty one, whatever the server counts.
+      // A short or empty page is the last one, even if the server's total is larger.
       const ended = all === undefined ? found.length < first.limit : offset >= all;
       if (found.length === 0 || ended) return;
       page = await fetch({ limit: first.limit, offset });

@@ -324,7 +324,7 @@ describe("one request each", () => {
     for (const day of ["yesterday", "2025-01-160", "on 2025-01-16"]) {
       expect(await failure(rest.getAuditLog({ day }))).toMatchObject({
         field: "day",
-        message: `day: must be a Date or YYYY-MM-DD, and is "${day}"`,
+        message: `day: must be a Date or YYYY-MM-DD, got "${day}"`,
       });
     }
   });
@@ -400,9 +400,9 @@ describe("listings", () => {
 
   it("refuses limits and offsets that make no sense", () => {
     const { rest } = setup();
-    expect(() => rest.listSessions({ limit: 0 })).toThrow("limit: must be an integer from 1 on");
+    expect(() => rest.listSessions({ limit: 0 })).toThrow("limit: must be an integer of at least 1");
     expect(() => rest.listSessions({ limit: 1.5 })).toThrow("limit");
-    expect(() => rest.listSessions({ offset: -1 })).toThrow("offset: must be an integer from 0 on");
+    expect(() => rest.listSessions({ offset: -1 })).toThrow("offset: must be an integer of at least 0");
   });
 
   it("hands failures on, to catch too, and stops at an empty page whatever is counted", async () => {
@@ -501,7 +501,7 @@ describe("traces", () => {
     const odd = setup({ faults: faultsInOrder("exportSessionTrace", [status(200, { status: "ready" })]) });
     expect(await odd.run(failure(odd.rest.exportSessionTrace("s")))).toMatchObject({
       field: "url",
-      message: expect.stringContaining("is missing from a trace that is ready"),
+      message: expect.stringContaining("is missing although the trace is ready"),
     });
   });
 });

@@ -1,6 +1,6 @@
 /**
- * `RestClient`: runs, checkpoints, sessions, billing and audit. Needs no session; everything is one request, except the
- * archive and the trace, which the server may still be preparing.
+ * `RestClient`: runs, checkpoints, sessions, billing and audit. Needs no session. Every call is one request, except archives and traces,
+ * which the server may have to prepare.
  */
 
 import {
@@ -43,7 +43,7 @@ import type { Telemetry } from "../session/telemetry.ts";
 import type { TrainingClient } from "../training/training-client.ts";
 import { PagedList, type PageRequest } from "./paged-list.ts";
 
-/** Whose runs, checkpoints and sessions a call covers. */
+/** Options of calls that can include other owners' runs, checkpoints and sessions. */
 export interface ScopeOptions extends CallOptions {
   /** @defaultValue `owned` */
   readonly accessScope?: AccessScope | undefined;
@@ -60,10 +60,10 @@ export interface PageOptions extends CallOptions {
 const scopeNames: OptionNames<ScopeOptions> = { ...callNames, accessScope: true };
 const pageNames: OptionNames<PageOptions> = { ...callNames, limit: true, offset: true };
 
-/** Opens training weights; the clients make each other, and this way only one of them knows the other's file. */
+/** Creates a training client. Passed in, because the modules of the clients would otherwise import each other. */
 type OpenTraining = (path: string, options: OperationOptions) => PromiseLike<TrainingClient>;
 
-/** What a client that stands alone is asked under, where the service's own name for the method differs from the route's here. */
+/** Names of API methods in requests of a client without a session, where they differ from the route's name here. */
 const methodNames: Partial<Record<RestOperation, string>> = {
   publishCheckpoint: "publish_checkpoint_from_tinker_path",
   unpublishCheckpoint: "unpublish_checkpoint_from_tinker_path",
@@ -72,8 +72,8 @@ const methodNames: Partial<Record<RestOperation, string>> = {
 };
 
 /**
- * Client for runs, checkpoints, sessions, billing and audit. Stands alone, without a session, or shares the connections of a service
- * ({@link ServiceClient.createRestClient}).
+ * Client for runs, checkpoints, sessions, billing and audit. It has its own connections and no session, or shares the connections of a
+ * service ({@link ServiceClient.createRestClient}).
  *
  * Methods return a `Promise`; listings return a {@link PagedList}: a page when awaited, every item when iterated.
  *
@@ -86,7 +86,7 @@ const methodNames: Partial<Record<RestOperation, string>> = {
 export class RestClient {
   readonly #session: Session;
   readonly #openTraining: OpenTraining;
-  /** What it closes: nothing that belongs to a service. */
+  /** Functions that close its own connections; empty if the connections belong to a service. */
   readonly #closers: (() => Promise<void>)[] = [];
 
   /** Does no I/O; the first call connects. @throws {@link TinkerError} when there is no usable key or URL. */
@@ -101,7 +101,7 @@ export class RestClient {
     this.#openTraining = openTraining ?? ((path, options) => this.#openAlone(path, options));
   }
 
-  /** A trainer for the time of an export; it needs a session, which this client does not have. */
+  /** Creates a training client with its own session for the duration of an export. */
   async #openAlone(path: string, options: OperationOptions): Promise<TrainingClient> {
     const { ServiceClient } = await import("../service-client.ts");
     const service = new ServiceClient(this.#session.options);
@@ -109,7 +109,7 @@ export class RestClient {
     return service.createTrainingClientFromState(path, options);
   }
 
-  /** Closes the connections of a client that stands alone; others belong to their service. */
+  /** Closes the client's own connections; those of a service stay open. */
   async close(): Promise<void> {
     await Promise.all(this.#closers.splice(0).map((close) => close()));
   }
@@ -145,7 +145,7 @@ export class RestClient {
     return this.#call("getTrainingRun", { trainingRunId, ...scope(options) }, options, scopeNames);
   }
 
-  /** The run that a checkpoint belongs to. @param tinkerPath - of any checkpoint of the run */
+  /** The training run of a checkpoint. @param tinkerPath - path of any checkpoint of the run */
   async getTrainingRunByTinkerPath(tinkerPath: string, options: ScopeOptions = {}): Promise<TrainingRun> {
     return this.getTrainingRun(ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath).trainingRunId, options);
   }
@@ -216,15 +216,15 @@ export class RestClient {
   }
 
   /**
-   * Fetches a checkpoint's files into a folder, which a download that breaks off leaves as it was. Works with every server:
-   * hosted, remote and {@link ServiceClient.local}. Node only. An extension: the Python SDK has it in its command line alone.
+   * Downloads a checkpoint's files to a folder. A failed download leaves the folder unchanged. Works with every server: hosted, remote and
+   * {@link ServiceClient.local}. Node only. An extension: the Python SDK has it in its command line only.
    *
-   * @param folder - made; an empty folder, or one with nothing but the files of a checkpoint, is replaced as a whole; any other is refused
-   * @param options.onProgress - told of every piece that arrives
-   * @returns how many bytes came
+   * @param folder - created if it does not exist; an empty folder, or one that contains only the files of a checkpoint, is replaced
+   * @param options.onProgress - called for every chunk received
+   * @returns the number of bytes received
    *
-   * @throws {@link InvalidInputError} when the folder has files in it and is not a checkpoint: neither `adapter_config.json` nor
-   *   `checkpoint_complete`. {@link TinkerError} with code `download_failed`, `write_failed` or `disk_full`.
+   * @throws {@link InvalidInputError} when the folder contains other files. {@link TinkerError} with code `download_failed`,
+   *   `write_failed` or `disk_full`.
    */
   async downloadCheckpoint(
     tinkerPath: string,
@@ -242,19 +242,19 @@ export class RestClient {
   }
 
   /**
-   * Writes a checkpoint for other programs: the adapter alone (`peft`), or base model and adapter merged, as a folder that transformers
-   * opens (`merged`) or as a file that llama.cpp and its kin open (`gguf`, with tokenizer and chat template inside). What is written
-   * appears when it is complete. The base model must be found from this machine. Node only.
+   * Exports a checkpoint for other programs: the adapter (`peft`), or the adapter merged into its base model as a folder for transformers
+   * (`merged`) or as a file for llama.cpp and compatible programs (`gguf`, with tokenizer and chat template). The output appears when it
+   * is complete. The base model must be available on this machine or on the Hugging Face Hub. Node only.
    *
-   * @param out - the file (`gguf`) or folder to make; it must not be there yet
-   * @param options.dtype - `merged`: `base` (as the base model has it), `f32`, `f16`, `bf16`; `gguf`: `f16`, `q8_0`, `bf16`, `f32`.
+   * @param out - path of the new file (`gguf`) or folder; it must not exist
+   * @param options.dtype - `merged`: `base` (the base model's type), `f32`, `f16`, `bf16`; `gguf`: `f16`, `q8_0`, `bf16`, `f32`.
    *   @defaultValue the first of each
-   * @param options.baseModel - where the base model lies: a folder, a file, or a Hub name. @defaultValue the name that the server has for it
-   * @param options.onProgress - told of every piece that is fetched
-   * @param options.onTensor - told of every tensor that is written
-   * @returns `notes`: what whoever uses the result should know
+   * @param options.baseModel - the base model: a folder, a file, or a Hub name. @defaultValue the server's name of the base model
+   * @param options.onProgress - called for every chunk received
+   * @param options.onTensor - called for every tensor that is written
+   * @returns `notes` for users of the result
    *
-   * @throws {@link InvalidInputError} for an option that is not possible. {@link TinkerError} with code `base_model_not_found`,
+   * @throws {@link InvalidInputError} for an invalid option. {@link TinkerError} with code `base_model_not_found`,
    *   `export_failed`, `missing_peer`, or one of {@link downloadCheckpoint}.
    *
    * @example
@@ -287,13 +287,13 @@ export class RestClient {
         return await written;
       });
     } finally {
-      await running?.catch(() => {}); // an abort is told when what was begun is cleared away
+      await running?.catch(() => {}); // an abort rejects after the cleanup is done
     }
   }
 
-  /** How files of checkpoints are fetched. */
+  /** Options for downloading files of checkpoints. */
   #fetching(signal: AbortSignal | undefined, onProgress: (progress: DownloadProgress) => void = () => {}) {
-    // A local server has no socket: its links are reached as it is.
+    // A local server has no socket: its links are fetched with the client's own fetch.
     const fetch = this.#session.options.fetch;
     return {
       fetch: (url: string, init?: RequestInit) =>
@@ -306,15 +306,15 @@ export class RestClient {
   }
 
   /**
-   * Download URL of each file of an external checkpoint, and until when they are good. Needs a server of 0.28 or newer.
+   * Download URL of each file of an external checkpoint, and their expiry. Needs a server of 0.28.
    *
-   * @param tinkerPath - as `TrainingClient.saveWeightsExternal` returned it
+   * @param tinkerPath - the path that `TrainingClient.saveWeightsExternal` returned
    */
   async getExternalWeightsUrls(tinkerPath: string, options: CallOptions = {}): Promise<ExternalWeightsUrlsResponse> {
     const { trainingRunId, checkpointType, checkpointId } = ParsedCheckpointTinkerPath.fromTinkerPath(tinkerPath);
     if (checkpointType !== "external") {
       throw new InvalidInputError("tinkerPath", `${JSON.stringify(tinkerPath)} is not an external checkpoint`, {
-        hint: "Make one with TrainingClient.saveWeightsExternal.",
+        hint: "Create one with TrainingClient.saveWeightsExternal.",
       });
     }
     const name = checkpointId.slice("external_weights/".length);
@@ -322,9 +322,9 @@ export class RestClient {
   }
 
   /**
-   * Copies a checkpoint into a project of your own, so that it outlives its owner's copy. Needs a server of 0.34 or newer.
+   * Copies a checkpoint to one of your projects. The copy is independent of the original. Needs a server of 0.34.
    *
-   * @param options.destinationProjectId - the project; `TINKER_PROJECT_ID`, unless given
+   * @param options.destinationProjectId - the target project. @defaultValue `TINKER_PROJECT_ID`
    * @param options.weightsAccessToken - access token for another account's weights
    */
   async copyWeights(
@@ -370,7 +370,7 @@ export class RestClient {
   /**
    * Sets the time to live of a checkpoint, counted from now.
    *
-   * @param ttlSeconds - in seconds; null for no expiry
+   * @param ttlSeconds - time to live in seconds; null for no expiry
    *
    * @example
    * ```ts
@@ -410,7 +410,7 @@ export class RestClient {
   }
 
   /**
-   * Sessions by their notes, name, project or state, newest first. Needs a server of 0.36.
+   * Sessions by metadata, name, project or status, newest first. Needs a server of 0.36.
    *
    * @example
    * ```ts
@@ -452,10 +452,10 @@ export class RestClient {
   // ---- account ------------------------------------------------------------------------------------------------------
 
   /**
-   * User of this credential, read from the claims of its token. Connects first, as every call does; where the server exchanges
-   * keys for tokens, that includes the exchange. There is no request of its own.
+   * User of this credential, read from the claims of its token. Sends no request except those of connecting, which include the exchange of
+   * the key for a token if the server requires it.
    *
-   * @throws {@link TinkerError} with code `whoami_unavailable` where the server works with plain API keys, which have no claims.
+   * @throws {@link TinkerError} with code `whoami_unavailable` if the server uses plain API keys, which have no claims.
    */
   async whoami(options: CallOptions = {}): Promise<WhoamiResponse> {
     checkOptions("whoami", options, callNames);
@@ -463,7 +463,7 @@ export class RestClient {
   }
 
   /**
-   * Usage between two times, by the hour.
+   * Hourly usage between two times.
    *
    * @example
    * ```ts
@@ -479,7 +479,7 @@ export class RestClient {
     return this.#call("getBillingUsage", { startingOn, endingBefore }, options);
   }
 
-  /** What checkpoints take up now, by project and person. Needs a server of 0.32 or newer. */
+  /** Current checkpoint storage by project and user. Needs a server of 0.32. */
   getCurrentCheckpointStorageUsage(
     options: CallOptions & { readonly projectId?: string } = {},
   ): Promise<CurrentCheckpointStorageUsageResponse> {
@@ -488,7 +488,7 @@ export class RestClient {
     return this.#call("getCurrentCheckpointStorageUsage", request, options, { ...callNames, projectId: true });
   }
 
-  /** Entries of the audit log. @param options.day - one day, as a Date (its UTC day) or `YYYY-MM-DD` */
+  /** Entries of the audit log. @param options.day - the day, as a Date (in UTC) or `YYYY-MM-DD` */
   async getAuditLog(
     options: CallOptions & { readonly eventType?: AuditEventType; readonly day?: Date | string } = {},
   ): Promise<AuditLogResponse> {
@@ -500,7 +500,7 @@ export class RestClient {
     return this.#call("getAuditLog", request, options, { ...callNames, eventType: true, day: true });
   }
 
-  /** Telemetry of this session, or `undefined` when it is off. */
+  /** Telemetry of this session, or `undefined` when it is disabled. */
   getTelemetry(): Telemetry | undefined {
     return this.#session.telemetry;
   }
@@ -528,7 +528,7 @@ type RestOperation =
   | "getCurrentCheckpointStorageUsage"
   | "getAuditLog";
 
-/** The part of an options object that is about the call. */
+/** Selects the {@link CallOptions} of an options object. */
 export function callOptions({ signal, timeoutMs, maxRetries, headers, token }: CallOptions): CallOptions {
   return { signal, timeoutMs, maxRetries, headers, token };
 }
@@ -538,7 +538,7 @@ const scope = ({ accessScope }: ScopeOptions) => omitUndefined({ accessScope });
 function page({ limit, offset }: PageOptions, defaultLimit: number): PageRequest {
   const whole = (field: string, value: number, least: number) => {
     if (Number.isInteger(value) && value >= least) return value;
-    throw new InvalidInputError(field, `must be an integer from ${least} on, and is ${value}`);
+    throw new InvalidInputError(field, `must be an integer of at least ${least}, got ${value}`);
   };
   return { limit: whole("limit", limit ?? defaultLimit, 1), offset: whole("offset", offset ?? 0, 0) };
 }
@@ -551,5 +551,5 @@ function checkpointOf(tinkerPath: string): { trainingRunId: string; checkpointId
 function dayText(day: Date | string): string {
   const text = typeof day === "string" ? day : day.toISOString().slice(0, 10);
   if (/^\d{4}-\d{2}-\d{2}$/.test(text)) return text;
-  throw new InvalidInputError("day", `must be a Date or YYYY-MM-DD, and is ${JSON.stringify(day)}`);
+  throw new InvalidInputError("day", `must be a Date or YYYY-MM-DD, got ${JSON.stringify(day)}`);
 }

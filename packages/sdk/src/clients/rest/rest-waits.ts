@@ -1,4 +1,4 @@
-/** What a server may still be preparing when it is asked for: archives and traces. Loaded with the first of them. */
+/** Archives and traces, which the server may have to prepare first. Loaded on first use. */
 
 import { type CheckpointArchiveUrlResponse, loadRoute, type TraceExportResponse } from "@tinklet/wire/client";
 import { ResponseValidationError, TinkerError } from "@tinklet/wire/errors";
@@ -6,14 +6,14 @@ import type { HttpResponse } from "../../transport/exchange.ts";
 import type { CallOptions } from "../../transport/transport.ts";
 import type { Session } from "../session/session.ts";
 
-/** An archive that is being packed is asked for again after so long, so often. */
+/** Delay and number of retries while the server packs an archive. */
 const archiveRetryMs = 30_000;
 const archiveAttempts = 6;
-/** A link whose end the server does not tell is taken to live so long. */
+/** Assumed lifetime of a link if the server does not report its expiry. */
 const archiveLifeMs = 15 * 60_000;
 const tracePollMs = 5_000;
 
-/** Where a checkpoint's archive can be fetched; waits while the server packs it. */
+/** The URL of a checkpoint's archive; waits while the server packs it. */
 export async function archiveUrl(
   session: Session,
   checkpoint: { readonly trainingRunId: string; readonly checkpointId: string },
@@ -24,7 +24,7 @@ export async function archiveUrl(
   const facts = { path: checkpoint.checkpointId };
   await loadRoute("getCheckpointArchiveUrl");
   const request = transport.prepare("getCheckpointArchiveUrl", checkpoint);
-  // The redirect is the answer; 503 means "being packed", which the usual retries are too impatient for.
+  // The redirect is the result. 503 means "being packed", which takes longer than the usual retries.
   const accept = ({ status }: HttpResponse) => status === 302 || status === 503;
   for (let attempt = 1; ; attempt++) {
     const response = await transport.send(request, { ...options, accept, facts });
@@ -39,7 +39,7 @@ export async function archiveUrl(
   }
 }
 
-/** Where a session's trace can be fetched; waits until it is there. @param ask - asks how far it is */
+/** The URL of a session's trace; waits until the export is complete. @param ask - requests the export's status */
 export async function traceUrl(
   session: Session,
   sessionId: string,
@@ -54,7 +54,7 @@ export async function traceUrl(
       });
     }
     if (status === "ready") {
-      if (url === undefined) throw new ResponseValidationError("url", "is missing from a trace that is ready");
+      if (url === undefined) throw new ResponseValidationError("url", "is missing although the trace is ready");
       return url;
     }
     await session.transport.sleep(tracePollMs, signal);

@@ -299,7 +299,7 @@ describe("a poll that fails", () => {
     await clock.advance(600_000);
     expect(asked).toHaveLength(8);
     expect(logger.with("one by one")).toEqual([
-      expect.stringMatching(/^warn: .*retrieve_futures does not work here.*odd/),
+      expect.stringMatching(/^warn: .*retrieve_futures failed permanently.*odd/),
     ]);
   });
 

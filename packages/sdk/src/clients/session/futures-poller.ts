@@ -1,7 +1,7 @@
 /**
- * One long poll for all samples of a client: `retrieve_futures` says which of them are over, and only then is each result fetched.
- * Polls while somebody waits; where the server fails for good at it, the samples are asked for one by one. Loaded where the
- * server's configuration asks for it.
+ * One long poll for all samples of a client: `retrieve_futures` reports which samples are complete, and only then is each result fetched.
+ * Polls while samples wait. If the route fails permanently, samples are polled one by one. Loaded if the server's configuration enables
+ * it.
  */
 import { onAbort } from "@tinklet/wire/abort";
 import { loadRoute, type SamplingSessionFuturesTarget } from "@tinklet/wire/client";
@@ -10,22 +10,22 @@ import { billingRetryMs } from "../../transport/billing-pause.ts";
 import type { HttpResponse } from "../../transport/exchange.ts";
 import type { Session } from "./session.ts";
 
-/** A sample that is over. */
+/** A completed sample. */
 export interface Completed {
-  /** How large its result is, where the server says so. */
+  /** Size of the result, if the server reports it. */
   readonly payloadBytes?: number | undefined;
 }
 
-/** A failed poll is tried again after so long. */
+/** Delay after a failed poll. */
 const retryMs = 1_000;
-/** A 400 may be a proxy's; so many in a row are tried again. */
+/** Maximum number of consecutive 400s that are retried, because a proxy may cause them. */
 const badRequestBudget = 3;
-/** The more samples wait, the more of them one poll may gather: polls begin at least this long apart, for each that waits. */
+/** Minimum interval between polls, multiplied by the number of waiting samples, so that one poll reports several completions. */
 const paceMsPerSample = 4;
 const longestPaceMs = 1_000;
-/** What was fetched is told with the next poll, or on its own after so long without one. */
+/** Fetched results are acknowledged with the next poll, or in a separate request after this time without a poll. */
 const reportMs = 1_000;
-/** Completions kept that no sample waits for: of samples whose acknowledgement is still on its way, or that were given up. */
+/** Maximum number of completions kept for samples that are not waiting: not acknowledged yet, or aborted. */
 const mostUnclaimed = 4_096;
 
 export class FuturesPoller {
@@ -46,16 +46,16 @@ export class FuturesPoller {
     this.#target = { type: "sampling_session", samplingSessionId, clonedSamplerId };
   }
 
-  /** Completions that were dropped because too many were kept. */
+  /** Number of completions dropped because of the limit. */
   get dropped(): number {
     return this.#dropped;
   }
 
   /**
-   * Resolves when a sample is over, once for each; with nothing when that must be found out by asking for it alone.
+   * Resolves when a sample is complete; with `undefined` if the sample must be polled individually.
    *
-   * @param dropped - what {@link FuturesPoller.dropped} was before the sample was first submitted. A completion dropped since
-   * then may be this sample's, and is not reported again.
+   * @param dropped - {@link FuturesPoller.dropped} before the sample was first submitted. A completion dropped since then may be this
+   * sample's, and is not reported again.
    */
   waitFor(
     requestId: string,
@@ -81,7 +81,7 @@ export class FuturesPoller {
     });
   }
 
-  /** The server may forget a result. */
+  /** Acknowledges a fetched result, so that the server may delete it. */
   fetched(requestId: string): void {
     if (this.#failed) return;
     this.#fetched.add(requestId);
@@ -120,7 +120,7 @@ export class FuturesPoller {
     }
   }
 
-  /** One poll. @param timeout - seconds that the server may hold it; its own choice unless given */
+  /** One poll. @param timeout - maximum hold time in seconds. @defaultValue the server's */
   async #poll(timeout?: number): Promise<"done" | "left" | Problem> {
     const { transport } = this.#session;
     await loadRoute("retrieveFutures");
@@ -173,7 +173,7 @@ export class FuturesPoller {
     if ((error as { code?: string }).code !== "closed") {
       this.#session.reporter.log(
         "warn",
-        `retrieve_futures does not work here, so samples are asked for one by one: ${error.message}`,
+        `retrieve_futures failed permanently; samples are polled one by one: ${error.message}`,
       );
     }
     for (const wake of [...this.#waiting.values()]) wake(undefined);

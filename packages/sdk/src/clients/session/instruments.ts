@@ -1,12 +1,12 @@
 /**
- * Spans and metrics for OpenTelemetry, through the optional peer `@opentelemetry/api`. Without the package, or without a
- * provider set up by the application, everything here does nothing. Attributes hold ids, counts and names, never contents.
+ * Spans and metrics for OpenTelemetry, through the optional peer `@opentelemetry/api`. Without the package, or without a provider
+ * registered by the application, this does nothing. Attributes contain ids, counts and names, never contents.
  */
 import { packageVersion } from "../../transport/environment.ts";
 
-// The parts of `@opentelemetry/api` that are used, in our own words: the package is optional, and so are its types.
+// Types of the used parts of `@opentelemetry/api`, declared here because the package and its types are optional.
 
-/** Names and values of what is measured. */
+/** Attributes of a span or measurement. */
 export type Attributes = Readonly<Record<string, string | number>>;
 
 interface Span {
@@ -46,16 +46,16 @@ export interface OpenTelemetryApi {
   readonly metrics: { getMeter(name: string, version?: string): Meter };
 }
 
-/** `SpanStatusCode.ERROR`, spelled out so that nothing is imported for one number. */
+/** `SpanStatusCode.ERROR`, copied to avoid an import. */
 const errorStatus = 2;
 
-/** The instruments over an API that is there. */
+/** Instruments over an installed API. */
 export function openTelemetryInstruments(api: OpenTelemetryApi, nowMs: () => number): Instruments {
   const tracer = api.trace.getTracer("tinklet", packageVersion);
   const meter = api.metrics.getMeter("tinklet", packageVersion);
   const durations: Histogram = meter.createHistogram("tinker.client.operation.duration", {
     unit: "s",
-    description: "From the call to its result",
+    description: "Time from the call to its result",
   });
   const usage: Histogram = meter.createHistogram("gen_ai.client.token.usage", {
     unit: "{token}",
@@ -85,7 +85,7 @@ export function openTelemetryInstruments(api: OpenTelemetryApi, nowMs: () => num
   };
 }
 
-/** Instruments over the installed API, or ones that do nothing. */
+/** Instruments over the API if it is installed, else instruments that do nothing. */
 export async function loadInstruments(
   nowMs: () => number,
   load: () => Promise<OpenTelemetryApi> = () =>

@@ -1,7 +1,7 @@
 /**
- * One connection to one server, shared by all clients of a {@link ServiceClient}: configuration, credentials, the session
- * with its heartbeat, counters, limits, telemetry. Does nothing until somebody asks; everything it starts ends in `close()`,
- * and none of it keeps a process alive.
+ * One connection to one server, shared by all clients of a {@link ServiceClient}: configuration, credentials, the session with its
+ * heartbeat, counters, limits, telemetry. Does nothing before the first call. `close()` ends everything that it started; its timers do
+ * not keep the process alive.
  */
 
 import { bounded, Shared, type SharedOptions } from "@tinklet/wire/abort";
@@ -43,16 +43,16 @@ import { type Instruments, loadInstruments, type Measured, noInstruments } from 
 import { Telemetry, telemetryEnabled } from "./telemetry.ts";
 
 const heartbeatMs = 10_000;
-/** A heartbeat that has not come through for so long is worth a warning. */
+/** A warning is logged after this time without a successful heartbeat. */
 const heartbeatWarningMs = 120_000;
 const shortestRefreshMs = 10_000;
-/** How long one attempt at telling the server of the end may take. */
+/** Timeout of one attempt to report the end of the session. */
 const finishMs = 5_000;
 
-/** What another process needs to use this session; holds a credential. */
+/** The data with which another process can use this session. It contains a credential. */
 export interface SessionHandle {
   readonly baseUrl: string;
-  /** Headers of every request. Absent in handles of an older release. */
+  /** Headers of every request. Absent in handles of older releases. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly apiKey: string | undefined;
   readonly token: string | undefined;
@@ -138,13 +138,13 @@ export class Session {
     if (this.#config === undefined) {
       throw new TinkerError("The client is not connected yet.", {
         code: "not_connected",
-        hint: "Await connect() first.",
+        hint: "Call connect() and await it first.",
       });
     }
     return this.#config;
   }
 
-  /** Where the server shows its runs, when it has a page for them. Unknown before {@link Session.connect}. */
+  /** URL of the server's own page of runs, if it has one. Undefined before {@link Session.connect}. */
   get ownPages(): string | undefined {
     return this.#config?.tinkletExtensions?.includes("studio") ? this.transport.baseUrl : undefined;
   }
@@ -154,8 +154,8 @@ export class Session {
   }
 
   /**
-   * Fetches the configuration and, where the server wants it, a token. Done once, for all who wait for it; given up when the
-   * last of them has gone. A failure may be tried again.
+   * Fetches the configuration and, if the server requires one, a token. Concurrent callers share one attempt, which is aborted when the
+   * last of them aborts. A failed attempt can be repeated.
    */
   connect(options: SharedOptions = {}): Promise<ClientConfigResponse> {
     return this.#connecting.get(options);
@@ -174,7 +174,7 @@ export class Session {
     return config;
   }
 
-  /** The flags that may change while the client runs, as they stand. */
+  /** The current flags of `client/dynamic_config`, which are refreshed while the client runs. */
   #dynamic: ClientDynamicConfigResponse = ClientDynamicConfigResponse.decode({});
 
   #configure(config: ClientConfigResponse): void {
@@ -187,8 +187,8 @@ export class Session {
 
   async #exchangeToken(options: SharedOptions, initial?: string): Promise<void> {
     const source = exchangeCredentials(this.#source, this.config, this.clock);
-    const { ExchangedToken } = await import("../../transport/credentials/token.ts"); // plain keys need none of it
-    let first = options; // later exchanges are nobody's call
+    const { ExchangedToken } = await import("../../transport/credentials/token.ts"); // not needed for plain keys
+    let first = options; // later exchanges belong to no call
     const token = new ExchangedToken({
       exchange: async () => {
         const { jwt } = await this.transport.call("authToken", {}, { ...first, token: await source.token() });
@@ -205,7 +205,7 @@ export class Session {
     this.transport.credentials = token;
   }
 
-  /** A server that does not know the route has nothing to say; neither has one that keeps failing at it. */
+  /** Fetches the dynamic flags. Defaults are used if the server lacks the route or keeps failing. */
   async #dynamicConfig({ signal, maxRetries = 2 }: SharedOptions): Promise<ClientDynamicConfigResponse> {
     const limits = { signal, maxRetries: Math.min(maxRetries, 2) };
     try {
@@ -220,12 +220,12 @@ export class Session {
     }
   }
 
-  /** Calls that have no result yet. */
+  /** Number of calls without a result. */
   get underWay(): number {
     return this.#live.size;
   }
 
-  /** The session's id; the session is made when first asked for. */
+  /** The session's id; creates the session on the first call. */
   open(options: SharedOptions = {}): Promise<string> {
     return this.#opening.get(options);
   }
@@ -262,7 +262,7 @@ export class Session {
           await this.transport.call("sessionHeartbeat", { sessionId });
           lastSuccessMs = this.clock.monotonic();
         } catch (error) {
-          if (error instanceof APIStatusError && error.status === 410) return "over"; // the session was finished
+          if (error instanceof APIStatusError && error.status === 410) return "over"; // the server has ended the session
           const sinceMs = this.clock.monotonic() - lastSuccessMs;
           if (sinceMs > heartbeatWarningMs)
             this.reporter.report({ type: "session.heartbeat_failing", sessionId, sinceMs });
@@ -276,13 +276,13 @@ export class Session {
         try {
           this.#dynamic = await this.transport.call("clientDynamicConfig", { sdkVersion: mirroredSdkVersion });
         } catch {
-          // The last good configuration stays.
+          // The previous flags stay in use.
         }
       },
     );
   }
 
-  /** Uses a session that another process opened. */
+  /** Uses a session that another process created. */
   #adopt(from: SessionHandle): void {
     this.#configure(from.config);
     const token = from.config.pjwtAuthEnabled ? this.#exchangeToken({}, from.token) : Promise.resolve();
@@ -291,7 +291,7 @@ export class Session {
     this.#begin(from.sessionId);
   }
 
-  /** What {@link Session} of another process can be made from. */
+  /** The handle from which another process can create a {@link Session}. */
   async handle(options: SharedOptions = {}): Promise<SessionHandle> {
     const sessionId = await this.open(options);
     const { apiKey } = this.#source;
@@ -299,7 +299,7 @@ export class Session {
     return { baseUrl, headers: this.#headers, apiKey, token: this.#token?.current, sessionId, config: this.config };
   }
 
-  /** Runs something again and again, until it says that it is over. */
+  /** Repeats `run` periodically until it returns "over". */
   #every(periodMs: () => number, run: () => Promise<unknown>): void {
     let cancel = () => {};
     const handle = () => cancel();
@@ -332,15 +332,15 @@ export class Session {
   }
 
   /**
-   * Runs a call within its bounds: `signal` and `timeoutMs` end it in whatever state the server is. The options that `work` is
-   * given have the bounds in their signal.
+   * Runs a call with its limits: `signal` and `timeoutMs` end it in every state of the server. The options passed to `work` contain both
+   * limits in one signal.
    */
   within<T>(name: string, options: CallOptions, work: (options: CallOptions) => Promise<T>): Promise<T> {
     const late = (ms: number) => new APITimeoutError(`${name}: no result within ${seconds(ms)}`);
     return bounded(this.clock, options, late, (signal) => work({ ...options, signal, timeoutMs: undefined }));
   }
 
-  /** A call of the contract; failures are told to telemetry. */
+  /** A call of the contract; failures are reported to telemetry. */
   async call<K extends Operation>(
     operation: K,
     request: RequestOf<K>,
@@ -348,7 +348,7 @@ export class Session {
   ): Promise<ResponseOf<K>> {
     try {
       if (!isKnown(operation)) await loadRoute(operation);
-      // Encoded now: what the caller writes into its arrays from here on is not this call's.
+      // Encoded synchronously, so that later changes to the caller's arrays do not affect this call.
       const prepared = this.transport.prepare(operation, request);
       return await this.within(operation, options, async (inner) => {
         await this.connect(inner);
@@ -360,7 +360,7 @@ export class Session {
     }
   }
 
-  /** Starts a future of this session: measured, told to telemetry when it fails, ended by `close()`. */
+  /** Starts a future of this session: measured, reported to telemetry if it fails, rejected by `close()`. */
   start<T>(
     options: {
       readonly requestType: string;
@@ -380,7 +380,7 @@ export class Session {
       return work(state, signal);
     });
     this.#live.add(future);
-    // Not part of the work, which a call that is aborted before it begins never reaches.
+    // Not in the work function, which does not run if the call is aborted before it starts.
     future.settled((error) => {
       this.#live.delete(future);
       measure(measured, told, error);
@@ -389,12 +389,12 @@ export class Session {
     return future;
   }
 
-  /** Tells the server of a sample that nobody waits for any more, where it wants to know. */
+  /** Cancels a sample on the server that is no longer awaited, if the server supports it. */
   abandon(requestId: string): void {
     const { sampleCancelEnabled, sampleCancelMaxBatchSize: most } = this.#dynamic;
     if (!sampleCancelEnabled || this.#closing !== undefined) return;
     this.#abandoned.push(requestId);
-    if (this.#abandoned.length > 1) return; // somebody is at it
+    if (this.#abandoned.length > 1) return; // a flush is already running
     void import("../sampling/abandoned-samples.ts").then(({ tellAbandoned }) =>
       tellAbandoned(this, this.#abandoned, most),
     );
@@ -402,7 +402,7 @@ export class Session {
 
   readonly #abandoned: string[] = [];
 
-  /** Another account's credential in the form that the server takes. */
+  /** Another account's credential in the form that the server accepts. */
   async foreignToken(credential: string, options: SharedOptions): Promise<string> {
     this.reporter.redactor.add(credential);
     const { pjwtAuthEnabled } = await this.connect(options);
@@ -412,15 +412,18 @@ export class Session {
     return jwt;
   }
 
-  /** Whose credential this is. */
+  /** The user of the credential. */
   async whoami(options: SharedOptions): Promise<WhoamiResponse> {
     await this.connect(options);
     const { passportToken, whoamiOf } = await import("../../transport/credentials/token.ts");
     return whoamiOf(this.#token?.current ?? passportToken(this.#source));
   }
 
-  /** Ends everything: pending calls reject, timers stop, the last telemetry is sent, sockets close. May be called twice. */
-  /** @param finish - what the server is told of how the session ended; nothing is told without. */
+  /**
+   * Ends everything: pending calls reject, timers stop, the last telemetry is sent, sockets close. Idempotent.
+   *
+   * @param finish - outcome of the session, reported to the server; without it, no outcome is reported
+   */
   close(finish?: { readonly type: ClientSessionFinishReasonType; readonly detail: string | undefined }): Promise<void> {
     this.#closing ??= this.#close(finish);
     return this.#closing;
@@ -438,7 +441,7 @@ export class Session {
         { sessionId, reason: { type }, detail },
         { maxRetries: 1, timeoutMs: finishMs },
       );
-      await told.catch(() => {}); // a server that is gone, or older than 0.28, must not keep a program from ending
+      await told.catch(() => {}); // a stopped server, or one older than 0.28, must not prevent the program's exit
     }
     this.#token?.close();
     if (this.#connecting.begun) await this.telemetry?.close();
@@ -452,7 +455,7 @@ function measure(measured: Measured, state: FutureState | undefined, error: unkn
   measured.end(error);
 }
 
-/** `TINKER_TAGS` as Python reads it: set but empty is one empty tag. */
+/** `TINKER_TAGS` as the Python SDK reads it: set but empty is one empty tag. */
 function sessionTags(option: readonly string[] | undefined): ReadonlySet<string> {
   return new Set(option ?? rawEnvironment("TINKER_TAGS")?.split(",") ?? []);
 }

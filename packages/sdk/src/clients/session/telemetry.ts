@@ -1,6 +1,6 @@
 /**
- * What a session tells the server about itself: its start and end, and failures. Batched, redacted, in the background; it
- * never delays a call and never breaks one. Off by option or `TINKER_TELEMETRY`.
+ * Telemetry of a session: reports its start, its end and failures to the server. Events are batched and redacted and sent in the
+ * background; telemetry never delays or fails a call. Disabled by option or `TINKER_TELEMETRY`.
  */
 import { bounded, untilAborted } from "@tinklet/wire/abort";
 import {
@@ -20,13 +20,13 @@ import type { Transport } from "../../transport/transport.ts";
 const batchSize = 100;
 const flushEveryMs = 10_000;
 const mostQueued = 10_000;
-/** How long `close()` waits for the last events. */
+/** Timeout of sending the last events in `close()`. */
 const lastFlushMs = 2_000;
 
-/** The same in every session of this process. */
+/** Identifies this process; shared by its sessions. */
 const processUuid = entropy.uuid();
 
-/** Whether the environment leaves telemetry on. */
+/** Whether telemetry is enabled, by option or environment. */
 export function telemetryEnabled(option: boolean | undefined): boolean {
   if (option !== undefined) return option;
   return ["1", "true", "yes", "on"].includes((rawEnvironment("TINKER_TELEMETRY") ?? "1").toLowerCase());
@@ -34,7 +34,7 @@ export function telemetryEnabled(option: boolean | undefined): boolean {
 
 type EventFields<E> = E extends TelemetryEvent ? Omit<E, "eventId" | "eventSessionIndex" | "timestamp"> : never;
 
-/** Events of one session on their way to the server. */
+/** The queue of telemetry events of one session. */
 export class Telemetry {
   readonly #transport: Transport;
   readonly #clock: Clock;
@@ -57,20 +57,20 @@ export class Telemetry {
     this.#startedAtMs = options.clock.monotonic();
   }
 
-  /** The session exists. */
+  /** Records the start of the session. */
   begin(sessionId: string): void {
     this.#sessionId = sessionId;
     this.#inSession = true;
     this.#add({ event: "SESSION_START", severity: "INFO" });
   }
 
-  /** Tells of something that happened. Values must be JSON; texts are redacted. */
+  /** Records an event. Values must be JSON; strings are redacted. */
   log(eventName: string, eventData: Readonly<Record<string, JsonValue>>, severity: Severity = "INFO"): void {
     const data = this.#reporter.redactor.value(eventData) as Record<string, JsonValue>;
     this.#add({ event: "GENERIC_EVENT", eventName, eventData: data, severity });
   }
 
-  /** Tells of a failure that reached the caller. What the caller did wrong is a warning, the rest an error. */
+  /** Records a failure that the caller received. User errors have severity WARNING, others ERROR. */
   exception(error: Error): void {
     const clean = (text: string) => this.#reporter.redactor.text(text);
     const errorType = error.name;
@@ -91,7 +91,7 @@ export class Telemetry {
   #add(fields: EventFields<TelemetryEvent>): void {
     if (this.#closed) return;
     if (this.#queue.length >= mostQueued) {
-      if (!this.#warned) this.#reporter.log("warn", "Telemetry cannot be sent; further events are dropped.");
+      if (!this.#warned) this.#reporter.log("warn", "The telemetry queue is full; further events are dropped.");
       this.#warned = true;
       return;
     }
@@ -108,7 +108,7 @@ export class Telemetry {
     });
   }
 
-  /** Sends what is queued. Never rejects: what cannot be sent stays queued for the next time. */
+  /** Sends queued events. Never rejects; events that could not be sent stay queued. */
   flush(signal?: AbortSignal): Promise<void> {
     this.#flushing ??= this.#send(signal).finally(() => {
       this.#flushing = undefined;
@@ -132,7 +132,7 @@ export class Telemetry {
           { signal },
         );
       } catch (error) {
-        if (!(error instanceof APIError)) this.#queue.splice(0, batch.length); // it would fail for ever
+        if (!(error instanceof APIError)) this.#queue.splice(0, batch.length); // a batch that cannot be encoded would fail every time
         if (!this.#closed) this.#retryLater();
         return;
       }
@@ -147,7 +147,7 @@ export class Telemetry {
     });
   }
 
-  /** Ends the session's telemetry: one last event with the duration, one last try to send. */
+  /** Records the end with the session's duration and sends the remaining events, without retries. */
   async close(): Promise<void> {
     if (this.#closed) return;
     if (this.#inSession) {
@@ -156,10 +156,10 @@ export class Telemetry {
     }
     this.#closed = true;
     this.#cancelTimer?.();
-    const late = () => new APIError("The last telemetry took too long.", { code: "timeout" });
+    const late = () => new APIError("Sending the last telemetry exceeded its timeout.", { code: "timeout" });
     await bounded(this.#clock, { timeoutMs: lastFlushMs }, late, async (signal) => {
       if (this.#flushing !== undefined) await untilAborted(this.#flushing, signal);
       await this.flush(signal);
-    }).catch(() => {}); // what could not be sent in time is lost with the session
+    }).catch(() => {}); // events that were not sent in time are lost
   }
 }

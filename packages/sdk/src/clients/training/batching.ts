@@ -1,6 +1,6 @@
 /**
- * How big things are thought to be, and how a batch is cut by it: byte estimates for training data and prompts, and the
- * chunks that one `forwardBackward` call becomes. Pure; sending the chunks is the training client's work.
+ * Estimates the bytes of training data and prompts, and splits a batch into the chunks of one `forwardBackward` call. Pure functions; the
+ * training client sends the chunks.
  */
 
 import type { ClientConfigResponse, Datum, ModelInput, ModelInputChunk } from "@tinklet/wire/client";
@@ -11,7 +11,7 @@ const trainingBytesPerToken = 4;
 /** Bytes of a text token in a sampling request, where tokens are decimal digits in JSON. */
 const samplingBytesPerToken = 10;
 
-/** What limits one training request; the server's client config says it. */
+/** Limits of one training request, from the server's client configuration. */
 export type ChunkLimits = Pick<ClientConfigResponse, "fwdbwdMaxChunkLen" | "fwdbwdMaxChunkBytesCount">;
 
 /**
@@ -28,7 +28,7 @@ export function estimateDatumBytes(datum: Datum): number {
   return bytes;
 }
 
-/** Estimated bytes of a prompt in a sampling request; the byte budget of sampling counts in these. */
+/** Estimated bytes of a prompt in a sampling request, as counted by the byte budget of sampling. */
 export function estimatePromptBytes(prompt: ModelInput): number {
   return estimateInputBytes(prompt, samplingBytesPerToken);
 }
@@ -50,18 +50,18 @@ function estimateChunkBytes(chunk: ModelInputChunk, bytesPerToken: number): numb
   }
 }
 
-/** A part of a batch that goes out as one request. */
+/** A part of a batch that is sent as one request. */
 export interface DataChunk {
   readonly data: readonly Datum[];
-  /** Estimated bytes of the request, as the dispatch budget counts them. */
+  /** Estimated bytes of the request, as counted by the dispatch budget. */
   readonly bytes: number;
 }
 
 /**
- * Cuts a batch into requests, in order: a chunk is closed before a datum that would take it beyond the byte limit, or
- * when it has as many data as allowed. A datum that is larger than the limit goes alone.
+ * Splits a batch into requests, in order: a chunk ends before a datum that would exceed the byte limit, or when it has the maximum number of
+ * data. A datum larger than the byte limit gets its own chunk.
  *
- * @throws {@link InvalidInputError} naming `data` when there is nothing to send.
+ * @throws {@link InvalidInputError} naming `data` when the batch is empty.
  */
 export function chunkData(data: readonly Datum[], limits: ChunkLimits): DataChunk[] {
   if (data.length === 0) throw new InvalidInputError("data", "must hold at least one datum");

@@ -1,6 +1,6 @@
 /**
- * Submits the chunks of one batch in the order that the contract asks for, and leaves no hole behind when one of them
- * fails (docs/decisions/0005-client-order-and-retries.md). Knows numbers and chunks, not requests: sending is given to it.
+ * Submits the chunks of one batch in the contract's order, and leaves no gap in the sequence numbers when a chunk fails
+ * (docs/decisions/0005-client-order-and-retries.md). A {@link ChunkSender} sends the requests.
  */
 
 import type { Datum } from "@tinklet/wire/client";
@@ -15,12 +15,12 @@ import type { DataChunk } from "./batching.ts";
 import { type SubmitSlot, settleNumber } from "./submission-queue.ts";
 import type { Accepted } from "./submit-request.ts";
 
-/** How chunks are sent. */
+/** Sends chunks. */
 export interface ChunkSender<Chunk extends DataChunk = DataChunk> {
   send(chunk: Chunk, seqId: number): Promise<Accepted>;
   /** Uses up a number with a forward-only pass over one datum, which changes nothing. */
   fill(datum: Datum, seqId: number): Promise<void>;
-  /** A number could not be used up now. */
+  /** Called when a number could not be used up. */
   gap(seqId: number, error: unknown): void;
 }
 
@@ -68,14 +68,14 @@ async function inParallel<Chunk extends DataChunk>(
     }
   };
   await Promise.all(chunks.slice(1).map((_, i) => send(i + 1)));
-  if (failures.length === 0) await send(0); // the server starts with it
+  if (failures.length === 0) await send(0); // the server starts with this chunk
   if (failures.length === 0) return outcomes as Accepted[];
 
   const accepted = outcomes.filter((outcome) => outcome !== undefined).length;
   if (accepted === 0 && failures.every((error) => error instanceof InvalidInputError)) {
-    slot.giveBack(first); // nothing was sent at all
+    slot.giveBack(first); // no request was sent
   } else {
-    // A datum that the server has just accepted is the best thing to fill with.
+    // Fill with a datum that the server has just accepted.
     const known = outcomes.findIndex((outcome) => outcome !== undefined);
     const datum = chunks[Math.max(known, 0)]!.data[0]!;
     const holes = [...outcomes.keys()].filter((i) => outcomes[i] === undefined);
@@ -91,7 +91,7 @@ async function inParallel<Chunk extends DataChunk>(
   throw partly(failures[0], accepted, chunks.length);
 }
 
-/** The error of a chunk, with a hint about those that the server did take. */
+/** Adds a hint about the accepted chunks to a chunk's error. */
 function partly(error: unknown, accepted: number, total: number): unknown {
   if (accepted === 0 || !(error instanceof APIStatusError || error instanceof APIConnectionError)) return error;
   const own = error.hint === undefined ? "" : `${error.hint} `;

@@ -1,16 +1,14 @@
 /**
- * Puts the answers of one batch's chunks together: outputs end to end, metrics by the reduction that their name ends in
- * (`loss:sum`, `mfu:mean`). Results are those of the Python SDK to the last bit, including NumPy's order of summation and
- * CPython's hash of a tuple. Where Python raises on a metric, a finished training step would be lost for the sake of a
- * number; here the metric is kept in the plainest way and `onProblem` says so.
+ * Combines the results of one batch's chunks: concatenates outputs and reduces metrics by the suffix of their names (`loss:sum`,
+ * `mfu:mean`). Results equal those of the Python SDK to the last bit, including NumPy's order of summation and CPython's hash of a tuple.
+ * Where Python raises on a metric, a completed training step would be lost; here the metric is kept and `onProblem` is called.
  */
 import { ForwardBackwardOutput } from "@tinklet/wire/client";
 
-/** The answer to a whole batch. */
+/** The result of a batch. */
 export class CombinedOutput extends ForwardBackwardOutput {
   /**
-   * The metrics that are 64-bit hashes (`:hash_unordered`, `:hash2`), exactly. In `metrics` they stand as the nearest
-   * double, which is what JavaScript's numbers can hold.
+   * The exact values of metrics that are 64-bit hashes (`:hash_unordered`, `:hash2`). In `metrics` they are rounded to the nearest double.
    */
   readonly hashes: Readonly<Record<string, bigint>>;
 
@@ -26,15 +24,15 @@ export class CombinedOutput extends ForwardBackwardOutput {
 
 interface Reduced {
   readonly values: readonly number[];
-  /** How many outputs each chunk had. */
+  /** Number of outputs per chunk. */
   readonly weights: readonly number[];
   readonly report: (problem: string) => void;
 }
 
-/** What a reduction returns; a `bigint` is a hash. */
+/** Result of a reduction; a `bigint` is a hash. */
 type Reduction = (parts: Reduced) => number | bigint;
 
-// "hash_unordered" is that of SDK 0.25, "hash2" the one that replaced it; a server may send either.
+// "hash_unordered" is the hash of SDK 0.25, "hash2" replaced it; a server may send either.
 const reductions: Readonly<Record<string, Reduction>> = {
   mean: weightedMean,
   slack: (parts) => largest(parts.values) - weightedMean(parts),
@@ -52,14 +50,13 @@ const reductions: Readonly<Record<string, Reduction>> = {
 };
 
 /**
- * Combines the answers of a batch's chunks, in the order of the chunks: also those of passes whose gradients you added up yourself.
+ * Combines the results of a batch's chunks, in order. Also for passes whose gradients were accumulated by the caller.
  *
- * Only metrics of the first chunk that every chunk has are kept; a reduction that is not known is dropped, as Python
- * does. Python raises, and we do not, on: a name without exactly one colon (the part behind the last colon counts; without
- * a known one, values are kept apart as `unique` does), means over chunks without outputs (all weigh the same), hashes of
- * values that are not finite (NaN).
+ * Keeps metrics that every chunk has; drops unknown reductions, as Python does. Python raises in three cases that are handled here: a
+ * name without exactly one colon (the part after the last colon is used; without a known reduction there, values are kept separately as
+ * for `unique`), means over chunks without outputs (equal weights), and hashes of values that are not finite (NaN).
  *
- * @param options.onProblem - hears of each such metric; one sentence.
+ * @param options.onProblem - called with one sentence for each such metric.
  *
  * @example
  * ```ts
@@ -99,7 +96,7 @@ export function combineOutputs(
   });
 }
 
-/** How a metric combines, by its name; `undefined` when it is to be dropped. */
+/** The reduction of a metric, by its name; `undefined` if the metric is dropped. */
 function reductionOf(key: string, report: (problem: string) => void): string | undefined {
   const parts = key.split(":");
   const last = parts.at(-1) as string;
@@ -107,7 +104,7 @@ function reductionOf(key: string, report: (problem: string) => void): string | u
   if (parts.length === 2) return known ? last : undefined;
   const used = parts.length > 2 && known ? last : "unique";
   report(
-    `Metric "${key}" is not named <name>:<reduction>; ${used === "unique" ? "its values are kept apart" : `read as a ${used}`}.`,
+    `Metric "${key}" is not named <name>:<reduction>; ${used === "unique" ? "its values are kept separately" : `it is reduced as a ${used}`}.`,
   );
   return used;
 }
@@ -115,16 +112,16 @@ function reductionOf(key: string, report: (problem: string) => void): string | u
 function weightedMean({ values, weights, report }: Reduced): number {
   const total = pairwiseSum(weights);
   if (total !== 0) return pairwiseSum(values.map((value, i) => value * (weights[i] as number))) / total;
-  report("came from chunks without outputs; each chunk weighs the same.");
+  report("came from chunks without outputs; all chunks have equal weight.");
   return pairwiseSum(values) / values.length;
 }
 
-/** `Math.max` hands a NaN on, as NumPy does. */
+/** `Math.max` propagates NaN, as NumPy does. */
 const largest = (values: readonly number[]): number => values.reduce((a, b) => Math.max(a, b));
 
 /**
- * NumPy's sum: up to 8 values one after the other, up to 128 in eight lanes, beyond that by halves. Floating-point sums
- * depend on the order, so the last bit is only Python's if the order is.
+ * NumPy's pairwise sum: up to 8 values sequentially, up to 128 in eight accumulators, more by halves. Floating-point sums depend on the
+ * order, so equal bits need the same order.
  */
 export function pairwiseSum(values: readonly number[], start = 0, end = values.length): number {
   const count = end - start;
@@ -150,7 +147,7 @@ type Lanes = [number, number, number, number, number, number, number, number];
 
 function hashed({ values, report }: Reduced, hash: (values: readonly number[]) => bigint): number | bigint {
   if (values.every(Number.isFinite)) return hash(values);
-  report("is a hash of values that are not finite.");
+  report("is a hash of values that are not finite; it is NaN.");
   return Number.NaN;
 }
 

@@ -54,7 +54,7 @@ describe("checkBatch", () => {
 
   it("names a length that does not fit", () => {
     const error = problem(() => checkBatch([datum(), loose({ target_tokens: [1, 2, 3] })], "cross_entropy"));
-    expect(error.message).toBe("data[1].lossFnInputs.target_tokens: has 3 values for an input of 2 tokens");
+    expect(error.message).toBe("data[1].lossFnInputs.target_tokens: must have one value per input token: 2, got 3");
     checkBatch(
       [
         new Datum({

@@ -1,6 +1,6 @@
 /**
- * What each loss needs: as types, so that a batch without it does not compile, and as a check, so that JavaScript fails
- * before anything is sent, with the field's name.
+ * Required inputs of each loss: as types, so that an incomplete batch does not compile, and as a check that names the field before
+ * anything is sent.
  */
 
 import {
@@ -14,7 +14,7 @@ import {
 import { InvalidInputError } from "@tinklet/wire/errors";
 import { describe } from "@tinklet/wire/options";
 
-/** The tensors that a loss cannot do without, by loss. `weights` may be added to each. */
+/** Required tensors by loss. `weights` is optional for each. */
 export interface RequiredLossInputs {
   cross_entropy: "target_tokens";
   importance_sampling: "target_tokens" | "logprobs" | "advantages";
@@ -22,12 +22,12 @@ export interface RequiredLossInputs {
   cispo: "target_tokens" | "logprobs" | "advantages";
   dro: "target_tokens" | "logprobs" | "advantages";
   gspo: "target_tokens" | "logprobs" | "advantages" | "sequence_ratio_mask";
-  /** What else it reads is not documented; the server says what it lacks. */
+  /** Its other inputs are not documented; the server reports missing ones. */
   stable_reinforce: "target_tokens";
   custom: "target_tokens";
 }
 
-/** The arrays that each loss returns for a datum, by the service's names. */
+/** The arrays that each loss returns per datum, with the service's names. */
 export interface LossOutputs {
   cross_entropy: "logprobs" | "elementwise_loss";
   importance_sampling: "logprobs";
@@ -39,7 +39,7 @@ export interface LossOutputs {
   custom: "logprobs";
 }
 
-/** The result of a pass whose loss is known: its `outputs` have what that loss returns. */
+/** The result of a pass with a known loss: its `outputs` have the arrays of that loss. */
 export type PassOutput<L extends LossFnType> = ForwardBackwardOutput & {
   readonly outputs: readonly Readonly<Record<LossOutputs[L], Float32Array>>[];
 };
@@ -55,15 +55,15 @@ const required: { readonly [L in LossFnType]: readonly RequiredLossInputs[L][] }
   stable_reinforce: ["target_tokens"],
   custom: ["target_tokens"],
 };
-/** Losses whose settings may be texts. */
+/** Losses whose settings may be strings. */
 const takesTexts = new Set(["gspo", "stable_reinforce", "custom"]);
 
-/** Names, in the compiler's message, the tensors that a batch lacks. */
+/** Names the missing tensors in compiler errors. */
 export interface MissingLossInputs<Keys extends string> {
   readonly "lossFnInputs lack": Keys;
 }
 
-/** Nothing to add when a datum has what the loss needs, or when the compiler cannot know. */
+/** `unknown` if a datum has the required inputs or its keys are not known at compile time; else {@link MissingLossInputs}. */
 export type HasInputsFor<L extends LossFnType, Keys extends string> = string extends Keys
   ? unknown
   : // Any of them: not known before the program runs, or misspelt, and then the name is what the compiler shall complain of.
@@ -84,12 +84,12 @@ export function checkBatch(
   options: { readonly lossFnConfig?: LossFnConfig | undefined; readonly allowUnknownLoss?: boolean | undefined } = {},
 ): void {
   checkLossFn(lossFn, { allowUnknown: options.allowUnknownLoss === true });
-  if (!Array.isArray(data)) throw new InvalidInputError("data", `must be an array of Datum, not ${describe(data)}`);
+  if (!Array.isArray(data)) throw new InvalidInputError("data", `must be an array of Datum, got ${describe(data)}`);
   if (data.length === 0) throw new InvalidInputError("data", "must hold at least one datum");
   for (const [key, value] of Object.entries(options.lossFnConfig ?? {})) {
     const text = typeof value === "string" && (takesTexts.has(lossFn) || !Object.hasOwn(required, lossFn));
     if (!text && !Number.isFinite(value)) {
-      throw new InvalidInputError(`lossFnConfig.${key}`, `must be a finite number, not ${describe(value)}`);
+      throw new InvalidInputError(`lossFnConfig.${key}`, `must be a finite number, got ${describe(value)}`);
     }
   }
   const needed: readonly string[] = Object.hasOwn(required, lossFn) ? required[lossFn as LossFnType] : [];
@@ -97,7 +97,7 @@ export function checkBatch(
 }
 
 function checkDatum(datum: unknown, at: string, lossFn: string, needed: readonly string[]): void {
-  if (!(datum instanceof Datum)) throw new InvalidInputError(at, `must be a Datum, not ${describe(datum)}`);
+  if (!(datum instanceof Datum)) throw new InvalidInputError(at, `must be a Datum, got ${describe(datum)}`);
   const inputs: Readonly<Record<string, TensorData>> = datum.lossFnInputs;
   for (const key of needed) {
     if (inputs[key] !== undefined) continue;
@@ -107,9 +107,13 @@ function checkDatum(datum: unknown, at: string, lossFn: string, needed: readonly
   }
   for (const [i, chunk] of datum.modelInput.chunks.entries()) {
     if (chunk.type === "image_asset_pointer") {
-      throw new InvalidInputError(`${at}.modelInput.chunks[${i}]`, "points to an image, which only prompts may", {
-        hint: "Put the image's bytes into an image chunk.",
-      });
+      throw new InvalidInputError(
+        `${at}.modelInput.chunks[${i}]`,
+        "is an image pointer, which is only supported in prompts",
+        {
+          hint: "Use an image chunk with the image's bytes.",
+        },
+      );
     }
   }
   const { modelInput } = datum;
@@ -117,10 +121,10 @@ function checkDatum(datum: unknown, at: string, lossFn: string, needed: readonly
   for (const [key, tensor] of Object.entries(inputs)) {
     const field = `${at}.lossFnInputs.${key}`;
     const rows = tensor.shape?.[0] ?? tensor.values.length;
-    const perToken = lossFn !== "custom" || key === "target_tokens"; // a custom loss declares the shapes of the others
+    const perToken = lossFn !== "custom" || key === "target_tokens"; // a custom loss declares the shapes of its other inputs
     if (positions !== undefined && perToken && rows !== positions) {
-      throw new InvalidInputError(field, `has ${rows} values for an input of ${positions} tokens`, {
-        hint: "One value per input token: targets are the input shifted by one, so drop the last input token.",
+      throw new InvalidInputError(field, `must have one value per input token: ${positions}, got ${rows}`, {
+        hint: "Targets are the input shifted by one: drop the last token of the input.",
       });
     }
     checkFinite(tensor, field);
@@ -130,12 +134,12 @@ function checkDatum(datum: unknown, at: string, lossFn: string, needed: readonly
 function checkFinite(tensor: TensorData, field: string): void {
   const { values } = tensor;
   if (!(values instanceof Float32Array)) return;
-  // x - x is 0 for every finite x and NaN for the others: one pass without a branch, and a search only when it is needed.
+  // x - x is 0 for finite x and NaN otherwise: one pass without branches, and a search only if a value is not finite.
   let rest = 0;
   for (let i = 0; i < values.length; i++) rest += values[i]! - values[i]!;
   if (rest === 0) return;
   const at = values.findIndex((value) => !Number.isFinite(value));
   throw new InvalidInputError(field, `is ${values[at]} at position ${at}`, {
-    hint: "It would make the gradient NaN: look at divisions by zero (a group without spread?) and logs of zero.",
+    hint: "It would make the gradient NaN: check for divisions by zero (groups with equal rewards) and logarithms of zero.",
   });
 }

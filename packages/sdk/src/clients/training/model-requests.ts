@@ -1,7 +1,6 @@
 /**
- * How the requests of one model run: wait for the turn, submit under a number, poll for the result. `TrainingClient` says
- * what to send; this says in which order. The place in the queue is always taken in the tick of the call, so no method here
- * awaits anything before it.
+ * Runs the requests of one model: wait in the queue, submit under a sequence number, poll the result. `TrainingClient` defines the
+ * requests; this class orders them. A call enters the queue synchronously, so no method awaits anything before that.
  */
 
 import {
@@ -25,7 +24,7 @@ import { fillGap, type Pass, passResult, passSubmission, preparePass } from "./p
 import { numbered, SubmissionQueue, type SubmitSlot } from "./submission-queue.ts";
 import { type Accepted, type SubmitOptions, submitRequest } from "./submit-request.ts";
 
-/** Settings of a step: AdamW's, or those of another optimizer, told by its `type`. */
+/** Settings of an optimizer step: AdamW's, or those of another optimizer with its `type`. */
 export type OptimSettings = AdamParamsInput | DimuonParamsInput | OptimParamsBase;
 
 /** Operations that are one request under one number. */
@@ -50,7 +49,7 @@ export class ModelRequests {
     return passResult(prepared, accepted, state, signal);
   }
 
-  /** Runs `submit` when it is this call's turn. */
+  /** Runs `submit` when the queue reaches this call. */
   inOrder<T>(state: FutureState, signal: AbortSignal, submit: (slot: SubmitSlot) => Promise<T>): Promise<T> {
     return this.#queue.submit((slot) => {
       state.phase = "submitting";
@@ -75,19 +74,19 @@ export class ModelRequests {
     return this.poll(requestType, accepted, state, signal, facts);
   }
 
-  /** Checks an optimizer step's settings now, another optimizer's in its turn; sends it when it is called. */
+  /** Validates AdamW's settings synchronously, other optimizers' when submitted. The returned function sends the step. */
   optimStep(settings: OptimSettings): (slot: SubmitSlot) => Promise<Accepted> {
     const { modelId } = this;
     if ("type" in settings) {
       const params = { ...settings };
       return async (slot) => {
-        const { encodeOptimParams } = await import("@tinklet/wire/optimizer"); // few programs have another than AdamW
+        const { encodeOptimParams } = await import("@tinklet/wire/optimizer"); // imported for optimizers other than AdamW
         const optimizerParams = encodeOptimParams(params);
         return numbered(slot, (seqId) => this.submit("optimStep", { optimizerParams, modelId, seqId }));
       };
     }
     const adamParams = settings;
-    // Read back from its own encoding: checked, and with its defaults filled in.
+    // Encoding and decoding validates the settings and applies defaults.
     const params = AdamParams.decode(AdamParams.encode(adamParams));
     return (slot) => numbered(slot, (seqId) => this.submit("optimStep", { adamParams: params, modelId, seqId }));
   }

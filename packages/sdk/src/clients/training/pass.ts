@@ -1,6 +1,6 @@
 /**
- * A pass over a batch from the call to its result: checked, cut into chunks and encoded in the tick of the call, submitted in its
- * turn, polled for, and put together.
+ * A pass over a batch from the call to its result: validated, chunked and encoded synchronously in the call, then submitted in order,
+ * polled and combined.
  */
 
 import {
@@ -22,7 +22,7 @@ import { checkBatch } from "./loss-inputs.ts";
 import { isRefusal, type SubmitSlot } from "./submission-queue.ts";
 import { type Accepted, submitRequest } from "./submit-request.ts";
 
-/** Whose pass it is. */
+/** The model of a pass. */
 export interface PassModel {
   readonly session: Session;
   readonly modelId: string;
@@ -37,12 +37,12 @@ export interface Pass {
   readonly allowUnknownLoss?: boolean | undefined;
 }
 
-/** A chunk of a pass with its bytes, which lack only their number. */
+/** An encoded chunk, without its sequence number. */
 interface EncodedChunk extends DataChunk {
   readonly encoded: (seqId: number) => Uint8Array;
 }
 
-/** A pass that was checked, cut into requests and encoded. What happens to the caller's arrays from here on is not its concern. */
+/** A validated and encoded pass. Later changes to the caller's arrays do not affect it. */
 export interface PreparedPass {
   readonly model: PassModel;
   readonly lossFn: string;
@@ -52,7 +52,7 @@ export interface PreparedPass {
   readonly tokens: number;
 }
 
-/** Filling a hole amid a batch is a repair: it is not worth minutes. */
+/** Retries of filling a gap within a batch; few, because the caller is waiting for the batch's error. */
 const fillerRetries = 2;
 
 /** @throws {@link InvalidInputError} naming the field. */
@@ -70,7 +70,7 @@ export function preparePass(model: PassModel, pass: Pass): PreparedPass {
   return { model, lossFn, forwardOnly, chunks, tokens };
 }
 
-/** Submits a prepared pass when its turn has come. */
+/** Submits a prepared pass once the queue reaches it. */
 export function passSubmission(pass: PreparedPass, state: FutureState): (slot: SubmitSlot) => Promise<Accepted[]> {
   const { parallelFwdbwdChunks: parallel } = pass.model.session.config;
   return async (slot) => {
@@ -81,7 +81,7 @@ export function passSubmission(pass: PreparedPass, state: FutureState): (slot: S
   };
 }
 
-/** Waits for the results of a submitted pass and puts them together. */
+/** Waits for the results of a submitted pass and combines them. */
 export async function passResult(
   { model, forwardOnly }: PreparedPass,
   accepted: readonly Accepted[],
@@ -107,19 +107,19 @@ function chunkSender({ model, lossFn }: PreparedPass): ChunkSender<EncodedChunk>
     gap: (seqId, error) =>
       session.reporter.log(
         "warn",
-        `${modelId}: request number ${seqId} was not taken by the server (${(error as Error).message}); the next call uses it up first.`,
+        `${modelId}: the server did not accept request number ${seqId} (${(error as Error).message}); the next call uses it up first.`,
       ),
   };
 }
 
-/** One token whose log-prob counts for nothing. Every vocabulary has a token 0. */
+/** One token with weight 0. Every vocabulary has a token 0. */
 const nothing = new Datum({ modelInput: [0], lossFnInputs: { target_tokens: [0], weights: [0] } });
 
 /**
- * Uses up a number that the server may never have seen, with a forward pass over one token, which changes nothing. A server that
- * has the number already refuses it, and that is as good.
+ * Uses up a number that the server may not have received, with a forward pass over one token, which changes nothing. A server that
+ * already has the number refuses the request, which also closes the gap.
  *
- * @throws what the last attempt met, when it is still not known whether the server has the number.
+ * @throws the error of the last attempt if it is still unknown whether the server has the number.
  */
 export async function fillGap(model: PassModel, seqId: number): Promise<void> {
   const forwardBackwardInput = { data: [nothing], lossFn: "cross_entropy" };
@@ -147,7 +147,7 @@ async function sendBytes(
   }
 }
 
-/** Waits for all; when one fails the others stop polling, for nobody will read them. */
+/** Waits for all; when one fails, the others stop polling, because their results are not used. */
 export async function together<T>(
   signal: AbortSignal,
   start: (inner: AbortSignal) => readonly Promise<T>[],

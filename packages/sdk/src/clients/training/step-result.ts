@@ -1,5 +1,5 @@
 /**
- * What one training step came to, read from the metrics of its pass and its optimizer step.
+ * The result of one training step, from the metrics of its pass and its optimizer step.
  */
 
 import type { ForwardBackwardOutput, OptimStepResponse } from "@tinklet/wire/client";
@@ -8,27 +8,27 @@ import type { ServerTiming } from "../../futures/server-timing.ts";
 
 /** The result of {@link TrainingClient.step}. */
 export interface StepResult {
-  /** The loss as the server's metrics tell it: a sum over tokens where it says `loss:sum`. */
+  /** The loss from the server's metrics; `loss:sum` is a sum over tokens. */
   readonly loss: number | undefined;
-  /** The gradient's norm before clipping, where the server reports it. */
+  /** Norm of the gradient before clipping, if the server reports it. */
   readonly gradNorm?: number;
   /** Input tokens of the batch. */
   readonly tokens: number;
   /** The metrics of the pass and of the optimizer step. */
   readonly metrics: Readonly<Record<string, number>>;
-  /** From the call to the result, in milliseconds. */
+  /** Time from the call to the result, in milliseconds. */
   readonly waitMs: number;
   /**
-   * Milliseconds until the server turned to the pass, where it reports them (`Server-Timing` entry `queue`, or a metric
+   * Time that the pass was queued on the server, in milliseconds, if the server reports it (`Server-Timing` entry `queue`, or a metric
    * `queue_ms`).
    */
   readonly queueMs?: number;
   /**
-   * Milliseconds of computing, pass and optimizer step together, where the server reports them (`Server-Timing` entry
-   * `compute`, or a metric `compute_ms`).
+   * Compute time of the pass and the optimizer step, in milliseconds, if the server reports it (`Server-Timing` entry `compute`, or a
+   * metric `compute_ms`).
    */
   readonly computeMs?: number;
-  /** The pass itself, with its outputs per datum. */
+  /** The result of the pass, with outputs per datum. */
   readonly output: ForwardBackwardOutput;
 }
 
@@ -56,7 +56,7 @@ export function stepResult(
   };
 }
 
-/** A metric by its name, whatever its reduction. */
+/** A metric by its name, with any reduction. */
 function named(metrics: Readonly<Record<string, number>>, names: readonly string[]): number | undefined {
   for (const name of names) {
     for (const [key, value] of Object.entries(metrics)) if (key === name || key.startsWith(`${name}:`)) return value;

@@ -1,18 +1,18 @@
 /**
- * The order of a training client's requests: one submission at a time, in the order of the calls, numbered as they go out.
- * A call that fails, is refused, is cancelled or never arrives does not block the one behind it; what happens to its number is
- * decided in docs/decisions/0005-client-order-and-retries.md.
+ * The queue of a training client's requests: one submission at a time, in the order of the calls, numbered when submitted. A call that
+ * fails, is refused or is cancelled does not block the next one; docs/decisions/0005-client-order-and-retries.md describes what
+ * happens to its number.
  */
 import { untilAborted } from "@tinklet/wire/abort";
 import { APIStatusError, InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
 
-/** The right to send, held by one call at a time. */
+/** Permission to send, held by one call at a time. */
 export interface SubmitSlot {
   /** Draws the next `count` numbers and returns the first. */
   draw(count?: number): number;
-  /** Gives back every number from `first` on, because nothing was sent under them. */
+  /** Returns every number from `first`, because no request was sent under them. */
   giveBack(first: number): void;
-  /** Nobody knows whether the server has seen this number: it is used up before the next call goes out. */
+  /** Marks a number that the server may or may not have received: it is used up before the next call is submitted. */
   lost(seqId: number): void;
 }
 
@@ -24,21 +24,21 @@ export class SubmissionQueue {
   readonly #fill: (seqId: number) => Promise<void>;
 
   /**
-   * @param fill - uses up a number that the server may never have seen. Rejects when that is still unclear; then the call whose
-   * turn it is fails with the same error, without having drawn a number.
+   * @param fill - uses up a number that the server may not have received. If it rejects, the next call fails with the same error and
+   * draws no number.
    */
   constructor(fill: (seqId: number) => Promise<void> = async () => {}) {
     this.#fill = fill;
   }
 
-  /** Calls that wait or are being submitted. */
+  /** Number of calls that are waiting or being submitted. */
   get length(): number {
     return this.#waiting;
   }
 
   /**
-   * Runs `send` when it is this call's turn. Aborted while it waits: it leaves the line and draws no number. Aborted later:
-   * the caller's waiting ends, the submission does not, for a half-sent request would leave the order unknown.
+   * Runs `send` when all earlier calls are submitted. A call aborted before that leaves the queue and draws no number. If it is aborted
+   * later, the returned promise rejects but the submission completes, because a partially sent request would make the order unknown.
    */
   submit<T>(send: (slot: SubmitSlot) => Promise<T>, signal?: AbortSignal): Promise<T> {
     this.#waiting++;
@@ -54,7 +54,7 @@ export class SubmissionQueue {
     const done = () => {
       this.#waiting--;
     };
-    this.#tail = turn.then(done, done); // one failure must not block the line
+    this.#tail = turn.then(done, done); // one failure must not block the queue
     return untilAborted(turn, signal);
   }
 
@@ -72,13 +72,13 @@ export class SubmissionQueue {
     };
   }
 
-  /** Submits one request under one number, which is given back when the request turns out not to be sendable. */
+  /** Submits one request under one number, which is returned if the request could not be sent. */
   submitOne<T>(send: (seqId: number) => Promise<T>, signal?: AbortSignal): Promise<T> {
     return this.submit((slot) => numbered(slot, send), signal);
   }
 }
 
-/** Sends under the next number. */
+/** Sends a request under the next number. */
 export async function numbered<T>(slot: SubmitSlot, send: (seqId: number) => Promise<T>): Promise<T> {
   const seqId = slot.draw();
   try {
@@ -89,16 +89,16 @@ export async function numbered<T>(slot: SubmitSlot, send: (seqId: number) => Pro
   }
 }
 
-/** Decides what becomes of the number of a request that failed. */
+/** Keeps, returns or marks the number of a failed request. */
 export function settleNumber(slot: SubmitSlot, seqId: number, error: unknown): void {
   if (error instanceof InvalidInputError) slot.giveBack(seqId);
   else if (!isRefusal(error)) slot.lost(seqId);
 }
 
-/** Statuses that do not say that the server will skip the number. */
+/** Statuses after which the server may still expect the number. */
 const unclearStatuses: readonly number[] = [402, 408, 409, 429];
 
-/** Whether the server has answered for certain: it has the request, or it refused it and skips its number. */
+/** Whether the number is certainly used up: the server has the request, or refused it and skips its number. */
 export function isRefusal(error: unknown): boolean {
   if (error instanceof ResponseValidationError) return true;
   return error instanceof APIStatusError && error.status < 500 && !unclearStatuses.includes(error.status);

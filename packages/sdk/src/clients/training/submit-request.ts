@@ -1,6 +1,5 @@
 /**
- * Sends one request of a model, once its turn has come and its number is drawn. Has no signal: a submission whose turn has come
- * is not left half done.
+ * Sends one numbered request of a model. Has no signal, because a submission that has started must complete.
  */
 
 import { compressZstd, type Operation } from "@tinklet/wire/client";
@@ -8,10 +7,10 @@ import type { FailureFacts } from "../../transport/hints.ts";
 import type { PreparedRequest } from "../../transport/transport.ts";
 import type { Session } from "../session/session.ts";
 
-/** A request that the server has taken. */
+/** A request that the server has acknowledged. */
 export interface Accepted {
   readonly requestId: string;
-  /** How long the submission took. */
+  /** Duration of the submission, in milliseconds. */
   readonly roundtripMs: number;
 }
 

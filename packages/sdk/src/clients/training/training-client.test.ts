@@ -263,7 +263,7 @@ describe("chunks", () => {
     await run(step);
     expect((await run(save)).path).toContain("after");
     expect(kinds(stub.applied())).toEqual(["1 Forward", "2 ForwardBackward", "4 OptimStep", "5 SaveWeights"]);
-    expect(logger.with("was not taken")).toHaveLength(1); // the server remembers the refused number, and says so again
+    expect(logger.with("did not accept")).toHaveLength(1); // the server remembers the refused number, and says so again
   });
 
   it("a chunk that stays unclear is a gap at worst, never a hang of the client", async () => {
@@ -275,7 +275,7 @@ describe("chunks", () => {
     const pass = trainer.forwardBackward(batch(2), "cross_entropy");
     const step = trainer.optimStep();
     expect(await run(failure(pass))).toBeInstanceOf(APIConnectionError);
-    expect(logger.with("request number 1 was not taken by the server")).toHaveLength(1);
+    expect(logger.with("the server did not accept request number 1")).toHaveLength(1);
     await run(step);
     expect(kinds(stub.applied())).toEqual(["1 Forward", "2 ForwardBackward", "3 OptimStep"]);
     expect(stub.models.get(trainer.modelId)?.skipped).toEqual([]);

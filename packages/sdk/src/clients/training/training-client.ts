@@ -1,6 +1,6 @@
 /**
- * `TrainingClient`: passes, optimizer steps and checkpoints of one model, in the order of the calls. Says what each call
- * sends and returns; `model-requests.ts` says how.
+ * `TrainingClient`: passes, optimizer steps and checkpoints of one model, in the order of the calls. Defines requests and results;
+ * `model-requests.ts` submits them.
  */
 
 import {
@@ -48,16 +48,16 @@ export interface PassOptions extends OperationOptions {
   readonly lossFnConfig?: LossFnConfig | undefined;
 }
 
-/** Allows the name of a loss that the official service does not have. */
+/** Options that allow a loss that the official service does not have. */
 export interface UnknownLoss {
   readonly allowUnknownLoss: true;
 }
 
-/** Options of saving. */
+/** Options of saving checkpoints. */
 export interface SaveOptions extends OperationOptions {
   /** Time to live of the checkpoint, in seconds. @defaultValue no expiry */
   readonly ttlSeconds?: number | undefined;
-  /** Notes stored with the checkpoint. Servers older than 0.28 may refuse them. */
+  /** Metadata stored with the checkpoint. Servers older than 0.28 may refuse it. */
   readonly userMetadata?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -65,34 +65,34 @@ export interface SaveOptions extends OperationOptions {
 export interface ExternalSaveOptions extends OperationOptions {
   /** Time to live of the files, in seconds. @defaultValue no expiry */
   readonly ttlSeconds?: number | undefined;
-  /** Public keys of the `age` tool: the files are encrypted for their owners. */
+  /** Public keys of the `age` tool; the files are encrypted for these recipients. */
   readonly ageEncryptionRecipients?: readonly string[] | undefined;
 }
 
-/** Options of the sampling clients that a training client makes. */
+/** Options of sampling clients created by a training client. */
 export interface SamplerOptions extends OperationOptions {
   readonly retryConfig?: RetryConfig | undefined;
-  /** Keep what the loss `stable_reinforce` needs of the samples. Needs a server of 0.27. @defaultValue false */
+  /** Record the data that the loss `stable_reinforce` needs of each sample. Needs a server of 0.27. @defaultValue false */
   readonly recordStabilityInfo?: boolean | undefined;
 }
 
-/** Options of loading. */
+/** Options of loading checkpoints. */
 export interface LoadOptions extends OperationOptions {
   /** Access token for another account's weights. */
   readonly weightsAccessToken?: string | undefined;
 }
 
-/** A batch whose data have the inputs that the loss requires. */
+/** A batch of data with the inputs that the loss requires. */
 export type BatchFor<L extends LossFnType, K extends string> = readonly (DatumLike<K> & HasInputsFor<L, K>)[];
 
 /**
- * Trains one model. Made by {@link ServiceClient.createLoraTrainingClient} and its siblings.
+ * Trains one model. Created by {@link ServiceClient.createLoraTrainingClient} and `createTrainingClientFromState`.
  *
- * Calls go out in the order in which they are made, without being awaited in between. A call that fails, is cancelled or
- * times out never blocks the ones behind it.
+ * Calls are submitted in the order in which they are made; the caller need not await one before the next. A call that fails, is
+ * cancelled or times out does not block later ones.
  *
- * Training, saving and loading return an {@link APIFuture} at once: the request is on its way, and `await` gives the result. `getInfo`
- * and `getTokenizer` are one question and its answer and return a `Promise`.
+ * Training, saving and loading return an {@link APIFuture} immediately; await it for the result. `getInfo` and `getTokenizer` return a
+ * `Promise`.
  *
  * @example
  * ```ts
@@ -113,7 +113,7 @@ export class TrainingClient {
     this.#requests = new ModelRequests(session, modelId);
   }
 
-  /** The model's id, which is also its training run's. */
+  /** The model's id, which is also the id of its training run. */
   get modelId(): string {
     return this.#requests.modelId;
   }
@@ -152,14 +152,14 @@ export class TrainingClient {
    * ```ts
    * const example = {
    *   modelInput: [5, 6, 7],
-   *   lossFnInputs: { target_tokens: [6, 7, 8], weights: [0, 1, 1] }, // the prompt's first token is not learnt
+   *   lossFnInputs: { target_tokens: [6, 7, 8], weights: [0, 1, 1] }, // weight 0: no loss on the prompt
    * };
    * const { loss, outputs } = await trainer.forwardBackward([example], "cross_entropy");
-   * for (const { logprobs } of outputs) console.log(loss, logprobs); // a Float32Array; elementwise_loss is another
+   * for (const { logprobs } of outputs) console.log(loss, logprobs); // logprobs and elementwise_loss are Float32Arrays
    * ```
    *
-   * @throws {@link InvalidInputError} (by rejecting) naming the field, before anything is sent, when the batch lacks what
-   * the loss needs, a length does not fit or a number is not finite.
+   * @throws {@link InvalidInputError} (as a rejection) naming the field, before any request, when the batch lacks an input of the loss, a
+   * length does not match or a number is not finite.
    */
   forwardBackward<L extends LossFnType, K extends string = string>(
     data: BatchFor<L, K>,
@@ -184,12 +184,12 @@ export class TrainingClient {
   }
 
   /**
-   * A pass with a loss of your own: a forward pass, your function on the log-probs, and a pass that carries its gradient.
-   * The function returns a {@link Var}, whose gradient is taken for you, or a number with gradients. Later calls wait until
-   * the second pass is submitted, so the function must not await calls of the same client. A {@link CustomLoss} may stand in
-   * its place, which a server may run in one pass.
+   * A pass with a custom loss: a forward pass, `lossFn` on the log-probs, and a second pass with its gradient. The function returns a
+   * {@link Var}, whose gradient is computed, or a number with explicit gradients. Later calls wait until the second pass is submitted, so
+   * the function must not await calls of the same client. A {@link CustomLoss} can be passed instead of a function; servers that support
+   * it need one pass.
    *
-   * @throws {@link InvalidInputError} (by rejecting) when the data or what the function returns cannot be used.
+   * @throws {@link InvalidInputError} (as a rejection) when the data or the function's result are invalid.
    *
    * @example
    * ```ts
@@ -214,7 +214,7 @@ export class TrainingClient {
         const pass = { data: batch, lossFn: "custom", lossFnConfig, allowUnknownLoss: true, forwardOnly: false };
         return requests.pass(pass, state, signal);
       }
-      // The second pass is made of it when the first is over; the caller may have written into its arrays by then.
+      // Copied for the second pass, because the caller may change its arrays during the first.
       const copies = batch.map(copyDatum);
       const run = lossFn instanceof CustomLoss ? batchLoss(lossFn, copies) : lossFn;
       const forward = preparePass(requests, {
@@ -227,7 +227,7 @@ export class TrainingClient {
         const output = await passResult(forward, await passSubmission(forward, inner)(slot), inner, signal);
         const { runCustomLoss } = await import("./custom-loss/run-custom-loss.ts");
         const custom = await runCustomLoss(batch, output, run, copies);
-        signal.throwIfAborted(); // the forward pass changed nothing, so this is a good place to stop
+        signal.throwIfAborted(); // the forward pass changed no state, so the call can stop here
         const backward = preparePass(requests, { ...carrier, data: custom.data, forwardOnly: false });
         return { custom, backward, accepted: await passSubmission(backward, state)(slot) };
       });
@@ -238,7 +238,7 @@ export class TrainingClient {
   /**
    * Optimizer step: applies the accumulated gradients and clears them.
    *
-   * @param params - AdamW's settings, or those of the optimizer that the model was created with, told by its `type`
+   * @param params - settings of AdamW, or of the optimizer that the model was created with, with its `type`
    *
    * @example
    * ```ts
@@ -255,8 +255,8 @@ export class TrainingClient {
   }
 
   /**
-   * A pass and its optimizer step, both submitted before either is awaited. When the server does not take the pass, the
-   * step is not sent.
+   * A forward-backward pass and an optimizer step, both submitted before either is awaited. If the server refuses the pass, the step is
+   * not sent.
    *
    * @example
    * ```ts
@@ -294,12 +294,12 @@ export class TrainingClient {
   /**
    * Saves weights and optimizer state as a checkpoint.
    *
-   * @param options.overwrite - overwrite an existing checkpoint of that name
+   * @param options.overwrite - whether to overwrite an existing checkpoint of that name
    *
    * @example
    * ```ts
    * const { path } = await trainer.saveState("epoch-1");
-   * const again = await service.createTrainingClientFromStateWithOptimizer(path); // goes on where it was saved
+   * const again = await service.createTrainingClientFromStateWithOptimizer(path); // resumes from the checkpoint
    * ```
    */
   saveState(
@@ -313,7 +313,7 @@ export class TrainingClient {
     });
   }
 
-  /** Loads weights, with a new optimizer state. @param path - `tinker://<run>/weights/<name>` */
+  /** Loads weights and resets the optimizer state. @param path - `tinker://<run>/weights/<name>` */
   loadState(path: string, options: LoadOptions = {}): APIFuture<LoadWeightsResponse> {
     return this.#load("load_state", path, false, options);
   }
@@ -357,8 +357,7 @@ export class TrainingClient {
   }
 
   /**
-   * Saves the weights as plain files for use elsewhere; `RestClient.getExternalWeightsUrls` links to them. Needs a server
-   * of 0.28 or newer.
+   * Saves the weights as files for use in other programs; `RestClient.getExternalWeightsUrls` returns their URLs. Needs a server of 0.28.
    *
    * @example
    * ```ts
@@ -384,7 +383,7 @@ export class TrainingClient {
   }
 
   /**
-   * Saves the current weights temporarily and returns a client that samples from them.
+   * Saves the current weights without a name and returns a client that samples from them.
    *
    * @example
    * ```ts
@@ -399,18 +398,18 @@ export class TrainingClient {
       const request = { samplingSessionSeqId: session.nextSamplingSessionSeqId() };
       const saved = await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal);
       if (saved.samplingSessionId === undefined) {
-        throw new ResponseValidationError("sampling_session_id", "is missing from the answer to an unnamed save");
+        throw new ResponseValidationError("sampling_session_id", "is missing from the response to an unnamed save");
       }
       return new SamplingClient(session, saved.samplingSessionId, options);
     });
   }
 
-  /** A client that samples from a saved checkpoint. @param modelPath - `tinker://<run>/sampler_weights/<name>` */
+  /** Creates a client that samples from a saved checkpoint. @param modelPath - `tinker://<run>/sampler_weights/<name>` */
   createSamplingClient(modelPath: string, options: SamplerOptions = {}): Promise<SamplingClient> {
     return SamplingClient.create(this.#requests.session, "createSamplingClient", { modelPath, ...options });
   }
 
-  /** The page of this training run: the hosted service's, or the studio's where the server has it. */
+  /** URL of this training run in the hosted service's console; with a Tinklet server, in the studio. */
   getConsoleUrl(): string {
     return runUrl(this.modelId, this.#requests.session.ownPages);
   }
@@ -421,12 +420,12 @@ export class TrainingClient {
     const info = await this.#requests.session.call("getInfo", { modelId: this.modelId }, options);
     const { tokenizerId } = info.modelData;
     if (tokenizerId === undefined) return info;
-    // What stands behind a colon is the service's own affair.
+    // The part after a colon is internal to the service.
     return { ...info, modelData: { ...info.modelData, tokenizerId: tokenizerId.split(":", 1)[0]! } };
   }
 
   /**
-   * The model's tokenizer: handed out by a Tinklet server, else from the Hugging Face Hub or its cache. Loads
+   * The model's tokenizer, from the server if it is a Tinklet server, else from the Hugging Face Hub or its cache. Loads
    * `@tinklet/models`.
    */
   async getTokenizer(options: CallOptions = {}): Promise<Tokenizer> {
@@ -490,19 +489,19 @@ const camelCase = (name: string): string => name.replace(/_(\w)/g, (_, letter: s
 
 function checkedName(name: string): string {
   if (typeof name === "string" && name !== "") return name;
-  throw new InvalidInputError("name", `must be a checkpoint's name, not ${describe(name)}`);
+  throw new InvalidInputError("name", `must be the name of a checkpoint, got ${describe(name)}`);
 }
 
-/** What a named save answers, without what is only the server's. */
+/** The public fields of the response to a named save. */
 function savedUnder<T extends string>({ path, type }: { readonly path?: string; readonly type?: T }) {
-  if (path === undefined) throw new ResponseValidationError("path", "is missing from the answer to a named save");
+  if (path === undefined) throw new ResponseValidationError("path", "is missing from the response to a named save");
   return { path, ...omitUndefined({ type }) };
 }
 
-/** @throws {@link InvalidInputError} when it is no `tinker://` path. */
+/** @throws {@link InvalidInputError} when the value is not a `tinker://` path. */
 export function checkedTinkerPath(field: string, path: string): string {
   if (typeof path === "string" && path.startsWith("tinker://")) return path;
-  throw new InvalidInputError(field, `must begin with tinker://, and is ${describe(path)}`, {
+  throw new InvalidInputError(field, `must begin with tinker://, got ${describe(path)}`, {
     hint: "Use the path that saveState or saveWeightsForSampler returned.",
   });
 }

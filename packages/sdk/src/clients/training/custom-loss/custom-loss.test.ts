@@ -143,7 +143,7 @@ describe("M-604 the loss and the backward pass", () => {
     };
     const clampHint = expect.stringContaining("log of zero, division by zero or exp of a large number");
     expect(await problem(() => ({ loss: "low" }))).toEqual([
-      expect.stringContaining("a custom loss must return { loss }, a Var or a number, not "),
+      expect.stringContaining("a custom loss must return { loss }, a Var or a number, got "),
       undefined,
     ]);
     expect(await problem(() => ({ loss: 1, gradients: [[1, 1], [1]] }))).toEqual([
@@ -151,11 +151,11 @@ describe("M-604 the loss and the backward pass", () => {
       expect.stringContaining("Return the loss as a Var"),
     ]);
     expect(await problem(() => ({ loss: 1, gradients: [[1]] }))).toEqual([
-      "gradients[0]: must hold 2 numbers, not 1",
+      "gradients[0]: must have 2 numbers, got 1",
       undefined,
     ]);
     expect(await problem(() => ({ loss: 1, gradients: [undefined] }))).toEqual([
-      "gradients[0]: must hold 2 numbers, not 0",
+      "gradients[0]: must have 2 numbers, got 0",
       undefined,
     ]);
     expect(await problem(() => ({ loss: 1, gradients: [[1, Infinity]] }))).toEqual([
@@ -164,7 +164,7 @@ describe("M-604 the loss and the backward pass", () => {
     ]);
     expect(await problem(() => ({ loss: -Infinity, gradients: [[1, 1]] }))).toEqual(["loss: is -Infinity", clampHint]);
     expect(await problem(() => ({ loss: 1, gradients: [[1, 1]], metrics: { mine: "5" } }))).toEqual([
-      expect.stringMatching(/^metrics\.mine: must be a number, not .*5/),
+      expect.stringMatching(/^metrics\.mine: must be a number, got .*5/),
       undefined,
     ]);
     expect((await failure(run((_: unknown, [lp]: [Var]) => ({ loss: lp })))).name).toBe("ShapeError"); // not a scalar
@@ -181,7 +181,9 @@ describe("M-604 the loss and the backward pass", () => {
   test("an answer that does not fit the batch is the server's fault, by name", async () => {
     const fine: CustomLossFn = (_, [lp]) => ({ loss: lp!.sum() });
     await expect(run(fine, answer([-1, -2], [-1]))).rejects.toThrow(ResponseValidationError);
-    await expect(run(fine, answer([-1, -2], [-1]))).rejects.toThrow(/loss_fn_outputs: has 2 entries for 1 data/);
+    await expect(run(fine, answer([-1, -2], [-1]))).rejects.toThrow(
+      /loss_fn_outputs: must have one entry per datum: 1, got 2/,
+    );
     await expect(run(fine, answer([-1]))).rejects.toThrow(/loss_fn_outputs\[0\]\.logprobs/);
     await expect(run(fine, answer([-1]))).rejects.toThrow(/has 1 values for target_tokens of shape \[2\]/);
     const targets = [datum({ target_tokens: [[1, 2], [3, 4]] })]; // biome-ignore format: a matrix

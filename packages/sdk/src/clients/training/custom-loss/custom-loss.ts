@@ -1,7 +1,7 @@
 /**
- * What a custom loss is, what is sent for its forward pass, and its result; `run-custom-loss.ts` runs it. The server's cross entropy is `Σ -logprob · weight`,
- * so weights of minus the slope make its gradient the gradient of any loss on log-probs. Sending is the training
- * client's work.
+ * Custom losses: their type, the batch of their forward pass, and their result; `run-custom-loss.ts` runs them. The server's cross entropy is
+ * `Σ -logprob · weight`, so weights of minus the derivative give it the gradient of any loss on log-probs. The training client sends both
+ * passes.
  */
 import type { Var } from "@tinklet/wire/autodiff";
 import { Datum, type ForwardBackwardOutput, type LossFnType, TensorData } from "@tinklet/wire/client";
@@ -9,13 +9,13 @@ import { InvalidInputError } from "@tinklet/wire/errors";
 import { describe, omitUndefined } from "@tinklet/wire/options";
 import { CombinedOutput } from "../combine-metrics.ts";
 
-/** The loss of the server that carries a custom loss's gradient, in both passes. */
+/** The server's loss that carries a custom loss's gradient, in both passes. */
 export const customLossCarrier: LossFnType = "cross_entropy";
 
-/** Metrics that a loss reports; they are added to the result's metrics under their own names. */
+/** Metrics of a loss; they are added to the result's metrics under the same names. */
 export type CustomMetrics = Readonly<Record<string, number>>;
 
-/** What a custom loss returns: a loss on the tape, or a number with hand-made gradients, one per datum. */
+/** Result of a custom loss: a `Var`, or a number with explicit gradients, one array per datum. */
 export type CustomLossResult =
   | { readonly loss: Var; readonly gradients?: undefined; readonly metrics?: CustomMetrics }
   | {
@@ -28,7 +28,7 @@ export type CustomLossResult =
 /**
  * A loss on log-probs.
  *
- * @param data - the batch, as it was given, with all of its `lossFnInputs`: those besides `target_tokens` and `weights` are not sent.
+ * @param data - the batch with all of its `lossFnInputs`; only `target_tokens` and `weights` are sent to the server.
  * @param logprobs - per datum, the log-probs of its `target_tokens`, in their shape.
  *
  * @example
@@ -48,8 +48,8 @@ export type CustomLossFn = (
 ) => CustomLossResult | Promise<CustomLossResult>;
 
 /**
- * The batch for the forward pass: zero weights are added where there are none, and what only the loss reads stays here. The caller's
- * data stay untouched.
+ * The batch for the forward pass: missing weights are filled with zeros, and inputs that only the loss reads are removed. Does not modify
+ * the caller's data.
  *
  * @throws {@link InvalidInputError} naming `data[i].lossFnInputs.target_tokens` when it is missing.
  */
@@ -81,15 +81,15 @@ export function withCarrier(datum: Datum, targets: TensorData, weights: TensorDa
   return new Datum<string>({ modelInput, lossFnInputs, ...omitUndefined({ modelInputSpans, lossFnInputSpans }) });
 }
 
-/** What a custom loss came to. */
+/** The result of running a custom loss. */
 export interface CustomBackward {
-  /** The batch for the backward pass: the same inputs and targets, minus the slope as weights. */
+  /** The batch for the backward pass: the same inputs and targets, with minus the derivative as weights. */
   readonly data: readonly Datum[];
   readonly loss: number;
   readonly metrics: CustomMetrics;
 }
 
-/** The result of a custom loss: the server's metrics with the user's, as in Python. */
+/** The result of a pass with a custom loss: the server's metrics and those of the loss, as in the Python SDK. */
 export class CustomLossOutput extends CombinedOutput {
   readonly #loss: number;
   constructor(output: ForwardBackwardOutput, custom: Pick<CustomBackward, "loss" | "metrics">) {
@@ -99,7 +99,7 @@ export class CustomLossOutput extends CombinedOutput {
     super({ ...output, metrics: { ...others, ...custom.metrics, ...losses }, hashes });
     this.#loss = custom.loss;
   }
-  /** The custom loss, as `metrics["loss:sum"]` is; `metrics["surrogate_loss:sum"]` is that of the server's carrier loss, which only has its slope. */
+  /** The custom loss, equal to `metrics["loss:sum"]`. `metrics["surrogate_loss:sum"]` is the carrier loss, which has the same gradient and another value. */
   override get loss(): number {
     return this.#loss;
   }

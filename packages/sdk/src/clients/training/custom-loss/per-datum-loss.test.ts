@@ -139,7 +139,7 @@ describe("createCustomLoss", () => {
       "data[0].lossFnInputs.target_tokens: is required by the loss mine",
     );
     expect(problem({ target_tokens: [1, 2], sampling: floats([1, 2]) })).toBe(
-      "data[0].lossFnInputs.target_tokens: has rank 1, and the loss declared 2", // the log-probs have the targets' shape
+      "data[0].lossFnInputs.target_tokens: must have rank 2, as declared by the loss, got 1", // the log-probs have the targets' shape
     );
     const shapeless = TensorData.ofParts({ dtype: "float32", values: Float32Array.of(1, 2) });
     expect(problem({ target_tokens: targets, sampling: shapeless })).toBeUndefined(); // a vector, as everywhere

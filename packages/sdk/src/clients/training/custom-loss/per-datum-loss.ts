@@ -1,7 +1,6 @@
 /**
- * A custom loss in its per-datum form: a function of one datum's log-probs and inputs, made once with
- * `ServiceClient.createCustomLoss` and used in many passes. Where the server runs such losses it has the graph; elsewhere the
- * function is run here, datum by datum.
+ * Per-datum custom losses: a function of one datum's log-probs and inputs, created once with `ServiceClient.createCustomLoss` and used in
+ * many passes. Servers that run custom losses have its graph; otherwise the client runs the function datum by datum.
  */
 import { constant, type Var } from "@tinklet/wire/autodiff";
 import type { CustomLossInput, CustomLossInputRank, Datum, TensorData } from "@tinklet/wire/client";
@@ -9,7 +8,7 @@ import { InvalidInputError } from "@tinklet/wire/errors";
 import type { CustomLossFn } from "./custom-loss.ts";
 
 /**
- * A loss of one datum. The loss of a batch is the sum over its data; metrics are summed or averaged as their names say.
+ * A loss of one datum. The loss of a batch is the sum over its data; metrics are summed or averaged by the suffix of their names.
  *
  * @example
  * ```ts
@@ -32,15 +31,15 @@ export interface InputRanks {
   readonly [input: string]: CustomLossInputRank;
 }
 
-/** A loss that {@link ServiceClient.createCustomLoss} made, to be given to `forwardBackwardCustom`. */
+/** A loss created by {@link ServiceClient.createCustomLoss}, for use with `forwardBackwardCustom`. */
 export class CustomLoss {
   /** The loss's name. */
   readonly name: string;
   /** `logprobs`, then the keys of `lossFnInputs` that the loss reads. */
   readonly inputs: readonly CustomLossInput[];
-  /** The server's id of it; undefined when the client runs it. */
+  /** Id of the loss on the server; undefined if the client runs it. */
   readonly lossId: string | undefined;
-  /** Why the client runs it, when the server could run others. */
+  /** The reason why the client runs the loss although the server supports custom losses. */
   readonly untraced: string | undefined;
   /** @internal */
   readonly fn: PerDatumLossFn;
@@ -61,7 +60,7 @@ export class CustomLoss {
   }
 }
 
-/** @throws {@link InvalidInputError} naming the datum and the key when a datum lacks an input, or has it with another rank. */
+/** @throws {@link InvalidInputError} naming the datum and the key of a missing input, or of one with another rank. */
 export function checkLossInputs(loss: CustomLoss, data: readonly Datum[]): void {
   for (const [i, datum] of data.entries()) {
     for (const { name, rank } of loss.inputs) {
@@ -70,12 +69,13 @@ export function checkLossInputs(loss: CustomLoss, data: readonly Datum[]): void 
       const field = `data[${i}].lossFnInputs.${key}`;
       if (tensor === undefined) throw new InvalidInputError(field, `is required by the loss ${loss.name}`);
       const found = tensor.shape?.length ?? 1;
-      if (found !== rank) throw new InvalidInputError(field, `has rank ${found}, and the loss declared ${rank}`);
+      if (found !== rank)
+        throw new InvalidInputError(field, `must have rank ${rank}, as declared by the loss, got ${found}`);
     }
   }
 }
 
-/** The loss of a batch, for the client to run. @param data - with all inputs */
+/** The loss of a batch, run by the client. @param data - the batch with all inputs */
 export function batchLoss(loss: CustomLoss, data: readonly Datum[]): CustomLossFn {
   return (_, logprobs) => {
     const results = data.map((datum, i) =>

@@ -1,6 +1,5 @@
 /**
- * Runs a custom loss on the log-probs that the forward pass brought, and makes the batch of the backward pass of it. Loaded with
- * the first custom loss.
+ * Runs a custom loss on the log-probs of the forward pass and creates the batch of the backward pass. Loaded with the first custom loss.
  */
 import { gradient, leaf, Var } from "@tinklet/wire/autodiff";
 import { type Datum, type ForwardBackwardOutput, TensorData } from "@tinklet/wire/client";
@@ -18,13 +17,13 @@ import {
 } from "./custom-loss.ts";
 
 /**
- * Runs the user's loss on the log-probs of the forward pass and turns its slopes into weights.
+ * Runs the user's loss on the log-probs of the forward pass and converts its derivatives to weights.
  *
- * @param data - the batch as it was given, for the loss.
- * @param sent - the batch as the forward pass sent it.
+ * @param data - the caller's batch, passed to the loss.
+ * @param sent - the batch that the forward pass sent.
  * @throws {@link UnusedLeafError} when the loss does not depend on a datum's log-probs.
- * @throws {@link InvalidInputError} naming `loss` or `gradients[i]` when what the loss returned cannot be used. A loss or a slope
- * that is not finite is refused: it would make every weight of the model NaN.
+ * @throws {@link InvalidInputError} naming `loss` or `gradients[i]` when the loss returned an invalid result. Values that are not finite
+ * are rejected, because they would make every weight of the model NaN.
  */
 export async function runCustomLoss(
   data: readonly Datum[],
@@ -47,11 +46,14 @@ export async function runCustomLoss(
   };
 }
 
-/** The log-probs of each datum's targets, in the targets' shape, as leaves of the tape. */
+/** The log-probs of each datum's targets, in the targets' shape, as leaves of the autodiff graph. */
 function logprobLeaves(data: readonly Datum[], forward: ForwardBackwardOutput): Var[] {
   const outputs = forward.lossFnOutputs;
   if (outputs.length !== data.length) {
-    throw new ResponseValidationError("loss_fn_outputs", `has ${outputs.length} entries for ${data.length} data`);
+    throw new ResponseValidationError(
+      "loss_fn_outputs",
+      `must have one entry per datum: ${data.length}, got ${outputs.length}`,
+    );
   }
   return data.map((datum, i) => {
     const field = `loss_fn_outputs[${i}].logprobs`;
@@ -72,40 +74,41 @@ function logprobLeaves(data: readonly Datum[], forward: ForwardBackwardOutput): 
 function slopesOf(result: CustomLossResult, leaves: readonly Var[]): { loss: number; slopes: Float64Array[] } {
   const given: unknown = (result as CustomLossResult | undefined)?.loss;
   if (given instanceof Var) {
-    const loss = given.size === 1 ? given.reshape([]) : given; // gradient() explains what is wrong with the others
+    const loss = given.size === 1 ? given.reshape([]) : given; // gradient() throws for other shapes
     const slopes = gradient(loss, leaves).map(checkFinite);
     return { loss: finiteLoss(loss.item()), slopes };
   }
   if (typeof given !== "number") {
     throw new InvalidInputError(
       "loss",
-      `a custom loss must return { loss }, a Var or a number, not ${describe(given)}`,
+      `a custom loss must return { loss }, a Var or a number, got ${describe(given)}`,
     );
   }
   const { gradients } = result;
   if (!Array.isArray(gradients) || gradients.length !== leaves.length) {
     throw new InvalidInputError("gradients", `must hold one array for each of the ${leaves.length} data`, {
-      hint: "Return the loss as a Var to have its gradient taken for you.",
+      hint: "Return the loss as a Var to have its gradient computed.",
     });
   }
   const slopes = leaves.map((logprobs, i) => {
     const slope = gradients[i] as ArrayLike<number> | TensorData | undefined;
     const values = slope instanceof TensorData ? slope.toDense().values : slope;
     if (values?.length !== logprobs.size) {
-      throw new InvalidInputError(`gradients[${i}]`, `must hold ${logprobs.size} numbers, not ${values?.length ?? 0}`);
+      throw new InvalidInputError(`gradients[${i}]`, `must have ${logprobs.size} numbers, got ${values?.length ?? 0}`);
     }
     return checkFinite(Float64Array.from(values as ArrayLike<number>, Number), i);
   });
   return { loss: finiteLoss(given), slopes };
 }
 
-/** A loss that is NaN has no slope, whatever the gradients say. */
+/** Rejects a loss that is not finite, even if its gradients are. */
 function finiteLoss(loss: number): number {
   if (Number.isFinite(loss)) return loss;
   throw new InvalidInputError("loss", `is ${loss}`, { hint: notFiniteHint });
 }
 
-const notFiniteHint = "Look for log of zero, division by zero or exp of a large number in the loss; clamp before them.";
+const notFiniteHint =
+  "Check the loss for log of zero, division by zero or exp of a large number, and clamp their arguments.";
 
 function checkFinite(slope: Float64Array, datum: number): Float64Array {
   const at = slope.findIndex((value) => !Number.isFinite(value));
@@ -118,7 +121,7 @@ function checkFinite(slope: Float64Array, datum: number): Float64Array {
 function checkedMetrics(metrics: CustomMetrics): CustomMetrics {
   for (const [key, value] of Object.entries(metrics)) {
     if (typeof value !== "number") {
-      throw new InvalidInputError(`metrics.${key}`, `must be a number, not ${describe(value)}`);
+      throw new InvalidInputError(`metrics.${key}`, `must be a number, got ${describe(value)}`);
     }
   }
   return metrics;

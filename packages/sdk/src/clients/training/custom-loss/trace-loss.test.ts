@@ -239,33 +239,36 @@ describe("traceLoss", () => {
     "reads its numbers": [({ logprobs: x }) => x.mul(x.data[0]!).sum(), `it reads values, ${differ}`],
     "reads a length": [({ logprobs: x }) => x.sum().div(x.size), `it reads lengths, ${differ}`],
     "reads a shape": [({ logprobs: x }) => x.sum().div(x.shape[0]!), `it reads lengths, ${differ}`],
-    "captures numbers": [({ logprobs: x }) => x.mul([1, 2, 3]).sum(), "it uses numbers that are neither log-probs nor"],
-    "captures a mask": [({ logprobs: x }) => x.maskedSum([1, 0, 1]), "it uses a mask that is no input of it."],
-    "takes a number for a mask": [({ logprobs: x }) => where(1, x, x).sum(), "it uses a mask that is no input of it."],
-    "takes the mean of a captured mask": [
-      ({ logprobs: x }) => x.maskedMean([1, 0]),
-      "the mask of a maskedMean must be",
+    "captures numbers": [({ logprobs: x }) => x.mul([1, 2, 3]).sum(), "it uses an array that is not one of its inputs"],
+    "captures a mask": [({ logprobs: x }) => x.maskedSum([1, 0, 1]), "it uses a mask that is not one of its inputs."],
+    "takes a number for a mask": [
+      ({ logprobs: x }) => where(1, x, x).sum(),
+      "it uses a mask that is not one of its inputs.",
     ],
+    "takes the mean of a captured mask": [({ logprobs: x }) => x.maskedMean([1, 0]), "the mask of maskedMean must be"],
     "takes the mean of a mask of another rank": [
       ({ logprobs: x, beta }) => x.maskedMean(beta),
-      "must be an input with the rank of what it masks.",
+      "must be an input with the same rank as the value.",
     ],
-    "joins numbers": [({ logprobs: x }) => concat([x, [1]]).sum(), "it joins numbers that are no input of it."],
-    "stacks numbers": [({ logprobs: x }) => stack([x.sum(), 1]).sum(), "it joins numbers that are no input of it."],
+    "joins numbers": [({ logprobs: x }) => concat([x, [1]]).sum(), "it joins an array that is not one of its inputs."],
+    "stacks numbers": [
+      ({ logprobs: x }) => stack([x.sum(), 1]).sum(),
+      "it joins an array that is not one of its inputs.",
+    ],
     "multiplies vectors and scalars as if they were alike": [
       ({ logprobs: x, beta }) => x.dot(beta),
-      "dot takes two values of one shape.",
+      "the operands of dot must have the same shape.",
     ],
-    "picks by positions": [({ logprobs: x }) => x.gather([0, 2]).sum(), "it picks by positions of its own (gather)."],
-    "rearranges by positions": [({ logprobs: x }) => x.pick([0], [1]).sum(), "positions of its own (pick)."],
-    "sums an axis that is not there": [({ logprobs: x }) => x.sum(1).sum(), "there is no axis 1 in rank 1."],
-    "counts axes too far from the last": [({ logprobs: x }) => x.mean(-2).sum(), "there is no axis -2 in rank 1."],
-    "runs along half an axis": [({ logprobs: x }) => x.cumsum(0.5).sum(), "there is no axis 0.5 in rank 1."],
-    "takes a row of a scalar": [({ beta }) => beta.at(0), "there is no axis 0 in rank 0."],
-    "takes rows of a scalar": [({ beta }) => beta.slice(0).sum(), "there is no axis 0 in rank 0."],
+    "picks by positions": [({ logprobs: x }) => x.gather([0, 2]).sum(), "it uses gather with explicit positions."],
+    "rearranges by positions": [({ logprobs: x }) => x.pick([0], [1]).sum(), "it uses pick with explicit positions."],
+    "sums an axis that is not there": [({ logprobs: x }) => x.sum(1).sum(), "axis 1 is out of range for rank 1."],
+    "counts axes too far from the last": [({ logprobs: x }) => x.mean(-2).sum(), "axis -2 is out of range for rank 1."],
+    "runs along half an axis": [({ logprobs: x }) => x.cumsum(0.5).sum(), "axis 0.5 is out of range for rank 1."],
+    "takes a row of a scalar": [({ beta }) => beta.at(0), "axis 0 is out of range for rank 0."],
+    "takes rows of a scalar": [({ beta }) => beta.slice(0).sum(), "axis 0 is out of range for rank 0."],
     "does what has no word": [
       ({ logprobs: x }) => x.symbolic!.call("sort", [x]),
-      "it uses sort, which has no word in a graph.",
+      "it uses sort, which graphs do not have.",
     ],
     "uses another loss's value": [({ logprobs: x }) => x.mul(other.kept!).sum(), "it uses a value of another loss."],
   };
@@ -355,6 +358,6 @@ describe("traceLoss", () => {
     const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`i${i}`, 1]));
     expect(lossInputs({ logprobs: 1, ...many(15) })).toHaveLength(16);
     expect(refused(() => lossInputs({ logprobs: 1, ...many(16) }))).toBe("inputRanks");
-    expect(() => lossInputs({ logprobs: 1, ...many(16) })).toThrow("has more than 16 inputs");
+    expect(() => lossInputs({ logprobs: 1, ...many(16) })).toThrow("must have at most 16 inputs, got 17");
   });
 });

@@ -1,14 +1,14 @@
 /**
- * Turns a loss written with `autodiff` into the graph that a server runs. The function is called once with values that have no
- * numbers: they note each operation in the words of the wire and know their rank. A loss that asks for numbers, lengths or
- * shapes cannot be noted so, because it may do something else on other data; it says so and is run by the client instead.
+ * Traces a loss written with `autodiff` to the graph that a server runs. The function is called once with symbolic values, which have a rank
+ * but no data and record each operation by its name on the wire. A loss that reads values, lengths or shapes cannot be traced, because it
+ * may depend on the data; the client runs it instead.
  */
 import { constant, type Operand, type Shape, Var } from "@tinklet/wire/autodiff";
 import type { CustomLossGraph, CustomLossInput, CustomLossNode, JsonValue } from "@tinklet/wire/client";
 import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
 import { describe } from "@tinklet/wire/options";
 
-/** A loss that cannot be turned into a graph. */
+/** A loss that cannot be traced. */
 export class TraceError extends TinkerError {
   override readonly name = "TraceError";
   constructor(problem: string) {
@@ -16,7 +16,7 @@ export class TraceError extends TinkerError {
   }
 }
 
-/** What a traced function returns: a scalar, and scalars under names like `custom/kl:mean`. */
+/** Result of a traced function: a scalar, and scalars under names like `custom/kl:mean`. */
 export interface TracedResult {
   readonly loss: Var;
   readonly metrics?: Readonly<Record<string, Var>>;
@@ -29,8 +29,8 @@ const maxInputs = 16;
 /**
  * The graph of a loss.
  *
- * @throws {@link TraceError} when the loss does what a graph cannot say.
- * @throws {@link InvalidInputError} when inputs or results are not what any server takes.
+ * @throws {@link TraceError} when the loss uses an operation that graphs do not have.
+ * @throws {@link InvalidInputError} when no server accepts the inputs or results.
  */
 export function traceLoss(
   fn: (inputs: Readonly<Record<string, Var>>) => TracedResult,
@@ -50,25 +50,26 @@ export function traceLoss(
   };
 }
 
-/** Inputs in the order of the wire. @throws {@link InvalidInputError} naming `inputRanks.<name>`. */
+/** Inputs in wire order. @throws {@link InvalidInputError} naming `inputRanks.<name>`. */
 export function lossInputs(ranks: Readonly<Record<string, number>>): CustomLossInput[] {
   const names = Object.keys(ranks);
   const first = ranks["logprobs"];
   if (first !== 1 && first !== 2) {
-    throw new InvalidInputError("inputRanks.logprobs", `must be 1 ([T]) or 2 ([T, K]), not ${describe(first)}`);
+    throw new InvalidInputError("inputRanks.logprobs", `must be 1 ([T]) or 2 ([T, K]), got ${describe(first)}`);
   }
-  if (names.length > maxInputs) throw new InvalidInputError("inputRanks", `has more than ${maxInputs} inputs`);
+  if (names.length > maxInputs)
+    throw new InvalidInputError("inputRanks", `must have at most ${maxInputs} inputs, got ${names.length}`);
   return ["logprobs", ...names.filter((name) => name !== "logprobs")].map((name) => {
     const rank = ranks[name];
     if (!inputName.test(name)) {
       throw new InvalidInputError(`inputRanks.${name}`, "must be a lower-case name of letters, digits and underscores");
     }
     if (rank === 0 || rank === 1 || rank === 2) return { name, rank };
-    throw new InvalidInputError(`inputRanks.${name}`, `must be 0, 1 or 2, not ${describe(rank)}`);
+    throw new InvalidInputError(`inputRanks.${name}`, `must be 0, 1 or 2, got ${describe(rank)}`);
   });
 }
 
-/** @throws {@link InvalidInputError} for a metric that no server takes. */
+/** @throws {@link InvalidInputError} for an invalid metric name. */
 export function checkMetricName(name: string): void {
   if (metricName.test(name)) return;
   throw new InvalidInputError(
@@ -77,7 +78,7 @@ export function checkMetricName(name: string): void {
   );
 }
 
-/** Operations of two values by the wire's names. */
+/** Binary operations by their names on the wire. */
 const operators: Readonly<Record<string, string>> = {
   add: "operator.add",
   sub: "operator.sub",
@@ -90,7 +91,7 @@ class Trace {
   readonly nodes: CustomLossNode[] = [];
   readonly #names = new Set<string>();
 
-  /** A name that no node has yet: a word, numbered from the second on as PyTorch's tracer does. */
+  /** An unused node name: the word, with a number from the second use, as in PyTorch's tracer. */
   name(word: string): string {
     let name = word;
     for (let number = 1; this.#names.has(name); number++) name = `${word}_${number}`;
@@ -104,7 +105,7 @@ class Trace {
     return new TraceVar(this, name, rank);
   }
 
-  /** Notes a call; its name is the last word of what it calls. */
+  /** Records a call; the node is named after the last part of the function's name. */
   add(
     target: string,
     args: readonly JsonValue[],
@@ -125,7 +126,7 @@ class Trace {
       return { ref: value.node };
     }
     const fixed = constant(value);
-    if (fixed.shape.length !== 0) throw new TraceError("it uses numbers that are neither log-probs nor an input of it");
+    if (fixed.shape.length !== 0) throw new TraceError("it uses an array that is not one of its inputs");
     return number(fixed.item());
   }
 
@@ -152,7 +153,7 @@ class Trace {
     switch (operation) {
       case "max":
       case "min": {
-        // PyTorch's functions take tensors only, and share the slope of a tie as ours do
+        // PyTorch's functions accept tensors only. Both split the derivative equally at a tie.
         const [like] = operands.filter((operand): operand is TraceVar => operand instanceof TraceVar);
         const sides = operands.map((operand): JsonValue => {
           if (operand instanceof TraceVar) return this.ref(operand);
@@ -166,24 +167,24 @@ class Trace {
       }
       case "concat": {
         const parts = operands.map((operand) => {
-          if (!(operand instanceof TraceVar)) throw new TraceError("it joins numbers that are no input of it");
+          if (!(operand instanceof TraceVar)) throw new TraceError("it joins an array that is not one of its inputs");
           return operand.rank === 0 ? this.add("torch.unsqueeze", [this.ref(operand), 0], 1) : operand;
         });
         return this.add("torch.cat", [parts.map((part) => this.ref(part))], Math.max(rank, 1));
       }
       case "stack":
         for (const operand of operands) {
-          if (!(operand instanceof TraceVar)) throw new TraceError("it joins numbers that are no input of it");
+          if (!(operand instanceof TraceVar)) throw new TraceError("it joins an array that is not one of its inputs");
         }
         return this.add("torch.stack", [operands.map((operand) => this.ref(operand))], rank + 1);
       default:
-        throw new TraceError(`it uses ${operation}, which has no word in a graph`);
+        throw new TraceError(`it uses ${operation}, which graphs do not have`);
     }
   }
 
-  /** Where a mask is not zero. */
+  /** Positions where a mask is not zero. */
   chosen(mask: Operand): TraceVar {
-    if (!(mask instanceof TraceVar)) throw new TraceError("it uses a mask that is no input of it");
+    if (!(mask instanceof TraceVar)) throw new TraceError("it uses a mask that is not one of its inputs");
     return this.add("operator.ne", [this.ref(mask), 0], mask.rank);
   }
 }
@@ -193,7 +194,7 @@ const number = (value: number): JsonValue => {
   return { float: Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf" };
 };
 
-/** A value without numbers. */
+/** A symbolic value. */
 class TraceVar extends Var {
   readonly trace: Trace;
   readonly node: string;
@@ -232,7 +233,7 @@ class TraceVar extends Var {
   #axis(axis: number): number {
     const at = axis < 0 ? axis + this.rank : axis;
     if (Number.isInteger(at) && at >= 0 && at < this.rank) return axis;
-    throw new TraceError(`there is no axis ${axis} in rank ${this.rank}`);
+    throw new TraceError(`axis ${axis} is out of range for rank ${this.rank}`);
   }
   #along(target: string, axis: number | undefined): TraceVar {
     if (axis === undefined) return this.trace.add(target, [this.#self()], 0);
@@ -319,7 +320,7 @@ class TraceVar extends Var {
   }
   override maskedMean(mask: Operand): Var {
     if (!(mask instanceof TraceVar) || mask.rank !== this.rank) {
-      throw new TraceError("the mask of a maskedMean must be an input with the rank of what it masks");
+      throw new TraceError("the mask of maskedMean must be an input with the same rank as the value");
     }
     return this.maskedSum(mask).div(this.trace.chosen(mask).sum());
   }
@@ -332,7 +333,7 @@ class TraceVar extends Var {
     return this.#each("torch.cumsum", this.#axis(axis));
   }
   override dot(other: Operand): Var {
-    if (this.trace.rank(other) !== this.rank) throw new TraceError("dot takes two values of one shape");
+    if (this.trace.rank(other) !== this.rank) throw new TraceError("the operands of dot must have the same shape");
     return this.mul(other).sum();
   }
   override reshape(shape: Shape): Var {
@@ -347,10 +348,10 @@ class TraceVar extends Var {
     return this.trace.add("operator.getitem", [this.#self(), index], this.rank - 1);
   }
   override gather(): Var {
-    throw new TraceError("it picks by positions of its own (gather)");
+    throw new TraceError("it uses gather with explicit positions");
   }
   override pick(): Var {
-    throw new TraceError("it picks by positions of its own (pick)");
+    throw new TraceError("it uses pick with explicit positions");
   }
   override stopGradient(): Var {
     return this.#each(".detach");
