@@ -192,7 +192,7 @@ it("every call refuses an option that there is none of, and names the near one",
   expect(() => new Datum({ modelInput: [1], lossFnInput: {} } as never)).toThrow(/lossFnInput: is not a part/);
 });
 
-/** Clients of a server that is well until `on`, or, `fresh`, of one that nobody has reached yet. */
+/** Clients of a server that works until `on` is set, or, with `fresh`, of a server that has not been contacted yet. */
 async function setup(state: string, fresh: boolean) {
   let on = fresh;
   const kit = harness(states[state]!(() => on));
@@ -207,7 +207,7 @@ async function setup(state: string, fresh: boolean) {
   return { ...kit, clients: { service, rest, admin, trainer, sampler } };
 }
 
-/** Starts calls together and tells which of them go on after their bound, and how long on the fake clock. */
+/** Starts the calls together and returns those that end later than `promptlyMs` after their bound, on the fake clock. */
 async function overruns(
   these: Readonly<Record<string, Call>>,
   { clock, clients, service }: Awaited<ReturnType<typeof setup>>,
@@ -224,6 +224,9 @@ async function overruns(
   await clock.advance(atMs);
   controller.abort("enough");
   await clock.advance(promptlyMs);
+  // Exports remove temporary folders before they reject: real file I/O, which the fake clock does not wait for.
+  const all = Object.keys(these).length;
+  for (let turn = 0; turn < 1_000 && endedAtMs.size < all; turn++) await new Promise(setImmediate);
   await clock.advance(40_000);
   await Promise.all([service.close(), clients.admin.close()]);
   const over = (name: string) => (endedAtMs.get(name) ?? Infinity) - startedAtMs - atMs;
@@ -237,7 +240,7 @@ const atFirstContact = Object.fromEntries(
 );
 
 describe.each(Object.keys(states))("on a server that is %s", (state) => {
-  // Tokenizers are fetched elsewhere, and nobody is there either.
+  // Tokenizers are fetched with the global fetch, which never resolves here.
   beforeEach(() => vi.stubGlobal("fetch", () => new Promise(() => {})));
   afterEach(() => vi.unstubAllGlobals());
 
