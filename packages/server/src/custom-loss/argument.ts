@@ -1,6 +1,5 @@
 /**
- * An argument as the wire writes it, read into something that cannot surprise: scalars and texts stand for themselves, lists
- * for lists, and everything else is an object with one key of a fixed set. What is none of these is refused.
+ * Parses the arguments of a node: a scalar, a string, a list, or an object with one key of a fixed set. All other JSON is rejected.
  */
 import { bounds } from "./bounds.ts";
 import { CustomLossError } from "./custom-loss-error.ts";
@@ -19,7 +18,7 @@ export interface ArgumentSlice {
   readonly kind: "slices";
   readonly parts: readonly [Argument, Argument, Argument];
 }
-/** An argument with places for what earlier nodes will hold. */
+/** A parsed argument, which may contain references to earlier nodes. */
 export type Argument = Reference | ArgumentTuple | ArgumentSlice | { readonly kind: "value"; readonly value: Value };
 
 const dtypes: ReadonlyMap<string, Dtype> = new Map<string, Dtype>([
@@ -34,34 +33,36 @@ const dtypes: ReadonlyMap<string, Dtype> = new Map<string, Dtype>([
   ["bool", "bool"],
 ]);
 
-const value = (given: Value): Argument => ({ kind: "value", value: given });
+const value = (constant: Value): Argument => ({ kind: "value", value: constant });
 
 /**
- * Reads one argument.
+ * Parses one argument.
  *
- * @param nodeOf - the place of an earlier node by name; absent for a name that is unknown or not yet there.
+ * @param nodeOf - the index of an earlier node by name; `undefined` for other names.
  */
 export function readArgument(wire: unknown, nodeOf: (name: string) => number | undefined, depth = 0): Argument {
-  if (depth > bounds.depth) throw new CustomLossError(`an argument is nested deeper than ${bounds.depth}`);
+  if (depth > bounds.depth) throw new CustomLossError(`an argument must be nested at most ${bounds.depth} levels deep`);
   const list = (items: readonly unknown[]): readonly Argument[] => {
-    if (items.length > bounds.items) throw new CustomLossError(`a list has more than ${bounds.items} entries`);
+    if (items.length > bounds.items)
+      throw new CustomLossError(`a list must have at most ${bounds.items} entries, got ${items.length}`);
     return items.map((item) => readArgument(item, nodeOf, depth + 1));
   };
   if (wire === null || typeof wire === "boolean") return value(wire);
   if (typeof wire === "number") return value(wire);
-  if (typeof wire === "bigint") throw new CustomLossError(`the number ${wire} is too large`);
+  if (typeof wire === "bigint") throw new CustomLossError(`the integer ${wire} is too large`);
   if (typeof wire === "string") return value(text(wire));
   if (Array.isArray(wire)) return { kind: "tuple", items: list(wire) };
-  if (typeof wire !== "object") throw new CustomLossError(`an argument is a ${typeof wire}`);
+  if (typeof wire !== "object") throw new CustomLossError(`an argument must be JSON, not ${typeof wire}`);
   const entries = Object.entries(wire as object);
   const [entry] = entries;
-  if (entries.length !== 1 || entry === undefined) throw new CustomLossError("an argument's object has one key");
+  if (entries.length !== 1 || entry === undefined)
+    throw new CustomLossError("an argument object must have exactly one key");
   const [key, content] = entry as [string, unknown];
   switch (key) {
     case "ref": {
       const node = typeof content === "string" ? nodeOf(content) : undefined;
       if (node !== undefined) return { kind: "ref", node };
-      throw new CustomLossError(`${quoted(content)} is no node before this one`);
+      throw new CustomLossError(`${quoted(content)} is not the name of an earlier node`);
     }
     case "tuple":
       if (Array.isArray(content)) return { kind: "tuple", items: list(content) };
@@ -85,7 +86,7 @@ export function readArgument(wire: unknown, nodeOf: (name: string) => number | u
     case "dtype": {
       const dtype = typeof content === "string" ? dtypes.get(content) : undefined;
       if (dtype !== undefined) return value({ kind: "dtype", dtype });
-      throw new CustomLossError(`the dtype ${quoted(content)} is not there`);
+      throw new CustomLossError(`the dtype ${quoted(content)} is not supported`);
     }
     case "device":
     case "layout":
@@ -93,12 +94,12 @@ export function readArgument(wire: unknown, nodeOf: (name: string) => number | u
       if (typeof content === "string" && /^[a-z_]{1,30}(:\d{1,3})?$/.test(content)) return value({ kind: "setting" });
       break;
     default:
-      throw new CustomLossError(`${quoted(key)} is no kind of argument`);
+      throw new CustomLossError(`${quoted(key)} is not a type of argument`);
   }
-  throw new CustomLossError(`an argument's ${key} is not what it should be`);
+  throw new CustomLossError(`the value of the argument type ${key} is invalid`);
 }
 
-/** An argument with the values of the nodes it refers to. */
+/** Replaces the references of an argument by the values of their nodes. */
 export function resolve(argument: Argument, values: readonly Value[]): Value {
   switch (argument.kind) {
     case "value":
@@ -112,14 +113,16 @@ export function resolve(argument: Argument, values: readonly Value[]): Value {
   }
 }
 
-function text(given: string): string {
-  if (given.length > bounds.text) throw new CustomLossError(`a text is longer than ${bounds.text} characters`);
-  return given;
+function text(string: string): string {
+  if (string.length > bounds.text) {
+    throw new CustomLossError(`a string must have at most ${bounds.text} characters, got ${string.length}`);
+  }
+  return string;
 }
 
-/** Something from outside in a message: cut, and as JSON writes it; integers too long for a number as their digits. */
-export const quoted = (given: unknown): string => {
+/** Formats untrusted input for a message: as truncated JSON. */
+export const quoted = (input: unknown): string => {
   const shown =
-    JSON.stringify(given, (_, item: unknown) => (typeof item === "bigint" ? `${item}` : item)) ?? typeof given;
+    JSON.stringify(input, (_, item: unknown) => (typeof item === "bigint" ? `${item}` : item)) ?? typeof input;
   return shown.length > 80 ? `${shown.slice(0, 80)}…` : shown;
 };

@@ -1,4 +1,4 @@
-/** Operations that look at shapes, pick and arrange, and those that make tensors from sizes. */
+/** Operations on shapes, gathering and rearranging operations, and constructors of tensors from sizes. */
 import { quoted } from "./argument.ts";
 import { CustomLossError } from "./custom-loss-error.ts";
 import { cast } from "./elementwise-operations.ts";
@@ -20,13 +20,13 @@ import {
   wholeNumber,
 } from "./values.ts";
 
-/** The sizes of a tensor, as numbers of the loss. */
+/** The sizes of a tensor. */
 const shapeOf = (kit: Kit, x: Tensor): Num[] =>
   kit.running ? [...x.numbers.shape] : Array.from({ length: x.rank }, () => laterSize);
 
 const tensor = (value: Value): Tensor => {
   if (value instanceof Tensor) return value;
-  throw new CustomLossError(`it works on a tensor, not on ${describeValue(value)}`);
+  throw new CustomLossError(`it requires a tensor, not ${describeValue(value)}`);
 };
 
 const sizesOf = (value: Value): Num[] => {
@@ -36,30 +36,31 @@ const sizesOf = (value: Value): Num[] => {
 
 const count = (size: Num): number => {
   const number = known(size);
-  if (number < 0) throw new CustomLossError(`${number} is no size`);
+  if (number < 0) throw new CustomLossError(`a size must be at least 0, got ${number}`);
   return number;
 };
 
-/** A shape with at most one -1, which is filled in. */
+/** Replaces the -1 in a shape by the remaining size. */
 function filledIn(wanted: readonly Num[], size: number): Sizes {
   const given = wanted.map(known);
   const open = given.filter((each) => each === -1).length;
-  if (open > 1 || given.some((each) => each < -1)) throw new CustomLossError(`[${given.join(", ")}] is no shape`);
+  if (open > 1 || given.some((each) => each < -1))
+    throw new CustomLossError(`[${given.join(", ")}] is not a valid shape`);
   const others = sizeOf(given.filter((each) => each !== -1));
   return given.map((each) => (each === -1 ? (others === 0 ? 0 : size / others) : each)).map(Math.floor);
 }
 
 function expand(kit: Kit, x: Tensor, sizes: readonly Num[]): Tensor {
   const fresh = sizes.length - x.rank;
-  kit.constants(sizes);
-  if (fresh < 0) throw new CustomLossError(`rank ${x.rank} does not stretch to rank ${sizes.length}`);
+  kit.checkConstantSizes(sizes);
+  if (fresh < 0) throw new CustomLossError(`rank ${x.rank} cannot be broadcast to rank ${sizes.length}`);
   return kit.pick(x, sizes.length, (own) => {
     const padded = [...sizes.slice(0, fresh).map(() => 1), ...own];
     const shape = sizes
       .map(known)
       .map((size, axis) => (size === -1 && axis >= fresh ? (padded[axis] as number) : size));
     if (shape.some((size, axis) => size < 0 || (padded[axis] !== 1 && padded[axis] !== size))) {
-      throw new CustomLossError(`[${own.join(", ")}] does not stretch to [${shape.join(", ")}]`);
+      throw new CustomLossError(`[${own.join(", ")}] cannot be broadcast to [${shape.join(", ")}]`);
     }
     const [out, apart] = [strides(shape), strides(padded)];
     return {
@@ -76,7 +77,7 @@ function expand(kit: Kit, x: Tensor, sizes: readonly Num[]): Tensor {
 
 function permute(kit: Kit, x: Tensor, axes: readonly number[]): Tensor {
   if (axes.length !== x.rank || new Set(axes).size !== x.rank)
-    throw new CustomLossError("permute names each axis once");
+    throw new CustomLossError("permute must contain each axis exactly once");
   return kit.pick(x, x.rank, (own) => {
     const shape = axes.map((axis) => own[axis] as number);
     const [out, apart] = [strides(shape), strides(own)];
@@ -106,12 +107,12 @@ function flip(kit: Kit, x: Tensor, axes: readonly number[]): Tensor {
 }
 
 function gather(kit: Kit, x: Tensor, axis: number, index: Tensor): Tensor {
-  if (index.rank !== x.rank) throw new CustomLossError(`gather: an index of rank ${index.rank} for rank ${x.rank}`);
-  if (index.dtype !== "int64") throw new CustomLossError("gather: the index must be whole numbers; use .long()");
+  if (index.rank !== x.rank) throw new CustomLossError(`gather: the index must have rank ${x.rank}, got ${index.rank}`);
+  if (index.dtype !== "int64") throw new CustomLossError("gather: the index must be int64; use .long()");
   return kit.pick(x, x.rank, (own) => {
     const { shape, data } = index.numbers;
     if (shape.some((size, k) => k !== axis && size > (own[k] as number))) {
-      throw new CustomLossError(`gather: an index of [${shape.join(", ")}] for [${own.join(", ")}]`);
+      throw new CustomLossError(`gather: an index of shape [${shape.join(", ")}] does not match [${own.join(", ")}]`);
     }
     const [out, apart, size] = [strides(shape), strides(own), own[axis] as number];
     return {
@@ -119,7 +120,7 @@ function gather(kit: Kit, x: Tensor, axis: number, index: Tensor): Tensor {
       position: (i) => {
         const wanted = data[i] as number;
         if (wanted < 0 || wanted >= size)
-          throw new CustomLossError(`gather: index ${wanted} is outside ${size} elements`);
+          throw new CustomLossError(`gather: index ${wanted} is out of range for ${size} elements`);
         return shape.reduce((sum, length, k) => {
           const here = k === axis ? wanted : Math.floor(i / (out[k] as number)) % length;
           return sum + here * (apart[k] as number);
@@ -135,7 +136,7 @@ const unsqueeze = (kit: Kit, x: Tensor, dim: Value): Tensor => {
 };
 
 const filling = (kit: Kit, sizes: readonly Num[], value: (i: number) => number, dtype: Value, otherwise: Dtype) => {
-  kit.constants(sizes);
+  kit.checkConstantSizes(sizes);
   for (const size of sizes) if (typeof size === "number") count(size);
   return kit.filled(hasKind(dtype, "dtype") ? dtype.dtype : otherwise, sizes.length, () => sizes.map(count), value);
 };
@@ -153,7 +154,7 @@ const attributes: ReadonlyMap<string, (kit: Kit, x: Tensor) => Value> = new Map<
 export function addArrangements(list: Operations): void {
   list.add("getattr", "input name", (kit, [x, name]) => {
     if (typeof name !== "string")
-      throw new CustomLossError(`an attribute is named by a text, not ${describeValue(name!)}`);
+      throw new CustomLossError(`the name of an attribute must be a string, not ${describeValue(name!)}`);
     const attribute = attributes.get(name);
     if (attribute === undefined) throw new CustomLossError(`the attribute ${quoted(name)} is not allowed`);
     return attribute(kit, tensor(x!));
@@ -169,7 +170,7 @@ export function addArrangements(list: Operations): void {
 
   const reshape = (kit: Kit, [value, shape]: readonly Value[]) => {
     const [x, sizes] = [tensor(value!), sizesOf(shape!)];
-    kit.constants(sizes);
+    kit.checkConstantSizes(sizes);
     return kit.reshape(x, sizes.length, (own) => filledIn(sizes, sizeOf(own)));
   };
   list.add(".view .reshape", "input *shape", reshape);
@@ -189,7 +190,7 @@ export function addArrangements(list: Operations): void {
     const x = tensor(value!);
     const axis = axisOf(dim!, x.rank);
     return kit.reshape(x, x.rank - 1, (own) => {
-      if (own[axis] !== 1) throw new CustomLossError(`squeeze: axis ${axis} has ${own[axis]} elements, not one`);
+      if (own[axis] !== 1) throw new CustomLossError(`squeeze: axis ${axis} must have size 1, got ${own[axis]}`);
       return own.toSpliced(axis, 1);
     });
   });
@@ -215,7 +216,7 @@ export function addArrangements(list: Operations): void {
   });
   list.add("torch.t .t", "input", (kit, [value]) => {
     const x = tensor(value!);
-    if (x.rank > 2) throw new CustomLossError(`t takes at most a matrix, not rank ${x.rank}`);
+    if (x.rank > 2) throw new CustomLossError(`t requires rank 2 or lower, got ${x.rank}`);
     return permute(kit, x, axesOf(null, x.rank).reverse());
   });
   list.add(".expand", "input *size", (kit, [x, sizes]) => expand(kit, tensor(x!), sizesOf(sizes!)));
@@ -226,8 +227,8 @@ export function addArrangements(list: Operations): void {
   list.add(".repeat", "input *sizes", (kit, [value, repeats]) => {
     const [x, times] = [tensor(value!), sizesOf(repeats!)];
     const fresh = times.length - x.rank;
-    kit.constants(times);
-    if (fresh < 0) throw new CustomLossError("repeat needs a number for each axis");
+    kit.checkConstantSizes(times);
+    if (fresh < 0) throw new CustomLossError("repeat requires a number for each axis");
     return kit.pick(x, times.length, (own) => {
       const padded = [...times.slice(0, fresh).map(() => 1), ...own];
       const shape = padded.map((size, axis) => size * count(times[axis] as Num));
@@ -262,11 +263,11 @@ export function addArrangements(list: Operations): void {
   });
   list.add("torch.index_select .index_select", "input dim index", (kit, [value, dim, index]) => {
     const [x, positions] = [tensor(value!), tensor(index!)];
-    if (positions.dtype !== "int64") throw new CustomLossError("index_select: the index must be whole numbers");
+    if (positions.dtype !== "int64") throw new CustomLossError("index_select: the index must be int64; use .long()");
     return byPositions(kit, x, [{ axis: axisOf(dim!, x.rank), positions }]);
   });
   list.add("torch.masked_select .masked_select", "input mask", (kit, [x, mask]) => {
-    if (tensor(mask!).dtype !== "bool") throw new CustomLossError("masked_select takes a mask of yes and no");
+    if (tensor(mask!).dtype !== "bool") throw new CustomLossError("masked_select requires a mask (bool)");
     return getItem(kit, tensor(x!), mask!);
   });
 
@@ -282,14 +283,15 @@ export function addArrangements(list: Operations): void {
     );
   }
   list.add("torch.full", "size fill_value dtype? device?", (kit, [sizes, value, dtype]) => {
-    if (typeof value !== "number") throw new CustomLossError(`fill_value is ${describeValue(value!)}`);
+    if (typeof value !== "number")
+      throw new CustomLossError(`fill_value must be a number, not ${describeValue(value!)}`);
     return filling(kit, sizesOf(sizes!), () => value, dtype!, Number.isInteger(value) ? "int64" : "float32");
   });
   list.add("torch.arange", "start end? step=1 dtype? device?", (kit, [start, end, step, dtype]) => {
     const [from, to] =
       end === null ? [0, wholeNumber(start!, "end")] : [start!, end!].map((at) => wholeNumber(at, "a bound"));
     const by = knownNumber(step!, "step");
-    if (typeof from === "number" && typeof to === "number") kit.constants([to - from]);
+    if (typeof from === "number" && typeof to === "number") kit.checkConstantSizes([to - from]);
     if (by <= 0) throw new CustomLossError("arange: step must be above 0");
     const length = () => Math.max(Math.ceil((known(to as Num) - known(from as Num)) / by), 0);
     const numbers = kit.filled(
@@ -302,17 +304,18 @@ export function addArrangements(list: Operations): void {
   });
   list.add("torch._C._nn.one_hot", "input num_classes", (kit, [value, classes]) => {
     const x = tensor(value!);
-    if (x.dtype !== "int64") throw new CustomLossError("one_hot: the input must be whole numbers; use .long()");
+    if (x.dtype !== "int64") throw new CustomLossError("one_hot: the input must be int64; use .long()");
     const width = knownNumber(classes!, "num_classes");
-    kit.constants([width]);
-    if (width < 1) throw new CustomLossError("one_hot: num_classes must be given, and above 0");
+    kit.checkConstantSizes([width]);
+    if (width < 1) throw new CustomLossError("one_hot: num_classes is required and must be above 0");
     return kit.filled(
       "int64",
       x.rank + 1,
       () => [...x.numbers.shape, width],
       (i) => {
         const wanted = x.numbers.data[Math.floor(i / width)] as number;
-        if (wanted < 0 || wanted >= width) throw new CustomLossError(`one_hot: ${wanted} is outside ${width} classes`);
+        if (wanted < 0 || wanted >= width)
+          throw new CustomLossError(`one_hot: ${wanted} is out of range for ${width} classes`);
         return Number(wanted === i % width);
       },
     );

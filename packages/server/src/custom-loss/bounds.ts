@@ -1,26 +1,26 @@
-/** How large a custom loss may be. A graph is data from outside: everything it can make grow has a bound here. */
+/** Size limits of custom losses. A graph is untrusted input: every size that it controls has a limit here. */
 export const bounds = {
-  /** Nodes of a graph; a long written loss has about a hundred. */
+  /** Nodes of a graph; a long handwritten loss has about a hundred. */
   nodes: 1000,
-  /** Inputs, log-probs included, as in the official client. */
+  /** Inputs including log-probs, as in the official client. */
   inputs: 16,
-  /** Lists within lists of one argument. */
+  /** Nesting depth of one argument. */
   depth: 4,
   /** Entries of one list, and of the metrics. */
   items: 256,
-  /** Characters of a name or a text. */
+  /** Characters of a name or a string. */
   text: 200,
-  /** Axes of an intermediate tensor. */
+  /** Rank of an intermediate tensor. */
   rank: 6,
-  /** Elements of one tensor, an axis of 0 counted as 1: folding such an axis away leaves the others. */
+  /** Elements of one tensor. An axis of size 0 counts as 1, because a reduction over it leaves the other axes. */
   elements: 4 * 1024 * 1024,
-  /** Elements of all arrays that one datum's evaluation makes and walks, its inputs among them. */
+  /** Elements of all arrays that the evaluation of one datum allocates or iterates over, including its inputs. */
   allElements: 16 * 1024 * 1024,
-  /** Elements of everything that a whole pass makes. */
+  /** The same for all data of a pass. */
   passElements: 512 * 1024 * 1024,
-  /** Elements of the targets of a whole pass. */
+  /** Elements of the targets of a pass. */
   targetElements: 16 * 1024 * 1024,
 } as const;
 
-/** The elements that a tensor of this shape can come to: an axis of 0 counts as 1, since operations fold it away. */
+/** The size of a shape for the limits: an axis of size 0 counts as 1, because reductions can remove it. */
 export const extentOf = (shape: readonly number[]): number => shape.reduce((a, b) => a * Math.max(b, 1), 1);

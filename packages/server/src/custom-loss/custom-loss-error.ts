@@ -1,7 +1,7 @@
-/** What is wrong with a custom loss, in words for whoever wrote it: at its creation, or when it runs on a datum. */
+/** An error in a custom loss, found at its creation or when it runs on a datum. The message is sent to the client. */
 export class CustomLossError extends Error {
   override readonly name = "CustomLossError";
-  /** @param where - the node, input or metric that is meant; absent for the graph as a whole. */
+  /** @param where - the node, input or metric; absent for the whole graph. */
   constructor(problem: string, where?: string) {
     super(where === undefined ? problem : `${where}: ${problem}`);
   }

@@ -1,4 +1,4 @@
-/** Operations of each element: arithmetic, comparisons, choices, kinds of numbers; and the same on plain numbers. */
+/** Elementwise operations: arithmetic, comparisons, where, casts; also on plain numbers. */
 
 import type { Var } from "@tinklet/wire/autodiff";
 import * as autodiff from "@tinklet/wire/autodiff";
@@ -8,10 +8,10 @@ import type { Operations } from "./operation.ts";
 import { type Dtype, describeValue, hasKind, isNum, laterSize, type Num, Tensor, type Value } from "./values.ts";
 
 const { constant } = autodiff;
-/** To the nearest, and to the even one of two that are equally near, as PyTorch and Python round. */
+/** Rounds half to even, as PyTorch and Python do. */
 const roundEven = (x: number) => (Math.abs(x % 1) === 0.5 ? 2 * Math.round(x / 2) : Math.round(x));
 
-/** Functions of one element with a slope. */
+/** Functions of one element with a gradient. */
 const smooth: Record<string, (x: Var) => Var> = {
   exp: (x) => x.exp(),
   expm1: (x) => x.expm1(),
@@ -25,13 +25,13 @@ const smooth: Record<string, (x: Var) => Var> = {
   sin: (x) => x.sin(),
   cos: (x) => x.cos(),
 };
-/** The same of two steps, each of which makes an array. */
+/** Functions with a gradient in two steps, each of which allocates an array. */
 const smoothPairs: Record<string, (x: Var) => Var> = {
   log2: (x) => x.log().mul(1 / Math.LN2),
   log10: (x) => x.log().mul(1 / Math.LN10),
   exp2: (x) => x.mul(Math.LN2).exp(),
 };
-/** Functions of one element without one. */
+/** Functions of one element without a gradient. */
 const steps: Record<string, (x: number) => number> = {
   sign: Math.sign,
   floor: Math.floor,
@@ -60,14 +60,14 @@ const logical: Record<string, (a: boolean, b: boolean) => boolean> = {
 const { sqrt, exp, log, log2, log10, log1p, expm1, floor, ceil, tanh, sin, cos, abs } = Math;
 const mathFunctions = { sqrt, exp, log, log2, log10, log1p, expm1, floor, ceil, tanh, sin, cos, fabs: abs };
 
-/** On plain numbers; a size that is not known yet stays one. */
+/** Applies a function to plain numbers; the result of an unknown size is an unknown size. */
 const numeric = (a: Value, b: Value, fn: (a: number, b: number) => number): Num | undefined => {
   const [left, right] = [a, b].map((value) => (typeof value === "boolean" ? Number(value) : value)) as [Value, Value];
   if (!isNum(left) || !isNum(right)) return undefined;
   return typeof left === "number" && typeof right === "number" ? fn(left, right) : laterSize;
 };
 
-/** Two operands of one operation on tensors, or on numbers where both are. */
+/** A binary operation on tensors, or on numbers if both operands are numbers. */
 function arithmetic(plain: (a: number, b: number) => number, fn: (a: Var, b: Var) => Var, kind?: Dtype) {
   return (kit: Kit, a: Value, b: Value): Value => {
     const number = numeric(a, b, plain);
@@ -107,22 +107,23 @@ function stepwise(fn: (a: number, b: number) => number) {
   };
 }
 
-/** `x.to(...)` and its short forms. */
+/** `x.to(dtype)` and its short forms. */
 export function cast(kit: Kit, x: Tensor, dtype: Dtype): Tensor {
   if (x.dtype === dtype || dtype === "float32") return kit.each(x, (v) => v, dtype);
   return kit.step(x, dtype === "bool" ? (v) => (v === 0 ? 0 : 1) : Math.trunc, dtype);
 }
 
-/** A bound of `clamp`: a number, a tensor, or none. */
+/** `clamp`; each bound is a number, a tensor, or null. */
 function clamp(kit: Kit, input: Value, low: Value, high: Value): Tensor {
   const x = kit.lift(input, "input");
-  if (low === null && high === null) throw new CustomLossError("clamp needs a bound");
+  if (low === null && high === null) throw new CustomLossError("clamp requires min or max");
   if (low instanceof Tensor || high instanceof Tensor) {
     const above = low === null ? x : maximum(kit, x, low);
     return high === null ? above : minimum(kit, above, high);
   }
   for (const bound of [low, high]) {
-    if (bound !== null && !isNum(bound)) throw new CustomLossError(`a bound of clamp is ${describeValue(bound)}`);
+    if (bound !== null && !isNum(bound))
+      throw new CustomLossError(`a bound of clamp must be a number or a tensor, not ${describeValue(bound)}`);
   }
   const bounds = () => ({
     ...(low === null ? {} : { min: known(low as Num) }),
@@ -170,7 +171,7 @@ export function addElementwise(list: Operations): void {
     list.add(`operator.${operator} torch.bitwise_${name} .bitwise_${name}`, "input other", (kit, [a, b]) => {
       const [left, right] = [kit.lift(a!, "input"), kit.lift(b!, "other")];
       if (left.dtype !== "bool" || right.dtype !== "bool") {
-        throw new CustomLossError(`${operator} works on masks here, not on numbers`);
+        throw new CustomLossError(`${operator} supports only masks (bool)`);
       }
       return kit.stepZip(left, right, (x, y) => Number(fn(x !== 0, y !== 0)), "bool");
     });
@@ -178,7 +179,7 @@ export function addElementwise(list: Operations): void {
   const not = (kit: Kit, value: Value) => kit.step(kit.lift(value, "input"), (x) => Number(x === 0), "bool");
   list.add("torch.logical_not .logical_not", "input", (kit, [x]) => not(kit, x!));
   list.add("operator.invert torch.bitwise_not .bitwise_not", "input", (kit, [x]) => {
-    if (kit.lift(x!, "input").dtype !== "bool") throw new CustomLossError("~ works on masks here, not on numbers");
+    if (kit.lift(x!, "input").dtype !== "bool") throw new CustomLossError("~ supports only masks (bool)");
     return not(kit, x!);
   });
 
@@ -196,7 +197,7 @@ export function addElementwise(list: Operations): void {
     "operator.truediv torch.div torch.divide torch.true_divide .div .divide .true_divide",
     "input other rounding_mode?",
     (kit, [a, b, mode]) => {
-      if (mode !== null) throw new CustomLossError("rounding_mode is not there; use floor_divide");
+      if (mode !== null) throw new CustomLossError("rounding_mode is not supported; use floor_divide");
       return divide(kit, a!, b!);
     },
   );
@@ -277,7 +278,7 @@ export function addElementwise(list: Operations): void {
         typeof setting !== "string" &&
         !hasKind(setting, "setting")
       ) {
-        throw new CustomLossError(`.to takes a dtype, not ${describeValue(setting)}`);
+        throw new CustomLossError(`.to requires a dtype, not ${describeValue(setting)}`);
       }
     }
     return made;
@@ -302,5 +303,5 @@ const likeBy =
 
 const dtypeOf = (value: Value): Dtype => (value instanceof Tensor ? value.dtype : "float32");
 const notPlain = (name: string, value: Value): never => {
-  throw new CustomLossError(`math.${name} takes a plain number, not ${describeValue(value)}; use torch.${name}`);
+  throw new CustomLossError(`math.${name} requires a plain number, not ${describeValue(value)}; use torch.${name}`);
 };

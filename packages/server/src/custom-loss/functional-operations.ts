@@ -1,4 +1,4 @@
-/** Functions of `torch.nn.functional` that a loss on log-probs is written with. Traced ones carry every argument by name. */
+/** Functions of `torch.nn.functional`. In traced graphs all their arguments are passed by name. */
 
 import type { Var } from "@tinklet/wire/autodiff";
 import * as autodiff from "@tinklet/wire/autodiff";
@@ -15,11 +15,11 @@ const reduced = (kit: Kit, terms: Tensor, reduction: Value): Tensor => {
     const count = kit.count(terms, axes);
     return kit.each(kit.sum(terms, axes, false), (sum) => sum.mul(1 / known(count)));
   }
-  throw new CustomLossError(`reduction is "none", "sum" or "mean", not ${describeValue(reduction)}`);
+  throw new CustomLossError(`reduction must be "none", "sum" or "mean", not ${describeValue(reduction)}`);
 };
 
 const absent = (value: Value, name: string): void => {
-  if (value !== null) throw new CustomLossError(`its argument ${JSON.stringify(name)} is not there`);
+  if (value !== null) throw new CustomLossError(`the argument ${JSON.stringify(name)} is not supported`);
 };
 
 const positive = (value: Value, name: string): number => {
@@ -27,7 +27,7 @@ const positive = (value: Value, name: string): number => {
   throw new CustomLossError(`${name} must be a number above 0`);
 };
 
-/** Arrays that the longest of these losses makes. */
+/** Upper bound of the arrays that one of these losses allocates. */
 const distanceArrays = 10;
 
 /** A loss between two tensors, element by element. */
@@ -47,7 +47,7 @@ function distance(list: Operations, name: string, extra: string, terms: (differe
   });
 }
 
-/** Half a square near zero, a line further out: the two meet at `edge` with one slope. */
+/** The Huber loss in two terms: quadratic up to `edge`, linear above it, with a continuous gradient. */
 const rounded = (difference: Var, edge: number): { near: Var; far: Var } => {
   const near = difference.abs().clamp({ max: edge });
   return { near: near.mul(near).mul(0.5), far: difference.abs().sub(near).mul(edge) };
@@ -66,7 +66,7 @@ export function addFunctional(list: Operations): void {
   });
   list.add("torch.relu .relu", "input", (kit, [x]) => kit.each(kit.lift(x!, "input"), relu, "float32", 3));
   list.add("torch.nn.functional.relu", "input inplace=false", (kit, [x, inplace]) => {
-    if (inplace === true) throw new CustomLossError("inplace is not there");
+    if (inplace === true) throw new CustomLossError("inplace=True is not supported");
     return kit.each(kit.lift(x!, "input"), relu, "float32", 3);
   });
   list.add("torch.nn.functional.sigmoid", "input", (kit, [x]) => kit.each(kit.lift(x!, "input"), (v) => v.sigmoid()));
@@ -109,7 +109,7 @@ export function addFunctional(list: Operations): void {
   );
 }
 
-// at 0 itself the slope is 0, as in PyTorch; `clamp` would let it through there
+// The gradient at 0 is 0, as in PyTorch; with `clamp` it would be 1.
 const relu = (x: Var): Var =>
   autodiff.where(
     autodiff.constant(

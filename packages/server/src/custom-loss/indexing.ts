@@ -1,25 +1,26 @@
-/** `x[...]` as PyTorch reads it: numbers, slices, new axes and `...` first, then tensors of positions or of yes and no. */
+/** `x[...]` with PyTorch's semantics: first integers, slices, new axes and `...`, then tensors of positions or masks. */
 import { CustomLossError } from "./custom-loss-error.ts";
 import { type Kit, known, type Sizes, sizeOf } from "./kit.ts";
 import { describeValue, hasKind, isNum, isTuple, knownNumber, Tensor, type Value, wholeNumber } from "./values.ts";
 
-/** How far apart neighbours along each axis lie. */
+/** The row-major strides of a shape. */
 export const strides = (shape: Sizes): number[] => shape.map((_, axis) => sizeOf(shape.slice(axis + 1)));
 
-/** An element of a tuple, or part of a tensor. */
+/** An element of a tuple, or an indexed tensor. */
 export function getItem(kit: Kit, from: Value, index: Value): Value {
   if (from instanceof Tensor) return indexed(kit, from, isTuple(index) ? index : [index]);
   if (isTuple(from)) {
     if (hasKind(index, "slice")) {
       const [start, stop, step] = index.parts.map((part) => (part === null ? undefined : knownNumber(part, "slice")));
-      if (step !== undefined && step !== 1) throw new CustomLossError("a slice of a tuple has step 1");
+      if (step !== undefined && step !== 1) throw new CustomLossError("a slice of a tuple must have step 1");
       return from.slice(start, stop);
     }
     const item = from.at(knownNumber(index, "index"));
-    if (item === undefined) throw new CustomLossError(`there is no item ${describeValue(index)} of ${from.length}`);
+    if (item === undefined)
+      throw new CustomLossError(`index ${describeValue(index)} is out of range for ${from.length} items`);
     return item;
   }
-  throw new CustomLossError(`${describeValue(from)} has no items`);
+  throw new CustomLossError(`${describeValue(from)} cannot be indexed`);
 }
 
 interface Axis {
@@ -28,7 +29,7 @@ interface Axis {
   readonly size: (length: number) => number;
   /** The position along the axis of the tensor. */
   readonly at: (i: number, length: number) => number;
-  /** Positions by tensor; they are applied after everything else. */
+  /** A tensor of positions, applied after all other indices. */
   readonly by?: Tensor;
 }
 
@@ -36,9 +37,9 @@ function indexed(kit: Kit, x: Tensor, index: readonly Value[]): Tensor {
   const taken = (item: Value): number =>
     item === null || hasKind(item, "ellipsis") ? 0 : item instanceof Tensor && item.dtype === "bool" ? item.rank : 1;
   const used = index.reduce<number>((sum, item) => sum + taken(item), 0);
-  if (used > x.rank) throw new CustomLossError(`${used} indices for rank ${x.rank}`);
+  if (used > x.rank) throw new CustomLossError(`an index must have at most ${x.rank} entries, got ${used}`);
   const dots = index.filter((item) => hasKind(item, "ellipsis")).length;
-  if (dots > 1) throw new CustomLossError("an index has at most one ellipsis");
+  if (dots > 1) throw new CustomLossError("an index must have at most one ellipsis");
   const all = [...index, ...(dots === 0 ? [{ kind: "ellipsis" } as const] : [])];
 
   const fixed: { from: number; at: (length: number) => number }[] = [];
@@ -55,16 +56,16 @@ function indexed(kit: Kit, x: Tensor, index: readonly Value[]): Tensor {
       fixed.push({ from: axis++, at: (length) => single(known(wholeNumber(item, "index")), length) });
     else if (item instanceof Tensor) {
       if (item.dtype === "float32")
-        throw new CustomLossError("a tensor of fractions is no index; use .long() or a mask");
+        throw new CustomLossError("a float tensor cannot be an index; use .long() or a mask");
       if (item.dtype === "int64") {
         axes.push({ from: axis++, size: (length) => length, at: (at) => at, by: item });
         continue;
       }
-      if (item.rank === 0) throw new CustomLossError("a single yes or no is no index");
+      if (item.rank === 0) throw new CustomLossError("a boolean scalar cannot be an index");
       for (const by of maskPositions(kit, item, x, axis)) {
         axes.push({ from: axis++, size: (length) => length, at: (at) => at, by });
       }
-    } else throw new CustomLossError(`${describeValue(item)} is no index`);
+    } else throw new CustomLossError(`${describeValue(item)} cannot be an index`);
   }
   const basic = kit.pick(x, axes.length, (shape) => {
     const apart = strides(shape);
@@ -86,7 +87,7 @@ function indexed(kit: Kit, x: Tensor, index: readonly Value[]): Tensor {
   return by.length === 0 ? basic : byPositions(kit, basic, by);
 }
 
-/** Picks along axes by tensors of positions, which are stretched to one shape. */
+/** Gathers along axes by tensors of positions, which are broadcast to one shape. */
 export function byPositions(
   kit: Kit,
   x: Tensor,
@@ -97,7 +98,7 @@ export function byPositions(
     (all, { positions }) => kit.stepZip(all, positions, (a) => a, "int64"),
     first.positions,
   );
-  // Tensors side by side put their axes where they stand; tensors with something between put them first.
+  // Axes of adjacent index tensors replace the indexed axes; otherwise they come first, as in PyTorch.
   const together = by.every(({ axis }, i) => axis === first.axis + i);
   const place = together ? first.axis : 0;
   const picked = new Set(by.map(({ axis }) => axis));
@@ -131,17 +132,17 @@ export function byPositions(
   });
 }
 
-/** For each axis of a mask, the positions of what it keeps. */
+/** For each axis of a mask, the positions of its true elements. */
 function maskPositions(kit: Kit, mask: Tensor, of: Tensor, axis: number): Tensor[] {
   let kept: number[] | undefined;
   const positions = () => {
     const { shape, data } = mask.numbers;
     const own = of.numbers.shape.slice(axis, axis + shape.length);
     if (shape.some((size, i) => size !== own[i])) {
-      throw new CustomLossError(`a mask of [${shape.join(", ")}] does not fit [${own.join(", ")}]`);
+      throw new CustomLossError(`a mask of shape [${shape.join(", ")}] does not match [${own.join(", ")}]`);
     }
     if (kept === undefined) {
-      kit.room(shape); // which is walked
+      kit.reserve(shape); // the loop below
       kept = [];
       for (let i = 0; i < data.length; i++) if (data[i] !== 0) kept.push(i);
     }
@@ -160,17 +161,17 @@ function maskPositions(kit: Kit, mask: Tensor, of: Tensor, axis: number): Tensor
   );
 }
 
-/** One position, negative ones counted from the end. */
+/** A position; negative numbers count from the end. */
 function single(index: number, length: number): number {
   const at = index < 0 ? index + length : index;
   if (Number.isInteger(at) && at >= 0 && at < length) return at;
-  throw new CustomLossError(`index ${index} is outside ${length} elements`);
+  throw new CustomLossError(`index ${index} is out of range for ${length} elements`);
 }
 
 function sliced(parts: readonly [Value, Value, Value]): Pick<Axis, "size" | "at"> {
   const [start, stop] = parts.map((part) => (part === null ? undefined : wholeNumber(part, "slice")));
   const step = parts[2] === null ? 1 : knownNumber(parts[2], "a slice's step");
-  if (step < 1) throw new CustomLossError(`a slice's step must be above 0, not ${step}`);
+  if (step < 1) throw new CustomLossError(`the step of a slice must be above 0, got ${step}`);
   const clamp = (at: number, length: number) => Math.min(Math.max(at < 0 ? at + length : at, 0), length);
   const from = (length: number) => (start === undefined ? 0 : clamp(known(start), length));
   const to = (length: number) => (stop === undefined ? length : clamp(known(stop), length));

@@ -1,7 +1,4 @@
-/**
- * What an operation of the allow-list is, and how its arguments are bound: by position or by name, each known, none twice.
- * Nothing outside the list has a meaning here.
- */
+/** The allow-list of operations, and the binding of arguments to parameters by position or name. Other operations are rejected. */
 import { quoted } from "./argument.ts";
 import { CustomLossError } from "./custom-loss-error.ts";
 import type { Kit } from "./kit.ts";
@@ -11,68 +8,68 @@ export type Run = (kit: Kit, args: readonly Value[]) => Value;
 
 interface Parameter {
   readonly name: string;
-  /** Absent for one that must be given. */
+  /** Absent for a required parameter. */
   readonly default?: Value;
 }
 
 export interface Operation {
   readonly parameters: readonly Parameter[];
-  /** The last parameter takes all that is left: `x.view(2, -1)` as well as `x.view((2, -1))`. */
+  /** The last parameter takes the remaining arguments: `x.view(2, -1)` is the same as `x.view((2, -1))`. */
   readonly variadic: boolean;
   readonly run: Run;
 }
 
-/** Other names of parameters that PyTorch takes. */
+/** Other names of parameters that PyTorch accepts. */
 const aliases = new Map([
   ["axis", "dim"],
   ["keepdims", "keepdim"],
   ["self", "input"],
 ]);
 
-/** The allow-list: functions by their full name, methods by `.name`. */
+/** Operations by name: the full name of a function, or `.name` for a method. */
 export class Operations {
   readonly #table = new Map<string, Operation>();
 
   /**
    * Adds an operation under several names.
    *
-   * @param names - apart by spaces; a method's begins with a dot.
-   * @param parameters - apart by spaces; `name=json` has a default, `name?` is null when it is not given, `*name` is variadic.
+   * @param names - separated by spaces; names of methods start with a dot.
+   * @param parameters - separated by spaces: `name=json` has a default, `name?` defaults to null, `*name` is variadic.
    */
   add(names: string, parameters: string, run: Run): void {
     const parsed = parameters.split(" ").map((text): Parameter => {
-      const [, name, mark, given] = /^\*?(\w+)(\??)(?:=(.+))?$/.exec(text) as unknown as [
+      const [, name, mark, json] = /^\*?(\w+)(\??)(?:=(.+))?$/.exec(text) as unknown as [
         string,
         string,
         string,
         string?,
       ];
       if (mark === "?") return { name, default: null };
-      return given === undefined ? { name } : { name, default: JSON.parse(given) as Value };
+      return json === undefined ? { name } : { name, default: JSON.parse(json) as Value };
     });
     const operation = { parameters: parsed, variadic: parameters.includes("*"), run };
     for (const name of names.split(" ")) {
-      if (this.#table.has(name)) throw new Error(`${name} stands in the list twice`);
+      if (this.#table.has(name)) throw new Error(`the operation ${name} is defined twice`);
       this.#table.set(name, operation);
     }
   }
 
-  /** The operation of a node. @throws {@link CustomLossError} naming what is not allowed. */
+  /** The operation of a node. @throws {@link CustomLossError} naming an operation that is not in the list. */
   find(op: "call_function" | "call_method", target: string): Operation {
     const found =
       op === "call_function" ? !target.startsWith(".") && this.#table.get(target) : this.#table.get(`.${target}`);
     if (found) return found;
-    const what = op === "call_function" ? "function" : "method";
-    throw new CustomLossError(`the ${what} ${quoted(target)} is not allowed in a custom loss`);
+    const type = op === "call_function" ? "function" : "method";
+    throw new CustomLossError(`the ${type} ${quoted(target)} is not allowed in a custom loss`);
   }
 
-  /** Every name of the list, for its page. */
+  /** All names, for the documentation. */
   names(): string[] {
     return [...this.#table.keys()].sort();
   }
 }
 
-/** The arguments of a call in the order of the parameters. */
+/** The arguments of a call in the order of the parameters, with defaults. */
 export function bind(
   { parameters, variadic }: Operation,
   args: readonly Value[],
@@ -81,22 +78,22 @@ export function bind(
   const last = parameters.length - 1;
   const rest = variadic ? args.slice(last) : [];
   const [only] = rest;
-  const given: (Value | undefined)[] = variadic
+  const bound: (Value | undefined)[] = variadic
     ? [...args.slice(0, last), ...(rest.length === 0 ? [] : [rest.length === 1 && Array.isArray(only) ? only : rest])]
     : [...args];
-  if (given.length > parameters.length) {
-    throw new CustomLossError(`it takes ${parameters.length} arguments, not ${given.length}`);
+  if (bound.length > parameters.length) {
+    throw new CustomLossError(`it takes at most ${parameters.length} arguments, got ${bound.length}`);
   }
   for (const [key, value] of kwargs) {
     const name = aliases.get(key) ?? key;
     const at = parameters.findIndex((parameter) => parameter.name === name);
-    if (at === -1) throw new CustomLossError(`it has no argument ${quoted(key)} here`);
-    if (given[at] !== undefined) throw new CustomLossError(`its argument ${JSON.stringify(key)} is given twice`);
-    given[at] = value;
+    if (at === -1) throw new CustomLossError(`the argument ${quoted(key)} is not supported`);
+    if (bound[at] !== undefined) throw new CustomLossError(`the argument ${JSON.stringify(key)} is given twice`);
+    bound[at] = value;
   }
   return parameters.map((parameter, i) => {
-    const value = given[i] ?? parameter.default;
-    if (value === undefined) throw new CustomLossError(`its argument ${JSON.stringify(parameter.name)} is missing`);
+    const value = bound[i] ?? parameter.default;
+    if (value === undefined) throw new CustomLossError(`the argument ${JSON.stringify(parameter.name)} is missing`);
     return value;
   });
 }

@@ -1,6 +1,6 @@
 /**
- * Reads a traced loss and refuses what may not run: the form of the graph, its names, the operations, and then, node by node,
- * the ranks. What comes out holds no text that is looked up again: each node has its operation, each argument its place.
+ * Parses a traced loss and rejects invalid graphs: checks the structure, the names, the operations, and then the ranks of all nodes. In the
+ * result names are resolved: each node has its operation, and each reference is an index.
  */
 import type { CustomLossGraph, CustomLossInput } from "@tinklet/wire";
 import { type Argument, quoted, readArgument, resolve } from "./argument.ts";
@@ -29,11 +29,11 @@ export interface LossCall {
   readonly kwargs: ReadonlyMap<string, Argument>;
 }
 
-/** A loss that may run. */
+/** A checked loss. */
 export interface ReadLoss {
   readonly inputs: readonly CustomLossInput[];
   readonly calls: readonly LossCall[];
-  /** Where the loss and each metric stand: inputs first, then calls. */
+  /** Index of the loss node; inputs come first, then calls. `metrics` has indices too. */
   readonly loss: number;
   readonly metrics: ReadonlyMap<string, number>;
 }
@@ -42,42 +42,43 @@ const nodeName = /^[A-Za-z_]\w{0,127}$/;
 const inputName = /^[a-z_][a-z0-9_]{0,63}$/;
 const metricName = /^custom\/[a-z0-9_./-]{1,64}:(sum|mean)$/;
 
-/** @throws {@link CustomLossError} naming the node, input or metric, and what is wrong with it. */
+/** @throws {@link CustomLossError} naming the node, input or metric, and the problem. */
 export function readLoss(inputs: readonly CustomLossInput[], graph: CustomLossGraph): ReadLoss {
   checkInputs(inputs);
   const { nodes } = graph;
-  if (nodes.length > bounds.nodes) throw new CustomLossError(`a graph has at most ${bounds.nodes} nodes`);
+  if (nodes.length > bounds.nodes)
+    throw new CustomLossError(`a graph must have at most ${bounds.nodes} nodes, got ${nodes.length}`);
   const places = new Map<string, number>();
   const calls: LossCall[] = [];
   for (const [i, node] of nodes.slice(0, -1).entries()) {
-    if (!nodeName.test(node.name)) throw new CustomLossError(`${quoted(node.name)} is no name of a node`);
-    if (places.has(node.name)) throw new CustomLossError("there are two nodes of this name", quoted(node.name));
+    if (!nodeName.test(node.name)) throw new CustomLossError(`${quoted(node.name)} is not a valid node name`);
+    if (places.has(node.name)) throw new CustomLossError("two nodes have this name", quoted(node.name));
     if (i < inputs.length) checkPlaceholder(node, inputs[i] as CustomLossInput);
-    else calls.push(named(node.name, () => readCall(node, (name) => places.get(name))));
+    else calls.push(inNode(node.name, () => readCall(node, (name) => places.get(name))));
     places.set(node.name, i);
   }
   const output = nodes.at(-1);
   if (places.size < inputs.length || output?.op !== "output") {
-    throw new CustomLossError("a graph is its inputs, in order, then calls, then one output");
+    throw new CustomLossError("a graph must consist of its inputs in order, then calls, then one output");
   }
-  const read = { inputs, calls, ...named("output", () => readOutput(output.args, places)) };
+  const read = { inputs, calls, ...inNode("output", () => readOutput(output.args, places)) };
   checkRanks(read);
   return read;
 }
 
 function checkInputs(inputs: readonly CustomLossInput[]): void {
   if (inputs.length === 0 || inputs.length > bounds.inputs) {
-    throw new CustomLossError(`a loss has 1 to ${bounds.inputs} inputs, not ${inputs.length}`);
+    throw new CustomLossError(`a loss must have 1 to ${bounds.inputs} inputs, got ${inputs.length}`);
   }
   if (inputs[0]?.name !== "logprobs" || inputs[0].rank === 0) {
-    throw new CustomLossError("the first input is logprobs, of rank 1 or 2");
+    throw new CustomLossError("the first input must be logprobs, of rank 1 or 2");
   }
   for (const { name, rank } of inputs) {
-    if (!inputName.test(name)) throw new CustomLossError(`${quoted(name)} is no name of an input`);
-    if (![0, 1, 2].includes(rank)) throw new CustomLossError(`rank ${quoted(rank)} is not 0, 1 or 2`, name);
+    if (!inputName.test(name)) throw new CustomLossError(`${quoted(name)} is not a valid input name`);
+    if (![0, 1, 2].includes(rank)) throw new CustomLossError(`its rank must be 0, 1 or 2, got ${quoted(rank)}`, name);
   }
   if (new Set(inputs.map(({ name }) => name)).size !== inputs.length)
-    throw new CustomLossError("an input stands twice");
+    throw new CustomLossError("two inputs have the same name");
 }
 
 type Node = CustomLossGraph["nodes"][number];
@@ -90,7 +91,7 @@ function checkPlaceholder(node: Node, { name }: CustomLossInput): void {
     );
   }
   if (node.args.length > 0 || Object.keys(node.kwargs).length > 0) {
-    throw new CustomLossError("an input has no arguments", node.name);
+    throw new CustomLossError("an input must have no arguments", node.name);
   }
 }
 
@@ -99,9 +100,9 @@ function readCall(node: Node, nodeOf: (name: string) => number | undefined): Los
     throw new CustomLossError(`${quoted(node.op)} ${quoted(node.target)} is not allowed in a custom loss`);
   }
   const operation = operations.find(node.op, node.target);
-  if (node.args.length > bounds.items) throw new CustomLossError(`it has more than ${bounds.items} arguments`);
+  if (node.args.length > bounds.items) throw new CustomLossError(`it must have at most ${bounds.items} arguments`);
   const kwargs = Object.entries(node.kwargs);
-  if (kwargs.length > bounds.items) throw new CustomLossError(`it has more than ${bounds.items} arguments`);
+  if (kwargs.length > bounds.items) throw new CustomLossError(`it must have at most ${bounds.items} arguments`);
   return {
     name: node.name,
     operation,
@@ -123,7 +124,8 @@ function readOutput(args: readonly unknown[], places: ReadonlyMap<string, number
   const dict = (items[1] as { dict?: unknown } | null)?.dict;
   if (typeof dict !== "object" || dict === null || Array.isArray(dict)) throw new CustomLossError(expected);
   const metrics = Object.entries(dict);
-  if (metrics.length > bounds.items) throw new CustomLossError(`a loss has at most ${bounds.items} metrics`);
+  if (metrics.length > bounds.items)
+    throw new CustomLossError(`a loss must have at most ${bounds.items} metrics, got ${metrics.length}`);
   for (const [name] of metrics) {
     if (!metricName.test(name)) {
       throw new CustomLossError(`the metric ${quoted(name)} must be named custom/<name>:sum or custom/<name>:mean`);
@@ -132,15 +134,15 @@ function readOutput(args: readonly unknown[], places: ReadonlyMap<string, number
   return { loss: placeOf(items[0]), metrics: new Map(metrics.map(([name, wire]) => [name, placeOf(wire)])) };
 }
 
-/** Walks the calls with ranks alone. Nothing of the data's size is made. */
+/** Runs the calls with ranks only, without allocating tensors. */
 function checkRanks(loss: ReadLoss): void {
   const kit = new Kit(false);
-  // Of the two kinds that an input can have, whole numbers may be used in more places.
+  // An input other than logprobs may be int64 or float32; int64 is accepted by more operations.
   const inputs = loss.inputs.map(({ rank }, i) => new Tensor(i === 0 ? "float32" : "int64", rank));
   const values = runCalls(kit, loss, inputs);
-  const answer = values[loss.loss] as Value;
-  if (!(answer instanceof Tensor) || answer.rank !== 0) {
-    throw new CustomLossError(`the loss must be a scalar, not ${describeValue(answer)}`, "output");
+  const total = values[loss.loss] as Value;
+  if (!(total instanceof Tensor) || total.rank !== 0) {
+    throw new CustomLossError(`the loss must be a scalar, not ${describeValue(total)}`, "output");
   }
   for (const [name, place] of loss.metrics) {
     const metric = values[place] as Value;
@@ -154,18 +156,18 @@ export function runCalls(kit: Kit, loss: Pick<ReadLoss, "calls">, inputs: readon
   const values: Value[] = [...inputs];
   for (const { name, operation, args, kwargs } of loss.calls) {
     values.push(
-      named(name, () => {
-        const given = args.map((arg) => resolve(arg, values));
+      inNode(name, () => {
+        const positional = args.map((arg) => resolve(arg, values));
         const byName = new Map([...kwargs].map(([key, arg]) => [key, resolve(arg, values)]));
-        return operation.run(kit, bind(operation, given, byName));
+        return operation.run(kit, bind(operation, positional, byName));
       }),
     );
   }
   return values;
 }
 
-/** Says in which node something went wrong. */
-function named<T>(node: string, work: () => T): T {
+/** Adds the name of the node to an error. */
+function inNode<T>(node: string, work: () => T): T {
   try {
     return work();
   } catch (error) {

@@ -1,4 +1,4 @@
-/** Operations that fold axes away or look along them: sums, extremes, spreads, softmax, running sums, products of matrices. */
+/** Operations along axes: sums, extremes, variance, softmax, cumulative sums, matrix products. */
 
 import type { Var } from "@tinklet/wire/autodiff";
 import * as autodiff from "@tinklet/wire/autodiff";
@@ -12,12 +12,12 @@ import { axesOf, axisOf, flag, hasKind, isNum, knownNumber, Tensor, type Value }
 const { constant } = autodiff;
 const dims = "input dim? keepdim=false dtype?";
 
-/** The extreme along an axis; equal ones share the slope, as in PyTorch's `amax`. */
+/** The extreme along an axis; equal elements share the gradient, as in PyTorch's `amax`. */
 const extreme = (largest: boolean) => (x: Var, axis: number) => {
   const sign = largest ? 1 : -1;
   const inner = sizeOf(x.shape.slice(axis + 1));
   const size = x.shape[axis] as number;
-  if (size === 0) throw new CustomLossError("there is no extreme of nothing");
+  if (size === 0) throw new CustomLossError("an axis without elements has no extreme");
   const row = (i: number) => Math.floor(i / (size * inner)) * inner + (i % inner);
   const peaks = new Float64Array(x.size / size).fill(-Infinity);
   for (let i = 0; i < x.size; i++) peaks[row(i)] = Math.max(peaks[row(i)] as number, sign * (x.data[i] as number));
@@ -26,7 +26,7 @@ const extreme = (largest: boolean) => (x: Var, axis: number) => {
   return autodiff.where(constant(mask, x.shape), x, 0).sum(axis).div(counts);
 };
 
-/** Where the extreme along an axis stands, the first of equal ones. */
+/** The position of the extreme along an axis; of equal elements the first. */
 function whereExtreme(
   x: Var,
   axis: number,
@@ -34,7 +34,7 @@ function whereExtreme(
 ): { positions: Int32Array; shape: number[]; at: Float64Array } {
   const shape = x.shape.toSpliced(axis, 1);
   const size = x.shape[axis] as number;
-  if (size === 0) throw new CustomLossError("there is no extreme of nothing");
+  if (size === 0) throw new CustomLossError("an axis without elements has no extreme");
   const inner = sizeOf(x.shape.slice(axis + 1));
   const at = new Float64Array(sizeOf(shape));
   const positions = Int32Array.from(at, (_, i) => {
@@ -56,8 +56,8 @@ function along(kit: Kit, x: Tensor, dim: Value, keep: boolean, largest: boolean)
   const rank = keep ? x.rank : x.rank - 1;
   const shaped = (v: Var) => (keep ? v.reshape(v.shape.toSpliced(axis, 0, 1)) : v);
   if (kit.running) {
-    kit.room(x.numbers.shape); // which is walked
-    kit.room(x.numbers.shape.toSpliced(axis, 1), 4); // positions, twice, values and indices
+    kit.reserve(x.numbers.shape); // the loop over all elements
+    kit.reserve(x.numbers.shape.toSpliced(axis, 1), 4); // positions (twice), values and indices
   }
   const found = kit.running ? whereExtreme(x.numbers, axis, largest) : undefined;
   return {
@@ -76,7 +76,7 @@ function mean(kit: Kit, x: Tensor, axes: readonly number[], keep: boolean): Tens
   return kit.each(kit.sum(x, axes, keep), (sum) => sum.mul(1 / known(count)));
 }
 
-/** The mean square distance from the mean; `correction` is taken from the count. */
+/** The variance; `correction` is subtracted from the count. */
 function variance(kit: Kit, x: Tensor, axes: readonly number[], keep: boolean, correction: number): Tensor {
   const middle = mean(kit, x, axes, true);
   const distance = kit.zip(x, middle, (a, b) => a.sub(b), "float32");
@@ -86,11 +86,11 @@ function variance(kit: Kit, x: Tensor, axes: readonly number[], keep: boolean, c
 }
 
 const logSumExp = (kit: Kit, x: Tensor, axes: readonly number[], keep: boolean): Tensor =>
-  kit.reduce(x, axes, keep, (v, axis) => v.logSumExp(axis), "float32", 4); // positions, differences, powers, peaks
+  kit.reduce(x, axes, keep, (v, axis) => v.logSumExp(axis), "float32", 4); // positions, differences, exponentials, maxima
 
 export function logSoftmax(kit: Kit, value: Value, dim: Value): Tensor {
   const x = kit.lift(value, "input");
-  if (dim === null) throw new CustomLossError("softmax needs its dim");
+  if (dim === null) throw new CustomLossError("softmax requires dim");
   if (x.rank === 0) return kit.each(x, (v) => v.sub(v));
   return kit.zip(x, logSumExp(kit, x, [axisOf(dim, x.rank)], true), (a, b) => a.sub(b), "float32");
 }
@@ -105,7 +105,7 @@ export function matmul(kit: Kit, a: Value, b: Value): Tensor {
   const inner = (left: number, right: number) => {
     if (!kit.running) return;
     const [m, n] = [x.numbers.shape.at(left), y.numbers.shape.at(right)];
-    if (m !== n) throw new CustomLossError(`a product of ${m} columns with ${n} rows`);
+    if (m !== n) throw new CustomLossError(`matrix product: ${m} columns do not match ${n} rows`);
   };
   switch (`${x.rank} ${y.rank}`) {
     case "1 1":
@@ -132,7 +132,7 @@ export function matmul(kit: Kit, a: Value, b: Value): Tensor {
       );
     }
     default:
-      throw new CustomLossError(`a product of ranks ${x.rank} and ${y.rank} is not there`);
+      throw new CustomLossError(`matrix product: ranks ${x.rank} and ${y.rank} are not supported`);
   }
 }
 
@@ -148,7 +148,7 @@ export function addReductions(list: Operations): void {
   for (const root of [false, true]) {
     const name = root ? "std" : "var";
     list.add(`torch.${name} .${name}`, "input dim? unbiased=true keepdim=false correction?", (kit, args) => {
-      // x.std(False) gives `unbiased` first
+      // in x.std(False) the first argument is `unbiased`
       const [input, dim, unbiased, keep, correction] =
         typeof args[1] === "boolean" ? [args[0], null, args[1], args[3], args[4]] : args;
       const x = kit.lift(input!, "input");
@@ -225,7 +225,7 @@ export function addReductions(list: Operations): void {
     return matmul(kit, x, y);
   });
   list.add("torch.norm .norm", "input p=2 dim? keepdim=false", (kit, [input, p, dim, keep]) => {
-    if (!(isNum(p!) && p === 2) && p !== "fro") throw new CustomLossError("norm is there with p = 2 only");
+    if (!(isNum(p!) && p === 2) && p !== "fro") throw new CustomLossError("norm supports only p = 2");
     const x = kit.lift(input!, "input");
     const squares = kit.each(x, (v) => v.mul(v));
     return kit.each(kit.sum(squares, axesOf(dim!, x.rank), flag(keep!, "keepdim")), (v) => v.sqrt());

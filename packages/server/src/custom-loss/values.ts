@@ -1,11 +1,11 @@
 /**
- * What a node of a custom loss can hold. A tensor knows its rank from the start and its numbers only while the loss runs:
- * the check at creation walks the same operations with ranks alone.
+ * The values of nodes of a custom loss. A tensor always has a rank, and has numbers only while the loss runs: the check at creation runs
+ * the same operations with ranks only.
  */
 import type { Var } from "@tinklet/wire/autodiff";
 import { CustomLossError } from "./custom-loss-error.ts";
 
-/** Kinds of numbers as far as a loss can tell them apart; all are doubles inside. */
+/** The dtypes that a loss can distinguish; all numbers are stored as doubles. */
 export type Dtype = "bool" | "int64" | "float32";
 
 export class Tensor {
@@ -17,7 +17,7 @@ export class Tensor {
     this.rank = rank;
     this.#numbers = numbers;
   }
-  /** Its numbers. Only while the loss runs. */
+  /** The numbers. @throws Error while ranks are checked. */
   get numbers(): Var {
     if (this.#numbers === undefined) throw new Error("a tensor has no numbers while ranks are checked");
     return this.#numbers;
@@ -64,7 +64,7 @@ export const isTuple = (value: Value): value is readonly Value[] => Array.isArra
 export const hasKind = <K extends string>(value: Value, kind: K): value is Extract<Value, { kind: K }> =>
   typeof value === "object" && value !== null && "kind" in value && value.kind === kind;
 
-/** A value in words, for messages. */
+/** Describes a value in error messages. */
 export function describeValue(value: Value): string {
   if (value instanceof Tensor) return `a tensor of rank ${value.rank}`;
   if (value === laterSize) return "a size";
@@ -73,39 +73,40 @@ export function describeValue(value: Value): string {
   return JSON.stringify(value);
 }
 
-/** A number that must be whole; a later size stays one. */
+/** Asserts an integer; a later size is returned unchanged. */
 export function wholeNumber(value: Value, name: string): Num {
   if (value === laterSize) return laterSize;
   if (typeof value === "number" && Number.isSafeInteger(value)) return value;
-  throw new CustomLossError(`${name} must be a whole number, not ${describeValue(value)}`);
+  throw new CustomLossError(`${name} must be an integer, not ${describeValue(value)}`);
 }
 
-/** A whole number that must be known now, because a rank depends on it. */
+/** Asserts an integer that is known at creation, because a rank depends on it. */
 export function knownNumber(value: Value, name: string): number {
   const number = wholeNumber(value, name);
   if (typeof number === "number") return number;
-  throw new CustomLossError(`${name} must be a constant, not a size of the data`);
+  throw new CustomLossError(`${name} must be a constant, not a size of a tensor`);
 }
 
-/** An axis, negative ones counted from the last. */
+/** An axis; negative numbers count from the end. */
 export function axisOf(value: Value, rank: number, name = "dim"): number {
-  const given = knownNumber(value, name);
-  const axis = given < 0 ? given + rank : given;
-  // A scalar has one axis by courtesy, as in PyTorch.
-  if (axis < 0 || axis >= Math.max(rank, 1)) throw new CustomLossError(`there is no ${name} ${given} in rank ${rank}`);
+  const number = knownNumber(value, name);
+  const axis = number < 0 ? number + rank : number;
+  // Axis 0 of a scalar is accepted, as in PyTorch.
+  if (axis < 0 || axis >= Math.max(rank, 1))
+    throw new CustomLossError(`${name} ${number} is out of range for rank ${rank}`);
   return axis;
 }
 
-/** One axis or several; all of them when none is given. */
+/** One or several axes; `null` and the empty list mean all axes. */
 export function axesOf(value: Value, rank: number): number[] {
   if (value === null || (isTuple(value) && value.length === 0)) return Array.from({ length: rank }, (_, i) => i);
-  const given = isTuple(value) ? value : [value];
-  const axes = given.map((axis) => axisOf(axis, rank));
-  if (new Set(axes).size !== axes.length) throw new CustomLossError("dim names an axis twice");
+  const list = isTuple(value) ? value : [value];
+  const axes = list.map((axis) => axisOf(axis, rank));
+  if (new Set(axes).size !== axes.length) throw new CustomLossError("dim contains an axis twice");
   return axes.filter((axis) => axis < rank);
 }
 
-/** A yes or no. */
+/** Asserts a boolean. */
 export function flag(value: Value, name: string): boolean {
   if (typeof value === "boolean") return value;
   throw new CustomLossError(`${name} must be true or false, not ${describeValue(value)}`);

@@ -1,13 +1,13 @@
-/** Which arithmetic the passes in a data folder were computed with: a number in the folder, so that a change of it can be told. */
+/** The version of the engine's arithmetic, stored in the data folder, so that the server can warn when a release computes other values. */
 import type { Database } from "./database.ts";
 
-/** What folders hold that were written before the number was. */
+/** The version of folders that were written before it was stored. */
 const firstArithmetic = 1;
 
 /**
- * Writes this release's number into the folder.
+ * Writes the version of this release into the folder.
  *
- * @returns both numbers where the folder had another one, else undefined.
+ * @returns both versions if the folder had another one, else `undefined`.
  */
 export async function keepArithmetic(
   db: Database,

@@ -39,7 +39,7 @@ async function killed(): Promise<string> {
   return copy;
 }
 
-/** Changes two bytes of a file, at a part of its length. */
+/** Changes two bytes of a file at a relative position. */
 async function damage(file: string, part: number): Promise<void> {
   const at = Math.floor((await stat(file)).size * part);
   const handle = await open(file, "r+");
@@ -72,16 +72,16 @@ test.each([0, 0.1, 0.45, 0.9, 0.9999])(
         name: "StoreError",
         code: "lost_commits",
         message: expect.stringMatching(
-          /ends with commit \d+, and commit \d+ was on the disk \(tinklet\.db-mark\): \d+ commits are missing/,
+          /last commit of the database is \d+, but commit \d+ was durable \(tinklet\.db-mark\): \d+ commits are missing/,
         ),
         hint: expect.stringContaining("delete tinklet.db-mark"),
       });
     }
-    // the log that SQLite would delete is kept
+    // a copy of the log, which SQLite deletes, is kept
     const kept = (await readdir(dataDir)).filter((name) => name.startsWith("tinklet.db-wal.damaged-"));
     expect(kept).toHaveLength(1);
     expect((await readFile(join(dataDir, kept[0]!))).equals(found)).toBe(true);
-    // what is left can be used when the owner decides so
+    // after the mark is deleted, the remaining commits can be used
     await rm(join(dataDir, "tinklet.db-mark"));
     expect(await sessionsIn(dataDir)).toBeLessThan(sessionCount);
   },
@@ -98,7 +98,7 @@ test("a log that was removed or cut prevents the start", async () => {
   await expect(openStore({ dataDir: cut })).rejects.toMatchObject({ code: "lost_commits" });
 });
 
-test("a database that is gone is not begun anew while the mark says that it held commits", async () => {
+test("a missing database prevents the start while the mark has a commit count", async () => {
   const dataDir = await folder();
   const store = await openStore({ dataDir });
   await store.db.write((sql) => addSession(sql, session("a")));
@@ -110,7 +110,7 @@ test("a database that is gone is not begun anew while the mark says that it held
   });
 });
 
-test("another tool may take the log over, and an older release may write, between two starts", async () => {
+test("between two starts, another tool may checkpoint the log and an older release may write", async () => {
   const dataDir = await killed();
   const other = new Libsql(join(dataDir, "tinklet.db"));
   other.pragma("wal_checkpoint(TRUNCATE)");
@@ -120,7 +120,7 @@ test("another tool may take the log over, and an older release may write, betwee
   expect(await sessionsIn(dataDir)).toBe(sessionCount);
 });
 
-test("a log that was begun anew several times, and a start after each kill, are no loss", async () => {
+test("restarts of the log and a start after each kill are not reported as lost commits", async () => {
   let dataDir = await folder();
   for (let start = 0; start < 3; start++) {
     const store = await openStore({ dataDir });
@@ -140,7 +140,7 @@ test("a log that was begun anew several times, and a start after each kill, are 
   await store.close();
 });
 
-test("a mark of which one record was torn is the other record; without a readable one there is no mark", async () => {
+test("with one torn record the mark is the other record; without a valid record there is no mark", async () => {
   const database = join(await folder(), "x.db");
   expect(readCommitMark(database)).toBe(0);
   const mark = openCommitMark(database, () => 0);
@@ -149,7 +149,7 @@ test("a mark of which one record was torn is the other record; without a readabl
   await mark.close();
   expect(readCommitMark(database)).toBe(42);
   const file = commitMarkFile(database);
-  await damage(file, 0.0075); // within the number of the first record, that of even commits
+  await damage(file, 0.0075); // in the number of the first record, which has the even commits
   expect(readCommitMark(database)).toBe(41);
   await writeFile(file, Buffer.alloc(1024));
   expect(readCommitMark(database)).toBe(0);

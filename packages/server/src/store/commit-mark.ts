@@ -1,8 +1,8 @@
 /**
- * The high-water mark of a database: the number of the last commit that is known to be on the disk, in a file of its own. SQLite ends the
- * recovery of a log at the first frame whose checksum is wrong and reports nothing, so that two changed bytes drop every later commit.
- * The database counts its commits in itself; at the start a count below the mark is a loss. The mark is never ahead of the disk: it is
- * written after the log was synced.
+ * The commit mark of a database: the number of the last durable commit, in a separate file. SQLite stops the recovery of a log at the first
+ * frame with a wrong checksum and reports no error, so that two changed bytes lose all later commits. The database contains a count of its
+ * commits; if the count is below the mark at the start, commits were lost. The mark is written after the log was synced, so it is never
+ * ahead of the disk.
  */
 import { closeSync, constants, fdatasync, openSync, readFileSync, writeSync } from "node:fs";
 import { promisify } from "node:util";
@@ -10,21 +10,21 @@ import { crc32 } from "node:zlib";
 
 const sync = promisify(fdatasync);
 
-/** Milliseconds after which the mark is synced again: a power cut takes it back by this much, which makes it older, never wrong. */
+/** The mark is synced at most once per interval. A power failure may revert it by that much, which is safe: an older mark is still true. */
 const syncEveryMs = 1000;
 
-/** Bytes of one record. There are two, in sectors of their own, written in turn: a torn write leaves the other one. */
+/** Bytes of a record. There are two records in separate sectors, written alternately, so that a torn write leaves one valid. */
 const recordBytes = 512;
 
-/** Opens the file without emptying it. */
+/** Opens the file without truncating it. */
 const markFlags = constants.O_CREAT | constants.O_WRONLY;
 
-/** The mark's file beside the database's. */
+/** Path of the mark for a database file. */
 export const commitMarkFile = (database: string): string => `${database}-mark`;
 
-/** A mark that is being raised. */
+/** The mark of an open database. */
 export interface CommitMark {
-  /** To be called with the number of the last commit after each sync of the log. */
+  /** Must be called with the number of the last commit after each sync of the log. */
   raise(commit: number): void;
   /** Syncs the mark and closes its file. */
   close(): Promise<void>;
@@ -33,7 +33,7 @@ export interface CommitMark {
 const textOf = (commit: number): string => `commit ${commit}`;
 const checked = (text: string): string => `${text} ${crc32(text).toString(16).padStart(8, "0")}`;
 
-/** The commit that is known to be on the disk; 0 when there is no mark or none that can be read. */
+/** The number of the last durable commit; 0 without a readable mark. */
 export function readCommitMark(database: string): number {
   let content: string;
   try {
@@ -51,7 +51,7 @@ export function readCommitMark(database: string): number {
   );
 }
 
-/** Keeps the mark of a database. A mark that cannot be written stays where it is, which is safe. */
+/** Opens the mark of a database. A mark that cannot be written keeps its old value, which is safe. */
 export function openCommitMark(database: string, now: () => number): CommitMark {
   let file: number | undefined;
   let syncedAt = -Infinity;
@@ -68,7 +68,7 @@ export function openCommitMark(database: string, now: () => number): CommitMark 
         const record = checked(textOf(commit)).padEnd(recordBytes - 1);
         writeSync(file, `${record}\n`, (commit % 2) * recordBytes, "latin1");
       } catch {
-        return; // a full or failing disk: the next commit writes it
+        return; // full or failing disk: the next commit writes the mark
       }
       if (now() - syncedAt >= syncEveryMs) startSync();
     },

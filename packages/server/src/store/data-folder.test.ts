@@ -1,4 +1,4 @@
-/** Looking after a data folder: what uses it is all there, and pruning takes what was chosen and nothing else. */
+/** Maintenance of a data folder: the reported use is complete, and pruning deletes only what was chosen. */
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ async function newFolder(): Promise<string> {
   return dataDir;
 }
 
-/** Opens it; the test's end closes it. */
+/** Opens a data folder until the end of the test. */
 async function opened(dataDir: string): Promise<DataFolder> {
   const folder = await openDataFolder(dataDir);
   if (folder === undefined) throw new Error("there is no folder");
@@ -38,7 +38,7 @@ async function trained(server: TestServer): Promise<string> {
 const publish = async (server: TestServer, run: string) =>
   expect((await server.post(`training_runs/${run}/checkpoints/weights/a/publish`)).status).toBe(200);
 
-test("shows kinds and runs, largest first, and what is nobody's; a folder in use is refused, a missing one not made", async () => {
+test("reports kinds, runs and unknown files, largest first; rejects a folder in use and does not create a missing one", async () => {
   const dataDir = await newFolder();
   expect(await openDataFolder(join(dataDir, "none"))).toBeUndefined();
   expect(await openDataFolder(dataDir)).toBeUndefined();
@@ -68,7 +68,7 @@ test("shows kinds and runs, largest first, and what is nobody's; a folder in use
   expect(use.runs[0]?.bytes).toBeGreaterThanOrEqual(found["checkpoints"]?.bytes as number);
 });
 
-test("prunes one run: the plan is what goes, samplers of its checkpoints too, and other runs go on", async () => {
+test("prunes one run with the samplers of its checkpoints, as planned; other runs continue", async () => {
   const dataDir = await newFolder();
   const server = await TestServer.open({ dataDir });
   const [gone, stays] = [await trained(server), await trained(server)];
@@ -107,7 +107,7 @@ test("prunes one run: the plan is what goes, samplers of its checkpoints too, an
   await again.close();
 });
 
-test("prunes by age: old runs go, what they published stays and can be read, younger runs are not touched", async () => {
+test("prunes old runs; their published checkpoints stay readable, and younger runs stay unchanged", async () => {
   const dataDir = await newFolder();
   const clock = new FakeClock();
   const server = await TestServer.open({ dataDir, clock });
@@ -128,7 +128,7 @@ test("prunes by age: old runs go, what they published stays and can be read, you
       [shared, 1, 1],
     ].toSorted(),
   );
-  // There is nothing left of them that could go.
+  // A second pruning has nothing to delete.
   expect(await folder!.plan(choice)).toMatchObject({ runs: [], bytes: 0 });
   const left = (await folder!.use()).runs;
   expect(left.map(({ runId, checkpoints }) => [runId, checkpoints]).toSorted()).toEqual(
@@ -145,7 +145,7 @@ test("prunes by age: old runs go, what they published stays and can be read, you
   await again.close();
 });
 
-test("a run with unfinished requests stays, with their payloads", async () => {
+test("a run with unfinished requests is kept with their payloads", async () => {
   const dataDir = await newFolder();
   const server = await TestServer.open({ dataDir, engine: { beforeCall: () => new Promise(() => {}) } });
   const session = await server.session();
@@ -169,13 +169,13 @@ test("a run with unfinished requests stays, with their payloads", async () => {
   expect((await folder.use()).runs).toEqual(before.runs);
 });
 
-test("weights that another run began with stay for it", async () => {
+test("weights from which another run was created are kept", async () => {
   const dataDir = await newFolder();
   const server = await TestServer.open({ dataDir });
   const first = await trained(server);
   await server.close();
   const store = await openStore({ dataDir });
-  // A second model that is brought back from the first one's checkpoint.
+  // A second model whose snapshot is the first one's checkpoint.
   const { files_id: filesId } = store.db.sql.get<{ files_id: string }>(
     "SELECT files_id FROM checkpoints WHERE run_id = ? AND name = 'a'",
     first,
@@ -193,7 +193,7 @@ test("weights that another run began with stay for it", async () => {
   expect(await readdir(join(dataDir, "adapters"))).toEqual([filesId]);
 });
 
-test("lost/ goes only when it is named, and by age with one", async () => {
+test("lost/ is pruned only if it is chosen, and by age if one is given", async () => {
   const dataDir = await newFolder();
   await (await TestServer.open({ dataDir })).close();
   await mkdir(join(dataDir, "lost", "x"), { recursive: true });

@@ -1,6 +1,6 @@
 /**
- * A data folder that no server has open, for its owner: what uses it, what a deletion would free, and the deletion. Holds the store's lock
- * until it is closed, so that what was shown is what goes.
+ * Maintenance of a data folder that no server uses: what takes up space, what a deletion would free, and the deletion. It keeps the store
+ * locked until it is closed, so that a deletion matches its plan.
  */
 import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
@@ -10,39 +10,39 @@ import { bytesOfItems, type DataUse, dataUse, type FolderItem, lostItems } from 
 import { type PrunedRows, type PruneOutcome, pruneRows } from "./prune.ts";
 import { openStore, type Store } from "./store.ts";
 
-/** What to delete; what is not chosen stays. */
+/** What to delete. */
 export interface PruneChoice {
-  /** Runs, and samplers without a name, that were not used since this moment (milliseconds since the epoch). */
+  /** Runs and unnamed samplers that were not used since this time (milliseconds since the epoch). */
   readonly unusedSince?: number | undefined;
-  /** This run alone. */
+  /** Only this run. */
   readonly run?: string | undefined;
-  /** What was set aside in `lost/`: all of it, or, with `unusedSince`, what is older. */
+  /** The folders in `lost/`: all of them, or with `unusedSince` the older ones. */
   readonly lost?: boolean | undefined;
 }
 
-/** What a deletion takes along, before it is done and after. */
+/** What a deletion removes. */
 export interface PrunePlan extends PruneOutcome {
-  /** Names of what goes from `lost/`. */
+  /** Names of the folders to delete from `lost/`. */
   readonly lost: readonly string[];
 }
 
-/** A data folder that is held by this process. */
+/** A data folder that this process has opened and locked. */
 export interface DataFolder {
-  /** Where folders went that the database did not know, when it was opened. */
+  /** Paths of the folders that were moved to `lost/` at opening, because the database has no row for them. */
   readonly setAside: readonly string[];
   use(): Promise<DataUse>;
   hasRun(runId: string): boolean;
-  /** What would go and how much that frees. Changes nothing. */
+  /** What a deletion would remove and how much it would free. Changes nothing. */
   plan(choice: PruneChoice): Promise<PrunePlan>;
   prune(choice: PruneChoice): Promise<PrunePlan>;
   close(): Promise<void>;
 }
 
-/** Undoes a transaction, and carries out of it what it would have done. */
-class Undone extends Error {
+/** Thrown in a transaction to roll it back and return its outcome. */
+class RolledBack extends Error {
   readonly outcome: PruneOutcome;
   constructor(outcome: PruneOutcome) {
-    super("undone");
+    super("rolled back");
     this.outcome = outcome;
   }
 }
@@ -50,9 +50,9 @@ class Undone extends Error {
 const nothing: PruneOutcome = { runs: [], samplers: 0, busy: [], bytes: 0 };
 
 /**
- * Opens a data folder to look after it.
+ * Opens a data folder for maintenance.
  *
- * @returns `undefined` when there is none: nothing is made in its place.
+ * @returns `undefined` when there is no data folder; none is created.
  * @throws StoreError with code `locked` while a server uses it.
  */
 export async function openDataFolder(
@@ -68,7 +68,7 @@ export async function openDataFolder(
     hasRun: (runId) => store.db.sql.get("SELECT 1 FROM models WHERE id = ?", runId) !== undefined,
     plan: async (choice) => {
       const which = rowsOf(choice);
-      const outcome = which === undefined ? nothing : await rehearse(store, which, now());
+      const outcome = which === undefined ? nothing : await dryRun(store, which, now());
       return withLost(outcome, await chosenLost(dataDir, choice));
     },
     prune: async (choice) => {
@@ -98,14 +98,14 @@ const withLost = (outcome: PruneOutcome, lost: readonly FolderItem[]): PrunePlan
   bytes: outcome.bytes + bytesOfItems(lost),
 });
 
-/** The deletion itself, undone: nothing else knows so exactly what it would free. */
-async function rehearse(store: Store, which: PrunedRows, now: number): Promise<PruneOutcome> {
+/** The outcome of a deletion that is rolled back, which gives exactly what it would free. */
+async function dryRun(store: Store, which: PrunedRows, now: number): Promise<PruneOutcome> {
   try {
     return await store.db.write((sql): PruneOutcome => {
-      throw new Undone(pruneRows(sql, which, now));
+      throw new RolledBack(pruneRows(sql, which, now));
     });
   } catch (error) {
-    if (error instanceof Undone) return error.outcome;
+    if (error instanceof RolledBack) return error.outcome;
     throw error;
   }
 }

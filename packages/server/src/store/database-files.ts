@@ -1,6 +1,6 @@
 /**
- * The two files of a database, made durable beside the event loop: a disk that others keep busy may take a tenth of a second and more to
- * sync, and SQLite would wait for it on the caller's thread.
+ * Syncs the two files of a database outside of the event loop: a sync of a busy disk may take 100 ms and more, and SQLite would block the
+ * calling thread.
  */
 import { closeSync, fdatasync, fstat, openSync } from "node:fs";
 import { promisify } from "node:util";
@@ -8,17 +8,17 @@ import { promisify } from "node:util";
 const [sync, stats] = [promisify(fdatasync), promisify(fstat)];
 
 export interface DatabaseFiles {
-  /** Makes what was committed durable. */
+  /** Makes all commits durable. */
   syncLog(): Promise<void>;
-  /** Makes what was taken over from the log durable. */
+  /** Makes checkpointed pages durable. */
   syncDatabase(): Promise<void>;
-  /** Bytes of the log. */
+  /** Size of the log in bytes. */
   logBytes(): Promise<number>;
-  /** To be called when the connection is closed: this gives up the locks that the process has on the files. */
+  /** Call only after the connection is closed: closing a descriptor releases the locks of the process on the file. */
   close(): void;
 }
 
-/** @param file - the database, open already, with its log beside it. */
+/** @param file - the path of the open database; its log is at the same path with `-wal`. */
 export function openDatabaseFiles(file: string): DatabaseFiles {
   const database = openSync(file, "r+");
   let log: number | undefined;

@@ -1,7 +1,7 @@
 /**
- * The database: opening, locking, migrating, and group commit. Writers hand in a function; all functions that came in while the
- * previous commit was being synced run in one transaction, and each caller's promise settles when that transaction is on the
- * disk. The event loop does not wait for the disk. Knows SQLite; knows nothing of what the tables mean.
+ * The SQLite database: opening, locking, migrations, and group commit. A writer is a function; all writers that arrive while the previous
+ * commit is being synced run in one transaction, and their promises settle when that transaction is durable. The sync runs outside of the
+ * event loop. This file does not depend on the meaning of the tables.
  */
 import { constants, copyFileSync, existsSync } from "node:fs";
 import { basename } from "node:path";
@@ -12,12 +12,12 @@ import { type DatabaseFiles, openDatabaseFiles } from "./database-files.ts";
 import { StoreError, storeErrorFrom } from "./store-error.ts";
 import { formatVersion, migrations } from "./tables/schema.ts";
 
-/** What SQLite takes and gives. */
+/** A value of a column or a parameter. */
 export type SqlValue = string | number | bigint | null | Uint8Array;
-/** A row as it comes: blobs are `ArrayBuffer`s (see {@link bytesOf}). */
+/** A row as the driver returns it: blobs are `ArrayBuffer`s (see {@link bytesOf}). */
 export type SqlRow = Record<string, unknown>;
 
-/** Statements on the one connection; texts are prepared once. */
+/** Statements on the connection. Prepared statements are cached by their text. */
 export interface Sql {
   run(text: string, ...params: SqlValue[]): { changes: number; lastInsertRowid: number };
   get<T = SqlRow>(text: string, ...params: SqlValue[]): T | undefined;
@@ -28,35 +28,35 @@ export interface Sql {
 export interface DatabaseOptions {
   /** A file, or `:memory:`. */
   readonly file: string;
-  /** Called at named instants; the crash drill kills the process there. */
+  /** Called at named points; the crash drill kills the process there. */
   readonly onPoint?: (point: string) => void;
-  /** Milliseconds of a clock that never goes back, by which groups are cut. @defaultValue the machine's */
+  /** A monotonic clock in milliseconds, which limits the time of a group. @defaultValue the machine's */
   readonly now?: () => number;
   /** Runs a function after the I/O callbacks of this turn of the event loop; replaced by the simulator. @defaultValue setImmediate */
   readonly nextTurn?: (run: () => void) => void;
-  /** Told how long each commit took and how many writers shared it. */
+  /** Called after each commit with its duration and the number of its writers. */
   readonly onCommit?: (durationMs: number, writers: number) => void;
 }
 
 /** The open database. */
 export interface Database {
-  /** Reads outside of a transaction: sees everything committed. */
+  /** Reads outside of a transaction: sees all commits. */
   readonly sql: Sql;
   /**
-   * Runs `work` in the next group commit and resolves with its result when that is durable. A `work` that throws is undone
-   * alone; the others of its group are not. It may run more than once, and only the last time counts.
+   * Runs `work` in the next group commit and resolves with its result when the commit is durable. If `work` throws, its changes are rolled
+   * back and the others of its group are not. `work` may run more than once; only its last run has an effect.
    *
-   * @throws {@link StoreError} when the commit itself failed: then nothing of the group happened.
+   * @throws {@link StoreError} when the commit failed: the changes of the whole group are rolled back.
    */
   write<T>(work: (sql: Sql) => T): Promise<T>;
   /**
-   * Resolves when everything that can be read now is durable; undefined when it is. What was read leaves the process only then: after a
-   * power cut it must not be unknown here.
+   * Resolves when everything that can be read now is durable; `undefined` when it is durable already. A response must wait for it, so that
+   * a power failure cannot undo what a client has seen.
    *
-   * @throws {@link StoreError} when the disk refused.
+   * @throws {@link StoreError} when the sync failed.
    */
   synced(): Promise<void> | undefined;
-  /** Commits what is waiting and closes. Idempotent. */
+  /** Commits the waiting writers and closes. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -73,16 +73,16 @@ interface Writer {
   readonly reject: (error: unknown) => void;
 }
 
-/** Bytes of the log from which it is taken over into the database. */
+/** Size of the write-ahead log from which it is checkpointed into the database. */
 const longLogBytes = 4 * 1024 * 1024;
 
-/** Milliseconds of work after which a group is committed and the rest waits for the next: polls must not wait for a long one. */
+/** Milliseconds after which a group is committed and its other writers wait for the next: a long transaction would delay polls. */
 const groupMs = 4;
 
 // eslint-disable-next-line no-restricted-globals -- the default that tests and the simulator replace
 const systemTurn = (run: () => void): void => void setImmediate(run);
 
-/** Opens, or makes, the database. @throws {@link StoreError}, never a bare SQLite error. */
+/** Opens or creates the database. @throws {@link StoreError}, never a bare SQLite error. */
 export function openDatabase(options: DatabaseOptions): Database {
   try {
     return open(options);
@@ -105,18 +105,18 @@ function open({
   try {
     connection.pragma("busy_timeout = 0");
     connection.pragma("locking_mode = EXCLUSIVE");
-    // The first lock is held until the process ends. Nothing is written before the checks: a folder that is refused stays as it is.
+    // The lock is held until the process ends. Nothing is written before the checks, so that a rejected folder stays unchanged.
     connection.exec("BEGIN EXCLUSIVE");
     connection.exec("COMMIT");
     check(connection);
     commits = countedCommits(connection);
     if (file !== ":memory:") checkCommits(file, commits);
-    // before the first page is written: afterwards only a VACUUM brings it about
+    // Must be set before the first page is written; afterwards only a VACUUM can change it.
     connection.pragma("auto_vacuum = INCREMENTAL");
     connection.pragma("journal_mode = WAL");
     connection.pragma("synchronous = FULL");
     connection.pragma("wal_autocheckpoint = 0");
-    connection.pragma("journal_size_limit = 0"); // a log that begins anew is short: its length says what it holds
+    connection.pragma("journal_size_limit = 0"); // truncates the log at each restart, so that its length is the length of its content
     connection.pragma("foreign_keys = ON");
     migrate(connection);
     makeShrinkable(connection);
@@ -124,10 +124,10 @@ function open({
       files = openDatabaseFiles(file);
       mark = openCommitMark(file, now);
     }
-    // SQLite syncs at the start and at the end; what is committed in between is synced below, beside the event loop.
+    // SQLite syncs at opening and closing. Commits in between are synced by `flush`, outside of the event loop.
     connection.pragma("synchronous = OFF");
   } catch (error) {
-    // leaving WAL gives the lock of a recovered log back; the log itself was copied
+    // Leaving WAL mode releases the lock of a recovered log; checkCommits has copied the log.
     if (error instanceof StoreError && error.code === "lost_commits") release(connection);
     else unlock(connection);
     connection.close();
@@ -163,7 +163,7 @@ function open({
   const schedule = (): void => {
     if (scheduled) return;
     scheduled = true;
-    // After the I/O callbacks of this turn: requests that arrived together are committed together.
+    // Runs after the I/O callbacks of this turn, so that requests that arrived together are committed together.
     nextTurn(() => {
       flushing = flush().finally(() => {
         scheduled = false;
@@ -176,14 +176,14 @@ function open({
     try {
       if (connection.inTransaction) sql.run("ROLLBACK");
     } catch {
-      // the transaction is gone already
+      // SQLite has rolled back already
     }
   };
 
   /**
-   * Runs as many of a group as time allows in one transaction; the functions it returns settle these writers. Nearly no writer throws
-   * after it has written, so a group is first run without a savepoint for each: should one throw, everything is undone and `undefined`
-   * returned, and the group is run again with them.
+   * Runs as many writers of a group as `groupMs` allows in one transaction; returns functions that settle their promises. Writers rarely
+   * throw after a write, so the first attempt has no savepoints: if one throws, the transaction is rolled back, the result is `undefined`,
+   * and the caller repeats it with `isolated`, which sets a savepoint per writer.
    */
   const transaction = (group: readonly Writer[], isolated: boolean): (() => void)[] | undefined => {
     const outcomes: (() => void)[] = [];
@@ -199,7 +199,7 @@ function open({
         changed ||= wrote;
         outcomes.push(() => resolve(value));
       } catch (error) {
-        if (storeErrorFrom(error) !== undefined) throw error; // SQLite may have ended the transaction by itself
+        if (storeErrorFrom(error) !== undefined) throw error; // SQLite may have rolled back the transaction
         if (wrote && !isolated) {
           undo();
           return undefined;
@@ -216,7 +216,7 @@ function open({
     return outcomes;
   };
 
-  /** Set when a sync failed: what the disk holds is not known any more. */
+  /** Set when a sync failed: the content of the disk is unknown, so all later commits fail. */
   let broken: StoreError | undefined;
   let flushing: Promise<void> = Promise.resolve();
   let syncing: Promise<void> | undefined;
@@ -228,7 +228,7 @@ function open({
       broken = new StoreError(
         "io",
         "The data folder could not be synced.",
-        "Look at the disk; then start again.",
+        "Check the disk, then restart the server.",
         error,
       );
       throw broken;
@@ -236,8 +236,8 @@ function open({
   };
 
   /**
-   * Takes the log over into the database when it is long. The log is durable by now, and is not written again before the database is, too:
-   * only then may it begin anew.
+   * Checkpoints a long log into the database. The log is durable at this point and must not be overwritten before the database is durable
+   * too; `flush` waits for both.
    */
   const checkpoint = async (atLeastBytes: number): Promise<void> => {
     if (files === undefined || (await files.logBytes()) < atLeastBytes) return;
@@ -276,7 +276,7 @@ function open({
     onPoint?.("commit.after");
     onCommit?.(now() - started, outcomes.length);
     for (const settle of outcomes) settle();
-    if (files !== undefined) await checkpoint(longLogBytes).catch(() => {}); // then the next commit says what is wrong
+    if (files !== undefined) await checkpoint(longLogBytes).catch(() => {}); // the next commit reports the error
   };
 
   return {
@@ -295,7 +295,7 @@ function open({
         await flushing;
         if (waiting.length > 0) await new Promise<void>((resume) => nextTurn(resume));
       }
-      await checkpoint(1).catch(() => {}); // a disk that fails at the very end: the next start recovers from the log
+      await checkpoint(1).catch(() => {}); // the next start recovers from the log
       await mark?.close();
       released = true;
       statements.clear();
@@ -309,37 +309,37 @@ function open({
 const storeClosed = (): StoreError => new StoreError("io", "The store is closed.", "The server is shutting down.");
 
 /**
- * Gives the lock back. Statements keep a connection alive until they are collected, so closing alone would leave the folder
- * locked for the rest of the process; leaving WAL also folds the log into the one file that then holds everything.
+ * Releases the lock. Prepared statements keep a connection alive until they are garbage-collected, so closing alone would leave the folder
+ * locked until the process ends. Leaving WAL mode also merges the log into the database file.
  */
 function release(connection: Libsql.Database): void {
   try {
     connection.pragma("synchronous = FULL");
     connection.pragma("journal_mode = DELETE");
   } catch {
-    // a disk that fails at the very end: the next start recovers from the log
+    // the next start recovers from the log
   }
   unlock(connection);
 }
 
-/** The lock is given back by the first read after the mode was changed. */
+/** SQLite releases the lock at the first read after the mode was changed. */
 function unlock(connection: Libsql.Database): void {
   try {
     connection.pragma("locking_mode = NORMAL");
     connection.prepare("SELECT COUNT(*) FROM sqlite_master").get();
   } catch {
-    // a file that cannot be read: the lock ends with the process
+    // the file cannot be read: the lock ends with the process
   }
 }
 
-/** A quick look for damage. Its cost grows with the file, so large ones are only checked when SQLite itself stumbles. */
+/** Larger databases are not checked at the start, because the time of quick_check grows with the file; SQLite reports damage later. */
 const quickCheckLimitBytes = 256 * 1024 * 1024;
 
 const firstValue = (rows: unknown): unknown => Object.values((rows as SqlRow[])[0] ?? {})[0];
 const sizeOf = (connection: Libsql.Database): number =>
   Number(firstValue(connection.pragma("page_count"))) * Number(firstValue(connection.pragma("page_size")));
 
-/** Lets the file of an older version become smaller; a large one is left as it is, since that copies all of it. */
+/** Enables incremental vacuum for a database of an older version. Not for a large one, because this copies the whole file. */
 function makeShrinkable(connection: Libsql.Database): void {
   const incremental = 2;
   if (Number(firstValue(connection.pragma("auto_vacuum"))) === incremental) return;
@@ -355,25 +355,25 @@ function check(connection: Libsql.Database): void {
 const countCommit =
   "INSERT INTO meta (key, value) VALUES ('commits', ?) ON CONFLICT DO UPDATE SET value = excluded.value";
 
-/** The number of the last commit that the database holds; 0 for a new one, and for one of a release that did not count. */
+/** The number of commits in the database; 0 for a new one, and for one of a release that did not count them. */
 function countedCommits(connection: Libsql.Database): number {
   if (connection.prepare("SELECT 1 FROM sqlite_master WHERE name = 'meta'").get() === undefined) return 0;
   const row = connection.prepare("SELECT value FROM meta WHERE key = 'commits'").get() as SqlRow | undefined;
   return Number(row?.value ?? 0);
 }
 
-/** @throws {@link StoreError} when commits that were on the disk are missing. Closing deletes the log, so a copy of it is kept. */
+/** @throws {@link StoreError} when durable commits are missing. Copies the log first, because closing the database deletes it. */
 function checkCommits(file: string, commits: number): void {
   const marked = readCommitMark(file);
   if (commits >= marked) return;
   const log = `${file}-wal`;
   const copy = `${log}.damaged-${marked}`;
   if (existsSync(log) && !existsSync(copy)) copyFileSync(log, copy, constants.COPYFILE_EXCL);
-  const kept = existsSync(copy) ? ` The log as it was found is kept as ${basename(copy)}.` : "";
+  const kept = existsSync(copy) ? ` A copy of the log is in ${basename(copy)}.` : "";
   throw new StoreError(
     "lost_commits",
-    `The database ends with commit ${commits}, and commit ${marked} was on the disk (${basename(file)}-mark): ${marked - commits} commits are missing. The log (${basename(log)}) was damaged or removed, or the database was replaced by an older copy.${kept}`,
-    `Restore the whole data folder from a backup; to continue without the missing commits, delete ${basename(file)}-mark and start again.`,
+    `The last commit of the database is ${commits}, but commit ${marked} was durable (${basename(file)}-mark): ${marked - commits} commits are missing. The log (${basename(log)}) was damaged or removed, or the database was replaced by an older copy.${kept}`,
+    `Restore the whole data folder from a backup; to continue without the missing commits, delete ${basename(file)}-mark and restart the server.`,
   );
 }
 
@@ -383,7 +383,7 @@ function migrate(connection: Libsql.Database): void {
   if (found > formatVersion) {
     throw new StoreError(
       "too_new",
-      `The data folder has format ${found}, and this version reads up to ${formatVersion}.`,
+      `The data folder has format ${found}, but this version supports formats up to ${formatVersion}.`,
       "Update @tinklet/server, or choose another data folder (--data-dir, dataDir).",
     );
   }

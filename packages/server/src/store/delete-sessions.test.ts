@@ -1,4 +1,4 @@
-/** Deleting sessions: all that is theirs goes, from the database and from the disk; nothing else does. */
+/** Deleting sessions removes all of their data from the database and the disk, and nothing else. */
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { passBytes, TestServer } from "../testing/test-server.ts";
 import { deleteSessions } from "./delete-sessions.ts";
 import { openStore } from "./store.ts";
 
-test("a deleted session leaves nothing behind, and takes nothing along", async () => {
+test("deletes all data of a session and no data of others", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tinklet-delete-"));
   onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
   const size = async () => (await stat(join(dataDir, "tinklet.db"))).size;
@@ -46,7 +46,7 @@ test("a deleted session leaves nothing behind, and takes nothing along", async (
   expect((await again.get(`training_runs/${gone.model}`)).status).toBe(404);
   const archive = await again.get(`training_runs/${stays.model}/checkpoints/weights/a/archive`);
   expect(archive.status).toBe(200);
-  // The model goes on where it was.
+  // The other model continues.
   const saved = await again.result(again.post("save_weights", { model_id: stays.model, seq_id: 42, path: "b" }));
   expect(saved.path).toBe(`tinker://${stays.model}/weights/b`);
   await again.close();

@@ -1,14 +1,14 @@
 /**
- * Deletes sessions with everything that belongs to them: runs, checkpoints, samplers, requests and results, their account of use and what
- * the audit says of them. For a store that no server uses; a running one has models of theirs in memory.
+ * Deletes sessions with their runs, checkpoints, samplers, requests, results, usage and audit entries. Only for a store that no server uses,
+ * because a server may have the models in memory.
  */
 import type { Sql } from "./database.ts";
 import type { Store } from "./store.ts";
 
-/** Sessions of one transaction. */
+/** Sessions per transaction. */
 const batch = 20;
 
-/** @returns how many were deleted. One that has unfinished requests is kept. */
+/** @returns how many were deleted. Sessions with unfinished requests are kept. */
 export async function deleteSessions(store: Store, ids: readonly string[]): Promise<number> {
   let deleted = 0;
   for (let at = 0; at < ids.length; at += batch) {

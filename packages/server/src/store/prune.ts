@@ -1,6 +1,6 @@
 /**
- * Deletes runs from the database, by name or by age, with what is kept for them. Published checkpoints stay, and with them the line of
- * their run; a run with unfinished requests stays as it is. For a store that no server uses; a running one has models of theirs in memory.
+ * Deletes runs from the database, by name or by age, with their data. Published checkpoints stay, and with them the row of their run; runs
+ * with unfinished requests are not changed. Only for a store that no server uses, because a server may have the models in memory.
  */
 import type { Sql } from "./database.ts";
 import {
@@ -17,30 +17,30 @@ import {
 import { dropSampler } from "./tables/sessions.ts";
 import { addAudit } from "./tables/usage.ts";
 
-/** What to delete: one run, or runs and samplers that were not used since a moment. */
+/** What to delete: one run, or the runs and samplers that were not used since a time. */
 export type PrunedRows = { readonly run: string } | { readonly unusedSince: number };
 
-/** A run that is deleted, or of which only what is published is left. */
+/** A run that is deleted, or of which only the published checkpoints stay. */
 export interface PrunedRun {
   readonly runId: string;
   readonly lastUsedAt: number;
-  /** How many checkpoints go. */
+  /** Number of deleted checkpoints. */
   readonly checkpoints: number;
-  /** How many stay, since they are published. */
+  /** Number of published checkpoints, which stay. */
   readonly published: number;
 }
 
 export interface PruneOutcome {
   readonly runs: readonly PrunedRun[];
-  /** Samplers without a name that go with their weights. */
+  /** Number of deleted unnamed samplers, with their weights. */
   readonly samplers: number;
-  /** Runs that stay, since requests of theirs are unfinished. */
+  /** Runs that stay because they have unfinished requests. */
   readonly busy: readonly string[];
-  /** Of folders that nothing needs any more, and of requests. */
+  /** Freed bytes: folders that are no longer used, and requests. */
   readonly bytes: number;
 }
 
-/** Deletes within a transaction; the folders are then collected by the store. */
+/** Deletes rows within a transaction; `collect` of the store then removes the folders. */
 export function pruneRows(sql: Sql, which: PrunedRows, now: number): PruneOutcome {
   const runs: PrunedRun[] = [];
   const busy: string[] = [];
@@ -62,7 +62,7 @@ export function pruneRows(sql: Sql, which: PrunedRows, now: number): PruneOutcom
 
 function chosenModels(sql: Sql, which: PrunedRows, now: number): ModelRow[] {
   if ("run" in which) return sql.all<ModelRow>("SELECT * FROM models WHERE id = ?", which.run);
-  // An imported adapter is kept for a time after its last use, and that is its age.
+  // An imported adapter expires by its own time to live, not by its age.
   return sql.all<ModelRow>(
     `SELECT models.* FROM models JOIN sessions ON sessions.id = session_id WHERE last_request_at < ?
        AND NOT (sdk_version = ? AND EXISTS (SELECT 1 FROM checkpoints WHERE run_id = models.id AND expires_at > ?))
@@ -80,7 +80,7 @@ const requestsOf = (sql: Sql, run: string): { readonly count: number; readonly b
     run,
   )!;
 
-/** @returns `undefined` when there is nothing left of it but what is published. */
+/** @returns `undefined` when only published checkpoints are left of the run. */
 function pruneRun(sql: Sql, model: ModelRow, hasRequests: boolean, now: number): PrunedRun | undefined {
   const { id: runId, tenant, last_request_at: lastUsedAt } = model;
   const all = sql.all<CheckpointRow>("SELECT * FROM checkpoints WHERE run_id = ?", runId);
@@ -102,7 +102,7 @@ function pruneRun(sql: Sql, model: ModelRow, hasRequests: boolean, now: number):
   return { runId, lastUsedAt, checkpoints: gone.length, published };
 }
 
-/** Samplers that were made from a checkpoint go with it, as they do on a running server; one that a pending request needs stays. */
+/** Deletes samplers whose checkpoint was deleted, as a running server does. A sampler with a pending request stays. */
 function dropReaders(sql: Sql, filesId: string): void {
   const readers = sql.all<{ id: string }>(
     `SELECT id FROM samplers WHERE files_id = ? AND model_path IS NOT NULL
@@ -112,7 +112,7 @@ function dropReaders(sql: Sql, filesId: string): void {
   for (const { id } of readers) dropSampler(sql, id);
 }
 
-/** Those without a name whose session was silent since then. */
+/** Deletes unnamed samplers whose session had no request since that time. */
 function pruneSamplers(sql: Sql, unusedSince: number): number {
   return sql.run(
     `DELETE FROM samplers WHERE files_id IS NOT NULL AND model_path IS NULL AND created_at < ?

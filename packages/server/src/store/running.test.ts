@@ -1,4 +1,4 @@
-/** Marks of running requests: they outlive a process that crashes or is killed, and are read once. */
+/** Marks of running requests outlive a process that crashes or is killed, and are read once. */
 import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ function dataFolder(): string {
   return folder;
 }
 
-/** A process's marks, and those that the last one left. */
+/** The marks of a new process, and the interrupted requests of the previous one. */
 function started(folder: string) {
   const marks = createRunningMarks(folder);
   const interrupted = marks.takeInterrupted();
@@ -19,7 +19,7 @@ function started(folder: string) {
   return { marks, interrupted };
 }
 
-test("are those that were begun and not over, and are read once", () => {
+test("contain the requests that have started and not ended, and are read once", () => {
   const folder = dataFolder();
   const { marks, interrupted } = started(folder);
   expect(interrupted).toEqual([]);
@@ -32,12 +32,12 @@ test("are those that were begun and not over, and are read once", () => {
   expect(started(folder).interrupted).toEqual([]);
 });
 
-test("are none after an end in order, and none without a file", () => {
+test("are empty after an orderly end, and without a data folder", () => {
   const folder = dataFolder();
   const { marks } = started(folder);
   marks.begin(3);
   marks.clear();
-  marks.begin(4); // too late: nothing is written any more
+  marks.begin(4); // after clear, nothing is written
   expect(readdirSync(folder)).toEqual([]);
   expect(started(folder).interrupted).toEqual([]);
   const memory = createRunningMarks(undefined);
@@ -45,7 +45,7 @@ test("are none after an end in order, and none without a file", () => {
   expect(memory.takeInterrupted()).toEqual([]);
 });
 
-test("take as much room as requests run at once, however many ran", () => {
+test("reuse the slots of ended requests", () => {
   const folder = dataFolder();
   const { marks } = started(folder);
   for (let id = 1; id <= 1000; id++) {
@@ -57,7 +57,7 @@ test("take as much room as requests run at once, however many ran", () => {
   expect(readFileSync(join(folder, marksFile))).toHaveLength(16);
 });
 
-test("that are torn or not ours do not stop a start", () => {
+test("with invalid content do not prevent the start", () => {
   const folder = dataFolder();
   const { marks } = started(folder);
   marks.begin(12);

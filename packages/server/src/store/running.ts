@@ -1,7 +1,7 @@
 /**
- * Marks of the requests that this process is running, for the next start to find should the process crash, run out of memory, or be
- * killed because a request never ended. A mark is a write of eight bytes that is not synced: it outlives the process,
- * which is what it is for, and costs microseconds. A power failure may lose it; that is not the fault of a request.
+ * Marks of the requests that this process is running. If the process crashes, runs out of memory, or is killed because a request hangs, the
+ * next start finds them. A mark is an eight-byte write without sync, which takes microseconds and outlives the process. A power failure may
+ * lose marks, but is not caused by a request.
  */
 import {
   closeSync,
@@ -17,24 +17,24 @@ import {
 import { join } from "node:path";
 
 export interface RunningMarks {
-  /** Ids of the requests that were running when the last process ended without {@link clear}. Forgets them; to be called once, at the start. */
+  /** Ids of the requests that were running when the last process ended without {@link clear}. Deletes the marks; call once, at the start. */
   takeInterrupted(): readonly number[];
-  /** A request begins. Idempotent. */
+  /** A request starts. Idempotent. */
   begin(id: number): void;
-  /** It is over, or waits again. Idempotent. */
+  /** A request has finished or waits again. Idempotent. */
   end(id: number): void;
-  /** The process ends in order: nothing of it is at fault. */
+  /** Deletes the marks at an orderly end of the process. */
   clear(): void;
 }
 
 export const marksFile = "running";
 
-/** Bytes of a mark: the id as a big-endian integer, 0 where there is none. */
+/** Bytes of a mark: the id as a big-endian integer, or 0. */
 const markBytes = 8;
-/** Requests that are marked at once; more than run at once. */
-const mostMarks = 4096;
+/** Maximum number of marks; more than the number of requests that run at once. */
+const maxMarks = 4096;
 
-/** @param dataDir - `undefined`: nothing outlives the process. */
+/** @param dataDir - `undefined` for a store in memory, which has no marks. */
 export function createRunningMarks(dataDir: string | undefined): RunningMarks {
   const file = dataDir === undefined ? undefined : join(dataDir, marksFile);
   let descriptor: number | undefined;
@@ -47,7 +47,7 @@ export function createRunningMarks(dataDir: string | undefined): RunningMarks {
     try {
       writeSync(descriptor, mark, 0, markBytes, slot * markBytes);
     } catch {
-      // A full disk: the request runs without a mark.
+      // full disk: the request runs without a mark
     }
   };
   return {
@@ -56,13 +56,13 @@ export function createRunningMarks(dataDir: string | undefined): RunningMarks {
       let bytes: Buffer;
       try {
         descriptor = openSync(file, constants.O_RDWR | constants.O_CREAT, 0o600);
-        bytes = Buffer.alloc(Math.min(fstatSync(descriptor).size, mostMarks * markBytes));
+        bytes = Buffer.alloc(Math.min(fstatSync(descriptor).size, maxMarks * markBytes));
         readSync(descriptor, bytes, 0, bytes.length, 0);
-        // Before they are counted: should this process end in between, they count once too little, never twice.
+        // Deleted before they are counted: after a crash in between, a request is counted once too few, never twice.
         ftruncateSync(descriptor);
         fdatasyncSync(descriptor);
       } catch {
-        return []; // a full disk: requests run without marks
+        return []; // full disk: requests run without marks
       }
       const ids = new Set<number>();
       for (let at = 0; at + markBytes <= bytes.length; at += markBytes) {
@@ -72,7 +72,7 @@ export function createRunningMarks(dataDir: string | undefined): RunningMarks {
       return [...ids];
     },
     begin(id) {
-      if (slots.has(id) || slots.size >= mostMarks) return;
+      if (slots.has(id) || slots.size >= maxMarks) return;
       const slot = free.pop() ?? slots.size;
       slots.set(id, slot);
       write(slot, id);

@@ -1,9 +1,9 @@
 /**
- * What can go wrong with the data folder, in words a person can act on. Owns the mapping from SQLite's and the file system's
- * codes to ours; nothing else in the server looks at such codes.
+ * Errors of the data folder, each with a fix. This is the only file of the server that interprets error codes of SQLite and the file
+ * system.
  */
 
-/** `full` may pass by itself; the others need a person. */
+/** `full` may end without a restart; the others need an operator. */
 export type StoreErrorCode =
   | "full"
   | "read_only"
@@ -30,7 +30,7 @@ export class StoreError extends Error {
     this.hint = hint;
   }
 
-  /** The same, said of this folder. */
+  /** The same error with the folder in its message. */
   of(folder: string): StoreError {
     return new StoreError(this.code, `${folder}: ${this.what}`, this.hint, this.cause);
   }
@@ -41,19 +41,19 @@ const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what:
     /^(SQLITE_FULL|ENOSPC|EDQUOT)/,
     "full",
     "The disk that holds the data folder is full.",
-    "Free some space; the work that was accepted goes on by itself.",
+    "Free some space; accepted requests then continue.",
   ],
   [
     /^(SQLITE_BUSY|SQLITE_LOCKED)/,
     "locked",
-    "Another server is using the data folder (a program or command that trains locally is one, too).",
-    "Wait for it or stop it; to work beside it, start `tinklet serve` once and set TINKER_BASE_URL; or take another data folder (--data-dir, dataDir).",
+    "The data folder is in use by another server (programs and commands that train locally also run one).",
+    "Wait for it or stop it; to share it, start `tinklet serve` once and set TINKER_BASE_URL; or choose another data folder (--data-dir, dataDir).",
   ],
   [
     /^(SQLITE_CORRUPT|SQLITE_NOTADB)/,
     "corrupt",
     "The database in the data folder is damaged.",
-    "Nothing was changed. Keep the folder, restore the database from a backup, or start with another data folder (--data-dir, dataDir): the checkpoints under adapters/ are whole folders and can be imported again.",
+    "The folder was not changed. Restore the database from a backup, or choose another data folder (--data-dir, dataDir): the checkpoints under adapters/ are complete folders that can be imported there.",
   ],
   [
     /^(SQLITE_READONLY|SQLITE_CANTOPEN|SQLITE_PERM|EACCES|EPERM|EROFS)/,
@@ -63,7 +63,7 @@ const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what:
   ],
 ];
 
-/** A failure as a {@link StoreError}; `undefined` when it is none of the disk's. */
+/** Converts an error of SQLite or the file system to a {@link StoreError}; `undefined` for other errors. */
 export function storeErrorFrom(error: unknown): StoreError | undefined {
   if (error instanceof StoreError) return error;
   if (!(error instanceof Error)) return undefined;
@@ -73,12 +73,17 @@ export function storeErrorFrom(error: unknown): StoreError | undefined {
     if (pattern.test(text)) return new StoreError(code, what, hint, error);
   }
   if (/^(SQLITE_IOERR|EIO|EMFILE|ENFILE)/.test(text)) {
-    return new StoreError("io", `The data folder failed (${text}).`, "Look at the disk and the system's log.", error);
+    return new StoreError(
+      "io",
+      `The data folder could not be read or written (${text}).`,
+      "Check the disk and the system log.",
+      error,
+    );
   }
   return undefined;
 }
 
-/** SQLite's name for a failure; the driver leaves it out of some. */
+/** The SQLite error code, derived from the message where the driver does not set it. */
 function codeOf(given: string, message: string): string {
   if (given !== "") return given;
   if (/unable to open/i.test(message)) return "SQLITE_CANTOPEN";

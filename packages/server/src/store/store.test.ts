@@ -42,7 +42,7 @@ const session = (id: string) => ({
   now: 1,
 });
 
-test("a database that is closed refuses to be read or written, and says why", async () => {
+test("reads and writes of a closed database fail with a reason", async () => {
   const db = openDatabase({ file: join(await folder(), "x.db") });
   await db.write((sql) => addSession(sql, session("a")));
   expect(getSession(db.sql, "a")?.id).toBe("a");
@@ -53,7 +53,7 @@ test("a database that is closed refuses to be read or written, and says why", as
 });
 
 describe("group commit", () => {
-  test("writers that come together share one commit, and one that throws is undone alone", async () => {
+  test("concurrent writers share one commit, and only the changes of one that throws are rolled back", async () => {
     const groups: number[] = [];
     const db = openDatabase({ file: ":memory:", now: () => 0, onCommit: (_ms, writers) => groups.push(writers) });
     const results = await Promise.allSettled([
@@ -70,7 +70,7 @@ describe("group commit", () => {
     await db.close();
   });
 
-  test("a full disk refuses the whole group, loses nothing before it, and goes on when there is room", async () => {
+  test("on a full disk the whole group fails, earlier commits stay, and writing resumes after space was freed", async () => {
     const file = join(await folder(), "x.db");
     const db = openDatabase({ file });
     await db.write((sql) => addSession(sql, session("before")));
@@ -94,7 +94,7 @@ describe("group commit", () => {
 });
 
 describe("the folder", () => {
-  test("a second server is refused, and can start once the first is gone", async () => {
+  test("a second server is rejected until the first has ended", async () => {
     const dataDir = await folder();
     const first = await openStore({ dataDir });
     await expect(openStore({ dataDir })).rejects.toMatchObject({
@@ -105,9 +105,9 @@ describe("the folder", () => {
     await (await openStore({ dataDir })).close();
   });
 
-  test("a folder that cannot be used is named as such", async () => {
+  test("the error for an unusable folder names the folder", async () => {
     const dataDir = await folder();
-    await mkdir(join(dataDir, "tinklet.db")); // where the database should be
+    await mkdir(join(dataDir, "tinklet.db")); // a folder in place of the database
     await expect(openStore({ dataDir })).rejects.toMatchObject({
       name: "StoreError",
       code: "read_only",
@@ -119,7 +119,7 @@ describe("the folder", () => {
     expect(await readFile(file, "utf8")).toBe("where the folder should be");
   });
 
-  test("a damaged page is refused, and the file is left as it is", async () => {
+  test("a damaged page prevents the start, and the file is not changed", async () => {
     const dataDir = await folder();
     const store = await openStore({ dataDir });
     for (let i = 0; i < 200; i++) await store.db.write((sql) => addSession(sql, session(`s${i}`)));
@@ -127,17 +127,17 @@ describe("the folder", () => {
     const file = join(dataDir, "tinklet.db");
     const size = (await stat(file)).size;
     const handle = await open(file, "r+");
-    // every page behind the first, so that none of them can be an unused one
+    // damages all pages after the first, because a single one might be unused
     for (let at = 4096; at < size; at += 4096) await handle.write(Buffer.alloc(200, 0xab), 0, 200, at);
     await handle.close();
     const before = await readFile(file);
     await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "corrupt" });
     expect((await readFile(file)).equals(before)).toBe(true);
-    await writeFile(file, "this is not a database, whatever its name says ".repeat(100));
+    await writeFile(file, "this is not a database, any its name says ".repeat(100));
     await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "corrupt" });
   });
 
-  test("a folder of a later version is refused", async () => {
+  test("a folder of a newer format is rejected", async () => {
     const dataDir = await folder();
     await (await openStore({ dataDir })).close();
     const db = new Libsql(join(dataDir, "tinklet.db"));
@@ -146,7 +146,7 @@ describe("the folder", () => {
     await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "too_new" });
   });
 
-  test("folders that no row knows are removed at the start, and those that nothing refers to later", async () => {
+  test("folders without a row are removed at the start, and unreferenced ones by collect", async () => {
     const dataDir = await folder();
     let store = await openStore({ dataDir });
     const orphan = newFolderId();
@@ -174,7 +174,7 @@ describe("the database's file", () => {
   };
   const size = async (dataDir: string) => (await stat(join(dataDir, "tinklet.db"))).size;
 
-  test("becomes smaller when what it holds does", async () => {
+  test("shrinks after rows were deleted", async () => {
     const dataDir = await folder();
     const store = await openStore({ dataDir });
     await fill(store);
@@ -183,7 +183,7 @@ describe("the database's file", () => {
     expect(await size(dataDir)).toBeLessThan(2_000_000);
   });
 
-  test("of an older version does, too", async () => {
+  test("of an older version shrinks too", async () => {
     const dataDir = await folder();
     const old = new Libsql(join(dataDir, "tinklet.db"));
     old.exec(`BEGIN; ${migrations[0]}; PRAGMA user_version = 1; COMMIT`);
@@ -196,8 +196,8 @@ describe("the database's file", () => {
   });
 });
 
-describe("folders that the database does not know", () => {
-  /** A data folder with one stored folder that a row owns, and its name. */
+describe("folders without a row", () => {
+  /** A data folder with one stored folder that a row refers to, and its name. */
   const used = async () => {
     const dataDir = await folder();
     const store = await openStore({ dataDir });
@@ -226,7 +226,7 @@ describe("folders that the database does not know", () => {
     now: 1,
   };
 
-  test("are set aside whole when the database is an older one, and named", async () => {
+  test("are moved to lost/ and reported if the database is an older copy", async () => {
     const { dataDir, id } = await used();
     await copyFile(join(dataDir, "backup.db"), join(dataDir, "tinklet.db"));
     await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "lost_commits" });
@@ -237,13 +237,13 @@ describe("folders that the database does not know", () => {
     await store.close();
   });
 
-  test("prevent the start when the database is gone, also the second time", async () => {
+  test("prevent the start if the database is missing, also at the second attempt", async () => {
     const { dataDir, id } = await used();
     await rename(join(dataDir, "tinklet.db"), join(dataDir, "moved.db"));
     for (let i = 0; i < 2; i++) {
       await expect(openStore({ dataDir })).rejects.toMatchObject({
         code: "no_database",
-        hint: expect.stringMatching(/tinklet\.db back, with the tinklet\.db-wal and tinklet\.db-shm/),
+        hint: expect.stringMatching(/Restore tinklet\.db, with the tinklet\.db-wal and tinklet\.db-shm/),
       });
     }
     await rename(join(dataDir, "moved.db"), join(dataDir, "tinklet.db"));
@@ -252,7 +252,7 @@ describe("folders that the database does not know", () => {
     await store.close();
   });
 
-  test("a log without its database prevents the start: opening would delete it, and what was committed last", async () => {
+  test("a log without its database prevents the start, because SQLite would delete it with the last commits", async () => {
     const dataDir = await folder();
     await writeFile(join(dataDir, "tinklet.db-wal"), "committed");
     await expect(openStore({ dataDir })).rejects.toMatchObject({
@@ -262,14 +262,14 @@ describe("folders that the database does not know", () => {
     expect(await readFile(join(dataDir, "tinklet.db-wal"), "utf8")).toBe("committed");
   });
 
-  test("a crash between dropping a row and removing its folder leaves nothing behind, and neither does one before", async () => {
+  test("after a crash before or after the deletion of a row, the next start removes its folder", async () => {
     const { dataDir, id } = await used();
     let store = await openStore({ dataDir });
-    await store.files.markOwned(id, false); // ended before the rows were dropped
+    await store.files.markOwned(id, false); // crash before the row was deleted
     await store.close();
     store = await openStore({ dataDir });
     expect(await store.files.listFolders()).toEqual([{ id, unowned: false }]);
-    await store.files.markOwned(id, false); // ended right after
+    await store.files.markOwned(id, false); // crash right after
     await store.db.write((sql) => {
       sql.run("DELETE FROM models");
       sql.run("DELETE FROM files");
@@ -281,7 +281,7 @@ describe("folders that the database does not know", () => {
     await store.close();
   });
 
-  test("a crash while a folder is removed leaves nothing behind: it is out of adapters/ before its first file goes", async () => {
+  test("a crash during the removal of a folder leaves no partial folder in adapters/", async () => {
     const { dataDir, id } = await used();
     let seen: { adapters: string[]; tmp: string[][] } | undefined;
     const onPoint = (point: string) => {
@@ -298,11 +298,11 @@ describe("folders that the database does not know", () => {
     const next = await openStore({ dataDir });
     expect([next.setAside, await next.files.listFolders()]).toEqual([[], []]);
     expect(readdirSync(join(dataDir, "tmp"))).toEqual([]);
-    await next.files.removeFolder(id); // that it is gone already is no failure
+    await next.files.removeFolder(id); // idempotent
     await next.close();
   });
 
-  test("files that lie among them, such as .DS_Store, change nothing", async () => {
+  test("other files in the same place, such as .DS_Store, are ignored", async () => {
     const { dataDir, id } = await used();
     await writeFile(join(dataDir, "adapters", ".DS_Store"), "x");
     await mkdir(join(dataDir, "adapters", ".Trashes"));
@@ -336,7 +336,7 @@ describe("adapter files", () => {
     optimizer: { m: { [name]: values.map((v) => v * 2) }, v: { [name]: values.map((v) => v * v) } },
   };
 
-  test("come back bit for bit, with and without the optimizer", async () => {
+  test("are read back bit for bit, with and without the optimizer", async () => {
     for (const files of [memoryFileStore(), await openFileStore(await folder())]) {
       await writeAdapter(files, "a1", state, "some/model");
       expect(await readAdapter(files, "a1", { optimizer: true })).toEqual(state);
@@ -345,14 +345,14 @@ describe("adapter files", () => {
     }
   });
 
-  test("are written and read in pieces, however large they are", async () => {
-    const files = await openFileStore(await folder(), { pieceBytes: 7 });
+  test("are written and read in chunks", async () => {
+    const files = await openFileStore(await folder(), { chunkBytes: 7 });
     await writeAdapter(files, "a1", state, "some/model");
     expect(await readAdapter(files, "a1", { optimizer: true })).toEqual(state);
     await verifyAdapter(files, "a1");
   });
 
-  test("a flipped bit is found by its checksum", async () => {
+  test("a flipped bit is detected by the checksum", async () => {
     const root = await folder();
     const files = await openFileStore(root);
     await writeAdapter(files, "a1", state, "some/model");
@@ -364,11 +364,11 @@ describe("adapter files", () => {
     await expect(verifyAdapter(files, "a1")).rejects.toMatchObject({ code: "corrupt" });
   });
 
-  test("names that are not ours never become paths, and a failed write leaves nothing", async () => {
+  test("invalid names are rejected, and a failed write leaves no files", async () => {
     const root = await folder();
     const files = await openFileStore(root);
     for (const id of ["../x", "a/b", "", ".", ".."])
-      await expect(async () => files.readFile(id, "x")).rejects.toThrow("not a name");
+      await expect(async () => files.readFile(id, "x")).rejects.toThrow("invalid name");
     await expect(
       files.writeFolder("a2", [
         { name: "ok", parts: [] },

@@ -1,7 +1,7 @@
 /**
- * The data folder as a whole: database, adapter files, and the server's own secret. Opening repairs what a crash left behind:
- * folders that nothing owned are removed; folders that were owned and that the database does not know are set aside and named, since
- * only a database that is older than they are, or another one, does not know them.
+ * The data folder: database, adapter files, and the server's secret. Opening it cleans up after a crash: unowned folders are removed. An
+ * owned folder without a row means that the database is older than the folder or another one; such folders are moved to `lost/` and
+ * reported, never deleted.
  */
 import { chmod, mkdir, open as openFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -18,25 +18,25 @@ export interface Store {
   readonly db: Database;
   readonly files: FileStore;
   readonly running: RunningMarks;
-  /** Whether anything outlives the process. */
+  /** Whether the data is on disk and outlives the process. */
   readonly durable: boolean;
-  /** Signs request ids, download links and tokens. Made once per data folder. */
+  /** Signs request ids, download links and tokens. Created once per data folder. */
   readonly secret: Buffer;
-  /** Where folders went that the database does not know, when the store was opened. */
+  /** Paths of the folders that were moved to `lost/` when the store was opened, because the database has no row for them. */
   readonly setAside: readonly string[];
-  /** Keeps a folder though nothing refers to it, until the function that is returned is called. */
+  /** Prevents {@link collect} from removing a folder. Returns the function that ends this. */
   pin(filesId: string): () => void;
-  /** Removes folders that nothing refers to. Safe at any time: a folder being written has no row yet, and is skipped. */
+  /** Removes folders that no row refers to. Safe at any time: a folder that is being written has no row yet and is skipped. */
   collect(): Promise<number>;
   close(): Promise<void>;
 }
 
 export interface StoreOptions extends Omit<DatabaseOptions, "file"> {
-  /** Absent: everything is kept in memory and lost with the process. */
+  /** Absent: all data is kept in memory and lost with the process. */
   readonly dataDir?: string | undefined;
 }
 
-/** Pages of the database that are given back to the disk at once: four megabytes, some milliseconds. */
+/** Database pages returned to the file system per vacuum: 4 MB, some milliseconds. */
 const freedPages = 1000;
 
 async function shrink(db: Database): Promise<void> {
@@ -47,12 +47,12 @@ async function shrink(db: Database): Promise<void> {
   }
 }
 
-/** A full disk is no reason to fail at making room. */
+/** Ignores a full disk: freeing space must work there. */
 function unlessFull(error: unknown): void {
   if (storeErrorFrom(error)?.code !== "full") throw error;
 }
 
-/** @throws {@link StoreError} with the folder's name and what to do about it. */
+/** @throws {@link StoreError} naming the folder and the fix. */
 export async function openStore(options: StoreOptions = {}): Promise<Store> {
   try {
     return await open(options);
@@ -67,7 +67,7 @@ async function open(options: StoreOptions): Promise<Store> {
     await mkdir(dataDir, { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
       const other = new StoreError(
         "read_only",
-        "The data folder cannot be made.",
+        "The data folder cannot be created.",
         "Choose another data folder (--data-dir, dataDir).",
         cause,
       );
@@ -103,9 +103,9 @@ async function open(options: StoreOptions): Promise<Store> {
         };
       },
       collect: async () => {
-        // Marked before their rows go: should the process end in between, the next start knows that nothing wants them.
+        // Marked before their rows are deleted: after a crash in between, the next start removes the folders.
         const candidates = unusedFiles(db.sql).filter((id) => !pinned.has(id));
-        // On a full disk not even the mark has room; then removing them all the same is what makes some.
+        // On a full disk the marker cannot be written. The folders are removed without it, because that frees space.
         for (const id of candidates) await files.markOwned(id, false).catch(unlessFull);
         const { dropped, kept } = await db.write((sql) => dropUnusedFiles(sql, candidates, (id) => pinned.has(id)));
         for (const id of kept) await files.markOwned(id, true);
@@ -127,8 +127,8 @@ async function open(options: StoreOptions): Promise<Store> {
 }
 
 /**
- * Makes the database's file, for its owner alone: it holds the server's secret. Refuses when there is none and adapters are: a
- * database that starts empty would know of no checkpoint.
+ * Creates the database file with mode 0600, because it contains the server's secret. Refuses to create an empty database beside existing
+ * adapters, a log or a commit mark: it would hide that the real database is missing.
  */
 async function prepareDatabaseFile(dataDir: string): Promise<void> {
   const file = join(dataDir, "tinklet.db");
@@ -136,29 +136,30 @@ async function prepareDatabaseFile(dataDir: string): Promise<void> {
   if (found === undefined || (found.isFile() && found.size === 0)) {
     const adapters = await readdir(join(dataDir, "adapters"), { withFileTypes: true }).catch(() => []);
     const count = adapters.filter((entry) => entry.isDirectory()).length;
-    const again = "Put tinklet.db back, with the tinklet.db-wal and tinklet.db-shm that lay beside it, or restore it";
+    const restore =
+      "Restore tinklet.db, with the tinklet.db-wal and tinklet.db-shm that belong to it, from where it was moved or";
     if (count > 0) {
       throw new StoreError(
         "no_database",
-        `adapters/ holds ${count} ${count === 1 ? "folder" : "folders"}, and there is no database (tinklet.db) that says what they are.`,
-        `${again} from a backup; to begin anew, move adapters/ away or start with another data folder (--data-dir, dataDir).`,
+        `The database (tinklet.db) is missing, but adapters/ contains ${count} ${count === 1 ? "folder" : "folders"}.`,
+        `${restore} from a backup; to start without it, move adapters/ away or choose another data folder (--data-dir, dataDir).`,
       );
     }
-    // SQLite deletes a log that it finds beside an empty database, and with it what was committed last.
+    // SQLite deletes a log beside an empty database, and with it the last commits.
     const log = await stat(`${file}-wal`).catch(() => undefined);
     if (log !== undefined && log.size > 0) {
       throw new StoreError(
         "no_database",
-        "There is the log of a database (tinklet.db-wal), and no database (tinklet.db) that it belongs to.",
-        `${again} from a backup; to begin anew, move tinklet.db-wal away or start with another data folder (--data-dir, dataDir).`,
+        "The database (tinklet.db) is missing, but its log (tinklet.db-wal) exists.",
+        `${restore} from a backup; to start without it, move tinklet.db-wal away or choose another data folder (--data-dir, dataDir).`,
       );
     }
     const commits = readCommitMark(file);
     if (commits > 0) {
       throw new StoreError(
         "no_database",
-        `There is no database (tinklet.db), and it held ${commits} commits (tinklet.db-mark).`,
-        `${again} from a backup; to begin anew, delete tinklet.db-mark or start with another data folder (--data-dir, dataDir).`,
+        `The database (tinklet.db) is missing, but it had ${commits} commits (tinklet.db-mark).`,
+        `${restore} from a backup; to start without it, delete tinklet.db-mark or choose another data folder (--data-dir, dataDir).`,
       );
     }
   }
@@ -166,7 +167,7 @@ async function prepareDatabaseFile(dataDir: string): Promise<void> {
   else if (found.isFile() && (found.mode & 0o077) !== 0) await chmod(file, 0o600);
 }
 
-/** Brings folders and rows together; returns where folders went that were owned by something the database does not know. */
+/** Reconciles the folders with their rows; returns the paths of the folders that were moved to `lost/`. */
 async function claimFolders(db: Database, files: FileStore): Promise<string[]> {
   const known = new Set(db.sql.all<{ id: string }>("SELECT id FROM files").map(({ id }) => id));
   const setAside: string[] = [];

@@ -1,7 +1,6 @@
 /**
- * An engine for tests of the server: deterministic, fast, and with real state (weights, moments, accumulated gradients), so that
- * a lost, doubled or reordered call shows in the numbers. It learns nothing. Calls go through `beforeCall`, which a test uses to
- * watch, delay or fail them.
+ * An engine for tests of the server: deterministic and fast. It has weights, moments and accumulated gradients, so that a lost, repeated or
+ * reordered call changes its results. `beforeCall` lets a test observe, delay or fail calls.
  */
 import {
   type AdamParams,
@@ -26,15 +25,15 @@ export interface FakeEngineOptions {
   readonly maxRank?: number;
   /** Awaited before each call takes effect. */
   readonly beforeCall?: (name: string, adapter: string | null) => Promise<void> | void;
-  /** Awaited before it closes. */
+  /** Awaited in `close`. */
   readonly beforeClose?: () => Promise<void> | void;
-  /** Told of each sample. */
+  /** Called with each sample. */
   readonly onSample?: (request: SampleRequest) => void;
-  /** What every sample tells about its prompt. @defaultValue 0 */
+  /** `promptCacheHitTokens` of every sample. @defaultValue 0 */
   readonly cachedTokens?: number;
-  /** What a sample draws, instead of tokens at random; it ends with the last one, or where the request says. */
+  /** The tokens of a sample instead of random ones; it stops after the last one or at the request's limit. */
   readonly reply?: (request: SampleRequest, index: number) => readonly number[];
-  /** Awaited before each token of a sample that is shown as it is drawn. */
+  /** Awaited before each token of a streamed sample. */
   readonly beforeToken?: () => Promise<void> | void;
 }
 
@@ -58,16 +57,16 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
   const snapshots = new Map<string, Adapter>();
   let next = 0;
   let closed = false;
-  let line: Promise<unknown> = Promise.resolve();
+  let tail: Promise<unknown> = Promise.resolve();
 
-  /** Training calls run one after the other, in call order, as the real engine's do. */
-  const inLine = <T>(name: string, adapter: string | null, body: () => T): Promise<T> => {
-    const done = line.then(async () => {
+  /** Runs training calls sequentially in call order, as the real engine does. */
+  const queued = <T>(name: string, adapter: string | null, body: () => T): Promise<T> => {
+    const done = tail.then(async () => {
       await beforeCall?.(name, adapter);
       if (closed) throw new EngineError("closed", "the engine is closed");
       return body();
     });
-    line = done.catch(() => {});
+    tail = done.catch(() => {});
     return done;
   };
   const live = (id: string): Adapter => {
@@ -176,10 +175,10 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       const draw = random(seed + i + shift + Array.from(prompt).reduce((a, b) => a + b, 0));
       const tokens: number[] = [];
       let stopReason: "stop" | "length" = "length";
-      const told = reply?.(request, i);
+      const fixed = reply?.(request, i);
       while (tokens.length < length) {
-        tokens.push(told?.[tokens.length] ?? Math.floor(draw() * vocabSize));
-        if (stop.has(tokens.at(-1)) || tokens.length === told?.length) {
+        tokens.push(fixed?.[tokens.length] ?? Math.floor(draw() * vocabSize));
+        if (stop.has(tokens.at(-1)) || tokens.length === fixed?.length) {
           stopReason = "stop";
           break;
         }
@@ -208,7 +207,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       ...(targetPromptLogprobs === undefined
         ? {}
         : {
-            // tells each cell by its position and token
+            // a distinct value per position and token
             targetPromptLogprobs: Float32Array.from(
               targetPromptLogprobs.tokens,
               (token, i) => -(targetPromptLogprobs.positions[i]! * 1000 + token),
@@ -248,35 +247,35 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
       applyChatTemplate: async () => [],
     },
     createAdapter: (lora) =>
-      inLine("createAdapter", null, () => {
+      queued("createAdapter", null, () => {
         if (lora.rank > maxRank) throw new InputError("rank", `${lora.rank} is more than ${maxRank}`);
         return put(fresh({ alpha: 32, seed: 1, trainAttn: true, trainMlp: true, trainUnembed: true, ...lora }));
       }),
     adapterInfo: async (id) => info(id),
-    deleteAdapter: (id) => inLine("deleteAdapter", id, () => void adapters.delete(id)),
-    forward: (id, request) => inLine("forward", id, () => loss(id === null ? undefined : any(id), request, undefined)),
+    deleteAdapter: (id) => queued("deleteAdapter", id, () => void adapters.delete(id)),
+    forward: (id, request) => queued("forward", id, () => loss(id === null ? undefined : any(id), request, undefined)),
     forwardBackward: (id, request) =>
-      inLine("forwardBackward", id, () => {
+      queued("forwardBackward", id, () => {
         const gradient = new Float32Array(live(id).gradient);
-        const result = loss(live(id), request, gradient); // a failed call leaves the adapter as it was
+        const result = loss(live(id), request, gradient); // a failed call does not change the adapter
         live(id).gradient = gradient;
         return result;
       }),
     optimStep: (id, params) =>
-      inLine("optimStep", id, () => ({ metrics: optimize(live(id), params), step: live(id).step })),
+      queued("optimStep", id, () => ({ metrics: optimize(live(id), params), step: live(id).step })),
     snapshot: (id) =>
-      inLine("snapshot", id, () => {
+      queued("snapshot", id, () => {
         snapshots.set(`snapshot-${++next}`, { ...live(id), weights: live(id).weights.slice() });
         return `snapshot-${next}`;
       }),
     importSnapshot: (state) =>
-      inLine("importSnapshot", null, () => {
+      queued("importSnapshot", null, () => {
         snapshots.set(`snapshot-${++next}`, restored(state));
         return `snapshot-${next}`;
       }),
     deleteSnapshot: async (id) => void snapshots.delete(id),
     exportState: (id, { optimizer = false } = {}) =>
-      inLine("exportState", id, () => {
+      queued("exportState", id, () => {
         const adapter = any(id);
         const { lora, step } = adapter;
         const moments = (values: Float32Array) =>
@@ -284,9 +283,9 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
         const state = { lora, step, weights: split(adapter) };
         return optimizer ? { ...state, optimizer: { m: moments(adapter.m), v: moments(adapter.v) } } : state;
       }),
-    importState: (state) => inLine("importState", null, () => put(restored(state))),
+    importState: (state) => queued("importState", null, () => put(restored(state))),
     loadState: (id, state) =>
-      inLine("loadState", id, () => {
+      queued("loadState", id, () => {
         live(id);
         adapters.set(id, restored(state));
         return info(id);

@@ -1,4 +1,4 @@
-/** `fuzz-main REQUESTS SEED`: a long fuzz run by hand. Prints its report; ends with 1 when anything is wrong. */
+/** `fuzz-main REQUESTS SEED`: a long fuzz run. Prints its report; the exit status is 1 if it found a problem. */
 import { fuzz } from "./fuzz.ts";
 
 const [requests = 100_000, seed = 1] = process.argv.slice(2).map(Number);

@@ -1,6 +1,6 @@
 /**
- * Fuzzing the server: mutated valid requests, random bytes, bombs, wrong types, tricks with paths. Counts what comes back; the
- * caller decides what is a failure. A run is known by its seed. Used by fuzz.test.ts (5,000) and fuzz-main.ts (100,000).
+ * Fuzzes the server with mutated valid requests, random bytes, compression bombs, wrong types, and malicious paths. Reports the responses;
+ * the caller decides which are failures. A run is determined by its seed. Used by fuzz.test.ts and fuzz-main.ts.
  */
 import { gzipSync } from "node:zlib";
 import { compressZstd, contract } from "@tinklet/wire";
@@ -9,19 +9,19 @@ import { passBytes, TestServer } from "./test-server.ts";
 
 export interface FuzzReport {
   readonly requests: number;
-  /** Requests that were parsed and reached the queue: they have a future. */
+  /** Requests that were accepted by the queue. */
   readonly queued: number;
   readonly statuses: Record<string, number>;
-  /** Answers of 500 and above, with what caused them. */
+  /** Responses with status 500 and above, with their requests. */
   readonly failures: string[];
-  /** Futures that did not end, with what they wait for. */
+  /** The reasons of futures that did not finish. */
   readonly hanging: string[];
   readonly heapGrowthBytes: number;
 }
 
 const pick = <T>(draw: Random, items: readonly T[]): T => items[Math.floor(draw() * items.length)]!;
 
-/** Values that are wrong nearly everywhere. */
+/** Values that are invalid for nearly every field. */
 const oddValues: readonly unknown[] = [
   null,
   true,
@@ -71,7 +71,7 @@ interface Sent {
   readonly headers?: Record<string, string>;
 }
 
-/** A form with the files of an adapter, as bytes. */
+/** A multipart form with the files of an adapter. */
 const adapterForm = (config: unknown): Uint8Array =>
   new TextEncoder().encode(
     `${[
@@ -161,7 +161,7 @@ function valid(draw: Random, world: World): Sent {
   return pick(draw, draw() < 0.6 ? choices.slice(0, 8) : choices)();
 }
 
-/** Puts something odd at a random place of a JSON value. */
+/** Replaces or adds an invalid value at a random place of a JSON value. */
 function mutate(draw: Random, value: unknown): unknown {
   if (Array.isArray(value) && value.length > 0 && draw() < 0.8) {
     const at = Math.floor(draw() * value.length);
@@ -178,6 +178,7 @@ function mutate(draw: Random, value: unknown): unknown {
   return pick(draw, oddValues);
 }
 
+/** Truncates bytes and changes some at random. */
 function spoil(draw: Random, bytes: Uint8Array): Uint8Array {
   const copy = bytes.slice(0, draw() < 0.3 ? Math.floor(draw() * bytes.length) : bytes.length);
   for (let i = 0; i < 1 + draw() * 4 && copy.length > 0; i++)
@@ -245,7 +246,7 @@ export async function fuzz(
     const headers = { ...made.headers };
     const kind = draw();
     if (kind < 0.35) {
-      // as it is
+      // unchanged
     } else if (kind < 0.75) body = body instanceof Uint8Array ? spoil(draw, body) : mutate(draw, body ?? {});
     else if (kind < 0.85) {
       const operation = pick(draw, operations);
@@ -253,7 +254,7 @@ export async function fuzz(
       path = operation.path
         .slice(1)
         .replace(/\{\w+\}/g, () => String(pick(draw, ["x", world.session, models[0]!, "a:b:c", "%00", "weights/x"])));
-      if (operation === contract.watchRuns) path += "?follow=false"; // a stream that would never end
+      if (operation === contract.watchRuns) path += "?follow=false"; // avoids an endless stream
       body = pick(draw, oddValues);
     } else if (kind < 0.9) {
       body = Uint8Array.from({ length: Math.floor(draw() * 300) }, () => Math.floor(draw() * 256));
@@ -277,7 +278,7 @@ export async function fuzz(
       json = answer.json;
       if (status >= 500) failures.push(`${method} ${path}: ${status} ${JSON.stringify(json)} ← ${describe(body)}`);
     } catch (error) {
-      // the request itself could not be made (a header or a URL that fetch refuses): nothing reached the server
+      // `Request` rejected a header or the URL: the server was not called
       status = 0;
       void error;
     }
@@ -287,14 +288,14 @@ export async function fuzz(
       pendingFutures.push(json.request_id);
       world.requests[i % 50] = json.request_id;
     }
-    // numbers that a mutation swallowed leave gaps, which time closes
+    // seq_ids lost by a mutation leave gaps, which are skipped after gapMs
     if (i % 200 === 199) {
       await server.clock.advance(60);
       await settle();
       pendingFutures = pendingFutures.slice(-500);
     }
   }
-  // everything that was accepted ends
+  // waits until all accepted requests have finished
   const pending = async () =>
     Number(
       /^tinklet_pending_requests (\d+)$/m.exec(new TextDecoder().decode((await server.get("/metrics")).bytes))?.[1],
@@ -311,7 +312,7 @@ export async function fuzz(
   return { requests, queued, statuses, failures, hanging, heapGrowthBytes };
 }
 
-/** An answer; a poll that is held open ends when its time, on the fake clock, is over. */
+/** Awaits a response; advances the fake clock for a poll that is held open. */
 async function ended<T>(server: TestServer, answer: Promise<T>): Promise<T> {
   const first = await Promise.race([answer, new Promise<undefined>((resolve) => setTimeout(resolve, 20))]);
   if (first === undefined) await server.clock.advance(60);

@@ -1,4 +1,4 @@
-/** A server for tests: in memory, on a fake clock, over the fake engine, with a few words to talk to it. */
+/** A server for tests: in memory by default, with a fake clock and the fake engine, and methods for common requests. */
 
 import {
   Datum,
@@ -19,10 +19,10 @@ export interface TestServerOptions extends Partial<Omit<ServerOptions, "clock">>
   readonly clock?: FakeClock;
 }
 
-/** An answer, read. */
+/** A complete response. */
 export interface TestAnswer {
   readonly status: number;
-  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape
+  // biome-ignore lint/suspicious/noExplicitAny: tests read responses of every shape
   readonly json: any;
   readonly bytes: Uint8Array;
   readonly headers: Headers;
@@ -30,7 +30,7 @@ export interface TestAnswer {
 
 export const baseModel = "test/model";
 
-/** A promise and what opens it. */
+/** A promise and its resolve function. */
 export const gateway = (): { promise: Promise<void>; resolve: () => void } => {
   let resolve = () => {};
   const promise = new Promise<void>((done) => {
@@ -39,17 +39,17 @@ export const gateway = (): { promise: Promise<void>; resolve: () => void } => {
   return { promise, resolve };
 };
 
-/** How many turns the event loop made while `work` was under way: few, when it was done on this thread. */
+/** Number of event loop turns during `work`: few, if `work` runs on this thread. */
 export async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
   let turns = 0;
-  let over = false;
+  let isDone = false;
   const watch = () => {
     turns++;
-    if (!over) setImmediate(watch);
+    if (!isDone) setImmediate(watch);
   };
   setImmediate(watch);
   await work();
-  over = true;
+  isDone = true;
   return turns;
 }
 
@@ -115,7 +115,7 @@ export class TestServer {
     return this.send("GET", path);
   }
 
-  /** The answer of one poll. */
+  /** The response of one poll. */
   retrieve(requestId: string): Promise<TestAnswer> {
     return this.post(
       "retrieve_future",
@@ -136,7 +136,7 @@ export class TestServer {
     return answer.json.session_id as string;
   }
 
-  /** A model that is ready; returns its id. */
+  /** Creates a model and waits for it; returns its id. */
   async model(sessionId?: string, options: { seq?: number; rank?: number; seed?: number } = {}): Promise<string> {
     const result = await this.result(
       this.post("create_model", {

@@ -1,7 +1,7 @@
 /**
- * An adapter's state as files, and back: `adapter_model.safetensors` and `adapter_config.json` exactly as PEFT reads them,
- * `optimizer.safetensors` with the moments, `state.json` with the rest and a checksum of every file, and the empty marker
- * `checkpoint_complete` that the official `push-hf` command looks for. Values are float32 and survive bit for bit.
+ * Writes and reads an adapter's state as files: `adapter_model.safetensors` and `adapter_config.json` in PEFT's format,
+ * `optimizer.safetensors` with the moments, `state.json` with the other fields and a checksum of every file, and the empty marker
+ * `checkpoint_complete`, which the official `push-hf` command requires. Values are float32 and are preserved bit for bit.
  */
 import { createHash } from "node:crypto";
 import { type AdapterState, yieldToEventLoop } from "@tinklet/engine";
@@ -10,7 +10,7 @@ import { StoreError } from "../store-error.ts";
 import { sha256 } from "./digest.ts";
 import type { FileStore, FileToWrite } from "./file-store.ts";
 
-/** The files of a checkpoint's archive: what PEFT needs, and the marker. */
+/** The files of a checkpoint's archive: those that PEFT needs, and the marker. */
 export const archiveFiles = ["adapter_config.json", "adapter_model.safetensors", "checkpoint_complete"] as const;
 
 interface StateJson {
@@ -31,7 +31,7 @@ export async function writeAdapter(
   state: AdapterState,
   baseModel: string,
 ): Promise<number> {
-  await yieldToEventLoop(); // many are stored at once when a server ends
+  await yieldToEventLoop(); // at shutdown many adapters are stored at once
   const content: FileToWrite[] = [...peftFiles(state, baseModel)];
   if (state.optimizer !== undefined) {
     const moments = (["m", "v"] as const).flatMap((kind) =>
@@ -85,7 +85,7 @@ export async function readAdapter(
 }
 
 /**
- * Reads a folder back and compares its checksums, a piece at a time: what can be made again only from the folder may be dropped after.
+ * Verifies the checksums of a folder, reading it in chunks. Data that the folder replaces may be deleted afterwards.
  *
  * @throws {@link StoreError} naming the file that differs.
  */
@@ -101,8 +101,8 @@ export async function verifyAdapter(files: FileStore, id: string): Promise<void>
 const damaged = (id: string, name: string): StoreError =>
   new StoreError(
     "corrupt",
-    `The stored adapter ${id} is damaged: ${name} does not have its checksum.`,
-    "Restore the folder adapters/ from a backup, or go on from another checkpoint.",
+    `The stored adapter ${id} is damaged: the checksum of ${name} is wrong.`,
+    "Restore the folder adapters/ from a backup, or continue from another checkpoint.",
   );
 
 const digest = async (parts: readonly Uint8Array[]): Promise<string> => (await sha256(parts)).digest("hex");

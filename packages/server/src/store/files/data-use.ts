@@ -1,4 +1,4 @@
-/** Who uses a data folder, for the person who owns the disk: by kind and by run, largest first. Deletes nothing. */
+/** What takes up space in a data folder, by kind and by run, largest first. */
 import { lstat, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Sql } from "../database.ts";
@@ -8,10 +8,10 @@ import { diskUse } from "./disk-use.ts";
 import { unlessMissing } from "./file-store.ts";
 
 /**
- * `caches`: adapters that were imported to sample from; `states`: what brings models back into training; `samplers`: weights saved
- * without a name; `pending_requests`, `replay` and `results`: payloads that wait, payloads behind a model's last stored state, and what
- * clients may still fetch; `database`: the rest of it; `lost`: folders that the database does not know; `other`: files that are not the
- * server's.
+ * `caches`: imported adapters; `states`: snapshots of models in training; `samplers`: weights saved without a name; `pending_requests`:
+ * payloads of unfinished requests; `replay`: payloads of requests after the last snapshot of their model; `results`: results that clients
+ * may still retrieve; `database`: the rest of the database; `lost`: folders without a row in the database; `other`: files that do not
+ * belong to the server.
  */
 export type DataKind =
   | "checkpoints"
@@ -25,53 +25,53 @@ export type DataKind =
   | "lost"
   | "other";
 
-/** What one kind of thing takes up. */
+/** The space that one kind of data takes up. */
 export interface KindUse {
   readonly kind: DataKind;
-  /** How many there are; the database is one. */
+  /** Number of items; 1 for the database. */
   readonly count: number;
   readonly bytes: number;
 }
 
-/** A training run and what is kept for it. Folders that two runs share count for both. */
+/** A training run and its data. Folders that two runs share count for both. */
 export interface RunData {
   readonly runId: string;
   readonly baseModel: string;
   /** When its last request finished, in milliseconds since the epoch. */
   readonly lastUsedAt: number;
   readonly checkpoints: number;
-  /** How many of the checkpoints are published. */
+  /** Number of published checkpoints. */
   readonly published: number;
   readonly pendingRequests: number;
-  /** Checkpoints, state, and payloads and results of requests. */
+  /** Checkpoints, snapshot, and payloads and results of requests. */
   readonly bytes: number;
 }
 
-/** What uses a data folder. */
+/** The space that a data folder takes up. */
 export interface DataUse {
   readonly totalBytes: number;
-  /** Largest first; those that take up nothing are left out. */
+  /** Largest first; kinds without items are omitted. */
   readonly kinds: readonly KindUse[];
   /** Largest first. */
   readonly runs: readonly RunData[];
 }
 
-/** A thing in a folder. */
+/** A file or folder. */
 export interface FolderItem {
   readonly name: string;
   readonly bytes: number;
   readonly changedAt: number;
 }
 
-/** What the store itself keeps under the data folder. */
-const ownNames = new Set(["adapters", "tmp", "lost", marksFile]);
-const isOwn = (name: string): boolean =>
-  ownNames.has(name) || /^tinklet\.db(-wal(\.damaged-\d+)?|-shm|-journal|-mark)?$/.test(name);
+/** Names that the store uses in the data folder. */
+const storeNames = new Set(["adapters", "tmp", "lost", marksFile]);
+const isOfStore = (name: string): boolean =>
+  storeNames.has(name) || /^tinklet\.db(-wal(\.damaged-\d+)?|-shm|-journal|-mark)?$/.test(name);
 
 export async function dataUse(sql: Sql, dataDir: string): Promise<DataUse> {
   const disk = diskUse(sql);
   const one = (text: string, ...params: string[]): { count: number; bytes: number } => {
-    // The driver adds a member of its own to a single row.
+    // The driver adds a property to a single row.
     const { count: rows, bytes } = sql.get<{ count: number; bytes: number }>(text, ...params)!;
     return { count: rows, bytes };
   };
@@ -88,7 +88,7 @@ export async function dataUse(sql: Sql, dataDir: string): Promise<DataUse> {
   const results = blobs("result", "result IS NOT NULL");
   const inRequests = pending.bytes + replay.bytes + results.bytes;
   const lost = await lostItems(dataDir);
-  const other = await itemsOf(dataDir, (name) => !isOwn(name));
+  const other = await itemsOf(dataDir, (name) => !isOfStore(name));
   const ofCheckpoint = "EXISTS (SELECT 1 FROM checkpoints WHERE files_id = files.id)";
   const ofState = "EXISTS (SELECT 1 FROM models WHERE snapshot_files = files.id)";
   const kinds: KindUse[] = [
@@ -118,7 +118,7 @@ export async function dataUse(sql: Sql, dataDir: string): Promise<DataUse> {
   };
 }
 
-/** Every training run; adapters that were imported are none. */
+/** All training runs; imported adapters are not training runs. */
 const runData = (sql: Sql): RunData[] =>
   sql.all<RunData>(
     `SELECT models.id AS runId, base_model AS baseModel, last_request_at AS lastUsedAt,
@@ -135,16 +135,16 @@ const runData = (sql: Sql): RunData[] =>
     importedBy,
   );
 
-/** What was set aside in `lost/`. */
+/** The folders in `lost/`. */
 export const lostItems = (dataDir: string): Promise<FolderItem[]> => itemsOf(join(dataDir, "lost"), () => true);
 
 export const bytesOfItems = (items: readonly FolderItem[]): number => items.reduce((sum, { bytes }) => sum + bytes, 0);
 
-/** What lies in a folder, with all that is below it; nothing where there is no such folder. Links are not followed. */
-async function itemsOf(folder: string, isMeant: (name: string) => boolean): Promise<FolderItem[]> {
+/** The items of a folder with their total sizes; none if the folder does not exist. Links are not followed. */
+async function itemsOf(folder: string, isIncluded: (name: string) => boolean): Promise<FolderItem[]> {
   const names = await readdir(folder).catch(unlessMissing);
   const items: FolderItem[] = [];
-  for (const name of (names ?? []).filter(isMeant)) {
+  for (const name of (names ?? []).filter(isIncluded)) {
     const path = join(folder, name);
     const found = await lstat(path).catch(unlessMissing);
     if (found === undefined) continue;

@@ -1,11 +1,11 @@
-/** Checksums of much data, a piece in each turn of the event loop. */
+/** Checksums of large data without blocking the event loop. */
 import { createHash, type Hash } from "node:crypto";
 import { yieldToEventLoop } from "@tinklet/engine";
 
-/** Bytes that are hashed before others have a turn: some milliseconds of work. */
+/** Bytes hashed per turn of the event loop: some milliseconds. */
 const pieceBytes = 4 * 1024 * 1024;
 
-/** SHA-256 of parts, end to end. */
+/** SHA-256 of the concatenated parts. */
 export async function sha256(parts: readonly Uint8Array[]): Promise<Hash> {
   const hash = createHash("sha256");
   let since = 0;

@@ -1,14 +1,14 @@
-/** What the data folder is used for, in bytes. Folders are counted as they were when they were written, so that counting reads no file. */
+/** The space that a data folder takes up, by kind, in bytes. Uses the stored sizes of folders, so it reads no files. */
 import type { Sql } from "../database.ts";
 
 export interface DiskUse {
-  /** The database: sessions, requests that wait, results. */
+  /** The database: sessions, unfinished requests, results. */
   readonly databaseBytes: number;
   /** Folders of checkpoints. */
   readonly checkpointsBytes: number;
-  /** Folders that bring models back and that no checkpoint holds. */
+  /** Folders of snapshots that are not also checkpoints. */
   readonly statesBytes: number;
-  /** Folders of samplers that were saved without a name. */
+  /** Folders of unnamed samplers. */
   readonly samplersBytes: number;
   readonly totalBytes: number;
 }
@@ -26,14 +26,14 @@ export function diskUse(sql: Sql): DiskUse {
   return { databaseBytes, checkpointsBytes, statesBytes, samplersBytes, totalBytes };
 }
 
-/** A run and what its checkpoints take up. */
+/** A run and the size of its checkpoints. */
 export interface RunUse {
   readonly run: string;
   readonly checkpoints: number;
   readonly bytes: number;
 }
 
-/** The runs of a tenant whose checkpoints take up most. */
+/** The runs of a tenant with the largest checkpoints. */
 export const largestRuns = (sql: Sql, tenant: string, limit: number): RunUse[] =>
   sql.all<RunUse>(
     `SELECT run_id AS run, COUNT(*) AS checkpoints, SUM(bytes) AS bytes FROM checkpoints WHERE tenant = ?

@@ -1,7 +1,7 @@
 /**
- * Immutable folders of files under the data folder, written so that a crash leaves either the whole folder or nothing: into
- * `tmp/`, every file and the folder synced, then renamed and the parent synced. A folder that nothing owns yet, or any more, holds a
- * marker: only with it may a folder that the database does not know be deleted. Knows nothing of what the files mean.
+ * Immutable folders of files under the data folder. A folder is written to `tmp/`, synced with its files, renamed, and the parent is
+ * synced, so that a crash leaves the whole folder or nothing. A folder contains the marker `unowned` while no row refers to it: a folder
+ * without a row is deleted at the start only if it has the marker.
  */
 import { createReadStream, existsSync } from "node:fs";
 import { mkdir, mkdtemp, open, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
@@ -11,13 +11,13 @@ import { randomHex } from "@tinklet/wire/entropy";
 import { storeErrorFrom } from "../store-error.ts";
 import { makeScratch } from "./scratch.ts";
 
-/** One file of a folder; the parts are written end to end. */
+/** One file of a folder; its content is the concatenation of the parts. */
 export interface FileToWrite {
   readonly name: string;
   readonly parts: readonly Uint8Array[];
 }
 
-/** Where folders live. */
+/** Stores folders of files by id. */
 export interface FileStore {
   /** Writes a folder and returns its size in bytes. Durable when it resolves. */
   writeFolder(id: string, files: readonly FileToWrite[]): Promise<number>;
@@ -26,47 +26,47 @@ export interface FileStore {
   fileSize(id: string, name: string): Promise<number>;
   /** The content as a stream, for archives. */
   streamFile(id: string, name: string): Readable;
-  /** The folders, and whether each is marked as owned by nothing. Other things that lie among them are left out. */
+  /** The folders with their markers. Other files in the same place are ignored. */
   listFolders(): Promise<FolderEntry[]>;
-  /** Marks a folder as owned (its row is committed), or as one that nothing needs (its row is about to be dropped). */
+  /** Removes the marker after the folder's row was committed, or writes it before the row is deleted. */
   markOwned(id: string, owned: boolean): Promise<void>;
-  /** Moves a folder to `lost/`, out of the way and whole; returns where it is now. */
+  /** Moves a folder to `lost/`; returns its new path. */
   setAside(id: string): Promise<string>;
   /** Idempotent. */
   removeFolder(id: string): Promise<void>;
-  /** A new, empty folder for files that are on their way. Its maker removes it; after a kill, the next start does. */
+  /** Creates an empty folder for temporary files. The caller removes it; after a crash, the next start does. */
   makeScratch(): Promise<string>;
 }
 
-/** A folder as it lies there. */
+/** A stored folder. */
 export interface FolderEntry {
   readonly id: string;
-  /** Its writer had not stored a row that owns it, or had begun to drop that row. */
+  /** Whether it has the marker: its row was not committed yet, or was about to be deleted. */
   readonly unowned: boolean;
 }
 
-/** An empty file in a folder that nothing owns. */
+/** Name of the marker, an empty file. */
 const unownedMarker = "unowned";
 
-/** A fresh folder name. Never made from anything a client sent. */
+/** A new folder name: random, never derived from client input. */
 export const newFolderId = (): string => randomHex(12);
 
 const storedName = /^[a-z0-9][a-z0-9_.]{0,63}$/i;
 const checkedName = (name: string): string => {
-  if (!storedName.test(name)) throw new Error(`not a name for a stored file: ${JSON.stringify(name)}`);
+  if (!storedName.test(name)) throw new Error(`invalid name of a stored file: ${JSON.stringify(name)}`);
   return name;
 };
 
 export interface FileStoreOptions {
-  /** Called at named instants; the crash drill kills the process there. */
+  /** Called at named points; the crash drill kills the process there. */
   readonly onPoint?: ((point: string) => void) | undefined;
-  /** Bytes of one read or write: no single one may exceed 2 GiB. @defaultValue 64 MiB */
-  readonly pieceBytes?: number;
+  /** Maximum bytes per read or write; the system limit is 2 GiB. @defaultValue 64 MiB */
+  readonly chunkBytes?: number;
 }
 
 /** Folders on the disk, under `root/adapters`. */
 export async function openFileStore(root: string, options: FileStoreOptions = {}): Promise<FileStore> {
-  const { onPoint, pieceBytes = 64 * 1024 * 1024 } = options;
+  const { onPoint, chunkBytes = 64 * 1024 * 1024 } = options;
   const folders = join(root, "adapters");
   const temporary = join(root, "tmp");
   const guard = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -97,7 +97,7 @@ export async function openFileStore(root: string, options: FileStoreOptions = {}
               for (const part of parts) {
                 let at = 0;
                 while (at < part.byteLength) {
-                  at += (await handle.write(part, at, Math.min(pieceBytes, part.byteLength - at))).bytesWritten;
+                  at += (await handle.write(part, at, Math.min(chunkBytes, part.byteLength - at))).bytesWritten;
                 }
                 bytes += part.byteLength;
               }
@@ -118,7 +118,7 @@ export async function openFileStore(root: string, options: FileStoreOptions = {}
           throw error;
         }
       }),
-    readFile: (id, name) => guard(() => readPieces(place(id, name), pieceBytes)),
+    readFile: (id, name) => guard(() => readChunks(place(id, name), chunkBytes)),
     fileSize: (id, name) => guard(async () => (await stat(place(id, name))).size),
     streamFile: (id, name) => createReadStream(place(id, name)),
     listFolders: () =>
@@ -144,28 +144,28 @@ export async function openFileStore(root: string, options: FileStoreOptions = {}
       }),
     removeFolder: (id) =>
       guard(async () => {
-        // Aside first: what is in tmp/ goes at the next start, and half of a folder, its marker perhaps gone, is nobody's any more.
-        const aside = join(temporary, `${checkedName(id)}.${newFolderId()}`);
-        const found = await rename(place(id), aside).then(
+        // Renamed into tmp/ first, so that a crash leaves no partial folder in adapters/; the next start empties tmp/.
+        const removed = join(temporary, `${checkedName(id)}.${newFolderId()}`);
+        const found = await rename(place(id), removed).then(
           () => true,
           (error: unknown) => unlessMissing(error) ?? false,
         );
         if (!found) return;
         onPoint?.("files.removing");
-        await rm(aside, { recursive: true, force: true });
+        await rm(removed, { recursive: true, force: true });
       }),
     makeScratch: () => guard(() => mkdtemp(join(temporary, "scratch-"))),
   };
 }
 
-/** A file's bytes, in an array of their own. */
-async function readPieces(path: string, pieceBytes: number): Promise<Uint8Array> {
+/** The bytes of a file, in a buffer that they do not share. */
+async function readChunks(path: string, chunkBytes: number): Promise<Uint8Array> {
   const handle = await open(path, "r");
   try {
     const bytes = new Uint8Array((await handle.stat()).size);
     let at = 0;
     while (at < bytes.byteLength) {
-      const { bytesRead } = await handle.read(bytes, at, Math.min(pieceBytes, bytes.byteLength - at), at);
+      const { bytesRead } = await handle.read(bytes, at, Math.min(chunkBytes, bytes.byteLength - at), at);
       if (bytesRead === 0) throw new Error(`${path} became shorter while it was read`);
       at += bytesRead;
     }
@@ -175,12 +175,12 @@ async function readPieces(path: string, pieceBytes: number): Promise<Uint8Array>
   }
 }
 
-/** For what may have gone meanwhile, or was never there. */
+/** Ignores ENOENT, for files that may have been deleted or never existed. */
 export function unlessMissing(error: unknown): undefined {
   if ((error as { code?: string }).code !== "ENOENT") throw error;
 }
 
-/** Makes the entries of a folder durable. Some systems cannot sync a folder; there the rename itself is. */
+/** Makes the entries of a folder durable. On systems that cannot sync a folder, a rename is durable by itself. */
 async function syncFolder(path: string): Promise<void> {
   const handle = await open(path, "r");
   try {
@@ -193,7 +193,7 @@ async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** Folders in memory, for servers that keep nothing. */
+/** Folders in memory, for servers without a data folder. */
 export function memoryFileStore(): FileStore {
   const folders = new Map<string, Map<string, Uint8Array>>();
   const file = (id: string, name: string): Uint8Array => {

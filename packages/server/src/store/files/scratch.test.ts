@@ -12,13 +12,13 @@ beforeEach(async () => {
   return () => rm(root, { recursive: true, force: true });
 });
 
-test("scratch of a server that was killed goes at the next start", async () => {
+test("the next start removes the scratch folders of a killed server", async () => {
   const dataDir = join(root, "data");
   const store = await openStore({ dataDir });
   const scratch = await store.files.makeScratch();
   await writeFile(join(scratch, "adapter_model.safetensors"), "half");
   const copy = join(root, "copy");
-  await cp(dataDir, copy, { recursive: true }); // what a kill would leave
+  await cp(dataDir, copy, { recursive: true }); // the state after a kill
   await store.close();
   const left = join(copy, "tmp", basename(scratch));
   expect(existsSync(left)).toBe(true);
@@ -26,7 +26,7 @@ test("scratch of a server that was killed goes at the next start", async () => {
   expect(existsSync(left)).toBe(false);
 });
 
-test("without a data folder the scratch of ended processes goes, once it is old; nothing else does", async () => {
+test("without a data folder only old scratch folders of ended processes are removed", async () => {
   vi.stubEnv("TMPDIR", root);
   vi.stubEnv("TEMP", root);
   onTestFinished(() => void vi.unstubAllEnvs());

@@ -1,6 +1,6 @@
 /**
- * Folders for files that are on their way, of servers without a data folder: in the system's temporary folder, named by the process, so
- * that the next start can tell what a killed server left there. Those with a data folder have `tmp/` in it, which each start empties.
+ * Temporary folders of servers without a data folder. They are in the system's temporary folder and named after the process, so that a
+ * later start can remove those of a killed server. Servers with a data folder use its `tmp/`, which each start empties.
  */
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,12 +8,12 @@ import { join } from "node:path";
 import { systemClock } from "@tinklet/wire/clock";
 
 const prefix = "tinklet-scratch-";
-/** Younger ones stay: in a container of its own, another server's process is not to be seen here. */
+/** Younger folders are kept, because the process of a server in another container is not visible here. */
 const minAgeMs = 3_600_000;
 
 export const makeScratch = (): Promise<string> => mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`));
 
-/** Removes the scratch of servers that are gone. What cannot be read or removed stays: it is another user's. */
+/** Removes the scratch folders of processes that have ended. Folders that cannot be read or removed belong to other users and are kept. */
 export async function removeOldScratch(now: number = systemClock().now()): Promise<void> {
   const folder = tmpdir();
   for (const name of await readdir(folder).catch(() => [])) {

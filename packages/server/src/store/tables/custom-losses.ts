@@ -1,6 +1,6 @@
 /**
- * Rows of `custom_losses`: losses that clients stored for their session. They stay as long as their session, because a logged
- * pass that runs again after a restart needs its loss.
+ * Rows of `custom_losses`: losses that clients stored for their session. They are kept as long as their session, because the replay of a
+ * pass after a restart needs its loss.
  */
 import type { Sql } from "../database.ts";
 
@@ -8,13 +8,13 @@ export interface CustomLossRow {
   readonly id: string;
   readonly session_id: string;
   readonly tenant: string;
-  /** JSON of inputs and graph, as the wire writes them. */
+  /** JSON of inputs and graph, in wire format. */
   readonly body: string;
-  /** Tells the same loss sent again from another under its number. */
+  /** Distinguishes a retry from another loss with the same number. */
   readonly fingerprint: string;
 }
 
-/** What a loss counts for. */
+/** The size of a loss that counts against the limits. */
 export const lossBytes = (body: string): number => Buffer.byteLength(body);
 
 export function addCustomLoss(sql: Sql, row: CustomLossRow & { readonly now: number }): void {
@@ -33,7 +33,7 @@ export function addCustomLoss(sql: Sql, row: CustomLossRow & { readonly now: num
 export const getCustomLoss = (sql: Sql, id: string): CustomLossRow | undefined =>
   sql.get<CustomLossRow>("SELECT * FROM custom_losses WHERE id = ?", id);
 
-/** What a session's or a tenant's losses come to. */
+/** Number and total size of the losses of a session or a tenant. */
 export interface LossesStored {
   readonly count: number;
   readonly bytes: number;

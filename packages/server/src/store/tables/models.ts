@@ -1,14 +1,14 @@
-/** Rows of `models`, `checkpoints` and `files`: what can be trained, and what was saved of it. */
+/** Rows of `models`, `checkpoints` and `files`. */
 import type { LoraOptions } from "@tinklet/engine";
 import { stringifyJson } from "@tinklet/wire";
 import type { Sql } from "../database.ts";
 
-/** The adapter of a model or a checkpoint, with everything that was left open filled in. */
+/** The LoRA options of a model or a checkpoint, with defaults filled in. */
 export type Lora = Required<LoraOptions>;
 
 /**
- * `creating`: its first request has not finished; `failed`: that request failed, and so does every later one; `unloaded`: its client
- * gave it up, and what was not saved of it is gone.
+ * `creating`: its first request has not finished; `failed`: its first request failed, so that all later requests fail; `unloaded`: its
+ * client unloaded it, and unsaved weights are deleted.
  */
 export type ModelState = "creating" | "ready" | "failed" | "unloaded";
 
@@ -32,7 +32,7 @@ export interface ModelRow {
   readonly snapshot_optimizer: number;
 }
 
-/** `external_weights` are adapters exported for use elsewhere, file by file; newer clients download by them. */
+/** `external_weights` are exported adapters, whose files newer clients download one by one. */
 export type CheckpointKind = "weights" | "sampler_weights" | "external_weights";
 
 export interface CheckpointRow {
@@ -52,27 +52,27 @@ export interface CheckpointRow {
   readonly user_metadata: string | null;
 }
 
-/** Whether a checkpoint is still there for its users: one past its end is, until the next sweep, but a row. */
+/** Whether a checkpoint has not expired. The row of an expired one exists until the next sweep. */
 export const isLive = ({ expires_at }: Pick<CheckpointRow, "expires_at">, now: number): boolean =>
   expires_at === null || expires_at > now;
-/** The same in SQL, of the time that its parameter gives. */
+/** The same condition in SQL; its parameter is the current time. */
 const isLiveSql = "(expires_at IS NULL OR expires_at > ?)";
 
 export const getModel = (sql: Sql, id: string): ModelRow | undefined =>
   sql.get<ModelRow>("SELECT * FROM models WHERE id = ?", id);
 
-/** What made the session of an imported adapter; such a run only carries its checkpoint and is no training run. */
+/** The `sdk_version` of sessions of imported adapters. The run of such a session only holds a checkpoint and is not listed as a training run. */
 export const importedBy = "import_adapter";
 
-/** A page of the runs that a tenant may see, the one that was used last first, and how many there are in all. */
+/** A page of the runs that a tenant may see, most recently used first, and their total number. */
 export function listModels(
   sql: Sql,
   which: {
     readonly tenant: string;
-    /** Also those of others that have a public checkpoint. */
+    /** Includes runs of other tenants that have a public checkpoint. */
     readonly withPublic: boolean;
     readonly projectId: string | undefined;
-    /** Checkpoints that have expired by then are not public any more. */
+    /** The current time: expired checkpoints do not count as public. */
     readonly now: number;
     readonly limit: number;
     readonly offset: number;
@@ -89,7 +89,7 @@ export function listModels(
   return { rows: sql.all<ModelRow>(`SELECT models.* ${from} ${order}`, ...params, which.limit, which.offset), total };
 }
 
-/** A model as its first request asks for it. */
+/** A model to be created. */
 export interface NewModel {
   readonly id: string;
   readonly sessionId: string;
@@ -99,7 +99,7 @@ export interface NewModel {
   readonly lora: Lora;
   readonly userMetadata: unknown;
   readonly now: number;
-  /** Where it starts from; absent for a fresh adapter. */
+  /** The checkpoint that it starts from; absent for a new adapter. */
   readonly from?: { readonly filesId: string; readonly optimizer: boolean };
 }
 
@@ -125,11 +125,11 @@ export function addModel(sql: Sql, model: NewModel): void {
 export const readyModel = (sql: Sql, id: string): void =>
   void sql.run("UPDATE models SET state = 'ready' WHERE id = ?", id);
 
-/** Its creation failed, and so does everything after it. */
+/** The creation failed, so that all later requests of the model fail. */
 export const failModel = (sql: Sql, id: string, error: string): void =>
   void sql.run("UPDATE models SET state = 'failed', error = ? WHERE id = ?", error, id);
 
-/** A request of the model has run: it is the `executed`-th, and numbers below `nextSeq` are over. */
+/** A request of the model has finished at position `executed`; seq_ids below `nextSeq` have finished or were skipped. */
 export const advanceModel = (
   sql: Sql,
   id: string,
@@ -143,11 +143,11 @@ export const advanceModel = (
     id,
   );
 
-/** Numbers below `nextSeq` were given up as lost. */
+/** Missing seq_ids below `nextSeq` were skipped. */
 export const skipNumbers = (sql: Sql, id: string, nextSeq: number): void =>
   void sql.run("UPDATE models SET next_seq = MAX(next_seq, ?) WHERE id = ?", nextSeq, id);
 
-/** Points a model at new files and forgets the requests that they cover. */
+/** Stores new snapshot files of a model and deletes the payloads that they cover. */
 export function moveSnapshot(
   sql: Sql,
   id: string,
@@ -167,21 +167,21 @@ export function moveSnapshot(
   );
 }
 
-/** Marks a model that can never be trained. Number 0, its creation, will not come, and nothing must wait for it. */
+/** Marks a model that can never be trained. seq_id 0, its creation, will not arrive, so it is skipped. */
 export const closeModel = (sql: Sql, id: string, error: string): void =>
   void sql.run("UPDATE models SET state = 'failed', next_seq = 1, error = ? WHERE id = ?", error, id);
 
-/** Gives a model up: what is kept to bring it back goes, its checkpoints stay. */
+/** Unloads a model: deletes its snapshot and payloads, keeps its checkpoints. */
 export function unloadModel(sql: Sql, id: string): void {
   sql.run("UPDATE models SET state = 'unloaded', snapshot_files = NULL WHERE id = ?", id);
   sql.run("UPDATE requests SET payload = NULL WHERE model_id = ? AND payload IS NOT NULL AND state <> 'pending'", id);
 }
 
-/** Whether requests of a model are under way. */
+/** Whether a model has unfinished requests. */
 export const isBusy = (sql: Sql, id: string): boolean =>
   sql.get("SELECT 1 FROM requests WHERE model_id = ? AND state = 'pending'", id) !== undefined;
 
-/** The checkpoint of an adapter that was imported before under this key; its end may move away, never nearer. */
+/** The checkpoint of an adapter that was imported before with this key. Extends its expiry to `expiresAt` if that is later. */
 export function keepImport(
   sql: Sql,
   at: { readonly tenant: string; readonly key: string; readonly name: string; readonly now: number },
@@ -199,7 +199,7 @@ export function keepImport(
   return row;
 }
 
-/** Forgets a model and its checkpoints. What it used stays in the bill. @returns how many checkpoints there were */
+/** Deletes a model and its checkpoints. Its recorded usage stays. @returns the number of deleted checkpoints */
 export function deleteModel(sql: Sql, id: string): number {
   const { n } = sql.get<{ n: number }>("SELECT COUNT(*) AS n FROM checkpoints WHERE run_id = ?", id)!;
   sql.run("DELETE FROM checkpoints WHERE run_id = ?", id);
@@ -242,7 +242,7 @@ export const liveCheckpoints = (sql: Sql, run: string, now: number): CheckpointR
     now,
   );
 
-/** The weights for sampling that a run has, the newest first; of two at the same moment, the one that listings name later. */
+/** The sampler weights of a run, newest first; of two with the same time, in the order of their names. */
 export const samplersOfRun = (sql: Sql, run: string, now: number): CheckpointRow[] =>
   sql.all<CheckpointRow>(
     `SELECT * FROM checkpoints WHERE run_id = ? AND kind = 'sampler_weights' AND (expires_at IS NULL OR expires_at > ?)
@@ -251,7 +251,7 @@ export const samplersOfRun = (sql: Sql, run: string, now: number): CheckpointRow
     now,
   );
 
-/** A tenant's newest weights for sampling, of all its training runs. */
+/** The newest sampler weights of all training runs of a tenant. */
 export const latestSampler = (sql: Sql, tenant: string, now: number): CheckpointRow | undefined =>
   sql.get<CheckpointRow>(
     `SELECT checkpoints.* FROM checkpoints JOIN sessions ON sessions.id = checkpoints.session_id
@@ -262,7 +262,7 @@ export const latestSampler = (sql: Sql, tenant: string, now: number): Checkpoint
     importedBy,
   );
 
-/** A page of a tenant's checkpoints that have not expired, newest first, and how many there are in all. */
+/** A page of a tenant's checkpoints that have not expired, newest first, and their total number. */
 export function listTenantCheckpoints(
   sql: Sql,
   tenant: string,
@@ -274,32 +274,32 @@ export function listTenantCheckpoints(
   return { rows: sql.all<CheckpointRow>(`SELECT * ${from} ${order}`, tenant, now, limit, offset), total };
 }
 
-/** What can be done to a checkpoint that is there. */
+/** A change of an existing checkpoint. */
 export type CheckpointChange = "delete" | { readonly isPublic: boolean } | { readonly expiresAt: number | null };
 
 export function changeCheckpoint(
   sql: Sql,
   { run_id, kind, name }: Pick<CheckpointRow, "run_id" | "kind" | "name">,
-  how: CheckpointChange,
+  change: CheckpointChange,
 ): void {
   const which = "WHERE run_id = ? AND kind = ? AND name = ?";
-  if (how === "delete") sql.run(`DELETE FROM checkpoints ${which}`, run_id, kind, name);
-  else if ("isPublic" in how)
-    sql.run(`UPDATE checkpoints SET public = ? ${which}`, how.isPublic ? 1 : 0, run_id, kind, name);
-  else sql.run(`UPDATE checkpoints SET expires_at = ? ${which}`, how.expiresAt, run_id, kind, name);
+  if (change === "delete") sql.run(`DELETE FROM checkpoints ${which}`, run_id, kind, name);
+  else if ("isPublic" in change)
+    sql.run(`UPDATE checkpoints SET public = ? ${which}`, change.isPublic ? 1 : 0, run_id, kind, name);
+  else sql.run(`UPDATE checkpoints SET expires_at = ? ${which}`, change.expiresAt, run_id, kind, name);
 }
 
 export const tenantCheckpoints = (sql: Sql, tenant: string): CheckpointRow[] =>
   sql.all<CheckpointRow>("SELECT * FROM checkpoints WHERE tenant = ?", tenant);
 
-/** How many checkpoints a session has, and their size. */
+/** The number and the total size of a session's checkpoints. */
 export const checkpointTotals = (sql: Sql, sessionId: string): { readonly count: number; readonly bytes: number } =>
   sql.get<{ count: number; bytes: number }>(
     "SELECT COUNT(*) AS count, COALESCE(SUM(bytes), 0) AS bytes FROM checkpoints WHERE session_id = ?",
     sessionId,
   )!;
 
-/** What a tenant's checkpoints take up, by project. */
+/** The number and the total size of a tenant's checkpoints, by project. */
 export const projectStorage = (
   sql: Sql,
   tenant: string,
@@ -310,7 +310,7 @@ export const projectStorage = (
     tenant,
   );
 
-/** Forgets the checkpoints whose time is over, at most `limit` of them, and returns them. */
+/** Deletes and returns at most `limit` expired checkpoints. */
 export function expireCheckpoints(sql: Sql, now: number, limit: number): CheckpointRow[] {
   const rows = sql.all<CheckpointRow>(
     "SELECT * FROM checkpoints WHERE expires_at IS NOT NULL AND expires_at <= ? LIMIT ?",
@@ -321,7 +321,7 @@ export function expireCheckpoints(sql: Sql, now: number, limit: number): Checkpo
   return rows;
 }
 
-/** Whether a folder is still known: between reading its name and using it, its last owner may have been deleted. */
+/** Whether the row of a folder exists: the last row that refers to it may have been deleted since its id was read. */
 export const hasFiles = (sql: Sql, id: string): boolean =>
   sql.get("SELECT 1 FROM files WHERE id = ?", id) !== undefined;
 
@@ -333,15 +333,15 @@ const unused = `NOT EXISTS (SELECT 1 FROM checkpoints WHERE files_id = files.id)
   AND NOT EXISTS (SELECT 1 FROM models WHERE snapshot_files = files.id)
   AND NOT EXISTS (SELECT 1 FROM requests WHERE requests.files_id = files.id AND state = 'pending')`;
 
-/** The folders that nothing refers to any more. */
+/** Ids of the folders that no row refers to. */
 export const unusedFiles = (sql: Sql): string[] =>
   sql.all<{ id: string }>(`SELECT id FROM files WHERE ${unused}`).map(({ id }) => id);
 
-/** What the folders take up that nothing refers to any more. */
+/** Total size of the folders that no row refers to. */
 export const unusedBytes = (sql: Sql): number =>
   sql.get<{ n: number }>(`SELECT COALESCE(SUM(bytes), 0) AS n FROM files WHERE ${unused}`)!.n;
 
-/** Forgets those of these folders that nothing refers to, and names them; their files may then be removed. */
+/** Deletes the rows of those candidates that no row refers to and that are not pinned; the files of `dropped` may then be removed. */
 export function dropUnusedFiles(
   sql: Sql,
   candidates: readonly string[],

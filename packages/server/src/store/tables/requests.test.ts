@@ -31,8 +31,8 @@ const request = (seq: number, more: Partial<NewRequest> = {}): NewRequest => ({
 });
 const finished = { state: "done", result: new Uint8Array(10), resultType: "json", startedAt: 0 } as const;
 
-describe("what is read at the start", () => {
-  test("is the size of what waits, and not what it carries", () => {
+describe("recovery", () => {
+  test("reads the sizes of pending payloads, not the payloads", () => {
     const sql = open();
     addRequest(sql, request(1));
     const [row] = pendingRequests(sql);
@@ -41,7 +41,7 @@ describe("what is read at the start", () => {
     expect(row).not.toHaveProperty("result");
   });
 
-  test("is one request at a time when a model is built anew", () => {
+  test("a replay reads one request at a time", () => {
     const sql = open();
     for (let seq = 1; seq <= 3; seq++) {
       const id = addRequest(sql, request(seq));
@@ -49,7 +49,7 @@ describe("what is read at the start", () => {
     }
     const seen: (number | null)[] = [];
     for (const row of replayRequests(sql, "m", 1)) {
-      // the rest is read when its turn comes: what is changed now shows there
+      // later requests have not been read yet, so a change now is visible in them
       sql.run("UPDATE requests SET tokens = 7 WHERE position = 3");
       seen.push(row.position, row.tokens);
     }
@@ -57,8 +57,8 @@ describe("what is read at the start", () => {
   });
 });
 
-describe("what nobody can ask for any more", () => {
-  test("goes in batches of a given size", () => {
+describe("expired results", () => {
+  test("are deleted in batches of the given size", () => {
     const sql = open();
     for (let i = 0; i < 25; i++) {
       const id = addRequest(sql, request(i, { modelId: undefined as never, kind: "sample" }));
@@ -77,7 +77,7 @@ describe("what nobody can ask for any more", () => {
     expect(expireResults(sql, 9 * day + 1, 10)).toBe(5);
   });
 
-  test("is found by an index: no sweep reads what is kept", () => {
+  test("are found by an index, so that a sweep reads no other rows", () => {
     const sql = open();
     const plans: string[] = [];
     const watching = {

@@ -1,4 +1,4 @@
-/** Rows of `requests`: the log of everything asynchronous, from which a crash is repaired. */
+/** Rows of `requests`: the log of all asynchronous requests, from which the server recovers after a crash. */
 import type { Sql } from "../database.ts";
 import { bytesOf } from "../database.ts";
 
@@ -15,7 +15,7 @@ export type RequestKind =
   | "create_custom_loss"
   | "sample";
 
-/** `proto` payloads are `ForwardBackwardRequest`s; `json` ones are the body as it came. */
+/** `proto`: a `ForwardBackwardRequest`; `json`: the request body as received. */
 export type PayloadType = "json" | "proto";
 export type RequestState = "pending" | "done" | "failed";
 
@@ -31,7 +31,7 @@ export interface RequestRow {
   readonly state: RequestState;
   readonly payload: Uint8Array | undefined;
   readonly payload_type: PayloadType;
-  /** JSON of what the server drew or resolved when it accepted the request (seeds, who may read the weights). */
+  /** JSON of `ResolvedParams`: what the server chose when it accepted the request, such as seeds. */
   readonly draws: string | null;
   readonly result: Uint8Array | undefined;
   readonly result_type: PayloadType | null;
@@ -54,16 +54,16 @@ export interface NewRequest {
   readonly payload: Uint8Array;
   readonly payloadType: PayloadType;
   readonly resolvedParams?: Readonly<Record<string, string | number | boolean>>;
-  /** The files that it draws from, when no sampler holds them. */
+  /** The adapter files of a sample without a sampling session. */
   readonly filesId?: string;
-  /** Prompt or training tokens, for limits and fairness. */
+  /** Prompt or training tokens, for limits and fair share. */
   readonly tokens: number;
   readonly now: number;
-  /** Set: the request is over before it began, and its future says this. */
+  /** Set for a request that is rejected: it is stored as failed, and its future returns this. */
   readonly failure?: Failure;
 }
 
-/** Why a request failed; what its future answers. */
+/** Why a request failed; the result of its future. */
 export interface Failure {
   readonly error: string;
   readonly category: "user" | "server" | "unknown";
@@ -98,7 +98,7 @@ export function addRequest(sql: Sql, request: NewRequest): number {
   ).lastInsertRowid;
 }
 
-// seq is left out of what is read for samplers: it may exceed what a double holds, and nothing needs it
+// seq is read as NULL for samples, because it may exceed the precision of a double and is not used.
 const plain = `id, tenant, session_id, kind, model_id, sampler_id, CASE WHEN model_id IS NULL THEN NULL ELSE seq END AS seq,
   fingerprint, state, payload_type, draws, result_type, position, tokens, accepted_at, started_at, finished_at, retrieved_at`;
 const columns = `${plain}, payload, result`;
@@ -119,14 +119,14 @@ export interface KnownRequest {
   readonly fingerprint: string;
 }
 
-/** The request that already has this number in its model or sampling session. */
+/** The stored request with this seq_id in its model or sampling session. */
 export const findRequest = (sql: Sql, of: "model_id" | "sampler_id", id: string, seq: number | bigint) =>
   sql.get<KnownRequest>(`SELECT id, fingerprint FROM requests WHERE ${of} = ? AND seq = ?`, id, seq);
 
-/** Numbers that each client of a sampling session has, by the protocol. */
+/** seq_ids per client of a sampling session, as the protocol defines. */
 export const seqsPerClient = 1_000_000_000n;
 
-/** The samples of one client of a sampling session that are over and whose results nobody has fetched. */
+/** The finished samples of one client of a sampling session whose results were not retrieved. */
 export const finishedSamples = (
   sql: Sql,
   { samplerId, client }: { readonly samplerId: string; readonly client: number },
@@ -140,27 +140,27 @@ export const finishedSamples = (
     (BigInt(client) + 1n) * seqsPerClient,
   );
 
-/** A request without the bytes that it carries. */
+/** A request without its payload and result. */
 export type RequestHead = Omit<RequestRow, "payload" | "result"> & {
   readonly payload_bytes: number;
   /** How often a process crashed or was killed while it ran this request. */
   readonly starts: number;
 };
 
-/** What has not run yet. Without the payloads: together they may be larger than the memory. */
+/** The unfinished requests, without payloads: together they may exceed the memory. */
 export const pendingRequests = (sql: Sql): RequestHead[] =>
   sql.all<RequestHead>(
     `SELECT ${plain}, starts, COALESCE(LENGTH(payload), 0) AS payload_bytes FROM requests WHERE state = 'pending' ORDER BY id`,
   );
 
-/** A process ended while it ran these requests; those that are over are not concerned. */
+/** Counts a crash for these requests, except those that have finished. */
 export function countDeaths(sql: Sql, ids: Iterable<number>): void {
   for (const id of ids) sql.run("UPDATE requests SET starts = starts + 1 WHERE id = ? AND state = 'pending'", id);
 }
 
 /**
- * The finished requests whose effect on a model is not in its snapshot, in the order of execution. Each is read when its turn comes:
- * together they may be larger than the memory.
+ * The finished requests of a model after position `after`, in order of execution. They are read one at a time, because together they may
+ * exceed the memory.
  */
 export function* replayRequests(sql: Sql, modelId: string, after: number): Iterable<RequestRow> {
   const ids = sql.all<{ id: number }>(
@@ -171,7 +171,7 @@ export function* replayRequests(sql: Sql, modelId: string, after: number): Itera
   for (const { id } of ids) yield getRequest(sql, id)!;
 }
 
-/** The numbers of a model from `next` on that are over already, run or refused. */
+/** The seq_ids of a model from `next` that have finished or were rejected. */
 export const finishedSeqs = (sql: Sql, modelId: string, next: number): number[] =>
   sql
     .all<{ seq: number }>(
@@ -181,7 +181,7 @@ export const finishedSeqs = (sql: Sql, modelId: string, next: number): number[] 
     )
     .map(({ seq }) => seq);
 
-/** A request as it shows in a trace. */
+/** A request in a trace. */
 export interface TraceRow {
   readonly id: number;
   readonly kind: string;
@@ -193,7 +193,7 @@ export interface TraceRow {
   readonly finished_at: number | null;
 }
 
-/** A page of a session's requests behind one of them. */
+/** A page of a session's requests after request `after`. */
 export const tracePage = (sql: Sql, sessionId: string, after: number, limit: number): TraceRow[] =>
   sql.all<TraceRow>(
     `SELECT id, kind, COALESCE(model_id, sampler_id) AS owner, state, tokens, accepted_at, started_at, finished_at
@@ -203,7 +203,7 @@ export const tracePage = (sql: Sql, sessionId: string, after: number, limit: num
     limit,
   );
 
-/** Stores that results were handed out. */
+/** Stores that results were retrieved. */
 export function storeRetrieved(sql: Sql, ids: Iterable<number>, now: number): void {
   for (const id of ids) {
     sql.run("UPDATE requests SET retrieved_at = ? WHERE id = ? AND retrieved_at IS NULL", now, id);
@@ -215,7 +215,7 @@ export interface Finish {
   readonly state: "done" | "failed";
   readonly result: Uint8Array;
   readonly resultType: PayloadType;
-  /** Keep the payload: it has to run again when the model is restored. */
+  /** Keep the payload, because the request runs again when its model is restored. */
   readonly keepPayload: boolean;
   readonly position: number | null;
   readonly startedAt: number;
@@ -240,8 +240,8 @@ export function finishRequest(sql: Sql, finish: Finish): void {
 const day = 86_400_000;
 
 /**
- * Forgets results that nobody can ask for any more, a day after they were fetched or seven days after they were made: at most `limit`
- * of each, read by their own indexes. Returns how many.
+ * Deletes expired results: one day after they were retrieved, or seven days after they were stored; at most `limit` of each, found by
+ * index. Returns the larger of the two numbers.
  */
 export function expireResults(sql: Sql, now: number, limit: number): number {
   const made = sql.run(
@@ -260,10 +260,10 @@ export function expireResults(sql: Sql, now: number, limit: number): number {
 }
 
 /**
- * Deletes the rows behind `after` whose result is gone, at most `limit` of them looked at. A row stays while its payload is needed for
- * a replay, or while its number lies ahead of its model.
+ * Deletes the rows after id `after` whose result has expired; examines at most `limit` rows. A row is kept while a replay needs its payload,
+ * or while its seq_id is not below `next_seq` of its model.
  *
- * @returns the last row that was looked at, or `undefined` when there are no more.
+ * @returns the last examined id, or `undefined` at the end of the table.
  */
 export function deleteSpent(sql: Sql, after: number, limit: number): number | undefined {
   const rows = sql.all<{ id: number }>(
@@ -281,7 +281,7 @@ export function deleteSpent(sql: Sql, after: number, limit: number): number | un
   return rows.length < limit ? undefined : rows.at(-1)!.id;
 }
 
-/** The latest requests of a model that failed, and why. */
+/** The latest failed requests of a model, with their errors. */
 export function failedRequests(
   sql: Sql,
   modelId: string,

@@ -90,7 +90,7 @@ export const migrations: readonly string[] = [
   ) WITHOUT ROWID;
   CREATE INDEX samplers_files ON samplers (files_id);
 
-  -- Every asynchronous request. payload is what must be executed (again); result is what the client gets.
+  -- Every asynchronous request. payload is kept while the request may have to run (again); result is sent to the client.
   CREATE TABLE requests (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant TEXT NOT NULL,
@@ -142,11 +142,11 @@ export const migrations: readonly string[] = [
   CREATE INDEX audit_tenant ON audit (tenant, at);
   `,
   `
-  -- When a session was last heard of, stored once a minute.
+  -- Time of a session's last request, stored once a minute.
   ALTER TABLE sessions ADD COLUMN seen_at INTEGER;
   CREATE INDEX sessions_seen ON sessions (COALESCE(seen_at, created_at));
 
-  -- The files that a sample without a sampling session draws from: while it is pending they are kept.
+  -- The adapter files of a sample without a sampling session: kept while it is pending.
   ALTER TABLE requests ADD COLUMN files_id TEXT;
   UPDATE requests SET files_id = json_extract(draws, '$.filesId') WHERE state = 'pending' AND draws IS NOT NULL;
   CREATE INDEX requests_files ON requests (files_id) WHERE files_id IS NOT NULL AND state = 'pending';
@@ -154,7 +154,7 @@ export const migrations: readonly string[] = [
   CREATE INDEX models_snapshot ON models (snapshot_files) WHERE snapshot_files IS NOT NULL;
   CREATE INDEX checkpoints_session ON checkpoints (session_id);
 
-  -- What expires, in the order in which it does: a sweep reads only that.
+  -- Expiring results in order of expiry: a sweep reads no other rows.
   DROP INDEX requests_finished;
   CREATE INDEX requests_made ON requests (finished_at) WHERE result IS NOT NULL;
   CREATE INDEX requests_fetched ON requests (retrieved_at) WHERE result IS NOT NULL AND retrieved_at IS NOT NULL;
@@ -173,18 +173,18 @@ export const migrations: readonly string[] = [
   CREATE INDEX custom_losses_session ON custom_losses (session_id);
   `,
   `
-  -- What stored losses take up, so that they can be counted without being read.
+  -- Size of stored losses, so that they can be summed without reading the bodies.
   ALTER TABLE custom_losses ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
   UPDATE custom_losses SET bytes = LENGTH(CAST(body AS BLOB));
   DROP INDEX custom_losses_session;
   CREATE INDEX custom_losses_session ON custom_losses (session_id, bytes);
   CREATE INDEX custom_losses_tenant ON custom_losses (tenant, bytes);
 
-  -- How often a request that was found pending was begun again: a request under which the process dies is not begun for ever.
+  -- Number of crashes while the request was running: above a limit it fails instead of running again.
   ALTER TABLE requests ADD COLUMN starts INTEGER NOT NULL DEFAULT 0;
   `,
   `
-  -- What each optimizer step came to. tokens counts from the run's beginning, so that rows may be thinned out.
+  -- One row per optimizer step. tokens counts from the start of the run, so that rows can be deleted.
   CREATE TABLE steps (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     model_id TEXT NOT NULL,
@@ -204,7 +204,7 @@ export const migrations: readonly string[] = [
   CREATE INDEX steps_session ON steps (session_id);
   `,
   `
-  -- Browsers that are signed in. id is the hash of the cookie, key the fingerprint of the tenant's key when it signed in.
+  -- Signed-in browsers. id is the hash of the cookie, key the fingerprint of the tenant's key at the time of the sign-in.
   CREATE TABLE sign_ins (
     id TEXT PRIMARY KEY,
     tenant TEXT NOT NULL,

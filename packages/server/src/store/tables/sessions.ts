@@ -32,7 +32,7 @@ export interface SamplerRow {
 export interface NewSession {
   readonly id: string;
   readonly tenant: string;
-  /** The client's own key for this call: a repeated call gets the session of the first. */
+  /** The client's key for this call: a retry with the same key returns the same session. */
   readonly idempotencyKey: string | undefined;
   readonly tags: readonly string[];
   readonly userMetadata: unknown;
@@ -42,7 +42,7 @@ export interface NewSession {
   readonly now: number;
 }
 
-/** Inserts a session, or finds the one that the same call made before. */
+/** Inserts a session, or returns the id of the one with the same idempotency key. */
 export function addSession(sql: Sql, session: NewSession): string {
   if (session.idempotencyKey !== undefined) {
     const found = sql.get<{ id: string }>(
@@ -81,7 +81,7 @@ export const listSessionIds = (sql: Sql, tenant: string, limit: number, offset: 
     )
     .map(({ id }) => id);
 
-/** Ids of a session's models or samplers, in the order in which they were made. */
+/** Ids of a session's models or samplers, in order of creation. */
 export const sessionMembers = (sql: Sql, table: "models" | "samplers", sessionId: string): string[] =>
   sql
     .all<{ id: string }>(`SELECT id FROM ${table} WHERE session_id = ? ORDER BY created_at, id`, sessionId)
@@ -90,7 +90,7 @@ export const sessionMembers = (sql: Sql, table: "models" | "samplers", sessionId
 export const setProject = (sql: Sql, sessionId: string, projectId: string | null): void =>
   void sql.run("UPDATE sessions SET project_id = ? WHERE id = ?", projectId, sessionId);
 
-/** Ends a session; the first reason wins. */
+/** Finishes a session; keeps the first reason if it is finished already. */
 export const finishSession = (sql: Sql, sessionId: string, reason: string, now: number): void =>
   void sql.run(
     "UPDATE sessions SET finished_at = ?, finish_reason = ? WHERE id = ? AND finished_at IS NULL",
@@ -99,13 +99,13 @@ export const finishSession = (sql: Sql, sessionId: string, reason: string, now: 
     sessionId,
   );
 
-/** Counts one more client of a sampler; returns its number. */
+/** Adds a client to a sampler; returns the client's number. */
 export function joinSampler(sql: Sql, id: string): number {
   sql.run("UPDATE samplers SET clients = clients + 1 WHERE id = ?", id);
   return sql.get<{ clients: number }>("SELECT clients FROM samplers WHERE id = ?", id)!.clients;
 }
 
-/** A tenant's sessions from a place in their order on, newest first. */
+/** A tenant's sessions before a position, newest first. */
 export const sessionsBefore = (
   sql: Sql,
   tenant: string,
@@ -128,7 +128,7 @@ export const getSampler = (sql: Sql, id: string): SamplerRow | undefined =>
 export const samplerBySeq = (sql: Sql, sessionId: string, seq: number): SamplerRow | undefined =>
   sql.get<SamplerRow>("SELECT * FROM samplers WHERE session_id = ? AND sampler_seq = ?", sessionId, seq);
 
-/** The number that the client chose, or, should it be taken, one that no client chooses. */
+/** The number that the client chose if it is free, else one from 1,000,000, which clients do not use. */
 export function freeSamplerSeq(sql: Sql, sessionId: string, wanted: number | undefined): number {
   if (wanted !== undefined && wanted >= 0 && samplerBySeq(sql, sessionId, wanted) === undefined) return wanted;
   const highest = sql.get<{ top: number | null }>(
@@ -153,12 +153,12 @@ export function addSampler(sql: Sql, sampler: Omit<SamplerRow, "clients">): void
   );
 }
 
-/** Stores when sessions were last heard of. */
+/** Stores the times of the sessions' last requests. */
 export function storeSeen(sql: Sql, seen: Iterable<readonly [id: string, at: number]>): void {
   for (const [id, at] of seen) sql.run("UPDATE sessions SET seen_at = ? WHERE id = ?", at, id);
 }
 
-/** A sampler that holds files, and since when its session is silent (as far as it is stored). */
+/** A sampler with files, and the stored time of its session's last request. */
 export interface HeldSampler {
   readonly id: string;
   readonly tenant: string;
@@ -168,7 +168,7 @@ export interface HeldSampler {
   readonly finished_at: number | null;
 }
 
-/** The samplers that hold files and that no pending request needs: one page, in the order of their ids. */
+/** A page of the samplers with files and without a pending request, ordered by id. */
 export const heldSamplers = (sql: Sql, after: string, limit: number): HeldSampler[] =>
   sql.all<HeldSampler>(
     `SELECT samplers.id, samplers.tenant, session_id, model_path, finished_at, COALESCE(seen_at, sessions.created_at) AS silent_since
@@ -180,7 +180,7 @@ export const heldSamplers = (sql: Sql, after: string, limit: number): HeldSample
     limit,
   );
 
-/** Forgets a sampler, unless a request of it has come in meanwhile. */
+/** Deletes a sampler unless it has a pending request. */
 export const dropSampler = (sql: Sql, id: string): void =>
   void sql.run(
     "DELETE FROM samplers WHERE id = ? AND NOT EXISTS (SELECT 1 FROM requests WHERE sampler_id = ? AND state = 'pending')",
@@ -188,7 +188,7 @@ export const dropSampler = (sql: Sql, id: string): void =>
     id,
   );
 
-/** Deletes sessions of which nothing was heard since `before` and that left nothing behind: no run, no checkpoint, nothing pending. */
+/** Deletes sessions without a request since `before` that have no run, no checkpoint and no pending request. */
 export function expireSessions(sql: Sql, before: number, limit: number): number {
   const over = sql.all<{ id: string }>(
     `SELECT id FROM sessions WHERE COALESCE(seen_at, created_at) < ?

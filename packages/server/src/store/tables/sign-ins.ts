@@ -1,4 +1,4 @@
-/** Rows of `sign_ins`: browsers that are signed in, until they sign out or their time is over. */
+/** Rows of `sign_ins`: signed-in browsers, until they sign out or their sign-in expires. */
 import type { Sql } from "../database.ts";
 
 export interface SignInRow {
@@ -10,8 +10,8 @@ export interface SignInRow {
   readonly expires_at: number;
 }
 
-/** Sign-ins of one tenant at once; beyond it the one that ends first ends now. */
-const mostPerTenant = 100;
+/** Maximum number of sign-ins per tenant; above it the one that expires first is deleted. */
+const maxPerTenant = 100;
 
 export function addSignIn(sql: Sql, row: SignInRow, now: number): void {
   sql.run("DELETE FROM sign_ins WHERE expires_at <= ?", now);
@@ -19,7 +19,7 @@ export function addSignIn(sql: Sql, row: SignInRow, now: number): void {
     `DELETE FROM sign_ins WHERE id IN
       (SELECT id FROM sign_ins WHERE tenant = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?)`,
     row.tenant,
-    mostPerTenant - 1,
+    maxPerTenant - 1,
   );
   sql.run(
     "INSERT INTO sign_ins (id, tenant, key, expires_at) VALUES (?, ?, ?, ?)",

@@ -1,9 +1,9 @@
-/** When the server was started, for the events of runs: the last so many times, in the data folder. */
+/** The times of the last starts of the server, for the events of runs; stored in the data folder. */
 import type { Database, Sql } from "../database.ts";
 
 const keptStarts = 50;
 
-/** Times at which the server was started, the first one first. */
+/** The times of the last starts, oldest first. */
 export function startTimes(sql: Sql): readonly number[] {
   const row = sql.get<{ value: string }>("SELECT value FROM meta WHERE key = 'starts'");
   return row === undefined ? [] : (JSON.parse(row.value) as number[]);

@@ -1,6 +1,6 @@
 /**
- * Rows of `steps`: what each optimizer step of a run came to, for its curve. Written in the transaction that stores the step's result,
- * and bounded for each run by dropping every other row.
+ * Rows of `steps`: loss, tokens and times of each optimizer step, for the loss curve of a run. Stored in the transaction of the step's
+ * result. When a run has too many rows, every other one is deleted.
  */
 import type { Sql } from "../database.ts";
 
@@ -9,10 +9,10 @@ export interface StepRow {
   readonly model_id: string;
   readonly session_id: string;
   readonly tenant: string;
-  /** From 1. */
+  /** Starts at 1. */
   readonly step: number;
   readonly at: number;
-  /** Since the run began. */
+  /** Since the start of the run. */
   readonly tokens: number;
   readonly loss: number | null;
   readonly gradient_norm: number | null;
@@ -21,16 +21,16 @@ export interface StepRow {
   readonly compute_ms: number;
 }
 
-/** A step before it is stored: its number and the tokens before it come from the step before. */
+/** A step to be stored; its number and its total of tokens are computed from the previous step. */
 export type NewStep = Omit<StepRow, "id" | "step" | "tokens"> & {
-  /** Of this step alone. */
+  /** Of this step only. */
   readonly tokens: number;
 };
 
-/** How often a run's rows are counted, in steps. */
+/** The rows of a run are counted every so many steps. */
 const countEvery = 256;
 
-/** @param keep - rows of one run. */
+/** @param keep - maximum number of rows per run. */
 export function addStep(sql: Sql, step: NewStep, keep: number): StepRow {
   const last = lastStep(sql, step.model_id);
   const row = { ...step, step: (last?.step ?? 0) + 1, tokens: (last?.tokens ?? 0) + step.tokens };
@@ -67,7 +67,7 @@ function thin(sql: Sql, modelId: string, keep: number): void {
 export const lastStep = (sql: Sql, modelId: string): StepRow | undefined =>
   sql.get<StepRow>("SELECT * FROM steps WHERE model_id = ? ORDER BY id DESC LIMIT 1", modelId);
 
-/** A run's steps after a step, oldest first. */
+/** A run's steps after step `after`, oldest first. */
 export const stepsAfter = (sql: Sql, modelId: string, after: number, limit: number): StepRow[] =>
   sql.all<StepRow>("SELECT * FROM steps WHERE model_id = ? AND step > ? ORDER BY id LIMIT ?", modelId, after, limit);
 
@@ -75,11 +75,11 @@ export const stepsAfter = (sql: Sql, modelId: string, after: number, limit: numb
 export const tenantStepsAfter = (sql: Sql, tenant: string, after: number, limit: number): StepRow[] =>
   sql.all<StepRow>("SELECT * FROM steps WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?", tenant, after, limit);
 
-/** The id of the latest step of all. */
+/** The id of the latest step of all runs. */
 export const latestStepId = (sql: Sql): number =>
   sql.get<{ id: number | null }>("SELECT MAX(id) AS id FROM steps")?.id ?? 0;
 
-/** The loss of a run in at most `count` values, evenly over its rows. */
+/** The loss of a run, sampled at even intervals to at most `count` values. */
 export function lossOutline(sql: Sql, modelId: string, count: number): number[] {
   const { n } = sql.get<{ n: number }>("SELECT COUNT(*) AS n FROM steps WHERE model_id = ?", modelId)!;
   const every = Math.max(1, Math.ceil(n / count));

@@ -1,12 +1,12 @@
-/** Rows of `usage` and `audit`: what was used, by the hour, and what changed what is kept. */
+/** Rows of `usage` (recorded usage per hour) and `audit` (creations and deletions of stored data). */
 import type { Sql } from "../database.ts";
 
 export type UsageKind = "training" | "sampling_prefill" | "sampling_prefill_cached" | "sampling_sample" | "checkpoint";
 
-/** Amounts of what was used. */
+/** Amounts by kind: tokens, or number of checkpoints. */
 export type Usage = Partial<Record<UsageKind, number>>;
 
-/** Adds to the hourly account of use, all kinds in one statement. */
+/** Adds to the usage of the current hour, all kinds in one statement. */
 export function addUsage(
   sql: Sql,
   account: { readonly tenant: string; readonly sessionId: string; readonly baseModel: string; readonly now: number },
@@ -22,7 +22,7 @@ export function addUsage(
   );
 }
 
-/** Notes something that changed what is kept, for `get_audit_log`. */
+/** Adds an audit entry, for `get_audit_log`. */
 export function addAudit(
   sql: Sql,
   entry: {
@@ -54,7 +54,7 @@ export interface UsageRow {
   readonly project: string | null;
 }
 
-/** A tenant's use from one hour (since the epoch) until before another. */
+/** A tenant's usage in a range of hours since the epoch; `untilHour` is exclusive. */
 export const usageBetween = (sql: Sql, tenant: string, fromHour: number, untilHour: number): UsageRow[] =>
   sql.all<UsageRow>(
     `SELECT usage.*, sessions.project_id AS project FROM usage LEFT JOIN sessions ON sessions.id = usage.session_id
@@ -72,7 +72,7 @@ export interface AuditRow {
   readonly purpose: string | null;
 }
 
-/** What a tenant changed in a time, the latest first; all of it, or what concerns checkpoints. At most 10,000 entries. */
+/** A tenant's audit entries in a time range, latest first; all, or only those of checkpoints. At most 10,000. */
 export const auditBetween = (
   sql: Sql,
   tenant: string,
