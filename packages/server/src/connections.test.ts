@@ -1,4 +1,4 @@
-/** Clients that hold sockets: what they announce, send slowly or leave unread takes nothing from other tenants, and ends. */
+/** Clients that announce bodies, send slowly or do not read: they take no capacity from other tenants, and their sockets are closed. */
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { FakeClock } from "@tinklet/wire/testing";
@@ -27,7 +27,7 @@ async function open(limits: Partial<Limits>) {
     await server.close();
   });
   const { hostname, port } = new URL(server.url);
-  /** A socket, and what the server has written to it. */
+  /** Opens a socket; returns it with the text that the server has written to it. */
   const dial = async () => {
     const socket = connect(Number(port), hostname).on("error", () => {});
     sockets.push(socket);
@@ -68,7 +68,7 @@ const sample = (padding = 0) =>
     padding: "x".repeat(padding),
   });
 
-test("bodies that are announced and do not come take no room, and end when they stall", async () => {
+test("announced bodies that do not arrive take no capacity, and time out", async () => {
   const { clock, dial, post, ordinary, gauge } = await open({ bodiesBytes: 10_000_000 });
   const held = await Promise.all(Array.from({ length: 30 }, dial));
   for (const { socket } of held) socket.write(`${post("/api/v1/asample", 1_000_000)}{`);
@@ -82,7 +82,7 @@ test("bodies that are announced and do not come take no room, and end when they 
   expect(await gauge("tinklet_bodies_bytes")).toBe(0);
 });
 
-test("a body that comes a byte at a time has its pace, and holds about its bytes", async () => {
+test("a body that arrives byte by byte must keep the minimum rate, and takes about as much memory as it has bytes", async () => {
   const { clock, dial, post, gauge } = await open({ bodyStallMs: 20_000, bodyBytesPerSecond: 100 });
   const [drip, brisk] = await Promise.all([dial(), dial()]);
   for (const { socket } of [drip, brisk]) socket.setNoDelay().write(post("/api/v1/asample", "chunked"));
@@ -100,7 +100,7 @@ test("a body that comes a byte at a time has its pace, and holds about its bytes
   await expect.poll(() => brisk.text).toContain("bad_json");
 });
 
-test("bytes that have arrived fill their tenant's share, not the others'", async () => {
+test("received bytes count against the share of their tenant only", async () => {
   const { dial, post, ordinary, gauge } = await open({ bodiesBytes: 6_000_000 });
   const held = await Promise.all(Array.from({ length: 12 }, dial));
   for (const { socket } of held) {
@@ -113,7 +113,7 @@ test("bytes that have arrived fill their tenant's share, not the others'", async
   await expect.poll(() => gauge("tinklet_bodies_bytes")).toBe(0);
 });
 
-test("requests in flight are shared: one tenant's are refused, another's are not", async () => {
+test("requests in flight are limited per tenant: one tenant is refused, another is not", async () => {
   const { dial, post, ordinary } = await open({ concurrentRequests: 12 });
   const held = await Promise.all(Array.from({ length: 40 }, dial));
   for (const { socket } of held) socket.write(post("/api/v1/asample", 10));
@@ -121,7 +121,7 @@ test("requests in flight are shared: one tenant's are refused, another's are not
   expect(await ordinary(sample())).toBe(200);
 });
 
-test("connections are shared: with a key by tenant, without one by address, where the longest silent one goes", async () => {
+test("connections are limited per tenant; without a key per address, where the longest idle one is closed", async () => {
   const { server, dial, post, ordinary } = await open({ connections: 30, unidentifiedConnections: 15 });
   const known = await Promise.all(Array.from({ length: 8 }, dial));
   for (const { socket } of known) socket.write(`${post("/api/v1/asample", sample().length)}${sample()}`);
@@ -135,7 +135,7 @@ test("connections are shared: with a key by tenant, without one by address, wher
   expect(await ordinary(sample())).toBe(200);
   const health = await fetch(`${server.url}/healthz`);
   expect(health.status).toBe(200);
-  // Those that have a key are not closed for the silent ones.
+  // Connections with a key are not closed to make room.
   for (const dialled of known) {
     dialled.text = "";
     dialled.socket.write(`${post("/api/v1/asample", sample().length)}${sample()}`);

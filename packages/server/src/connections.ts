@@ -1,7 +1,7 @@
 /**
- * The server's connections, and whose they are. A connection belongs to the tenant whose key its last request had, and counts against that
- * tenant's share. Until then it counts for its remote address; where these have no room, the one that has waited longest without a
- * request is closed for the newcomer, since every client behind a proxy has the same address.
+ * The open connections by tenant. A connection belongs to the tenant whose key its last request had, and counts against that tenant's
+ * share. Before its first valid key it counts for its remote address. When those connections have reached their limit, the one without a
+ * request for the longest time is closed for the new one; a refusal would lock out all clients behind one proxy, which share an address.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -14,7 +14,7 @@ interface Connection {
   readonly address: string;
   lease: Lease;
   isIdentified: boolean;
-  /** Requests that are not answered yet. */
+  /** Number of requests in flight. */
   requests: number;
 }
 
@@ -22,7 +22,7 @@ export class Connections {
   readonly #identified: TenantPool;
   readonly #unidentified: TenantPool;
   readonly #bySocket = new Map<Socket, Connection>();
-  /** By address, oldest first: unidentified connections without a request. */
+  /** Unidentified connections without a request in flight, by address, longest idle first. */
   readonly #waiting = new Map<string, Set<Socket>>();
 
   constructor({ connections, unidentifiedConnections }: Limits) {
@@ -31,12 +31,12 @@ export class Connections {
     this.#unidentified = new TenantPool({ capacity: unidentifiedConnections, unit: "connections without a key", code });
   }
 
-  /** How many there are. */
+  /** Number of open connections. */
   get open(): number {
     return this.#bySocket.size;
   }
 
-  /** Takes a new connection, or closes it. */
+  /** Registers a new connection, or closes it if there is no room. */
   add(socket: Socket): void {
     const address = socket.remoteAddress ?? "unknown";
     const connection = {
@@ -61,7 +61,7 @@ export class Connections {
     socket.once("close", () => this.#remove(socket));
   }
 
-  /** The peer of a request, which is under way until its answer is sent. */
+  /** The peer of a request, which is in flight until its response is sent. */
   peerOf(incoming: IncomingMessage, outgoing: ServerResponse): Peer {
     const { socket } = incoming;
     const connection = this.#bySocket.get(socket);
@@ -109,7 +109,7 @@ export class Connections {
     if (waiting?.delete(socket) === true && waiting.size === 0) this.#waiting.delete(address);
   }
 
-  /** Of this address, or, when it has none, of any. */
+  /** The longest idle connection of this address; if it has none, of another address. */
   #longestWaiting(address: string): Socket | undefined {
     const [waiting] = this.#waiting.has(address) ? [this.#waiting.get(address)!] : this.#waiting.values();
     const [oldest] = waiting ?? [];
@@ -134,7 +134,7 @@ function take(lease: Lease): boolean {
   }
 }
 
-/** Reads Node's stream itself: the web stream that a `Request` has costs several times as much for each request. */
+/** Reads Node's stream directly: the web stream of a `Request` costs several times as much CPU time. */
 const bodyOf =
   (incoming: IncomingMessage): BodySource =>
   ({ part, end, failed }) => {

@@ -1,4 +1,4 @@
-/** The whole server over the real engine: what it trains, saves and samples is what the engine does, and it survives a restart. */
+/** The server with the real engine: training, saving and sampling give the engine's own results, also after a restart. */
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -65,7 +65,7 @@ test("training through the API is the engine's own training, bit for bit", async
   }
 });
 
-test("of two tenants with equal prompts neither is told, by any field or counter, what the other has asked", async () => {
+test("no field or counter shows a tenant that another tenant sampled the same prompt", async () => {
   const server = await TestServer.open({
     models: [source()],
     apiKeys: ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
@@ -90,12 +90,12 @@ test("of two tenants with equal prompts neither is told, by any field or counter
   const alone = await ask("alice");
   expect(await ask("bob")).toEqual(alone);
   expect(alone).toMatchObject({ timing: "0", cached: 0 });
-  // What is her own she is told: the comparison above can fail.
+  // A tenant's own repetition is reported, so the comparison above can fail.
   expect(await ask("alice")).toMatchObject({ timing: "40", cached: 40 });
   await server.close();
 });
 
-test("a restart, and a resume from a checkpoint, are bitwise the run that was never stopped", async () => {
+test("a run after a restart, and one resumed from a checkpoint, equal the uninterrupted run bit for bit", async () => {
   const calm = await TestServer.open({ models: [source()] });
   const calmModel = await calm.model(undefined, { rank: 3, seed: 5 });
   const expectedLosses = await steps(calm, calmModel, 0, 4);
@@ -123,7 +123,7 @@ test("a restart, and a resume from a checkpoint, are bitwise the run that was ne
   expect([...first, ...second]).toEqual(expectedLosses);
   expect(await weights(server, resumed.model_id, 5)).toBe(expected);
 
-  // the model itself, which the restart had thrown out of memory, goes on as well
+  // the model itself, which the restart removed from memory, continues as well
   for (let step = 2; step < 4; step++) {
     await server.passResult(server.pass(model, 2 * step + 2, { tokens: [step + 1, 5, 9, 2] }));
     await server.result(server.optim(model, 2 * step + 3));
@@ -132,7 +132,7 @@ test("a restart, and a resume from a checkpoint, are bitwise the run that was ne
   await server.close();
 });
 
-test("a sampler's weights never change, and sampling goes on while its model trains", async () => {
+test("a sampler's weights never change, and sampling continues while its model trains", async () => {
   const server = await TestServer.open({ models: [source()] });
   const model = await server.model(undefined, { rank: 3, seed: 5 });
   await steps(server, model, 0, 1);

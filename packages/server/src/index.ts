@@ -1,4 +1,4 @@
-/** `@tinklet/server`: the whole Tinker API on your own machine. This file alone decides what is public. */
+/** `@tinklet/server`: the Tinker API on your own machine. This file lists the public exports. */
 export { type FoundRuntime, findRuntime } from "@tinklet/engine";
 export type { RunFolderInfo, RunFolders, Studio, StudioFile } from "@tinklet/wire";
 export { type ApiKey, hashApiKey, parseApiKeys } from "./http/access/auth.ts";

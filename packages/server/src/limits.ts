@@ -1,6 +1,6 @@
-/** Every limit of the server, in one place. All of them can be set; the defaults fit one machine with a few users. */
+/** All limits of the server. Each can be set; the defaults fit one machine with a few users. */
 
-/** How many things may be stored, and how large they may be together. */
+/** Maximum number of stored items, and of their bytes together. */
 export interface StoredLimit {
   readonly count: number;
   readonly bytes: number;
@@ -13,13 +13,13 @@ export interface Limits {
   /** Bytes of any other request body, also after decompression. @defaultValue 1 MiB */
   readonly parametersBytes: number;
   /**
-   * Bytes of request bodies that have arrived and of answers that are not sent yet, at once. One tenant may hold at most two thirds of what
-   * the others leave free; more is answered 429. @defaultValue 1.5 GiB
+   * Bytes of received request bodies and unsent responses, at once. One tenant may hold at most two thirds of what the others leave free;
+   * more is answered with 429. @defaultValue 1.5 GiB
    */
   readonly bodiesBytes: number;
-  /** Time without a byte of a request body after which it is answered 408. @defaultValue 20 000 */
+  /** Time without a byte of a request body after which the request is answered with 408. @defaultValue 20 000 */
   readonly bodyStallMs: number;
-  /** Bytes of a request body that must arrive per second, on average, once `bodyStallMs` has passed. @defaultValue 1024 */
+  /** Minimum average rate of a request body in bytes per second, checked once `bodyStallMs` has passed. @defaultValue 1024 */
   readonly bodyBytesPerSecond: number;
   /** Bytes of one body after decompression. @defaultValue 256 MiB */
   readonly decompressedBytes: number;
@@ -27,11 +27,11 @@ export interface Limits {
   readonly adapterBytes: number;
   /** Depth of nested JSON. @defaultValue 64 */
   readonly jsonDepth: number;
-  /** Objects, arrays and keys in one JSON body: each costs far more memory than its text. @defaultValue 500 000 */
+  /** Objects, arrays and keys in one JSON body: parsed, each takes far more memory than its bytes. @defaultValue 500 000 */
   readonly jsonParts: number;
   /** Elements of all arrays in one JSON body, and entries of its objects. @defaultValue 8 million */
   readonly jsonElements: number;
-  /** Data in one training request. @defaultValue 4096 */
+  /** Datums in one training request. @defaultValue 4096 */
   readonly batchData: number;
   /** Tokens in one training request. @defaultValue 4 million */
   readonly batchTokens: number;
@@ -59,45 +59,45 @@ export interface Limits {
   readonly gapMs: number;
   /** Time without a heartbeat or request after which a session's models are unloaded; the next call loads them again. @defaultValue 900 000 */
   readonly staleSessionMs: number;
-  /** The same time after which a session's samplers are deleted, with weights that were saved without a name. @defaultValue a day */
+  /** The same time after which a session's samplers are deleted, with weights that were saved without a name. @defaultValue 1 day */
   readonly samplerTtlMs: number;
   /** The same time after which a session without a training run is deleted. @defaultValue 30 days */
   readonly sessionTtlMs: number;
   /** Adapters and snapshots that may be in the engine's memory at once. @defaultValue 32 */
   readonly residentAdapters: number;
-  /** Work on a model, in milliseconds, above which it is not done again after a crash. @defaultValue 2000 */
+  /** Engine time of a model's jobs in milliseconds that is worth a snapshot; shorter work is repeated after a crash. @defaultValue 2000 */
   readonly snapshotWorthMs: number;
-  /** Largest share of the work that snapshots may cost. @defaultValue 0.05 */
+  /** Time for snapshots as a fraction of the time for jobs. @defaultValue 0.05 */
   readonly snapshotOverhead: number;
-  /** Requests in flight at once, shared by tenants as `bodiesBytes` is; more are answered 429. @defaultValue 12 288 */
+  /** Requests in flight at once, shared by tenants as `bodiesBytes` is; more are answered with 429. @defaultValue 12 288 */
   readonly concurrentRequests: number;
-  /** Connections whose last request had a valid key, shared by tenants in the same way; more are answered 429. @defaultValue 12 288 */
+  /** Connections whose last request had a valid key, shared by tenants in the same way; more are answered with 429. @defaultValue 12 288 */
   readonly connections: number;
-  /** Connections without a valid key, shared by remote addresses; beyond it the one that has waited longest is closed. @defaultValue 2048 */
+  /** Connections without a valid key, shared by remote addresses; beyond it the longest idle one is closed. @defaultValue 2048 */
   readonly unidentifiedConnections: number;
-  /** Time without progress after which an answer that its client does not read is given up. @defaultValue 60 000 */
+  /** Time without progress after which the connection of a client that does not read its response is closed. @defaultValue 60 000 */
   readonly answerStallMs: number;
-  /** Bytes of one body of a chat. @defaultValue 4 MiB */
+  /** Bytes of one request body of the chat endpoints. @defaultValue 4 MiB */
   readonly chatBytes: number;
-  /** Chats at once, until their last byte is taken; more are answered 429. @defaultValue 2048 */
+  /** Chats at once, each until its client has read the last byte; more are answered with 429. @defaultValue 2048 */
   readonly chats: number;
   /** Chats of one tenant at once. @defaultValue 1024 */
   readonly chatsPerTenant: number;
-  /** Time that making a chat's prompt may take; then its template is ended. @defaultValue 10 000 */
+  /** Time to render a chat's prompt; then its template is stopped. @defaultValue 10 000 */
   readonly promptMs: number;
   /** Messages of one chat. @defaultValue 4096 */
   readonly chatMessages: number;
   /** Tools of one chat. @defaultValue 128 */
   readonly chatTools: number;
-  /** Stop texts of one chat. @defaultValue 16 */
+  /** Stop strings of one chat. @defaultValue 16 */
   readonly chatStops: number;
-  /** Log-probs in one answer of a chat: choices × tokens × (1 + likeliest tokens), echoed prompts included. @defaultValue 400 000 */
+  /** Log-probs in one response of a chat: choices × tokens × (1 + top log-probs), echoed prompts included. @defaultValue 400 000 */
   readonly chatScores: number;
-  /** Optimizer steps that are kept of one run's curve; then every other one is dropped. @defaultValue 50 000 */
+  /** Optimizer steps stored for the curve of one run; when there are more, every second one is deleted. @defaultValue 50 000 */
   readonly stepsPerRun: number;
-  /** Streams of events that one tenant may have open; more are answered 429. @defaultValue 64 */
+  /** Event streams that one tenant may have open; more are answered with 429. @defaultValue 64 */
   readonly watchersPerTenant: number;
-  /** Silence after which a streamed chat sends a sign of life. @defaultValue 10 000 */
+  /** Time without an event after which a stream sends a heartbeat. @defaultValue 10 000 */
   readonly chatHeartbeatMs: number;
 }
 

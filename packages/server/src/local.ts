@@ -1,4 +1,4 @@
-/** A server inside this process, for `ServiceClient.local()` and for tests: no socket unless one is asked for. */
+/** A server inside this process, for `ServiceClient.local()` and for tests. It opens a socket only if `port` is set. */
 import type { EngineOptions } from "@tinklet/engine";
 import type { Studio } from "@tinklet/wire";
 import type { Clock } from "@tinklet/wire/clock";
@@ -12,7 +12,7 @@ import { createServer, type ModelSource } from "./server.ts";
 export interface LocalServerOptions {
   /** Models to serve: folders, `.gguf` files, Hub ids, or `name=` one of these. @defaultValue the bundled model, `tinklet/base` */
   readonly models?: readonly string[];
-  /** A single model, by name or as an opened source. */
+  /** A single model, by name or as a source that opens its engine. */
   readonly model?: string | ModelSource;
   /** Folder for checkpoints and state. @defaultValue none: everything is kept in memory and lost with the server */
   readonly dataDir?: string;
@@ -20,7 +20,7 @@ export interface LocalServerOptions {
   readonly strict?: boolean;
   /** Also listen on this TCP port; 0 picks a free one. @defaultValue no socket */
   readonly port?: number;
-  /** The page, on the port: `openStudio()` of `@tinklet/studio`. @defaultValue none */
+  /** The studio, served on the port: `openStudio()` of `@tinklet/studio`. @defaultValue none */
   readonly studio?: Studio;
   /** Source of time, for tests. */
   readonly clock?: Clock;
@@ -35,7 +35,7 @@ export interface LocalServer {
   /** Base URL for clients. */
   readonly url: string;
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
-  /** A link to the studio that signs a browser in, once; `undefined` without a studio or a port. */
+  /** A link to the studio that signs a browser in once; `undefined` without a studio or a port. */
   readonly studioUrl: (place?: string) => string | undefined;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -75,6 +75,6 @@ export async function createLocalServer(options: LocalServerOptions = {}): Promi
 const asFetch =
   (answer: (request: Request) => Promise<Response>): LocalServer["fetch"] =>
   (input, init) => {
-    const given = input instanceof Request && init === undefined ? input : new Request(input, init);
-    return answer(given);
+    const request = input instanceof Request && init === undefined ? input : new Request(input, init);
+    return answer(request);
   };

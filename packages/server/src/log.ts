@@ -1,12 +1,12 @@
 /**
- * Structured log lines: an event's name and its fields. Pretty on a terminal, one JSON object a line otherwise. Control characters
- * never reach the output as they are. Fields that could hold a credential are never passed in; this file does not try to guess them out.
+ * Structured log lines: the name of an event and its fields, for a terminal or as one JSON object per line. Control characters are
+ * escaped. Callers pass no fields with credentials; nothing is redacted here.
  */
 import type { Clock } from "@tinklet/wire/clock";
 
 /** Fields of a log line. */
 export type LogFields = Readonly<Record<string, string | number | boolean | null | undefined>>;
-/** JSON lines, lines for a person, or no log. */
+/** JSON lines, readable lines, or no log. */
 export type LogFormat = "json" | "pretty" | "off";
 
 /** A structured logger. */
@@ -18,14 +18,14 @@ export interface Log {
 
 const colours = { info: 36, warn: 33, error: 31 } as const;
 
-/** In JSON's notation, where a character beyond U+FFFF is two. */
-const spelt = (char: string): string =>
+/** JSON escapes of a character: two of them beyond U+FFFF. */
+const escaped = (char: string): string =>
   Array.from({ length: char.length }, (_, at) => `\\u${char.charCodeAt(at).toString(16).padStart(4, "0")}`).join("");
 
-/** A text whose control and formatting characters are spelt out: what a client sends must not drive the terminal that shows it. */
-const printable = (text: string): string => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, spelt);
+/** Escapes control and formatting characters: text of a client must not control the terminal that shows it. */
+const printable = (text: string): string => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, escaped);
 
-/** Creates a logger. @param write - receives one line, without its line break. @defaultValue standard error */
+/** Creates a logger. @param write - receives one line without its line break. @defaultValue writes to standard error */
 export function createLog(
   clock: Pick<Clock, "now">,
   format: LogFormat,

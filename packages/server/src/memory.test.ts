@@ -1,4 +1,4 @@
-/** A server whose engine has room for one model only: models take turns in memory, and none of them notices. */
+/** A server whose engine has memory for one model only: models are swapped, with the same results. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,14 +24,14 @@ const open = (memoryBudgetBytes?: number) =>
   });
 const source = (budget?: number) => ({ name: baseModel, open: () => open(budget) });
 
-/** A budget that leaves room for so many adapters (sixteen bytes per parameter in a quarter of what the weights leave). */
+/** A budget with memory for `count` adapters: 16 bytes per parameter, in a quarter of the memory that the weights leave. */
 const budgetFor = async (adapters: number): Promise<number> => {
   await using engine = await open();
   const { parameters } = await engine.createAdapter(lora);
   return engine.info.parameters * 4 + 4 * 16 * parameters * adapters;
 };
 
-/** Trains two models in turns. */
+/** Trains two models alternately. */
 const train = async (server: TestServer): Promise<number[]> => {
   const models = [await server.model(undefined, lora), await server.model(undefined, lora)];
   const losses: number[] = [];
@@ -44,7 +44,7 @@ const train = async (server: TestServer): Promise<number[]> => {
   return losses;
 };
 
-test("two models train as if there were room for both", async () => {
+test("two models train as if there were memory for both", async () => {
   const roomy = await TestServer.open({ models: [source()] });
   const expected = await train(roomy);
   await roomy.close();
@@ -54,7 +54,7 @@ test("two models train as if there were room for both", async () => {
   await narrow.close();
 });
 
-test("a model that no eviction makes room for is refused with what it would take", async () => {
+test("a model that does not fit after all evictions is refused with the memory that it needs", async () => {
   const server = await TestServer.open({ models: [source(await budgetFor(0.9))] });
   const request = { model_seq_id: 0, base_model: baseModel, lora_config: lora };
   const refused = await server.result(server.post("create_model", { ...request, session_id: await server.session() }));
@@ -62,7 +62,7 @@ test("a model that no eviction makes room for is refused with what it would take
   await server.close();
 });
 
-test("saved weights are loaded for a sample in the place of a model that is idle", async () => {
+test("an idle model is evicted to load saved weights for a sample", async () => {
   const server = await TestServer.open({ models: [source(await budgetFor(1.1))] });
   const model = await server.model(undefined, lora);
   const saved = await server.result(

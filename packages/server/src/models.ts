@@ -1,6 +1,6 @@
 /**
- * Which base models to serve, from what a person writes: a folder, a file, a Hub id, `name=any of these`, or nothing for the
- * bundled model. A model's name in the API is what was given.
+ * Resolves the base models to serve from their names on the command line: a folder, a file, a Hub id, or `name=` one of these; without any
+ * name, the bundled model. The name in the API is the text as given, or the part before `=`.
  */
 import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
@@ -20,11 +20,11 @@ export interface ResolveOptions {
  * Finds the base models to serve.
  *
  * @param names - folders, `.gguf` files, Hub ids, or `name=` one of these; empty means the bundled model.
- * @throws WeightsError when the bundled model is meant and not installed; Error when a name is given twice.
+ * @throws WeightsError when the bundled model is needed and not installed; Error when a name is given twice.
  */
 export async function resolveModels(names: readonly string[], options: ResolveOptions = {}): Promise<ModelSource[]> {
   const wanted = names.length === 0 ? [bundledModel] : names;
-  const engine = sharedOut(options.engine, wanted.length);
+  const engine = optionsPerEngine(options.engine, wanted.length);
   const sources: ModelSource[] = [];
   for (const text of wanted) {
     const { name, source } = parse(text);
@@ -42,7 +42,7 @@ export async function resolveModels(names: readonly string[], options: ResolveOp
   return sources;
 }
 
-/** Loads once; a failure is tried again when next asked. */
+/** Loads once and caches the result; after a failure the next call loads again. */
 function remembered<T>(load: () => Promise<T>): () => Promise<T> {
   let loading: Promise<T> | undefined;
   return () => {
@@ -54,20 +54,20 @@ function remembered<T>(load: () => Promise<T>): () => Promise<T> {
   };
 }
 
-/** The options of each of several engines. None knows of the others, so that each would take the whole default for itself. */
-export function sharedOut(engine: EngineOptions = {}, count: number): EngineOptions {
+/** The options of each of `count` engines, with an equal part of the memory budget: by default an engine uses the whole budget. */
+export function optionsPerEngine(engine: EngineOptions = {}, count: number): EngineOptions {
   const budget = engine.memoryBudgetBytes ?? defaultMemoryBudget();
   return { ...engine, memoryBudgetBytes: Math.floor(budget / count) };
 }
 
 function parse(text: string): { name: string; source: string } {
   const equals = text.indexOf("=");
-  // a path may hold "=", so what stands before it counts as a name only if the whole is not a path
+  // a path may contain "=": the text is split only if it is not a path
   if (equals > 0 && !existsSync(text)) return { name: text.slice(0, equals), source: text.slice(equals + 1) };
   return { name: text, source: text === bundledModel ? bundledModelFolder() : text };
 }
 
-/** Where the Python client finds the tokenizer: the model's own folder, or the Hub id as it is. */
+/** Where the Python client finds the tokenizer: the model's folder, or the Hub id unchanged. */
 async function tokenizerFolder(source: string): Promise<string | undefined> {
   const found = await stat(source).catch(() => undefined);
   if (found === undefined) return source; // a Hub id

@@ -1,6 +1,6 @@
 /**
- * The server on a socket: binding, keep-alive, and shutting down. On loopback any well-formed key works; anywhere else keys must
- * be configured, or it does not start.
+ * The server on a socket: binding, keep-alive and shutdown. On loopback any well-formed key is accepted; on any other address the server
+ * starts only if keys are configured.
  */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
@@ -23,42 +23,42 @@ export interface ServeOptions extends ServerOptions {
 export interface RunningServer {
   /** Base URL for clients on this machine (`TINKER_BASE_URL`). */
   readonly url: string;
-  /** Base URL for clients elsewhere: `publicUrl` of the options. @defaultValue `url` */
+  /** Base URL for clients on other machines: `publicUrl` of the options. @defaultValue `url` */
   readonly publicUrl: string;
   readonly port: number;
-  /** Answers a request in process, without the socket. */
+  /** Answers a request within this process, without the socket. */
   readonly fetch: (request: Request) => Promise<Response>;
-  /** A link to the studio that signs a browser in, once. @param place - a deep link, such as `/runs/ID`. `undefined` without a studio */
+  /** A link to the studio that signs a browser in once; `undefined` without a studio. @param place - path within the studio, such as `/runs/ID` */
   readonly studioUrl: (place?: string) => string | undefined;
-  /** Number of requests that a crash interrupted and that are being run again. */
+  /** Number of requests that a crash interrupted and that run again now. */
   readonly recovered: { readonly requests: number };
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** Idle connections are kept longer than any client keeps them, so that no call meets a socket that just closed. */
+/** Longer than any client keeps an idle connection, so that no request is sent on a socket that the server has just closed. */
 const keepAliveMs = 125_000;
-/** A head that is not whole by then is a client that holds sockets; those that wait between two requests are not meant. */
+/** Time for the head of a request to arrive; a client that takes longer holds a socket without using it. Idle connections do not count. */
 const headMs = 30_000;
 
 /**
  * Starts a server and listens.
  *
- * @throws Error when the host or the public URL is not loopback and no keys are configured, or the port is taken; InvalidInputError when
- * `publicUrl` is no origin; {@link StoreError} for the folder.
+ * @throws Error when the host or the public URL is not loopback and no keys are configured, or when the port is in use; InvalidInputError
+ * when `publicUrl` is not an origin; {@link StoreError} when the data folder cannot be used.
  */
 export async function serve(options: ServeOptions): Promise<RunningServer> {
   const { host = "127.0.0.1", port = 8471, ...rest } = options;
   const loopback = isLoopback(host);
   if (!loopback && (options.apiKeys ?? []).length === 0) {
     throw new Error(
-      `Listening on ${host} would let anybody on the network in: configure keys (--api-keys, apiKeys), or listen on 127.0.0.1.`,
+      `host is ${host}, which the network can reach, and no keys are configured. Configure keys (--api-keys, apiKeys), or listen on 127.0.0.1.`,
     );
   }
   const publicUrl = options.publicUrl === undefined ? undefined : parsePublicUrl(options.publicUrl);
   if (publicUrl !== undefined && !isLoopback(publicUrl.hostname) && (options.apiKeys ?? []).length === 0) {
     throw new Error(
-      `Being reached at ${publicUrl.origin} would let anybody on the network in: configure keys (--api-keys, apiKeys), or leave --public-url out.`,
+      `publicUrl is ${publicUrl.origin}, which the network can reach, and no keys are configured. Configure keys (--api-keys, apiKeys), or leave --public-url out.`,
     );
   }
   const server = await createServer({ openProbes: loopback, ...rest });
@@ -68,8 +68,8 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     fetch: async (request, env) => {
       const { incoming, outgoing } = env as { incoming: IncomingMessage; outgoing: ServerResponse };
       const response = await server.fetch(request, connections.peerOf(incoming, outgoing));
-      // From here on bytes move, or the client does not read: whole answers are written at once, and streams have signs of life.
-      // Node looks twice before it closes the socket: the first time, what was written since the last look counts as a move.
+      // From here on a socket without traffic has a client that does not read: complete bodies are written at once, and streams send
+      // heartbeats. Half the limit, because Node closes the socket at the second timeout: bytes written since the last one restart it.
       outgoing.socket?.setTimeout(Math.ceil(limits.answerStallMs / 2));
       return response;
     },
@@ -83,27 +83,27 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     await listen(socket, host, port);
   } catch (error) {
     await server.close();
-    const taken = (error as { code?: string }).code === "EADDRINUSE";
-    throw taken
+    const isInUse = (error as { code?: string }).code === "EADDRINUSE";
+    throw isInUse
       ? new Error(
-          `Port ${port} of ${host} is taken: another server? Choose another, or 0 for a free one (--port, port).`,
+          `Port ${port} of ${host} is in use, perhaps by another server. Choose another port, or 0 for a free one (--port, port).`,
         )
       : error;
   }
   const bound = (socket.address() as AddressInfo).port;
   const name = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : isIP(host) === 6 ? `[${host}]` : host;
   const url = `http://${name}:${bound}`;
-  server.log.info("listening", { url, models: options.models.map((model) => model.name).join(" ") });
+  server.log.info("server.started", { url, models: options.models.map((model) => model.name).join(" ") });
 
   let closing: Promise<void> | undefined;
   const close = () => {
     closing ??= (async () => {
       const closed = new Promise<void>((resolve) => socket.close(() => resolve()));
-      await server.close(); // lets polls go, so that connections become idle
+      await server.close(); // ends open polls, so that their connections become idle
       socket.closeIdleConnections();
-      const stopPatience = systemClock({ ref: true }).timer(1000, () => socket.closeAllConnections());
+      const stopForcing = systemClock({ ref: true }).timer(1000, () => socket.closeAllConnections());
       await closed;
-      stopPatience();
+      stopForcing();
     })();
     return closing;
   };
@@ -116,7 +116,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   return { url, publicUrl: outerUrl, port: bound, fetch, studioUrl, recovered, close, [Symbol.asyncDispose]: close };
 }
 
-/** Whether a host name or address is this machine's own (`localhost`, `127.0.0.0/8`, `::1`). */
+/** Whether a host name or address is loopback (`localhost`, `127.0.0.0/8`, `::1`). */
 export const isLoopback = (host: string): boolean =>
   host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
 

@@ -1,6 +1,6 @@
 /**
- * The server put together: store, engines, queue and HTTP, with their life cycle. Opening recovers what was pending; closing
- * finishes or keeps it. Listens on nothing: `fetch` is the server, and `serve()` puts it on a socket.
+ * Assembles the server from store, engines, queue and HTTP, and owns their life cycle. Opening recovers the requests that were pending;
+ * closing finishes them or keeps them for the next start. It opens no socket: `fetch` answers requests, and `serve()` listens.
  */
 import { dirname } from "node:path";
 import { arithmeticVersion, type Engine } from "@tinklet/engine";
@@ -32,13 +32,13 @@ import { createSideThread } from "./thread/side-thread.ts";
 
 /** A base model to serve. */
 export interface ModelSource {
-  /** Name by which clients ask for it (`base_model`). */
+  /** The value of `base_model` in requests. */
   readonly name: string;
   /** Opens the engine; called again after an engine has died. */
   readonly open: () => Promise<Engine>;
   /** A folder with `tokenizer.json` that the Python client can load. */
   readonly tokenizerId?: string | undefined;
-  /** The contents of its tokenizer's files, handed out to clients. @throws ModelError when there is none */
+  /** The contents of the tokenizer's files, which clients can download. @throws ModelError when the model has no tokenizer */
   readonly tokenizerFiles?: (() => Promise<TokenizerFiles>) | undefined;
 }
 
@@ -53,20 +53,20 @@ export interface ServerOptions {
   /** Accepted `Host` headers besides `localhost` and IP addresses. */
   readonly allowedHosts?: readonly string[];
   /**
-   * Where clients reach the server when it stands behind a proxy: `https://tinker.example.com`. Pages of this origin alone may sign in, their
-   * cookie is `Secure` when it is https, and links in answers begin with it. @defaultValue none: the address of each request
+   * The origin at which clients reach the server through a proxy, such as `https://tinker.example.com`. Only pages of this origin may sign
+   * in, their cookie is `Secure` with https, and links in responses begin with it. @defaultValue none: the address of each request
    */
   readonly publicUrl?: string | undefined;
-  /** Whether `healthz` answers without a key; so does `/metrics` where no keys are configured. @defaultValue true */
+  /** Whether `healthz` needs no key. `/metrics` then needs none either, unless keys are configured. @defaultValue true */
   readonly openProbes?: boolean;
   /**
-   * Refuse what the hosted service is known to refuse (see `http/hosted-rules.ts`), so that what works here works there. Otherwise such a
-   * call works, and is logged once. @defaultValue false
+   * Refuse what the hosted service is known to refuse (see `http/access/hosted-rules.ts`), so that a program that works here works there.
+   * Otherwise such a call succeeds and is logged once. @defaultValue false
    */
   readonly strict?: boolean;
-  /** The page at `/`: `openStudio()` of `@tinklet/studio`. @defaultValue none */
+  /** The studio, served at `/`: `openStudio()` of `@tinklet/studio`. @defaultValue none */
   readonly studio?: Studio | undefined;
-  /** Limits on requests, queue and memory; those not given keep their defaults. */
+  /** Limits on requests, queue and memory; those left out keep their defaults. */
   readonly limits?: Partial<Limits>;
   /** Maximum size of the data folder in bytes; beyond it new work is refused with 507. @defaultValue no limit */
   readonly maxDiskBytes?: number | undefined;
@@ -74,11 +74,11 @@ export interface ServerOptions {
   readonly log?: LogFormat | Log;
   /** Source of time, for tests. */
   readonly clock?: Clock;
-  /** Have clients create models from checkpoints with one call instead of three. @defaultValue false */
+  /** Tell clients to create a model from a checkpoint with one call instead of three. @defaultValue false */
   readonly createModelViaLoadWeights?: boolean;
-  /** Have clients compress training requests. @defaultValue false */
+  /** Tell clients to compress training requests. @defaultValue false */
   readonly compressRequests?: boolean;
-  /** Version of the engines' arithmetic, for tests of upgrades. @defaultValue this release's */
+  /** Version of the engines' arithmetic, for tests of upgrades. @defaultValue the version of this release */
   readonly arithmetic?: number;
   /** Runs a function after the I/O callbacks of this turn of the event loop; for the simulator. @defaultValue setImmediate */
   readonly nextTurn?: (run: () => void) => void;
@@ -88,12 +88,12 @@ export interface ServerOptions {
 
 /** A server without a socket: requests go through `fetch`. */
 export interface TinkletServer {
-  /** Answers one request. Never rejects. @param peer - the connection that it came on. @defaultValue none: the process itself */
+  /** Answers one request. Never rejects. @param peer - the connection of the request. @defaultValue none: a call from this process */
   readonly fetch: (request: Request, peer?: Peer) => Promise<Response>;
   readonly log: Log;
-  /** Number of requests that a crash interrupted and that are being run again. */
+  /** Number of requests that a crash interrupted and that run again now. */
   readonly recovered: { readonly requests: number };
-  /** The page's path with a token that signs a browser in, once; without a token where keys are configured. `undefined` without a page. */
+  /** The studio's path with a token that signs a browser in once; without a token if keys are configured. `undefined` without a studio. */
   readonly studioPath: (place?: string) => string | undefined;
   /** Shuts down: finishes running requests or keeps them for the next start, then closes engines and store. Idempotent. */
   close(): Promise<void>;
@@ -104,7 +104,7 @@ export interface TinkletServer {
  * Opens a server.
  *
  * @throws {@link StoreError} when the data folder cannot be used.
- * @throws InvalidInputError when `publicUrl` is no origin.
+ * @throws InvalidInputError when `publicUrl` is not an origin.
  *
  * @example
  * ```ts
@@ -128,7 +128,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   });
 
   if (store.setAside.length > 0) {
-    const reason = "the database does not know these adapters: it is older than they are, or another one";
+    const reason = "the database does not list these adapters: it is an older copy, or belongs to another server";
     log.warn("adapters.set_aside", { count: store.setAside.length, in: dirname(store.setAside[0]!), reason });
   }
   await noteStart(store.db, clock.now());
@@ -138,11 +138,11 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   if (before !== undefined) {
     log.warn("arithmetic.changed", {
       ...before,
-      meaning: "passes that are run again may differ in their last bits from the results that were handed out",
+      meaning: "passes that run again may differ in their last bits from the results that clients received",
     });
   }
 
-  // Apart, so that no loss keeps a body waiting, and neither keeps a chat or an import.
+  // One thread per kind of work, so that a slow custom loss delays no body, chat or import.
   const startThread = () => createSideThread({ clock });
   const [losses, unpacking, imports] = [startThread(), startThread(), startThread()];
   const promptThreads = createPromptThreads(clock, startThread(), startThread());
@@ -168,7 +168,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
       const { name, tokenizerId, tokenizerFiles } = source;
       const model = { name, info: engine.info, tokenizerId, tokenizerFiles };
       served.set(name, model);
-      // Before anybody is waiting. A model without a tokenizer trains and samples all the same; chats are told.
+      // Loaded before the first request. A model without a tokenizer still trains and samples; only its chats are refused.
       await chatModel(model).catch(() => {});
       const reopen = () => source.open();
       queue.engineQueues.set(
@@ -185,7 +185,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   const sessionActivity = createSessionActivity(clock);
   let closing: Promise<void> | undefined;
   const recovered = queue.recover();
-  if (recovered.requests > 0) log.info("recovered", recovered);
+  if (recovered.requests > 0) log.info("requests.recovered", recovered);
   const stopSweeping = sweep({ store, queue, clock, log, limits, sessionActivity });
 
   const auth = new Auth(options.apiKeys ?? [], store.secret, clock);
@@ -251,7 +251,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     await Promise.all([...queue.engineQueues.values()].map((engineQueue) => engineQueue.engine.close()));
     await Promise.all([losses, unpacking, imports, promptThreads].map((threads) => threads.close()));
     await store.close();
-    log.info("closed");
+    log.info("server.closed");
   };
   const closeOnce = () => {
     closing ??= close();

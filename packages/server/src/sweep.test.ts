@@ -1,4 +1,4 @@
-/** What is kept and for how long: samplers, sessions, and the files that they hold. */
+/** How long samplers, sessions and their files are kept. */
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -48,7 +48,7 @@ const sample = (server: TestServer, from: object, seq = 1) =>
   });
 
 describe("a sampler made from a checkpoint", () => {
-  test("of another tenant ends when that is unpublished or deleted, also after a restart; its files go", async () => {
+  test("of another tenant ends when the checkpoint is unpublished or deleted, also after a restart; its files are deleted", async () => {
     const kept = await open({ apiKeys });
     let { server } = kept;
     server.key = "tml-alice";
@@ -90,7 +90,7 @@ describe("a sampler made from a checkpoint", () => {
     expect([400, 404]).toContain((await sample(server, from, 2)).status);
   });
 
-  test("goes with its session, though the server was restarted meanwhile; one that is heard of stays", async () => {
+  test("ends with its idle session, also if the server was restarted in between; with an active session it stays", async () => {
     const limits = { samplerTtlMs: 3 * 3_600_000 };
     const kept = await open({ limits });
     let { server } = kept;
@@ -111,7 +111,7 @@ describe("a sampler made from a checkpoint", () => {
 });
 
 describe("a sample without a sampling session", () => {
-  test("that was accepted keeps its files until it is done, though their checkpoint is deleted", async () => {
+  test("that was accepted keeps its files until it is done, also when their checkpoint is deleted", async () => {
     const gate = gateway();
     const kept = await open({ engine: { beforeCall: (name) => (name === "sample" ? gate.promise : undefined) } });
     const { server } = kept;
@@ -119,7 +119,7 @@ describe("a sample without a sampling session", () => {
     const { path } = await server.result(
       server.post("save_weights_for_sampler", { model_id: model, seq_id: 1, path: "x" }),
     );
-    const running = await sample(server, { base_model: baseModel }); // the engine is busy with another one
+    const running = await sample(server, { base_model: baseModel }); // keeps the engine busy
     const others = await Promise.all(Array.from({ length: 70 }, (_, i) => sample(server, { model_path: path }, i)));
     expect((await server.send("DELETE", `training_runs/${model}/checkpoints/sampler_weights/x`)).status).toBe(200);
     await server.clock.advance(minute);
@@ -131,7 +131,7 @@ describe("a sample without a sampling session", () => {
     await expect.poll(() => server.clock.advance(minute).then(kept.folders)).toBeLessThan(before);
   });
 
-  test("that fails at the disk says nothing of where the server keeps its files", async () => {
+  test("that fails because of the disk has no path of the server in its error", async () => {
     const kept = await open();
     let { server } = kept;
     const model = await server.model();
@@ -147,7 +147,7 @@ describe("a sample without a sampling session", () => {
 });
 
 describe("sessions", () => {
-  test("that left nothing behind are forgotten; those with a run or a heartbeat are not", async () => {
+  test("without a run are deleted when idle; those with a run or a heartbeat are kept", async () => {
     const kept = await open({ limits: { sessionTtlMs: 2 * 3_600_000 } });
     const { server } = kept;
     const [empty, heard, trained] = [await server.session(), await server.session(), await server.session()];

@@ -1,4 +1,4 @@
-/** What is done once a minute: expire, forget, unload. Nothing here is needed for a request to finish. */
+/** Maintenance once a minute: expires checkpoints and sessions, deletes samplers, unloads idle models. No request waits for it. */
 import type { Clock } from "@tinklet/wire/clock";
 import type { Limits } from "./limits.ts";
 import type { Log } from "./log.ts";
@@ -42,12 +42,12 @@ export function sweep(parts: SweepParts): () => void {
   };
 }
 
-/** Rows of one transaction: other writers come between two. */
+/** Rows per transaction; other writers run between two transactions. */
 const batch = 200;
-/** A server that was just started waits for its clients to come back before it takes their silence for an end. */
+/** Time after a start during which no session or sampler expires, so that clients can reconnect. */
 const graceMs = 3_600_000;
 
-/** Repeats a piece of work until it had fewer than a whole batch to do. */
+/** Repeats `work` until it handles less than a full batch. Returns the total. */
 async function inBatches(work: () => Promise<number>): Promise<number> {
   let total = 0;
   for (;;) {
@@ -60,7 +60,7 @@ async function inBatches(work: () => Promise<number>): Promise<number> {
 export async function sweepOnce(parts: SweepParts): Promise<void> {
   const { store, queue, clock, log, limits, sessionActivity } = parts;
   const now = clock.now();
-  const news = sessionActivity.news();
+  const changes = sessionActivity.takeChanges();
   const expired = await inBatches(() =>
     store.db.write((sql) => {
       const rows = expireCheckpoints(sql, now, batch);
@@ -73,8 +73,8 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
   );
   if (expired > 0) log.info("checkpoints.expired", { count: expired });
   await queue.sweep();
-  for (let at = 0; at < news.length; at += batch) {
-    await store.db.write((sql) => storeSeen(sql, news.slice(at, at + batch)));
+  for (let at = 0; at < changes.length; at += batch) {
+    await store.db.write((sql) => storeSeen(sql, changes.slice(at, at + batch)));
   }
   await dropSamplers(parts, now);
   if (now - sessionActivity.startedAt >= Math.min(graceMs, limits.sessionTtlMs)) {
@@ -88,12 +88,12 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
       const heard = Math.max(sessionActivity.lastSeen(runner.sessionId), runner.lastUsedAt);
       return now - heard > limits.staleSessionMs;
     });
-    if (evicted > 0) log.info("models.unloaded", { count: evicted, reason: "their sessions fell silent" });
+    if (evicted > 0) log.info("models.unloaded", { count: evicted, reason: "their sessions are idle" });
   }
   await store.collect();
 }
 
-/** Samplers go with their sessions, and with the right to read what they were made from. */
+/** Deletes samplers whose session is idle or finished for too long, or whose checkpoint the tenant may no longer read. */
 async function dropSamplers({ store, limits, sessionActivity }: SweepParts, now: number): Promise<void> {
   const { sql } = store.db;
   const isOver = (sampler: HeldSampler): boolean => {

@@ -1,4 +1,4 @@
-/** Where a request's time went: told beside its result, and read by the client's `step()`. */
+/** The `Server-Timing` of results, and how the client's `step()` reads it. */
 import { Datum, ModelInput, ServiceClient } from "@tinklet/sdk";
 import { expect, test } from "vitest";
 import { baseModel, TestServer } from "./testing/test-server.ts";
@@ -10,7 +10,7 @@ const batch = [
   }),
 ];
 
-test("step() tells the time in the queue and the time of computing, as the server reports them", async () => {
+test("step() returns the queue time and the compute time that the server reports", async () => {
   let release = () => {};
   const held = new Promise<void>((resolve) => {
     release = resolve;
@@ -21,7 +21,7 @@ test("step() tells the time in the queue and the time of computing, as the serve
     engine: {
       beforeCall: async (name) => {
         if (name === "forwardBackward" && passes++ === 0) await held;
-        await new Promise(setImmediate); // computing happens elsewhere: what is ready here goes first
+        await new Promise(setImmediate); // the engine computes in its own thread: events that are ready here run first
         server.clock.jump(costMs[name] ?? 0);
       },
     },
@@ -46,30 +46,30 @@ test("step() tells the time in the queue and the time of computing, as the serve
   await server.close();
 });
 
-test("a sample's header and the server's counters tell what was cached of its prompt, now and from the store", async () => {
+test("a sample's header and the server's counters report the cached prompt tokens, at once and from the store", async () => {
   const server = await TestServer.open({ engine: { cachedTokens: 2 } });
   const { json } = await server.post("asample", {
     base_model: baseModel,
     prompt: { chunks: [{ type: "encoded_text", tokens: [1, 2, 3] }] },
     sampling_params: { max_tokens: 1 },
   });
-  const told = 'queue;dur=0, compute;dur=0, cache;desc="2 prompt tokens"';
-  expect((await server.retrieve(json.request_id)).headers.get("server-timing")).toBe(told);
-  await server.clock.advance(60_000); // the sweep forgets what is at hand: this comes from the store
-  expect((await server.retrieve(json.request_id)).headers.get("server-timing")).toBe(told);
+  const timing = 'queue;dur=0, compute;dur=0, cache;desc="2 prompt tokens"';
+  expect((await server.retrieve(json.request_id)).headers.get("server-timing")).toBe(timing);
+  await server.clock.advance(60_000); // the sweep drops results from memory: this one comes from the store
+  expect((await server.retrieve(json.request_id)).headers.get("server-timing")).toBe(timing);
   const metrics = await (await server.server.fetch(new Request("http://localhost/metrics"))).text();
   expect(metrics).toMatch(/^tinklet_tokens_total\{kind="sampling_prefill_cached"\} 2$/m);
   expect(metrics).toMatch(/^tinklet_tokens_total\{kind="sampling_prefill"\} 1$/m);
   await server.close();
 });
 
-test("the time is told again for a result that was stored, and never for one that did not run", async () => {
+test("a stored result has its time again, and a request that did not run has none", async () => {
   const server: TestServer = await TestServer.open({ engine: { beforeCall: () => server.clock.jump(30) } });
   const model = await server.model();
   const { json } = await server.pass(model, 1);
   const first = await server.retrieve(json.request_id);
   expect(first.headers.get("server-timing")).toBe("queue;dur=0, compute;dur=30");
-  await server.clock.advance(60_000); // the sweep forgets what is at hand: this comes from the store
+  await server.clock.advance(60_000); // the sweep drops results from memory: this one comes from the store
   const again = await server.retrieve(json.request_id);
   expect(again.headers.get("server-timing")).toBe("queue;dur=0, compute;dur=30");
   expect(again.bytes).toEqual(first.bytes);
@@ -81,8 +81,8 @@ test("the time is told again for a result that was stored, and never for one tha
     sampling_params: { temperature: -1 },
     num_samples: 1,
   });
-  const told = await server.retrieve(refused.json.request_id);
-  expect(told.json.error).toContain("temperature");
-  expect(told.headers.get("server-timing")).toBeNull();
+  const failed = await server.retrieve(refused.json.request_id);
+  expect(failed.json.error).toContain("temperature");
+  expect(failed.headers.get("server-timing")).toBeNull();
   await server.close();
 });

@@ -1,6 +1,6 @@
 /**
- * Prompts of chats, made beside the event loop: tokenizers take time in proportion to what a client sends, and templates are programs that
- * come with models and need not end. The thread keeps the tokenizers that it was given for as long as it lives.
+ * Tasks that make the prompts of chats off the main thread: tokenizing takes time in proportion to the client's text, and a chat template
+ * is a program of the model that may not terminate. The thread keeps opened tokenizers until it ends.
  */
 import {
   type Chat,
@@ -12,32 +12,32 @@ import {
 } from "@tinklet/models/chat";
 import { type Tokenizer, type TokenizerFiles, tokenizerFromFiles } from "@tinklet/models/tokenizer";
 
-/** What a conversation with a model is rendered from. */
+/** Messages, tools and options that the chat template renders. */
 export interface Conversation extends RenderChatOptions {
   readonly messages: readonly ChatMessage[];
   /** Beginning of the reply, written by the client. */
   readonly prefill?: string;
 }
 
-/** A conversation as a prompt. */
+/** A rendered conversation and its token ids. */
 export interface ChatPrompt {
   readonly rendered: RenderedChat;
   readonly prompt: Int32Array;
-  /** How the model's replies are read. */
+  /** Selects how replies of the model are parsed. */
   readonly traits: ChatTraits;
 }
 
-/** A text is longer than any that fits. */
+/** The text has more characters than any prompt that fits the context. */
 export class TextTooLong extends Error {
   override readonly name = "TextTooLong";
 }
 
-/** The thread was started anew, and has to be given the tokenizer first. */
+/** The thread was restarted and needs `openTokenizer` first. */
 export class UnknownTokenizer extends Error {
   override readonly name = "UnknownTokenizer";
 }
 
-/** A text's ids. @param longest - characters beyond which it is not worth encoding */
+/** Token ids of a text. @param longest - maximum length in characters. @throws TextTooLong */
 export function encodeText(
   tokenizer: Tokenizer,
   { text, addSpecialTokens, longest }: { text: string; addSpecialTokens: boolean; longest: number },
@@ -48,11 +48,11 @@ export function encodeText(
 
 interface OpenedModel {
   readonly tokenizer: Tokenizer;
-  /** Made when it is first needed: that runs the template. */
+  /** Created at first use, because that runs the template. */
   chat?: Chat;
 }
 
-/** The prompt of a conversation. @throws TokenizerError when the template refuses it; TextTooLong */
+/** The prompt of a conversation. @throws TokenizerError when the template rejects it; TextTooLong */
 function renderChat(
   model: OpenedModel,
   { messages, prefill = "", ...options }: Conversation,

@@ -1,4 +1,4 @@
-/** The thread beside the event loop: started when needed, ended when idle, started again when it dies. */
+/** The side thread: started when needed, ended when idle, restarted when it dies. */
 import type { Worker } from "node:worker_threads";
 import { compressZstd } from "@tinklet/wire";
 import { FakeClock } from "@tinklet/wire/testing";
@@ -13,7 +13,7 @@ import {
   ThreadTimeout,
 } from "./side-thread.ts";
 
-/** A thread, and every worker that was started for it. */
+/** A side thread, and all workers that it started. */
 function open() {
   const clock = new FakeClock();
   const workers: Worker[] = [];
@@ -34,7 +34,7 @@ const bytes = Uint8Array.from({ length: 50_000 }, (_, i) => i % 251);
 const packed = await compressZstd(bytes);
 const unpack = { bytes: packed, capacity: bytes.length };
 
-test("runs tasks in their order, and says what is wrong with one", async () => {
+test("runs tasks in order, and rejects one that throws with its error", async () => {
   const { thread, workers } = open();
   const [first, bad, second] = await Promise.allSettled([
     thread.run("unpackZstd", unpack),
@@ -47,7 +47,7 @@ test("runs tasks in their order, and says what is wrong with one", async () => {
   expect(workers).toHaveLength(1);
 });
 
-test("tasks that come while the thread is being started are given to it once", async () => {
+test("tasks submitted while the thread starts are sent to it once", async () => {
   const { thread, hooks } = open();
   const posted: unknown[] = [];
   hooks.started = (worker) => {
@@ -62,7 +62,7 @@ test("tasks that come while the thread is being started are given to it once", a
   expect(posted).toEqual([1, 2, 3, 4]);
 });
 
-test("a task whose thread dies runs again on another; one that is fatal to each is refused, and the rest goes on", async () => {
+test("a task whose thread dies is retried on another; one that kills both is rejected, and the others continue", async () => {
   const { thread, workers, hooks } = open();
   hooks.started = (worker) => {
     if (workers.length === 1) void worker.terminate();
@@ -82,7 +82,7 @@ test("a task whose thread dies runs again on another; one that is fatal to each 
   expect(after).toMatchObject({ value: bytes });
 });
 
-test("a task that takes longer than it may ends with its thread, and those behind it run on the next", async () => {
+test("a task that exceeds its time limit ends with its thread, and the tasks after it run on the next", async () => {
   const { clock, thread, workers } = open();
   const settings = JSON.parse(tinyTokenizer["tokenizer_config.json"]);
   const chat_template = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
@@ -97,7 +97,7 @@ test("a task that takes longer than it may ends with its thread, and those behin
   await clock.advance(1);
   await refused;
   await gone;
-  expect(await behind).toEqual(bytes); // whose time began when it did
+  expect(await behind).toEqual(bytes); // its time limit began when it started
   expect(workers).toHaveLength(2);
   expect(await thread.run("unpackZstd", unpack, { limitMs: 5000 })).toEqual(bytes);
   await clock.advance(10_000);
@@ -105,7 +105,7 @@ test("a task that takes longer than it may ends with its thread, and those behin
   expect(workers).toHaveLength(2);
 });
 
-test("ends when it has been idle, and comes back", async () => {
+test("ends when idle, and starts again with the next task", async () => {
   const { clock, thread, workers } = open();
   await thread.run("unpackZstd", unpack);
   const gone = new Promise((resolve) => workers[0]!.once("exit", resolve));
@@ -115,7 +115,7 @@ test("ends when it has been idle, and comes back", async () => {
   expect(workers).toHaveLength(2);
 });
 
-test("the end of an idle thread does not disturb the one that follows it at once", async () => {
+test("the end of an idle thread does not affect the thread that replaces it at once", async () => {
   const { clock, thread, workers } = open();
   await thread.run("unpackZstd", unpack);
   const gone = new Promise((resolve) => workers[0]!.once("exit", resolve));
@@ -127,7 +127,7 @@ test("the end of an idle thread does not disturb the one that follows it at once
   expect(workers).toHaveLength(2);
 });
 
-test("closing refuses what is under way, and what comes after", async () => {
+test("close rejects running tasks, and later ones", async () => {
   const { thread } = open();
   const under = thread.run("unpackZstd", unpack);
   const refused = expect(under).rejects.toThrow(ThreadClosed);

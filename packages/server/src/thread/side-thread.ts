@@ -1,8 +1,8 @@
 /**
- * A thread beside the event loop for work that a client sizes. Started when it is first needed, ended when it has been idle, and started
- * again should it die: the task under which it died is tried once more, and refused when it happens again. A task that takes longer than it
- * may ends with its thread, and those behind it run on the next. Tasks run one after the other; a caller with many gives them one by one,
- * so that others come in between.
+ * A worker thread for work whose size the client chooses. It starts with the first task and ends after a time without tasks. If it dies, it
+ * is restarted and the running task is retried once; a second death rejects that task. A task that exceeds its time limit ends with its
+ * thread, and the tasks after it run on a new one. Tasks run one at a time; a caller with many tasks submits them one by one, so that
+ * tasks of other callers run in between.
  */
 import type { Worker } from "node:worker_threads";
 import { startThread } from "@tinklet/engine";
@@ -20,7 +20,7 @@ export type FromThread = { readonly id: number } & (
   | { readonly error: { readonly name: string; readonly message: string } }
 );
 
-/** What a task said was wrong; `task` is the error's name there. */
+/** An error that a task threw; `task` is the name of its class in the thread. */
 export class TaskError extends Error {
   override readonly name = "TaskError";
   readonly task: string;
@@ -30,12 +30,12 @@ export class TaskError extends Error {
   }
 }
 
-/** The thread died under a task, twice. */
+/** The thread died twice while it ran the task. */
 export class ThreadDied extends Error {
   override readonly name = "ThreadDied";
 }
 
-/** The task took longer than it may. */
+/** The task exceeded its time limit. */
 export class ThreadTimeout extends Error {
   override readonly name = "ThreadTimeout";
 }
@@ -50,16 +50,18 @@ export class ThreadClosed extends Error {
 
 export interface SideThread {
   /**
-   * @param options.limitMs - how long it may run, waiting not counted. @defaultValue no limit
-   * @throws {@link TaskError} what the task threw; {@link ThreadDied} when the thread did not survive it; {@link ThreadTimeout};
-   *   {@link ThreadClosed}
+   * Runs a task and resolves with its result.
+   *
+   * @param options.limitMs - time limit of the task itself, without its time in the queue. @defaultValue no limit
+   * @throws {@link TaskError} for an error that the task threw; {@link ThreadDied} when the thread died twice while it ran the task;
+   *   {@link ThreadTimeout}; {@link ThreadClosed}
    */
   run<K extends TaskName>(
     task: K,
     input: Parameters<Tasks[K]>[0],
     options?: { readonly limitMs?: number },
   ): Promise<Awaited<ReturnType<Tasks[K]>>>;
-  /** Ends the thread; tasks that it has are refused. Idempotent. */
+  /** Ends the thread and rejects its tasks. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -77,27 +79,27 @@ interface Pending {
   deaths: number;
 }
 
-/** Silence after which the thread is ended: what it holds (compiled code, memory of the last task) is given back. */
+/** Time without a task after which the thread is ended, to free its compiled code and the memory of its last task. */
 const idleMs = 60_000;
 const mostDeaths = 1;
 
-/** Tasks make typed arrays, which do not count here: what does is their bookkeeping. */
+/** The heap limit does not include typed arrays, which hold most of the data of tasks. */
 export const startSideThread = (): Promise<Worker> =>
   startThread(import.meta.url, "side-worker", { resourceLimits: { maxOldGenerationSizeMb: 512 } });
 
 export function createSideThread({ clock, start = startSideThread }: SideThreadOptions): SideThread {
   const pending = new Map<number, Pending>();
   let worker: Promise<Worker> | undefined;
-  /** The thread, once it has been sent what was pending. */
+  /** The thread, once the pending tasks were sent to it. */
   let ready: Worker | undefined;
   let nextId = 1;
   let closed = false;
   let stopIdling: (() => void) | undefined;
-  /** The task whose time is running. */
+  /** The task whose time limit is running. */
   let timed: Pending | undefined;
   let stopTimer = () => {};
 
-  /** Times the task that the thread is working on: the first in line. */
+  /** Starts the time limit of the task that the thread is running: the first of `pending`. */
   const time = () => {
     const [first] = ready === undefined ? [] : pending.values();
     if (first === timed) return;
@@ -117,7 +119,7 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
     if (pending.size > 0 && !closed) worker = opened();
   };
 
-  /** Sends what is pending to a thread that was just started, in its order. */
+  /** Starts a thread and sends it the pending tasks in their order. */
   const open = async (): Promise<Worker> => {
     const started = await start();
     started.on("message", (message: FromThread) => {
@@ -131,13 +133,13 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
     });
     started.on("error", (error) => died(error.message));
     started.on("exit", () => died("it ended"));
-    // One that was ended on purpose, or has died already, is no longer the one that is ready.
+    // A thread that was ended on purpose, or has already died, is no longer `ready`.
     const died = (reason: string) => {
       if (ready !== started) return;
       worker = undefined;
       ready = undefined;
       time();
-      // The first in line was the one it was working on.
+      // tasks run in order, so the first pending one was running
       const [first] = pending.values();
       if (first !== undefined && ++first.deaths > mostDeaths) {
         pending.delete(first.message.id);
@@ -163,7 +165,7 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
     pending.clear();
   };
 
-  /** An idle thread keeps no program alive, and goes when nothing comes. */
+  /** An idle thread does not keep the process alive, and is ended after `idleMs`. */
   const rest = (idle: Worker) => {
     idle.unref();
     stopIdling = clock.timer(idleMs, () => {
@@ -181,7 +183,7 @@ export function createSideThread({ clock, start = startSideThread }: SideThreadO
         stopIdling = undefined;
         const message: ToThread = { id: nextId++, task, input };
         pending.set(message.id, { message, resolve, reject, limitMs, deaths: 0 });
-        // One that is being started is sent all that is pending when it is there.
+        // a thread that is starting receives all pending tasks once it is ready
         if (ready === undefined) worker ??= opened();
         else {
           ready.ref();

@@ -1,11 +1,11 @@
-/** The side thread itself: answers tasks one after the other, in the order in which they come. */
+/** Entry point of the side thread: runs tasks one at a time, in the order of their messages. */
 import { parentPort } from "node:worker_threads";
 import type { FromThread, ToThread } from "./side-thread.ts";
 import { tasks } from "./tasks.ts";
 
 const port = parentPort!;
 
-/** Memory that is moved back instead of copied: every large array of a result is its own. */
+/** Buffers of a result to transfer instead of copying: typed arrays that own their whole buffer. */
 function buffersOf(value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuffer> {
   if (ArrayBuffer.isView(value)) {
     if (value.buffer instanceof ArrayBuffer && value.byteLength === value.buffer.byteLength) found.add(value.buffer);
@@ -15,11 +15,11 @@ function buffersOf(value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuf
   return found;
 }
 
-let line: Promise<void> = Promise.resolve();
+let lastTask: Promise<void> = Promise.resolve();
 port.on("message", ({ id, task, input }: ToThread) => {
-  line = line.then(async () => {
+  lastTask = lastTask.then(async () => {
     try {
-      const value: unknown = await (tasks[task] as (given: unknown) => unknown)(input);
+      const value: unknown = await (tasks[task] as (input: unknown) => unknown)(input);
       port.postMessage({ id, value } satisfies FromThread, [...buffersOf(value)]);
     } catch (error) {
       const { name, message } = error instanceof Error ? error : { name: "Error", message: String(error) };

@@ -1,4 +1,4 @@
-/** What the server's side thread can be asked for: work that a client sizes, and that would hold the event loop up. */
+/** Tasks of the server's side thread: work whose size the client chooses, and that would block the event loop. */
 import type { PeftBase, PeftState } from "@tinklet/models";
 import { CustomLossGraph, CustomLossInput, parseJson, TensorData, unpackZstdFrame } from "@tinklet/wire";
 import { CustomLossError } from "../custom-loss/custom-loss-error.ts";
@@ -6,33 +6,33 @@ import { type ReadLoss, readLoss } from "../custom-loss/read-loss.ts";
 import { type LossInput, type LossOfDatum, runLoss } from "../custom-loss/run-loss.ts";
 import { chatTasks } from "./chat-tasks.ts";
 
-/** A tensor of a datum as it came, perhaps sparse; what a thread is sent has no methods. */
+/** A tensor of a datum as received, perhaps sparse. Plain data: a message to a thread carries no methods. */
 export type SentTensor = Parameters<typeof TensorData.ofParts>[0];
 
 /** One datum that a loss is run on. */
 export interface SentDatum {
-  /** Its place in the pass, for messages. */
+  /** Index within the pass, for error messages. */
   readonly index: number;
   readonly inputs: Readonly<Record<string, SentTensor>>;
   readonly logprobs: LossInput;
 }
 
-/** Data of one pass, as many as fit into a message. */
+/** Datums of one pass, as many as fit into a message. */
 export interface LossesRequest {
   /** JSON of the loss's inputs and graph. */
   readonly body: string;
   readonly data: readonly SentDatum[];
-  /** Elements that the pass may still make. */
+  /** Tensor elements that the pass may still allocate. */
   readonly elements: number;
 }
 
 export interface LossesResult {
   readonly losses: readonly LossOfDatum[];
-  /** Elements that are left. */
+  /** Tensor elements that remain of the budget. */
   readonly elements: number;
 }
 
-/** The loss that a stored text says. @throws CustomLossError */
+/** Parses a stored loss. @throws CustomLossError */
 function lossOf(body: string): ReadLoss {
   const { inputs, graph } = parseJson(body) as { inputs: unknown[]; graph: unknown };
   return readLoss(inputs.map(CustomLossInput.decode), CustomLossGraph.decode(graph));
@@ -41,7 +41,7 @@ function lossOf(body: string): ReadLoss {
 export const tasks = {
   ...chatTasks,
 
-  /** The names of a loss's inputs. @throws CustomLossError when it may not run */
+  /** The names of a loss's inputs. @throws CustomLossError when the loss is invalid */
   readLoss: (body: string): readonly string[] => lossOf(body).inputs.map(({ name }) => name),
 
   /** Runs a loss on each datum. @throws CustomLossError naming the datum */
@@ -52,8 +52,8 @@ export const tasks = {
       try {
         const dense: Record<string, LossInput> = {};
         for (const { name, rank } of loss.inputs) {
-          const given = Object.hasOwn(inputs, name) ? inputs[name] : undefined;
-          if (given !== undefined) dense[name] = denseOf(given, rank === 0);
+          const sent = Object.hasOwn(inputs, name) ? inputs[name] : undefined;
+          if (sent !== undefined) dense[name] = denseOf(sent, rank === 0);
         }
         return runLoss(loss, { ...dense, logprobs }, budget);
       } catch (error) {
@@ -66,11 +66,11 @@ export const tasks = {
 
   /** The adapter in a PEFT folder. @throws ModelError when it is not one of this model */
   readPeft: async ({ folder, base }: { folder: string; base: PeftBase }): Promise<PeftState> => {
-    const { readPeft } = await import("@tinklet/models"); // which the other tasks do not need
+    const { readPeft } = await import("@tinklet/models"); // loaded on demand: the other tasks do not need it
     return readPeft(folder, base);
   },
 
-  /** The content of one zstd frame; none when it is longer than `capacity` or damaged. */
+  /** The content of one zstd frame; `undefined` if it is longer than `capacity` or damaged. */
   unpackZstd: ({ bytes, capacity }: { bytes: Uint8Array; capacity: number }): Promise<Uint8Array | undefined> =>
     unpackZstdFrame(bytes, capacity),
 };
@@ -79,15 +79,15 @@ export type Tasks = typeof tasks;
 export type TaskName = keyof Tasks;
 
 /**
- * The tensor without sparseness; the numbers are made when they are read.
+ * The dense form of a tensor; its numbers are converted when they are read.
  *
- * @param scalar - whether one is expected: the wire writes its shape as it writes none.
+ * @param scalar - whether the loss expects a scalar, whose shape the wire cannot distinguish from a missing shape.
  */
 function denseOf(parts: SentTensor, scalar: boolean): LossInput {
   const { values, shape = [values.length], dtype } = parts;
-  const own = scalar && shape.length <= 1 && (shape[0] ?? 1) === 1 ? [] : shape;
+  const isScalar = scalar && shape.length <= 1 && (shape[0] ?? 1) === 1;
   return {
-    shape: own,
+    shape: isScalar ? [] : shape,
     dtype,
     get data() {
       return Float64Array.from(TensorData.ofParts(parts).toDense().values as ArrayLike<number>, Number);
