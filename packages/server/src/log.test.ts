@@ -5,7 +5,7 @@ test.each(["pretty", "json"] as const)("what a client sends cannot drive the ter
   const lines: string[] = [];
   const log = createLog({ now: () => 0 }, format, (line) => lines.push(line));
   const nasty = "\u001b[2J\u009b31m\u0007\u202eabc\u007f\nfake line\u2028";
-  log.info("request.unknown_field", { field: nasty, other: "\u001b]0;title\u0007" });
+  log.info("request_field.ignored", { field: nasty, other: "\u001b]0;title\u0007" });
   const line = lines.join("").replaceAll("\u001b[36minfo\u001b[0m", "info"); // the logger itself colours the level
   expect(lines).toHaveLength(1);
   expect(line).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u);

@@ -96,7 +96,7 @@ try {
   await check("the same link does not sign in twice, and says so", async () => {
     const other = await browser.open();
     await other.goto(server.studio);
-    await other.getByText("used already").waitFor();
+    await other.getByText("already used").waitFor();
     await other.getByLabel("Key").fill("tml-anything");
     await other.keyboard.press("Enter");
     await other.getByRole("heading", { name: "Runs" }).waitFor();

@@ -1,6 +1,6 @@
 /**
- * Making answers. Every body goes out whole, uncompressed and with its length: the official client takes a 400 without a
- * Content-Length for a broken connection and retries it.
+ * Responses from values and errors. Bodies are uncompressed and have a Content-Length: the official client takes a 400 without one for a
+ * broken connection and retries it.
  */
 import { InputError } from "@tinklet/engine";
 import { stringifyJson } from "@tinklet/wire";
@@ -9,14 +9,14 @@ import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
 import { wireMessage } from "../queue/wire-field.ts";
 import { StoreError } from "../store/store-error.ts";
+import { errorBody } from "./chat/error-body.ts";
 import type { Surface } from "./chat/routes.ts";
-import { errorBody } from "./chat/shapes.ts";
 
 export function jsonAnswer(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
   return jsonTextAnswer(stringifyJson(body), status, headers);
 }
 
-/** The same for JSON that is written already. */
+/** {@link jsonAnswer} for JSON that is already serialized. */
 export function jsonTextAnswer(json: string, status = 200, headers: Record<string, string> = {}): Response {
   return bytesAnswer(new TextEncoder().encode(json), "application/json", status, headers);
 }
@@ -35,26 +35,26 @@ export function bytesAnswer(
   return response;
 }
 
-/** Answers up to this are not counted: what they acknowledge is done, and must not be refused. */
+/** Responses up to this size are not counted: most acknowledge work that is already done, and must not be refused with 429. */
 const smallAnswerBytes = 64 * 1024;
 
-/** Answers that hold memory until they are sent. */
+/** Sizes of the responses that are counted. */
 const largeAnswers = new WeakMap<Response, number>();
 
-/** Bytes that an answer holds until it is sent; 0 for small ones, and for those that are streamed. */
+/** Bytes of memory that a response holds until it is sent; 0 for small and for streamed responses. */
 export const bytesHeldBy = (response: Response): number => largeAnswers.get(response) ?? 0;
 
-/** What a client is told about an error, whatever the shape of the answer. */
+/** An error as clients see it, independent of the API whose shape the response has. */
 export interface Problem {
   readonly status: number;
   readonly code: string;
   readonly detail: string;
   readonly retryAfterSeconds?: number | undefined;
-  /** The parameter at fault, where one is known. */
+  /** The invalid parameter, if there is one. */
   readonly param?: string | undefined;
 }
 
-/** The same for an error; `undefined` when it is none of those that a client should hear about. */
+/** The problem that an error means for the client; `undefined` for internal errors, whose text clients must not see. */
 export function describeError(error: unknown): Problem | undefined {
   if (error instanceof Refusal) {
     const { status, code, message: detail, retryAfterSeconds, param } = error;
@@ -72,14 +72,14 @@ export function describeError(error: unknown): Problem | undefined {
   return undefined;
 }
 
-/** An error's answer, in the shape of an API. */
+/** The response for a problem, in the shape of an API. */
 export function problemAnswer(problem: Problem, surface: Surface): Response {
   const { status, retryAfterSeconds: seconds } = problem;
   const headers = seconds === undefined ? {} : { "retry-after": String(seconds) };
   return jsonAnswer(errorBody(surface, problem), status, headers);
 }
 
-/** The same, as the Tinker API has it. */
+/** The response for a problem, in the shape of the Tinker API. */
 export function problem(status: number, code: string, detail: string, retryAfterSeconds?: number): Response {
   return problemAnswer({ status, code, detail, retryAfterSeconds }, "tinker");
 }

@@ -1,4 +1,4 @@
-/** What handlers work with, and their types: one for every route of the contract, or this does not compile. */
+/** The dependencies of handlers, and their types. A route of the contract without a handler does not compile. */
 import type { ModelInfo } from "@tinklet/engine";
 import type { TokenizerFiles } from "@tinklet/models";
 import type { Operation, ReceivedOf, ResponseOf } from "@tinklet/wire";
@@ -17,18 +17,18 @@ export interface ServedModel {
   /** Its name in the API. */
   readonly name: string;
   readonly info: ModelInfo;
-  /** A folder that the Python client can load a tokenizer from without a network. */
+  /** Folder or Hub id from which the Python client loads the tokenizer. */
   readonly tokenizerId: string | undefined;
-  /** The contents of its tokenizer's files, for clients that have no access to that folder. */
+  /** The contents of the tokenizer's files, for clients without access to that folder. */
   readonly tokenizerFiles: (() => Promise<TokenizerFiles>) | undefined;
 }
 
-/** When each session was last heard of. */
+/** The time of each session's last request. */
 export interface SessionActivity {
   seen(sessionId: string): void;
-  /** By this process; one that it has not heard of counts as seen when it started. */
+  /** Time of the last request to this process; the start of the process if there was none. */
   lastSeen(sessionId: string): number;
-  /** By this process, if it has. */
+  /** Time of the last request to this process; `undefined` if there was none. */
   heard(sessionId: string): number | undefined;
 }
 
@@ -43,9 +43,9 @@ export interface Api {
   readonly sessionActivity: SessionActivity;
   readonly models: ReadonlyMap<string, ServedModel>;
   readonly chatModel: FindChatModel;
-  /** Where prompts of chats are made. */
+  /** Threads that make the prompts of chats. */
   readonly promptThreads: PromptThreads;
-  /** Flags that `client/config` answers. */
+  /** Flags in the response of `client/config`. */
   readonly clientConfig: { readonly createModelViaLoadWeights: boolean; readonly protoCompressFwdbwd: boolean };
 }
 
@@ -54,19 +54,19 @@ export interface Call {
   readonly caller: Caller;
   readonly request: Request;
   readonly url: URL;
-  /** The body as JSON, as it came. */
+  /** The parsed JSON of the body, before it is decoded. */
   readonly wire: unknown;
-  /** The body's bytes, unpacked. */
+  /** The body's bytes, decompressed. */
   readonly bytes: Uint8Array;
-  /** Calls `run` once, when the answer is sent or the connection is closed; at once, where the request came from within the process. */
+  /** Calls `run` once: when the response is sent or the connection is closed; at once for a request of this process. */
   readonly onSent: (run: () => void) => void;
 }
 
-/** `undefined` answers an empty object; a `Response` goes out as it is. */
+/** `undefined` is sent as an empty object; a `Response` is sent unchanged. */
 type Answer<K extends Operation> = ResponseOf<K> | Response | undefined;
 type Handler<K extends Operation> = (received: ReceivedOf<K>, call: Call) => Promise<Answer<K>> | Answer<K>;
 
-/** Passes are decoded by their handler: what is wrong with their data is told through the future. */
+/** Handlers of passes decode the body themselves, because errors in its data are reported through the future. */
 export type PassHandler = (call: Call, form: "proto" | "json" | "forward-json") => Promise<Answer<"forwardBackward">>;
 export type PassOperation = "forward" | "forwardBackward";
 

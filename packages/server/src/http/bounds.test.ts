@@ -1,4 +1,4 @@
-/** What a client can size has a bound where it is read: numbers, dates, texts, bodies. */
+/** Everything whose size a client chooses has a limit where it is read: numbers, dates, strings, bodies. */
 import { gzipSync } from "node:zlib";
 import { compressZstd } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -14,7 +14,7 @@ const open = async (options?: TestServerOptions) => {
 };
 
 describe("times to live", () => {
-  test("beyond ten years are refused wherever one is given, and listings go on", async () => {
+  test("beyond ten years are refused by every route, and listings still work", async () => {
     const server = await open();
     const model = await server.model();
     const save = (seq: number, body: object) => server.post("save_weights", { model_id: model, seq_id: seq, ...body });
@@ -36,7 +36,7 @@ describe("times to live", () => {
 });
 
 describe("billing", () => {
-  test("of all the time there is, or of times that are none, is answered at once", async () => {
+  test("for the longest possible period, or for invalid times, is answered at once", async () => {
     const server = await open();
     const model = await server.model();
     await server.result(server.post("save_weights", { model_id: model, seq_id: 1, path: "a" }));
@@ -49,7 +49,7 @@ describe("billing", () => {
     expect(types.filter((type: string) => type === "storage")).toHaveLength(1);
   });
 
-  test("counts each hour of each checkpoint once, whatever the days it lies in", () => {
+  test("counts each hour of each checkpoint once, within and across days", () => {
     const hour = 3_600_000;
     const row = (created: number, expires: number | null, bytes: number) =>
       ({
@@ -82,7 +82,7 @@ describe("billing", () => {
     }
   });
 
-  test("of many checkpoints over many years does not multiply them", () => {
+  test("for many checkpoints over many years takes no time proportional to their product", () => {
     const decade = 3650 * 86_400_000;
     const rows = Array.from({ length: 50_000 }, (_, i) => ({
       ...({ tenant: "t", session_id: `s${i % 3}`, base_model: "b", bytes: 1, expires_at: null } as CheckpointRow),
@@ -97,7 +97,7 @@ describe("bodies", () => {
   const packed = (text: string) => new Uint8Array(gzipSync(text));
   const json = { "content-type": "application/json" };
 
-  test("JSON whose parts would cost many times its text is refused before it is parsed", async () => {
+  test("JSON whose parsed form would take many times its bytes is refused before it is parsed", async () => {
     const server = await open();
     const objects = packed(`{"model_id":"m","seq_id":1,"forward_input":[${"{},".repeat(3_000_000)}{}]}`);
     const keys = packed(`{${Array.from({ length: 600_000 }, (_, i) => `"k${i}":1`).join(",")}}`);
@@ -110,7 +110,7 @@ describe("bodies", () => {
     }
   });
 
-  test("JSON of more elements than are taken is refused before it is parsed; long lists of tokens are not", async () => {
+  test("JSON with too many elements is refused before it is parsed; long lists of tokens are accepted", async () => {
     const server = await open();
     const junk = packed(`{"model_id":"m","seq_id":1,"junk":[${"0,".repeat(8_000_000)}0]}`);
     for (const path of ["forward", "asample"]) {
@@ -128,15 +128,15 @@ describe("bodies", () => {
     expect((await server.post("forward_backward", packed(pass), { ...gzip, ...json })).status).toBe(404);
   });
 
-  test("what a body unpacks to counts while it is unpacked, and not only when all of it is there", async () => {
+  test("decompressed bytes count while a body is decompressed, not only at its end", async () => {
     const server = await open({ limits: { bodiesBytes: 3_000_000, decompressedBytes: 50_000_000 } });
     const proto = { "content-type": "application/x-protobuf" };
     const forward = (body: Uint8Array, encoding: string) =>
       server.post("forward_backward", body, { ...proto, "content-encoding": encoding });
-    // Damaged at its end, so that whoever unpacks all of it first says that, and not that there is no room.
+    // Damaged at its end: a server that counted only at the end would report the damage instead of the limit.
     const bomb = new Uint8Array(gzipSync(new Uint8Array(40_000_000))).slice(0, -8);
     expect((await forward(bomb, "gzip")).json).toMatchObject({ code: "too_many_bytes" });
-    // One frame whose header tells 40 000 000 bytes, and nothing intact behind it.
+    // One frame whose header announces 40 000 000 bytes, without valid contents.
     const frame = new Uint8Array(20);
     new DataView(frame.buffer).setUint32(0, 0xfd2fb528, true);
     frame[4] = 0xa0;
@@ -147,10 +147,10 @@ describe("bodies", () => {
     const answer = await roomy.post("forward_backward", bomb, { ...proto, ...gzip });
     expect([answer.status, answer.json.code]).toEqual([413, "body_too_large"]);
     const model = await server.model();
-    expect((await server.passResult(server.pass(model, 1))).lossFnOutputs).toHaveLength(1); // all was given back
+    expect((await server.passResult(server.pass(model, 1))).lossFnOutputs).toHaveLength(1); // all bytes were released
   });
 
-  test("zstd is unpacked beside the event loop, within the same bounds", async () => {
+  test("zstd is decompressed off the main thread, within the same limits", async () => {
     const server = await open({ limits: { decompressedBytes: 30_000_000 } });
     const send = (body: Uint8Array) =>
       server.post("forward_backward", body, { "content-encoding": "zstd", "content-type": "application/x-protobuf" });
@@ -158,9 +158,9 @@ describe("bodies", () => {
       await compressZstd(new Uint8Array(30_000_000)),
       await compressZstd(new Uint8Array(30_000_001)),
     ];
-    expect((await send(fits)).status).toBe(422); // no message of that form
+    expect((await send(fits)).status).toBe(422); // decompressed, and then not a valid message
     const turns = await turnsDuring(() => send(fits));
-    expect(turns).toBeGreaterThan(20); // on this thread it would be a few
+    expect(turns).toBeGreaterThan(20); // on this thread the event loop would turn a few times
     expect((await send(bomb)).json).toMatchObject({
       code: "bad_encoding",
       detail: expect.stringContaining("30000000"),
@@ -168,7 +168,7 @@ describe("bodies", () => {
     expect((await send(fits.slice(0, -9))).json).toMatchObject({ code: "bad_encoding" });
   });
 
-  test("an adapter comes as a form; a body of any other type is refused before it is read", async () => {
+  test("an adapter must be sent as a form; a body of another type is refused before it is read", async () => {
     const server = await open();
     for (const type of ["application/json", "application/x-protobuf", "text/plain", undefined]) {
       let reads = 0;
@@ -190,7 +190,7 @@ describe("bodies", () => {
     expect((await server.post("tinklet/import_adapter", new Uint8Array(0), form)).json.code).toBe("bad_form");
   });
 
-  test("a route of parameters takes a megabyte, packed or not; one of data takes more", async () => {
+  test("a route of parameters accepts a megabyte, compressed or not; a route of data accepts more", async () => {
     const server = await open();
     const large = JSON.stringify({ tags: [], sdk_version: "x", extra: "x".repeat(2_000_000) });
     expect((await server.post("create_session", large)).status).toBe(413);
@@ -200,11 +200,11 @@ describe("bodies", () => {
     expect((await server.post("asample", sample)).status).toBe(200);
   });
 
-  test("all bodies together have a bound, and what one held is given back when it is answered", async () => {
+  test("all bodies together have a limit, and the bytes of one are released with its response", async () => {
     const server = await open({ limits: { bodiesBytes: 3_000_000 } });
     const model = await server.model();
     const gate = gateway();
-    /** A body of two megabytes of which the second comes when the gate opens. */
+    /** A body of two megabytes; the second one is sent when the gate opens. */
     const slow = () =>
       new ReadableStream<Uint8Array>({
         async start(controller) {
@@ -232,7 +232,7 @@ describe("bodies", () => {
 });
 
 describe("listings", () => {
-  test("of many sessions are read a page at a time, and a search goes on where it stopped", async () => {
+  test("of many sessions are read in pages, and a search continues from its cursor", async () => {
     const server = await open();
     const ids: string[] = [];
     for (let i = 0; i < 1100; i++) {
@@ -260,8 +260,8 @@ describe("listings", () => {
   });
 });
 
-describe("numbers, texts and paths", () => {
-  test("that no table can hold are a 4xx that names the field", async () => {
+describe("numbers, strings and paths", () => {
+  test("that the database cannot store are a 4xx that names the field", async () => {
     const server = await open();
     const session = await server.session();
     const made = await server.post("create_sampling_session", {

@@ -1,4 +1,4 @@
-/** No answer tells of what a power cut could still undo: what is committed and not yet synced waits, and the event loop does not. */
+/** A response is sent only when the writes it acknowledges are synced to disk; the event loop does not wait for the sync. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { afterEach, expect, onTestFinished, test, vi } from "vitest";
 import type { DatabaseFiles } from "../store/database-files.ts";
 import { TestServer } from "../testing/test-server.ts";
 
-/** The disk: syncs of the log wait for `opened`, and end as it does. */
+/** A disk whose syncs wait for `opened`, and succeed or fail with it. */
 const disk = vi.hoisted(() => ({ opened: Promise.resolve(), asked: () => {} }));
 vi.mock("../store/database-files.ts", async (original) => {
   const { openDatabaseFiles } = await original<typeof import("../store/database-files.ts")>();
@@ -28,7 +28,7 @@ afterEach(() => {
   disk.opened = Promise.resolve();
 });
 
-/** A server whose disk is slow from now on; `asked` resolves when it is first asked to sync. */
+/** A server whose disk is slow from now on; `asked` resolves at the first sync. */
 async function open() {
   const dataDir = await mkdtemp(join(tmpdir(), "tinklet-durable-"));
   const server = await TestServer.open({ dataDir });
@@ -49,7 +49,7 @@ async function open() {
   return { server, asked, release, refuse };
 }
 
-test("what is committed is told when it is durable, and others are answered meanwhile", async () => {
+test("a commit is acknowledged when it is durable, and other requests are answered in the meantime", async () => {
   const { server, asked, release } = await open();
   const order: string[] = [];
   const made = server.session().then((id) => {
@@ -69,7 +69,7 @@ test("what is committed is told when it is durable, and others are answered mean
   expect(order[0]).toBe("disk");
 });
 
-test("a disk that cannot sync refuses what depends on it, with what to do", async () => {
+test("requests whose commit cannot be synced are refused with the remedy", async () => {
   const { server, asked, refuse } = await open();
   const made = server.post("create_session", { tags: [], user_metadata: {}, sdk_version: "test" });
   await asked;

@@ -2,7 +2,7 @@ import { FakeClock } from "@tinklet/wire/testing";
 import { expect, test } from "vitest";
 import { createEventStream } from "./event-stream.ts";
 
-test("what is not taken yet waits here, a chunk at a time, and is not over before its last byte is taken", async () => {
+test("unread events are buffered and read in chunks, and the stream is over when the last byte is read", async () => {
   let over = 0;
   const stream = createEventStream({
     clock: new FakeClock(),

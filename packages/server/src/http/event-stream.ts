@@ -1,29 +1,29 @@
 /**
- * Server-sent events whose writer never waits: what is not taken yet is kept, bounded by what the writer writes at most. Signs of life
- * come in the pauses, one at a time, so that a reader who takes nothing costs nothing more. Knows when its reader is gone.
+ * Server-sent events whose writer never waits: unread events are buffered, and the writer bounds their number. In pauses a heartbeat is
+ * sent, but only if no event is unread, so that a reader that does not read costs no further memory. Reports when the reader has left.
  */
 import type { Clock } from "@tinklet/wire/clock";
 
 export interface EventStreamOptions {
   readonly clock: Clock;
-  /** Silence before a sign of life. */
+  /** Time without an event before a heartbeat. */
   readonly heartbeatMs: number;
-  /** A sign of life, as it is written. */
+  /** The text of a heartbeat. */
   readonly heartbeat: () => string;
-  /** Called once: the reader has left before the end. */
+  /** Called once when the reader leaves before the end. */
   readonly onGone: () => void;
-  /** Called once: the last byte is taken, or the reader has left. */
+  /** Called once when the reader has read the last byte, or has left. */
   readonly onOver: () => void;
 }
 
 export interface EventStream {
   readonly send: (text: string) => void;
   readonly end: () => void;
-  /** Resolves when the first event is there. */
+  /** Resolves when the first event is sent, or the stream ends. */
   readonly first: Promise<void>;
   /** Whether anything was sent. */
   readonly hasBegun: boolean;
-  /** Events that the reader has not taken. */
+  /** Number of buffered events that the reader has not read. */
   readonly untaken: number;
   readonly response: () => Response;
 }
@@ -36,7 +36,7 @@ const chunkLength = 16_384;
 export function createEventStream(options: EventStreamOptions): EventStream {
   const { clock, heartbeatMs, heartbeat, onGone, onOver } = options;
   let pending: string[] = [];
-  let next = 0; // the first of them that was not taken
+  let next = 0; // index of the first unread event in `pending`
   let ended = false;
   let over = false;
   let hasBegun = false;
@@ -68,7 +68,7 @@ export function createEventStream(options: EventStreamOptions): EventStream {
     stopBeat();
     onOver();
   };
-  /** Events for one chunk: a few, so that a reader who takes none holds up the rest here, where it counts. */
+  /** Events for one chunk. Chunks are small, so that unread events stay in `pending`, where they are counted. */
   const takeSome = (): string => {
     let some = "";
     while (next < pending.length && some.length < chunkLength) {
@@ -125,7 +125,7 @@ export function createEventStream(options: EventStreamOptions): EventStream {
         headers: {
           "content-type": "text/event-stream; charset=utf-8",
           "cache-control": "no-cache",
-          // proxies that gather answers would undo the stream
+          // nginx buffers responses without this header
           "x-accel-buffering": "no",
         },
       });

@@ -1,6 +1,6 @@
 /**
- * Who sees what, as one table: every route × {owner, another tenant, published, deleted, expired}. Each cell has things of its own, so
- * that none depends on another. A route without a row does not compile, and fails the first test.
+ * Access as one table: every route × {owner, another tenant, published, deleted, expired}. Each cell has its own objects, so that
+ * it is independent of the others. A route without a row does not compile, and fails the first test.
  */
 import { readFileSync } from "node:fs";
 import { contract, type Operation } from "@tinklet/wire";
@@ -13,7 +13,7 @@ const [customLoss] = JSON.parse(
   readFileSync(new URL("../../../../test/fixtures/custom-losses.json", import.meta.url), "utf8"),
 ) as [{ inputs: unknown[]; graph: unknown }];
 
-/** What Alice owns in one cell. */
+/** Alice's objects in one cell. */
 interface Things {
   readonly session: string;
   readonly model: string;
@@ -21,11 +21,11 @@ interface Things {
   readonly request: string;
   readonly path: string;
   readonly run: string;
-  /** A session of whoever asks. */
+  /** A session of the caller. */
   readonly own: string;
 }
 
-/** Who asks, and what has happened to Alice's checkpoint before. Bob is another tenant. */
+/** The caller, and the earlier change of Alice's checkpoint. Bob is another tenant. */
 const states = {
   owner: { key: "tml-alice", before: "nothing" },
   "other tenant": { key: "tml-bob", before: "nothing" },
@@ -38,30 +38,30 @@ const states = {
 type State = keyof typeof states;
 const allStates = Object.keys(states) as State[];
 
-/** What an answer is: as asked, the same with Alice's things in it, or refused as if they did not exist. */
+/** The response: a success, a success that contains Alice's objects, or the refusal for objects that do not exist. */
 type Outcome = "answers" | "shows" | "refuses";
 const column = (...outcomes: readonly [Outcome, Outcome, Outcome, Outcome, Outcome, Outcome, Outcome]) =>
   Object.fromEntries(allStates.map((state, i) => [state, outcomes[i]])) as Record<State, Outcome>;
 
 const patterns = {
-  /** About whoever asks, or about nobody. */
-  anybody: column("answers", "answers", "answers", "answers", "answers", "answers", "answers"),
-  /** Lists of one's own things. */
+  /** Concerns the caller only, or no tenant. */
+  "any tenant": column("answers", "answers", "answers", "answers", "answers", "answers", "answers"),
+  /** Lists of the caller's objects. */
   ownList: column("shows", "answers", "answers", "shows", "answers", "shows", "answers"),
-  /** Lists of one's own checkpoints. */
+  /** Lists of the caller's checkpoints. */
   ownCheckpoints: column("shows", "answers", "answers", "answers", "answers", "answers", "answers"),
-  /** Lists of what one may see. */
+  /** Lists of the objects that the caller may see. */
   visibleList: column("shows", "answers", "shows", "shows", "answers", "shows", "answers"),
-  /** A session, model or request, whatever becomes of its checkpoints. */
+  /** A session, model or request, independent of the state of its checkpoints. */
   own: column("answers", "refuses", "refuses", "answers", "refuses", "answers", "refuses"),
   /** A run, which others may see when one of its checkpoints is public. */
   visible: column("answers", "refuses", "answers", "answers", "refuses", "answers", "refuses"),
   /** Reading a checkpoint. */
   readable: column("answers", "refuses", "answers", "refuses", "refuses", "refuses", "refuses"),
-  /** Changing a checkpoint, or drawing from a sampler of one's own that was made from it. */
+  /** Changing a checkpoint, or sampling from the caller's sampler of it. */
   changeable: column("answers", "refuses", "refuses", "refuses", "refuses", "refuses", "refuses"),
-  /** Refused to everybody here: what is sent is no adapter, or names nothing. */
-  nobody: column("refuses", "refuses", "refuses", "refuses", "refuses", "refuses", "refuses"),
+  /** Refused for every caller: the request has no valid adapter, or names no object. */
+  "no tenant": column("refuses", "refuses", "refuses", "refuses", "refuses", "refuses", "refuses"),
 } as const;
 type Pattern = keyof typeof patterns;
 
@@ -70,20 +70,20 @@ const row = (pattern: Pattern, ask: Ask): { readonly pattern: Pattern; readonly 
 
 const chatOf = (model: string) => ({ model, messages: [{ role: "user", content: "x" }] });
 
-/** For every route, a request that reaches for Alice's things, and what comes of it. */
+/** For every route, a request that names Alice's objects, and its pattern. */
 const rows: { readonly [K in Operation | ChatOperation]: ReturnType<typeof row> } = {
-  clientConfig: row("anybody", () => ({ path: "client/config", body: { sdk_version: "x" } })),
-  clientDynamicConfig: row("anybody", () => ({ path: "client/dynamic_config", body: { sdk_version: "x" } })),
-  authToken: row("anybody", () => ({ path: "auth/token", body: {} })),
-  createSession: row("anybody", () => ({ path: "create_session", body: { tags: [], sdk_version: "x" } })),
+  clientConfig: row("any tenant", () => ({ path: "client/config", body: { sdk_version: "x" } })),
+  clientDynamicConfig: row("any tenant", () => ({ path: "client/dynamic_config", body: { sdk_version: "x" } })),
+  authToken: row("any tenant", () => ({ path: "auth/token", body: {} })),
+  createSession: row("any tenant", () => ({ path: "create_session", body: { tags: [], sdk_version: "x" } })),
   sessionHeartbeat: row("own", ({ session }) => ({ path: "session_heartbeat", body: { session_id: session } })),
   createSamplingSession: row("readable", ({ path, own }) => ({
     path: "create_sampling_session",
     body: { session_id: own, sampling_session_seq_id: 0, model_path: path },
   })),
-  getServerCapabilities: row("anybody", () => ({ path: "get_server_capabilities" })),
-  getTokenizerFiles: row("nobody", () => ({ path: "tinklet/tokenizer?model=secret" })),
-  healthz: row("anybody", () => ({ path: "healthz" })),
+  getServerCapabilities: row("any tenant", () => ({ path: "get_server_capabilities" })),
+  getTokenizerFiles: row("no tenant", () => ({ path: "tinklet/tokenizer?model=secret" })),
+  healthz: row("any tenant", () => ({ path: "healthz" })),
   createModel: row("own", ({ session }) => ({
     path: "create_model",
     body: { session_id: session, model_seq_id: 9, base_model: "test/model", lora_config: { rank: 2 } },
@@ -110,7 +110,7 @@ const rows: { readonly [K in Operation | ChatOperation]: ReturnType<typeof row> 
     path: "retrieve_futures",
     body: { target: { type: "sampling_session", sampling_session_id: sampler }, timeout: 0 },
   })),
-  telemetry: row("anybody", ({ session }) => ({
+  telemetry: row("any tenant", ({ session }) => ({
     path: "telemetry",
     body: { events: [], platform: "x", sdk_version: "x", session_id: session, process_uuid: "x" },
   })),
@@ -171,18 +171,18 @@ const rows: { readonly [K in Operation | ChatOperation]: ReturnType<typeof row> 
   getExternalWeightsUrls: row("readable", ({ run }) => ({
     path: `training_runs/${run}/checkpoints/external_weights/secret/external_weights_urls`,
   })),
-  getCurrentCheckpointStorageUsage: row("anybody", () => ({ path: "billing/usage/checkpoints/current" })),
-  apiKeyMe: row("anybody", () => ({ path: "auth/apikey/me" })),
-  sampleTokens: row("nobody", ({ request }) => ({ path: `tinklet/samples/${request}/tokens` })),
+  getCurrentCheckpointStorageUsage: row("any tenant", () => ({ path: "billing/usage/checkpoints/current" })),
+  apiKeyMe: row("any tenant", () => ({ path: "auth/apikey/me" })),
+  sampleTokens: row("no tenant", ({ request }) => ({ path: `tinklet/samples/${request}/tokens` })),
   deleteRun: row("own", ({ run }) => ({ path: `tinklet/runs/${run}/delete`, body: {} })),
   listRunProgress: row("ownList", () => ({ path: "tinklet/progress" })),
   getRunSteps: row("own", ({ run }) => ({ path: `tinklet/runs/${run}/steps` })),
-  watchRuns: row("anybody", () => ({ path: "tinklet/events?follow=false" })),
-  getServerState: row("anybody", () => ({ path: "tinklet/server" })),
-  listRunFolders: row("anybody", () => ({ path: "tinklet/folders" })),
-  getRunFolder: row("nobody", () => ({ path: "tinklet/folders/secret" })),
-  getRollouts: row("nobody", () => ({ path: "tinklet/folders/secret/rollouts?file=x" })),
-  importAdapter: row("nobody", () => ({ path: "tinklet/import_adapter", body: {} })),
+  watchRuns: row("any tenant", () => ({ path: "tinklet/events?follow=false" })),
+  getServerState: row("any tenant", () => ({ path: "tinklet/server" })),
+  listRunFolders: row("any tenant", () => ({ path: "tinklet/folders" })),
+  getRunFolder: row("no tenant", () => ({ path: "tinklet/folders/secret" })),
+  getRollouts: row("no tenant", () => ({ path: "tinklet/folders/secret/rollouts?file=x" })),
+  importAdapter: row("no tenant", () => ({ path: "tinklet/import_adapter", body: {} })),
   oaiListModels: row("ownCheckpoints", () => ({ path: "/oai/api/v1/models" })),
   oaiGetModel: row("readable", ({ path }) => ({ path: `/v1/models/${encodeURIComponent(path)}` })),
   oaiCompletions: row("readable", ({ path }) => ({ path: "/v1/completions", body: { model: path, prompt: "x" } })),
@@ -205,11 +205,11 @@ beforeAll(async () => {
   return () => server.close();
 });
 
-/** Alice's things, in the state that a cell is about. */
+/** Alice's objects in the state of a cell. */
 async function prepare(state: State): Promise<Things> {
   const { key, before } = states[state];
   server.key = "tml-alice";
-  server.clock.jump(1000); // so that each cell's things are the newest
+  server.clock.jump(1000); // so that each cell's objects are the newest
   const session = await server.session();
   const model = await server.model(session);
   const ttl = before === "expire" ? { ttl_seconds: 600 } : {};
@@ -247,7 +247,7 @@ test("every route has a row", () => {
 
 const routes = { ...contract, ...chatRoutes };
 const cells = (Object.keys(routes) as (Operation | ChatOperation)[]).flatMap((operation) =>
-  allStates.map((state) => ({ operation, state, outcome: patterns[rows[operation]?.pattern ?? "anybody"][state] })),
+  allStates.map((state) => ({ operation, state, outcome: patterns[rows[operation]?.pattern ?? "any tenant"][state] })),
 );
 
 describe(`isolation, ${cells.length} cells`, () => {
@@ -257,14 +257,14 @@ describe(`isolation, ${cells.length} cells`, () => {
     const answer = await server.send(routes[operation].method, path, body);
     const text = answer.json === undefined ? "" : JSON.stringify(answer.json);
     if (outcome === "refuses") {
-      // another's thing and a thing that does not exist: the same answer
+      // objects of another tenant get the same response as objects that do not exist
       expect([400, 404, 415, 422]).toContain(answer.status);
     } else {
       expect(answer.status, text).toBe(200);
       if (outcome === "shows") expect(text).toContain(things.session);
     }
     if (outcome !== "shows" && server.key === "tml-bob" && state !== "published") {
-      // a list of what is visible also has what other cells published
+      // a list of visible objects also contains those that other cells published
       if (rows[operation].pattern !== "visibleList") expect(text).not.toContain("alice");
       const sent = body instanceof Uint8Array ? things.session : JSON.stringify(body ?? "") + path;
       if (!sent.includes(things.session)) expect(text).not.toContain(things.session);

@@ -1,6 +1,5 @@
 /**
- * Counters for Prometheus. Labels name routes, statuses and base models, never tenants, sessions or keys. Reading them costs
- * nothing but their text.
+ * Metrics for Prometheus. Labels are routes, statuses, kinds and base models, never tenants, sessions or keys.
  */
 import type { Usage } from "../store/tables/usage.ts";
 
@@ -36,7 +35,7 @@ export class Metrics {
     this.#finished.set(key, (this.#finished.get(key) ?? 0) + 1);
   }
 
-  /** Counts what was used, by kind: of prompts, tokens that were computed apart from those that were found in the prefix cache. */
+  /** Counts used tokens by kind; for prompts, computed tokens and tokens from the prefix cache are separate kinds. */
   used(amounts: Usage): void {
     for (const [kind, amount] of Object.entries(amounts)) {
       if (kind === "checkpoint") continue; // not a number of tokens
@@ -49,7 +48,7 @@ export class Metrics {
     this.#writers += writers;
   }
 
-  /** @param gauges - values as they are now, by name (labels included). */
+  /** @param gauges - current values by name, with labels. */
   render(gauges: Readonly<Record<string, number>>): string {
     const lines: string[] = [];
     const head = (name: string, type: string, help: string) =>
@@ -59,22 +58,22 @@ export class Metrics {
     head("tinklet_http_request_seconds", "histogram", "Time to answer; polls include their wait.");
     for (const [route, histogram] of this.#latency)
       lines.push(...series("tinklet_http_request_seconds", `route="${route}"`, histogram));
-    head("tinklet_requests_finished_total", "counter", "Asynchronous requests that are over.");
+    head("tinklet_requests_finished_total", "counter", "Finished asynchronous requests.");
     for (const [labels, count] of this.#finished) lines.push(`tinklet_requests_finished_total{${labels}} ${count}`);
     head(
       "tinklet_tokens_total",
       "counter",
-      "Tokens trained on, sampled and of prompts; cached ones were not computed again.",
+      "Tokens of training, samples and prompts; cached prompt tokens were not computed again.",
     );
     for (const [kind, amount] of this.#tokens) lines.push(`tinklet_tokens_total{kind="${kind}"} ${amount}`);
-    head("tinklet_commit_seconds", "histogram", "Time of one group commit, with its sync.");
+    head("tinklet_commit_seconds", "histogram", "Time of one group commit, including its sync.");
     lines.push(...series("tinklet_commit_seconds", "", this.#commits));
-    head("tinklet_commit_writers_total", "counter", "Writers that shared the commits.");
+    head("tinklet_commit_writers_total", "counter", "Writers of all group commits.");
     lines.push(`tinklet_commit_writers_total ${this.#writers}`);
     const named = new Set<string>();
     for (const [name, value] of Object.entries(gauges)) {
       const bare = name.replace(/\{.*/, "");
-      if (!named.has(bare)) head(bare, "gauge", "As it is now.");
+      if (!named.has(bare)) head(bare, "gauge", "Current value.");
       named.add(bare);
       lines.push(`${name} ${value}`);
     }

@@ -1,4 +1,4 @@
-/** What ids and counters tell a tenant about the others: nothing. */
+/** Ids and counters reveal nothing about other tenants. */
 import { createHmac } from "node:crypto";
 import { expect, onTestFinished, test } from "vitest";
 import { OpaqueIds, RequestIds } from "../queue/request-id.ts";
@@ -13,19 +13,19 @@ const open = async (options: TestServerOptions = {}) => {
 const apiKeys = ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) }));
 const secret = Buffer.alloc(32, 7);
 
-test("request ids show neither the number of the row nor how many requests lie between two of them", () => {
+test("request ids reveal neither the row number nor the number of requests between two of them", () => {
   const ids = new RequestIds(secret);
   const made = Array.from({ length: 2000 }, (_, row) => ids.make(row + 1, "alice"));
   expect(new Set(made).size).toBe(made.length);
   for (const id of made) expect(id).toMatch(/^[0-9a-f]{32}$/);
-  // no part of neighbours' ids is the same: each hex digit of two ids is equal in 1 of 16 cases, by chance
+  // consecutive ids look random: each of their hex digits is equal in 1 of 16 cases
   const equal = made.slice(1).map((id, i) => [...id].filter((digit, at) => digit === made[i]![at]).length);
   const mean = equal.reduce((sum, each) => sum + each, 0) / equal.length / 32;
   expect(Math.abs(mean - 1 / 16)).toBeLessThan(0.01); // 64,000 digits: ten standard deviations
   expect(made.map((id) => ids.read(id, "alice"))).toEqual(made.map((_, i) => i + 1));
 });
 
-test("an id is of one tenant, one kind and one server", () => {
+test("an id is valid for one tenant, one kind and one server", () => {
   const id = new RequestIds(secret).make(12, "alice");
   expect(new RequestIds(secret).read(id, "bob")).toBeUndefined();
   expect(new RequestIds(Buffer.alloc(32, 8)).read(id, "alice")).toBeUndefined();
@@ -36,7 +36,7 @@ test("an id is of one tenant, one kind and one server", () => {
   }
 });
 
-test("an id of an older release is answered", async () => {
+test("ids of older releases are accepted", async () => {
   const old = (row: number, tenant: string): string => {
     const checksum = createHmac("sha256", secret).update(`request\0${row}\0${tenant}`).digest("hex").slice(0, 16);
     return `${row.toString(36)}-${checksum}`;
@@ -46,7 +46,7 @@ test("an id of an older release is answered", async () => {
   expect(ids.read(old(1_234_567, "alice"), "bob")).toBeUndefined();
 });
 
-test("what a tenant sees of its own steps does not depend on the others' steps", async () => {
+test("the step ids that a tenant sees do not depend on other tenants' steps", async () => {
   const seen = async (others: number) => {
     const server = await open({ apiKeys });
     server.key = "tml-alice";
@@ -60,7 +60,7 @@ test("what a tenant sees of its own steps does not depend on the others' steps",
   expect(await seen(3)).toEqual(await seen(0));
 });
 
-test("/metrics wants a key where keys are configured, as a bearer, too; /healthz stays open", async () => {
+test("/metrics needs a key if keys are configured, also as a bearer token; /healthz needs none", async () => {
   const server = await open({ apiKeys });
   const ask = async (path: string, headers?: Record<string, string>) =>
     (await server.server.fetch(new Request(`http://localhost${path}`, headers === undefined ? {} : { headers })))

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { TestServer } from "../testing/test-server.ts";
 import { hashApiKey, parseApiKeys } from "./access/auth.ts";
 
-/** What the first tenant owns; none of it may show in an answer to the second. */
+/** Ids of the first tenant's objects; no response to the second tenant may contain one. */
 interface Owned {
   session: string;
   model: string;
@@ -45,19 +45,19 @@ beforeAll(async () => {
 });
 
 describe("a second tenant", () => {
-  test("the first tenant's things are untouched, and theirs alone", async () => {
+  test("the first tenant's objects are unchanged and visible to that tenant only", async () => {
     server.key = "tml-alice";
     const { checkpoints } = (await server.get("checkpoints")).json;
     expect(checkpoints).toHaveLength(2);
     for (const each of checkpoints) expect(each).toMatchObject({ public: false });
     for (const each of checkpoints) expect(each).not.toHaveProperty("expires_at");
     expect((await server.retrieve(owned.request)).status).toBe(200);
-    // the session is open, and the model's next number is free: nothing of the other's attempts took it
+    // the session is open, and the model's next number is free: the other tenant's attempts did not use it
     expect((await server.post("session_heartbeat", { session_id: owned.session })).status).toBe(200);
     expect(await server.result(server.optim(owned.model, 4))).toHaveProperty("metrics");
   });
 
-  test("a token of one tenant is that tenant, and a key that is not configured is nobody", async () => {
+  test("a token identifies the tenant of its key, and an unknown key is refused", async () => {
     server.key = "tml-alice";
     const { jwt } = (await server.post("auth/token")).json;
     server.key = jwt;
@@ -71,7 +71,7 @@ describe("a second tenant", () => {
     expect((await server.get("sessions")).status).toBe(401);
   });
 
-  test("what is published can be read and loaded by all, and changed by its owner only", async () => {
+  test("a published checkpoint can be read and loaded by all tenants, and changed by its owner only", async () => {
     server.key = "tml-alice";
     await server.send("POST", `training_runs/${owned.run}/checkpoints/weights/secret/publish`);
     server.key = "tml-bob";
@@ -92,7 +92,7 @@ describe("a second tenant", () => {
     await server.send("DELETE", `${at}/publish`);
   });
 
-  test("an access token opens another account's weights for one load, and is not stored", async () => {
+  test("an access token gives access to another tenant's weights for one load, and is not stored", async () => {
     server.key = "tml-bob";
     const session = await server.session();
     const body = { session_id: session, model_seq_id: 1, path: owned.path, optimizer: false };
@@ -102,7 +102,7 @@ describe("a second tenant", () => {
   });
 });
 
-test("the engine is told whose prompt it is, so that none is found by another tenant", async () => {
+test("the engine gets the tenant of each prompt, so that no tenant finds another's in the cache", async () => {
   const scopes: (string | undefined)[] = [];
   const own = await TestServer.open({
     apiKeys: ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
@@ -123,8 +123,8 @@ test("the engine is told whose prompt it is, so that none is found by another te
   await own.close();
 });
 
-test("a key file without a key is refused: it would open the server to any key", () => {
-  for (const text of ["", "\n\n", "# nobody yet\n"]) expect(() => parseApiKeys(text)).toThrow(/holds no key/);
+test("a key file without a key is refused, because the server would accept any key", () => {
+  for (const text of ["", "\n\n", "# no keys yet\n"]) expect(() => parseApiKeys(text)).toThrow(/has no key/);
   const sha256 = hashApiKey("tml-alice");
   expect(parseApiKeys(`alice sha256:${sha256}`)).toEqual([{ name: "alice", sha256 }]);
 });

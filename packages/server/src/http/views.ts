@@ -1,4 +1,4 @@
-/** Rows as the API shows them. */
+/** Converts database rows to messages of the API. */
 import { type Checkpoint, parseJson, stringifyJson, type TrainingRun } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Sql } from "../store/database.ts";
@@ -6,7 +6,7 @@ import { type CheckpointRow, type Lora, liveCheckpoints, type ModelRow, tinkerPa
 
 const checkpointTypes = { weights: "training", sampler_weights: "sampler", external_weights: "external" } as const;
 
-/** The last moment that a Date can hold; a row of an older version may say a later one. */
+/** The latest time that a Date can represent; rows of older versions may have later ones. */
 const latestDate = 8.64e15;
 
 export function checkpointView(row: CheckpointRow): Checkpoint {
@@ -22,7 +22,7 @@ export function checkpointView(row: CheckpointRow): Checkpoint {
   };
 }
 
-/** The official client takes only texts as values of a run's notes. */
+/** Metadata with all values as strings: the official client accepts no others. */
 export function textValues(json: string | null): Record<string, string> | undefined {
   if (json === null) return undefined;
   const entries = Object.entries(parseJson(json) as Record<string, unknown>);
@@ -53,7 +53,7 @@ export function runView(sql: Sql, row: ModelRow, now: number, visible: (row: Che
 
 const maxPage = 1000;
 
-/** A page as it is asked for, within bounds. */
+/** The requested page, clamped to valid values. */
 export const page = ({ limit, offset }: { readonly limit: number; readonly offset: number }) => ({
   limit: Math.min(Math.max(limit, 0), maxPage),
   offset: Math.max(offset, 0),

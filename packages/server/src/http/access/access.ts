@@ -1,4 +1,4 @@
-/** Who may see what. Things of other tenants and things that do not exist are refused in the same words. */
+/** Access to stored objects. Objects of other tenants get the same error as objects that do not exist. */
 
 import { Refusal } from "../../queue/refusal.ts";
 import type { CheckpointKind, CheckpointRow, ModelRow } from "../../store/tables/models.ts";
@@ -10,7 +10,7 @@ const shown = (id: string) => JSON.stringify(id.slice(0, 200));
 const missing = (what: string, id: string) =>
   new Refusal(404, `unknown_${what}`, `There is no ${what} ${shown(id)} of this key.`);
 
-/** The same for a request that never was and for one of another tenant: the id does not tell which. */
+/** The same error for a request that never existed and for one of another tenant. */
 export const unknownRequest = (id: string): Refusal => missing("request", id);
 
 export function ownSession(api: Api, { caller }: Call, id: string): SessionRow {
@@ -19,7 +19,7 @@ export function ownSession(api: Api, { caller }: Call, id: string): SessionRow {
   return row;
 }
 
-/** A session that still takes work. */
+/** A session of the caller that still accepts requests. */
 export function openSession(api: Api, call: Call, id: string): SessionRow {
   const row = ownSession(api, call, id);
   if (row.finished_at !== null)
@@ -54,7 +54,7 @@ export function ownCheckpoint(api: Api, { caller }: Call, run: string, checkpoin
   return row;
 }
 
-/** One's own, or a published one. */
+/** A checkpoint of the caller, or a published one. */
 export function readableCheckpoint(api: Api, { caller }: Call, run: string, checkpointId: string): CheckpointRow {
   const row = getCheckpoint(api.store.db.sql, run, ...parts(checkpointId));
   if (!live(api, row) || (row.tenant !== caller.tenant && row.public !== 1)) {

@@ -1,7 +1,7 @@
 /**
- * Who is asking. Without configured keys (loopback only) every well-formed key is the one local user; with them each key is a
- * tenant of its own. Keys are kept as SHA-256: they are long random texts, so a slow password hash would add nothing. Also makes
- * and reads the short-lived tokens that `auth/token` hands out. A token is signed with its key's hash: it ends when the key is replaced.
+ * Authentication by API key or token. Without configured keys (loopback only) all well-formed keys are the same local tenant; with them
+ * each key is a tenant. Keys are stored as SHA-256: they are long random strings, so a slow password hash would not make them safer. Also
+ * signs and checks the one-hour tokens of `auth/token`; the signature depends on the key's hash, so a token ends when its key is replaced.
  */
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { Clock } from "@tinklet/wire/clock";
@@ -10,15 +10,15 @@ import { Refusal } from "../../queue/refusal.ts";
 export interface Caller {
   /** Everything that is stored belongs to a tenant. */
   readonly tenant: string;
-  /** What was shown. Only keys are exchanged for tokens and sign-ins, or one that leaked would renew itself for ever. */
+  /** Kind of the credential. Only a key can be exchanged for a token or a sign-in: otherwise a leaked token could be renewed without end. */
   readonly credential: "key" | "token" | "sign-in";
-  /** Id of the sign-in, where one was shown. */
+  /** Id of the sign-in, if that is the credential. */
   readonly signIn?: string;
 }
 
 /** One configured key. */
 export interface ApiKey {
-  /** Letters, digits, `.`, `_`, `-`: shown in listings, part of every stored row. */
+  /** The tenant: letters, digits, `.`, `_`, `-`. Shown in listings and stored with every row. */
   readonly name: string;
   /** {@link hashApiKey} of the key. */
   readonly sha256: string;
@@ -29,13 +29,13 @@ export const localTenant = "local";
 
 const tokenLifetimeMs = 3_600_000;
 
-/** The form in which a key may be written to a file. */
+/** The hash of a key, as it is written to a key file. */
 export const hashApiKey = (key: string): string => createHash("sha256").update(key).digest("hex");
 
 /**
- * Reads a key file: one `name sha256:<hex>` a line, `#` begins a comment.
+ * Reads a key file: one `name sha256:<hex>` per line; `#` starts a comment.
  *
- * @throws Error naming the line, without repeating what stands on it; also when there is no key at all.
+ * @throws Error with the number of an invalid line, without its text, which may be a key; also when the file has no key.
  */
 export function parseApiKeys(text: string): ApiKey[] {
   const keys: ApiKey[] = [];
@@ -51,19 +51,34 @@ export function parseApiKeys(text: string): ApiKey[] {
     if (keys.some(({ name }) => name === match[1])) throw new Error(`line ${i + 1} of the key file repeats a name`);
     keys.push({ name: match[1]!, sha256: match[2]! });
   }
-  // An empty list would mean a server that takes any key.
+  // a server with an empty list would accept any key
   if (keys.length === 0) {
     throw new Error(
-      'the key file holds no key. Write one "name sha256:<64 hex digits>" a line, or leave the file out (--api-keys, apiKeys).',
+      'the key file has no key. Write one "name sha256:<64 hex digits>" per line, or leave the file out (--api-keys, apiKeys).',
     );
   }
   return keys;
 }
 
-/** The key of a chat: clients of OpenAI's API send it as a bearer, those of Anthropic's as `X-API-Key`, or as a bearer too. */
-export function credentialOf(request: Request): string | null {
+/** A key or token of a request, and the header that holds it. */
+export interface Credential {
+  readonly value: string | null;
+  /** For error messages. */
+  readonly header: "X-API-Key" | "Authorization";
+}
+
+/** The credential of a request of the Tinker API. */
+export const keyCredential = (request: Request): Credential => ({
+  value: request.headers.get("x-api-key"),
+  header: "X-API-Key",
+});
+
+/** The credential of a chat request: OpenAI's clients send a bearer token, Anthropic's `X-API-Key` or a bearer token. */
+export function chatCredential(request: Request): Credential {
+  const key = keyCredential(request);
+  if (key.value !== null || !request.headers.has("authorization")) return key;
   const bearer = /^bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "");
-  return request.headers.get("x-api-key") ?? bearer?.[1] ?? null;
+  return { value: bearer?.[1] ?? null, header: "Authorization" };
 }
 
 export class Auth {
@@ -83,27 +98,29 @@ export class Auth {
   }
 
   /** @throws {@link Refusal} 401 */
-  identify(credential: string | null): Caller {
-    const caller = this.callerOf(credential);
+  identify({ value, header }: Credential): Caller {
+    const caller = this.callerOf(value);
     if (caller !== undefined) return caller;
     throw new Refusal(
       401,
       "unauthorized",
-      credential === null || credential === ""
-        ? "The X-API-Key header is missing. Set TINKER_API_KEY; on a server without configured keys any tml-… will do."
-        : isToken(credential)
-          ? "The token in X-API-Key is not valid: it has expired, its key was replaced, or an older release made it. Get a new one for the key (POST /api/v1/auth/token)."
-          : "The X-API-Key header holds no key of this server.",
+      value === null || value === ""
+        ? header === "X-API-Key"
+          ? "The X-API-Key header is missing. Set TINKER_API_KEY; a server without configured keys accepts any key that begins with tml-."
+          : "The Authorization header has no bearer token. Send Authorization: Bearer KEY."
+        : isToken(value)
+          ? `The token in the ${header} header is not valid: it has expired, its key was replaced, or an older release issued it. Get a new one for the key (POST /api/v1/auth/token).`
+          : `The ${header} header has no key of this server.${this.strict ? "" : " Without configured keys it accepts any key that begins with tml-."}`,
     );
   }
 
-  /** Who a key or token stands for. */
+  /** The caller that a key or token identifies; `undefined` if it is not valid. */
   callerOf(credential: string | null): Caller | undefined {
     if (credential === null || credential.length > 4096) return undefined;
     if (isToken(credential)) {
       const tenant = this.#readToken(credential);
       if (tenant !== undefined) return { tenant, credential: "token" };
-      // one of another server is as good as a key here
+      // a server without configured keys accepts a token of any server like a key
       return this.strict ? undefined : { tenant: localTenant, credential: "key" };
     }
     const tenant = this.#tenantOfKey(credential);
@@ -114,13 +131,13 @@ export class Auth {
     if (!/^tml-[\x21-\x7e]+$/.test(key)) return undefined;
     if (!this.strict) return localTenant;
     const given = Buffer.from(hashApiKey(key), "hex");
-    // every key is compared, so that the time taken does not tell which one was close
+    // all keys are compared, so that the time taken does not show which one matched
     let found: string | undefined;
     for (const { name, sha256 } of this.#keys) if (timingSafeEqual(given, Buffer.from(sha256, "hex"))) found = name;
     return found;
   }
 
-  /** Changes with the tenant's key, and does not tell it; `undefined` when the tenant is none of this server's. */
+  /** A keyed hash that changes with the tenant's key and does not reveal it; `undefined` if the tenant has no key here. */
   keyFingerprint(tenant: string): string | undefined {
     const key = this.strict ? this.#keys.find(({ name }) => name === tenant)?.sha256 : undefined;
     if (key === undefined && (this.strict || tenant !== localTenant)) return undefined;
@@ -129,13 +146,13 @@ export class Auth {
       .digest("base64url");
   }
 
-  /** A token for the owner of a key, good for an hour. @throws {@link Refusal} 403 when the caller has shown something else */
+  /** A token for the tenant of a key, valid for one hour. @throws {@link Refusal} 403 when the credential is not a key */
   token({ tenant, credential }: Caller): string {
     if (this.strict && credential !== "key") {
       throw new Refusal(
         403,
         "key_required",
-        "X-API-Key: a token is given out for an API key (tml-…) only; send the key.",
+        "X-API-Key: must be an API key (tml-…), because tokens are issued for keys only. Send the key.",
       );
     }
 
@@ -175,7 +192,7 @@ const isToken = (credential: string): boolean => credential.startsWith("eyJ");
 
 const subjectPrefix = "tml:user:";
 
-/** What a token says, before its signature is checked. */
+/** The claims of a token, whose signature is not checked yet. */
 function readClaims(part: string): { tenant: string; expiresAt: number } | undefined {
   try {
     const { sub, exp } = JSON.parse(Buffer.from(part, "base64url").toString()) as { sub?: unknown; exp?: unknown };

@@ -1,4 +1,4 @@
-/** What ends with a key, with a sign-out and with a release: tokens and cookies that were given out for it. */
+/** Tokens and cookies end with their key, with a sign-out, and with an upgrade from an older release. */
 import { createHmac } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -70,12 +70,12 @@ test("a key that is replaced ends its tokens and its cookies; the tenant keeps w
   expect((await after.by("tml-new").get("sessions")).json.sessions).toEqual([session]);
   await after.close();
 
-  // The key comes back: what was given out for it is good again, as long as its time is not over.
+  // The first key is restored: its tokens and cookies are valid again until they expire.
   const again = await open(dataDir, "tml-old");
   expect((await again.by(jwt).get("sessions")).status).toBe(200);
 });
 
-test("what a server without keys gave out is worth nothing once there are keys, whatever their names", async () => {
+test("tokens and cookies of a server without keys are refused once keys are configured, under any name", async () => {
   const dataDir = await newFolder();
   const before = await open(dataDir, undefined);
   const { jwt } = (await before.server.post("auth/token")).json;
@@ -87,7 +87,7 @@ test("what a server without keys gave out is worth nothing once there are keys, 
   expect((await after.byCookie(cookie)).status).toBe(401);
 });
 
-test("only keys are exchanged: neither a token nor a cookie buys a token or a cookie", async () => {
+test("only a key can be exchanged: neither a token nor a cookie gives a token or a cookie", async () => {
   const { server, by, byCookie, signIn } = await open(await newFolder(), "tml-key");
   const { jwt } = (await by("tml-key").post("auth/token")).json;
   const { cookie } = await signIn({ key: "tml-key" });
@@ -100,7 +100,7 @@ test("only keys are exchanged: neither a token nor a cookie buys a token or a co
   expect((await by("tml-key").post("auth/token")).status).toBe(200);
 });
 
-test("signing out ends the cookie that it was sent with, also after a restart, and no other", async () => {
+test("signing out ends the cookie of the request, also after a restart, and no other", async () => {
   const dataDir = await newFolder();
   const first = await open(dataDir, "tml-key");
   const [out, other] = [
@@ -116,7 +116,7 @@ test("signing out ends the cookie that it was sent with, also after a restart, a
   expect((await second.byCookie(other)).status).toBe(200);
 });
 
-test("a tenant has a hundred sign-ins; the one that ends first goes for the next", async () => {
+test("a tenant has at most a hundred sign-ins; a new one ends the one that expires first", async () => {
   const { server, byCookie, signIn } = await open(await newFolder(), "tml-key");
   const { cookie: first } = await signIn({ key: "tml-key" });
   await server.clock.advance(1000);
@@ -125,7 +125,7 @@ test("a tenant has a hundred sign-ins; the one that ends first goes for the next
   expect([(await byCookie(first)).status, (await byCookie(second)).status]).toEqual([401, 200]);
 });
 
-test("tokens and cookies of an older release, which name the tenant alone, are a 401 that says so", async () => {
+test("tokens and cookies of an older release, which have the tenant's name only, are refused with a 401 that says so", async () => {
   const dataDir = await newFolder();
   const store = await openStore({ dataDir });
   const { secret } = store;
@@ -136,12 +136,12 @@ test("tokens and cookies of an older release, which name the tenant alone, are a
   const claims = `${part({ alg: "HS256", typ: "JWT" })}.${part({ iss: "passport-tinklet", sub: "tml:user:alice", exp })}`;
   const { server, by, byCookie } = await open(dataDir, "tml-key");
   const answer = await by(`${claims}.${sign(`token\0${claims}`)}`).get("sessions");
-  expect([answer.status, answer.json.detail]).toEqual([401, expect.stringContaining("an older release made it")]);
+  expect([answer.status, answer.json.detail]).toEqual([401, expect.stringContaining("an older release issued it")]);
   const signedIn = `alice.${exp}`;
   const value = `${Buffer.from(signedIn).toString("base64url")}.${sign(`studio\0${signedIn}`)}`;
   const refused = await byCookie(`tinklet_studio_8471=${value}`);
   expect([refused.status, (await refused.json()).detail]).toEqual([401, expect.stringContaining("an older release")]);
-  // Malformed ones are no worse.
+  // malformed ones are refused too
   for (const shown of [
     `eyJ.${part([])}.x`,
     `eyJ.${part({ sub: 7, exp })}.x`,

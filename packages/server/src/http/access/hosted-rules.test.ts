@@ -21,7 +21,7 @@ const load = (model: string, seq: number, path: string) =>
 const usage = (from: string, to: string) =>
   server.get(`billing/usage/events?starting_on=${encodeURIComponent(from)}&ending_before=${encodeURIComponent(to)}`);
 
-/** A call that breaks each rule. */
+/** For each rule, a call that violates it. */
 const breaking: Record<
   string,
   (things: { model: string; path: string }) => Promise<{ status: number; json: unknown }>
@@ -33,11 +33,11 @@ const breaking: Record<
   archive_retired: ({ model }) => server.get(`training_runs/${model}/checkpoints/weights/a/archive`),
 };
 
-/** Rules of calls that take no number of a model. */
+/** Rules of calls without a `seq_id`. */
 const unnumbered = ["archive_retired", "billing_window"];
 
-describe("what the hosted service refuses", () => {
-  it("has a source and a case for every rule, and routes that exist", () => {
+describe("rules of the hosted service", () => {
+  it("each have a source, a test case and existing routes", () => {
     expect(Object.keys(breaking).sort()).toEqual(hostedRules.map(({ name }) => name).sort());
     for (const { source, operations } of hostedRules) {
       expect(source.length).toBeGreaterThan(20);
@@ -45,28 +45,31 @@ describe("what the hosted service refuses", () => {
     }
   });
 
-  it.each(hostedRules)("$name: works here and is logged once", async ({ name }) => {
+  it.each(hostedRules)("$name: the call succeeds and is logged once", async ({ name }) => {
     server = await TestServer.open();
     onTestFinished(close);
     const things = await trained();
     const first = await breaking[name]!(things);
     expect(first.status).toBe(200);
     await breaking[name]!(things);
-    const told = server.logged.filter(({ event }) => event === "hosted.refuses");
-    expect(told).toHaveLength(1);
-    expect(told[0]).toMatchObject({ level: "warn", meaning: "the hosted service refuses this" });
+    const logged = server.logged.filter(({ event }) => event === "hosted_rule.violated");
+    expect(logged).toHaveLength(1);
+    expect(logged[0]).toMatchObject({ level: "warn", meaning: "the hosted service refuses this" });
   });
 
-  it.each(hostedRules)("$name: is refused by a strict server, and its number used up", async ({ name, status }) => {
-    server = await TestServer.open({ strict: true });
-    onTestFinished(close);
-    const things = await trained();
-    const refused = await breaking[name]!(things);
-    expect([refused.status, JSON.stringify(refused.json)]).toEqual([status, expect.stringContaining("strict: ")]);
-    const next = await server.passResult(server.pass(things.model, unnumbered.includes(name) ? 4 : 5));
-    expect(next.metrics).toHaveProperty("loss:sum");
-    expect(server.logged.filter(({ event }) => event === "hosted.refuses")).toEqual([]);
-  });
+  it.each(hostedRules)(
+    "$name: a strict server refuses the call, which uses up its number",
+    async ({ name, status }) => {
+      server = await TestServer.open({ strict: true });
+      onTestFinished(close);
+      const things = await trained();
+      const refused = await breaking[name]!(things);
+      expect([refused.status, JSON.stringify(refused.json)]).toEqual([status, expect.stringContaining("strict: ")]);
+      const next = await server.passResult(server.pass(things.model, unnumbered.includes(name) ? 4 : 5));
+      expect(next.metrics).toHaveProperty("loss:sum");
+      expect(server.logged.filter(({ event }) => event === "hosted_rule.violated")).toEqual([]);
+    },
+  );
 
   it("a strict server bills by full hours in UTC, for two weeks at most", async () => {
     server = await TestServer.open({ strict: true });
@@ -80,7 +83,7 @@ describe("what the hosted service refuses", () => {
     expect(JSON.stringify(refused.json)).toMatch(/ending_before is 14\.04\d* days after starting_on; at most 14/);
   });
 
-  it("a strict server takes what the service takes", async () => {
+  it("a strict server accepts what the service accepts", async () => {
     server = await TestServer.open({ strict: true });
     onTestFinished(close);
     const { path } = await trained();

@@ -1,6 +1,6 @@
 /**
- * What the hosted service is known to refuse and this server does not have to: with `strict` such a call is refused here too, without it works and is
- * logged once. Each rule names where it is publicly known from; what is only guessed at is no rule.
+ * Calls that the hosted service refuses although this server could answer them. With `strict` they are refused here too; without it they
+ * succeed and each rule is logged once. Each rule names its public source; there are no rules for guesses.
  */
 import type { Operation } from "@tinklet/wire";
 import type { Log } from "../../log.ts";
@@ -10,9 +10,9 @@ import { Refusal } from "../../queue/refusal.ts";
 export interface HostedRule {
   readonly name: string;
   readonly operations: readonly Operation[];
-  /** The status that it is refused with. */
+  /** Status of the refusal. */
   readonly status: 400 | 410;
-  /** What is wrong with a call's body or query, in the service's terms; undefined when nothing is. */
+  /** The problem with a call's body or query, in the service's terms; `undefined` if there is no problem. */
   readonly broken: (call: Readonly<Record<string, unknown>>) => string | undefined;
   /** What to do instead. */
   readonly instead: string;
@@ -22,7 +22,7 @@ export interface HostedRule {
 const hour = 3600;
 const longestBillingDays = 14;
 
-/** Why a window of time is none that the service bills by; undefined for a good one, and for what the handler refuses anyway. */
+/** Why the service refuses a billing window; `undefined` for a valid one, and for times that the handler refuses. */
 function windowProblem({ startingOn, endingBefore }: Readonly<Record<string, unknown>>): string | undefined {
   const [from, to] = [startingOn, endingBefore].map((time) => new Date(time as string | Date).getTime() / 1000);
   if (from === undefined || to === undefined || Number.isNaN(from + to)) return undefined;
@@ -53,7 +53,7 @@ export const hostedRules: readonly HostedRule[] = [
       typeof ttlSeconds === "number" && ttlSeconds < hour
         ? `ttl_seconds: ${ttlSeconds} is not between 1 hour (${hour}) and 10 years.`
         : undefined,
-    instead: `Give at least ${hour}, or delete the checkpoint.`,
+    instead: `Set at least ${hour}, or delete the checkpoint.`,
     source: "tinker 0.36.0 on PyPI: RestClient.set_checkpoint_ttl_from_tinker_path, TrainingClient.save_state",
   },
   {
@@ -68,28 +68,34 @@ export const hostedRules: readonly HostedRule[] = [
     name: "archive_retired",
     operations: ["getCheckpointArchiveUrl"],
     status: 410,
-    broken: () => "Checkpoints are no longer handed out as one archive.",
-    instead: "Export with save_weights_external and fetch the files of external_weights_urls.",
-    source: "tinker 0.34.0 on PyPI deprecates it (the server may already reject it), 0.36.0 has it no more",
+    broken: () => "Checkpoints can no longer be downloaded as one archive.",
+    instead: "Export with save_weights_external and download the files of external_weights_urls.",
+    source: "tinker 0.34.0 on PyPI deprecates it (the server may already reject it), 0.36.0 removes it",
   },
 ];
 
 export interface HostedCheck {
-  /** @param call - its body or its query. @throws {@link Refusal} in strict mode, for one that the hosted service is known to refuse. */
+  /** @param call - the decoded body or query. @throws {@link Refusal} in strict mode, if the hosted service refuses the call. */
   check(operation: Operation, call: unknown): void;
 }
 
 export function hostedCheck(strict: boolean, log: Log): HostedCheck {
-  const told = new Set<string>();
+  const logged = new Set<string>();
   return {
     check: (operation, call) => {
       for (const { name, operations, status, broken, instead, source } of hostedRules) {
         const problem = operations.includes(operation) ? broken((call ?? {}) as Record<string, unknown>) : undefined;
         if (problem === undefined) continue;
         if (strict) throw new Refusal(status, "hosted_refuses", `${problem} ${instead} (strict: ${source})`);
-        if (told.has(name)) continue;
-        told.add(name);
-        log.warn("hosted.refuses", { operation, problem, meaning: "the hosted service refuses this", instead, source });
+        if (logged.has(name)) continue;
+        logged.add(name);
+        log.warn("hosted_rule.violated", {
+          operation,
+          problem,
+          meaning: "the hosted service refuses this",
+          instead,
+          source,
+        });
       }
     },
   };

@@ -1,7 +1,7 @@
 /**
- * Keeping web pages out: a page that a user happens to visit must not be able to drive the server. Names in the Host header must
- * be known (an address is fine: DNS rebinding needs a name), and requests that carry a foreign Origin are refused. No answer ever
- * has a CORS header.
+ * Protection against web pages of other sites, which must not be able to call the server from a user's browser. The name in the Host
+ * header must be a known one (addresses are accepted: DNS rebinding needs a name), and requests with the Origin of another site are
+ * refused. No response has a CORS header.
  */
 import { isIP } from "node:net";
 import { Refusal } from "../../queue/refusal.ts";
@@ -19,12 +19,12 @@ export function checkHostName(url: URL, allowed: readonly string[]): void {
     throw new Refusal(
       403,
       "unknown_host",
-      `The Host ${JSON.stringify(url.hostname.slice(0, 100))} is not one of this server's names. Add it (--allow-host, allowedHosts) if it should be.`,
+      `The Host ${JSON.stringify(url.hostname.slice(0, 100))} is not one of this server's names. If it is correct, add it (--allow-host, allowedHosts).`,
     );
   }
 }
 
-/** @param url - as the client sees it. @throws {@link Refusal} 403 when a page of another origin asks */
+/** @param url - as the client sees it. @throws {@link Refusal} 403 for a request of a page of another origin */
 export function checkOrigin(request: Request, url: URL): void {
   const origin = request.headers.get("origin");
   if (origin !== null && origin !== url.origin) {

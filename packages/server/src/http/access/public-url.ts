@@ -1,7 +1,7 @@
 /**
- * The URL under which clients reach a server that stands behind a proxy, for what depends on it: the origin of the page, the cookie's name
- * and its `Secure` flag, and links in answers. A request looks the same with and without a proxy in front of the server, and headers that
- * name the outer URL can be sent by anyone, so the URL is configured.
+ * The URL at which clients reach a server through a proxy. The allowed origin of the studio, the cookie's name and `Secure` flag, and links
+ * in responses depend on it. It is configured, because a request does not show whether a proxy forwarded it, and any client can send the
+ * headers that name an outer URL.
  */
 import { InvalidInputError } from "@tinklet/wire/errors";
 
@@ -14,7 +14,7 @@ export function parsePublicUrl(text: string): URL {
   const refuse = (reason: string): InvalidInputError =>
     new InvalidInputError(
       "publicUrl",
-      `${reason}, got ${JSON.stringify(text.slice(0, 200))}. Give the origin that browsers show, such as https://tinker.example.com`,
+      `${reason}, got ${JSON.stringify(text.slice(0, 200))}. Use the origin that browsers show, such as https://tinker.example.com`,
     );
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined) throw refuse("must be a URL with its scheme");

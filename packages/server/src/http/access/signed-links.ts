@@ -1,4 +1,4 @@
-/** Links that work without a key, for one thing and for a while: what the CLI downloads archives and traces by. */
+/** Links that need no key, each for one path and a limited time. The CLI downloads archives and traces with them. */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Clock } from "@tinklet/wire/clock";
 
@@ -11,7 +11,7 @@ export class SignedLinks {
     this.#clock = clock;
   }
 
-  /** A link to `path` on `origin`, good for `lifetimeMs`. */
+  /** A link to `path` on `origin`, valid for `lifetimeMs`. */
   make(origin: string, path: string, lifetimeMs = 900_000): { url: string; expires: Date } {
     const expires = Math.ceil((this.#clock.now() + lifetimeMs) / 1000);
     return {
@@ -20,12 +20,12 @@ export class SignedLinks {
     };
   }
 
-  /** `valid`, `expired` (the signature is right, the time is over), or `forged`. */
+  /** `expired` means that the signature is correct and the time is over. */
   check(url: URL): "valid" | "expired" | "forged" {
     const expires = Number(url.searchParams.get("expires"));
-    const given = Buffer.from(url.searchParams.get("signature") ?? "");
+    const signature = Buffer.from(url.searchParams.get("signature") ?? "");
     const expected = Buffer.from(this.#sign(url.pathname, expires));
-    if (given.length !== expected.length || !timingSafeEqual(given, expected)) return "forged";
+    if (signature.length !== expected.length || !timingSafeEqual(signature, expected)) return "forged";
     return expires * 1000 > this.#clock.now() ? "valid" : "expired";
   }
 

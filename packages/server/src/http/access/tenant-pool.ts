@@ -1,28 +1,28 @@
 /**
  * A capacity that tenants share: bytes of bodies, requests in flight, connections. One tenant may hold at most two thirds of what the
- * others leave free (the dynamic thresholds of shared-memory switches), so that a lone tenant has most of it and a newcomer always
- * finds room, without a fixed partition. A request without a valid key counts for its remote address.
+ * others leave free (dynamic thresholds, as in shared-memory switches). A single tenant can use most of the capacity, and there is always
+ * some left for another one, without fixed partitions. A request without a valid key counts for its remote address.
  */
 import { Refusal } from "../../queue/refusal.ts";
 
-/** The tenant of requests without a valid key. The colon keeps it apart from the names of keys. */
+/** The tenant of requests without a valid key. Names of keys have no colon, so the two cannot collide. */
 export const addressTenant = (address: string): string => `address:${address}`;
 
 export interface TenantPoolOptions {
   readonly capacity: number;
-  /** What is counted, for the message: "bytes of request bodies". */
+  /** The counted unit, for the error message: "bytes of request bodies". */
   readonly unit: string;
   /** Code of the 429. */
   readonly code: string;
 }
 
-/** One holder's part of a {@link TenantPool}. */
+/** The part of a {@link TenantPool} that one request or connection holds. */
 export interface Lease {
-  /** @throws {@link Refusal} 429 when the tenant's share has no room for this. */
+  /** @throws {@link Refusal} 429 when the tenant would exceed its share. */
   take(amount: number): void;
-  /** Counts what is held, and what is taken later, for another tenant. @throws {@link Refusal} 429; then nothing has changed */
+  /** Moves the lease to another tenant. @throws {@link Refusal} 429, without a change, when that tenant would exceed its share */
   moveTo(tenant: string): void;
-  /** Gives everything back. Idempotent. */
+  /** Releases the whole amount. Idempotent. */
   release(): void;
 }
 
@@ -35,7 +35,7 @@ export class TenantPool {
     this.#options = options;
   }
 
-  /** What all tenants hold now. */
+  /** Amount that all tenants hold together. */
   get used(): number {
     return this.#used;
   }
@@ -76,7 +76,7 @@ export class TenantPool {
     throw new Refusal(
       429,
       code,
-      `Too many ${unit} at once: the share of this key is now ${share}, and ${held + more} are asked for. Send fewer at a time.`,
+      `Too many ${unit} at once: the share of this key is now ${share}, got ${held + more}. Send fewer at a time.`,
       { retryAfterSeconds: 1 },
     );
   }

@@ -1,7 +1,7 @@
 /**
- * Reading a request's body within bounds: size as sent, size unpacked, pace, depth and parts of JSON, and its tenant's share of all bodies.
- * Counted is what has arrived, never what a header announces. Every way a body can be too much ends in a typed refusal before it costs
- * memory.
+ * Reads a request's body within limits: bytes as sent, bytes decompressed, rate, depth and parts of its JSON, and the tenant's share of all
+ * bodies. Bytes count once they have arrived, not when a header announces them. A body that exceeds a limit is refused before it takes
+ * memory beyond it.
  */
 import { createGunzip } from "node:zlib";
 import { yieldToEventLoop } from "@tinklet/engine";
@@ -13,11 +13,11 @@ import { Refusal } from "../../queue/refusal.ts";
 import { type SideThread, ThreadClosed, ThreadDied } from "../../thread/side-thread.ts";
 import type { Lease } from "../access/tenant-pool.ts";
 
-/** How large one body may be. */
+/** Maximum size of one body. */
 export interface BodyBounds {
-  /** As sent. */
+  /** Bytes as sent. */
   readonly bodyBytes: number;
-  /** Unpacked. */
+  /** Bytes after decompression. */
   readonly decompressedBytes: number;
 }
 
@@ -30,19 +30,19 @@ export interface BodyListener {
   readonly failed: (error: unknown) => void;
 }
 
-/** What reading a body takes. */
+/** Dependencies of reading a body. */
 export interface BodyReader {
   /** @defaultValue the request's own stream */
   readonly source: BodySource | undefined;
   readonly lease: Lease;
   readonly clock: Clock;
-  /** How fast a body must arrive. */
+  /** Minimum rate of a body. */
   readonly pace: Pick<Limits, "bodyStallMs" | "bodyBytesPerSecond">;
-  /** Where zstd is unpacked. */
+  /** Decompresses zstd. */
   readonly thread: SideThread;
 }
 
-/** The body's bytes, unpacked. @throws {@link Refusal} */
+/** The body's bytes, decompressed. @throws {@link Refusal} */
 export async function readBody(request: Request, bounds: BodyBounds, reader: BodyReader): Promise<Uint8Array> {
   const { lease, thread } = reader;
   const sent = await readSent(request, bounds.bodyBytes, reader);
@@ -50,7 +50,7 @@ export async function readBody(request: Request, bounds: BodyBounds, reader: Bod
   if (encoding === "identity" || encoding === "" || sent.byteLength === 0) return sent;
   try {
     if (encoding === "zstd") {
-      // The room is taken before it is filled, since several bodies may be unpacked before the first of them is looked at.
+      // the bytes are leased before the memory is allocated, because several bodies may decompress at the same time
       let taken = 0;
       const onRoom = (room: number) => {
         lease.take(room - taken);
@@ -59,7 +59,7 @@ export async function readBody(request: Request, bounds: BodyBounds, reader: Bod
       return await decompressZstd(sent, {
         maxBytes: bounds.decompressedBytes,
         onRoom,
-        unpack: (bytes, capacity) => thread.run("unpackZstd", { bytes: own(bytes), capacity }),
+        unpack: (bytes, capacity) => thread.run("unpackZstd", { bytes: withOwnBuffer(bytes), capacity }),
       });
     }
     if (encoding === "gzip") {
@@ -80,14 +80,15 @@ export async function readBody(request: Request, bounds: BodyBounds, reader: Bod
   throw new Refusal(
     415,
     "unknown_encoding",
-    `Content-Encoding: ${encoding.slice(0, 40)} is not understood; use zstd or gzip.`,
+    `Content-Encoding: must be zstd, gzip or identity, got ${encoding.slice(0, 40)}.`,
   );
 }
 
-/** Bytes over memory of their own: a view would take along, to another thread, all that it is a view of. */
-const own = (bytes: Uint8Array): Uint8Array => (bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice());
+/** Bytes that are not a view of a larger buffer: a message to another thread would copy the whole buffer. */
+const withOwnBuffer = (bytes: Uint8Array): Uint8Array =>
+  bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
 
-/** A stream's bytes, each part counted as it comes: what comes too much is never in memory. */
+/** A stream's bytes. Each part is counted as it arrives, so that no more than `limit` bytes are kept. */
 async function collect(stream: AsyncIterable<Uint8Array>, limit: number, lease: Lease): Promise<Uint8Array> {
   const parts = new Parts(limit, lease);
   for await (const part of stream) parts.add(part);
@@ -95,15 +96,15 @@ async function collect(stream: AsyncIterable<Uint8Array>, limit: number, lease: 
 }
 
 /**
- * The parts of a body that have arrived. Parts after the first are copied into blocks, each as large as all before it: thousands of parts
- * of a byte would otherwise cost a hundred times their bytes. At most twice what has arrived is held, and that is what is counted.
+ * The received parts of a body. Parts after the first are copied into blocks, each as large as all blocks before it: as separate arrays,
+ * thousands of one-byte parts would take a hundred times their bytes. The lease counts the blocks, at most twice the received bytes.
  */
 class Parts {
   readonly #limit: number;
   readonly #lease: Lease;
   readonly #full: Uint8Array[] = [];
   #block = new Uint8Array(0);
-  /** Bytes of the block that are filled. */
+  /** Bytes used of the last block. */
   #filled = 0;
   #total = 0;
 
@@ -116,7 +117,7 @@ class Parts {
     return this.#total;
   }
 
-  /** In their order. */
+  /** In order. */
   get blocks(): readonly Uint8Array[] {
     return [...this.#full, this.#block.subarray(0, this.#filled)];
   }
@@ -149,10 +150,10 @@ class Parts {
 
 const largestBlock = 1024 * 1024;
 
-/** Bytes copied in one turn of the event loop: some milliseconds. */
-const copyPiece = 8 * 1024 * 1024;
+/** Bytes copied without yielding to the event loop: some milliseconds. */
+const copyChunkBytes = 8 * 1024 * 1024;
 
-/** The parts end to end; large ones with turns of the event loop in between. */
+/** The parts as one array. */
 async function joined({ blocks, total }: Parts): Promise<Uint8Array> {
   if (blocks[0]!.length === total) return blocks[0]!;
   const bytes = new Uint8Array(total);
@@ -162,7 +163,7 @@ async function joined({ blocks, total }: Parts): Promise<Uint8Array> {
     bytes.set(block, at);
     at += block.length;
     since += block.length;
-    if (since < copyPiece) continue;
+    if (since < copyChunkBytes) continue;
     since = 0;
     await yieldToEventLoop();
   }
@@ -178,7 +179,7 @@ async function readSent(request: Request, limit: number, reader: BodyReader): Pr
   return joined(parts);
 }
 
-/** Resolves when all of a body has arrived. @throws {@link Refusal} 408 when it is too slow */
+/** Resolves when the whole body has arrived. @throws {@link Refusal} 408 when it is too slow */
 function arrival(source: BodySource, parts: Parts, { clock, pace }: BodyReader): Promise<void> {
   const { bodyStallMs, bodyBytesPerSecond } = pace;
   return new Promise((resolve, reject) => {
@@ -192,8 +193,8 @@ function arrival(source: BodySource, parts: Parts, { clock, pace }: BodyReader):
       done();
     };
     const watchPace = () => {
-      const slowest = started + bodyStallMs + (parts.total / bodyBytesPerSecond) * 1000;
-      const left = Math.min(lastPart + bodyStallMs, slowest) - clock.monotonic();
+      const rateDeadline = started + bodyStallMs + (parts.total / bodyBytesPerSecond) * 1000;
+      const left = Math.min(lastPart + bodyStallMs, rateDeadline) - clock.monotonic();
       if (left > 0) stopTimer = clock.timer(left, watchPace);
       else settle(() => reject(tooSlow(pace)));
     };
@@ -217,7 +218,7 @@ const tooSlow = ({ bodyStallMs, bodyBytesPerSecond }: BodyReader["pace"]): Refus
   new Refusal(
     408,
     "body_too_slow",
-    `The body must arrive at ${bodyBytesPerSecond} bytes a second at least, without a pause of ${bodyStallMs} ms. Send it again.`,
+    `The body must arrive with at least ${bodyBytesPerSecond} bytes per second and without a pause of ${bodyStallMs} ms. Send it again.`,
   );
 
 const incomplete = (): Refusal =>
@@ -240,34 +241,38 @@ const streamSource =
   };
 
 const tooLarge = (limit: number): Refusal =>
-  new Refusal(413, "body_too_large", `The body is larger than the ${limit} bytes that this server takes.`);
+  new Refusal(413, "body_too_large", `The body is larger than the limit of ${limit} bytes.`);
 
-/** The JSON value of a body; an empty one is an empty object. @throws {@link Refusal} 400 */
+/** The JSON value of a body; an empty body is read as `{}`. @throws {@link Refusal} 400, 413 */
 export function readJson(bytes: Uint8Array, limits: Limits): unknown {
   if (bytes.byteLength === 0) return {};
   const { depth, parts, elements } = shapeOf(bytes);
   if (depth > limits.jsonDepth) {
-    throw new Refusal(400, "json_too_deep", `The JSON is nested deeper than ${limits.jsonDepth} levels.`);
+    throw new Refusal(
+      400,
+      "json_too_deep",
+      `The JSON is nested ${depth} levels deep; the limit is ${limits.jsonDepth}.`,
+    );
   }
   for (const [count, limit, what] of [
     [parts, limits.jsonParts, "objects, arrays and keys"],
     [elements, limits.jsonElements, "elements"],
   ] as const) {
     if (count <= limit) continue;
-    const many = `The JSON has ${count} ${what}, and ${limit} are taken.`;
-    throw new Refusal(413, "json_too_large", `${many} Send less at once; passes have a binary form.`);
+    const problem = `The JSON has ${count} ${what}; the limit is ${limit}.`;
+    throw new Refusal(413, "json_too_large", `${problem} Send less per request; passes can be sent as protobuf.`);
   }
   try {
     return parseJson(utf8.decode(bytes));
   } catch (error) {
-    const told = error instanceof ResponseValidationError ? error.message : "not valid UTF-8";
-    throw new Refusal(400, "bad_json", `body: ${told}`);
+    const problem = error instanceof ResponseValidationError ? error.message : "not valid UTF-8";
+    throw new Refusal(400, "bad_json", `body: ${problem}`);
   }
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-/** The deepest nesting of brackets outside of strings, how many objects, arrays and keys there are, and how many elements. */
+/** Depth of nested brackets outside of strings; number of objects, arrays and keys (`parts`); number of elements. */
 function shapeOf(bytes: Uint8Array): { depth: number; parts: number; elements: number } {
   let depth = 0;
   let deepest = 0;
@@ -287,6 +292,6 @@ function shapeOf(bytes: Uint8Array): { depth: number; parts: number; elements: n
     else if (byte === 0x3a) parts++;
     else if (byte === 0x7d || byte === 0x5d) depth--;
   }
-  // The first element of an array has no comma before it.
+  // one more element than commas
   return { depth: deepest, parts, elements: elements + 1 };
 }

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { readForm } from "./form.ts";
 
-/** A form as the platform writes it. */
+/** A form as the platform encodes it. */
 async function encoded(parts: readonly (readonly [string, Uint8Array])[]) {
   const form = new FormData();
   for (const [name, bytes] of parts) form.set(name, new Blob([bytes as Uint8Array<ArrayBuffer>]), "file.bin");
@@ -11,7 +11,7 @@ async function encoded(parts: readonly (readonly [string, Uint8Array])[]) {
   return { contentType, body: new Uint8Array(await response.arrayBuffer()) };
 }
 
-test("reads what the platform writes, whatever the parts hold", async () => {
+test("reads forms of the platform with arbitrary contents", async () => {
   const name = fc.stringMatching(/^[\w ."-]{1,12}$/);
   const bytes = fc.oneof(
     fc.uint8Array({ maxLength: 60 }),
@@ -32,8 +32,8 @@ test("reads what the platform writes, whatever the parts hold", async () => {
   );
 });
 
-test("finds the end of a part that is longer than a piece, and copies none of it", async () => {
-  // two of them end around the border of two pieces
+test("finds the end of a part that is longer than a chunk, without copying it", async () => {
+  // two of the lengths end near the border of two chunks
   for (const length of [9_000_000, 4 * 1024 * 1024 - 150, 4 * 1024 * 1024 - 100]) {
     const large = new Uint8Array(length).fill(13);
     const { body, contentType } = await encoded([
@@ -47,7 +47,7 @@ test("finds the end of a part that is longer than a piece, and copies none of it
   }
 });
 
-test("is none without a boundary, an end or headers", async () => {
+test("returns undefined without a boundary, an end or headers", async () => {
   const { body, contentType } = await encoded([["a", Uint8Array.of(1, 2, 3)]]);
   expect(await readForm(body, "multipart/form-data")).toBeUndefined();
   expect(await readForm(body, "multipart/form-data; boundary=other")).toBeUndefined();

@@ -1,16 +1,16 @@
 /**
- * Reads a form (multipart/form-data) as views of its body: an adapter of a gigabyte is in memory once, and counted. The body is searched
- * a piece at a time, with turns of the event loop in between.
+ * Parses multipart/form-data into views of the body, so that an adapter of a gigabyte is in memory only once, where its bytes are counted.
+ * The search for boundaries yields to the event loop after each chunk.
  */
 import { yieldToEventLoop } from "@tinklet/engine";
 
-/** Bytes searched in one turn: a few milliseconds. */
-const pieceBytes = 4 * 1024 * 1024;
-/** Parts of a form, and bytes of one part's headers. */
+/** Bytes searched without yielding: a few milliseconds. */
+const chunkBytes = 4 * 1024 * 1024;
 const maxParts = 100;
+/** Per part. */
 const maxHeaderBytes = 16 * 1024;
 
-/** The content of each part by its name; of several of one name, the last. `undefined` when the body is no form. */
+/** The content of each part by its name, the last one if a name repeats. `undefined` if the body is not a valid form. */
 export async function readForm(body: Uint8Array, contentType: string): Promise<Map<string, Uint8Array> | undefined> {
   const boundary = /;\s*boundary=(?:"([^"]{1,200})"|([^\s;]{1,200}))/i.exec(contentType);
   if (boundary === null) return undefined;
@@ -28,14 +28,14 @@ export async function readForm(body: Uint8Array, contentType: string): Promise<M
     if (line !== "\r\n" || end < 0) return undefined;
     const name = nameOf(head.toString("utf8", 0, end));
     if (name === undefined) return undefined;
-    at = await find(bytes, next, from + end + 2); // an empty part ends where its headers do
+    at = await find(bytes, next, from + end + 2); // in an empty part the boundary directly follows the headers
     if (at < 0) return undefined;
     parts.set(name, bytes.subarray(from + end + 4, Math.max(at, from + end + 4)));
   }
   return undefined;
 }
 
-/** The name that a part's headers give it. */
+/** The `name` in a part's headers. */
 function nameOf(headers: string): string | undefined {
   const line = /^content-disposition:\s*form-data\s*;(.*)$/im.exec(headers)?.[1];
   const found = line === undefined ? null : /(?:^|[;\s])name="([^"]*)"/i.exec(line);
@@ -43,8 +43,8 @@ function nameOf(headers: string): string | undefined {
 }
 
 async function find(bytes: Buffer, wanted: Buffer, from: number): Promise<number> {
-  for (let at = from; at < bytes.length; at += pieceBytes) {
-    const found = bytes.subarray(at, at + pieceBytes + wanted.length - 1).indexOf(wanted);
+  for (let at = from; at < bytes.length; at += chunkBytes) {
+    const found = bytes.subarray(at, at + chunkBytes + wanted.length - 1).indexOf(wanted);
     if (found >= 0) return at + found;
     await yieldToEventLoop();
   }

@@ -1,4 +1,4 @@
-/** The connection that a request came on, as far as answering it needs one. Requests within the process have none. */
+/** The connection of a request. Requests from this process have none. */
 import type { BodySource } from "./body.ts";
 
 export interface Peer {
@@ -6,8 +6,8 @@ export interface Peer {
   readonly address: string;
   /** The request's body as it arrives. */
   readonly body: BodySource;
-  /** Counts the connection for the tenant of a valid key. @throws Refusal 429 when that tenant's share of connections is used up */
+  /** Moves the connection to the tenant of a valid key. @throws Refusal 429 when that tenant would exceed its share of connections */
   readonly identified: (tenant: string) => void;
-  /** Calls `run` once, when the answer is sent or the connection is closed. */
+  /** Calls `run` once, when the response is sent or the connection is closed. */
   readonly onSent: (run: () => void) => void;
 }

@@ -1,4 +1,4 @@
-/** The life of one chat: its place among all of them, its end when the client leaves, and its answer, whole or streamed. */
+/** Runs one chat: takes its slot, aborts it when the client leaves, and answers with a complete response or a stream. */
 import { Refusal } from "../../queue/refusal.ts";
 import { describeError, type Problem } from "../answers.ts";
 import type { Api, Call } from "../api.ts";
@@ -6,26 +6,26 @@ import { createEventStream } from "../event-stream.ts";
 import type { FindChatModel } from "./chat-models.ts";
 import type { ChatSlots } from "./slots.ts";
 
-const clientGone = (): Refusal => new Refusal(503, "client_gone", "The client has left.");
+const clientGone = (): Refusal => new Refusal(503, "client_gone", "The client has disconnected.");
 
-/** What the parts of a chat's handler share. */
+/** Dependencies of the chat handlers. */
 export interface ChatContext {
   readonly api: Api;
   readonly slots: ChatSlots;
   readonly modelOf: FindChatModel;
 }
 
-/** A chat's place among all of them. */
-export interface Place {
-  /** Keeps it beyond the answer's head; the function gives it back. */
+/** The slot that one chat holds. */
+export interface ChatSlot {
+  /** Prevents the release after the response's head; the returned function releases the slot. */
   keep(): () => void;
 }
 
-/** Answers within a place, which is held until the answer is sent. @throws Refusal 429 when there is none */
-export async function withPlace(
+/** Answers with a slot, which is released when the response is sent. @throws Refusal 429 when no slot is free */
+export async function withSlot(
   { slots }: ChatContext,
   call: Call,
-  answer: (place: Place) => Promise<Response>,
+  answer: (slot: ChatSlot) => Promise<Response>,
 ): Promise<Response> {
   const release = slots.take(call.caller.tenant);
   let isKept = false;
@@ -40,7 +40,7 @@ export async function withPlace(
   }
 }
 
-/** Runs a chat that is answered when it is complete. */
+/** Runs a chat whose response is sent when it is complete. */
 export async function answerWhole<T>(call: Call, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const { signal, stopWatching } = watchClient(call);
   try {
@@ -51,19 +51,19 @@ export async function answerWhole<T>(call: Call, run: (signal: AbortSignal) => P
 }
 
 export interface StreamedChat {
-  readonly place: Place;
-  /** Writes the events; what it throws before the first one is the answer's status. */
+  readonly slot: ChatSlot;
+  /** Sends the events. An error before the first event becomes the response's status. */
   readonly run: (send: (text: string) => void, signal: AbortSignal) => Promise<void>;
   readonly heartbeat: () => string;
-  /** An error behind the first event. */
+  /** The event for an error after the first event. */
   readonly failure: (problem: Problem) => string;
 }
 
-/** Runs a chat that is answered while it is drawn. The head goes out with the first event, or the first sign of life. */
+/** Runs a chat whose response is streamed. The head is sent with the first event or heartbeat. */
 export async function answerStreamed(
   { api }: ChatContext,
   call: Call,
-  { run, heartbeat, failure, place }: StreamedChat,
+  { run, heartbeat, failure, slot }: StreamedChat,
 ): Promise<Response> {
   let release = () => {};
   const { signal, leave, stopWatching } = watchClient(call);
@@ -90,18 +90,18 @@ export async function answerStreamed(
     stopWatching();
     throw error;
   }
-  release = place.keep();
-  done.catch(() => {}); // it has begun: failures are events
+  release = slot.keep();
+  done.catch(() => {}); // from here on failures are sent as events
   return stream.response();
 }
 
 export const unexpected: Problem = {
   status: 500,
   code: "internal",
-  detail: "The server failed at this request; its log says why.",
+  detail: "The server failed to answer this request; its log has the error.",
 };
 
-/** A signal that ends with the client. */
+/** A signal that is aborted when the client disconnects. */
 function watchClient(call: Call): { signal: AbortSignal; leave: () => void; stopWatching: () => void } {
   const gone = new AbortController();
   const leave = () => gone.abort(clientGone());

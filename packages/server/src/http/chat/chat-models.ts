@@ -1,6 +1,6 @@
 /**
- * Tokenizers of the served models, made once and kept: at the start, because a large one takes a second of this thread. Chat templates are
- * never run here: what they are is told by the thread that runs them.
+ * Tokenizers of the served models, opened once, at the start, because a large one blocks this thread for a second. Chat templates run in
+ * another thread, which also determines the traits by which replies are parsed.
  */
 import { ModelError } from "@tinklet/models";
 import { type Chat, type ChatTraits, createChat } from "@tinklet/models/chat";
@@ -10,19 +10,19 @@ import type { Api, ServedModel } from "../api.ts";
 
 export interface ChatModel {
   readonly tokenizer: Tokenizer;
-  /** How replies are read. */
+  /** The parser of replies. */
   readonly chatOf: (traits: ChatTraits) => Chat;
-  /** What they are made of. */
+  /** The files of the tokenizer and of the chat template. */
   readonly files: TokenizerFiles;
 }
 
-/** Finds a model's tokenizer and chat template. */
+/** Finds a model's tokenizer. */
 export type FindChatModel = (served: ServedModel) => Promise<ChatModel>;
 
-/** @returns a function that finds a model's tokenizer; it throws {@link Refusal} 400 where the model has none. */
+/** @returns a function that finds a model's tokenizer. It throws {@link Refusal} 400 for a model without one. */
 export function createChatModels(api: Pick<Api, "log">): FindChatModel {
-  const made = new Map<string, Promise<ChatModel>>();
-  const make = async (served: ServedModel): Promise<ChatModel> => {
+  const opened = new Map<string, Promise<ChatModel>>();
+  const open = async (served: ServedModel): Promise<ChatModel> => {
     const files = await served.tokenizerFiles?.();
     if (files === undefined) throw noTokenizer(served.name);
     const tokenizer = tokenizerFromFiles(files, served.name);
@@ -34,21 +34,19 @@ export function createChatModels(api: Pick<Api, "log">): FindChatModel {
     return { tokenizer, chatOf, files };
   };
   return (served) => {
-    let known = made.get(served.name);
-    if (known === undefined) {
-      known = make(served).catch((error: unknown) => {
-        made.delete(served.name);
+    let found = opened.get(served.name);
+    if (found === undefined) {
+      found = open(served).catch((error: unknown) => {
+        opened.delete(served.name);
         if (!(error instanceof ModelError)) throw error;
         api.log.warn("tokenizer.failed", { model: served.name, error: error.message });
         throw noTokenizer(served.name);
       });
-      made.set(served.name, known);
+      opened.set(served.name, found);
     }
-    return known;
+    return found;
   };
 }
 
 const noTokenizer = (name: string): Refusal =>
-  new Refusal(400, "no_tokenizer", `The model ${name} has no tokenizer, so that it cannot read text.`, {
-    param: "model",
-  });
+  new Refusal(400, "no_tokenizer", `model: ${name} has no tokenizer, which text prompts need`, { param: "model" });

@@ -1,4 +1,4 @@
-/** The chat endpoints over a scripted engine: what they answer, what they refuse, and what is left when a client leaves. */
+/** The chat endpoints with a scripted engine: responses, refusals, and clients that leave. */
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
@@ -8,7 +8,7 @@ import { hashApiKey } from "../access/auth.ts";
 
 const tokenizer = tokenizerFromFiles(tinyTokenizer, "tiny");
 const encode = (text: string) => tokenizer.encode(text, { addSpecialTokens: false });
-/** The token that ends a turn. */
+/** The end-of-turn token. */
 const end = 267;
 const replying = (text: string, more: TestServerOptions["engine"] = {}) => ({
   engine: { reply: () => [...encode(text), end], ...more },
@@ -68,7 +68,7 @@ const weather = {
 const toolReply = '{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}';
 
 describe("chat/completions", () => {
-  test("answers whole, under each path and with each kind of key", async () => {
+  test("answers with a complete response, under each path and with each kind of key", async () => {
     const server = await open(replying("hello world 👋"));
     for (const path of ["/v1/chat/completions", "/oai/api/v1/chat/completions"]) {
       const { status, json } = await chat(server, {}, path);
@@ -89,10 +89,10 @@ describe("chat/completions", () => {
       expect(completion).toBe(encode("hello world 👋").length + 1);
       expect(total).toBe(prompt + completion);
     }
-    expect((await stream(server)).at(-1)?.data).toBe("[DONE]"); // by a bearer
+    expect((await stream(server)).at(-1)?.data).toBe("[DONE]"); // with a bearer token
   });
 
-  test("streams the same text, token by token, and its use in the last chunk", async () => {
+  test("streams the same text token by token, with the usage in the last chunk", async () => {
     const text = "hello world 👋 日本語 e\u0301";
     const server = await open(replying(text));
     const events = await stream(server, { stream_options: { include_usage: true } });
@@ -108,7 +108,7 @@ describe("chat/completions", () => {
     expect(without.every(({ data }) => data.usage === undefined)).toBe(true);
   });
 
-  test("500 prompts: what is streamed is the whole answer, byte for byte, with any stop texts", async () => {
+  test("500 prompts: the streamed text equals the complete response byte for byte, with any stop strings", async () => {
     const words = [
       "hello",
       " world",
@@ -149,7 +149,7 @@ describe("chat/completions", () => {
     }
   });
 
-  test("stop texts end the answer, whole and streamed, and never show", async () => {
+  test("stop strings end the reply and are not part of it, complete and streamed", async () => {
     const server = await open(replying("one two END three"));
     const { json } = await chat(server, { stop: ["END", "never"] });
     expect(json.choices[0]).toMatchObject({ message: { content: "one two " }, finish_reason: "stop" });
@@ -159,8 +159,8 @@ describe("chat/completions", () => {
     expect(sent.join("|")).not.toMatch(/E|N\|/);
   });
 
-  test("an answer that a stop text ends tells what was cached of its prompt", async () => {
-    // The engine is in the middle of it when it is stopped.
+  test("a reply that a stop string ends reports its cached prompt tokens", async () => {
+    // the engine has not finished the sequence when the reply ends
     const beforeToken = () => new Promise<void>((resolve) => setImmediate(resolve));
     const server = await open(replying("one two END three", { cachedTokens: 7, beforeToken }));
     const { json } = await chat(server, { stop: ["END"] });
@@ -169,7 +169,7 @@ describe("chat/completions", () => {
     expect(whole.usage.prompt_tokens_details.cached_tokens).toBe(7);
   });
 
-  test("a length that is reached is told", async () => {
+  test("reaching max_tokens is reported", async () => {
     const server = await open(replying("hello world"));
     for (const body of [{ max_tokens: 1 }, { max_completion_tokens: 1 }]) {
       const { json } = await chat(server, body);
@@ -178,7 +178,7 @@ describe("chat/completions", () => {
     }
   });
 
-  test("n answers, each with its own index, whole and streamed", async () => {
+  test("n replies, each with its own index, complete and streamed", async () => {
     const texts = ["hello", " world", "ß"];
     const server = await open({ engine: { reply: (_, i) => [...encode(texts[i]!), end] } });
     const { json } = await chat(server, { n: 3 });
@@ -187,7 +187,7 @@ describe("chat/completions", () => {
     expect(texts.map((_, i) => contentOf(events, i))).toEqual(texts);
   });
 
-  test("log-probs: one entry for each token of the answer, with its bytes, whole and streamed", async () => {
+  test("log-probs: one entry per token of the reply, with its bytes, complete and streamed", async () => {
     const server = await open(replying("hi 👋"));
     const { json } = await chat(server, { logprobs: true });
     const { content } = json.choices[0].logprobs;
@@ -201,7 +201,7 @@ describe("chat/completions", () => {
     expect(streamed.map(({ bytes }) => bytes)).toEqual(content.map(({ bytes }: { bytes: number[] }) => bytes));
   });
 
-  test("tools: told to a model whose template ignores them, called by it, and answered", async () => {
+  test("tools: described to a model whose template ignores them, called by it, and answered", async () => {
     const prompts: string[] = [];
     const server = await open(
       replying(toolReply, { onSample: ({ prompt }) => prompts.push(tokenizer.decode(Array.from(prompt))) }),
@@ -221,13 +221,13 @@ describe("chat/completions", () => {
     const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "21 degrees" };
     await chat(server, { messages: [...question.messages, message, result], tools: [weather] });
     expect(prompts.at(-1)).toContain("21 degrees");
-    // not offered, or forbidden: text
+    // without tools, or with tool_choice none, a call is text
     expect((await chat(server)).json.choices[0].message.content).toBe(toolReply);
     const none = await chat(server, { tools: [weather], tool_choice: "none" });
     expect(none.json.choices[0].message.content).toBe(toolReply);
   });
 
-  test("settings reach the engine", async () => {
+  test("sampling parameters reach the engine", async () => {
     const asked: object[] = [];
     const server = await open(replying("x", { onSample: (sample) => asked.push(sample) }));
     await chat(server, { temperature: 0.5, top_p: 0.9, top_k: 5, seed: 7, max_tokens: 3, n: 2, stop: ["a"] });
@@ -248,7 +248,7 @@ describe("chat/completions", () => {
     });
   });
 
-  test("neutral values and bookkeeping are accepted", async () => {
+  test("neutral values and ignored parameters are accepted", async () => {
     const server = await open(replying("x"));
     const { status } = await chat(server, {
       user: "u",
@@ -270,7 +270,7 @@ describe("chat/completions", () => {
   });
 });
 
-describe("what cannot be honoured is a 400 that names it", () => {
+describe("an unsupported parameter is a 400 that names it", () => {
   const image = [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:" } }] }];
   const deep = (levels: number): object => (levels === 0 ? {} : { a: deep(levels - 1) });
   test.each<[string, object]>([
@@ -327,7 +327,7 @@ describe("what cannot be honoured is a 400 that names it", () => {
     expect((await server.post("/v1/chat/completions", [])).json.error.param).toBe("body");
   });
 
-  test("a prompt beyond the context is refused, also one that is too long to be worth encoding", async () => {
+  test("a prompt beyond the context is refused, also one that is too long to be encoded", async () => {
     const server = await open(replying("x"));
     for (const content of ["a".repeat(600), "a".repeat(1_000_000)]) {
       const { status, json } = await chat(server, { messages: [{ role: "user", content }] });
@@ -338,7 +338,7 @@ describe("what cannot be honoured is a 400 that names it", () => {
     }
   });
 
-  test("a template that throws is about the conversation, not a failure", async () => {
+  test("a template that throws is an error of the conversation, not of the server", async () => {
     const settings = JSON.parse(tinyTokenizer["tokenizer_config.json"]);
     const template = "{{ raise_exception('Roles must alternate') }}";
     const files = {
@@ -353,7 +353,7 @@ describe("what cannot be honoured is a 400 that names it", () => {
     expect(json.error.message).toContain("Roles must alternate");
   });
 
-  test("a tokenizer is made at the start, before anybody waits for it", async () => {
+  test("a tokenizer is opened at the start, before the first request", async () => {
     let read = 0;
     const tokenizerFiles = async () => {
       read++;
@@ -365,7 +365,7 @@ describe("what cannot be honoured is a 400 that names it", () => {
     expect(read).toBe(1);
   });
 
-  test("a model without a tokenizer says so", async () => {
+  test("chats of a model without a tokenizer are refused by that reason", async () => {
     const server = await open({ models: [{ name: baseModel, open: async () => fakeEngine() }] });
     expect((await chat(server)).json.error).toMatchObject({ code: "no_tokenizer", param: "model" });
   });
@@ -377,7 +377,7 @@ describe("errors have the shape of their API", () => {
     const server = await open(keys);
     expect((await chat(server)).json.error.type).toBe("authentication_error");
     server.key = "tml-alice";
-    const missing = await chat(server, { model: "nobody/knows" });
+    const missing = await chat(server, { model: "unknown/model" });
     expect([missing.status, missing.json.error.code]).toEqual([404, "model_not_found"]);
     const route = await server.post("/v1/embeddings", {});
     expect([route.status, route.json.error.type]).toEqual([404, "invalid_request_error"]);
@@ -409,7 +409,7 @@ describe("many chats, and clients that leave", () => {
     return { engine, gate };
   };
 
-  test("beyond the limits, of all and of one key, there is 429; places come back when chats end", async () => {
+  test("beyond the limits, in total and per key, chats get 429; slots are released when chats end", async () => {
     const { engine, gate } = waiting();
     const server = await open({ engine, limits: { chats: 3, chatsPerTenant: 2 } });
     const first = await request(server, "/v1/chat/completions", {});
@@ -425,7 +425,7 @@ describe("many chats, and clients that leave", () => {
     for (let i = 0; i < 4; i++) expect((await chat(server)).status).toBe(200);
   });
 
-  test("a key with nothing on the engine does not wait for the end of another's replies", async () => {
+  test("a key without running samples does not wait for the end of another key's replies", async () => {
     const gate = gateway();
     const scopes: (string | undefined)[] = [];
     const count = (name: string) => scopes.filter((scope) => scope === name).length;
@@ -439,11 +439,11 @@ describe("many chats, and clients that leave", () => {
     });
     server.key = "tml-many";
     const many = Array.from({ length: 80 }, () => chat(server));
-    await expect.poll(() => count("many"), { timeout: 20_000 }).toBe(64); // all that are handed to the engine at once
+    await expect.poll(() => count("many"), { timeout: 20_000 }).toBe(64); // the most that the engine gets at once
     server.key = "tml-few";
     const few = [chat(server), chat(server)];
     await expect.poll(() => count("few"), { timeout: 20_000 }).toBe(1);
-    expect([count("many"), count("few")]).toEqual([64, 1]); // its second one waits like the others
+    expect([count("many"), count("few")]).toEqual([64, 1]); // the second one of that key waits like the others
     gate.resolve();
     for (const answer of await Promise.all([...many, ...few])) expect(answer.status).toBe(200);
   });
@@ -467,14 +467,14 @@ describe("many chats, and clients that leave", () => {
       expect(running).toBe(1);
       await reader.cancel();
       await server.clock.advance(0);
-      expect(running).toBe(0); // although its next token has not come
-      const again = chat(server); // waits for its tokens, and not for a place
+      expect(running).toBe(0); // although its next token was not sampled yet
+      const again = chat(server); // waits for its tokens, not for a slot
       gate.resolve();
       expect((await again).status).toBe(200);
     },
   );
 
-  test("a client that leaves before anything was drawn ends its chat, waiting or running", async () => {
+  test("a client that leaves before the first token ends its chat, waiting or running", async () => {
     const gate = gateway();
     const server = await open({ engine: { beforeCall: () => gate.promise }, limits: { chatsPerTenant: 1 } });
     for (const body of [{}, { n: 100 }]) {
@@ -487,7 +487,7 @@ describe("many chats, and clients that leave", () => {
     gate.resolve();
   });
 
-  test("a chat that waits gives signs of life, one at a time", async () => {
+  test("a waiting chat sends heartbeats, one at a time", async () => {
     const gate = gateway();
     let samples = 0;
     const beforeCall = () => {
@@ -510,7 +510,7 @@ describe("many chats, and clients that leave", () => {
     gate.resolve();
   });
 
-  test("a server that closes ends its chats with a clear error, begun or not", async () => {
+  test("a server that closes ends its chats with a clear error, started or not", async () => {
     const { engine } = waiting();
     const server = await TestServer.open({ engine, limits: { chats: 10 } });
     const begun = await request(server, "/v1/chat/completions", {});
@@ -526,7 +526,7 @@ describe("many chats, and clients that leave", () => {
 describe("prompts", () => {
   const large = { metadata: { padding: "x".repeat(3000) } };
 
-  test("are made on a thread, and are the same", async () => {
+  test("are made on a thread, with the same result", async () => {
     const prompts: number[][] = [];
     const server = await open(replying("x", { onSample: ({ prompt }) => prompts.push(Array.from(prompt)) }));
     const messages = [{ role: "system", content: "e\u0301 日本" }, ...question.messages];
@@ -543,7 +543,7 @@ describe("prompts", () => {
     expect(padded.json).toEqual(small.json);
   });
 
-  test("are refused there as they are here, and the thread goes on", async () => {
+  test("are refused there as on the main thread, and the thread continues", async () => {
     const settings = JSON.parse(tinyTokenizer["tokenizer_config.json"]);
     const template =
       "{% if messages[0].content == 'bad' %}{{ raise_exception('No.') }}{% endif %}{{ messages[0].content }}";
@@ -562,7 +562,7 @@ describe("prompts", () => {
     expect(long.json.error.code).toBe("context_length_exceeded");
   });
 
-  test("whose template does not end are ended, while others are answered", async () => {
+  test("whose template does not terminate are stopped, while others are answered", async () => {
     const settings = JSON.parse(tinyTokenizer["tokenizer_config.json"]);
     const forever = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
     const template = `{% if messages[0].content == 'loop' %}${forever}{% endif %}{{ messages[0].content }}`;
@@ -575,12 +575,12 @@ describe("prompts", () => {
       open: async () => fakeEngine({ reply: () => [...encode("hi"), end] }),
       tokenizerFiles: async () => withTemplate(chat_template),
     });
-    // A server starts, also with a model whose template never ends.
+    // A server starts also with a model whose template never terminates.
     const server = await open({
       models: [source("sometimes", template), source("always", forever)],
       apiKeys: ["hostile", "other"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
     });
-    /** Sends a chat; `ended` advances the clock until it is answered. */
+    /** Sends a chat; `ended` advances the clock until the response. */
     const send = async (key: string, content: string, model: string) => {
       server.key = `tml-${key}`;
       const { status, json } = await chat(server, { model, messages: [{ role: "user", content }] });
@@ -609,7 +609,7 @@ describe("prompts", () => {
     const text = await server.post("/v1/completions", { model: "sometimes", prompt: "hello", max_tokens: 2 });
     expect(text.status).toBe(200);
     expect(await ended(loop)).toEqual([400, "chat_template"]);
-    // From then on others do not even wait for it.
+    // From then on other tenants do not wait for this one.
     const again = send("hostile", "loop", "sometimes");
     expect(await send("other", "hello", "sometimes")).toEqual([200, "hi"]);
     expect(await ended(again)).toEqual([400, "chat_template"]);
@@ -623,7 +623,7 @@ describe("models", () => {
   const save = async (server: TestServer, model: string, seq: number, name: string) =>
     (await server.result(server.post("save_weights_for_sampler", { model_id: model, seq_id: seq, path: name }))).path;
 
-  test("short names mean what they mean on the command line", async () => {
+  test("short names are resolved as on the command line", async () => {
     const server = await open({
       engine: { reply: ({ adapter }) => [...encode(adapter === undefined ? "base" : "own"), end] },
     });
@@ -649,9 +649,9 @@ describe("models", () => {
   });
 });
 
-test("a checkpoint that is deleted while its chat is being read is not found", async () => {
+test("a checkpoint that is deleted while the request is processed is not found", async () => {
   const gate = gateway();
-  let isOpen = false; // a tokenizer that was not to be had at the start is asked for again by a chat
+  let isOpen = false; // a tokenizer that could not be opened at the start is opened again by a chat
   const tokenizerFiles = async () => {
     if (!isOpen) throw new Error("not yet");
     await gate.promise;
@@ -665,7 +665,7 @@ test("a checkpoint that is deleted while its chat is being read is not found", a
   const reading = chat(server, { model: path });
   await server.clock.advance(0);
   expect((await server.send("DELETE", `training_runs/${run}/checkpoints/sampler_weights/gone`)).status).toBe(200);
-  await server.clock.advance(3_600_000); // whatever nobody refers to is collected by then
+  await server.clock.advance(3_600_000); // unreferenced files are collected by then
   gate.resolve();
   const { status, json } = await reading;
   expect([status, json.error.code]).toEqual([404, "model_not_found"]);
@@ -674,7 +674,7 @@ test("a checkpoint that is deleted while its chat is being read is not found", a
 describe("completions", () => {
   const complete = (server: TestServer, body: object) => server.post("/v1/completions", { model: baseModel, ...body });
 
-  test("texts, ids and lists of either; the default length is OpenAI's", async () => {
+  test("strings, token ids and arrays of either; the default length is OpenAI's", async () => {
     const server = await open({ engine: { reply: () => encode("abcdefghijklmnopqrstuvwxyz") } });
     for (const prompt of ["hello", [259], ["hello"], [[259]]]) {
       const { json } = await complete(server, { prompt });
@@ -717,7 +717,7 @@ describe("completions", () => {
     expect(scored.json.choices[0].logprobs.tokens).toEqual(["hello", " world"]);
   });
 
-  test("each choice has the scores of its prompt, and its own behind them", async () => {
+  test("each choice has the log-probs of its prompt, followed by its own", async () => {
     const server = await open({ engine: { reply: (_, index) => encode(index === 0 ? "ab" : "cd") } });
     const body = { prompt: ["hello", "hello world"], n: 2, echo: true, logprobs: 2, max_tokens: 2 };
     const { json } = await complete(server, body);
@@ -739,7 +739,7 @@ describe("completions", () => {
     expect(none.logprobs).toBeNull();
   });
 
-  test("choices × tokens × scores have a bound, as has what is echoed", async () => {
+  test("choices × tokens × log-probs are limited, and so is echoed text", async () => {
     const server = await open({
       engine: { reply: () => encode("abcdefgh") },
       limits: { chatScores: 60, chatBytes: 2000 },
@@ -763,19 +763,19 @@ describe("completions", () => {
       "echo",
       expect.stringContaining("must be at most 2000 characters, got 2400"),
     ]);
-    // Who names no number of tokens gets as many as there are scores for.
+    // without max_tokens, a choice gets as many tokens as the limit allows
     const { json } = await chat(server, { n: 10, logprobs: true, top_logprobs: 1 });
     expect(json.choices[9]).toMatchObject({ finish_reason: "length", message: { content: "abc" } });
   });
 
-  test("a large answer is written beside other requests", async () => {
+  test("a large response is serialized without blocking other requests", async () => {
     const server = await open({ engine: { reply: () => encode("a"), contextLength: 2048 } });
     const body = { prompt: new Array(1000).fill(104), n: 60, max_tokens: 1, echo: true };
     const turns = await turnsDuring(async () => {
       const answer = await complete(server, { ...body, logprobs: 5 });
       expect(answer.json.choices[59].logprobs.tokens).toHaveLength(1001);
     });
-    expect(turns).toBeGreaterThanOrEqual(59); // one between two choices
+    expect(turns).toBeGreaterThanOrEqual(59); // one turn of the event loop between two choices
   });
 
   test.each<[string, object]>([
@@ -802,7 +802,7 @@ describe("completions", () => {
 });
 
 describe("messages", () => {
-  test("answers whole and streamed, in the order of events that clients expect", async () => {
+  test("complete and streamed responses, with events in the order that clients expect", async () => {
     const server = await open(replying("hello world"));
     const { json } = await anthropic(server, { system: "Be kind." });
     expect(json).toMatchObject({
@@ -850,7 +850,7 @@ describe("messages", () => {
     expect(prompts.at(-1)).toContain("21");
   });
 
-  test("stop sequences and lengths are told; a last message of the assistant is gone on with", async () => {
+  test("stop sequences and lengths are reported; a last message of the assistant is continued", async () => {
     const prompts: string[] = [];
     const server = await open(
       replying("one END two", { onSample: ({ prompt }) => prompts.push(tokenizer.decode(Array.from(prompt))) }),
@@ -865,7 +865,7 @@ describe("messages", () => {
     expect(prompts.at(-1)?.endsWith("<|im_start|>assistant\nWell, ")).toBe(true);
   });
 
-  test("count_tokens counts what a message would send", async () => {
+  test("count_tokens counts the prompt of a message", async () => {
     const server = await open(replying("x"));
     const counted = await server.post("/anthropic/api/v1/messages/count_tokens", question);
     const { json } = await anthropic(server);

@@ -1,6 +1,6 @@
 /**
- * Replies of one prompt, while they are drawn: tokens go through a reader for each sequence, and what comes out goes to a listener. Whole
- * answers are made of the same parts as streamed ones.
+ * Samples the replies to one prompt. Each sequence has a reader, which turns its tokens into text and tool calls for a listener. Complete
+ * and streamed responses are made of the same events.
  */
 import { ConfigError, MemoryError, type SampleRequest, type TokenEvent, type TokenTable } from "@tinklet/engine";
 import type { ReplyEvent, ReplyReader } from "@tinklet/models/chat";
@@ -10,18 +10,18 @@ import type { Api } from "../api.ts";
 import type { NamedModel } from "./model-names.ts";
 import { formatRefusal, type ResponseFormat } from "./response-format.ts";
 
-/** A token that belongs to a reply. */
-export interface DrawnToken {
+/** A sampled token of a reply. */
+export interface SampledToken {
   readonly id: number;
   readonly logprob: number;
-  /** The likeliest tokens in its place, where they were asked for. */
+  /** The most likely tokens at its position, if requested. */
   readonly top?: readonly (readonly [id: number, logprob: number])[] | undefined;
 }
 
 export interface Listener {
-  /** Text and calls that are certain now, and the tokens since the last piece. */
-  readonly piece: (index: number, events: readonly ReplyEvent[], tokens: readonly DrawnToken[]) => void;
-  /** A reply is over. `stopText`: the text that ended it. */
+  /** Text and calls that later tokens cannot change, and the tokens since the last call. */
+  readonly piece: (index: number, events: readonly ReplyEvent[], tokens: readonly SampledToken[]) => void;
+  /** The end of a reply. `stopText`: the stop string that ended it. */
   readonly ending: (index: number, reason: "stop" | "length", stopText: string | undefined) => void;
 }
 
@@ -29,33 +29,33 @@ export interface Generation {
   readonly tenant: string;
   readonly model: NamedModel;
   readonly prompt: Int32Array;
-  /** Texts at which the engine may end. */
+  /** Strings at which the engine ends a sequence. */
   readonly stop: readonly string[];
   readonly params: Omit<NonNullable<SampleRequest["params"]>, "stop">;
   readonly n: number;
   readonly promptLogprobs?: boolean;
-  /** Likeliest tokens that are wanted with each token, also with those of the prompt where their log-probs are wanted. */
+  /** Number of most likely tokens per sampled token; with `promptLogprobs` also per prompt token. */
   readonly top?: number;
-  /** The format that the replies have. */
+  /** The format of the replies. */
   readonly format?: ResponseFormat | undefined;
   readonly createReader: () => ReplyReader;
   readonly signal: AbortSignal;
 }
 
-/** What it took. */
+/** Token counts of all replies, and the prompt's log-probs. */
 export interface Totals {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;
-  /** One per token of the prompt; the first is NaN. */
+  /** One per prompt token; the first is NaN. */
   readonly promptLogprobs?: Float32Array;
   readonly promptTop?: TokenTable;
 }
 
-/** Why a draw is ended although its client is there: every reply has all it needs. */
-const enough = Symbol("every reply is complete");
+/** The abort reason when all replies are complete before the engine's own end. */
+const allComplete = Symbol("every reply is complete");
 
-/** @throws {@link Refusal} for what the engine refuses, and when it goes away. */
+/** @throws {@link Refusal} when the engine refuses the request or dies. */
 export async function generate(api: Api, generation: Generation, listener: Listener): Promise<Totals> {
   const { model, prompt, stop, params, n, signal, promptLogprobs = false, top = 0, format } = generation;
   const end = new AbortController();
@@ -64,7 +64,7 @@ export async function generate(api: Api, generation: Generation, listener: Liste
   if (signal.aborted) abort();
   const replies = Array.from({ length: n }, () => ({
     reader: generation.createReader(),
-    tokens: [] as DrawnToken[],
+    tokens: [] as SampledToken[],
     over: false,
   }));
   let open = n;
@@ -90,7 +90,7 @@ export async function generate(api: Api, generation: Generation, listener: Liste
     if (reply.reader.ended?.by !== "token") reply.tokens.push({ id: token, logprob, top });
     if (events.length > 0) listener.piece(index, events, reply.tokens.splice(0));
     if (reply.reader.ended !== undefined || stopReason !== undefined) finish(index, stopReason);
-    if (open === 0 && stopReason === undefined) end.abort(enough);
+    if (open === 0 && stopReason === undefined) end.abort(allComplete);
   };
 
   try {
@@ -116,7 +116,7 @@ export async function generate(api: Api, generation: Generation, listener: Liste
     const scores = omitUndefined({ promptLogprobs: result.promptLogprobs, promptTop: result.topkPromptLogprobs });
     return { promptTokens: prompt.length, cachedTokens, completionTokens, ...scores };
   } catch (error) {
-    if (error === enough) return { promptTokens: prompt.length, cachedTokens, completionTokens };
+    if (error === allComplete) return { promptTokens: prompt.length, cachedTokens, completionTokens };
     if (error instanceof ConfigError || error instanceof MemoryError) {
       throw new Refusal(400, "invalid_request", error.message);
     }

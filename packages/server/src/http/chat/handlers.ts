@@ -1,4 +1,4 @@
-/** The handlers of the chat endpoints, put together. */
+/** All handlers of the chat endpoints. */
 import type { Api } from "../api.ts";
 import { anthropicHandlers } from "./anthropic/messages.ts";
 import { chatCompletionsHandler } from "./openai/chat-completions.ts";

@@ -1,6 +1,6 @@
 /**
- * What `model` may say: a base model's name, a `tinker://` path, or the short names of the command line (`@latest`, `RUN`, `RUN:NAME`),
- * which mean the weights that were saved for sampling.
+ * Resolves `model`: a base model's name, a `tinker://` path, or one of the short names for weights that were saved for sampling (`@latest`,
+ * `RUN`, `RUN:NAME`), as on the command line.
  */
 
 import { UserError } from "../../queue/job.ts";
@@ -18,16 +18,16 @@ import { badField } from "./fields.ts";
 
 /** A model that a chat may use. */
 export interface NamedModel {
-  /** As it was asked for, and as answers call it. */
+  /** The name in the request, repeated in responses. */
   readonly id: string;
   readonly served: ServedModel;
-  /** Adapter over the base model. */
+  /** The adapter's files; `undefined` for the base model. */
   readonly filesId: string | undefined;
   /** Milliseconds since the epoch. */
   readonly createdAt: number;
 }
 
-/** @throws {@link Refusal} 400 for what is no name, 404 for a model that this key may not use, whether there is one or not. */
+/** @throws {@link Refusal} 400 without a name; 404 for a model that does not exist or that this key may not use. */
 export function findModel(api: Api, tenant: string, name: unknown): NamedModel {
   if (typeof name !== "string" || name === "") throw badField("model", "is required", "missing_required_parameter");
   const base = api.models.get(name);
@@ -39,7 +39,7 @@ export function findModel(api: Api, tenant: string, name: unknown): NamedModel {
     throw new Refusal(
       404,
       "model_not_found",
-      `There is no model ${JSON.stringify(name.slice(0, 200))} that this key may use. Base models here: ${known}; also tinker://… paths, RUN, RUN:NAME and @latest.`,
+      `model: ${JSON.stringify(name.slice(0, 200))} does not exist or this key may not use it. Base models here: ${known}; tinker://… paths, RUN, RUN:NAME and @latest are accepted too.`,
       { param: "model" },
     );
   }
@@ -58,7 +58,7 @@ function findCheckpoint(api: Api, tenant: string, name: string): CheckpointRow |
       throw error;
     }
   }
-  // Run ids themselves have colons: `session:train:0`.
+  // run ids have colons: `session:train:0`
   const cut = /:train:\d+$/.test(name) ? -1 : name.lastIndexOf(":");
   const run = cut < 0 ? name : name.slice(0, cut);
   const wanted = cut < 0 ? undefined : name.slice(cut + 1);
@@ -67,10 +67,10 @@ function findCheckpoint(api: Api, tenant: string, name: string): CheckpointRow |
   );
 }
 
-/** Checkpoints that are listed at most; older ones can be used by their path. */
+/** Checkpoints in the list; older ones can be used by their path. */
 const mostListed = 1000;
 
-/** What a tenant may use, base models first: its own checkpoints, the newest first. */
+/** The models that a tenant may use: base models, then its checkpoints, newest first. */
 export function listModels(api: Api, tenant: string): NamedModel[] {
   const now = api.clock.now();
   const { rows } = listTenantCheckpoints(api.store.db.sql, tenant, { now, limit: mostListed, offset: 0 });

@@ -1,31 +1,31 @@
 /**
- * The threads that prompts are made on. A tenant whose prompt took longer than it may shares a second one with others of the kind for a
- * while: there its next ones keep no one else waiting.
+ * The two threads that make prompts. After a prompt that exceeded its time limit, a tenant's prompts run on the second thread for a while,
+ * where they delay only other such tenants.
  */
 import type { Clock } from "@tinklet/wire/clock";
 import type { SideThread } from "../../thread/side-thread.ts";
 
-/** How long a tenant's prompts go to the second thread. */
-const apartMs = 600_000;
+/** Time for which a tenant's prompts run on the second thread. */
+const separateMs = 600_000;
 
 export interface PromptThreads {
   readonly of: (tenant: string) => SideThread;
-  /** A prompt of this tenant took longer than it may. */
+  /** Records that a prompt of this tenant exceeded its time limit. */
   readonly timedOut: (tenant: string) => void;
   readonly close: () => Promise<void>;
 }
 
-export function createPromptThreads(clock: Clock, usual: SideThread, apart: SideThread): PromptThreads {
-  const until = new Map<string, number>();
+export function createPromptThreads(clock: Clock, first: SideThread, second: SideThread): PromptThreads {
+  const separateUntil = new Map<string, number>();
   return {
     of: (tenant) => {
-      if ((until.get(tenant) ?? 0) > clock.monotonic()) return apart;
-      until.delete(tenant);
-      return usual;
+      if ((separateUntil.get(tenant) ?? 0) > clock.monotonic()) return second;
+      separateUntil.delete(tenant);
+      return first;
     },
-    timedOut: (tenant) => void until.set(tenant, clock.monotonic() + apartMs),
+    timedOut: (tenant) => void separateUntil.set(tenant, clock.monotonic() + separateMs),
     close: async () => {
-      await Promise.all([usual.close(), apart.close()]);
+      await Promise.all([first.close(), second.close()]);
     },
   };
 }

@@ -1,4 +1,4 @@
-/** Structured output over the real engine with a small random model: what is asked for is what is answered, in each API's words. */
+/** Structured output with the real engine and a small random model: replies have the requested format, in each API. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,8 +40,8 @@ const formatOf = (given: unknown) => ({
 });
 const expected = { city: expect.stringMatching(/^(Oslo|日本)$/), degrees: expect.any(Number) };
 
-describe("a reply has the format that was asked for", () => {
-  test("of a schema, in chats, completions and messages, n of them, also streamed", async () => {
+describe("a reply has the requested format", () => {
+  test("of a schema, in chats, completions and messages, for n replies, also streamed", async () => {
     const { status, json } = await chat({ ...formatOf(schema), n: 3, logprobs: true });
     expect(status).toBe(200);
     expect(json.choices).toHaveLength(3);
@@ -79,36 +79,40 @@ describe("a reply has the format that was asked for", () => {
     }
   });
 
-  test("and is text, even where it looks like a call", async () => {
+  test("and is text, even if it looks like a tool call", async () => {
     const call = { tool_calls: [{ name: "f", arguments: {} }] };
     const { json } = await chat({ ...formatOf({ const: call }), max_tokens: 200 });
     expect(JSON.parse(json.choices[0].message.content)).toEqual(call);
     expect(json.choices[0].finish_reason).toBe("stop");
   });
 
-  test("with names that are those of JavaScript's own", async () => {
+  test("with property names such as __proto__ and constructor", async () => {
     const odd = JSON.parse('{"type": "object", "properties": {"__proto__": {"const": 1}}, "required": ["__proto__"]}');
     const { json } = await chat(formatOf(odd));
     expect(json.choices[0].message.content).toMatch(/^\{"__proto__": ?1\}$/);
   });
 });
 
-describe("what cannot be honoured is a 400 that names it", () => {
+describe("an unsupported format is a 400 that names it", () => {
   const pattern = { type: "object", properties: { a: { type: "string", pattern: "x" } } };
   test.each<[string, object, RegExp]>([
     ["response_format.json_schema.schema", formatOf(pattern), /schema\/properties\/a: the keyword "pattern"/],
     ["response_format.json_schema.schema", formatOf({ $ref: "#" }), /no value fits it/],
     ["response_format.json_schema.schema", formatOf("x"), /must be an object/],
-    ["response_format.json_schema.name", { response_format: { type: "json_schema", json_schema: { schema } } }, /text/],
+    [
+      "response_format.json_schema.name",
+      { response_format: { type: "json_schema", json_schema: { schema } } },
+      /must be a string/,
+    ],
     ["response_format.json_schema", { response_format: { type: "json_schema" } }, /must be an object/],
-    ["response_format.type", { response_format: { type: "grammar" } }, /only text, json_object and json_schema/],
+    ["response_format.type", { response_format: { type: "grammar" } }, /must be text, json_object or json_schema/],
     ["response_format", { response_format: 3 }, /must be an object/],
     ["max_tokens", { ...formatOf(schema), max_tokens: 2 }, /may take \d+ tokens, and 2 are left/],
     ["max_completion_tokens", { ...formatOf(schema), max_tokens: null, max_completion_tokens: 2 }, /2 are left/],
     [
       "response_format",
       { ...formatOf(schema), tools: [{ type: "function", function: { name: "f" } }] },
-      /tool_choice to "none"/,
+      /except with tool_choice "none"/,
     ],
   ])("%s", async (param, body, message) => {
     for (const stream of [false, true]) {
@@ -125,13 +129,17 @@ describe("what cannot be honoured is a 400 that names it", () => {
     expect(await refused({ output_config: { format } })).toMatch(
       /^output_config.format.schema\/properties\/a: the keyword/,
     );
-    expect(await refused({ output_format: { type: "text" } })).toMatch(/^output_format.type: only json_schema/);
-    expect(await refused({ output_format: format, output_config: { format } })).toMatch(/is given twice/);
+    expect(await refused({ output_format: { type: "text" } })).toMatch(/^output_format.type: must be json_schema/);
+    expect(await refused({ output_format: format, output_config: { format } })).toMatch(
+      /must not be set together with/,
+    );
     const tools = [{ name: "f", input_schema: {} }];
-    expect(await refused({ output_format: { type: "json_schema", schema }, tools })).toMatch(/tool_choice to none/);
+    expect(await refused({ output_format: { type: "json_schema", schema }, tools })).toMatch(
+      /except with tool_choice none/,
+    );
   });
 
-  test("and the server goes on", async () => {
+  test("and the server continues", async () => {
     const wide = { anyOf: Array.from({ length: 5000 }, () => ({ type: "null" })) };
     expect((await chat(formatOf(wide))).json.error.message).toMatch(/more than 1000 schemas/);
     expect((await chat(formatOf(schema))).status).toBe(200);

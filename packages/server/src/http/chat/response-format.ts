@@ -1,22 +1,22 @@
-/** The format that a client asks a reply to have, in the words of each API. Schemas are read by the engine, which knows what it can honour. */
+/** Reads the format of a reply from the parameters of each API. Schemas are passed to the engine, which refuses unsupported keywords. */
 import { type Constraint, InputError } from "@tinklet/engine";
 import { Refusal } from "../../queue/refusal.ts";
 import { type Body, badField, objectField, textField, unsupported } from "./fields.ts";
 
-/** A format, and where the client asked for it. */
+/** A format, and the parameters that errors about it name. */
 export interface ResponseFormat {
   readonly constraint: Constraint;
-  /** The parameter that holds it, or its schema. */
+  /** The parameter that holds the format or its schema. */
   readonly param: string;
-  /** The parameter that leaves room for it. */
+  /** The parameter that limits the tokens of the reply. */
   readonly roomParam: string;
 }
 
 /** `response_format` of OpenAI's API. @throws {@link Refusal} 400 */
 export function readResponseFormat(body: Body): ResponseFormat | undefined {
-  const given = body["response_format"];
-  if (given === undefined || given === null) return undefined;
-  const format = objectField(given, "response_format");
+  const value = body["response_format"];
+  if (value === undefined || value === null) return undefined;
+  const format = objectField(value, "response_format");
   const roomParam = body["max_completion_tokens"] == null ? "max_tokens" : "max_completion_tokens";
   switch (format["type"]) {
     case "text":
@@ -24,14 +24,14 @@ export function readResponseFormat(body: Body): ResponseFormat | undefined {
     case "json_object":
       return { constraint: { type: "json_object" }, param: "response_format", roomParam };
     case "json_schema": {
-      const described = objectField(format["json_schema"], "response_format.json_schema");
-      textField(described["name"], "response_format.json_schema.name", longestName);
-      const { schema } = described;
+      const jsonSchema = objectField(format["json_schema"], "response_format.json_schema");
+      textField(jsonSchema["name"], "response_format.json_schema.name", longestName);
+      const { schema } = jsonSchema;
       const param = "response_format.json_schema.schema";
       return { constraint: { type: "json_schema", schema: objectField(schema, param) }, param, roomParam };
     }
     default:
-      throw unsupported("response_format.type", "only text, json_object and json_schema can be honoured");
+      throw unsupported("response_format.type", "must be text, json_object or json_schema");
   }
 }
 
@@ -39,20 +39,22 @@ export function readResponseFormat(body: Body): ResponseFormat | undefined {
 export function readOutputFormat(body: Body): ResponseFormat | undefined {
   const { output_config: config, output_format: older } = body;
   const newer = config === undefined || config === null ? undefined : objectField(config, "output_config")["format"];
-  if (newer != null && older != null) throw badField("output_format", "is given twice: output_config.format is enough");
+  if (newer != null && older != null) {
+    throw badField("output_format", "must not be set together with output_config.format; leave it out");
+  }
   const at = newer != null ? "output_config.format" : "output_format";
-  const given = newer ?? older;
-  if (given === undefined || given === null) return undefined;
-  const { type, schema } = objectField(given, at);
-  if (type !== "json_schema") throw unsupported(`${at}.type`, "only json_schema can be honoured");
+  const value = newer ?? older;
+  if (value === undefined || value === null) return undefined;
+  const { type, schema } = objectField(value, at);
+  if (type !== "json_schema") throw unsupported(`${at}.type`, "must be json_schema");
   const param = `${at}.schema`;
   return { constraint: { type, schema: objectField(schema, param) }, param, roomParam: "max_tokens" };
 }
 
-/** As in OpenAI's API. */
+/** Characters, as in OpenAI's API. */
 const longestName = 64;
 
-/** What the engine refuses about a format, as a 400 that names the client's parameter; other errors as they are. */
+/** Converts the engine's error about a format to a 400 that names the client's parameter; returns other errors unchanged. */
 export function formatRefusal(error: unknown, { param, roomParam }: ResponseFormat): unknown {
   if (!(error instanceof InputError)) return error;
   const { field, code, message } = error;

@@ -1,18 +1,18 @@
-/** The routes of the chat endpoints, once: which there are, and whose shape their answers have. */
+/** The routes of the chat endpoints. */
 import { decodePathPart } from "@tinklet/wire";
 import type { Call } from "../api.ts";
 
-/** Whose API a path belongs to: it decides what errors look like. */
+/** The API that a path belongs to; it determines the form of errors. */
 export type Surface = "tinker" | "openai" | "anthropic";
 
 export interface ChatRoute {
   readonly method: "GET" | "POST";
-  /** Below each of the surface's prefixes. `{model}` stands for the rest of the path. */
+  /** Below each prefix of the surface. `{model}` matches the rest of the path. */
   readonly path: string;
   readonly surface: Exclude<Surface, "tinker">;
 }
 
-/** Where each API lives; OpenAI's has an alias for tools that know no other. */
+/** The paths of each API. OpenAI's has a second one, for tools in which `/v1` cannot be changed. */
 export const prefixes = {
   openai: ["/oai/api/v1", "/v1"],
   anthropic: ["/anthropic/api/v1"],
@@ -29,21 +29,21 @@ export const chatRoutes = {
 
 export type ChatOperation = keyof typeof chatRoutes;
 export type ChatHandler = (call: Call, params: Readonly<Record<string, string>>) => Promise<Response> | Response;
-/** One for every route, or this does not compile. */
+/** A route without a handler does not compile. */
 export type ChatHandlers = { readonly [K in ChatOperation]: ChatHandler };
 
 const table = (Object.entries(chatRoutes) as [ChatOperation, ChatRoute][]).flatMap(([operation, route]) =>
   prefixes[route.surface].map((prefix) => ({ operation, method: route.method, path: prefix + route.path })),
 );
 
-/** The surface of a path, also of one that has no route. */
+/** The surface of a path, also if no route matches it. */
 export function surfaceOf(path: string): Surface {
   const under = (surface: ChatRoute["surface"]) =>
     prefixes[surface].some((prefix) => path === prefix || path.startsWith(`${prefix}/`));
   return under("openai") ? "openai" : under("anthropic") ? "anthropic" : "tinker";
 }
 
-/** The route that a method and a path mean. */
+/** The route of a method and a path. */
 export function matchChatRoute(
   method: string,
   path: string,

@@ -1,11 +1,11 @@
-/** How many chats there are at once. A chat counts from its first byte to the moment when its last one is taken. */
+/** Limits concurrent chats, in total and per tenant. A chat counts from its request until its client has read the last byte. */
 import type { Limits } from "../../limits.ts";
 import { Refusal } from "../../queue/refusal.ts";
 
 export interface ChatSlots {
-  /** Takes a place; the function gives it back, once. @throws {@link Refusal} 429 */
+  /** Takes a slot; the returned function releases it. @throws {@link Refusal} 429 */
   take(tenant: string): () => void;
-  /** Chats now. */
+  /** Number of chats now. */
   readonly used: number;
 }
 
@@ -14,13 +14,14 @@ export function createChatSlots(limits: Pick<Limits, "chats" | "chatsPerTenant">
   let used = 0;
   return {
     take(tenant) {
-      const own = byTenant.get(tenant) ?? 0;
-      if (used >= limits.chats || own >= limits.chatsPerTenant) {
-        const held = own >= limits.chatsPerTenant ? `${own} chats of this key are` : `${used} chats are`;
-        throw new Refusal(429, "too_many_chats", `${held} under way, and no more are taken.`, { retryAfterSeconds: 1 });
+      const count = byTenant.get(tenant) ?? 0;
+      if (used >= limits.chats || count >= limits.chatsPerTenant) {
+        const running = count >= limits.chatsPerTenant ? `${count} chats of this key` : `${used} chats`;
+        const problem = `${running} are running, which is the limit. Wait until one ends.`;
+        throw new Refusal(429, "too_many_chats", problem, { retryAfterSeconds: 1 });
       }
       used++;
-      byTenant.set(tenant, own + 1);
+      byTenant.set(tenant, count + 1);
       let held = true;
       return () => {
         if (!held) return;

@@ -1,4 +1,4 @@
-/** Chats over sockets: clients that leave at any moment, and what is left of them. */
+/** Chats over sockets: clients that leave at any moment, and the resources that they release. */
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { connect, type Socket } from "node:net";
@@ -11,7 +11,7 @@ import { hashApiKey } from "../access/auth.ts";
 
 const tokenizer = tokenizerFromFiles(tinyTokenizer, "tiny");
 
-test("50 clients that leave at any moment leave nothing behind: no sequence, no place, no descriptor", async () => {
+test("50 clients that leave at any moment release their sequences, slots and file descriptors", async () => {
   let running = 0;
   const engine = fakeEngine({
     contextLength: 4096,
@@ -40,7 +40,7 @@ test("50 clients that leave at any moment leave nothing behind: no sequence, no 
       signal,
     });
   const descriptors = () => readdirSync("/proc/self/fd").length;
-  await (await ask("/v1/chat/completions")).text(); // what is opened once is open
+  await (await ask("/v1/chat/completions")).text(); // opens what stays open for later chats
   const before = process.platform === "linux" ? descriptors() : 0;
   const leave = async (chunks: number): Promise<void> => {
     const gone = new AbortController();
@@ -53,7 +53,7 @@ test("50 clients that leave at any moment leave nothing behind: no sequence, no 
   };
   await Promise.all(Array.from({ length: 50 }, (_, i) => leave(i % 10)));
   await expect.poll(() => running, { timeout: 20_000 }).toBe(0);
-  // every place is free again: sixty at once are taken
+  // all slots are free again: sixty chats at once are accepted
   const all = await Promise.all(Array.from({ length: 60 }, () => ask("/v1/chat/completions")));
   expect(all.map(({ status }) => status)).toEqual(new Array(60).fill(200));
   await Promise.all(all.map((response) => response.text()));
@@ -62,7 +62,7 @@ test("50 clients that leave at any moment leave nothing behind: no sequence, no 
   }
 }, 60_000);
 
-test("clients that never end their head, send a byte at a time or never read hold nobody up, and no more than their share", async () => {
+test("clients that never complete their head, send byte by byte or never read delay no other client, and hold at most their share", async () => {
   let drawn = 0;
   /** When the other key's sample began. */
   let before = 0;
@@ -108,10 +108,10 @@ test("clients that never end their head, send a byte at a time or never read hol
   });
   const head = (length: number) =>
     `POST /v1/chat/completions HTTP/1.1\r\nhost: ${hostname}\r\nauthorization: Bearer tml-hostile\r\ncontent-type: application/json\r\ncontent-length: ${length}\r\n`;
-  for (let i = 0; i < 50; i++) (await open()).write(head(body.length)); // no end of the head
+  for (let i = 0; i < 50; i++) (await open()).write(head(body.length)); // incomplete head
   const slow = await Promise.all(Array.from({ length: 50 }, open));
-  for (const socket of slow) socket.write(`${head(body.length)}\r\n${body.slice(0, 5)}`); // bodies that do not come
-  // Streams that nobody reads, ten times as many as one key may have: the rest is told so.
+  for (const socket of slow) socket.write(`${head(body.length)}\r\n${body.slice(0, 5)}`); // bodies that do not arrive
+  // Streams without a reader, ten times the limit of one key: the others are refused.
   const statuses = new Map<string, number>();
   await Promise.all(
     Array.from({ length: 200 }, async () => {
@@ -127,7 +127,7 @@ test("clients that never end their head, send a byte at a time or never read hol
   expect(statuses.get("429")).toBeGreaterThan(0);
   expect([...statuses.keys()].sort()).toEqual(["200", "429"]);
   for (const socket of slow) socket.write(body.slice(5, 6));
-  // Another key's chat is answered whole meanwhile, and costs its own tokens only, besides those of the streams that were let in.
+  // Another key's chat is answered in the meantime, and takes its own tokens besides those of the accepted streams.
   const answer = await fetch(`${server.url}/v1/chat/completions`, {
     method: "POST",
     headers: { authorization: "Bearer tml-other", "content-type": "application/json" },
@@ -135,11 +135,11 @@ test("clients that never end their head, send a byte at a time or never read hol
   });
   expect(answer.status).toBe(200);
   expect(((await answer.json()) as { usage: { completion_tokens: number } }).usage.completion_tokens).toBe(50);
-  // Every step gives one token to each sequence: no more than the twenty of the hostile key were between two of the other's.
+  // A step gives one token to each sequence, so at most twenty tokens of the hostile key lie between two of the other key.
   expect(drawn - before).toBeLessThanOrEqual(50 * 21);
 }, 60_000);
 
-test("whole answers that no client reads hold their chats and their bytes until they are given up", async () => {
+test("unread complete responses hold their slots and bytes until their connections are closed", async () => {
   const tokens = tokenizer.encode("hello world ".repeat(1000), { addSpecialTokens: false });
   const engine = fakeEngine({ contextLength: 8192, reply: () => [...tokens, 267] });
   const model = { name: "m", open: async () => engine, tokenizerFiles: async () => tinyTokenizer };
@@ -153,9 +153,9 @@ test("whole answers that no client reads hold their chats and their bytes until 
   onTestFinished(() => server.close());
   const { hostname, port } = new URL(server.url);
   const chat = { model: "m", messages: [{ role: "user", content: "x" }] };
-  // Above what the kernel's buffers of a connection take, or the answer would be sent without a reader.
+  // Larger than the kernel's buffers of a connection; a smaller response would be sent without a reader.
   const large = JSON.stringify({ ...chat, n: 24, max_tokens: 3000, logprobs: true, top_logprobs: 2 });
-  /** A client that reads the head of the answer and nothing more. */
+  /** A client that reads only the head of the response. */
   const ask = async (): Promise<{ socket: Socket; status: string }> => {
     const socket = connect(Number(port), hostname).on("error", () => {});
     onTestFinished(() => void socket.destroy());

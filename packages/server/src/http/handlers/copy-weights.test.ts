@@ -1,4 +1,4 @@
-/** Copies of checkpoints: across projects, into a session, and what their second owner means for the first. */
+/** Copies of checkpoints: to another project, into a session, and independent of their source. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { TestServer } from "../../testing/test-server.ts";
 
@@ -24,7 +24,7 @@ const loaded = async (from: string) => {
   return (await server.result(answer)).error as string | undefined;
 };
 
-it("goes to another project, in a run of its own", async () => {
+it("goes to another project, in a new run", async () => {
   const { json } = await copy({ destination_project_id: "other" });
   const [run] = (json.tinker_path as string).replace("tinker://", "").split("/");
   const listed = await server.get("training_runs?project_id=other");
@@ -33,17 +33,17 @@ it("goes to another project, in a run of its own", async () => {
   expect(await loaded(json.tinker_path)).toBeUndefined();
 });
 
-it("goes into a place of a session, which has its project", async () => {
+it("becomes a numbered run of a session, in the session's project", async () => {
   const session = await server.session();
   await server.send("PUT", `sessions/${session}/project`, { project_id: "mine" });
   const { json, status } = await copy({ session_id: session, model_seq_id: 4 });
   expect([status, json.tinker_path]).toEqual([200, `tinker://${session}:train:4/weights/a`]);
-  expect((await copy({ session_id: session, model_seq_id: 4 })).json.tinker_path).toBe(json.tinker_path); // sent again
+  expect((await copy({ session_id: session, model_seq_id: 4 })).json.tinker_path).toBe(json.tinker_path); // a retry
   expect(JSON.stringify((await server.get("training_runs?project_id=mine")).json)).toContain(`${session}:train:4`);
   expect(await loaded(json.tinker_path)).toBeUndefined();
 });
 
-it("does not go into a place that is taken, or half a place", async () => {
+it("is refused for a number that is in use, or a session without a number", async () => {
   const session = model.split(":")[0]!;
   await server.model(session, { seq: 1 });
   expect((await copy({ session_id: session, model_seq_id: 1 })).json).toMatchObject({ code: "number_reused" });

@@ -1,4 +1,4 @@
-/** Losses that clients store: creation, passes that use them, and what happens to both across restarts. */
+/** Custom losses: creation, passes that use them, and both after restarts. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -51,15 +51,15 @@ function pass(model: string, seq: number, lossFn: string, lossFnConfig?: Record<
   });
 }
 
-/** The loss of another pass with the weights that a model has by then: equal numbers mean equal weights. */
+/** The loss of one more pass with the model's current weights: equal losses mean equal weights. */
 const fingerprint = async (model: string, seq: number) =>
   (await server.passResult(server.post("forward_backward", pass(model, seq, "cross_entropy")))).metrics["loss:sum"];
 
-/** What a model comes to by two passes and a step with one loss. */
+/** Trains a model with two passes and one step of one loss. */
 async function trained(session: string, modelSeq: number, lossFn: string, config?: Record<string, string>) {
   const model = await server.model(session, { seq: modelSeq });
   const first = await server.passResult(server.post("forward_backward", pass(model, 1, lossFn, config)));
-  // accepted while the pass before it is at its first half: a step must not come between the two
+  // accepted while the previous pass is in its first half: a step must not run between its two halves
   const { promise, resolve } = gateway();
   gate = promise;
   const second = await server.post("forward_backward", pass(model, 2, lossFn, config));
@@ -68,12 +68,12 @@ async function trained(session: string, modelSeq: number, lossFn: string, config
   resolve();
   await server.passResult(second);
   await server.result(step);
-  await server.result(server.optim(model, 4)); // moves by the gradients that a step came too early for
+  await server.result(server.optim(model, 4)); // applies the gradients that arrived after the first step
   return { model, first, after: await fingerprint(model, 5) };
 }
 
 describe("create_custom_loss", () => {
-  it("answers an id by a future; the same loss again has the same id, another under its number is refused", async () => {
+  it("returns an id through a future; the same loss again returns the same id, another loss with its number is refused", async () => {
     const session = await server.session();
     const made = await server.result(create(session, "ppo", 3));
     expect(made).toEqual({ loss_id: `${session}:loss:3`, type: "create_custom_loss" });
@@ -82,7 +82,7 @@ describe("create_custom_loss", () => {
     expect((await server.post("client/config", { sdk_version: "x" })).json.custom_loss_server_side).toBe(true);
   });
 
-  it("refuses what is not allowed, by name, and stores nothing of it", async () => {
+  it("refuses operations that are not allowed, by name, and does not store the loss", async () => {
     const session = await server.session();
     const { inputs, graph } = traced("cross_entropy");
     const nodes = structuredClone(graph.nodes) as { target: string }[];
@@ -95,7 +95,7 @@ describe("create_custom_loss", () => {
   });
 });
 
-describe("what is stored", () => {
+describe("the number of stored losses", () => {
   const bounded = async (limits: Partial<Limits>) => {
     await server.close();
     server = await TestServer.open({ limits });
@@ -108,13 +108,13 @@ describe("what is stored", () => {
     for (const seq of [0, 1]) expect((await create(one, "ppo", seq)).status).toBe(200);
     expect((await create(one, "ppo", 2)).json).toMatchObject({
       code: "too_many_losses",
-      detail: expect.stringMatching(/A session stores/),
+      detail: expect.stringMatching(/losses of a session/),
     });
-    expect((await create(one, "ppo", 1)).status).toBe(200); // sent again: it is there already
+    expect((await create(one, "ppo", 1)).status).toBe(200); // a retry, which is already stored
     expect((await create(two, "ppo", 0)).status).toBe(200);
     expect((await create(two, "ppo", 1)).json).toMatchObject({
       code: "too_many_losses",
-      detail: expect.stringMatching(/An account stores/),
+      detail: expect.stringMatching(/losses of a key/),
     });
   });
 
@@ -159,7 +159,7 @@ describe("the loss custom", () => {
     ["no id", {}, /is required for the loss/],
     ["a number as an id", { loss_id: 3 }, /is required for the loss/],
     ["an id that is not there", { loss_id: "nothing" }, /has no loss/],
-  ] as const)("fails its future with %s, and the model goes on", async (_, config, expected) => {
+  ] as const)("fails its future with %s, and the model continues", async (_, config, expected) => {
     const model = await server.model();
     const failed = await server.result(server.post("forward_backward", pass(model, 1, "custom", config)));
     expect(failed).toMatchObject({ error: expect.stringMatching(expected), category: "user" });
@@ -173,7 +173,7 @@ describe("the loss custom", () => {
     expect(failed.error).toMatch(/has no loss/);
   });
 
-  it("says which datum the loss failed on", async () => {
+  it("names the datum on which the loss failed", async () => {
     const session = await server.session();
     const { loss_id } = await server.result(create(session, "ppo"));
     const model = await server.model(session);
@@ -184,7 +184,7 @@ describe("the loss custom", () => {
     });
   });
 
-  it("refuses a sparse input that would be huge, and does not look at inputs that the loss has none of", async () => {
+  it("refuses a sparse input that would be huge, and does not read inputs that the loss does not use", async () => {
     const session = await server.session();
     const { loss_id } = await server.result(create(session, "cross_entropy"));
     const model = await server.model(session);
@@ -214,7 +214,7 @@ describe("the loss custom", () => {
     expect(metrics["loss:sum"]).toBeTypeOf("number");
   });
 
-  it("refuses tensors of no elements beside a large axis, and targets that are large only once they are dense", async () => {
+  it("refuses empty tensors with a large axis, and sparse targets that would be large when dense", async () => {
     const session = await server.session();
     const node = (op: string, name: string, target: string, args: unknown[]) => ({
       op,
@@ -272,10 +272,10 @@ describe("the loss custom", () => {
       error: expect.stringMatching(/data\[4\].*a pass must have at most 16777216 target elements/),
     });
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(100e6);
-    expect(await fingerprint(model, 3)).toBeTypeOf("number"); // the model goes on
+    expect(await fingerprint(model, 3)).toBeTypeOf("number"); // the model still works
   });
 
-  it("does not hold the event loop up, however large a datum is", async () => {
+  it("does not block the event loop, for data of any size", async () => {
     const session = await server.session();
     const node = (op: string, name: string, target: string, args: unknown[], kwargs = {}) => ({
       op,
@@ -285,7 +285,7 @@ describe("the loss custom", () => {
       kwargs,
     });
     const ref = (name: string) => ({ ref: name });
-    // a square of the inputs' length many times over: some ten million elements from a few kilobytes
+    // many tensors of the squared input length: some ten million elements from a few kilobytes
     const graph = {
       format: 1,
       nodes: [
@@ -317,11 +317,11 @@ describe("the loss custom", () => {
     const turns = await turnsDuring(async () => {
       expect((await server.passResult(accepted)).metrics["loss:sum"]).toBeTypeOf("number");
     });
-    // On this thread it would be one turn; beside it there are thousands.
+    // On this thread the event loop would turn once; with the side thread it turns thousands of times.
     expect(turns).toBeGreaterThan(100);
   });
 
-  it("runs again from the log after a restart: the model is the same to the bit", async () => {
+  it("runs again from the log after a restart, and the model is equal bit for bit", async () => {
     const session = await server.session();
     const { loss_id } = await server.result(create(session, "focal"));
     const model = await server.model(session);

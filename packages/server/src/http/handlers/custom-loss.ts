@@ -1,4 +1,4 @@
-/** `create_custom_loss`: a loss is read and checked, stored, and answered by a future that is over at once. */
+/** `create_custom_loss`: validates and stores a loss; its future is finished at once. */
 import { CreateCustomLossResponse, stringifyJson } from "@tinklet/wire";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
 import { Refusal } from "../../queue/refusal.ts";
@@ -8,15 +8,14 @@ import type { SessionRow } from "../../store/tables/sessions.ts";
 import { TaskError } from "../../thread/side-thread.ts";
 import { openSession } from "../access/access.ts";
 import type { Api, Handlers } from "../api.ts";
+import { checkNumber } from "./fields.ts";
 
 export function customLossHandlers(api: Api): Pick<Handlers, "createCustomLoss"> {
   return {
     createCustomLoss: async ({ body }, call) => {
       const session = openSession(api, call, body.sessionId);
       const seq = body.customLossSeqId;
-      if (seq < 0 || seq > 2 ** 31 - 1) {
-        throw new Refusal(422, "invalid_request", `custom_loss_seq_id: ${seq} is not between 0 and 2^31.`);
-      }
+      checkNumber("custom_loss_seq_id", seq);
       const { inputs, graph } = call.wire as { inputs: unknown; graph: unknown };
       const stored = stringifyJson({ inputs, graph });
       await api.queue.context.losses.run("readLoss", stored).catch((error: unknown) => {
@@ -48,8 +47,8 @@ export function customLossHandlers(api: Api): Pick<Handlers, "createCustomLoss">
               `custom_loss_seq_id ${seq} of ${session.id} was used for another loss.`,
             );
           }
-          if (known !== undefined) return; // sent again
-          checkRoom(api, sql, session, lossBytes(stored));
+          if (known !== undefined) return; // a retry of the same loss
+          checkStoredLimits(api, sql, session, lossBytes(stored));
           const row = { id, session_id: session.id, tenant: session.tenant, fingerprint };
           addCustomLoss(sql, { ...row, body: stored, now });
         },
@@ -59,16 +58,17 @@ export function customLossHandlers(api: Api): Pick<Handlers, "createCustomLoss">
   };
 }
 
-/** @throws {@link Refusal} when the session, or all sessions of its tenant together, would store more than is kept. */
-function checkRoom({ limits }: Api, sql: Sql, { id, tenant }: SessionRow, bytes: number): void {
-  const kept = [
-    [lossesStored(sql, "session_id", id), limits.lossesPerSession, "A session"],
-    [lossesStored(sql, "tenant", tenant), limits.lossesPerTenant, "An account"],
+/** @throws {@link Refusal} when the session, or all sessions of its tenant together, would exceed their limits. */
+function checkStoredLimits({ limits }: Api, sql: Sql, { id, tenant }: SessionRow, bytes: number): void {
+  const limited = [
+    [lossesStored(sql, "session_id", id), limits.lossesPerSession, "session"],
+    [lossesStored(sql, "tenant", tenant), limits.lossesPerTenant, "key"],
   ] as const;
-  for (const [stored, limit, whose] of kept) {
+  for (const [stored, limit, owner] of limited) {
     if (stored.count < limit.count && stored.bytes + bytes <= limit.bytes) continue;
-    const most = `${limit.count} losses and ${limit.bytes} bytes of them`;
-    const message = `${whose} stores at most ${most}. They go with their session: delete some of those (tinklet data prune).`;
-    throw new Refusal(400, "too_many_losses", message);
+    const most = `The custom losses of a ${owner} must be at most ${limit.count} with ${limit.bytes} bytes together`;
+    const got = `got ${stored.count + 1} with ${stored.bytes + bytes}`;
+    const fix = "Losses are deleted with their session (tinklet data prune).";
+    throw new Refusal(400, "too_many_losses", `${most}, ${got}. ${fix}`);
   }
 }

@@ -1,4 +1,4 @@
-/** A run that is deleted takes its checkpoints along; one with work under way is not deleted. */
+/** Deleting a run deletes its checkpoints; a run with unfinished requests is not deleted. */
 import { afterEach, expect, test } from "vitest";
 import { TestServer } from "../../testing/test-server.ts";
 
@@ -6,7 +6,7 @@ let server: TestServer;
 afterEach(() => server.close());
 const remove = (run: string) => server.post(`tinklet/runs/${run}/delete`, {});
 
-test("deletes the run, its checkpoints and nothing of others", async () => {
+test("deletes the run and its checkpoints, and no others", async () => {
   server = await TestServer.open();
   const session = await server.session();
   const [run, other] = [await server.model(session), await server.model(session, { seq: 1 })];
@@ -23,7 +23,7 @@ test("deletes the run, its checkpoints and nothing of others", async () => {
   expect((await remove(run)).status).toBe(404);
 });
 
-test("is refused while requests of the run are under way", async () => {
+test("is refused while the run has unfinished requests", async () => {
   let open = () => {};
   const gate = new Promise<void>((resolve) => {
     open = resolve;

@@ -1,4 +1,4 @@
-/** Deletes a training run for good: its checkpoints, what is kept to bring its model back, and its line in the lists. */
+/** Deletes a training run permanently: its row, its checkpoints, and the snapshots from which its model could be restored. */
 import { Refusal } from "../../queue/refusal.ts";
 import { deleteModel, isBusy } from "../../store/tables/models.ts";
 import { addAudit } from "../../store/tables/usage.ts";
@@ -6,12 +6,13 @@ import { ownModel } from "../access/access.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call } from "../api.ts";
 
-/** @throws {@link Refusal} 404 for a run that is not the caller's, 400 while requests of it are under way. */
+/** @throws {@link Refusal} 404 for a run that is not the caller's, 400 while it has unfinished requests. */
 export async function deleteRun(api: Api, call: Call, runId: string): Promise<Response> {
   ownModel(api, call, runId);
   const checkpoints = await api.store.db.write((sql) => {
     if (isBusy(sql, runId)) {
-      throw new Refusal(400, "run_busy", `Requests of the run ${JSON.stringify(runId)} are under way.`);
+      const problem = `The run ${JSON.stringify(runId)} has unfinished requests. Wait for them, or cancel them.`;
+      throw new Refusal(400, "run_busy", problem);
     }
     addAudit(sql, { at: api.clock.now(), tenant: call.caller.tenant, event: "run_deleted", modelId: runId });
     return deleteModel(sql, runId);

@@ -1,6 +1,6 @@
 /**
- * Weights that no run of this server made: copies of another checkpoint, and adapters imported from a PEFT folder. Each becomes the
- * one checkpoint of a run of its own, which cannot be trained; models are created from it like from any other checkpoint.
+ * Copies of checkpoints, and adapters imported from a PEFT folder. Each becomes the only checkpoint of a new run that cannot be trained;
+ * models can be created from it as from any other checkpoint.
  */
 import { createHash } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
@@ -34,8 +34,7 @@ import { openSession } from "../access/access.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 import { readForm } from "../body/form.ts";
-import { checkText } from "./fields.ts";
-import { checkBaseModel, checkModelSeq } from "./training.ts";
+import { checkBaseModel, checkNumber, checkText } from "./fields.ts";
 
 export function foreignWeightsHandlers(api: Api): Pick<Handlers, "copyWeights" | "importAdapter"> {
   return {
@@ -45,23 +44,23 @@ export function foreignWeightsHandlers(api: Api): Pick<Handlers, "copyWeights" |
 }
 
 interface Origin {
-  /** What made it, in the session's and the audit's words. */
-  readonly how: "copy_weights" | typeof importedBy;
-  /** The same one finds what the first call made. @defaultValue the request's idempotency key */
+  /** The operation, for the session and the audit log. */
+  readonly madeBy: "copy_weights" | typeof importedBy;
+  /** Idempotency: a call with the same key returns the run of the first call. @defaultValue the request's idempotency key */
   readonly key?: string;
   readonly event: string;
   readonly projectId?: string | undefined;
-  /** The session and the place in it that the run takes. @defaultValue a session of its own */
+  /** The session and the number of the new run. @defaultValue a new session */
   readonly place?: { readonly sessionId: string; readonly modelSeq: number } | undefined;
 }
 
-/** A run that holds one checkpoint. The same call again finds the run that the first one made. */
+/** Creates a run with one checkpoint, or returns the one that an earlier call with the same key created. */
 function addWeightsRun(
   api: Api,
   call: Call,
   sql: Sql,
   weights: Omit<CheckpointRow, "run_id" | "tenant" | "session_id" | "created_at" | "public">,
-  { how, event, projectId, place, ...origin }: Origin,
+  { madeBy, event, projectId, place, ...origin }: Origin,
 ): string {
   const key = origin.key ?? call.request.headers.get("x-idempotency-key");
   const now = api.clock.now();
@@ -71,10 +70,10 @@ function addWeightsRun(
     addSession(sql, {
       id: `s-${randomHex(10)}`,
       tenant,
-      idempotencyKey: key === null || key.length > 200 ? undefined : `${how} ${key}`,
+      idempotencyKey: key === null || key.length > 200 ? undefined : `${madeBy} ${key}`,
       tags: [],
       userMetadata: {},
-      sdkVersion: how,
+      sdkVersion: madeBy,
       projectId,
       displayName: undefined,
       now,
@@ -94,7 +93,7 @@ function addWeightsRun(
       userMetadata: undefined,
       now,
     });
-    closeModel(sql, run, "it holds weights made elsewhere and cannot be trained");
+    closeModel(sql, run, "its weights were copied or imported and cannot be trained");
   }
   const known = getCheckpoint(sql, run, row.kind, row.name);
   if (place !== undefined && known?.files_id !== row.files_id && !isNew) {
@@ -107,7 +106,7 @@ function addWeightsRun(
   return tinkerPath(row);
 }
 
-/** Copies a checkpoint that the caller may read, its owner's or one that a token opens. The copy shares the files of its source. */
+/** Copies a checkpoint that the caller may read, directly or with a token of its owner. The copy shares the files of its source. */
 async function copyWeights(api: Api, call: Call, body: CopyWeightsRequest): Promise<CopyWeightsResponse> {
   const token = call.request.headers.get("x-tinker-weights-access-token") ?? body.weightsAccessToken;
   const access = token === undefined ? undefined : api.auth.callerOf(token)?.tenant;
@@ -123,7 +122,7 @@ async function copyWeights(api: Api, call: Call, body: CopyWeightsRequest): Prom
   const copy = { ...source, expires_at: expiryOf(body.ttlSeconds, api.clock.now()) };
   const path = await api.store.db.write((sql) =>
     addWeightsRun(api, call, sql, copy, {
-      how: "copy_weights",
+      madeBy: "copy_weights",
       event: "checkpoint_copied",
       projectId: body.destinationProjectId,
       place,
@@ -132,27 +131,26 @@ async function copyWeights(api: Api, call: Call, body: CopyWeightsRequest): Prom
   return { tinkerPath: path };
 }
 
-/** Where a copy goes: the place of a session, or, where none is named, a session of its own in the project that is. */
+/** The session and number of a copy's run; `undefined` for a new session, in the project if one is named. */
 function placeOf(api: Api, call: Call, { sessionId, modelSeqId, destinationProjectId }: CopyWeightsRequest) {
   if (sessionId === undefined && modelSeqId === undefined) return undefined;
   if (sessionId === undefined || modelSeqId === undefined || destinationProjectId !== undefined) {
     throw new Refusal(
       422,
       "invalid_request",
-      "copy_weights takes either destination_project_id, or session_id and model_seq_id.",
+      "copy_weights accepts either destination_project_id, or session_id and model_seq_id",
     );
   }
-  checkModelSeq(modelSeqId);
+  checkNumber("model_seq_id", modelSeqId);
   return { sessionId: openSession(api, call, sessionId).id, modelSeq: modelSeqId };
 }
 
-/** The files of a PEFT folder that count; a form's other files are ignored, and no name from a request becomes a path. */
+/** The files of a PEFT folder that are read. Other files of a form are ignored, and no name of a request becomes a path. */
 const peftFiles = ["adapter_config.json", "adapter_model.safetensors"] as const;
 
 /**
- * Takes an adapter that was trained elsewhere: a form with the two files of a PEFT folder and, as texts, `base_model` (may be left out
- * when one model is served), `name` and `ttl_seconds`. It becomes sampler weights, which have no optimizer, like those of
- * `save_weights_for_sampler`.
+ * Imports an adapter: a form with the two files of a PEFT folder and the optional fields `base_model` (required if several models are
+ * served), `name` and `ttl_seconds`. The result is sampler weights without optimizer state, like those of `save_weights_for_sampler`.
  */
 async function importAdapter(api: Api, call: Call): Promise<Response> {
   api.queue.checkDisk(call.caller.tenant, call.bytes.byteLength);
@@ -164,7 +162,7 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
   const [only, ...others] = api.models.keys();
   const baseModel = text("base_model") ?? (others.length === 0 ? only : undefined);
   if (baseModel === undefined)
-    throw new Refusal(422, "invalid_request", "base_model: this server has several; name one");
+    throw new Refusal(422, "invalid_request", "base_model: is required, because this server has several models");
   checkBaseModel(api, baseModel);
   const name = checkName(text("name") ?? "imported");
   const ttl = text("ttl_seconds");
@@ -175,14 +173,14 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
   const files = peftFiles.map((file, i): [name: string, bytes: Uint8Array] => {
     const bytes = form.get(file);
     if (bytes === undefined) {
-      throw new Refusal(422, "invalid_request", `${file}: is missing. Send a form with ${peftFiles.join(" and ")}.`);
+      throw new Refusal(422, "invalid_request", `${file}: is required. Send a form with ${peftFiles.join(" and ")}.`);
     }
     const most = [configBytes, weightsBytes][i]!;
     if (bytes.byteLength <= most) return [file, bytes];
     const problem = `must be at most ${most} bytes for an adapter of ${baseModel}, got ${bytes.byteLength}`;
     throw new Refusal(413, "adapter_too_large", `${file}: ${problem}.`);
   });
-  // The same adapter again is the checkpoint that it became the first time, kept as long as the longest that was asked for.
+  // A repeated import of the same adapter returns the first checkpoint, which then expires at the later of both times.
   const hash = createHash("sha256").update(JSON.stringify([baseModel, name]));
   for (const [, bytes] of files) hash.update((await sha256([bytes])).digest());
   const digest = hash.digest("hex");
@@ -210,7 +208,7 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
         expires_at: expiresAt,
         user_metadata: null,
       } as const;
-      return addWeightsRun(api, call, sql, weights, { how: importedBy, event: "checkpoint_imported", key: digest });
+      return addWeightsRun(api, call, sql, weights, { madeBy: importedBy, event: "checkpoint_imported", key: digest });
     });
     await markOwned(api.queue.context, filesId);
     return jsonAnswer({ tinker_path: path, base_model: baseModel, lora_rank: lora.rank });
@@ -224,14 +222,15 @@ async function importAdapter(api: Api, call: Call): Promise<Response> {
 async function formOf({ bytes, request }: Call): Promise<Map<string, Uint8Array>> {
   const form = await readForm(bytes, request.headers.get("content-type") ?? "");
   if (form !== undefined) return form;
-  throw new Refusal(400, "bad_form", `The body is not a form (multipart/form-data) with ${peftFiles.join(" and ")}.`);
+  throw new Refusal(400, "bad_form", `body: must be a form (multipart/form-data) with ${peftFiles.join(" and ")}`);
 }
 
-/** What is wrong with an adapter, without the place where it lay for a moment. */
+/** The refusal for an adapter that cannot be imported, without the path of the scratch folder. */
 function importRefusal(error: unknown, folder: string): unknown {
   if (!(error instanceof ModelError)) return storeErrorFrom(error) ?? error;
   if (error instanceof MemoryError || /^(closed|worker_)/.test(error.code)) {
-    return new Refusal(503, "engine_busy", "The engine has no room for the adapter now.", { retryAfterSeconds: 5 });
+    const problem = "The engine has no memory for the adapter now. Try again.";
+    return new Refusal(503, "engine_busy", problem, { retryAfterSeconds: 5 });
   }
   const message = error.message.replaceAll(join(folder, "/"), "").replaceAll(folder, "the folder");
   return new Refusal(400, "bad_adapter", message);

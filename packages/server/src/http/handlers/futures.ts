@@ -1,4 +1,4 @@
-/** Handlers of what was accepted: its result, its tokens while they are drawn, and giving it up. */
+/** Handlers of accepted requests: results, tokens of running samples, cancellation. */
 import {
   decodeForwardBackwardOutput,
   decodeSampleResponse,
@@ -9,10 +9,10 @@ import {
 } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Timing } from "../../queue/futures.ts";
-import { Refusal } from "../../queue/refusal.ts";
 import { ownSampler, unknownRequest } from "../access/access.ts";
 import { bytesAnswer, jsonAnswer, problem } from "../answers.ts";
 import type { Api, Handlers } from "../api.ts";
+import { checkNumber } from "./fields.ts";
 
 export function futuresHandlers(
   api: Api,
@@ -22,7 +22,7 @@ export function futuresHandlers(
       const found = await api.queue.retrieve(body.requestId, call.caller.tenant, call.request.signal);
       switch (found.kind) {
         case "closing":
-          return problem(503, "shutting_down", "The server is shutting down; the request is kept.", 1);
+          return problem(503, "shutting_down", "The server is shutting down; it keeps the request.", 1);
         case "pending":
           return jsonAnswer({
             type: "try_again",
@@ -38,7 +38,7 @@ export function futuresHandlers(
           return jsonAnswer(jsonForm(found.body, call.request.headers.get("x-tinker-request-type")), 200, headers);
         }
         case "expired":
-          return problem(410, "result_expired", `The result of request ${body.requestId} is no longer kept.`);
+          return problem(410, "result_expired", `The result of request ${body.requestId} has expired.`);
         case "unknown":
           throw unknownRequest(body.requestId);
         default:
@@ -49,7 +49,7 @@ export function futuresHandlers(
     retrieveFutures: async ({ body }, call) => {
       const { samplingSessionId, clonedSamplerId } = body.target;
       const { id: samplerId } = ownSampler(api, call, samplingSessionId);
-      if (clonedSamplerId < 0) throw new Refusal(422, "invalid_request", "target.cloned_sampler_id: must be a count");
+      checkNumber("target.cloned_sampler_id", clonedSamplerId, 0, Number.MAX_SAFE_INTEGER);
       const { tenant } = call.caller;
       const query = {
         tenant,
@@ -75,7 +75,7 @@ export function futuresHandlers(
     },
 
     sampleTokens: async ({ params, query }, call) => {
-      if (query.after < 0) throw new Refusal(422, "invalid_request", "after: must be a count");
+      checkNumber("after", query.after, 0, Number.MAX_SAFE_INTEGER);
       const found = await api.queue.tokens(params.requestId, call.caller.tenant, query.after, call.request.signal);
       if (found === undefined) throw unknownRequest(params.requestId);
       return jsonAnswer(found);
@@ -83,7 +83,7 @@ export function futuresHandlers(
   };
 }
 
-/** Beside the result and not in its metrics: two runs of the same request must give the same bytes. */
+/** The times are a header and not in the result's metrics, because two runs of a request must give the same bytes. */
 function timingHeader(timing: Timing | undefined): Record<string, string> {
   if (timing === undefined) return {};
   const { queueMs, computeMs, cachedTokens } = timing;
@@ -91,7 +91,7 @@ function timingHeader(timing: Timing | undefined): Record<string, string> {
   return { "server-timing": `queue;dur=${queueMs}, compute;dur=${computeMs}${cache}` };
 }
 
-/** Binary results for clients from before the binary form. */
+/** A binary result as JSON, for clients of releases that cannot read protobuf results. */
 function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
   const isSample = requestType === "Sample" || (requestType === null && looksLikeSample(bytes));
   if (!isSample) return forwardBackwardOutputJson.encode(decodeForwardBackwardOutput(bytes));
@@ -115,5 +115,5 @@ function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
   };
 }
 
-/** Both messages begin with field 1; a pass's is a text of letters, a sample's is a message. */
+/** Both messages begin with field 1: in a pass it is a string, which starts with a letter; in a sample it is a message. */
 const looksLikeSample = (bytes: Uint8Array): boolean => bytes.byteLength < 3 || bytes[2]! < 0x41;

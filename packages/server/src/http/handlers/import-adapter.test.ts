@@ -1,4 +1,4 @@
-/** Adapters trained elsewhere, over the real engine: what they say through the server is what the engine says of the same folder. */
+/** Imported adapters with the real engine: the server's log-probs equal those of the engine for the same folder. */
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -107,7 +107,7 @@ test.each([
   expect(wanted).not.toEqual(await expected(undefined));
 });
 
-test("an adapter of a few modules is completed by ones that change nothing, and can be trained on", async () => {
+test("an adapter of a few modules is completed with zero ones, and can be trained further", async () => {
   const path = await folder("few");
   const whole = await engine.readPeft(path);
   const only = Object.fromEntries(Object.entries(whole.weights).filter(([name]) => /[qv]_proj/.test(name)));
@@ -137,7 +137,7 @@ test("an adapter of a few modules is completed by ones that change nothing, and 
   const first = (await server.passResult(server.pass(model_id, 1, { tokens }))).metrics["loss:sum"]!;
   await server.result(server.optim(model_id, 2, 0.05));
   expect((await server.passResult(server.pass(model_id, 3, { tokens }))).metrics["loss:sum"]).toBeLessThan(first);
-  // the run that holds the imported weights is no model to train
+  // the run of the imported weights itself cannot be trained
   const run = from.slice("tinker://".length).split("/")[0]!;
   expect(await server.result(server.optim(run, 1))).toMatchObject({ category: "user" });
 });
@@ -159,7 +159,7 @@ async function writeSome(path: string, weights: AdapterState["weights"]): Promis
   await writeFile(join(path, "adapter_model.safetensors"), Buffer.concat([size, text, ...values]));
 }
 
-test("base weights that PEFT writes beside an adapter are left out, unless the vocabulary is another", async () => {
+test("base weights that PEFT saves with an adapter are ignored, unless their vocabulary differs", async () => {
   const path = await folder("beside");
   const { weights } = await engine.readPeft(path);
   const beside = (rows: number) => {
@@ -173,7 +173,7 @@ test("base weights that PEFT writes beside an adapter are left out, unless the v
   expect([status, json["code"]]).toEqual([400, "bad_adapter"]);
 });
 
-test("what cannot be used is refused with its reason, and never with a path of this machine", async () => {
+test("an invalid adapter is refused with the reason, without a path of this machine", async () => {
   const path = await folder("bad");
   const refused = async (body: FormData | string) => {
     const { status, json } = await send(body);
@@ -206,10 +206,10 @@ test("what cannot be used is refused with its reason, and never with a path of t
   for (const blob of garbage) {
     expect(await refused(await changed("adapter_model.safetensors", blob))).toEqual([400, "bad_adapter"]);
   }
-  expect(server.logged.filter(({ event }) => event === "http.failed")).toEqual([]);
+  expect(server.logged.filter(({ event }) => event === "http_request.failed")).toEqual([]);
 });
 
-/** A safetensors file of no values under this header. */
+/** A safetensors file with this header and no values. */
 function headerAlone(header: object): Blob {
   const text = Buffer.from(JSON.stringify(header));
   const size = Buffer.alloc(8);
@@ -217,7 +217,7 @@ function headerAlone(header: object): Blob {
   return new Blob([size, text]);
 }
 
-test("what no adapter of the model can be is refused before it is read, and the engine never reads a file", async () => {
+test("files that cannot be an adapter of the model are refused before they are read, and the engine reads no file", async () => {
   let reads = 0;
   const other = await TestServer.open({
     models: [
@@ -241,7 +241,7 @@ test("what no adapter of the model can be is refused before it is read, and the 
     const form = await formOf(path);
     form.set(file, blob, file);
     const answer = send(form, other);
-    // An ordinary request beside it.
+    // an ordinary request at the same time
     expect((await other.get("get_server_capabilities")).status).toBe(200);
     const { status, json } = await answer;
     return [status, json["code"], json["detail"]];
@@ -275,10 +275,10 @@ test("what no adapter of the model can be is refused before it is read, and the 
   }
   expect((await send(await formOf(path), other)).status).toBe(200);
   expect(reads).toBe(0);
-  expect(other.logged.filter(({ event }) => event === "http.failed")).toEqual([]);
+  expect(other.logged.filter(({ event }) => event === "http_request.failed")).toEqual([]);
 });
 
-test("the same adapter again is the same checkpoint, kept as long as was ever asked for, and is no training run", async () => {
+test("a repeated import returns the same checkpoint with the latest expiry, and is not a training run", async () => {
   const path = await folder("twice");
   const first = await send(await formOf(path, { ttl_seconds: "60" }));
   const again = await send(await formOf(path, { ttl_seconds: "600" }));
@@ -290,22 +290,22 @@ test("the same adapter again is the same checkpoint, kept as long as was ever as
   expect((await listed()).checkpoints).toHaveLength(1);
   const end = new Date((await listed()).checkpoints[0]!.expires_at).getTime();
   expect(end - server.clock.now()).toBe(600_000);
-  await send(await formOf(path, { ttl_seconds: "60" })); // a short use does not end a long one
+  await send(await formOf(path, { ttl_seconds: "60" })); // a shorter time to live does not shorten the first
   expect(new Date((await listed()).checkpoints[0]!.expires_at).getTime()).toBe(end);
   await send(await formOf(path));
   await send(await formOf(path, { ttl_seconds: "60" }));
-  expect((await listed()).checkpoints[0]!.expires_at).toBeUndefined(); // nor one for good
+  expect((await listed()).checkpoints[0]!.expires_at).toBeUndefined(); // nor an unlimited one
   const runs = (await server.send("GET", "training_runs?limit=1000&offset=0")).json as {
     training_runs: { training_run_id: string }[];
   };
   expect(runs.training_runs.map(({ training_run_id: id }) => id)).not.toContain(run);
   expect((await send(await formOf(path, { name: "other" }))).json["tinker_path"]).not.toBe(from);
   await server.send("DELETE", `training_runs/${run}/checkpoints/${kind}/${name}`);
-  expect((await send(await formOf(path))).json["tinker_path"]).toBe(from); // imported anew, at its place
+  expect((await send(await formOf(path))).json["tinker_path"]).toBe(from); // imported again, with the same path
   expect((await listed()).checkpoints).toHaveLength(1);
 });
 
-test("files that are on their way lie in the data folder, where the next start finds them", async () => {
+test("files of a running import are in the data folder, where the next start finds them", async () => {
   const dataDir = join(root, "data");
   const kept = await TestServer.open({ dataDir, models: [{ name: baseModel, open: openTiny }] });
   onTestFinished(() => kept.close());

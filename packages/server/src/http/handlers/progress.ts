@@ -1,4 +1,4 @@
-/** Handlers about how runs are getting on: the list, one run with its curve, the stream of both, and what the server is doing. */
+/** Handlers of the progress of runs (list, one run with its curve, event stream), and of the server's state. */
 import { parseJson, type ServerStateResponse } from "@tinklet/wire";
 import { listModels } from "../../store/tables/models.ts";
 import { stepsAfter } from "../../store/tables/steps.ts";
@@ -10,7 +10,7 @@ import { page } from "../views.ts";
 
 type ProgressOperation = "listRunProgress" | "getRunSteps" | "watchRuns" | "getServerState";
 
-/** Runs of one page: each takes a few reads. */
+/** Runs per page; each takes several database reads. */
 const maxRuns = 200;
 
 export function progressHandlers(api: Api): Pick<Handlers, ProgressOperation> {
@@ -18,19 +18,19 @@ export function progressHandlers(api: Api): Pick<Handlers, ProgressOperation> {
   const startedAt = new Date(api.clock.now());
   return {
     listRunProgress: ({ query }, { caller }) => {
-      const asked = page(query);
-      const limit = Math.min(asked.limit, maxRuns);
+      const { offset, ...requested } = page(query);
+      const limit = Math.min(requested.limit, maxRuns);
       const { rows, total } = listModels(sql, {
         tenant: caller.tenant,
         withPublic: false,
         projectId: undefined,
         now: api.clock.now(),
         limit,
-        offset: asked.offset,
+        offset,
       });
       return {
         runs: rows.map((row) => runProgress(api, row)),
-        cursor: { offset: asked.offset, limit, totalCount: total },
+        cursor: { offset, limit, totalCount: total },
       };
     },
     getRunSteps: ({ params, query }, call) => {

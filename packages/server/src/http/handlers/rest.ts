@@ -1,4 +1,4 @@
-/** Handlers that list, describe and change what is kept: runs and checkpoints. */
+/** Handlers that list, describe and change runs and checkpoints. */
 
 import { Refusal } from "../../queue/refusal.ts";
 import { expiryOf, findReadable } from "../../queue/training/checkpoint-jobs.ts";
@@ -37,10 +37,10 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
   const mine = (call: Call) => (row: CheckpointRow) => row.tenant === call.caller.tenant;
   const mineOrPublic = (call: Call) => (row: CheckpointRow) => row.tenant === call.caller.tenant || row.public === 1;
 
-  /** Changes a checkpoint of the caller's and notes it. */
-  const change = async (call: Call, row: CheckpointRow, event: string, how: CheckpointChange) => {
+  /** Changes a checkpoint of the caller and adds the change to the audit log. */
+  const applyChange = async (call: Call, row: CheckpointRow, event: string, change: CheckpointChange) => {
     await api.store.db.write((tx) => {
-      changeCheckpoint(tx, row, how);
+      changeCheckpoint(tx, row, change);
       const path = tinkerPath(row);
       addAudit(tx, { at: api.clock.now(), tenant: call.caller.tenant, event, modelId: row.run_id, tinkerPath: path });
     });
@@ -51,10 +51,10 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
     (isPublic: boolean) =>
     async ({ params }: At, call: Call) => {
       const row = ownCheckpoint(api, call, params.trainingRunId, params.checkpointId);
-      // to publish what is public is a success: a 409 would be retried for minutes
+      // publishing twice succeeds, because clients retry a 409 for minutes
       if ((row.public === 1) === isPublic) return undefined;
       const event = isPublic ? "checkpoint_published" : "checkpoint_unpublished";
-      return change(call, row, event, { isPublic });
+      return applyChange(call, row, event, { isPublic });
     };
 
   return {
@@ -85,7 +85,7 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
     },
     listCheckpoints: ({ params }, call) => {
       const all = liveCheckpoints(sql, params.trainingRunId, api.clock.now()).filter(mineOrPublic(call));
-      if (all.length === 0) ownModel(api, call, params.trainingRunId); // empty and unknown are different answers
+      if (all.length === 0) ownModel(api, call, params.trainingRunId); // 404 for an unknown run, an empty list for an empty one
       return { checkpoints: all.map(checkpointView) };
     },
     listUserCheckpoints: ({ query }, call) => {
@@ -95,7 +95,7 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
     },
     deleteCheckpoint: async ({ params }, call) => {
       const row = ownCheckpoint(api, call, params.trainingRunId, params.checkpointId);
-      await change(call, row, "checkpoint_deleted", "delete");
+      await applyChange(call, row, "checkpoint_deleted", "delete");
       await api.store.collect();
       return undefined;
     },
@@ -108,7 +108,7 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
     setCheckpointTtl: ({ params, body }, call) => {
       const row = ownCheckpoint(api, call, params.trainingRunId, params.checkpointId);
       const until = expiryOf(body.ttlSeconds, api.clock.now());
-      return change(call, row, "checkpoint_ttl_set", { expiresAt: until });
+      return applyChange(call, row, "checkpoint_ttl_set", { expiresAt: until });
     },
     getExternalWeightsUrls: ({ params }, call) => {
       const row = readableCheckpoint(api, call, params.trainingRunId, `external_weights/${params.name}`);

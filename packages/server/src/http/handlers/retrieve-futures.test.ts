@@ -1,4 +1,4 @@
-/** One long poll for all samples of a sampling session, and giving up many of them. */
+/** One long poll for all samples of a sampling session, and cancellation of many. */
 import { afterEach, describe, expect, it } from "vitest";
 import { baseModel, gateway, TestServer } from "../../testing/test-server.ts";
 
@@ -28,14 +28,14 @@ const poll = (sampler: string, cursor: number, fields: object = {}) =>
   });
 
 describe("retrieve_futures", () => {
-  it("names what is over, with the size of its result, and each once", async () => {
+  it("returns each finished sample once, with the size of its result", async () => {
     server = await TestServer.open();
     const sampler = await samplerOf();
     const first = await ask(sampler, 0);
     await server.sampleResult(first);
     const failed = await ask(sampler, 1, { max_tokens: 0 });
     const answer = await poll(sampler, 0);
-    expect(answer.json.completions).toEqual([{ state: "failed", request_id: failed.json.request_id }]); // the other was fetched
+    expect(answer.json.completions).toEqual([{ state: "failed", request_id: failed.json.request_id }]); // the other one was already retrieved
     const waiting = poll(sampler, answer.json.cursor);
     const third = await ask(sampler, 2);
     const { completions, cursor } = (await waiting).json;
@@ -51,7 +51,7 @@ describe("retrieve_futures", () => {
     expect(idle.json).toEqual({ completions: [], cursor });
   });
 
-  it("names a sample again that is sent again after it was over", async () => {
+  it("returns a finished sample again when the client retries it", async () => {
     server = await TestServer.open();
     const sampler = await samplerOf();
     const { cursor } = (await poll(sampler, 0, { timeout: 0 })).json;
@@ -64,7 +64,7 @@ describe("retrieve_futures", () => {
     expect(retold.json.completions[0].request_id).toBe(sent.json.request_id);
   });
 
-  it("many samples (SAMPLES=10000: as many) take at most 1.1 retrievals each, and no result is asked for in vain", async () => {
+  it("many samples (SAMPLES=10000: as many) take at most 1.1 retrievals each, and no retrieval is answered with try_again", async () => {
     server = await TestServer.open();
     const sampler = await samplerOf();
     const total = Number(process.env["SAMPLES"] ?? 2000);
@@ -97,7 +97,7 @@ describe("retrieve_futures", () => {
 });
 
 describe("cancel_future", () => {
-  it("of 1,000 of 2,000 samples ends them with an answer, and the others go on", async () => {
+  it("of 1,000 of 2,000 samples ends them with a result, and the others continue", async () => {
     const open = gateway();
     const drawn: number[] = [];
     server = await TestServer.open({

@@ -1,4 +1,4 @@
-/** Handlers that show folders of run files. With configured keys a folder is shown to whoever owns one of its runs, and to nobody else. */
+/** Handlers of run folders. With configured keys a folder is visible only to tenants that own one of its runs. */
 import { loadTokenizerFiles, type TokenizerFiles } from "@tinklet/models";
 import type { RunFolder, RunFolderInfo, RunFolders } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -8,12 +8,12 @@ import type { Api, Call, Handlers } from "../api.ts";
 
 type FolderOperation = "listRunFolders" | "getRunFolder" | "getRollouts";
 
-/** Lines of one answer. */
+/** Rollouts per response. */
 const maxRollouts = 2000;
 
 /**
- * The tokenizers of models that run folders name and nobody serves, for the texts of their tokens: where one lies on this machine. Nothing
- * is fetched for it, no other name is looked for, and with configured keys none is.
+ * Finds the tokenizer of a model that a run folder names and that is not served, so that the studio can show its tokens as text. Only
+ * tokenizers on this machine are found: nothing is downloaded. Without the name in a run folder, or with configured keys, none is found.
  */
 export function folderTokenizers(
   api: Api,
@@ -30,7 +30,7 @@ export function runFolderHandlers(api: Api, folders: RunFolders | undefined): Pi
   const mayRead = ({ caller }: Call, { runIds }: Pick<RunFolderInfo, "runIds">): boolean =>
     !api.auth.strict || runIds.some((id) => getModel(api.store.db.sql, id)?.tenant === caller.tenant);
   const missing = (id: string): Refusal =>
-    new Refusal(404, "not_found", `There is no run folder ${JSON.stringify(id.slice(0, 100))} here.`);
+    new Refusal(404, "not_found", `There is no run folder ${JSON.stringify(id.slice(0, 100))} of this key.`);
   const view = (info: RunFolderInfo): RunFolder => {
     const { id: folderId, updatedAt, metric, model, ...rest } = info;
     return { ...rest, folderId, updatedAt: new Date(updatedAt), ...omitUndefined({ metric, model }) };
@@ -55,7 +55,7 @@ export function runFolderHandlers(api: Api, folders: RunFolders | undefined): Pi
         throw new Refusal(
           404,
           "not_found",
-          `The folder has no file of rollouts ${JSON.stringify(query.file.slice(0, 100))}.`,
+          `file: the run folder has no rollouts ${JSON.stringify(query.file.slice(0, 100))}`,
         );
       }
       return found;

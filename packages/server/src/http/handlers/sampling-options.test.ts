@@ -1,4 +1,4 @@
-/** Fields of a sample that 0.29 to 0.33 brought, as they travel; their numbers are checked where they are computed. */
+/** Encoding of the sample fields that releases 0.29 to 0.33 added; tests of the engine check their values. */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { baseModel, TestServer } from "../../testing/test-server.ts";
 
@@ -27,7 +27,7 @@ const ask = (fields: object, params: object = {}) =>
 const failure = async (fields: object): Promise<string> => (await server.result(ask(fields))).error as string;
 
 describe("a sample's options", () => {
-  it("target_prompt_logprobs come back in the shape they came in, 0 where nothing was asked", async () => {
+  it("target_prompt_logprobs are returned in the shape of the request, 0 for positions without targets", async () => {
     const target = { data: [9, -1, -1, -1, 8, 9], dtype: "int64", shape: [3, 2] };
     const { targetPromptLogprobs } = await server.sampleResult(ask({ target_prompt_logprobs: target }));
     expect(targetPromptLogprobs).toMatchObject({ dtype: "float32", shape: [3, 2], sparseCrowIndices: undefined });
@@ -51,7 +51,7 @@ describe("a sample's options", () => {
     expect([...targetPromptLogprobs!.values]).toEqual([-2009, -3008, -3007]);
   });
 
-  it("topk_sample_logprobs and prompt_alt_tokens_k come back as tables", async () => {
+  it("topk_sample_logprobs and prompt_alt_tokens_k are returned as tables", async () => {
     const result = await server.sampleResult(ask({ topk_sample_logprobs: 3, prompt_alt_tokens_k: 2, num_samples: 2 }));
     for (const { topkSampledLogprobs } of result.sequences) {
       expect(topkSampledLogprobs).toMatchObject({ k: 3, length: 2 });
@@ -64,12 +64,12 @@ describe("a sample's options", () => {
     expect(plain.json.prompt_alt_tokens.tokens.shape).toEqual([3, 2]);
   });
 
-  it("prompt_logprobs_last_n leaves the positions before open", async () => {
+  it("prompt_logprobs_last_n leaves earlier positions empty", async () => {
     const result = await server.sampleResult(ask({ prompt_logprobs: true, prompt_logprobs_last_n: 2 }));
     expect(result.promptLogprobs?.map((value) => value === null)).toEqual([true, true, false, false]);
   });
 
-  it("what cannot be computed is told by its field through the future", async () => {
+  it("an invalid field is reported by its name through the future", async () => {
     const target = (data: number[], shape: number[]) => ({
       target_prompt_logprobs: { data, dtype: "int64", shape },
     });
@@ -98,19 +98,19 @@ describe("a sample's options", () => {
         type: "sample",
       }),
     );
-    expect(server.logged.filter(({ event }) => event === "request.unknown_field")).toEqual([]);
+    expect(server.logged.filter(({ event }) => event === "request_field.ignored")).toEqual([]);
   });
 
-  it("record_stability_info has no effect, and no word about it: nothing that this server runs reads what it would record", async () => {
+  it("record_stability_info is accepted without effect and without a log line", async () => {
     const drawn = async (fields: object) => {
       const { sequences } = await server.sampleResult(ask(fields, { seed: 5 }));
       return sequences[0]!.tokens;
     };
     expect(await drawn({ record_stability_info: true })).toEqual(await drawn({}));
-    expect(server.logged.filter(({ event }) => event === "request.unknown_field")).toEqual([]);
+    expect(server.logged.filter(({ event }) => event === "request_field.ignored")).toEqual([]);
   });
 
-  it("tinklet_constraint reaches the engine, also from what was stored; what cannot be meant is refused", async () => {
+  it("tinklet_constraint reaches the engine, also from the store; contradictory ones are refused", async () => {
     const asked: unknown[] = [];
     const own = await TestServer.open({ engine: { onSample: ({ params }) => asked.push(params?.constraint) } });
     onTestFinished(() => own.close());
@@ -134,13 +134,13 @@ describe("a sample's options", () => {
     }
     expect((await sample({ type: "json_object" }, " ".repeat(5_000_000))).status).toBe(413);
     expect(asked).toHaveLength(4);
-    await own.sampleResult(sample(undefined, " ".repeat(5_000_000))); // what it was refused for
+    await own.sampleResult(sample(undefined, " ".repeat(5_000_000))); // too large with a constraint, accepted without
     expect((await own.post("client/config", { sdk_version: "0.36.0" })).json.tinklet_extensions).toContain(
       "constraint",
     );
   });
 
-  it("tinklet_constraint is neither offered nor taken in strict mode", async () => {
+  it("tinklet_constraint is neither announced nor accepted in strict mode", async () => {
     const strict = await TestServer.open({ strict: true });
     onTestFinished(() => strict.close());
     const { status, json } = await strict.post("asample", {
@@ -154,7 +154,7 @@ describe("a sample's options", () => {
     expect(tinklet_extensions).not.toContain("constraint");
   });
 
-  it("stop: [] is handed on as it is", async () => {
+  it("stop: [] reaches the engine unchanged", async () => {
     const { sequences } = await server.sampleResult(ask({}, { stop: [] }));
     expect(sequences[0]!.stopReason).toBe("length");
   });

@@ -12,46 +12,42 @@ import type { Failure } from "../../store/tables/requests.ts";
 import { addSampler, joinSampler, samplerBySeq } from "../../store/tables/sessions.ts";
 import { openSession, ownSampler } from "../access/access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
+import { checkBaseModel, checkNumber } from "./fields.ts";
 import { engineSeed } from "./training.ts";
 
-/** @param isStrict - fields that are Tinklet's own are refused, as a server without them would ignore them */
+/** @param isStrict - refuse fields that other servers do not have and would ignore */
 export function samplingHandlers(
   api: Api,
   isStrict: boolean,
 ): Pick<Handlers, "createSamplingSession" | "asample" | "getSampler" | "joinSamplingSession"> {
   const { sql } = api.store.db;
 
-  /** What a sampler, or a sample without one, draws from. */
-  const source = (call: Call, given: { baseModel?: string | undefined; modelPath?: string | undefined }) => {
-    if (given.modelPath !== undefined) {
-      const row = findReadable(sql, given.modelPath, [call.caller.tenant], api.clock.now());
-      if (given.baseModel !== undefined && given.baseModel !== row.base_model) {
+  /** The base model and the adapter of a sampler, or of a sample without one. */
+  const source = (call: Call, body: { baseModel?: string | undefined; modelPath?: string | undefined }) => {
+    if (body.modelPath !== undefined) {
+      const row = findReadable(sql, body.modelPath, [call.caller.tenant], api.clock.now());
+      if (body.baseModel !== undefined && body.baseModel !== row.base_model) {
         throw new Refusal(
           400,
           "base_model_mismatch",
-          `${given.modelPath} was trained on ${row.base_model}, not on ${given.baseModel}.`,
+          `${body.modelPath} was trained on ${row.base_model}, not on ${body.baseModel}.`,
         );
       }
       return { baseModel: served(row.base_model), filesId: row.files_id };
     }
-    if (given.baseModel === undefined) throw new Refusal(422, "invalid_request", "Give base_model or model_path.");
-    return { baseModel: served(given.baseModel), filesId: undefined };
+    if (body.baseModel === undefined) throw new Refusal(422, "invalid_request", "base_model or model_path is required");
+    return { baseModel: served(body.baseModel), filesId: undefined };
   };
   const served = (name: string): string => {
-    if (api.models.has(name)) return name;
-    const known = [...api.models.keys()].map((item) => JSON.stringify(item)).join(", ");
-    throw new Refusal(
-      400,
-      "unknown_base_model",
-      `The base model ${JSON.stringify(name.slice(0, 200))} is not served here; this server has ${known}.`,
-    );
+    checkBaseModel(api, name);
+    return name;
   };
 
   return {
     createSamplingSession: async ({ body }, call) => {
       const session = openSession(api, call, body.sessionId);
       const seq = body.samplingSessionSeqId;
-      if (seq < 0) throw new Refusal(422, "invalid_request", "sampling_session_seq_id: must not be negative");
+      checkNumber("sampling_session_seq_id", seq, 0, Number.MAX_SAFE_INTEGER);
       const { baseModel, filesId } = source(call, body);
       const id = `${session.id}:sample:${seq}`;
       await api.store.db.write((tx) => {
@@ -83,11 +79,9 @@ export function samplingHandlers(
       checkConstraint(body, { isStrict, bytes: call.bytes.byteLength, most: api.limits.chatBytes });
       const sampler = body.samplingSessionId === undefined ? undefined : ownSampler(api, call, body.samplingSessionId);
       if (sampler !== undefined) openSession(api, call, sampler.session_id);
-      // made from a checkpoint that was deleted, or unpublished, since
+      // refuses a sampler whose checkpoint was deleted or unpublished since
       if (sampler?.model_path != null) findReadable(sql, sampler.model_path, [sampler.tenant], api.clock.now());
-      if (body.seqId !== undefined && !(body.seqId >= 0 && body.seqId < 2n ** 63n)) {
-        throw new Refusal(422, "invalid_request", `seq_id: ${body.seqId} is not between 0 and 2^63.`);
-      }
+      if (body.seqId !== undefined) checkNumber("seq_id", body.seqId, 0, 2n ** 63n - 1n);
       const from =
         sampler === undefined ? source(call, body) : { baseModel: served(sampler.base_model), filesId: undefined };
       const resolvedParams: ResolvedParams = {
@@ -141,26 +135,28 @@ export function samplingHandlers(
   };
 }
 
-/** @throws {@link Refusal} where a constraint cannot be meant, or is not to be had */
+/** @throws {@link Refusal} when a constraint is not allowed, or its fields contradict each other */
 function checkConstraint(
   { tinkletConstraint: constraint }: SampleRequest,
   { isStrict, bytes, most }: { readonly isStrict: boolean; readonly bytes: number; readonly most: number },
 ): void {
   if (constraint === undefined) return;
-  // The engine's own thread reads it: no more than it gets from a chat.
-  if (bytes > most)
-    throw new Refusal(413, "body_too_large", `tinklet_constraint: requests with it have at most ${most} bytes.`);
+  // the engine's thread parses it, so the limit is that of chats
+  if (bytes > most) {
+    const problem = `tinklet_constraint: the body of a request with it must have at most ${most} bytes, got ${bytes}`;
+    throw new Refusal(413, "body_too_large", problem);
+  }
   if (isStrict) {
-    const problem = "tinklet_constraint: is Tinklet's own, and strict mode takes what the official SDK can send.";
+    const problem = "tinklet_constraint: is not allowed in strict mode, because the official SDK does not have it";
     throw new Refusal(400, "hosted_lacks", problem);
   }
   if ((constraint.schema === undefined) === (constraint.type === "json_schema")) {
-    const problem = "tinklet_constraint.schema: belongs to json_schema, and to nothing else.";
+    const problem = "tinklet_constraint.schema: is required for json_schema, and not allowed for other types";
     throw new Refusal(422, "invalid_request", problem);
   }
 }
 
-/** What is wrong with a sample that was understood; told through its future. */
+/** The first invalid parameter of a decoded sample; reported through its future. */
 function checkSample(api: Api, body: SampleRequest): Failure | undefined {
   const { limits } = api;
   const { numSamples, topkPromptLogprobs: topk, promptLogprobsLastN: lastN } = body;
@@ -172,7 +168,7 @@ function checkSample(api: Api, body: SampleRequest): Failure | undefined {
     [maxTokens === undefined || maxTokens >= 1, `sampling_params.max_tokens: ${maxTokens} is not positive`],
     [between(temperature, 0, 1000), `sampling_params.temperature: ${temperature} is not between 0 and 1000`],
     [topP > 0 && topP <= 1, `sampling_params.top_p: ${topP} is not in (0, 1]`],
-    [topK >= -1, `sampling_params.top_k: ${topK} is neither -1 nor a count`],
+    [topK >= -1, `sampling_params.top_k: ${topK} is below -1, which means no limit`],
     [
       between(topk, 0, limits.topkPromptLogprobs),
       `topk_prompt_logprobs: ${topk} is not between 0 and ${limits.topkPromptLogprobs}`,

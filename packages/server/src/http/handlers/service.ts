@@ -1,5 +1,4 @@
-/** Handlers about the connection itself: configuration, credentials, sessions, capabilities, telemetry. */
-
+/** Handlers of configuration, credentials, new sessions, capabilities, tokenizers and telemetry. */
 import { ModelError, type TokenizerFiles } from "@tinklet/models";
 import { randomHex } from "@tinklet/wire/entropy";
 import { Refusal } from "../../queue/refusal.ts";
@@ -19,16 +18,18 @@ type ServiceOperation =
   | "healthz"
   | "telemetry";
 
-/** @param extensions - what this server has beyond the official routes, for clients that can use it */
+/**
+ * @param extensions - names of features beyond the official API, for clients that can use them.
+ * @param tokenizers - finds the tokenizer of a model that is not served.
+ */
 export function serviceHandlers(
   api: Api,
   extensions: readonly string[],
-  /** Of models that are not served. */
   tokenizers: (model: string) => Promise<TokenizerFiles | undefined>,
 ): Pick<Handlers, ServiceOperation> {
   return {
     clientConfig: () => ({
-      // the official client's own defaults, except that plain httpx needs no extra package and the token makes whoami work
+      // The defaults of the official client, with two exceptions: no pyqwest, which is an extra package, and tokens, which whoami needs.
       pjwtAuthEnabled: true,
       credentialDefaultSource: "api_key",
       sampleDispatchBytesSemaphoreSize: 10 * 1024 * 1024,
@@ -90,7 +91,10 @@ export function serviceHandlers(
       const served = api.models.get(model);
       const unserved = served === undefined ? await tokenizers(model) : undefined;
       if (unserved !== undefined) return { files: presentFiles(unserved) };
-      if (served === undefined) throw new Refusal(404, "no_model", `There is no base model ${model} here.`);
+      if (served === undefined) {
+        const problem = `model: ${JSON.stringify(model.slice(0, 200))} is not served here`;
+        throw new Refusal(404, "no_model", problem);
+      }
       try {
         const files = await served.tokenizerFiles?.();
         if (files !== undefined) return { files: presentFiles(files) };
@@ -98,14 +102,14 @@ export function serviceHandlers(
         if (!(error instanceof ModelError)) throw error;
         api.log.warn("tokenizer.failed", { model, error: error.message });
       }
-      throw new Refusal(404, "no_tokenizer", `The model ${model} has no tokenizer that can be handed out.`);
+      throw new Refusal(404, "no_tokenizer", `model: ${model} has no tokenizer files that could be downloaded`);
     },
     healthz: () => ({ status: "ok" }),
     telemetry: ({ body }) => {
       for (const event of body.events) {
-        // a client's own failures are worth a line here: they are often the server's first sign of trouble
+        // logged, because a failing client is often the first sign of a problem of the server
         if (event.event === "UNHANDLED_EXCEPTION") {
-          api.log.warn("client.exception", {
+          api.log.warn("client.failed", {
             session: body.sessionId.slice(0, 100),
             type: event.errorType.slice(0, 100),
             message: event.errorMessage.slice(0, 300),
@@ -117,7 +121,7 @@ export function serviceHandlers(
   };
 }
 
-/** Without the names of files that the model does not have. */
+/** Only the files that the model has. */
 function presentFiles(files: TokenizerFiles): Record<string, string> {
   return Object.fromEntries(
     Object.entries(files).filter((entry): entry is [string, string] => typeof entry[1] === "string"),

@@ -1,4 +1,4 @@
-/** Handlers of sessions as they are listed, found, labelled and ended. */
+/** Handlers that list, search, label and finish sessions. */
 import type { SessionSearchRequest, SessionStatus } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import { checkpointTotals } from "../../store/tables/models.ts";
@@ -23,8 +23,9 @@ type SessionOperation =
   | "finishSession"
   | "searchSessions";
 
-/** Sessions that one search looks at, and shows. */
+/** Sessions that one search reads. */
 const searchedSessions = 1000;
+/** Sessions in one response. */
 const shownSessions = 200;
 
 export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
@@ -44,11 +45,11 @@ export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
     },
     getSession: ({ params }, call) => {
       const row = ownSession(api, call, params.sessionId);
-      const notes = textValues(row.user_metadata);
+      const userMetadata = textValues(row.user_metadata);
       return {
         trainingRunIds: sessionMembers(sql, "models", row.id),
         samplerIds: sessionMembers(sql, "samplers", row.id),
-        ...omitUndefined({ userMetadata: notes }),
+        ...omitUndefined({ userMetadata }),
         ...(row.display_name === null ? {} : { displayName: row.display_name }),
       };
     },
@@ -79,7 +80,7 @@ export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
       const found = sessionsBefore(sql, call.caller.tenant, before, searchedSessions + 1);
       const matches = matcher(body);
       const shown: SessionRow[] = [];
-      // a page that holds too few is followed by the next: no call looks at more than so many sessions
+      // one call reads a bounded number of sessions, so a page may have fewer matches than `limit` and still be followed by another
       let last: SessionRow | undefined;
       for (const row of found.slice(0, searchedSessions)) {
         if (shown.length >= Math.min(body.limit, shownSessions)) break;
@@ -91,7 +92,7 @@ export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
         sessions: shown.map((row) => {
           const kept = checkpointTotals(sql, row.id);
           const status = statusOf(row);
-          const notes = textValues(row.user_metadata);
+          const userMetadata = textValues(row.user_metadata);
           return {
             sessionId: row.id,
             createdAt: new Date(row.created_at),
@@ -101,7 +102,7 @@ export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
             checkpointsCount: kept.count,
             checkpointStorageBytes: kept.bytes,
             ...(row.display_name === null ? {} : { displayName: row.display_name }),
-            ...omitUndefined({ userMetadata: notes }),
+            ...omitUndefined({ userMetadata }),
           };
         }),
         ...(last === undefined || isEnd
@@ -112,13 +113,13 @@ export function sessionHandlers(api: Api): Pick<Handlers, SessionOperation> {
   };
 }
 
-/** Whether a session is one that is looked for. */
+/** The predicate of a search. */
 function matcher(search: SessionSearchRequest): (row: SessionRow, status: SessionStatus | undefined) => boolean {
   const words = search.displayName?.toLowerCase().slice(0, 1000).split(/\s+/);
   const wanted = Object.entries(search.userMetadata);
   return (row, status) => {
     const isNamed = words?.every((word) => (row.display_name ?? "").toLowerCase().includes(word)) ?? false;
-    const isMeant =
+    const isFound =
       search.sessionId !== undefined || words !== undefined ? row.id === search.sessionId || isNamed : true;
     const hasStatus =
       search.statuses?.some(
@@ -128,10 +129,10 @@ function matcher(search: SessionSearchRequest): (row: SessionRow, status: Sessio
             asked.reasons === undefined ||
             (status?.type === "client_finished" && asked.reasons.includes(status.reason.type))),
       ) ?? true;
-    if (!isMeant || !hasStatus) return false;
-    const notes = textValues(row.user_metadata) ?? {};
+    if (!isFound || !hasStatus) return false;
+    const metadata = textValues(row.user_metadata) ?? {};
     return (
-      wanted.every(([key, value]) => notes[key] === value) &&
+      wanted.every(([key, value]) => metadata[key] === value) &&
       (search.projectIds?.includes(row.project_id ?? "") ?? true)
     );
   };

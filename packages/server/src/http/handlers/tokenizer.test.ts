@@ -1,4 +1,4 @@
-/** The tokenizers that a server hands out: for a folder, a GGUF file and a Hub model, with no network and no access to its disk. */
+/** Downloads of tokenizers: of a folder, a GGUF file and a Hub model, without a network and without access to the server's disk. */
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), "tinklet-tokenizer-"));
   folder = join(root, "folder");
   await writeTinyFolder(folder);
-  // What the Hub's cache looks like after a model was fetched there once.
+  // The Hub's cache after one download of a model.
   const repository = join(root, "hub", "models--org--tiny");
   mkdirSync(join(repository, "refs"), { recursive: true });
   writeFileSync(join(repository, "refs", "main"), commit);
@@ -77,7 +77,7 @@ describe("getTokenizer", () => {
     expect(asked.filter((path) => path.endsWith("/tinklet/tokenizer"))).toHaveLength(1);
   });
 
-  it("never asks a server that does not announce it", async () => {
+  it("does not ask a server that does not announce the extension", async () => {
     const asked: string[] = [];
     const fetch = async (input: string | URL | Request, init?: RequestInit) => {
       const { pathname } = new URL(input instanceof Request ? input.url : input);
@@ -105,7 +105,7 @@ describe("the route", () => {
       body: (await answer.json()) as { files?: Record<string, string>; detail?: string },
     };
   };
-  it("names only the files that there are", async () => {
+  it("lists only existing files", async () => {
     const { status, body } = await ask("quantized");
     expect(status).toBe(200);
     expect(Object.keys(body.files ?? {}).sort()).toEqual([
@@ -114,7 +114,7 @@ describe("the route", () => {
       "tokenizer_config.json",
     ]);
   });
-  it("a model that is not served is not found, whatever lies on the server's disk", async () => {
+  it("a model that is not served is not found, also if it is on the server's disk", async () => {
     expect((await ask(bundled)).status).toBe(404);
     expect((await ask("../etc")).status).toBe(404);
   });

@@ -1,5 +1,4 @@
-/** Handlers that make, describe and train models. Each ends in a request on the queue, except `get_info`. */
-
+/** Handlers that create, describe and train models. All except `get_info` submit a request to the queue. */
 import { type ForwardBackwardRequest, type Operation, peekForwardBackwardRequest, stringifyJson } from "@tinklet/wire";
 import { entropy } from "@tinklet/wire/entropy";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -13,7 +12,7 @@ import type { Lora, ModelRow, NewModel } from "../../store/tables/models.ts";
 import type { Failure, RequestKind } from "../../store/tables/requests.ts";
 import { openSession, ownModel } from "../access/access.ts";
 import type { Api, Call, Handlers, PassHandler } from "../api.ts";
-import { checkMetadata } from "./fields.ts";
+import { checkBaseModel, checkMetadata, checkNumber } from "./fields.ts";
 
 type TrainingOperation =
   | "createModel"
@@ -27,7 +26,7 @@ type TrainingOperation =
   | "saveWeightsExternal"
   | "loadWeights";
 
-/** The requests that carry a number of their model and whose number is used up when they are refused. */
+/** Operations with a `seq_id` of their model. A refused request uses up its number, so that later ones do not wait for it. */
 export const numberedKinds: Partial<Record<Operation, RequestKind>> = {
   optimStep: "optim_step",
   saveWeights: "save_weights",
@@ -37,28 +36,28 @@ export const numberedKinds: Partial<Record<Operation, RequestKind>> = {
 };
 
 /**
- * A seed as the engine takes it. One that the client left open is drawn here, when the request is accepted, so that running it
- * again gives the same; of a larger one the lower 52 bits count.
+ * The engine's seed for a client's. A missing seed is drawn here, when the request is accepted, so that a second run of the request gives
+ * the same result. Of a larger seed the lower 52 bits are used.
  */
 export function engineSeed(seed: number | bigint | undefined): number {
   if (seed === undefined) return Buffer.from(entropy.bytes(4)).readUInt32BE() >>> 1;
   return typeof seed === "number" && seed >= 0 && seed < 2 ** 52 ? seed : Number(BigInt.asUintN(52, BigInt(seed)));
 }
 
-/** @throws {@link Refusal} 400 naming an optimizer that this server does not have. */
-function checkFamily(field: string, type: unknown): void {
+/** @throws {@link Refusal} 400 for an optimizer other than AdamW. */
+function checkOptimizerType(field: string, type: unknown): void {
   if (type === undefined || type === "adamw") return;
   const shown = stringifyJson(type).slice(0, 100);
-  throw new Refusal(400, "unknown_optimizer", `${field}.type: this server's optimizer is AdamW, not ${shown}.`);
+  throw new Refusal(400, "unknown_optimizer", `${field}.type: must be adamw, got ${shown}`);
 }
 
-/** Refuses a step of another family by its name; such a step has no `adam_params`, and would be refused for that. */
+/** Refuses a step with another optimizer by its name. Decoding would refuse it for its missing `adam_params` instead. */
 export function refuseOtherOptimizers(wire: unknown): void {
   const params = (wire as { optimizer_params?: { type?: unknown } } | null | undefined)?.optimizer_params;
-  if (typeof params === "object" && params !== null) checkFamily("optimizer_params", params.type ?? null);
+  if (typeof params === "object" && params !== null) checkOptimizerType("optimizer_params", params.type ?? null);
 }
 
-/** Puts a JSON request of an existing model on the queue. */
+/** Submits a JSON request of an existing model to the queue. */
 async function submitJson(
   api: Api,
   call: Call,
@@ -95,15 +94,15 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
   const createModel: Handlers["createModel"] = async ({ body }, call) => {
     const session = openSession(api, call, body.sessionId);
     checkBaseModel(api, body.baseModel);
-    checkModelSeq(body.modelSeqId);
+    checkNumber("model_seq_id", body.modelSeqId);
     checkMetadata("user_metadata", body.userMetadata);
-    checkFamily("optimizer_config", body.optimizerConfig?.["type"]);
+    checkOptimizerType("optimizer_config", body.optimizerConfig?.["type"]);
     const config = body.loraConfig ?? { rank: 32, trainAttn: true, trainMlp: true, trainUnembed: true };
     if (config.rank > api.limits.rank) {
       throw new Refusal(
         400,
         "rank_too_large",
-        `lora_config.rank: ${config.rank} is more than the ${api.limits.rank} allowed.`,
+        `lora_config.rank: must be at most ${api.limits.rank}, got ${config.rank}`,
       );
     }
     const lora: Lora = {
@@ -116,7 +115,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     };
     const model = newModel(api, call, { ...body, baseModel: body.baseModel, lora });
     const requestId = await api.queue.submitModel(model, {
-      ...common(api, call, { tenant: session.tenant, session_id: session.id }),
+      ...common(api, call, { session_id: session.id }),
       kind: "create_model",
       fingerprint: fingerprintJson("create_model", call.wire),
       payload: call.bytes,
@@ -126,13 +125,13 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     return { requestId, modelId: model.id };
   };
 
-  /** Creates a model by loading: it starts from the checkpoint's own files. */
+  /** Creates a model from a checkpoint. */
   const createByLoading = async (body: Parameters<Handlers["loadWeights"]>[0]["body"], call: Call) => {
     if (body.sessionId === undefined || body.modelSeqId === undefined) {
-      throw new Refusal(422, "invalid_request", "load_weights takes either model_id, or session_id and model_seq_id.");
+      throw new Refusal(422, "invalid_request", "load_weights needs either model_id, or session_id and model_seq_id");
     }
     const session = openSession(api, call, body.sessionId);
-    checkModelSeq(body.modelSeqId);
+    checkNumber("model_seq_id", body.modelSeqId);
     checkMetadata("user_metadata", body.userMetadata);
     const access = accessTenant(api, body.weightsAccessToken);
     const row = findReadable(api.store.db.sql, body.path, [call.caller.tenant, access], api.clock.now());
@@ -155,7 +154,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     const requestId = await api.queue.submitModel(
       { ...model, from: { filesId: row.files_id, optimizer: body.optimizer } },
       {
-        ...common(api, call, { tenant: session.tenant, session_id: session.id }),
+        ...common(api, call, { session_id: session.id }),
         kind: "load_weights",
         fingerprint: fingerprintJson("load_weights", call.wire, ["weights_access_token"]),
         payload: withoutToken(call),
@@ -180,7 +179,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
       if (customLoss !== undefined)
         findLoss(api.store.db.sql, customLoss, ownModel(api, call, pass.modelId).session_id);
     } catch (error) {
-      // The official client never sends anything again once a chunk was refused, so bad data is told through the future.
+      // Reported through the future, because the official client sends no further request after a chunk was refused.
       const peeked = pass ?? (form === "proto" ? peekForwardBackwardRequest(call.bytes) : peekJson(call.wire));
       if (peeked === undefined) throw error;
       at = peeked;
@@ -238,7 +237,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     saveWeightsForSampler: ({ body }, call) => {
       if (body.path !== undefined) checkName(body.path);
       checkMetadata("user_metadata", body.userMetadata);
-      // the Python client takes a new sampling_session_seq_id each time it sends the same save again
+      // the Python client uses a new sampling_session_seq_id for each retry of the same save
       return submit(call, "save_weights_for_sampler", body, { ignore: ["sampling_session_seq_id"] });
     },
     saveWeightsExternal: ({ body }, call) => {
@@ -247,7 +246,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
         throw new Refusal(
           400,
           "no_encryption",
-          "age_encryption_recipients: this server does not encrypt what it exports.",
+          "age_encryption_recipients: is not supported, because this server does not encrypt exports; leave it out",
         );
       }
       return submit(call, "save_weights_external", body);
@@ -272,14 +271,8 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
 const numbered = (seqId: number | undefined) => (seqId === undefined || seqId === 0 ? {} : { seq: checkSeq(seqId) });
 
 function checkSeq(seqId: number): number {
-  if (seqId < 1 || seqId > 2 ** 31 - 1)
-    throw new Refusal(422, "invalid_request", `seq_id: ${seqId} is not between 1 and 2^31.`);
+  checkNumber("seq_id", seqId, 1);
   return seqId;
-}
-
-export function checkModelSeq(seq: number): void {
-  if (seq < 0 || seq > 2 ** 31 - 1)
-    throw new Refusal(422, "invalid_request", `model_seq_id: ${seq} is not between 0 and 2^31.`);
 }
 
 function openModel(api: Api, call: Call, id: string): ModelRow {
@@ -289,22 +282,12 @@ function openModel(api: Api, call: Call, id: string): ModelRow {
   return model;
 }
 
-export function checkBaseModel(api: Api, name: string): void {
-  if (api.models.has(name)) return;
-  const known = [...api.models.keys()].map((item) => JSON.stringify(item)).join(", ");
-  throw new Refusal(
-    400,
-    "unknown_base_model",
-    `The base model ${JSON.stringify(name.slice(0, 200))} is not served here; this server has ${known}. A server is told its models when it starts (--model, models).`,
-  );
-}
-
-/** The tenant whose weights a token opens. The token itself is never stored. */
+/** The tenant whose weights a token gives access to. The token itself is not stored. */
 function accessTenant(api: Api, token: string | undefined): string | undefined {
   if (token === undefined) return undefined;
   const tenant = api.auth.callerOf(token)?.tenant;
   if (tenant === undefined)
-    throw new Refusal(400, "bad_weights_access_token", "weights_access_token is no key of this server.");
+    throw new Refusal(400, "bad_weights_access_token", "weights_access_token: is not a key or token of this server");
   return tenant;
 }
 
@@ -313,30 +296,31 @@ function withoutToken(call: Call): Uint8Array {
   return new TextEncoder().encode(stringifyJson(rest));
 }
 
-const common = (api: Api, call: Call, of: { tenant: string; session_id: string }) => ({
+const common = (api: Api, call: Call, { session_id: sessionId }: { session_id: string }) => ({
   tenant: call.caller.tenant,
-  sessionId: of.session_id,
+  sessionId,
   now: api.clock.now(),
 });
 
 function newModel(
   api: Api,
   call: Call,
-  given: { sessionId: string; modelSeqId: number; baseModel: string; lora: Lora; userMetadata?: unknown },
+  fields: { sessionId: string; modelSeqId: number; baseModel: string; lora: Lora; userMetadata?: unknown },
 ): NewModel {
+  const { sessionId, modelSeqId, baseModel, lora, userMetadata } = fields;
   return {
-    id: `${given.sessionId}:train:${given.modelSeqId}`,
-    sessionId: given.sessionId,
+    id: `${sessionId}:train:${modelSeqId}`,
+    sessionId,
     tenant: call.caller.tenant,
-    modelSeq: given.modelSeqId,
-    baseModel: given.baseModel,
-    lora: given.lora,
-    userMetadata: given.userMetadata,
+    modelSeq: modelSeqId,
+    baseModel,
+    lora,
+    userMetadata,
     now: api.clock.now(),
   };
 }
 
-/** The model and number of a JSON body that is otherwise not understood. */
+/** The `model_id` and `seq_id` of a JSON body that cannot be decoded. */
 export function peekJson(wire: unknown): { modelId: string; seqId: number } | undefined {
   if (typeof wire !== "object" || wire === null) return undefined;
   const { model_id: modelId, seq_id: seqId } = wire as Record<string, unknown>;
@@ -353,10 +337,10 @@ function checkPass(api: Api, pass: ForwardBackwardRequest): void {
   const { length } = pass.forwardBackwardInput.data;
   if (length === 0) throw new UserError("data: is empty");
   if (length > limits.batchData) {
-    throw new UserError(`data: ${length} examples are more than the ${limits.batchData} of one request.`);
+    throw new UserError(`data: must have at most ${limits.batchData} examples, got ${length}`);
   }
   const tokens = passTokens(pass);
   if (tokens > limits.batchTokens) {
-    throw new UserError(`data: ${tokens} tokens are more than the ${limits.batchTokens} of one request.`);
+    throw new UserError(`data: must have at most ${limits.batchTokens} tokens, got ${tokens}`);
   }
 }

@@ -1,4 +1,4 @@
-/** Handlers about what was used and done: the bill, the audit log, storage, and whose key it is. */
+/** Handlers of billing usage, the audit log, storage, and the owner of a key. */
 import type { BillingUsageEvent } from "@tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
 import { projectStorage, tenantCheckpoints } from "../../store/tables/models.ts";
@@ -25,9 +25,9 @@ export function usageHandlers(api: Api): Pick<Handlers, UsageOperation> {
       const sessions: Record<string, { userMetadata?: Record<string, string> }> = {};
       for (const id of new Set(data.map(({ sessionId }) => sessionId))) {
         const row = id === undefined ? undefined : getSession(sql, id);
-        const notes = row && textValues(row.user_metadata);
-        if (id !== undefined && notes !== undefined && Object.keys(notes).length > 0)
-          sessions[id] = { userMetadata: notes };
+        const userMetadata = row && textValues(row.user_metadata);
+        if (id !== undefined && userMetadata !== undefined && Object.keys(userMetadata).length > 0)
+          sessions[id] = { userMetadata };
       }
       return { data, sessions };
     },

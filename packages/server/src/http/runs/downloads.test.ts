@@ -1,4 +1,4 @@
-/** Downloads over a socket, whole and given up: the descriptors that they use are given back. */
+/** Downloads over a socket, complete and aborted: their file descriptors are closed. */
 import { mkdtemp, readdir, readlink, rm } from "node:fs/promises";
 import { get, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
@@ -8,7 +8,7 @@ import { serve } from "../../serve.ts";
 import { fakeEngine } from "../../testing/fake-engine.ts";
 import { baseModel } from "../../testing/test-server.ts";
 
-/** A server on a socket with one saved checkpoint; `rank` decides how large its files are. */
+/** A server on a socket with one saved checkpoint, whose size grows with `rank`. */
 async function withCheckpoint(rank: number) {
   const dataDir = await mkdtemp(join(tmpdir(), "tinklet-download-"));
   const server = await serve({
@@ -47,7 +47,7 @@ async function withCheckpoint(rank: number) {
   };
 }
 
-/** Descriptors of this process that lead into a folder's adapters. */
+/** File descriptors of this process for adapters in a folder. */
 async function openIn(dataDir: string): Promise<number> {
   const links = await Promise.all(
     (await readdir("/proc/self/fd")).map((fd) => readlink(`/proc/self/fd/${fd}`).catch(() => "")),
@@ -55,7 +55,7 @@ async function openIn(dataDir: string): Promise<number> {
   return links.filter((link) => link.startsWith(join(dataDir, "adapters"))).length;
 }
 
-/** Begins a download and breaks the connection when the first bytes are there. */
+/** Starts a download and closes the connection at the first bytes. */
 const giveUp = (url: string) =>
   new Promise<void>((resolve, reject) => {
     const request = get(url, { agent: false }, (response: IncomingMessage) => {
@@ -70,13 +70,13 @@ const giveUp = (url: string) =>
   });
 
 describe.skipIf(process.platform !== "linux")("a download that is given up", () => {
-  test.each(["archive", "file"] as const)("gives its descriptors back: %s", async (what) => {
+  test.each(["archive", "file"] as const)("closes its file descriptors: %s", async (what) => {
     const checkpoint = await withCheckpoint(100_000);
     for (let i = 0; i < 8; i++) await giveUp(checkpoint[what]);
     await expect.poll(() => openIn(checkpoint.dataDir), { timeout: 5000 }).toBe(0);
   });
 
-  test("and one that is read to its end keeps nothing open", async () => {
+  test("and one that is read to its end leaves no file open", async () => {
     const checkpoint = await withCheckpoint(4);
     const answer = await fetch(checkpoint.archive);
     await answer.arrayBuffer();

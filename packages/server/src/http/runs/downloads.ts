@@ -1,6 +1,6 @@
 /**
- * What signed links lead to: a checkpoint's archive, one of its files, and a session's trace. All are streamed: a file is opened when
- * its first bytes are wanted, and closed when the reader has them all or goes away.
+ * Downloads by signed links: a checkpoint's archive, one of its files, a session's trace. All are streamed: a file is opened at the first
+ * read, and closed when the reader has read it or has left.
  */
 import { pipeline, Readable } from "node:stream";
 import { createGzip } from "node:zlib";
@@ -11,18 +11,18 @@ import type { Api } from "../api.ts";
 import { type TarEntry, tarStream } from "./tar.ts";
 import { traceStream } from "./trace.ts";
 
-/** Answers `/download/…`, or `undefined` when the path is something else. */
-export async function download(api: Api, url: URL): Promise<Response | undefined> {
-  const path = /^\/download\/(archive|trace|file)\/(.+)$/.exec(url.pathname);
-  if (path === null) return undefined;
+/** The response for a path `/download/KIND/…`. */
+export async function download(api: Api, url: URL): Promise<Response> {
   const verdict = api.links.check(url);
-  if (verdict === "forged") return problem(403, "bad_signature", "This link was not made by this server.");
-  if (verdict === "expired") return problem(410, "link_expired", "This link has expired; ask for a new one.");
-  if (path[1] === "trace") return trace(api, path[2]!);
-  return path[1] === "archive" ? archive(api, path[2]!) : file(api, path[2]!);
+  if (verdict === "forged") return problem(403, "bad_signature", "This link has no valid signature of this server.");
+  if (verdict === "expired") return problem(410, "link_expired", "This link has expired; request a new one.");
+  const [, , kind, ...rest] = url.pathname.split("/");
+  const path = rest.join("/");
+  if (kind === "trace") return trace(api, path);
+  return kind === "archive" ? archive(api, path) : file(api, path);
 }
 
-/** One file of an adapter. The signature covers the path, so it is one that this server wrote. */
+/** One file of an adapter. The link's signature covers the path, so the path needs no further check. */
 async function file(api: Api, path: string): Promise<Response> {
   const [run, kind, name, fileName] = path.split("/") as [string, string, string, string];
   const row = getCheckpoint(api.store.db.sql, run, kind, name);
@@ -46,7 +46,7 @@ async function archive(api: Api, path: string): Promise<Response> {
   const packed = pipeline(
     Readable.from(tarStream(entries, row.created_at)),
     createGzip({ level: 1 }),
-    () => {}, // a reader that went away; what failed here fails the stream that it reads
+    () => {}, // errors reach the reader through the stream; a reader that has left needs none
   );
   return new Response(streamed(packed), {
     headers: { "content-type": "application/gzip", "content-disposition": `attachment; filename="${row.name}.tar.gz"` },
@@ -61,7 +61,7 @@ function trace(api: Api, sessionId: string): Response {
 
 const streamed = (stream: Readable) => Readable.toWeb(stream) as ReadableStream<Uint8Array>;
 
-/** A stream that is opened at its first read. */
+/** A stream that opens its source at the first read. */
 function opened(open: () => Readable): Readable {
   return Readable.from(
     (async function* () {

@@ -19,7 +19,7 @@ async function step(server: TestServer, model: string, seq: number, learningRate
   return seq + 2;
 }
 
-/** A stream's events as they come. */
+/** The events of a stream. */
 async function* events(server: TestServer, path: string, headers: Record<string, string> = {}) {
   const request = new Request(`http://localhost/api/v1/${path}`, { headers: { "x-api-key": server.key, ...headers } });
   const response = await server.server.fetch(request);
@@ -64,7 +64,7 @@ describe("a run's curve", () => {
     expect(later.json.steps.step).toEqual([2]);
   });
 
-  test("is bounded: of a long run every other row stays, and the last always", async () => {
+  test("is bounded: of a long run every second row is kept, and always the last", async () => {
     const server = await open({ limits: { stepsPerRun: 8 } });
     const model = await server.model();
     let seq = 1;
@@ -75,7 +75,7 @@ describe("a run's curve", () => {
     expect(steps.tokens.at(-1)).toBe(33 * 4);
   });
 
-  test("goes with its run, and says why a run waits", async () => {
+  test("is deleted with its run, and shows why a run waits", async () => {
     const server = await open();
     const model = await server.model();
     await step(server, model, 1);
@@ -99,7 +99,7 @@ describe("a run's curve", () => {
     expect(told.at(-1)).toMatchObject({ kind: "created" });
   });
 
-  test("so are a request that was refused, and starts of the server between its requests and right after them", async () => {
+  test("so are a refused request, and restarts of the server between its requests and right after them", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "tinklet-starts-"));
     const clock = new FakeClock();
     const used = async (work?: (server: TestServer) => Promise<unknown>) => {
@@ -126,7 +126,7 @@ describe("a run's curve", () => {
 });
 
 describe("the stream of runs", () => {
-  test("tells steps as they are stored, and goes on after the last id", async () => {
+  test("sends steps as they are stored, and resumes after the last id", async () => {
     const server = await open();
     const model = await server.model();
     const stream = events(server, "tinklet/events") as AsyncGenerator<StreamEvent>;
@@ -143,13 +143,13 @@ describe("the stream of runs", () => {
     expect(missed).toMatchObject({ data: { run_id: model, steps: { step: [2, 3] } } });
   });
 
-  test("an id of another server is told to begin anew", async () => {
+  test("a reader with an id of another server gets a reset event", async () => {
     const server = await open();
     const stream = events(server, "tinklet/events?follow=false&after=abc.99") as AsyncGenerator<StreamEvent>;
     expect((await stream.next()).value).toMatchObject({ event: "reset", id: expect.stringMatching(/^[0-9a-f]{32}$/) });
   });
 
-  test("a tenant hears of its own runs alone", async () => {
+  test("a tenant receives its own runs only", async () => {
     const server = await open({
       apiKeys: ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) })),
     });
@@ -171,7 +171,7 @@ describe("the stream of runs", () => {
     expect(told).toEqual([his]);
   });
 
-  test("there are only so many at once", async () => {
+  test("the number of streams per tenant is limited", async () => {
     const server = await open({ limits: { watchersPerTenant: 1 } });
     const stream = events(server, "tinklet/events") as AsyncGenerator<StreamEvent>;
     await stream.next();
@@ -189,7 +189,7 @@ describe("the stream of runs", () => {
   });
 });
 
-test("the server says what it is doing, with the caller's own tokens", async () => {
+test("the server's state has the token rates of the caller only", async () => {
   const server = await open();
   const model = await server.model();
   await step(server, model, 1);

@@ -1,6 +1,6 @@
 /**
- * The stream of a tenant's runs: server-sent events with the optimizer steps that were stored and the runs that changed, gathered for a
- * moment so that fast runs cost a reader little. Every batch of steps has an id by which a reader goes on where its stream ended.
+ * The event stream of a tenant's runs: new optimizer steps and changed runs as server-sent events, batched for a moment so that fast runs
+ * send few events. Each batch of steps has an id, with which a reader resumes after a disconnect.
  */
 import { RunProgress, StepsEvent, stringifyJson, type WatchRunsQuery } from "@tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
@@ -11,18 +11,19 @@ import type { Api, Call } from "../api.ts";
 import { createEventStream } from "../event-stream.ts";
 import { runProgress, stepColumns } from "./run-progress.ts";
 
-/** How long changes are gathered. */
+/** Time for which changes are batched. */
 const gatherMs = 250;
-/** Steps that a reader who was away is sent; one who missed more asks for the runs anew. */
+/** Steps that are sent to a reader that resumes; one that missed more gets `reset` and requests the runs again. */
 const maxMissed = 5000;
-/** Events that wait for a reader who takes none; then its stream ends, and it comes back by its last id. */
+/** Unread events after which the stream ends; the reader can resume from its last id. */
 const maxUntaken = 256;
 
 const eventText = (event: string, data: unknown, id?: string): string =>
   `${id === undefined ? "" : `id: ${id}\n`}event: ${event}\ndata: ${stringifyJson(data)}\n\n`;
 
 /**
- * Events: `steps` (a {@link StepsEvent}), `run` (a {@link RunProgress}), `reset` (what was missed cannot be told: ask for the runs).
+ * Events: `steps` (a {@link StepsEvent}), `run` (a {@link RunProgress}), `ready`, `reset` (missed steps are not available: request the runs
+ * again).
  *
  * @throws {@link Refusal} 429 when the tenant has too many streams open.
  */
@@ -31,11 +32,10 @@ export function watchRuns(api: Api, call: Call, { after, follow }: WatchRunsQuer
   const { sql } = api.store.db;
   const { steps: feed } = api.queue.context;
   if (feed.watching(tenant) >= api.limits.watchersPerTenant) {
-    throw new Refusal(429, "too_many_streams", "This key has as many event streams open as the server takes.", {
-      retryAfterSeconds: 5,
-    });
+    const problem = `This key has ${api.limits.watchersPerTenant} event streams open, which is the limit. Close one.`;
+    throw new Refusal(429, "too_many_streams", problem, { retryAfterSeconds: 5 });
   }
-  // Ids of another store mean nothing here: a server that keeps nothing begins anew with each start.
+  // Ids are encrypted with the store's secret: those of another store, such as an in-memory one before a restart, are not readable.
   const ids = new OpaqueIds(api.store.secret, "step");
   const idOf = (step: number) => ids.make(step, tenant);
   let rows: StepRow[] = [];
@@ -59,7 +59,7 @@ export function watchRuns(api: Api, call: Call, { after, follow }: WatchRunsQuer
       if (of === undefined) byRun.set(row.model_id, [row]);
       else of.push(row);
     }
-    // Only the last event has an id: a reader that was cut off between two of them gets both again.
+    // Only the last event has an id, so a reader that is disconnected between two of them receives both again.
     const last = found.at(-1)?.id;
     for (const [at, [runId, of]] of [...byRun].entries()) {
       const id = last !== undefined && at === byRun.size - 1 ? idOf(last) : undefined;
@@ -78,17 +78,17 @@ export function watchRuns(api: Api, call: Call, { after, follow }: WatchRunsQuer
     changed.clear();
     if (stream.untaken > maxUntaken) stream.end();
   };
-  const soon = () => {
+  const flushSoon = () => {
     stopTimer ??= api.clock.timer(gatherMs, flush);
   };
   const stop = feed.watch(tenant, {
     onStep: (row) => {
       rows.push(row);
-      soon();
+      flushSoon();
     },
     onRun: (runId) => {
       changed.add(runId);
-      soon();
+      flushSoon();
     },
     onClose: () => {
       if (stopTimer !== undefined) {

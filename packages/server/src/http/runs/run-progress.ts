@@ -1,4 +1,4 @@
-/** How a run is getting on, as the API shows it: from its row, its session's, its last steps and the queue. */
+/** Status, curve and events of a run for the API, from its row, its session, its last steps and the queue. */
 
 import type { RunEvent, RunProgress, RunStatus, StepColumns } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -10,9 +10,9 @@ import { lastStep, lossOutline, type StepRow } from "../../store/tables/steps.ts
 import type { Api } from "../api.ts";
 import { textValues } from "../views.ts";
 
-/** Values of a sparkline. */
+/** Number of values of a sparkline. */
 const outlineValues = 48;
-/** Failed requests that are shown. */
+/** Failed requests per run in its events. */
 const shownFailures = 50;
 
 export function runProgress(api: Api, row: ModelRow): RunProgress {
@@ -53,7 +53,7 @@ export function runProgress(api: Api, row: ModelRow): RunProgress {
 
 export function stepColumns(rows: readonly StepRow[]): StepColumns {
   return {
-    id: rows.map(({ step }) => step), // the row's own number counts the steps of all tenants
+    id: rows.map(({ step }) => step), // not the row id, which counts the steps of all tenants
     step: rows.map(({ step }) => step),
     time: rows.map(({ at }) => at),
     tokens: rows.map(({ tokens }) => tokens),
@@ -65,7 +65,7 @@ export function stepColumns(rows: readonly StepRow[]): StepColumns {
   };
 }
 
-/** What happened to a run: its creation, what was saved, which requests failed or were refused, and when the server was started again. */
+/** Events of a run: its creation, saved checkpoints, failed and refused requests, and restarts of the server. */
 export function runEvents(api: Api, row: ModelRow): RunEvent[] {
   const { sql } = api.store.db;
   const saved = liveCheckpoints(sql, row.id, api.clock.now()).map((checkpoint) => ({
@@ -79,11 +79,11 @@ export function runEvents(api: Api, row: ModelRow): RunEvent[] {
     detail: `${kind}: ${error}`,
   }));
   const created = { time: new Date(row.created_at), kind: "created", detail: row.base_model };
-  // Those that came between its requests, and the first one after: later ones have nothing to do with a run that nobody uses.
+  // Restarts between the run's requests, and the first one after them; later ones do not concern an unused run.
   const starts = startTimes(sql).filter((at) => at > row.created_at);
   const lastUse = Math.max(row.last_request_at, ...failed.map(({ time }) => time.getTime()));
   const restarted = starts
     .filter((_, i) => i === 0 || starts[i - 1]! <= lastUse)
-    .map((at) => ({ time: new Date(at), kind: "restarted", detail: "The server was started again." }));
+    .map((at) => ({ time: new Date(at), kind: "restarted", detail: "The server was restarted." }));
   return [...saved, ...failed, ...restarted, created].sort((a, b) => b.time.getTime() - a.time.getTime());
 }

@@ -1,17 +1,16 @@
-/** What checkpoints take up over time, for the bill. */
+/** Storage of checkpoints over time, for billing usage. */
 import type { BillingUsageEvent } from "@tinklet/wire";
 import type { CheckpointRow } from "../../store/tables/models.ts";
 
 const hourMs = 3_600_000;
 const day = 24 * hourMs;
 
-/** Events of storage in one answer, at most. */
+/** Storage events per response. */
 const maxStorageEvents = 10_000;
 
 /**
- * What the checkpoints that still exist took up, by day: finer would be thousands of rows that say the same. Whole days of a checkpoint
- * are added as one change at each end, so that the work grows with checkpoints and days, not with their product or with the dates asked
- * for.
+ * Gigabyte-hours of existing checkpoints per day; per hour it would be thousands of equal rows. A checkpoint's whole days are recorded as
+ * one change at the first day and one at the last, so that the work grows with checkpoints plus days, not with their product.
  */
 export function storageUse(rows: readonly CheckpointRow[], from: number, to: number): BillingUsageEvent[] {
   const accounts = new Map<string, { row: CheckpointRow; parts: Map<number, number>; changes: Map<number, number> }>();

@@ -26,7 +26,7 @@ test.each([8 ** 11, 8 ** 11 + 513, 2 ** 40 + 1])("a size of %d is binary, and it
 
 test.skipIf(spawnSync("tar", ["--version"]).status !== 0)("tar reads the size of a large member", async () => {
   const size = 8 ** 11 + 513;
-  // the list of an archive needs no content of its last member
+  // listing an archive does not read the content of its last member
   const listed = spawnSync("tar", ["--list", "--verbose", "--file", "-"], { input: await headerOf(size) });
   expect(listed.stdout.toString()).toContain(` ${size} `);
 });

@@ -1,9 +1,9 @@
-/** A tar archive as a stream (ustar, plain files only), so that no archive is ever held in memory. */
+/** Writes a tar archive (ustar, plain files only) as a stream, so that no archive is held in memory. */
 
 export interface TarEntry {
   readonly name: string;
   readonly size: number;
-  /** Opens the content; called when its turn comes, so that no more than one is open. */
+  /** Opens the content. Called when the entry is written, so that only one file is open at a time. */
   readonly content: () => AsyncIterable<Uint8Array>;
 }
 
@@ -23,7 +23,7 @@ export async function* tarStream(entries: Iterable<TarEntry>, modifiedMs: number
   yield new Uint8Array(2 * block);
 }
 
-/** Eleven octal digits hold less than 8 GiB; from there on the size is binary, as GNU tar and others write it. */
+/** The largest size in eleven octal digits, just below 8 GiB; larger sizes are binary, as in GNU tar. */
 const maxOctalSize = 8 ** 11 - 1;
 const sizeField = { at: 124, length: 12 } as const;
 
@@ -47,7 +47,7 @@ function header(name: string, size: number, modifiedMs: number): Uint8Array {
   put(octal(0, 7), 116);
   putSize(bytes, size);
   put(octal(Math.floor(modifiedMs / 1000), 11), 136);
-  put("        ", 148); // the checksum counts as blanks
+  put("        ", 148); // the checksum is computed with its own field as spaces
   put("0", 156);
   put("ustar\u000000", 257);
   put(

@@ -1,6 +1,6 @@
 /**
- * A session's requests as a trace in the Trace Event Format, which Perfetto opens: one process for the session, one track for
- * each model and sampler, and for each request the time it waited and the time it ran.
+ * A session's requests in the Trace Event Format, which Perfetto opens: one process for the session, one track per model and sampler, and
+ * per request one span for its waiting time and one for its run time.
  */
 import type { Sql } from "../../store/database.ts";
 import { type TraceRow, tracePage } from "../../store/tables/requests.ts";
@@ -33,7 +33,7 @@ export async function* traceStream(sql: Sql, sessionId: string): AsyncGenerator<
   yield encoder.encode("\n]}\n");
 }
 
-/** Waiting is an asynchronous span, since many requests wait at once; running is a plain one. Times in microseconds. */
+/** Waiting is an asynchronous span, because the spans of several requests overlap; running is a complete one. Times in microseconds. */
 function spans(row: TraceRow, tid: number): unknown[] {
   const base = { pid: 1, tid, cat: row.kind };
   const args = { request: row.id, state: row.state, tokens: row.tokens };

@@ -21,12 +21,12 @@ const open = async (options: TestServerOptions = {}) => {
   return (model: string) => server.get(`tinklet/tokenizer?model=${encodeURIComponent(model)}`);
 };
 
-test("a tokenizer that is on this machine is handed out for a model that a run folder names, though nobody serves it", async () => {
+test("a tokenizer on this machine can be downloaded for a model that a run folder names and that is not served", async () => {
   const ask = await open();
   const { status, json } = await ask("tinklet/base");
   expect(status).toBe(200);
   expect(JSON.parse(json.files["tokenizer.json"]).model).toBeDefined();
-  // Named and not here: nothing is fetched. Here and not named: nothing is read.
+  // named by a run folder but not on this machine; on this machine but not named
   for (const model of ["org/not-here", "packages/base-model"]) expect((await ask(model)).status).toBe(404);
 });
 

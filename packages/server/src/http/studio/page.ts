@@ -1,13 +1,12 @@
 /**
- * The studio's page and the few paths beside the contract that it needs: its files, who is signed in, signing in and out. The page itself
- * holds no data and needs no key. Its policy lets it run no script, load nothing and call nobody but this server.
+ * The studio's page and the paths it needs outside the contract: its files, the signed-in tenant, signing in and out. The page itself has
+ * no data and needs no key. Its content security policy allows scripts, files and calls of this server only.
  */
 
-import type { Studio } from "@tinklet/wire";
-import type { Limits } from "../../limits.ts";
+import type { Studio, StudioFile } from "@tinklet/wire";
 import { Refusal } from "../../queue/refusal.ts";
 import { bytesAnswer, jsonAnswer } from "../answers.ts";
-import { type BodyBounds, readJson } from "../body/body.ts";
+import type { OpenCall, OpenRoute } from "../route-table.ts";
 import { checkSameOrigin, type SignIn } from "./sign-in.ts";
 
 const policy = [
@@ -33,61 +32,67 @@ const headers = {
   "cache-control": "no-cache",
 };
 
-/** A sign-in is a short text. */
+/** Bytes of the body of a sign-in, which is one token or key. */
 const signInBytes = 8192;
 
-export interface StudioPageOptions {
+export interface StudioRoutesOptions {
   readonly studio: Studio | undefined;
   readonly signIn: SignIn;
-  readonly limits: Limits;
-  /** Whether there is a model to train or to talk to. */
+  /** Whether the server serves a model. */
   readonly hasModels: boolean;
 }
 
-/** Answers what belongs to the page; `undefined` for everything else. */
-export type StudioPage = (request: Request, url: URL, read: ReadBody) => Promise<Response | undefined>;
+/** Any page may link to the studio and load its files, which have no data. */
+const anyOrigin = (): void => {};
 
-/** Reads the request's body. */
-type ReadBody = (bounds: BodyBounds) => Promise<Uint8Array>;
-
-export function studioPage({ studio, signIn, limits, hasModels }: StudioPageOptions): StudioPage {
-  const handOut = (request: Request, path: string): Response | undefined => {
-    const file = studio?.file(path);
-    if (file === undefined) return undefined;
-    const known = { ...headers, etag: file.etag, vary: "accept-encoding" };
-    if (request.headers.get("if-none-match") === file.etag) return new Response(null, { status: 304, headers: known });
-    const packs = /\bgzip\b/.test(request.headers.get("accept-encoding") ?? "");
-    const body = packs ? file.gzip : file.bytes;
-    const encoding = packs ? { "content-encoding": "gzip" } : undefined;
-    return bytesAnswer(body, file.contentType, 200, { ...known, ...encoding });
-  };
-  const change = async (request: Request, url: URL, read: ReadBody): Promise<Response> => {
-    checkSameOrigin(request, url);
+/** The routes of the studio; `undefined` for paths that are not the studio's. */
+export function studioRoutes(options: StudioRoutesOptions): (method: string, path: string) => OpenRoute | undefined {
+  const { studio, signIn, hasModels } = options;
+  const changeSignIn = async ({ request, url, wire }: OpenCall): Promise<Response> => {
     if (url.pathname === "/studio/sign-out") return signedIn(await signIn.signOut(request, url));
-    const bounds = { bodyBytes: signInBytes, decompressedBytes: signInBytes };
-    const body = readJson(await read(bounds), limits);
-    if (typeof body !== "object" || body === null) {
-      throw new Refusal(422, "invalid_request", "Send an object with a token or a key.");
+    if (typeof wire !== "object" || wire === null) {
+      throw new Refusal(422, "invalid_request", "body: must be an object with token or key");
     }
-    return signedIn(await signIn.admit(body as { token?: unknown; key?: unknown }, url));
+    return signedIn(await signIn.admit(wire as { token?: unknown; key?: unknown }, url));
   };
-  return async (request, url, read) => {
-    const { pathname: path } = url;
+  const session = ({ request, url }: OpenCall): Response => {
+    const tenant = signIn.tenantOf(request, url) ?? null;
+    const body = { tenant, needs_key: signIn.needsKey, has_models: hasModels, has_folders: !!studio?.folders };
+    return jsonAnswer(body, 200, headers);
+  };
+  const route = (answer: OpenRoute["answer"]): OpenRoute => ({
+    label: "other",
+    access: "open",
+    checkOrigin: anyOrigin,
+    answer,
+  });
+  return (method, path) => {
     if (path !== "/" && !path.startsWith("/studio/")) return undefined;
-    if (request.method === "POST" && studio !== undefined && /^\/studio\/sign-(in|out)$/.test(path)) {
-      return change(request, url, read);
+    if (method === "POST" && studio !== undefined && /^\/studio\/sign-(in|out)$/.test(path)) {
+      const bounds = { bodyBytes: signInBytes, decompressedBytes: signInBytes };
+      return { ...route(changeSignIn), checkOrigin: checkSameOrigin, bounds };
     }
-    if (request.method !== "GET") return undefined;
-    if (path === "/studio/session" && studio !== undefined) {
-      const tenant = signIn.tenantOf(request, url) ?? null;
-      const session = { tenant, needs_key: signIn.needsKey, has_models: hasModels, has_folders: !!studio.folders };
-      return jsonAnswer(session, 200, headers);
-    }
-    const file = handOut(request, path);
-    if (file !== undefined || path !== "/") return file;
-    const text = "This is a Tinker API server. Its page is off or not installed: npm install @tinklet/studio\n";
-    return bytesAnswer(new TextEncoder().encode(text), "text/plain; charset=utf-8", 200, headers);
+    if (method !== "GET") return undefined;
+    if (path === "/studio/session" && studio !== undefined) return route(session);
+    const file = studio?.file(path);
+    if (file !== undefined) return route(({ request }) => fileAnswer(request, file));
+    return path === "/" ? route(() => withoutStudio()) : undefined;
   };
+}
+
+function fileAnswer(request: Request, file: StudioFile): Response {
+  const cacheable = { ...headers, etag: file.etag, vary: "accept-encoding" };
+  if (request.headers.get("if-none-match") === file.etag) {
+    return new Response(null, { status: 304, headers: cacheable });
+  }
+  const acceptsGzip = /\bgzip\b/.test(request.headers.get("accept-encoding") ?? "");
+  const encoding = acceptsGzip ? { "content-encoding": "gzip" } : undefined;
+  return bytesAnswer(acceptsGzip ? file.gzip : file.bytes, file.contentType, 200, { ...cacheable, ...encoding });
+}
+
+function withoutStudio(): Response {
+  const text = "This is a Tinker API server. Its studio is off or not installed: npm install @tinklet/studio\n";
+  return bytesAnswer(new TextEncoder().encode(text), "text/plain; charset=utf-8", 200, headers);
 }
 
 const signedIn = (cookie: string): Response => jsonAnswer({}, 200, { ...headers, "set-cookie": cookie });

@@ -1,4 +1,4 @@
-/** A server behind a proxy that ends TLS: what reaches it is plain HTTP, with or without the outer Host. */
+/** A server behind a proxy that terminates TLS: requests arrive as plain HTTP, with or without the outer Host. */
 
 import type { Studio } from "@tinklet/wire";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -33,7 +33,7 @@ describe.each(["http://tinker.example.com", "http://127.0.0.1:8471"])("the proxy
       body: JSON.stringify({ key: "tml-alice" }),
     });
 
-  test("the page of the public origin signs in, changes things, and signs out", async () => {
+  test("a page of the public origin can sign in, make changes, and sign out", async () => {
     const server = await open();
     const answer = await signIn(server, publicUrl);
     expect(answer.status).toBe(200);
@@ -48,7 +48,7 @@ describe.each(["http://tinker.example.com", "http://127.0.0.1:8471"])("the proxy
   });
 
   test.each(["http://tinker.example.com", "http://127.0.0.1:8471", "https://tinker.example.com:444", "null"])(
-    "a page of %s may not, and is told the origin",
+    "a page of %s is refused with the expected origin",
     async (origin) => {
       const answer = await signIn(await open(), origin);
       expect(answer.status).toBe(403);
@@ -56,7 +56,7 @@ describe.each(["http://tinker.example.com", "http://127.0.0.1:8471"])("the proxy
     },
   );
 
-  test("links in answers begin with the public origin", async () => {
+  test("links in responses begin with the public origin", async () => {
     const server = await open();
     const model = await server.model();
     await server.result(server.post("save_weights", { model_id: model, seq_id: 1, path: "x" }));
@@ -68,7 +68,7 @@ describe.each(["http://tinker.example.com", "http://127.0.0.1:8471"])("the proxy
   });
 });
 
-test("other names stay unknown", async () => {
+test("other host names are refused", async () => {
   const server = await open();
   expect((await server.server.fetch(new Request("http://evil.example/"))).status).toBe(403);
   expect((await server.server.fetch(new Request("http://evil.example/v1/models"))).status).toBe(403);
@@ -89,10 +89,10 @@ test.each([
   await expect(serve({ models: [], port: 0, log: "off", publicUrl: text })).rejects.toThrow(message);
 });
 
-test("a public URL needs keys, and the printed link has it", async () => {
+test("a public URL needs keys, and printed links begin with it", async () => {
   const model = { name: "m", open: async () => fakeEngine() };
   const options = { models: [model], port: 0, log: "off", studio, publicUrl } as const;
-  await expect(serve(options)).rejects.toThrow(/configure keys/);
+  await expect(serve(options)).rejects.toThrow(/Configure keys/);
   await using server = await serve({ ...options, apiKeys });
   expect([server.publicUrl, server.studioUrl("/runs")]).toEqual([publicUrl, `${publicUrl}/#/runs`]);
   expect(server.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);

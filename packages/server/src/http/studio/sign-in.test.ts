@@ -26,7 +26,7 @@ const tokenOf = (server: TestServer) => server.server.studioPath()!.split("token
 const cookieOf = (response: Response) => response.headers.get("set-cookie")!.split(";")[0]!;
 
 describe("the page", () => {
-  test("needs no key, and may run nothing but its own script", async () => {
+  test("needs no key, and its policy allows only its own scripts", async () => {
     const server = await open();
     const page = await ask(server, "/", { headers: { "sec-fetch-site": "cross-site" } });
     expect(page.status).toBe(200);
@@ -36,21 +36,21 @@ describe("the page", () => {
     expect((await ask(server, "/studio/../api/v1/sessions")).status).toBe(401);
   });
 
-  test("is not there unless it is given, and cookies mean nothing then", async () => {
+  test("is served only if a studio is configured; without one cookies are ignored", async () => {
     const server = await open({ studio: undefined });
     expect(await (await ask(server, "/")).text()).toMatch(/npm install @tinklet\/studio/);
     expect(server.server.studioPath()).toBeUndefined();
     expect((await signIn(server, { key: "tml-a" })).status).toBe(401);
   });
 
-  test("clients are told whether it is there, for their links to runs", async () => {
+  test("clients learn from the config whether there is a studio, for their links to runs", async () => {
     const extensions = async (server: TestServer) =>
       (await server.post("client/config", { sdk_version: "0.36.0" })).json.tinklet_extensions as string[];
     expect(await extensions(await open())).toContain("studio");
     expect(await extensions(await open({ studio: undefined }))).not.toContain("studio");
   });
 
-  test("a host that is not known is refused", async () => {
+  test("an unknown host is refused", async () => {
     const server = await open();
     expect((await server.server.fetch(new Request("http://evil.example/"))).status).toBe(403);
   });
@@ -72,7 +72,7 @@ describe("signing in", () => {
     });
     const second = await signIn(server, { token });
     expect(second.status).toBe(401);
-    expect(await second.text()).toMatch(/used already/);
+    expect(await second.text()).toMatch(/already used/);
   });
 
   test("by a key of the server, as its tenant", async () => {
@@ -87,7 +87,7 @@ describe("signing in", () => {
     });
   });
 
-  test("ends with its time, with signing out, and with a cookie that was changed", async () => {
+  test("ends when it expires, when signing out, and for a changed cookie", async () => {
     const server = await open();
     const cookie = cookieOf(await signIn(server, { token: tokenOf(server) }));
     const status = async (sent: string) =>
@@ -123,7 +123,7 @@ describe("changes by cookie", () => {
     expect((await signIn(server, { key: "tml-a" }, { origin: "http://evil.example" })).status).toBe(403);
   });
 
-  test("what is sent to sign in is bounded and checked", async () => {
+  test("the body of a sign-in is limited and checked", async () => {
     const server = await open();
     expect((await signIn(server, { key: "x".repeat(10_000) })).status).toBe(413);
     expect((await signIn(server, null)).status).toBe(422);

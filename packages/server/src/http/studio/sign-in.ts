@@ -1,7 +1,7 @@
 /**
- * Signing a browser in: a one-time token from a printed link, or a key, becomes a cookie that no script can read. The cookie is a random
- * number; the store has its hash, whose it is and the key it was given for, so that signing out, a replaced key and the end of its time
- * end it, also after a restart. Requests by cookie must come from the page's own origin.
+ * Sign-in of a browser: a one-time token from a printed link, or a key, is exchanged for a cookie that scripts cannot read. The cookie is a
+ * random number; the store has its hash, its tenant and a fingerprint of the key, so that signing out, a replaced key and its expiry end
+ * it, also after a restart. Changes with a cookie must come from the page's own origin.
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "@tinklet/wire/clock";
@@ -12,10 +12,10 @@ import { addSignIn, deleteSignIn, getSignIn } from "../../store/tables/sign-ins.
 import { type Auth, type Caller, localTenant } from "../access/auth.ts";
 
 const cookieSeconds = 12 * 3600;
-/** Links that can be waiting to be opened; the oldest goes. */
+/** Unused one-time tokens; beyond it the oldest is dropped. */
 const maxTokens = 32;
 
-/** Cookies are shared by all ports of a host, so that each server has its own name. */
+/** Has the port, because browsers send a cookie to all ports of a host. */
 const cookieName = (url: URL): string => `tinklet_studio_${url.port || (url.protocol === "https:" ? "443" : "80")}`;
 
 const hashed = (token: string): string => createHash("sha256").update(token).digest("hex");
@@ -31,9 +31,9 @@ export class SignIn {
   readonly #auth: Auth;
   readonly #db: Database;
   readonly #clock: Clock;
-  /** Hashes of tokens that were not used. */
+  /** Hashes of unused one-time tokens. */
   readonly #tokens = new Set<string>();
-  /** What ends the open streams of a sign-in, by its id. */
+  /** Functions that end the open streams of a sign-in, by its id. */
   readonly #streams = new Map<string, Set<() => void>>();
 
   constructor({ auth, db, clock }: SignInOptions) {
@@ -42,12 +42,12 @@ export class SignIn {
     this.#clock = clock;
   }
 
-  /** Whether a key is needed: then there are no links. */
+  /** Whether signing in needs a key. If so, there are no links with tokens. */
   get needsKey(): boolean {
     return this.#auth.strict;
   }
 
-  /** A token that signs the local user in, once. */
+  /** A one-time token for the local tenant. */
   token(): string {
     const token = randomText();
     const [oldest] = this.#tokens;
@@ -57,12 +57,12 @@ export class SignIn {
   }
 
   /**
-   * The cookie for a token or a key.
+   * Signs in with a token or a key; returns the `Set-Cookie` header.
    *
    * @throws {@link Refusal} 401
    */
-  async admit(given: { readonly token?: unknown; readonly key?: unknown }, url: URL): Promise<string> {
-    const tenant = this.#tenantOf(given);
+  async admit(credentials: { readonly token?: unknown; readonly key?: unknown }, url: URL): Promise<string> {
+    const tenant = this.#tenantOf(credentials);
     const cookie = randomText();
     const now = this.#clock.now();
     const row = {
@@ -72,7 +72,7 @@ export class SignIn {
       expires_at: now + cookieSeconds * 1000,
     };
     await this.#db.write((sql) => addSignIn(sql, row, now));
-    this.#endStreams(); // a tenant has only so many sign-ins: the new one may have ended another
+    this.#endStreams(); // sign-ins per tenant are limited: the new one may have ended the oldest
     return setCookie(url, cookie, cookieSeconds);
   }
 
@@ -82,7 +82,7 @@ export class SignIn {
       throw new Refusal(
         401,
         "link_used",
-        "This link was used already, or the server was started again. Sign in with a key, or open the link that it printed last.",
+        "This link was already used, or the server was restarted. Sign in with a key, or open the last link that the server printed.",
       );
     }
     const caller = typeof key === "string" ? this.#auth.callerOf(key.trim()) : undefined;
@@ -90,20 +90,22 @@ export class SignIn {
     throw new Refusal(
       401,
       "unauthorized",
-      this.needsKey ? "That is no key of this server." : "Keys begin with tml-; on this server any such key will do.",
+      this.needsKey
+        ? "key: must be a key of this server."
+        : "key: must begin with tml-; this server accepts any such key.",
     );
   }
 
-  /** Whose cookie a request has; `undefined` when it has none that is valid. */
+  /** The tenant of a request's cookie; `undefined` without a valid cookie. */
   tenantOf(request: Request, url: URL): string | undefined {
     const cookie = readCookie(request, url);
     return cookie === undefined ? undefined : this.#signedIn(cookie);
   }
 
   /**
-   * Who asks by cookie; `undefined` when there is none.
+   * The caller by a request's cookie; `undefined` without a cookie.
    *
-   * @throws {@link Refusal} 401 for a cookie that is no longer valid, 403 for a change that was not asked for by a page of this origin.
+   * @throws {@link Refusal} 401 for a cookie that is no longer valid, 403 for a change that a page of another origin requests.
    */
   callerOf(request: Request, url: URL): Caller | undefined {
     const cookie = readCookie(request, url);
@@ -113,7 +115,7 @@ export class SignIn {
       throw new Refusal(
         401,
         "signed_out",
-        "This browser is no longer signed in: its time is over, it signed out, the key was replaced, or an older release signed it in. Sign in again.",
+        "This browser is no longer signed in: the sign-in expired, it signed out, the key was replaced, or an older release signed it in. Sign in again.",
       );
     }
     const isRead = request.method === "GET" || request.method === "HEAD";
@@ -127,7 +129,7 @@ export class SignIn {
     return this.#auth.keyFingerprint(row.tenant) === row.key ? row.tenant : undefined;
   }
 
-  /** Calls `end` when a sign-in is over. @returns what is called when that no longer matters */
+  /** Calls `end` when a sign-in ends. @returns a function that removes the callback */
   untilSignedOut(id: string, end: () => void): () => void {
     const expiresAt = getSignIn(this.#db.sql, id)?.expires_at ?? 0;
     const stopTimer = this.#clock.timer(Math.max(0, expiresAt - this.#clock.now()), end);
@@ -139,14 +141,14 @@ export class SignIn {
     };
   }
 
-  /** Ends the streams of sign-ins that are gone. */
+  /** Ends the streams of sign-ins that no longer exist. */
   #endStreams(): void {
     for (const [id, ends] of this.#streams) {
       if (getSignIn(this.#db.sql, id) === undefined) for (const end of [...ends]) end();
     }
   }
 
-  /** Ends a sign-in. Returns the header that removes its cookie. */
+  /** Ends a sign-in; returns the `Set-Cookie` header that removes its cookie. */
   async signOut(request: Request, url: URL): Promise<string> {
     const cookie = readCookie(request, url);
     if (cookie !== undefined) await this.#db.write((sql) => deleteSignIn(sql, hashed(cookie)));
@@ -155,7 +157,7 @@ export class SignIn {
   }
 }
 
-/** The cookie of this server's page that a request has, as it came. */
+/** The value of a request's cookie, unchecked. */
 function readCookie(request: Request, url: URL): string | undefined {
   const name = cookieName(url);
   const cookies = (request.headers.get("cookie") ?? "").slice(0, 8192).split(/;\s*/);
@@ -168,7 +170,7 @@ export function checkSameOrigin(request: Request, url: URL): void {
   throw new Refusal(
     403,
     "foreign_origin",
-    `Changes by cookie must come from the server's own page (Origin: ${url.origin}). Behind a proxy start the server with its public URL (--public-url, publicUrl).`,
+    `Changes with a cookie must come from the server's own page (Origin: ${url.origin}). For a server behind a proxy, set its public URL (--public-url, publicUrl).`,
   );
 }
 

@@ -22,7 +22,7 @@ const signIn = async (server: TestServer, key = "tml-alice"): Promise<string> =>
   });
   return answer.headers.get("set-cookie")!.split(";")[0]!;
 };
-/** An open stream of events; `rest` resolves when it has ended. */
+/** An open event stream; `rest` resolves when it ends. */
 const watch = async (server: TestServer, headers: Record<string, string>) => {
   const answer = await ask(server, "/api/v1/tinklet/events", { headers });
   expect(answer.status).toBe(200);
@@ -38,14 +38,14 @@ const watch = async (server: TestServer, headers: Record<string, string>) => {
 const signOut = (server: TestServer, cookie: string) =>
   ask(server, "/studio/sign-out", { method: "POST", headers: { origin, cookie } });
 
-test("signing out ends the streams that were opened by it, and no others", async () => {
+test("signing out ends the streams of this sign-in, and no others", async () => {
   const server = await open();
   const [cookie, another] = [await signIn(server), await signIn(server)];
   const ended = [await watch(server, { cookie }), await watch(server, { cookie })];
   const others = [await watch(server, { cookie: another }), await watch(server, { "x-api-key": "tml-alice" })];
   expect((await signOut(server, cookie)).status).toBe(200);
   await Promise.all(ended.map(({ rest }) => rest));
-  // the others still tell what happens
+  // the others still send events
   server.key = "tml-alice";
   await server.result(server.optim(await server.model(), 1));
   await server.clock.advance(300);
@@ -54,11 +54,11 @@ test("signing out ends the streams that were opened by it, and no others", async
   for (const { reader } of others) await reader.cancel();
 });
 
-test("so does the end of its time, and a sign-in too many", async () => {
+test("so does its expiry, and a further sign-in beyond the limit", async () => {
   const server = await open();
   const first = await watch(server, { cookie: await signIn(server, "tml-bob") });
   for (let i = 0; i < 100; i++) {
-    await server.clock.advance(1000); // each ends later than the one before
+    await server.clock.advance(1000); // each expires later than the previous one
     await signIn(server, "tml-bob");
   }
   await first.rest;
@@ -69,10 +69,10 @@ test("so does the end of its time, and a sign-in too many", async () => {
   await last.rest;
 });
 
-test("a stream that its reader leaves is forgotten", async () => {
+test("a stream whose reader leaves is released", async () => {
   const server = await open();
   const cookie = await signIn(server);
-  // a key may have a limited number of streams open: one that is not forgotten would count
+  // streams per key are limited: a stream that was not released would count
   for (let i = 0; i < 50; i++) await (await watch(server, { cookie })).reader.cancel();
   expect((await signOut(server, cookie)).status).toBe(200);
 });

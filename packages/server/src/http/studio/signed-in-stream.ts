@@ -1,9 +1,9 @@
-/** A stream of events that its browser asked for by cookie: it ends with the sign-in, also in the middle of an answer. */
+/** Ends event streams that a browser opened with a cookie when its sign-in ends. */
 
 /**
- * The same answer with an end of its own.
+ * The same response; if it is an event stream, it ends with the sign-in.
  *
- * @param untilSignedOut - takes what ends the stream, and returns what is called when the stream is over by itself.
+ * @param untilSignedOut - registers a function that ends the stream; returns one that removes it when the stream has ended by itself.
  */
 export function endingWithSignIn(response: Response, untilSignedOut: (end: () => void) => () => void): Response {
   const { body, status, headers } = response;

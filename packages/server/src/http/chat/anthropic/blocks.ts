@@ -1,5 +1,4 @@
-/** A reply as Anthropic's content blocks: text, thinking and uses of tools, each opened and closed, one after the other. */
-
+/** Converts a reply to Anthropic's content blocks: text, thinking and tool uses, in sequence. */
 import type { ReplyEvent } from "@tinklet/models/chat";
 import { entropy } from "@tinklet/wire/entropy";
 
@@ -9,10 +8,10 @@ export const namedEvent = (body: { readonly type: string; readonly [key: string]
 
 const toolUseId = (): string => `toolu_${entropy.uuid().replaceAll("-", "").slice(0, 24)}`;
 
-/** Blocks of a stream. */
+/** Writes the blocks of a stream. */
 export interface BlockWriter {
   write(event: ReplyEvent): void;
-  /** Closes the block that is open. */
+  /** Closes the open block. */
   end(): void;
   readonly calls: number;
 }
@@ -57,7 +56,7 @@ export function createBlockWriter(send: (text: string) => void): BlockWriter {
   };
 }
 
-/** Blocks of a whole answer. */
+/** Blocks of a complete response. */
 export function blocksOf(events: Iterable<ReplyEvent>): object[] {
   const blocks: { type: string; text?: string; thinking?: string; [key: string]: unknown }[] = [];
   for (const event of events) {

@@ -1,4 +1,4 @@
-/** Conversations and tools of Anthropic's API, read, checked and put into the form that templates read. */
+/** Reads and checks conversations and tools of Anthropic's API, and converts them to the form that chat templates expect. */
 import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
@@ -6,7 +6,7 @@ import type { Conversation } from "../../../thread/chat-tasks.ts";
 import { type Body, badField, listField, objectField, textField, unsupported } from "../fields.ts";
 import { toolName } from "../openai/messages.ts";
 
-/** What a body says about the conversation. @throws Refusal 400 naming what cannot be read */
+/** The conversation of a body. @throws Refusal 400 naming an invalid field */
 export function readConversation(body: Body, limits: Limits): Conversation {
   const tools = readTools(body, limits);
   const system = readSystem(body["system"], limits);
@@ -16,7 +16,7 @@ export function readConversation(body: Body, limits: Limits): Conversation {
     readMessage(objectField(each, `messages[${i}]`), `messages[${i}]`, limits),
   );
   const last = messages.at(-1)!;
-  // A last message of the assistant is the beginning of its reply.
+  // a last message with the role assistant is the beginning of the reply
   const isPrefill = last.role === "assistant" && last["tool_calls"] === undefined;
   const rest = isPrefill ? messages.slice(0, -1) : messages;
   return {
@@ -41,10 +41,7 @@ function readTexts(value: unknown, at: string, limits: Limits): string[] {
 }
 
 const notRead = (block: Body, at: string) =>
-  unsupported(
-    at,
-    `this server reads text only here, and this is ${JSON.stringify(String(block["type"]).slice(0, 100))}`,
-  );
+  unsupported(at, `type must be text, got ${JSON.stringify(String(block["type"]).slice(0, 100))}`);
 
 function readMessage(message: Body, at: string, limits: Limits): ChatMessage[] {
   const { role, content } = message;
@@ -56,7 +53,7 @@ function readMessage(message: Body, at: string, limits: Limits): ChatMessage[] {
   return role === "user" ? readUser(blocks, `${at}.content`, limits) : [readAssistant(blocks, `${at}.content`)];
 }
 
-/** What tools returned comes before what the user says with it. */
+/** Results of tools become messages before the user's text of the same message. */
 function readUser(blocks: readonly Body[], at: string, limits: Limits): ChatMessage[] {
   const results: ChatMessage[] = [];
   const texts: string[] = [];
@@ -124,7 +121,7 @@ function readTools(body: Body, limits: Limits): ChatTool[] {
 
 function readTool(tool: Body, at: string): ChatTool {
   const type = tool["type"] ?? "custom";
-  if (type !== "custom") throw unsupported(`${at}.type`, "this server knows tools of one's own only");
+  if (type !== "custom") throw unsupported(`${at}.type`, `must be custom, got ${String(type).slice(0, 100)}`);
   const name = textField(tool["name"], `${at}.name`);
   if (!toolName.test(name)) throw badField(`${at}.name`, "must be 1 to 128 letters, digits, _, - or .");
   const { description } = tool;
@@ -140,7 +137,7 @@ function readTool(tool: Body, at: string): ChatTool {
   };
 }
 
-/** What templates know of thinking. */
+/** The template's variables for thinking. */
 function readVariables(body: Body): Record<string, unknown> {
   const { thinking, output_config: output } = body;
   const effort = output === undefined || output === null ? undefined : objectField(output, "output_config")["effort"];

@@ -5,7 +5,8 @@ import { entropy } from "@tinklet/wire/entropy";
 import { omitUndefined } from "@tinklet/wire/options";
 import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
-import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
+import { answerStreamed, answerWhole, type ChatContext, type ChatSlot, withSlot } from "../answer-chat.ts";
+import { errorBody } from "../error-body.ts";
 import {
   badField,
   booleanField,
@@ -17,12 +18,11 @@ import {
 } from "../fields.ts";
 import { generate, type Totals } from "../generate.ts";
 import { findModel } from "../model-names.ts";
-import { promptPlace, renderPrompt } from "../prompt.ts";
-import { drawOf } from "../reply.ts";
+import { promptContext, renderPrompt } from "../prompt.ts";
+import { generationOf } from "../reply.ts";
 import { readOutputFormat } from "../response-format.ts";
 import type { ChatHandlers } from "../routes.ts";
 import { samplingOf, tokensField } from "../sampling.ts";
-import { errorBody } from "../shapes.ts";
 import { blocksOf, createBlockWriter, namedEvent } from "./blocks.ts";
 import { readConversation } from "./conversation.ts";
 
@@ -39,18 +39,18 @@ const promptFields = [
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
 
 const countRules: FieldRules = {
-  honoured: promptFields,
-  bookkeeping: ["cache_control"],
+  supported: promptFields,
+  ignored: ["cache_control"],
   neutral: { mcp_servers: isEmptyList, container: () => false, context_management: () => false },
 };
 
 const rules: FieldRules = {
-  honoured: [...promptFields, "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "stream"],
-  bookkeeping: [...countRules.bookkeeping, "metadata", "service_tier", "inference_geo"],
+  supported: [...promptFields, "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "stream"],
+  ignored: [...countRules.ignored, "metadata", "service_tier", "inference_geo"],
   neutral: countRules.neutral,
 };
 
-/** Prompt tokens that were known are counted apart, as Anthropic counts what its cache had. */
+/** As in Anthropic's API, `input_tokens` does not include tokens from the cache. */
 const usageOf = ({ promptTokens, cachedTokens, completionTokens }: Totals): object => ({
   input_tokens: promptTokens - cachedTokens,
   cache_creation_input_tokens: 0,
@@ -68,9 +68,9 @@ export function anthropicHandlers(
     checkFields(body, fields);
     const model = findModel(api, call.caller.tenant, body["model"]);
     const conversation = readConversation(body, api.limits);
-    const place = await promptPlace(context, call, { served: model.served, param: "messages" });
+    const prompting = await promptContext(context, call, { served: model.served, param: "messages" });
     const { tools = [] } = conversation;
-    return { body, model, place, tools, chatPrompt: await renderPrompt(place, conversation) };
+    return { body, model, context: prompting, tools, chatPrompt: await renderPrompt(prompting, conversation) };
   };
 
   const countTokens = async (call: Call): Promise<Response> => {
@@ -78,7 +78,7 @@ export function anthropicHandlers(
     return jsonAnswer({ input_tokens: chatPrompt.prompt.length });
   };
 
-  const answer = async (call: Call, slot: Place): Promise<Response> => {
+  const answer = async (call: Call, slot: ChatSlot): Promise<Response> => {
     const { body, tools, ...prepared } = await prepare(call, rules);
     const { model } = prepared;
     const maxTokens = tokensField(body, "max_tokens");
@@ -87,9 +87,9 @@ export function anthropicHandlers(
     const params = { ...samplingOf(body), ...omitUndefined({ maxTokens }) };
     const format = readOutputFormat(body);
     if (format !== undefined && tools.length > 0) {
-      throw unsupported(format.param, "a reply that may call tools has no format; set tool_choice to none");
+      throw unsupported(format.param, "is not supported together with tools, except with tool_choice none");
     }
-    const generation = drawOf({ ...prepared, stop, params, n: 1, format });
+    const generation = generationOf({ ...prepared, stop, params, n: 1, format });
     const head = {
       id: `msg_${entropy.uuid().replaceAll("-", "").slice(0, 24)}`,
       type: "message",
@@ -129,7 +129,7 @@ export function anthropicHandlers(
       return namedEvent({ type: "message_start", message });
     };
     return answerStreamed(context, call, {
-      place: slot,
+      slot,
       heartbeat: () => opening() + namedEvent({ type: "ping" }),
       failure: (problem) => namedEvent(errorBody("anthropic", problem) as { type: string }),
       run: async (send, signal) => {
@@ -151,8 +151,8 @@ export function anthropicHandlers(
   };
 
   return {
-    anthropicCountTokens: (call) => withPlace(context, call, () => countTokens(call)),
-    anthropicMessages: (call) => withPlace(context, call, (slot) => answer(call, slot)),
+    anthropicCountTokens: (call) => withSlot(context, call, () => countTokens(call)),
+    anthropicMessages: (call) => withSlot(context, call, (slot) => answer(call, slot)),
   };
 }
 

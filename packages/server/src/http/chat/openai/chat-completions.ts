@@ -1,10 +1,10 @@
 /** `POST /chat/completions` of OpenAI's API. */
-
 import type { ReplyEvent, ToolCall } from "@tinklet/models/chat";
 import { entropy } from "@tinklet/wire/entropy";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Call } from "../../api.ts";
-import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
+import { answerStreamed, answerWhole, type ChatContext, type ChatSlot, withSlot } from "../answer-chat.ts";
+import { errorBody } from "../error-body.ts";
 import {
   type Body,
   badField,
@@ -17,25 +17,24 @@ import {
   textField,
   unsupported,
 } from "../fields.ts";
-import { type DrawnToken, generate } from "../generate.ts";
+import { generate, type SampledToken } from "../generate.ts";
 import { findModel } from "../model-names.ts";
-import { promptPlace, renderPrompt } from "../prompt.ts";
-import { drawOf } from "../reply.ts";
+import { promptContext, renderPrompt } from "../prompt.ts";
+import { generationOf } from "../reply.ts";
 import { readResponseFormat } from "../response-format.ts";
 import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
-import { errorBody } from "../shapes.ts";
 import { chatLogprobs, chatLogprobsJson, scoredTokens } from "./logprobs.ts";
 import { readMessages, readTools } from "./messages.ts";
 import { dataEvent, doneEvent, keepAlive, usageOf } from "./usage.ts";
 import { wholeAnswer } from "./whole-answer.ts";
 
-/** Likeliest tokens beside each one. */
+/** Largest `top_logprobs`, as in OpenAI's API. */
 const mostTop = 20;
 
-/** Parameters that both of OpenAI's endpoints take. */
+/** Parameters of both OpenAI endpoints. */
 export const commonRules: FieldRules = {
-  honoured: [
+  supported: [
     "model",
     "max_tokens",
     "temperature",
@@ -53,7 +52,7 @@ export const commonRules: FieldRules = {
     "logit_bias",
     "response_format",
   ],
-  bookkeeping: [
+  ignored: [
     "user",
     "metadata",
     "store",
@@ -66,8 +65,8 @@ export const commonRules: FieldRules = {
 };
 
 const rules: FieldRules = {
-  honoured: [
-    ...commonRules.honoured,
+  supported: [
+    ...commonRules.supported,
     "messages",
     "max_completion_tokens",
     "top_logprobs",
@@ -76,8 +75,8 @@ const rules: FieldRules = {
     "chat_template_kwargs",
     "reasoning_effort",
   ],
-  // `prediction` only makes answers faster.
-  bookkeeping: [...commonRules.bookkeeping, "prediction"],
+  // `prediction` only makes responses faster
+  ignored: [...commonRules.ignored, "prediction"],
   neutral: {
     ...commonRules.neutral,
     parallel_tool_calls: (value) => value === true,
@@ -95,24 +94,23 @@ export function readStream(body: Body): { readonly stream: boolean; readonly inc
   const stream = booleanField(body, "stream");
   const sent = body["stream_options"];
   if (sent === undefined || sent === null) return { stream, includeUsage: false };
-  if (!stream) throw badField("stream_options", "is for streams: set stream too");
+  if (!stream) throw badField("stream_options", "needs stream: true");
   return { stream, includeUsage: booleanField(objectField(sent, "stream_options"), "include_usage") };
 }
 
-/** Variables of the chat template: those that are given, and what `reasoning_effort` means to templates that know of thinking. */
+/** Variables of the chat template: `chat_template_kwargs`, and those that templates with thinking read for `reasoning_effort`. */
 function readVariables(body: Body): Record<string, unknown> {
-  const own = body["chat_template_kwargs"];
-  const effort = body["reasoning_effort"];
+  const { chat_template_kwargs: variables, reasoning_effort: effort } = body;
   const known = effort === undefined || effort === null ? undefined : textField(effort, "reasoning_effort", 20);
   return {
     ...(known === undefined ? {} : { reasoning_effort: known, enable_thinking: known !== "none" }),
-    ...(own === undefined || own === null ? {} : objectField(own, "chat_template_kwargs")),
+    ...(variables === undefined || variables === null ? {} : objectField(variables, "chat_template_kwargs")),
   };
 }
 
 export function chatCompletionsHandler(context: ChatContext): ChatHandler {
   const { api } = context;
-  const answer = async (call: Call, slot: Place): Promise<Response> => {
+  const answer = async (call: Call, slot: ChatSlot): Promise<Response> => {
     const body = objectField(call.wire, "body");
     checkFields(body, rules);
     const model = findModel(api, call.caller.tenant, body["model"]);
@@ -120,12 +118,12 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const tools = readTools(body, api.limits);
     const format = readResponseFormat(body);
     if (format !== undefined && tools.length > 0) {
-      throw unsupported("response_format", 'a reply that may call tools has no format; set tool_choice to "none"');
+      throw unsupported("response_format", 'is not supported together with tools, except with tool_choice "none"');
     }
     const { stream, includeUsage } = readStream(body);
     const withLogprobs = booleanField(body, "logprobs");
     const top = numberField(body, "top_logprobs", { least: 0, most: mostTop, integer: true }) ?? 0;
-    if (top > 0 && !withLogprobs) throw badField("top_logprobs", "is for logprobs: set logprobs too");
+    if (top > 0 && !withLogprobs) throw badField("top_logprobs", "needs logprobs: true");
     const stop = stopField(body["stop"], "stop", api.limits.chatStops);
     const n = countField(api, body);
     const asked = tokensField(body, "max_completion_tokens") ?? tokensField(body, "max_tokens");
@@ -133,16 +131,16 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const maxTokens = withLogprobs ? scoredTokens(scores, api.limits.chatScores) : asked;
     const params = { ...samplingOf(body), ...omitUndefined({ maxTokens }) };
     const variables = readVariables(body);
-    const place = await promptPlace(context, call, { served: model.served, param: "messages" });
-    const chatPrompt = await renderPrompt(place, { messages, tools, variables });
-    const generation = drawOf({ model, place, chatPrompt, stop, params, n, top, format });
-    const { tokenizer } = place.model;
+    const prompting = await promptContext(context, call, { served: model.served, param: "messages" });
+    const chatPrompt = await renderPrompt(prompting, { messages, tools, variables });
+    const generation = generationOf({ model, context: prompting, chatPrompt, stop, params, n, top, format });
+    const { tokenizer } = prompting.model;
     const id = `chatcmpl-${entropy.uuid().replaceAll("-", "")}`;
     const head = { id, created: Math.floor(api.clock.now() / 1000), model: model.id };
-    const logprobs = (tokens: readonly DrawnToken[]) => (withLogprobs ? chatLogprobs(tokenizer, tokens) : null);
+    const logprobs = (tokens: readonly SampledToken[]) => (withLogprobs ? chatLogprobs(tokenizer, tokens) : null);
 
     if (!stream) {
-      const replies = Array.from({ length: n }, () => new Whole());
+      const replies = Array.from({ length: n }, () => new ReplyBuilder());
       const totals = await answerWhole(call, (signal) =>
         generate(api, generation(signal), {
           piece: (index, events, tokens) => replies[index]!.add(events, tokens),
@@ -174,7 +172,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
         ...rest,
       });
     return answerStreamed(context, call, {
-      place: slot,
+      slot,
       heartbeat: keepAlive,
       failure: (problem) => dataEvent(errorBody("openai", problem)),
       run: async (send, signal) => {
@@ -191,8 +189,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
             const deltas = events.map((event) => deltaOf(event, () => calls[index]!++));
             if (deltas.length === 0 && withLogprobs) deltas.push({ content: "" });
             for (const [i, delta] of deltas.entries()) {
-              const own = i === 0 ? logprobs(tokens) : null;
-              send(chunk([{ index, delta, logprobs: own, finish_reason: null }]));
+              send(chunk([{ index, delta, logprobs: i === 0 ? logprobs(tokens) : null, finish_reason: null }]));
             }
           },
           ending: (index, reason) => {
@@ -205,7 +202,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
       },
     });
   };
-  return (call) => withPlace(context, call, (slot) => answer(call, slot));
+  return (call) => withSlot(context, call, (slot) => answer(call, slot));
 }
 
 const finishReason = (reason: "stop" | "length", calls: number): string =>
@@ -225,15 +222,15 @@ function deltaOf(event: ReplyEvent, nextCall: () => number): object {
   return { tool_calls: [{ index: nextCall(), ...callOf(event.call) }] };
 }
 
-/** A reply that is put together. */
-class Whole {
-  readonly tokens: DrawnToken[] = [];
+/** Collects the events of a reply into one message. */
+class ReplyBuilder {
+  readonly tokens: SampledToken[] = [];
   readonly calls: ToolCall[] = [];
   reason: "stop" | "length" = "stop";
   #text = "";
   #reasoning = "";
 
-  add(events: readonly ReplyEvent[], tokens: readonly DrawnToken[]): void {
+  add(events: readonly ReplyEvent[], tokens: readonly SampledToken[]): void {
     for (const token of tokens) this.tokens.push(token);
     for (const event of events) {
       if (event.type === "text") this.#text += event.text;

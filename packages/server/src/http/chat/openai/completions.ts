@@ -1,9 +1,9 @@
-/** `POST /completions` of OpenAI's API: a prompt as it is, text or tokens, and what follows it. */
-
+/** `POST /completions` of OpenAI's API: continues a prompt of text or tokens, without a chat template. */
 import { createReplyReader } from "@tinklet/models/chat";
 import { entropy } from "@tinklet/wire/entropy";
 import type { Call } from "../../api.ts";
-import { answerStreamed, answerWhole, type ChatContext, type Place, withPlace } from "../answer-chat.ts";
+import { answerStreamed, answerWhole, type ChatContext, type ChatSlot, withSlot } from "../answer-chat.ts";
+import { errorBody } from "../error-body.ts";
 import {
   badField,
   booleanField,
@@ -15,13 +15,12 @@ import {
   stopField,
   unsupported,
 } from "../fields.ts";
-import { type DrawnToken, type Generation, generate, type Totals } from "../generate.ts";
+import { type Generation, generate, type SampledToken, type Totals } from "../generate.ts";
 import { findModel } from "../model-names.ts";
-import { checkRoom, encodePrompt, promptPlace } from "../prompt.ts";
+import { checkContextLength, encodePrompt, promptContext } from "../prompt.ts";
 import { readResponseFormat } from "../response-format.ts";
 import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
-import { errorBody } from "../shapes.ts";
 import { commonRules, readStream } from "./chat-completions.ts";
 import { promptTokens, type ScoredToken, scoredTokens, TextLogprobsJson, textLogprobs } from "./logprobs.ts";
 import { dataEvent, doneEvent, keepAlive, usageOf } from "./usage.ts";
@@ -29,7 +28,7 @@ import { wholeAnswer } from "./whole-answer.ts";
 
 const rules: FieldRules = {
   ...commonRules,
-  honoured: [...commonRules.honoured, "prompt", "echo"],
+  supported: [...commonRules.supported, "prompt", "echo"],
   neutral: {
     ...commonRules.neutral,
     best_of: (value) => value === 1,
@@ -42,7 +41,7 @@ const defaultMaxTokens = 16;
 
 export function completionsHandler(context: ChatContext): ChatHandler {
   const { api } = context;
-  const answer = async (call: Call, slot: Place): Promise<Response> => {
+  const answer = async (call: Call, slot: ChatSlot): Promise<Response> => {
     const body = objectField(call.wire, "body");
     checkFields(body, rules);
     const model = findModel(api, call.caller.tenant, body["model"]);
@@ -51,17 +50,17 @@ export function completionsHandler(context: ChatContext): ChatHandler {
     const top = numberField(body, "logprobs", { least: 0, most: 5, integer: true });
     const stop = stopField(body["stop"], "stop", api.limits.chatStops);
     const maxTokens = tokensField(body, "max_tokens", 0) ?? defaultMaxTokens;
-    if (maxTokens === 0 && !echo) throw badField("max_tokens", "0 is for echo");
+    if (maxTokens === 0 && !echo) throw badField("max_tokens", "must be at least 1 without echo, got 0");
     const n = countField(api, body);
     const format = readResponseFormat(body);
     const params = samplingOf(body);
-    const place = await promptPlace(context, call, { served: model.served, param: "prompt" });
-    const { tokenizer } = place.model;
+    const prompting = await promptContext(context, call, { served: model.served, param: "prompt" });
+    const { tokenizer } = prompting.model;
     const prompts: { prompt: ArrayLike<number> & Iterable<number>; text: string }[] = [];
     for (const [i, sent] of readPrompts(body["prompt"], Math.floor(api.limits.numSamples / n)).entries()) {
-      const prompt = typeof sent === "string" ? await encodePrompt(place, sent) : sent;
+      const prompt = typeof sent === "string" ? await encodePrompt(prompting, sent) : sent;
       if (prompt.length === 0) throw badField(`prompt[${i}]`, "is empty");
-      checkRoom(place, prompt.length, maxTokens);
+      checkContextLength(prompting, prompt.length, maxTokens);
       const text = typeof sent === "string" ? sent : tokenizer.decode(sent);
       prompts.push({ prompt, text: echo ? text : "" });
     }
@@ -106,7 +105,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
               ending: (index, reason) => listener.ending(i * n + index, reason),
             });
           } catch (error) {
-            failed.abort(error); // the others are for nobody
+            failed.abort(error); // the response is an error, so the other prompts need no replies
             throw error;
           }
         }),
@@ -117,7 +116,7 @@ export function completionsHandler(context: ChatContext): ChatHandler {
 
     if (!stream) {
       const replies = prompts.flatMap(({ text }) =>
-        Array.from({ length: n }, () => ({ text, tokens: [] as DrawnToken[], reason: "stop" })),
+        Array.from({ length: n }, () => ({ text, tokens: [] as SampledToken[], reason: "stop" })),
       );
       const totals = await answerWhole(call, (signal) =>
         runAll(signal, {
@@ -130,16 +129,16 @@ export function completionsHandler(context: ChatContext): ChatHandler {
           },
         }),
       );
-      const begun: TextLogprobsJson[] = [];
+      const promptLogprobs: TextLogprobsJson[] = [];
       if (top !== undefined) {
         for (const [i, { prompt }] of prompts.entries()) {
           const json = new TextLogprobsJson(tokenizer);
           await json.add(promptTokens(prompt, totals[i]!));
-          begun.push(json);
+          promptLogprobs.push(json);
         }
       }
       const logprobsJson = async (index: number): Promise<string> => {
-        const json = begun[Math.floor(index / n)]!.fork();
+        const json = promptLogprobs[Math.floor(index / n)]!.fork();
         await json.add(replies[index]!.tokens);
         return String(json);
       };
@@ -153,9 +152,9 @@ export function completionsHandler(context: ChatContext): ChatHandler {
       });
     }
 
-    if (echo && top !== undefined) throw unsupported("stream", "with echo and logprobs, answers come whole");
+    if (echo && top !== undefined) throw unsupported("stream", "is not supported together with echo and logprobs");
     return answerStreamed(context, call, {
-      place: slot,
+      slot,
       heartbeat: keepAlive,
       failure: (problem) => dataEvent(errorBody("openai", problem)),
       run: async (send, signal) => {
@@ -184,11 +183,11 @@ export function completionsHandler(context: ChatContext): ChatHandler {
       },
     });
   };
-  return (call) => withPlace(context, call, (slot) => answer(call, slot));
+  return (call) => withSlot(context, call, (slot) => answer(call, slot));
 }
 
 interface Listener {
-  readonly piece: (index: number, text: string, tokens: readonly DrawnToken[]) => void;
+  readonly piece: (index: number, text: string, tokens: readonly SampledToken[]) => void;
   readonly ending: (index: number, reason: "stop" | "length") => void;
 }
 
@@ -201,17 +200,19 @@ function sumOf(totals: readonly Totals[]): Totals {
   };
 }
 
-/** One text, one list of ids, or a list of either. */
+/** A string, an array of token ids, or an array of either. */
 function readPrompts(value: unknown, most: number): (string | readonly number[])[] {
   if (typeof value === "string") return [value];
   const list = listField(value, "prompt", Number.POSITIVE_INFINITY);
   if (list.length > 0 && list.every((each) => typeof each === "number")) return [list as number[]];
   if (list.length === 0) throw badField("prompt", "is empty");
-  if (list.length > most) throw badField("prompt", `has ${list.length} entries; with this n, ${most} are taken`);
+  if (list.length > most) {
+    throw badField("prompt", `must have at most ${most} entries with this n, got ${list.length}`);
+  }
   return list.map((each, i) => {
     if (typeof each === "string") return each;
     const isTokens = Array.isArray(each) && each.length > 0 && each.every((id) => typeof id === "number");
-    if (!isTokens) throw badField(`prompt[${i}]`, "must be a text or a list of token ids");
+    if (!isTokens) throw badField(`prompt[${i}]`, "must be a string or an array of token ids");
     return each as readonly number[];
   });
 }

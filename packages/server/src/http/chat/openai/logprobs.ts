@@ -1,50 +1,53 @@
 /**
- * Log-probabilities of drawn tokens, as OpenAI's two APIs write them. Those of a whole answer are written a piece at a time, with turns of
- * the event loop in between: each token may have twenty others beside it, and an answer has hundreds of thousands of them.
+ * Log-probabilities of tokens in the forms of OpenAI's two endpoints. For a complete response they are serialized in chunks and yield to the
+ * event loop after each, because a response may have hundreds of thousands of them.
  */
 import { yieldToEventLoop } from "@tinklet/engine";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { badField } from "../fields.ts";
-import type { DrawnToken, Totals } from "../generate.ts";
+import type { SampledToken, Totals } from "../generate.ts";
 
-/** Where a token has none, or an infinite one: as OpenAI writes what it does not know. */
-const none = -9999;
-const finite = (logprob: number): number => (Number.isFinite(logprob) ? logprob : none);
+/** OpenAI's value for a missing log-prob; also used for infinite ones, which JSON cannot represent. */
+const missing = -9999;
+const finite = (logprob: number): number => (Number.isFinite(logprob) ? logprob : missing);
 
 const encoder = new TextEncoder();
 
-/** Log-probs that an answer asks for. */
-export interface ScoresAsked {
-  /** Choices, of all prompts together. */
+/** The size of the log-probs that a request asks for. */
+export interface RequestedScores {
+  /** Choices of all prompts together. */
   readonly choices: number;
-  /** Tokens of prompts that are echoed, once for each choice. */
+  /** Echoed prompt tokens, of all choices together. */
   readonly echoed?: number;
-  /** Absent where the client leaves it to the server. */
+  /** Tokens per choice; `undefined` if the client does not limit them. */
   readonly maxTokens: number | undefined;
-  /** Likeliest tokens beside each. */
+  /** Most likely tokens per token. */
   readonly top: number;
 }
 
-/** How many tokens each choice may have so that all log-probs are within the bound. @throws {@link Refusal} 400 when it has none */
-export function scoredTokens({ choices, echoed = 0, maxTokens, top }: ScoresAsked, most: number): number | undefined {
+/** Tokens per choice for which all log-probs are within the limit. @throws {@link Refusal} 400 when the request exceeds it */
+export function scoredTokens(
+  { choices, echoed = 0, maxTokens, top }: RequestedScores,
+  most: number,
+): number | undefined {
   const each = Math.floor((most / (1 + top) - echoed) / choices);
   if (each >= (maxTokens ?? 1)) return maxTokens ?? each;
   const asked = (choices * (maxTokens ?? 1) + echoed) * (1 + top);
   throw badField(
     "logprobs",
-    `choices × tokens × (1 + likeliest tokens), echoed prompts included, must be at most ${most}, got ${asked}; lower n, max_tokens or logprobs`,
+    `choices × tokens × (1 + top log-probs), echoed prompts included, must be at most ${most}, got ${asked}; lower n, max_tokens or logprobs`,
   );
 }
 
-/** Log-probs that are written in one turn of the event loop: some ten milliseconds. */
-const pieceScores = 4000;
+/** Log-probs that are serialized without yielding to the event loop: some ten milliseconds. */
+const chunkScores = 4000;
 
-/** The tokens in pieces, each in a turn of its own. */
-async function* inPieces<T extends ScoredToken>(tokens: readonly T[]): AsyncGenerator<readonly T[]> {
+/** The tokens in chunks; yields to the event loop after each. */
+async function* inChunks<T extends ScoredToken>(tokens: readonly T[]): AsyncGenerator<readonly T[]> {
   let [from, scores] = [0, 0];
   for (const [at, { top = [] }] of tokens.entries()) {
     scores += 1 + top.length;
-    if (scores < pieceScores) continue;
+    if (scores < chunkScores) continue;
     yield tokens.slice(from, at + 1);
     [from, scores] = [at + 1, 0];
     await yieldToEventLoop();
@@ -53,15 +56,15 @@ async function* inPieces<T extends ScoredToken>(tokens: readonly T[]): AsyncGene
 }
 
 /** JSON of {@link chatLogprobs}. */
-export async function chatLogprobsJson(tokenizer: Tokenizer, tokens: readonly DrawnToken[]): Promise<string> {
+export async function chatLogprobsJson(tokenizer: Tokenizer, tokens: readonly SampledToken[]): Promise<string> {
   const parts: string[] = [];
-  for await (const piece of inPieces(tokens)) {
-    parts.push(JSON.stringify(chatLogprobs(tokenizer, piece).content).slice(1, -1));
+  for await (const chunk of inChunks(tokens)) {
+    parts.push(JSON.stringify(chatLogprobs(tokenizer, chunk).content).slice(1, -1));
   }
   return `{"content":[${parts.join(",")}],"refusal":null}`;
 }
 
-/** JSON of {@link textLogprobs} in the making. */
+/** Builds the JSON of {@link textLogprobs} from successive tokens. */
 export class TextLogprobsJson {
   readonly #tokenizer: Tokenizer;
   readonly #lists: Record<keyof TextLogprobs, string[]> = {
@@ -77,7 +80,7 @@ export class TextLogprobsJson {
     this.#tokenizer = tokenizer;
   }
 
-  /** The same beginning, for another choice. */
+  /** A copy of the current state, for another choice of the same prompt. */
   fork(): TextLogprobsJson {
     const copy = new TextLogprobsJson(this.#tokenizer);
     for (const [name, parts] of Object.entries(this.#lists)) copy.#lists[name as keyof TextLogprobs].push(...parts);
@@ -87,12 +90,12 @@ export class TextLogprobsJson {
   }
 
   async add(tokens: readonly ScoredToken[]): Promise<void> {
-    for await (const piece of inPieces(tokens)) {
-      const lists = textLogprobs(this.#tokenizer, piece, this.#offset);
+    for await (const chunk of inChunks(tokens)) {
+      const lists = textLogprobs(this.#tokenizer, chunk, this.#offset);
       this.#offset = lists.text_offset.at(-1)! + lists.tokens.at(-1)!.length;
       this.#hasTop ||= lists.top_logprobs !== null;
       for (const [name, parts] of Object.entries(this.#lists)) {
-        const list = lists[name as keyof TextLogprobs] ?? piece.map(() => null);
+        const list = lists[name as keyof TextLogprobs] ?? chunk.map(() => null);
         parts.push(JSON.stringify(list).slice(1, -1));
       }
     }
@@ -100,17 +103,17 @@ export class TextLogprobsJson {
 
   toString(): string {
     const lists = Object.entries(this.#lists).map(([name, parts]) => {
-      const isNone = name === "top_logprobs" && !this.#hasTop;
-      return `"${name}":${isNone ? "null" : `[${parts.join(",")}]`}`;
+      const isAbsent = name === "top_logprobs" && !this.#hasTop;
+      return `"${name}":${isAbsent ? "null" : `[${parts.join(",")}]`}`;
     });
     return `{${lists.join(",")}}`;
   }
 }
 
-/** Of `chat/completions`: one entry a token. */
+/** The `logprobs` of `chat/completions`: one entry per token. */
 export function chatLogprobs(
   tokenizer: Tokenizer,
-  tokens: readonly DrawnToken[],
+  tokens: readonly SampledToken[],
 ): { readonly content: readonly object[]; readonly refusal: null } {
   const entry = (id: number, logprob: number) => {
     const token = tokenizer.decode([id]);
@@ -126,7 +129,7 @@ export function chatLogprobs(
 }
 
 /** A token of a prompt or a completion; the first of a prompt has no log-prob. */
-export type ScoredToken = Omit<DrawnToken, "logprob"> & { readonly logprob: number | undefined };
+export type ScoredToken = Omit<SampledToken, "logprob"> & { readonly logprob: number | undefined };
 
 interface TextLogprobs {
   readonly tokens: readonly string[];
@@ -135,7 +138,7 @@ interface TextLogprobs {
   readonly text_offset: readonly number[];
 }
 
-/** Of `completions`: lists beside each other. `offset` is where the text of the first token stands. */
+/** The `logprobs` of `completions`: parallel arrays. `offset` is the position of the first token in the text. */
 export function textLogprobs(tokenizer: Tokenizer, tokens: readonly ScoredToken[], offset: number): TextLogprobs {
   const texts = tokens.map(({ id }) => tokenizer.decode([id]));
   let at = offset;
@@ -154,7 +157,7 @@ export function textLogprobs(tokenizer: Tokenizer, tokens: readonly ScoredToken[
   };
 }
 
-/** The tokens of a prompt with their scores. */
+/** The tokens of a prompt with their log-probs. */
 export function promptTokens(
   prompt: Iterable<number>,
   { promptLogprobs: scores, promptTop: table }: Totals,

@@ -1,4 +1,4 @@
-/** Conversations and tools of OpenAI's API, read and checked. */
+/** Reads and checks conversations and tools of OpenAI's API. */
 import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
@@ -22,11 +22,11 @@ function readMessage(message: Body, at: string, limits: Limits): ChatMessage {
   const sent = textField(message["role"], `${at}.role`, 100);
   const role = Object.hasOwn(roles, sent) ? roles[sent]! : undefined;
   if (role === undefined) {
-    throw badField(`${at}.role`, `${JSON.stringify(sent)} is not one of ${Object.keys(roles).join(", ")}`);
+    throw badField(`${at}.role`, `must be one of ${Object.keys(roles).join(", ")}, got ${JSON.stringify(sent)}`);
   }
   for (const key of ["function_call", "audio"]) {
     if (message[key] !== undefined && message[key] !== null) {
-      throw unsupported(`${at}.${key}`, "this server does not read it");
+      throw unsupported(`${at}.${key}`, "is not supported");
     }
   }
   const calls = message["tool_calls"];
@@ -48,14 +48,14 @@ function readMessage(message: Body, at: string, limits: Limits): ChatMessage {
 function readContent(value: unknown, at: string, options: { optional: boolean; limits: Limits }): string {
   if (typeof value === "string") return value;
   if ((value === undefined || value === null) && options.optional) return "";
-  if (!Array.isArray(value)) throw badField(at, "must be a text or a list of parts");
+  if (!Array.isArray(value)) throw badField(at, "must be a string or an array of parts");
   return listField(value, at, options.limits.chatMessages)
     .map((each, i) => {
       const part = objectField(each, `${at}[${i}]`);
       if (part["type"] === "text") return textField(part["text"], `${at}[${i}].text`);
       if (part["type"] === "refusal") return textField(part["refusal"], `${at}[${i}].refusal`);
       const type = JSON.stringify(String(part["type"]).slice(0, 100));
-      throw unsupported(`${at}[${i}]`, `this server reads text only, and this is ${type}`);
+      throw unsupported(`${at}[${i}]`, `type must be text or refusal, got ${type}`);
     })
     .join("");
 }
@@ -63,13 +63,13 @@ function readContent(value: unknown, at: string, options: { optional: boolean; l
 function readCalls(value: readonly unknown[], at: string, limits: Limits): object[] {
   return listField(value, at, limits.chatTools).map((each, i) => {
     const call = objectField(each, `${at}[${i}]`);
-    const of = objectField(call["function"], `${at}[${i}].function`);
+    const called = objectField(call["function"], `${at}[${i}].function`);
     return {
       ...omitUndefined({ id: call["id"] === undefined ? undefined : textField(call["id"], `${at}[${i}].id`, 200) }),
       type: "function",
       function: {
-        name: textField(of["name"], `${at}[${i}].function.name`, 200),
-        arguments: textField(of["arguments"] ?? "{}", `${at}[${i}].function.arguments`),
+        name: textField(called["name"], `${at}[${i}].function.name`, 200),
+        arguments: textField(called["arguments"] ?? "{}", `${at}[${i}].function.arguments`),
       },
     };
   });

@@ -1,4 +1,4 @@
-/** `GET /models` of OpenAI's API: what the caller may use, with the length of its context. */
+/** `GET /models` of OpenAI's API: the models that the caller may use, with their context lengths. */
 import { jsonAnswer } from "../../answers.ts";
 import type { Api } from "../../api.ts";
 import { findModel, listModels, type NamedModel } from "../model-names.ts";

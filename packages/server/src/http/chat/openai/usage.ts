@@ -1,4 +1,4 @@
-/** What a request used, as OpenAI's API tells it. */
+/** The `usage` of OpenAI's responses, and the framing of their events. */
 import type { Totals } from "../generate.ts";
 
 export const usageOf = ({ promptTokens, cachedTokens, completionTokens }: Totals): object => ({
@@ -11,5 +11,5 @@ export const usageOf = ({ promptTokens, cachedTokens, completionTokens }: Totals
 /** One event of a stream. */
 export const dataEvent = (body: object): string => `data: ${JSON.stringify(body)}\n\n`;
 export const doneEvent = "data: [DONE]\n\n";
-/** A comment: clients skip it. */
+/** A comment, which clients ignore. */
 export const keepAlive = (): string => ": keep-alive\n\n";

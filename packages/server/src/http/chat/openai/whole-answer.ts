@@ -1,4 +1,4 @@
-/** A whole answer, written one choice at a time with turns of the event loop in between. */
+/** Serializes a complete response one choice at a time, and yields to the event loop in between. */
 import { yieldToEventLoop } from "@tinklet/engine";
 import { jsonTextAnswer } from "../../answers.ts";
 
@@ -9,9 +9,9 @@ export interface WholeAnswer {
 }
 
 export interface WholeChoice {
-  /** What it has besides its log-probs. */
+  /** The choice without its log-probs. */
   readonly choice: object;
-  /** JSON of its log-probs. */
+  /** JSON of the log-probs. */
   readonly logprobs: () => Promise<string> | string;
 }
 

@@ -1,4 +1,4 @@
-/** Errors as each API tells them, so that its official clients raise their own classes. `detail` is Tinker's word for the message. */
+/** Error bodies in the form of each API, from which its official clients choose their error class. `detail` is the Tinker API's field. */
 import type { Problem } from "../answers.ts";
 import type { Surface } from "./routes.ts";
 
