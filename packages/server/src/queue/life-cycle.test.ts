@@ -337,6 +337,83 @@ describe("an engine that dies", () => {
   });
 });
 
+describe("a result that cannot be stored", () => {
+  /** A server whose commit fails with an error of no known kind, once after `arm` was called. */
+  const failing = async (options: TestServerOptions = {}) => {
+    let isArmed = false;
+    const arm = () => {
+      isArmed = true;
+    };
+    const onPoint = (point: string) => {
+      if (point !== "commit.before" || !isArmed) return;
+      isArmed = false;
+      throw new Error("constraint failed");
+    };
+    const hooks: { beforeCall?: (name: string) => Promise<void> | void } = {};
+    const beforeCall = (name: string) => hooks.beforeCall?.(name);
+    const server = await open({ onPoint, engine: { beforeCall }, ...options });
+    return { server, hooks, arm };
+  };
+  const failed = { category: "server", error: expect.stringContaining("failed in the server") };
+  const lossOf = async (server: TestServer, model: string, seq: number) =>
+    (await server.passResult(server.pass(model, seq, { forwardOnly: true }))).metrics["loss:sum"];
+
+  test("fails its sample, so that no client waits for it forever", async () => {
+    const { server, hooks, arm } = await failing();
+    const sampler = await newSampler(server, await server.session());
+    hooks.beforeCall = arm;
+    expect(await server.result(sample(server, sampler, 0))).toMatchObject(failed);
+    hooks.beforeCall = () => {};
+    expect((await server.sampleResult(sample(server, sampler, 1))).sequences).toHaveLength(1);
+  });
+
+  test("does not load the weights that its request asked for", async () => {
+    const { server, hooks, arm } = await failing();
+    const model = await server.model();
+    const saved = await server.result(server.post("save_weights", { model_id: model, seq_id: 1, path: "a" }));
+    await server.passResult(server.pass(model, 2));
+    await server.result(server.optim(model, 3));
+    const expected = await lossOf(server, model, 4);
+    hooks.beforeCall = (name) => (name === "loadState" ? arm() : undefined);
+    const load = { model_id: model, seq_id: 5, path: saved.path, optimizer: true };
+    expect(await server.result(server.post("load_weights", load))).toMatchObject(failed);
+    expect(await lossOf(server, model, 6)).toBe(expected);
+  });
+
+  test("of an optimizer step is not in the snapshot taken after the step", async () => {
+    const { server, hooks, arm } = await failing({ limits: { snapshotWorthMs: 1500 } });
+    const model = await server.model();
+    hooks.beforeCall = async (name) => {
+      if (name === "forwardBackward" || name === "optimStep") await server.clock.advance(1000);
+      if (name === "exportState") arm();
+    };
+    await server.passResult(server.pass(model, 1));
+    const expected = await lossOf(server, model, 2);
+    await server.passResult(server.pass(model, 3));
+    expect(await server.result(server.optim(model, 4))).toMatchObject(failed);
+    expect(await lossOf(server, model, 5)).toBe(expected);
+  });
+});
+
+test("a request that ran when a later seq_id was skipped runs again after a restart, without waiting", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "tinklet-skip-"));
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+  const hangs = (name: string) => (name === "forwardBackward" ? new Promise<void>(() => {}) : undefined);
+  const server = await TestServer.open({ dataDir, engine: { beforeCall: hangs } });
+  const model = await server.model();
+  const first = await server.pass(model, 1);
+  const third = await server.optim(model, 3);
+  await server.clock.advance(331_000);
+  expect(server.logged).toContainEqual(expect.objectContaining({ event: "seq.skipped", from: 2, before: 3 }));
+  const closing = server.close();
+  await server.clock.advance(5000);
+  await closing;
+
+  const next = await open({ dataDir });
+  expect((await next.passResult(first)).metrics).toHaveProperty("loss:sum");
+  expect(await next.result(third)).toHaveProperty("metrics");
+});
+
 test("samples run in the scope of their tenant, so that no prefix cache is shared between tenants", async () => {
   const scopes: (string | undefined)[] = [];
   const engine = fakeEngine();

@@ -156,11 +156,11 @@ export class Queue {
     const engineQueue = this.engineQueues.get(model.base_model);
     const runner = engineQueue && this.#runner(engineQueue, model);
     const { seq } = request;
-    const next = runner?.order.next ?? model.next_seq;
     let entry: NewRequest = request;
     const accepted = await this.#accept((sql) => {
       const known = this.#duplicateOf(sql, "model_id", request.modelId, request);
       if (known !== undefined) return known;
+      const next = runner?.order.next ?? model.next_seq;
       if (entry.failure === undefined && seq !== undefined && seq < next) {
         const error = `seq_id ${seq} of ${request.modelId} arrived too late: it was skipped after ${Math.round(this.context.limits.gapMs / 1000)} s, and the next seq_id is ${next}.`;
         entry = { ...entry, failure: { error, category: "user" } };

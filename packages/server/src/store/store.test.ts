@@ -133,7 +133,7 @@ describe("the folder", () => {
     const before = await readFile(file);
     await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "corrupt" });
     expect((await readFile(file)).equals(before)).toBe(true);
-    await writeFile(file, "this is not a database, any its name says ".repeat(100));
+    await writeFile(file, "this is not a database, despite its name ".repeat(100));
     await expect(openStore({ dataDir })).rejects.toMatchObject({ code: "corrupt" });
   });
 

@@ -307,7 +307,8 @@ export class SampleRunner {
       charge(tokens);
       context.onPoint?.("execute.after");
     } catch (error) {
-      result = { ok: false, error };
+      // The engine may die at the same time; a cancelled sample must not run again.
+      result = { ok: false, error: stop.signal.aborted ? stop.signal.reason : error };
       // The number of tokens that a cancelled sample has decoded is unknown: estimated from the average decode rate.
       if (stop.signal.aborted)
         charge(this.#decodeRate.tokensIn(clock.monotonic() - started) * (job.resolvedParams.sequences ?? 1));
@@ -336,7 +337,10 @@ export class SampleRunner {
     try {
       await finish(context, job, { result, baseModel, startedAt: job.startedAt ?? finishedAt, finishedAt });
     } catch (error) {
-      if (!context.closing.aborted) context.log.error("commit.failed", { request: job.id, error: String(error) });
+      if (context.closing.aborted) return;
+      context.log.error("commit.failed", { request: job.id, error: String(error) });
+      // The result cannot be stored: the request fails, so that it does not stay pending.
+      if (result.ok) await this.#finish(job, { ok: false, error });
     }
   }
 

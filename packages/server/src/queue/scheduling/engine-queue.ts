@@ -303,7 +303,7 @@ export class EngineQueue {
     }
     this.#engineContext = this.#engineContextOf(this.#engine);
     // Runners refer to the old engine: they are replaced by runners made from the store, which keep their waiting requests.
-    await this.drained();
+    await this.drained().catch((error: unknown) => log.error("commit.failed", { error: String(error) }));
     this.#memoryWaitlist.clear();
     for (const old of [...this.runners.values()]) {
       this.runners.delete(old.id);

@@ -11,6 +11,7 @@ import {
   addFiles,
   advanceModel,
   failModel,
+  getModel,
   type Lora,
   type ModelRow,
   moveSnapshot,
@@ -63,10 +64,11 @@ export class ModelRunner {
   readonly running = new Set<Job>();
 
   readonly #engineContext: EngineContext;
-  #state: ModelRow["state"];
+  #state: ModelRow["state"] = "creating";
   #error: string | undefined;
   #adapter: AdapterId | undefined;
-  #executed: number;
+  /** Position of the last request whose result is stored. */
+  #executed = 0;
   #snapshot: { filesId: string; executed: number; optimizer: boolean } | undefined;
   #gradientsClean = true;
   #unsavedMs = 0;
@@ -88,16 +90,15 @@ export class ModelRunner {
     this.order = order;
     this.lastUsedAt = row.last_request_at;
     this.#engineContext = engineContext;
+    this.#readRow(row);
+  }
+
+  #readRow(row: ModelRow): void {
+    const { snapshot_files: filesId, snapshot_executed: executed, snapshot_optimizer: optimizer } = row;
     this.#state = row.state;
     this.#error = row.error ?? undefined;
     this.#executed = row.executed;
-    if (row.snapshot_files !== null) {
-      this.#snapshot = {
-        filesId: row.snapshot_files,
-        executed: row.snapshot_executed,
-        optimizer: row.snapshot_optimizer === 1,
-      };
-    }
+    this.#snapshot = filesId === null ? undefined : { filesId, executed, optimizer: optimizer === 1 };
   }
 
   get resident(): boolean {
@@ -422,6 +423,9 @@ export class ModelRunner {
         // dropping the adapter, which the next request restores from the store.
         if (result.ok) {
           this.#dropAdapter();
+          // The effects of the result changed the state and the snapshot here before their transaction was rolled back.
+          const row = getModel(context.store.db.sql, this.id);
+          if (row !== undefined) this.#readRow(row);
           this.#commit(job, { ok: false, error }, at);
         }
       })
@@ -445,6 +449,7 @@ export class ModelRunner {
   #keepSnapshot(state: AdapterState): void {
     const { context } = this.#engineContext;
     const job = { id: 0, blocked: undefined };
+    const adapter = this.#adapter;
     this.#snapshotting = true;
     this.#unsavedMs = 0;
     context.onPoint?.("snapshot.exported");
@@ -457,6 +462,11 @@ export class ModelRunner {
         // All requests up to the snapshot's optimizer step are committed here, so `executed` is the position of that step.
         const executed = this.#executed;
         const bytes = await written;
+        if (this.#adapter !== adapter) {
+          // The adapter was dropped because the result of that step could not be stored, or it was unloaded.
+          await context.store.files.removeFolder(filesId);
+          return;
+        }
         if (context.store.durable) await this.#checked(filesId);
         context.onPoint?.("snapshot.before-commit");
         const unused = await untilStored(context, job, () =>

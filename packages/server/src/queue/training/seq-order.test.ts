@@ -85,6 +85,17 @@ describe("SeqOrder", () => {
     expect(order.missing).toBeUndefined();
   });
 
+  test("a request whose seq_id was skipped before it was added runs first", () => {
+    const order = new SeqOrder<{ seq: number | undefined }>(1);
+    order.add(job(5));
+    order.skipMissing();
+    order.add(job(3));
+    order.add(job(2));
+    expect(order.next).toBe(2);
+    expect(drain(order)).toEqual([2, 3, 5]);
+    expect(order.next).toBe(6);
+  });
+
   test("several requests that are put back keep their order", () => {
     const order = new SeqOrder<{ seq: number | undefined }>(1);
     for (const seq of [1, 2, undefined]) order.add(job(seq));

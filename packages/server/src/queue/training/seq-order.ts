@@ -16,7 +16,7 @@ export class SeqOrder<J extends Numbered> {
   readonly #numbers = new SortedNumbers();
   readonly #consumed = new Set<number>();
   readonly #unnumbered: { readonly job: J; readonly after: number }[] = [];
-  /** Requests that were taken and put back. They run first, in the order in which they were taken. */
+  /** Requests that were put back, or whose seq_id was skipped. They run first, in the order of their seq_ids. */
   readonly #returned: J[] = [];
 
   /** @param next - the lowest seq_id that has not run. */
@@ -40,6 +40,11 @@ export class SeqOrder<J extends Numbered> {
   add(job: J): void {
     if (job.seq === undefined) {
       this.#unnumbered.push({ job, after: this.#highest });
+      return;
+    }
+    // Its seq_id was skipped while the request was being accepted, or before a restart while it was running.
+    if (job.seq < this.#next) {
+      this.putBack(job);
       return;
     }
     if (!this.#numbered.has(job.seq)) this.#numbers.add(job.seq);
