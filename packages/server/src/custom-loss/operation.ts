@@ -62,11 +62,6 @@ export class Operations {
     const type = op === "call_function" ? "function" : "method";
     throw new CustomLossError(`the ${type} ${quoted(target)} is not allowed in a custom loss`);
   }
-
-  /** All names, for the documentation. */
-  names(): string[] {
-    return [...this.#table.keys()].sort();
-  }
 }
 
 /** The arguments of a call in the order of the parameters, with defaults. */

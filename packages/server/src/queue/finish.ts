@@ -7,7 +7,7 @@ import type { Sql } from "../store/database.ts";
 import { type Failure, failureBytes, finishRequest } from "../store/tables/requests.ts";
 import { addUsage } from "../store/tables/usage.ts";
 import { timingOf } from "./futures.ts";
-import { failureOf, type Job, markOwned, persist, type QueueContext, targetOf } from "./job.ts";
+import { failureOf, type Job, markOwned, type QueueContext, targetOf, untilStored } from "./job.ts";
 import type { Outcome } from "./outcome.ts";
 
 /** The outcome of running a request, or its error. */
@@ -38,7 +38,7 @@ export async function finish(context: QueueContext, job: Job, ending: Ending): P
   const state = result.ok ? "done" : "failed";
   const type = outcome?.type ?? "json";
   if (job.resolvedParams.stream) context.feeds.end(job.id);
-  const body = await persist(context, job, (sql) => {
+  const work = (sql: Sql): Uint8Array => {
     const { id, tenant, sessionId } = job;
     const body = failure === undefined ? outcome!.body : failureBytes(failure);
     const result = outcome?.effects?.(sql, position ?? 0) ?? body;
@@ -56,7 +56,8 @@ export async function finish(context: QueueContext, job: Job, ending: Ending): P
       finishedAt,
     });
     return result;
-  });
+  };
+  const body = await untilStored(context, job, () => context.store.db.write(work));
   if (outcome?.filesId !== undefined) void markOwned(context, outcome.filesId);
   if (outcome?.usage !== undefined) context.onUsed(job.tenant, outcome.usage);
   context.payloads.delete(job.id);

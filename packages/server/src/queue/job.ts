@@ -5,7 +5,7 @@ import type { Clock } from "@tinklet/wire/clock";
 import { InvalidInputError, ResponseValidationError, TinkerError } from "@tinklet/wire/errors";
 import type { Limits } from "../limits.ts";
 import type { Log } from "../log.ts";
-import type { Sql } from "../store/database.ts";
+
 import type { Store } from "../store/store.ts";
 import { StoreError } from "../store/store-error.ts";
 import {
@@ -190,9 +190,6 @@ export async function untilStored<T>(
     }
   }
 }
-
-export const persist = <T>(context: QueueContext, job: Job, work: (sql: Sql) => T): Promise<T> =>
-  untilStored(context, job, () => context.store.db.write(work));
 
 /** Removes the `unowned` marker of a folder whose row is committed. After a failure here the next start removes it. */
 export const markOwned = ({ store, log }: QueueContext, filesId: string): Promise<void> =>

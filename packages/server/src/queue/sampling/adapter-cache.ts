@@ -34,20 +34,9 @@ export class AdapterCache {
     this.#withMemory = options.withMemory;
   }
 
-  get size(): number {
-    return this.#held.size;
-  }
-
   /** Runs `work` with the adapter of these files in memory. `user` is the queue that waits when there is no memory for it. */
   async use<T>(filesId: string, user: string, work: (snapshot: SnapshotId) => Promise<T>): Promise<T> {
-    let held = this.#held.get(filesId);
-    if (held === undefined) {
-      const load = readAdapter(this.#files, filesId, { optimizer: false }).then((state) =>
-        this.#withMemory(() => this.#engine.importSnapshot(state), user),
-      );
-      held = { snapshot: load, users: 0 };
-      load.catch(() => this.#held.delete(filesId));
-    }
+    const held = this.#held.get(filesId) ?? this.#load(filesId, user);
     this.#touch(filesId, held);
     held.users++;
     try {
@@ -69,6 +58,17 @@ export class AdapterCache {
     const before = this.#held.size;
     this.#trim(before - 1);
     return this.#held.size < before;
+  }
+
+  #load(filesId: string, user: string): CachedAdapter {
+    const snapshot = readAdapter(this.#files, filesId, { optimizer: false }).then((state) =>
+      this.#withMemory(() => this.#engine.importSnapshot(state), user),
+    );
+    const held = { snapshot, users: 0 };
+    snapshot.catch(() => {
+      if (this.#held.get(filesId) === held) this.#held.delete(filesId);
+    });
+    return held;
   }
 
   #touch(filesId: string, held: CachedAdapter): void {
