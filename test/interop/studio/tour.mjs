@@ -175,7 +175,7 @@ try {
     await page.getByRole("button", { name: /: 175 samples/ }).click();
     await page.getByTestId("rollout-count").getByText("175 of 700 samples").waitFor();
     for (const summary of (await page.locator(".samples summary").all()).slice(0, 20)) await summary.click();
-    await page.getByRole("button", { name: /Show more of 10,000,000/ }).waitFor();
+    await page.getByRole("button", { name: /Show more of 1,500,000/ }).waitFor();
   });
   await check("rollouts: a group side by side, tokens coloured, raw tokens on demand", async () => {
     await go("/runs");

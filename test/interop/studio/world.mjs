@@ -180,7 +180,7 @@ export function writeCookbookFolder(folder, runId) {
         reward: i % 4 === 0 ? 1 : 0,
         episode_done: true,
         metrics: { correct: i % 2 },
-        logs: { problem: `What is ${i} + 1?`, response: i === 4 ? "x".repeat(10_000_000) : text },
+        logs: { problem: `What is ${i} + 1?`, response: i === 4 ? "x".repeat(1_500_000) : text },
       },
     ],
     final_ob_len: 0,
